@@ -13,9 +13,9 @@ TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 
 # The programs that `sim`, `gate` and `e2e` run, as `unit` has built them: with a test among the targets cargo counts in what only tests ask of
 # libraries, and so compiles nothing again.
-PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-sim --test program
+PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-sim --lib --test program
 
-.PHONY: help demo test build install check lint unit sim gate e2e bench setup-build setup-demo setup-nodes clean
+.PHONY: help demo test build install wheel check lint unit sim gate e2e bench setup-build setup-demo setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,14 @@ setup-demo:
 
 setup-nodes:
 	@scripts/setup.sh nodes
+
+# The program goes into the wheel, stripped: `pip install` gives both.
+wheel: build ## build the Python package: target/wheels/holdall-*.whl
+	@scripts/setup.sh wheel
+	mkdir -p python/holdall/bin
+	strip -o python/holdall/bin/holdall target/release/holdall
+	$(HOLDALL_VENV)/maturin/bin/maturin build --release --manifest-path crates/holdall-python/Cargo.toml --out target/wheels
+	rm -rf python/holdall/bin
 
 clean: ## remove what was built here (the venv and the demo's bag too)
 	rm -rf target .venv demo-out

@@ -3,6 +3,7 @@
 #
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
 #   scripts/setup.sh demo    real ROS 2 nodes, in a Python venv of the project's own
+#   scripts/setup.sh wheel   maturin, which builds the Python package
 #   scripts/setup.sh nodes   the same with foreign bag readers; ROS 1, LevelDB, a browser and btrfs tools where Debian has them
 #
 # Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
@@ -104,6 +105,11 @@ case "${1:-}" in
         make_venv python-packages-demo.txt "real ROS 2 nodes"
         make_venv python-packages.txt "foreign bag readers (about 300 MB with the nodes)"
         make_venv python-packages-kilted.txt "nodes of ROS 2 Kilted (about 250 MB)" /kilted
+        make_venv python-packages-wheel.txt "what reads the columns of the Python package (about 500 MB)" /wheel
         ;;
-    *) fail "name what to set up: build, demo or nodes" ;;
+    wheel)
+        install_packages "${demo_packages[@]}"
+        make_venv python-packages-maturin.txt "maturin" /maturin
+        ;;
+    *) fail "name what to set up: build, demo, nodes or wheel" ;;
 esac

@@ -45,6 +45,7 @@
 //! | [`tools`] | converts, filters, merges, splits, compresses, checks, repairs and indexes bags |
 //! | [`decode`], [`export`], [`diff`] | messages as values, text, tables and images; two bags compared |
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
+//! | [`table`] | a topic's messages as columns |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
@@ -64,6 +65,7 @@ pub mod reader;
 pub mod record;
 pub(crate) mod rescue;
 pub mod supervise;
+pub mod table;
 pub mod tools;
 pub mod writer;
 

@@ -69,6 +69,22 @@ impl<'a> Cursor<'a> {
         self
     }
 
+    /// Bytes of a character of a `wstring`.
+    pub(super) fn wide_slot_bytes(&self) -> usize {
+        self.wide_slot_bytes
+    }
+
+    /// Bytes that were read after the head.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The same payload from another position on.
+    pub(super) fn moved_to(mut self, at: usize) -> Self {
+        self.at = at;
+        self
+    }
+
     /// Bytes of the payload that were read, head included.
     pub fn offset(&self) -> usize {
         HEAD_BYTES + self.at

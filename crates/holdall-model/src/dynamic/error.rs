@@ -42,20 +42,21 @@ macro_rules! about_a_field {
 
             /// Adds the field's name to the path.
             #[must_use]
-            pub(super) fn in_field(mut self, name: &str) -> Self {
+            pub fn in_field(mut self, name: &str) -> Self {
                 prepend_field(&mut self.0.path, name);
                 self
             }
 
             /// Adds the element's index to the path.
             #[must_use]
-            pub(super) fn in_item(mut self, index: u64) -> Self {
+            pub fn in_item(mut self, index: u64) -> Self {
                 prepend_item(&mut self.0.path, index);
                 self
             }
 
+            /// Sets the type's name.
             #[must_use]
-            pub(super) fn in_type(mut self, type_name: &str) -> Self {
+            pub fn in_type(mut self, type_name: &str) -> Self {
                 type_name.clone_into(&mut self.0.type_name);
                 self
             }
@@ -137,7 +138,8 @@ struct Misfit {
 }
 
 impl EncodeError {
-    pub(super) fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
+    /// A value that is not what was expected.
+    pub fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self(Box::new(Misfit {
             type_name: String::new(),
             path: String::new(),

@@ -4,7 +4,7 @@
 //! [`TypePlan::compile`] turns a [`Definition`](crate::interface::Definition) into a plan; [`TypePlan::walk`]
 //! hands the values of a payload to a [`Visitor`] as views of its bytes. [`text`] writes them as JSON and
 //! YAML, [`expression`] evaluates conditions on them. [`encode`] makes payloads of values, JSON and YAML;
-//! [`edit`] changes fields of a payload and copies the rest.
+//! [`edit`] changes fields of a payload and copies the rest; [`columns`] makes tables of many payloads, and [`part`] reads single fields.
 //!
 //! Plain CDR (`CDR_BE`, `CDR_LE`) as ROS 2 writes it, and plain XCDR2 (`CDR2_BE`, `CDR2_LE`) of final types
 //! are read. Parameter lists and delimited encodings (`PL_CDR`, `PL_CDR2`, `D_CDR2`), which ROS 2 does not
@@ -14,11 +14,13 @@
 //! Work and memory are bounded by the length of the payload: a count is accepted only when that many elements
 //! can follow.
 
+pub mod columns;
 mod cursor;
 pub mod edit;
 pub mod encode;
 mod error;
 pub mod expression;
+pub mod part;
 mod plan;
 mod primitives;
 mod select;

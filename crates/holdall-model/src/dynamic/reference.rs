@@ -274,6 +274,23 @@ fn sample() -> impl Strategy<Value = Sample> {
     prop::collection::vec(tree, 0..6).prop_map(struct_of)
 }
 
+/// A random type, a payload of it, and what the payload holds.
+pub(super) fn case() -> impl Strategy<Value = (TypePlan, Vec<u8>, Value)> {
+    (sample(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(sample, little, second, four)| {
+        let root = format!("a/msg/{}", sample.type_text);
+        let mut texts: Vec<(&str, &str)> = sample
+            .nested
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        texts.sort_by_key(|(name, _)| *name != root);
+        let plan = plan(&texts);
+        let mut encoder = Encoder::new(little, second, if four { 4 } else { 2 });
+        encoder.value(&sample.value);
+        (plan, encoder.finish(), sample.value)
+    })
+}
+
 proptest! {
     #[test]
     fn encoded_values_are_decoded(sample in sample(), little: bool, second: bool, four in any::<bool>()) {

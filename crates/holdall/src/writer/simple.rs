@@ -66,12 +66,32 @@ impl Writer {
         storage_id: &str,
         split: SplitOptions,
     ) -> Result<Self, WriteError> {
+        Self::create_of(
+            directory,
+            storage_id,
+            split,
+            StorageOptions::default(),
+            CompressionOptions::default(),
+        )
+    }
+
+    /// As [`Writer::create_with`], with settings of the storage (MCAP's compression of chunks is one) and rosbag2's compression around it.
+    ///
+    /// # Errors
+    /// As [`Writer::create_with`]; a setting that the storage does not have.
+    pub fn create_of(
+        directory: impl Into<PathBuf>,
+        storage_id: &str,
+        split: SplitOptions,
+        storage_options: StorageOptions,
+        compression: CompressionOptions,
+    ) -> Result<Self, WriteError> {
         let options = BagOptions {
             directory: directory.into(),
             storage: storage_by_id(storage_id)?,
-            storage_options: StorageOptions::default(),
+            storage_options,
             split,
-            compression: CompressionOptions::default(),
+            compression,
             custom_data: BTreeMap::new(),
             ros_distro: None,
         };
@@ -117,6 +137,18 @@ impl Writer {
             type_description_hash: definition.type_description_hash.clone(),
             ..TopicInfo::default()
         };
+        self.add_channel(topic, definition)
+    }
+
+    /// Adds a topic as another bag describes it, with the QoS profiles of its publishers.
+    ///
+    /// # Errors
+    /// More topics than the storage can number.
+    pub fn add_channel(
+        &mut self,
+        topic: TopicInfo,
+        definition: MessageDefinition,
+    ) -> Result<BagTopic, WriteError> {
         let added = self.bag.add_topic(ChannelInfo { topic, definition })?;
         self.sequences.push(0);
         Ok(added)
@@ -127,12 +159,26 @@ impl Writer {
     /// # Errors
     /// A failed disk or storage file, and every write after that. [`Writer::close`] keeps what was written before.
     pub fn write(&mut self, topic: BagTopic, stamp: Timestamp, payload: &[u8]) -> Result<(), WriteError> {
+        self.write_stamped(topic, stamp, stamp, payload)
+    }
+
+    /// As [`Writer::write`], with a publish time of its own.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub fn write_stamped(
+        &mut self,
+        topic: BagTopic,
+        log_time: Timestamp,
+        publish_time: Timestamp,
+        payload: &[u8],
+    ) -> Result<(), WriteError> {
         let Some(sequence) = self.sequences.get_mut(topic.0 as usize) else {
             return Err(WriteError::UnknownTopic { index: topic.0 });
         };
         let message = StoredMessage {
-            log_time: stamp,
-            publish_time: stamp,
+            log_time,
+            publish_time,
             sequence: *sequence,
             payload: PayloadRef::Bytes(payload),
         };

@@ -27,6 +27,26 @@ impl TypePlan {
             .map_err(|error| error.in_type(self.type_name()))
     }
 
+    /// The value of a field of this plan that is left out: its default, else zero, an empty text, an empty list.
+    ///
+    /// # Errors
+    /// As [`TypePlan::default_value`].
+    pub fn absent(&self, field: &FieldPlan) -> Result<Value, EncodeError> {
+        Converter::new(self)
+            .absent(field)
+            .map_err(|error| error.in_field(&field.name))
+    }
+
+    /// The value that a literal is in a field of this plan.
+    ///
+    /// # Errors
+    /// A value that does not fit the field.
+    pub fn field_of(&self, field: &FieldPlan, literal: &Literal) -> Result<Value, EncodeError> {
+        Converter::new(self)
+            .field(field, literal)
+            .map_err(|error| error.in_field(&field.name))
+    }
+
     /// A message whose fields all have their defaults.
     ///
     /// # Errors
@@ -231,7 +251,7 @@ fn text(literal: &Literal) -> Result<&str, EncodeError> {
 }
 
 /// A plain value.
-fn plain(kind: Primitive, literal: &Literal) -> Result<Plain, EncodeError> {
+pub(super) fn plain(kind: Primitive, literal: &Literal) -> Result<Plain, EncodeError> {
     macro_rules! integer {
         ($number:ty) => {{
             let number = match literal {

@@ -1,7 +1,11 @@
 //! Values of messages that are held in memory, bit for bit.
 
+use super::Literal;
 use crate::{
-    dynamic::value::{Scalar, scalar_of, size_of},
+    dynamic::{
+        EncodeError,
+        value::{Scalar, scalar_of, size_of},
+    },
     interface::Primitive,
 };
 
@@ -57,6 +61,14 @@ impl Plain {
             kind,
             bits: u128::from_le_bytes(bits),
         }
+    }
+
+    /// The value of this kind that a literal is.
+    ///
+    /// # Errors
+    /// One that it is not: out of range, or no number.
+    pub fn of_literal(kind: Primitive, literal: &Literal) -> Result<Self, EncodeError> {
+        super::convert::plain(kind, literal)
     }
 
     /// The kind of value.
@@ -117,6 +129,14 @@ pub struct Plains {
 }
 
 impl Plains {
+    /// The values whose bytes these are, one after another, each with the lowest byte first; `None` when they are no whole number of values.
+    pub fn of_bytes(kind: Primitive, bytes: Vec<u8>) -> Option<Self> {
+        bytes
+            .len()
+            .is_multiple_of(size_of(kind))
+            .then_some(Self { kind, bytes })
+    }
+
     /// An empty list.
     pub const fn new(kind: Primitive) -> Self {
         Self {

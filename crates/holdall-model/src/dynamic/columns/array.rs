@@ -1,0 +1,223 @@
+//! Columns in the form that callers receive, and the buffers that they are made of.
+
+use crate::{dynamic::value::size_of, interface::Primitive};
+
+/// Rows as columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batch {
+    /// Number of rows.
+    pub rows: usize,
+    /// The columns in the order of the definition.
+    pub columns: Vec<Column>,
+}
+
+/// A column with its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// The field's name, with dots between levels.
+    pub name: String,
+    /// Its values.
+    pub array: Array,
+}
+
+/// Values of one field, one after another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Array {
+    /// Numbers or booleans (a byte each, 0 or 1).
+    Plain {
+        /// Their kind; `long double` is rounded to `Double`.
+        kind: Primitive,
+        /// Numbers for each row; `None` for one that is no array.
+        per_row: Option<usize>,
+        /// Little endian, without padding.
+        bytes: Vec<u8>,
+    },
+    /// UTF-8 texts; bytes that are not UTF-8 became U+FFFD.
+    Text {
+        /// Where each text begins, and the end of the last one.
+        offsets: Vec<i64>,
+        /// All texts.
+        bytes: Vec<u8>,
+    },
+    /// Sequences of `uint8`, `byte` and `char`.
+    Octets {
+        /// Where each sequence begins, and the end of the last one.
+        offsets: Vec<i64>,
+        /// All bytes.
+        bytes: Vec<u8>,
+    },
+    /// Sequences.
+    List {
+        /// Where each sequence begins among the items, and the end of the last one.
+        offsets: Vec<i64>,
+        /// The elements of all sequences.
+        items: Box<Array>,
+    },
+    /// Arrays of structs and texts.
+    Fixed {
+        /// Elements of each.
+        count: usize,
+        /// The elements of all arrays.
+        items: Box<Array>,
+    },
+    /// Structs.
+    Struct {
+        /// Number of structs.
+        length: usize,
+        /// Their fields, each with as many values.
+        fields: Vec<(String, Array)>,
+    },
+}
+
+impl Array {
+    /// Bytes of its values and offsets.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Plain { bytes, .. } => bytes.len(),
+            Self::Text { offsets, bytes } | Self::Octets { offsets, bytes } => {
+                bytes.len() + 8 * offsets.len()
+            }
+            Self::List { offsets, items } => 8 * offsets.len() + items.bytes(),
+            Self::Fixed { items, .. } => items.bytes(),
+            Self::Struct { fields, .. } => fields.iter().map(|(_, array)| array.bytes()).sum(),
+        }
+    }
+}
+
+/// What the columns are collected in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Buffers {
+    pub bytes: Vec<Vec<u8>>,
+    pub offsets: Vec<Vec<i64>>,
+}
+
+impl Buffers {
+    pub fn add_bytes(&mut self) -> usize {
+        self.bytes.push(Vec::new());
+        self.bytes.len() - 1
+    }
+
+    pub fn add_offsets(&mut self) -> usize {
+        self.offsets.push(vec![0]);
+        self.offsets.len() - 1
+    }
+
+    /// As many buffers, without values.
+    pub fn emptied(&self) -> Self {
+        Self {
+            bytes: vec![Vec::new(); self.bytes.len()],
+            offsets: vec![vec![0]; self.offsets.len()],
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        let bytes: usize = self.bytes.iter().map(Vec::len).sum();
+        bytes + 8 * self.offsets.iter().map(Vec::len).sum::<usize>()
+    }
+}
+
+/// A column's place among the buffers.
+#[derive(Clone, Debug)]
+pub(super) enum Shape {
+    Plain {
+        kind: Primitive,
+        per_row: Option<usize>,
+        bytes: usize,
+    },
+    Text {
+        offsets: usize,
+        bytes: usize,
+    },
+    Octets {
+        offsets: usize,
+        bytes: usize,
+    },
+    List {
+        offsets: usize,
+        items: Box<Shape>,
+    },
+    Fixed {
+        count: usize,
+        items: Box<Shape>,
+    },
+    Struct {
+        fields: Vec<(String, Shape)>,
+    },
+}
+
+/// The end of the last of `rows` lists.
+fn end_of(offsets: &[i64], rows: usize) -> usize {
+    offsets
+        .get(rows)
+        .map_or(0, |end| usize::try_from(*end).unwrap_or_default())
+}
+
+/// The first `rows` lists' offsets; those of no list are begun again.
+fn taken(offsets: &mut Vec<i64>) -> Vec<i64> {
+    std::mem::replace(offsets, vec![0])
+}
+
+impl Shape {
+    /// Removes what is beyond `rows` values.
+    pub fn truncate(&self, buffers: &mut Buffers, rows: usize) {
+        match self {
+            Self::Plain { kind, per_row, bytes } => {
+                buffers.bytes[*bytes].truncate(rows * per_row.unwrap_or(1) * size_of(*kind));
+            }
+            Self::Text { offsets, bytes } | Self::Octets { offsets, bytes } => {
+                let end = end_of(&buffers.offsets[*offsets], rows);
+                buffers.offsets[*offsets].truncate(rows + 1);
+                buffers.bytes[*bytes].truncate(end);
+            }
+            Self::List { offsets, items } => {
+                let end = end_of(&buffers.offsets[*offsets], rows);
+                buffers.offsets[*offsets].truncate(rows + 1);
+                items.truncate(buffers, end);
+            }
+            Self::Fixed { count, items } => items.truncate(buffers, rows * count),
+            Self::Struct { fields } => {
+                for (_, field) in fields {
+                    field.truncate(buffers, rows);
+                }
+            }
+        }
+    }
+
+    /// The first `rows` values, which are all.
+    pub fn take(&self, buffers: &mut Buffers, rows: usize) -> Array {
+        match self {
+            Self::Plain { kind, per_row, bytes } => Array::Plain {
+                kind: *kind,
+                per_row: *per_row,
+                bytes: std::mem::take(&mut buffers.bytes[*bytes]),
+            },
+            Self::Text { offsets, bytes } => Array::Text {
+                offsets: taken(&mut buffers.offsets[*offsets]),
+                bytes: std::mem::take(&mut buffers.bytes[*bytes]),
+            },
+            Self::Octets { offsets, bytes } => Array::Octets {
+                offsets: taken(&mut buffers.offsets[*offsets]),
+                bytes: std::mem::take(&mut buffers.bytes[*bytes]),
+            },
+            Self::List { offsets, items } => {
+                let offsets = taken(&mut buffers.offsets[*offsets]);
+                let count = end_of(&offsets, rows);
+                Array::List {
+                    offsets,
+                    items: Box::new(items.take(buffers, count)),
+                }
+            }
+            Self::Fixed { count, items } => Array::Fixed {
+                count: *count,
+                items: Box::new(items.take(buffers, rows * count)),
+            },
+            Self::Struct { fields } => Array::Struct {
+                length: rows,
+                fields: fields
+                    .iter()
+                    .map(|(name, field)| (name.clone(), field.take(buffers, rows)))
+                    .collect(),
+            },
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Reads single fields of a payload, without decoding the rest.
+
+use super::{
+    DecodeError, ElementPlan, FieldPlan, Primitives, Scalar, TypePlan, cursor::Cursor, walk::Walker,
+};
+use crate::interface::Arity;
+
+/// Where a struct begins in a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its index in the plan, for [`TypePlan::structure`].
+    pub structure: usize,
+    at: usize,
+    wide_slot_bytes: usize,
+}
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// A value.
+    Scalar(Scalar<'a>),
+    /// An array or a sequence of plain values.
+    Primitives(Primitives<'a>),
+    /// A struct.
+    Struct(Place),
+    /// An array or a sequence of structs or texts; see [`TypePlan::items`].
+    List(List<'a>),
+}
+
+/// An array or a sequence of structs or texts, whose elements were not read yet.
+#[derive(Clone, Copy, Debug)]
+pub struct List<'p> {
+    /// Number of elements.
+    pub count: u64,
+    field: &'p FieldPlan,
+    at: usize,
+    wide_slot_bytes: usize,
+}
+
+impl TypePlan {
+    /// Where the message itself begins.
+    ///
+    /// # Errors
+    /// A payload that is not plain CDR.
+    pub fn place(&self, payload: &[u8]) -> Result<Place, DecodeError> {
+        let cursor = self
+            .cursor(payload)
+            .map_err(|error| error.in_type(self.type_name()))?;
+        Ok(Place {
+            structure: self.root_index(),
+            at: cursor.position(),
+            wide_slot_bytes: cursor.wide_slot_bytes(),
+        })
+    }
+
+    /// The field with this index of the struct at `place`. The fields before it are skipped.
+    ///
+    /// # Errors
+    /// A payload that does not fit the definition up to the end of the field; a field that the struct does not have.
+    pub fn part_of<'a>(
+        &'a self,
+        payload: &'a [u8],
+        place: Place,
+        index: usize,
+    ) -> Result<Part<'a>, DecodeError> {
+        let structure = self.structure(place.structure);
+        let read = || {
+            let cursor = Cursor::open(payload)?.with_wide_slots(place.wide_slot_bytes);
+            let mut walker = Walker {
+                plan: self,
+                cursor: cursor.moved_to(place.at),
+            };
+            for field in structure.fields.iter().take(index) {
+                walker
+                    .skip_field(field)
+                    .map_err(|error| error.in_field(&field.name))?;
+            }
+            match structure.fields.get(index) {
+                Some(field) => part(&mut walker, field, place).map_err(|error| error.in_field(&field.name)),
+                None => Err(DecodeError::new(walker.cursor.offset(), "a field", "none")),
+            }
+        };
+        read().map_err(|error: DecodeError| error.in_type(&structure.type_name))
+    }
+
+    /// Hands out the elements of a list in order, until `each` returns false.
+    ///
+    /// # Errors
+    /// An element that does not fit the definition.
+    pub fn items<'a>(
+        &'a self,
+        payload: &'a [u8],
+        list: List<'a>,
+        each: &mut dyn FnMut(Part<'a>) -> bool,
+    ) -> Result<(), DecodeError> {
+        let mut read = || {
+            let cursor = Cursor::open(payload)?.with_wide_slots(list.wide_slot_bytes);
+            let mut walker = Walker {
+                plan: self,
+                cursor: cursor.moved_to(list.at),
+            };
+            for index in 0..list.count {
+                let place = Place {
+                    structure: 0,
+                    at: walker.cursor.position(),
+                    wide_slot_bytes: list.wide_slot_bytes,
+                };
+                let item = match list.field.element {
+                    ElementPlan::Struct(structure) => walker
+                        .skip_element(list.field)
+                        .map(|()| Part::Struct(Place { structure, ..place })),
+                    _ => walker.scalar(list.field).map(Part::Scalar),
+                };
+                if !each(item.map_err(|error| error.in_item(index).in_field(&list.field.name))?) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        read().map_err(|error: DecodeError| error.in_type(self.type_name()))
+    }
+}
+
+/// The field at the walker.
+fn part<'p, 'a: 'p>(
+    walker: &mut Walker<'p, 'a>,
+    field: &'p FieldPlan,
+    place: Place,
+) -> Result<Part<'p>, DecodeError> {
+    if field.arity == Arity::One {
+        return Ok(match field.element {
+            ElementPlan::Struct(structure) => Part::Struct(Place {
+                structure,
+                at: walker.cursor.position(),
+                ..place
+            }),
+            _ => Part::Scalar(walker.scalar(field)?),
+        });
+    }
+    let count = walker.count_of(field)?;
+    Ok(match field.element {
+        ElementPlan::Primitive(kind) => Part::Primitives(walker.cursor.primitives(kind, count)?),
+        _ => Part::List(List {
+            count,
+            field,
+            at: walker.cursor.position(),
+            wide_slot_bytes: place.wide_slot_bytes,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dynamic::{Text, reference};
+
+    #[test]
+    fn single_fields_are_what_a_walk_finds() {
+        let plan = reference::plan(&[
+            (
+                "a/msg/A",
+                "string s\nB b\nB[] many\nstring[2] names\nfloat64[] numbers",
+            ),
+            ("a/msg/B", "uint8 x\nwstring w\nfloat64 y"),
+        ]);
+        for slot in [2, 4] {
+            let mut encoder = reference::Encoder::new(true, false, slot);
+            encoder.text("head");
+            for number in 0..3_u8 {
+                if number == 1 {
+                    encoder.u32(2);
+                }
+                encoder.u8(number);
+                encoder.wide("wide");
+                encoder.u64(f64::from(number).to_bits());
+            }
+            encoder.text("one");
+            encoder.text("two");
+            encoder.u32(1);
+            encoder.u64(2.5_f64.to_bits());
+            let payload = encoder.finish();
+            let root = plan.place(&payload).unwrap();
+            let scalar = |place, index| match plan.part_of(&payload, place, index) {
+                Ok(Part::Scalar(scalar)) => scalar,
+                other => panic!("no value: {other:?}"),
+            };
+            assert_eq!(scalar(root, 0), Scalar::Text(Text(b"head")));
+            let Part::Struct(b) = plan.part_of(&payload, root, 1).unwrap() else {
+                panic!("no struct");
+            };
+            assert_eq!(scalar(b, 2), Scalar::F64(0.0));
+            let mut found = Vec::new();
+            for list in [2, 3] {
+                let Part::List(list) = plan.part_of(&payload, root, list).unwrap() else {
+                    panic!("no list");
+                };
+                plan.items(&payload, list, &mut |item| {
+                    found.push(match item {
+                        Part::Struct(place) => format!("{:?}", scalar(place, 2)),
+                        Part::Scalar(Scalar::Text(text)) => text.to_str().into_owned(),
+                        other => panic!("{other:?}"),
+                    });
+                    true
+                })
+                .unwrap();
+            }
+            assert_eq!(found, ["F64(1.0)", "F64(2.0)", "one", "two"]);
+            assert!(
+                matches!(plan.part_of(&payload, root, 4), Ok(Part::Primitives(numbers)) if numbers.len() == 1)
+            );
+            assert!(
+                plan.part_of(&payload, root, 5).is_err() && plan.part_of(&payload[..40], root, 4).is_err()
+            );
+        }
+    }
+}

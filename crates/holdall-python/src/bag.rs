@@ -1,0 +1,348 @@
+//! Bags that are open for reading, and types without a bag.
+
+use crate::{
+    encode::encode,
+    error::{Details, choice_error, detached, exception, read_error, table_error},
+    message::{Messages, decode},
+    table::TableSource,
+    value::{Payload, Struct},
+};
+use bytes::Bytes;
+use holdall::{
+    BagSet, Timestamp,
+    decode::{Decoders, MessageChoice, Question},
+    reader::MessageOrder,
+    table::{ColumnOptions, Every, TableOptions, TableReader},
+};
+use holdall_io::mutex::lock;
+use holdall_model::{
+    dynamic::TypePlan,
+    interface::{Definition, bundle::Bundle},
+    topic::{DefinitionEncoding, MessageDefinition},
+};
+use pyo3::{prelude::*, types::PyBytes};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// The decoders of a set of bags, shared by all that reads them.
+pub(crate) type SharedDecoders = Arc<Mutex<Decoders>>;
+
+/// One or more bags that are read as one.
+#[pyclass(frozen, module = "holdall._native")]
+pub(crate) struct Bags {
+    set: BagSet,
+    decoders: SharedDecoders,
+}
+
+/// Which messages are read.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Selection {
+    start: Option<i64>,
+    end: Option<i64>,
+    /// Conditions: topic and expression.
+    conditions: Vec<(String, String)>,
+    every: Option<u64>,
+    by_publish_time: bool,
+    skip: bool,
+}
+
+impl Selection {
+    fn choice(&self, topics: Vec<String>) -> MessageChoice {
+        let questions = self.conditions.iter().map(|(topic, expression)| Question {
+            topic: topic.clone(),
+            expression: expression.clone(),
+        });
+        MessageChoice {
+            topics,
+            from: self.start.map(Timestamp::from_nanos),
+            until: self.end.map(Timestamp::from_nanos),
+            order: if self.by_publish_time {
+                MessageOrder::Sent
+            } else {
+                MessageOrder::Received
+            },
+            questions: questions.collect(),
+            ..MessageChoice::default()
+        }
+    }
+
+    fn every(&self) -> Option<Duration> {
+        self.every.map(Duration::from_nanos)
+    }
+}
+
+#[pymethods]
+impl Bags {
+    /// Opens bags.
+    #[new]
+    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+        let set = detached(py, || BagSet::open(&paths))?.map_err(|error| read_error(py, &error))?;
+        let decoders = Arc::new(Mutex::new(Decoders::new(set.clone())));
+        Ok(Self { set, decoders })
+    }
+
+    /// What the metadata of the bags states, as JSON.
+    fn describe(&self, py: Python<'_>) -> PyResult<String> {
+        detached(py, || self.description().to_string())
+    }
+
+    /// Losses by topic and stage as JSON; None without an account.
+    fn lost(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let found = detached(py, || {
+            let mut all: Option<BTreeMap<String, BTreeMap<String, u64>>> = None;
+            for bag in self.set.bags() {
+                for (topic, stages) in bag.lost()?.into_iter().flatten() {
+                    let of_topic = all.get_or_insert_default().entry(topic).or_default();
+                    for (stage, count) in stages {
+                        *of_topic.entry(stage.as_str().to_owned()).or_default() += count;
+                    }
+                }
+                if bag.ledger()?.is_some() {
+                    all.get_or_insert_default();
+                }
+            }
+            Ok(all.map(|all| json!(all).to_string()))
+        })?;
+        found.map_err(|error| read_error(py, &error))
+    }
+
+    /// The loss ledgers of the bags, as a list of JSON.
+    fn ledgers(&self, py: Python<'_>) -> PyResult<String> {
+        let found = detached(py, || {
+            let mut all = Vec::new();
+            for bag in self.set.bags() {
+                all.extend(bag.any_ledger()?.map(|ledger| json!(ledger)));
+            }
+            Ok(Value::from(all).to_string())
+        })?;
+        found.map_err(|error| read_error(py, &error))
+    }
+
+    /// The publishers of all topics, as JSON.
+    fn publishers(&self, py: Python<'_>) -> PyResult<String> {
+        let found = detached(py, || {
+            let mut all = Vec::new();
+            for bag in self.set.bags() {
+                for found in bag.publishers()? {
+                    let mut entry = match found.publisher {
+                        Some(publisher) => json!(publisher),
+                        None => json!({}),
+                    };
+                    entry["topic"] = found.topic.into();
+                    entry["messages"] = found.message_count.into();
+                    all.push(entry);
+                }
+            }
+            Ok(Value::from(all).to_string())
+        })?;
+        found.map_err(|error| read_error(py, &error))
+    }
+
+    /// The definition of a topic's type: its text and the encoding of the text.
+    fn definition(&self, py: Python<'_>, type_name: &str) -> PyResult<Option<(String, String)>> {
+        let found = detached(py, || {
+            for bag in self.set.bags() {
+                for definition in bag.definitions()? {
+                    if definition.type_name == type_name && definition.encoding != DefinitionEncoding::Unknown
+                    {
+                        return Ok(Some((
+                            definition.text.clone(),
+                            definition.encoding.as_str().to_owned(),
+                        )));
+                    }
+                }
+            }
+            Ok(None)
+        })?;
+        found.map_err(|error| read_error(py, &error))
+    }
+
+    /// Iterates over messages in order of time.
+    fn messages(&self, py: Python<'_>, topics: Vec<String>, selection: Selection) -> PyResult<Messages> {
+        let choice = selection.choice(topics);
+        let selected = detached(py, || choice.messages(&self.set, &mut lock(&self.decoders)))?;
+        let selected = selected.map_err(|error| choice_error(py, &error))?;
+        Ok(Messages::new(
+            Box::new(selected),
+            Arc::clone(&self.decoders),
+            Every::new(selection.every()),
+            selection.skip,
+        ))
+    }
+
+    /// Reads a topic as columns.
+    fn table(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        fields: Vec<String>,
+        nested: bool,
+        vectors: bool,
+        selection: Selection,
+    ) -> PyResult<TableSource> {
+        let options = TableOptions {
+            columns: ColumnOptions {
+                fields,
+                nested,
+                vectors,
+            },
+            every: selection.every(),
+            skip_undecodable: selection.skip,
+        };
+        let choice = selection.choice(Vec::new());
+        let opened = detached(py, || {
+            TableReader::open(&self.set, &mut lock(&self.decoders), topic, choice, &options)
+        })?;
+        opened
+            .map(TableSource::new)
+            .map_err(|error| table_error(py, &error))
+    }
+}
+
+impl Bags {
+    fn description(&self) -> Value {
+        let mut topics: BTreeMap<(String, String), Value> = BTreeMap::new();
+        let bags = self.set.bags();
+        for topic in bags
+            .iter()
+            .flat_map(|bag| &bag.metadata().topics_with_message_count)
+        {
+            let info = &topic.topic_metadata;
+            let entry = topics
+                .entry((info.name.clone(), info.type_name.clone()))
+                .or_insert_with(|| {
+                    let mut entry = json!(info);
+                    entry["count"] = 0.into();
+                    entry
+                });
+            let count = entry["count"].as_u64().unwrap_or_default() + topic.message_count;
+            entry["count"] = count.into();
+        }
+        let metadata = || bags.iter().map(holdall::Bag::metadata);
+        let start = metadata().filter_map(|metadata| metadata.starting_time).min();
+        let end = metadata()
+            .filter_map(holdall_model::metadata::BagMetadata::ending_time)
+            .max();
+        let texts =
+            |found: fn(&holdall::Bag) -> Option<String>| bags.iter().filter_map(found).collect::<Vec<_>>();
+        let custom: Map<String, Value> = metadata()
+            .flat_map(|metadata| metadata.custom_data.clone())
+            .map(|(key, value)| (key, value.into()))
+            .collect();
+        json!({
+            "paths": texts(|bag| Some(bag.path().display().to_string())),
+            "files": bags.iter().flat_map(|bag| bag.files()).map(|file| file.path.display().to_string()).collect::<Vec<_>>(),
+            "size_bytes": bags.iter().map(holdall::Bag::size_bytes).sum::<u64>(),
+            "messages": metadata().map(|metadata| metadata.message_count).sum::<u64>(),
+            "start": start.map(Timestamp::as_nanos),
+            "end": end.map(Timestamp::as_nanos),
+            "storages": texts(|bag| Some(bag.metadata().storage_identifier.clone())),
+            "ros_distros": texts(|bag| bag.metadata().ros_distro.clone()),
+            "compressions": texts(|bag| Some(bag.metadata().compression_format.clone())),
+            "damage": texts(|bag| bag.damage().map(str::to_owned)),
+            "writers": texts(|bag| bag.writer().map(|writer| writer.to_string())),
+            "notices": self.set.notices(),
+            "custom_data": custom,
+            "topics": topics.into_values().collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// A message type that is not read from a bag.
+#[pyclass(frozen, module = "holdall._native")]
+pub(crate) struct Types {
+    plan: Arc<TypePlan>,
+    definition: MessageDefinition,
+}
+
+#[pymethods]
+impl Types {
+    /// A type by its name, with the text of its definition (`ros2msg`) or the built-in one.
+    #[new]
+    #[pyo3(signature = (type_name, definition=None))]
+    fn new(py: Python<'_>, type_name: &str, definition: Option<String>) -> PyResult<Self> {
+        let found = detached(py, || defined(type_name, definition))?;
+        let (plan, definition) =
+            found.map_err(|text| exception(py, "DefinitionError", &text, Details::default()))?;
+        Ok(Self {
+            plan: Arc::new(plan),
+            definition,
+        })
+    }
+
+    /// The type's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.definition.type_name
+    }
+
+    /// The text of the definition, with those of all nested types.
+    #[getter]
+    fn text(&self) -> &str {
+        &self.definition.text
+    }
+
+    /// The hash of the type (RIHS01).
+    #[getter]
+    fn hash(&self) -> &str {
+        &self.definition.type_description_hash
+    }
+
+    /// Decodes a payload.
+    fn decode(&self, py: Python<'_>, payload: Vec<u8>) -> PyResult<Struct> {
+        let payload = Payload {
+            plan: Arc::clone(&self.plan),
+            bytes: Bytes::from(payload),
+            topic: self.definition.type_name.as_str().into(),
+        };
+        decode(py, payload)
+    }
+
+    /// The payload of a message: a dict, a decoded message, or an object with the fields as attributes.
+    fn encode<'py>(&self, py: Python<'py>, message: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let mut payload = Vec::new();
+        encode(&self.plan, message, &mut payload)?;
+        Ok(PyBytes::new(py, &payload))
+    }
+}
+
+impl Types {
+    /// The type's definition, with its dependencies.
+    pub fn definition(&self) -> &MessageDefinition {
+        &self.definition
+    }
+
+    /// How its payloads are read and written.
+    pub fn plan(&self) -> &Arc<TypePlan> {
+        &self.plan
+    }
+}
+
+/// The plan and the definition of a type.
+pub(crate) fn defined(
+    type_name: &str,
+    text: Option<String>,
+) -> Result<(TypePlan, MessageDefinition), String> {
+    let bundle = Bundle::embedded();
+    let definition = match text {
+        None => bundle.define(type_name).map_err(|error| error.to_string())?,
+        Some(text) => {
+            let stored = MessageDefinition {
+                type_name: type_name.to_owned(),
+                encoding: DefinitionEncoding::Ros2Msg,
+                text,
+                ..MessageDefinition::default()
+            };
+            Definition::from_stored_as(&stored, type_name, |name| bundle.get(name))
+                .map_err(|error| error.to_string())?
+        }
+    };
+    let plan = TypePlan::compile(&definition).map_err(|error| error.to_string())?;
+    Ok((plan, definition.message_definition()))
+}

@@ -1,0 +1,30 @@
+//! The native part of the Python package `holdall`: reading bags as messages, columns and Arrow streams, and writing them. What people call
+//! is in `python/holdall`, which is built on this.
+
+mod bag;
+mod encode;
+mod error;
+mod ffi_arrow;
+mod ffi_object;
+mod message;
+mod table;
+mod value;
+mod writer;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<bag::Bags>()?;
+    module.add_class::<message::Message>()?;
+    module.add_class::<message::Messages>()?;
+    module.add_class::<value::Struct>()?;
+    module.add_class::<value::Values>()?;
+    module.add_class::<table::TableSource>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<table::Column>()?;
+    module.add_class::<writer::Writer>()?;
+    module.add_class::<bag::Types>()?;
+    Ok(())
+}

@@ -1,0 +1,280 @@
+//! Messages of bags one after another.
+
+use crate::{
+    bag::SharedDecoders,
+    error::{Details, choice_error, detached, exception},
+    value::{Payload, Struct},
+};
+use holdall::{
+    BagMessage,
+    decode::{ChoiceError, Decoder},
+    table::Every,
+};
+use holdall_io::mutex::lock;
+use holdall_model::topic::TopicInfo;
+use pyo3::{
+    IntoPyObjectExt,
+    prelude::*,
+    types::{PyBytes, PyString},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, OnceLock},
+};
+
+/// Messages and bytes that are read ahead at a time, without the interpreter's lock.
+const AHEAD_MAX: usize = 256;
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+
+/// What the messages of a channel share.
+pub(crate) struct Channel {
+    info: Arc<TopicInfo>,
+    name: Py<PyString>,
+    topic: Arc<str>,
+    decoder: OnceLock<Decoder>,
+}
+
+/// A message of a bag.
+#[pyclass(frozen, module = "holdall._native")]
+pub(crate) struct Message {
+    message: BagMessage,
+    channel: Arc<Channel>,
+    decoders: SharedDecoders,
+}
+
+#[pymethods]
+impl Message {
+    /// The topic's name.
+    #[getter]
+    fn topic(&self, py: Python<'_>) -> Py<PyString> {
+        self.channel.name.clone_ref(py)
+    }
+
+    /// Reception time (log time) in nanoseconds since the Unix epoch.
+    #[getter]
+    fn time(&self) -> i64 {
+        self.message.log_time.as_nanos()
+    }
+
+    /// Send time in nanoseconds since the Unix epoch; the reception time where the bag does not store it.
+    #[getter]
+    fn publish_time(&self) -> i64 {
+        self.message.publish_time.as_nanos()
+    }
+
+    /// Low 32 bits of the publisher's sequence number; 0 where the bag does not store it.
+    #[getter]
+    fn sequence(&self) -> u32 {
+        self.message.sequence
+    }
+
+    /// The message's type, for example `sensor_msgs/msg/Imu`.
+    #[getter]
+    fn r#type(&self) -> &str {
+        &self.channel.info.type_name
+    }
+
+    /// Who published it, where the bag stores it: a dict with `gid`, `node`, `host`, `transport`.
+    #[getter]
+    fn publisher<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(publisher) = &self.message.topic.publisher else {
+            return Ok(None);
+        };
+        let text = serde_json::to_string(publisher).unwrap_or_default();
+        Ok(Some(py.import("json")?.call_method1("loads", (text,))?))
+    }
+
+    /// The serialized bytes, with their encapsulation header.
+    #[getter]
+    fn raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.message.payload)
+    }
+
+    /// The decoded message: its fields are attributes, and are read when they are used.
+    #[getter]
+    fn msg(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let decoder = match self.channel.decoder.get() {
+            Some(decoder) => decoder.clone(),
+            None => {
+                let found = detached(py, || lock(&self.decoders).decoder(&self.channel.info))?;
+                let found = found.map_err(|error| choice_error(py, &ChoiceError::from(error)))?;
+                self.channel.decoder.get_or_init(|| found).clone()
+            }
+        };
+        match decoder {
+            Decoder::Cdr(plan) => {
+                let payload = Payload {
+                    plan,
+                    bytes: self.message.payload.clone(),
+                    topic: Arc::clone(&self.channel.topic),
+                };
+                payload.root(py)?.into_py_any(py)
+            }
+            Decoder::Json => {
+                let text = String::from_utf8_lossy(&self.message.payload);
+                Ok(py.import("json")?.call_method1("loads", (text,))?.unbind())
+            }
+            Decoder::Opaque { reason } => {
+                let details = Details {
+                    topic: Some(self.channel.info.name.clone()),
+                    ..Details::default()
+                };
+                Err(exception(
+                    py,
+                    "DecodeError",
+                    &format!("{}: {reason}", self.channel.info.name),
+                    details,
+                ))
+            }
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<message of {} ({}) at {}, {} bytes>",
+            self.channel.info.name,
+            self.channel.info.type_name,
+            self.message.log_time.as_nanos(),
+            self.message.payload.len()
+        )
+    }
+}
+
+/// The messages that are selected, in order.
+type Selected = Box<dyn Iterator<Item = Result<BagMessage, ChoiceError>> + Send>;
+
+struct Reading {
+    /// `None` once closed.
+    messages: Option<Selected>,
+    ahead: VecDeque<Result<BagMessage, ChoiceError>>,
+    every: HashMap<String, Every>,
+    skipped: u64,
+}
+
+/// An iteration; it can be ended at any time.
+#[pyclass(frozen, module = "holdall._native")]
+pub(crate) struct Messages {
+    reading: Mutex<Reading>,
+    channels: Mutex<HashMap<usize, Arc<Channel>>>,
+    decoders: SharedDecoders,
+    every: Every,
+    skips_damage: bool,
+}
+
+impl Messages {
+    pub fn new(messages: Selected, decoders: SharedDecoders, every: Every, skips_damage: bool) -> Self {
+        Self {
+            reading: Mutex::new(Reading {
+                messages: Some(messages),
+                ahead: VecDeque::new(),
+                every: HashMap::new(),
+                skipped: 0,
+            }),
+            channels: Mutex::new(HashMap::new()),
+            decoders,
+            every,
+            skips_damage,
+        }
+    }
+
+    /// The next message, read ahead with those after it.
+    fn take(&self) -> Option<Result<BagMessage, ChoiceError>> {
+        let reading = &mut *lock(&self.reading);
+        if let Some(next) = reading.ahead.pop_front() {
+            return Some(next);
+        }
+        let mut bytes = 0;
+        while reading.ahead.len() < AHEAD_MAX && bytes < AHEAD_BYTES_MAX {
+            let Some(next) = reading.messages.as_mut().and_then(Iterator::next) else {
+                reading.messages = None;
+                break;
+            };
+            match &next {
+                Ok(message) if !self.keeps(message, &mut reading.every) => continue,
+                Ok(message) => bytes += message.payload.len(),
+                Err(_) if self.skips_damage => {
+                    reading.skipped += 1;
+                    continue;
+                }
+                Err(_) => {}
+            }
+            reading.ahead.push_back(next);
+        }
+        reading.ahead.pop_front()
+    }
+
+    fn keeps(&self, message: &BagMessage, every: &mut HashMap<String, Every>) -> bool {
+        if self.every == Every::default() {
+            return true;
+        }
+        if !every.contains_key(&message.topic.name) {
+            every.insert(message.topic.name.clone(), self.every);
+        }
+        every
+            .get_mut(&message.topic.name)
+            .is_none_or(|every| every.keeps(message.stamp.as_nanos()))
+    }
+
+    fn channel(&self, py: Python<'_>, info: &Arc<TopicInfo>) -> Arc<Channel> {
+        let mut channels = lock(&self.channels);
+        // The entry keeps the topic alive, so that its address is used once.
+        let entry = channels.entry(Arc::as_ptr(info) as usize).or_insert_with(|| {
+            Arc::new(Channel {
+                info: Arc::clone(info),
+                name: PyString::intern(py, &info.name).unbind(),
+                topic: info.name.as_str().into(),
+                decoder: OnceLock::new(),
+            })
+        });
+        Arc::clone(entry)
+    }
+}
+
+#[pymethods]
+impl Messages {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Message>> {
+        // What was read ahead is taken without leaving the interpreter.
+        let ready = self
+            .reading
+            .try_lock()
+            .ok()
+            .and_then(|mut reading| reading.ahead.pop_front());
+        let next = match ready {
+            Some(next) => Some(next),
+            None => detached(py, || self.take())?,
+        };
+        match next {
+            None => Ok(None),
+            Some(Err(error)) => Err(choice_error(py, &error)),
+            Some(Ok(message)) => Ok(Some(Message {
+                channel: self.channel(py, &message.topic),
+                message,
+                decoders: Arc::clone(&self.decoders),
+            })),
+        }
+    }
+
+    /// Ends the iteration and closes its files.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        detached(py, || {
+            let mut reading = lock(&self.reading);
+            reading.messages = None;
+            reading.ahead.clear();
+        })
+    }
+
+    /// Damaged parts that were passed over.
+    #[getter]
+    fn skipped(&self) -> u64 {
+        lock(&self.reading).skipped
+    }
+}
+
+/// Reads a payload by a plan that is not a bag's.
+pub(crate) fn decode(py: Python<'_>, payload: Payload) -> PyResult<Struct> {
+    payload.root(py)
+}

@@ -1,0 +1,69 @@
+"""ROS 2 bags: read messages and columns, write, check, convert, record and play them, without a ROS installation.
+
+    bag = holdall.open("run1")
+    for message in bag.messages("/imu"):
+        print(message.time, message.msg.linear_acceleration.z)
+    bag["/imu"].to_numpy("linear_acceleration")
+
+numpy, pandas, polars, pyarrow and duckdb are used where they are installed; none of them is needed.
+"""
+
+from ._bag import Bag, Topic, open
+from ._errors import (
+    BagError,
+    BagWarning,
+    DecodeError,
+    DefinitionError,
+    EncodeError,
+    Error,
+    ExpressionError,
+    FieldError,
+    InternalError,
+    ProgramError,
+    TopicError,
+    WriteError,
+)
+from ._media import image, points
+from ._native import Message, Messages, Struct, __version__
+from ._program import Playback, Recording, audit, check, convert, export, filter, merge, play, program, record, repair, run
+from ._writer import MessageType, Writer, create
+
+__all__ = [
+    "Bag",
+    "BagError",
+    "BagWarning",
+    "DecodeError",
+    "DefinitionError",
+    "EncodeError",
+    "Error",
+    "ExpressionError",
+    "FieldError",
+    "InternalError",
+    "Message",
+    "MessageType",
+    "Messages",
+    "Playback",
+    "ProgramError",
+    "Recording",
+    "Struct",
+    "Topic",
+    "TopicError",
+    "WriteError",
+    "Writer",
+    "__version__",
+    "audit",
+    "check",
+    "convert",
+    "create",
+    "export",
+    "filter",
+    "image",
+    "merge",
+    "open",
+    "play",
+    "points",
+    "program",
+    "record",
+    "repair",
+    "run",
+]

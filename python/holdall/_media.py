@@ -1,0 +1,96 @@
+"""Images and point clouds as arrays on the memory of the bag."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from ._columns import numpy
+
+# Number type and channels of `sensor_msgs/image_encodings.hpp`.
+_ENCODINGS = {
+    "mono8": ("u1", 1), "mono16": ("u2", 1), "rgb8": ("u1", 3), "bgr8": ("u1", 3), "rgba8": ("u1", 4), "bgra8": ("u1", 4),
+    "rgb16": ("u2", 3), "bgr16": ("u2", 3), "rgba16": ("u2", 4), "bgra16": ("u2", 4),
+    "yuv422": ("u1", 2), "uyvy": ("u1", 2), "yuv422_yuy2": ("u1", 2), "yuyv": ("u1", 2),
+    "bayer_rggb8": ("u1", 1), "bayer_bggr8": ("u1", 1), "bayer_gbrg8": ("u1", 1), "bayer_grbg8": ("u1", 1),
+    "bayer_rggb16": ("u2", 1), "bayer_bggr16": ("u2", 1), "bayer_gbrg16": ("u2", 1), "bayer_grbg16": ("u2", 1),
+}
+_CV_TYPES = {"8U": "u1", "8S": "i1", "16U": "u2", "16S": "i2", "32S": "i4", "32F": "f4", "64F": "f8"}
+_POINT_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
+
+
+def image(msg: Any) -> Any:
+    """A ``sensor_msgs/msg/Image`` as an array (height, width, channels), or (height, width) for one channel: a view of the message."""
+    np = numpy()
+    encoding = msg.encoding
+    if encoding in _ENCODINGS:
+        number, channels = _ENCODINGS[encoding]
+    else:
+        # OpenCV's names: 32FC1, 8UC(5).
+        name, _, count = encoding.partition("C")
+        if name not in _CV_TYPES:
+            raise ValueError(f"there is no image encoding {encoding!r}")
+        number, channels = _CV_TYPES[name], int(count.strip("()") or 1)
+    dtype = np.dtype(number).newbyteorder(">" if msg.is_bigendian else "<")
+    height, width, step = msg.height, msg.width, msg.step
+    data = np.asarray(msg.data)
+    row_bytes = width * channels * dtype.itemsize
+    if step < row_bytes or len(data) < (height - 1) * step + row_bytes * (height > 0):
+        raise ValueError(f"an image of {width} x {height} {encoding} with rows of {step} bytes does not fit into {len(data)} bytes")
+    strides = (step, channels * dtype.itemsize, dtype.itemsize)
+    view = np.ndarray((height, width, channels), dtype, buffer=data, strides=strides)
+    return view[:, :, 0] if channels == 1 else view
+
+
+def points(msg: Any) -> Any:
+    """A ``sensor_msgs/msg/PointCloud2`` as a structured array with a field for each of the cloud's: a view of the message."""
+    np = numpy()
+    order = ">" if msg.is_bigendian else "<"
+    names, formats, offsets = [], [], []
+    for field in msg.fields:
+        if field.datatype not in _POINT_TYPES:
+            raise ValueError(f"{field.name}: there is no type {field.datatype} of points")
+        number = order + _POINT_TYPES[field.datatype]
+        names.append(field.name)
+        formats.append(number if field.count <= 1 else (number, (field.count,)))
+        offsets.append(field.offset)
+    dtype = np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": msg.point_step})
+    data = np.asarray(msg.data)
+    height, width, row_step, step = msg.height, msg.width, msg.row_step, msg.point_step
+    if height and len(data) < (height - 1) * row_step + width * step:
+        raise ValueError(f"a cloud of {width} x {height} points of {step} bytes does not fit into {len(data)} bytes")
+    if height == 1:
+        return np.ndarray((width,), dtype, buffer=data, strides=(step,))
+    return np.ndarray((height, width), dtype, buffer=data, strides=(row_step, step))
+
+
+class Frames:
+    """The messages of a topic as arrays: by number, by slices of time, or one after another."""
+
+    def __init__(self, topic: Any, view: Callable[[Any], Any]) -> None:
+        self._topic = topic
+        self._view = view
+
+    def __len__(self) -> int:
+        return len(self._topic)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return Frames(self._topic[place], self._view)
+        return self._view(self._topic[place].msg)
+
+    def __iter__(self) -> Iterator[Any]:
+        for message in self._topic:
+            yield self._view(message.msg)
+
+    @property
+    def times(self) -> Any:
+        """Log times in nanoseconds since 1970."""
+        return self._topic.times
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} arrays of {self._topic.name}>"
+
+
+assert sys.byteorder == "little"

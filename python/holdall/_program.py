@@ -1,0 +1,276 @@
+"""The program ``holdall``: where it is, its verbs as functions, and recordings and playbacks that it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Sequence, Union
+
+from ._errors import ProgramError
+
+AnyPath = Union[str, "os.PathLike[str]"]
+_FOUND, _DIFFERENT, _REFUSED, _LOST = 0, 1, 2, 3
+
+
+def program() -> str:
+    """The program: ``$HOLDALL_BIN``, the one in this package, or the first in ``$PATH``."""
+    named = os.environ.get("HOLDALL_BIN")
+    own = Path(__file__).with_name("bin") / "holdall"
+    for candidate in (named, os.fspath(own)):
+        if candidate and os.access(candidate, os.X_OK):
+            return candidate
+    # The script of this package has the same name, and calls this.
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        found = shutil.which("holdall", path=folder) if folder else None
+        if found:
+            with open(found, "rb") as file:
+                if file.read(4) == b"\x7fELF":
+                    return found
+    raise ProgramError("the program holdall was not found: it is not in this package; set HOLDALL_BIN or put it into PATH")
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size 5``, True a flag alone, lists have all their values."""
+    flags = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        flags.append("--" + name.rstrip("_").replace("_", "-"))
+        if value is True:
+            continue
+        values = value if isinstance(value, (list, tuple)) else [value]
+        flags += [os.fspath(item) if isinstance(item, os.PathLike) else str(item) for item in values]
+    return flags
+
+
+def _bags(bags: AnyPath | Sequence[AnyPath]) -> list[str]:
+    named = [bags] if isinstance(bags, (str, os.PathLike)) else list(bags)
+    return [os.fspath(bag) for bag in named]
+
+
+def _sentence(output: str) -> str:
+    """The program's last words, without its name."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or ["it gave no reason"])[-1].removeprefix("holdall: ")
+
+
+def run(verb: str, bags: AnyPath | Sequence[AnyPath], allowed: tuple[int, ...] = (_FOUND, _LOST), **options: Any) -> list[dict[str, Any]]:
+    """Runs a verb of the program on bags; the keywords are its flags. Returns the JSON objects that it writes."""
+    command = [program(), verb, *_flags({"json": True, **options}), "--", *_bags(bags)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)  # noqa: S603
+    if done.returncode not in allowed:
+        raise ProgramError(f"holdall {verb}: {_sentence(done.stderr)}", code=done.returncode)
+    return [json.loads(line) for line in _objects(done.stdout)]
+
+
+def _objects(text: str) -> list[str]:
+    """JSON objects one after another, of one line or of many."""
+    decoder, found, at = json.JSONDecoder(), [], 0
+    while text[at:].strip():
+        at += len(text[at:]) - len(text[at:].lstrip())
+        _, end = decoder.raw_decode(text, at)
+        found.append(text[at:end])
+        at = end
+    return found
+
+
+def _one(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    return reports[0] if reports else {}
+
+
+def check(bags: AnyPath | Sequence[AnyPath]) -> list[dict[str, Any]]:
+    """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are no errors."""
+    return run("check", bags, allowed=(_FOUND, _DIFFERENT))
+
+
+def audit(bag: AnyPath) -> dict[str, Any]:
+    """Counts what is in a bag and compares it with the recording's account of every message."""
+    return _one(run("audit", bag, allowed=(_FOUND, _DIFFERENT, _LOST)))
+
+
+def convert(bags: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:
+    """Converts bags to another storage or compression, or to a selection; the flags of ``holdall convert`` are keywords
+    (``storage="sqlite3"``, ``topics=["/imu"]``, ``compression="zstd"``)."""
+    return _one(run("convert", bags, output=output, **options))
+
+
+def merge(bags: Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:
+    """Makes one bag out of several; the flags of ``holdall merge`` are keywords."""
+    return _one(run("merge", bags, output=output, **options))
+
+
+def filter(bags: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:  # noqa: A001
+    """Keeps some messages: by topic, type, time, rate or content; the flags of ``holdall filter`` are keywords
+    (``where="/imu: linear_acceleration.z > 12"``)."""
+    return _one(run("filter", bags, output=output, **options))
+
+
+def repair(bag: AnyPath, output: AnyPath | None = None) -> dict[str, Any]:
+    """Completes a bag whose recorder was killed, in place or as a new bag."""
+    return _one(run("repair", bag, output=output))
+
+
+def export(bags: AnyPath | Sequence[AnyPath], output: AnyPath, format: str, **options: Any) -> dict[str, Any]:  # noqa: A002
+    """Writes messages as tables (``csv``, ``parquet``) or images (``png``, ``jpeg``); the flags of ``holdall export`` are keywords."""
+    return _one(run("export", bags, format=format, output=output, **options))
+
+
+class Running:
+    """A recording or a playback of the program, steered through its control socket."""
+
+    _deadline_s = 60.0
+
+    def __init__(self, verb: str, words: list[str], options: dict[str, Any], env: dict[str, str] | None) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="holdall-")
+        self._socket = os.path.join(self._folder.name, "socket")
+        self._log = open(os.path.join(self._folder.name, "log"), "w+", encoding="utf-8", errors="replace")
+        flags = _flags({**options, "control_socket": self._socket})
+        self.report: dict[str, Any] | None = None
+        self._output = open(os.path.join(self._folder.name, "output"), "w+", encoding="utf-8")
+        self.process = subprocess.Popen(  # noqa: S603
+            [program(), verb, *flags, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._log,
+            env=None if env is None else {**os.environ, **env},
+        )
+        self._wait_for_socket()
+
+    def _wait_for_socket(self) -> None:
+        end = time.monotonic() + self._deadline_s
+        while True:
+            if self.process.poll() is not None:
+                raise ProgramError(f"holdall: {_sentence(self.log)}", code=self.process.returncode)
+            try:
+                self.request("status")
+                return
+            except (FileNotFoundError, ConnectionRefusedError):
+                pass
+            if time.monotonic() > end:
+                self.process.kill()
+                raise ProgramError("holdall did not open its control socket")
+            # Until the program listens there is nothing to wait on.
+            time.sleep(0.01)
+
+    @property
+    def log(self) -> str:
+        """What the program has written to standard error so far."""
+        with open(self._log.name, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def request(self, name: str, /, **arguments: Any) -> dict[str, Any]:
+        """Sends a request; ``holdall control --help`` lists them. Returns the answer."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(self._deadline_s)
+            connection.connect(self._socket)
+            connection.sendall((json.dumps({"request": name, **arguments}) + "\n").encode())
+            answer = connection.makefile("rb").readline()
+        if not answer:
+            raise ProgramError(f"holdall did not answer the request {name}")
+        found: dict[str, Any] = json.loads(answer)
+        if not found.get("ok"):
+            raise ProgramError(f"{name}: {found.get('error')}")
+        return found
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What it is doing."""
+        return dict(self.request("status")["status"])
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the program has not ended."""
+        return self.process.poll() is None
+
+    def pause(self) -> None:
+        """Pauses it."""
+        self.request("pause")
+
+    def resume(self) -> None:
+        """Resumes it."""
+        self.request("resume")
+
+    def wait(self, timeout: float | None = None) -> dict[str, Any]:
+        """Waits until it ends by itself; returns its report."""
+        code = self.process.wait(timeout)
+        if self.report is None:
+            with open(self._output.name, encoding="utf-8") as file:
+                text = file.read()
+            objects = _objects(text) if text.startswith("{") else []
+            self.report = json.loads(objects[-1]) if objects else {}
+            if code not in (_FOUND, _LOST):
+                raise ProgramError(f"holdall: {_sentence(self.log)}", code=code)
+        return self.report
+
+    def stop(self, timeout: float = 60.0) -> dict[str, Any]:
+        """Stops it and waits for its end; returns its report."""
+        if self.is_running:
+            try:
+                self.request("stop")
+            except (OSError, ProgramError):
+                self.process.terminate()
+        return self.wait(timeout)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        process = getattr(self, "process", None)
+        if process is not None and process.poll() is None:
+            process.terminate()
+
+
+class Recording(Running):
+    """A recording. See :func:`record`."""
+
+    def __init__(self, words: list[str], options: dict[str, Any], env: dict[str, str] | None) -> None:
+        super().__init__("record", words, {"json": True, **options}, env)
+
+    def split(self) -> None:
+        """Continues in a new file."""
+        self.request("split_bagfile")
+
+    def mark(self, text: str) -> None:
+        """Stores a marker at this moment."""
+        self.request("add_marker", name=text)
+
+
+class Playback(Running):
+    """A playback. See :func:`play`."""
+
+    def __init__(self, words: list[str], options: dict[str, Any], env: dict[str, str] | None) -> None:
+        super().__init__("play", words, {"disable_keyboard_controls": True, **options}, env)
+
+    def seek(self, seconds: float) -> None:
+        """Continues at this many seconds after the beginning."""
+        self.request("seek", time=seconds)
+
+    def set_rate(self, rate: float) -> None:
+        """Plays this many times as fast."""
+        self.request("set_rate", rate=rate)
+
+
+def record(output: AnyPath | None = None, topics: Sequence[str] = (), *, env: dict[str, str] | None = None, **options: Any) -> Recording:
+    """Starts to record topics, or all of them; the flags of ``holdall record`` are keywords. Stop it, or use it in ``with``.
+
+    The program runs beside Python: no middleware is loaded into the interpreter.
+    """
+    selection: dict[str, Any] = {"topics": list(topics)} if topics else {}
+    if not topics and not {"all", "regex", "services", "all_topics", "topic_types"} & set(options):
+        selection = {"all": True}
+    return Recording([], {"output": output, **selection, **options}, env)
+
+
+def play(bag: AnyPath, *, env: dict[str, str] | None = None, **options: Any) -> Playback:
+    """Starts to play a bag; the flags of ``holdall play`` are keywords (``rate=2``, ``loop=True``)."""
+    return Playback(["--", os.fspath(bag)], options, env)

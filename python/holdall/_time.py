@@ -1,0 +1,74 @@
+"""Points in time and spans, as people write them, in nanoseconds."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from typing import Any
+
+_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_SPAN = re.compile(r"\s*(-?\d+(?:\.\d*)?)\s*(ns|us|µs|ms|min|s|m|h)\s*")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d*)?))?")
+# Smaller numbers of seconds count from the beginning of the bag, larger ones from 1970.
+_SECONDS_SINCE_1970_MIN = 10**8
+_NANOSECONDS_MIN = 10**14
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def span_ns(span: Any) -> int:
+    """A span in nanoseconds: seconds, a text with a unit (``"100ms"``), or a timedelta (also numpy's)."""
+    if isinstance(span, str):
+        found = _SPAN.fullmatch(span)
+        if not found:
+            raise ValueError(f"{span!r} is no span: expected a number and one of {', '.join(_UNITS)}")
+        return round(float(found[1]) * _UNITS[found[2]])
+    if isinstance(span, dt.timedelta):
+        return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
+    if type(span).__module__ == "numpy" and hasattr(span, "astype") and str(span.dtype).startswith("timedelta64"):
+        return int(span.astype("timedelta64[ns]").astype("int64"))
+    if not isinstance(span, (int, float)) or not math.isfinite(span):
+        raise ValueError(f"{span!r} is no span: expected seconds, a text like '100ms' or a timedelta")
+    return round(span * 10**9)
+
+
+def _of_datetime(moment: dt.datetime) -> int:
+    # pandas has nanoseconds, and calls them `value`.
+    value = getattr(moment, "value", None)
+    if isinstance(value, int):
+        return value
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=dt.timezone.utc)
+    return span_ns(moment - _EPOCH)
+
+
+def time_ns(moment: Any, start: int) -> int:
+    """A point in time in nanoseconds since 1970, for a bag that begins at ``start``.
+
+    Small numbers are seconds since the beginning of the bag, large ones seconds or (whole numbers) nanoseconds since 1970. Texts are ISO dates,
+    a time of the day (UTC) on which the bag begins, or a span since its beginning. Dates without a zone are UTC.
+    """
+    if isinstance(moment, str):
+        clock = _CLOCK.fullmatch(moment.strip())
+        if clock:
+            seconds = int(clock[1]) * 3600 + int(clock[2]) * 60
+            day = start - start % (86_400 * 10**9)
+            return day + seconds * 10**9 + round(float(clock[3] or 0) * 10**9)
+        if _SPAN.fullmatch(moment):
+            return start + span_ns(moment)
+        return _of_datetime(dt.datetime.fromisoformat(moment.strip().replace("Z", "+00:00")))
+    if isinstance(moment, dt.datetime):
+        return _of_datetime(moment)
+    if isinstance(moment, dt.timedelta):
+        return start + span_ns(moment)
+    if type(moment).__module__ == "numpy" and hasattr(moment, "dtype"):
+        if str(moment.dtype).startswith("datetime64"):
+            return int(moment.astype("datetime64[ns]").astype("int64"))
+        moment = moment.item()
+    if not isinstance(moment, (int, float)) or not math.isfinite(moment):
+        raise ValueError(f"{moment!r} is no point in time")
+    if isinstance(moment, int) and abs(moment) >= _NANOSECONDS_MIN:
+        return moment
+    if moment >= _SECONDS_SINCE_1970_MIN:
+        return round(moment * 10**9)
+    return start + round(moment * 10**9)

@@ -1,0 +1,125 @@
+"""Writing bags."""
+
+from __future__ import annotations
+
+import json
+import os
+import time as clock
+from typing import Any, Union
+
+from . import _native
+from ._time import span_ns
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+def create(
+    path: Path,
+    *,
+    storage: str = "mcap",
+    preset: str | None = None,
+    config: str | None = None,
+    compression_mode: str = "none",
+    max_bytes: int | None = None,
+    max_duration: Any = None,
+) -> Writer:
+    """Creates a bag, which must not exist.
+
+    ``storage`` is ``mcap``, ``sqlite3`` or ``leveldb``; ``preset`` one of its presets (MCAP: ``zstd_fast``, ``zstd_small``, ``fastwrite``, ``none``),
+    ``config`` the text of its configuration. ``compression_mode`` (``none``, ``file``, ``message``) is rosbag2's own zstd around the storage.
+    ``max_bytes`` and ``max_duration`` begin a new file when they are reached. Close it, or use it in ``with``.
+    """
+    options = {
+        "storage": storage,
+        "preset": preset,
+        "config": config,
+        "compression_mode": compression_mode,
+        "bytes_max": max_bytes,
+        "duration_max": None if max_duration is None else span_ns(max_duration),
+    }
+    return Writer(path, options)
+
+
+class Writer:
+    """A bag that is being written. See :func:`create`."""
+
+    def __init__(self, path: Path, options: dict[str, Any]) -> None:
+        self.path = os.fspath(path)
+        self._native = _native.Writer(self.path, options)
+        self._types: dict[str, _native.Types] = {}
+
+    def define(self, type: str, definition: str) -> None:  # noqa: A002 - the field's name in bags
+        """Defines a message type that is not one of ROS 2's own, by the text of its ``.msg`` file with those of nested types after it."""
+        self._types[type] = _native.Types(type, definition)
+
+    def add_topic(self, name: str, type: str, *, definition: str | None = None, qos: list[dict[str, Any]] | None = None) -> None:  # noqa: A002
+        """Adds a topic; :meth:`write` does so by itself."""
+        if definition:
+            self.define(type, definition)
+        if type not in self._types:
+            self._types[type] = _native.Types(type)
+        self._native.add_topic(name, self._types[type], json.dumps(qos) if qos else None)
+
+    def write(self, topic: str, type: str, message: Any, time: int | None = None, *, publish_time: int | None = None) -> None:  # noqa: A002
+        """Writes a message: a dict (fields that it leaves out have their defaults), a message of another bag, an object with the fields as
+        attributes, or serialized bytes. ``time`` is the log time in nanoseconds since 1970, now by default."""
+        if not self._native.has_topic(topic):
+            self.add_topic(topic, type)
+        if time is None:
+            time = clock.time_ns()
+        self._native.write(topic, message, time, time if publish_time is None else publish_time)
+
+    def copy(self, message: _native.Message, bag: Any) -> None:
+        """Writes a message of another bag unchanged, with its topic and definition."""
+        if not self._native.has_topic(message.topic):
+            source = bag[message.topic]
+            self.add_topic(message.topic, message.type, definition=source.definition or None, qos=source.qos)
+        self._native.write(message.topic, message.raw, message.time, message.publish_time)
+
+    @property
+    def count(self) -> int:
+        """Messages so far."""
+        return self._native.count
+
+    def close(self) -> list[str]:
+        """Writes the end of the bag and waits until all of it is durable; returns the storage files."""
+        return [os.fspath(file) for file in self._native.close()]
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<bag {self.path} that is being written, {self.count} messages>"
+
+
+class MessageType:
+    """A message type without a bag: encodes and decodes payloads."""
+
+    def __init__(self, name: str, definition: str | None = None) -> None:
+        self._native = _native.Types(name, definition)
+
+    @property
+    def name(self) -> str:
+        """Its full name."""
+        return self._native.name
+
+    @property
+    def definition(self) -> str:
+        """The text of its definition, with those of all nested types."""
+        return self._native.text
+
+    @property
+    def hash(self) -> str:
+        """Its hash (RIHS01)."""
+        return self._native.hash
+
+    def encode(self, message: Any) -> bytes:
+        """A message as CDR."""
+        return self._native.encode(message)
+
+    def decode(self, payload: bytes) -> _native.Struct:
+        """A message of its CDR."""
+        return self._native.decode(bytes(payload))

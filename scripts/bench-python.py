@@ -1,0 +1,316 @@
+#!/usr/bin/env python3
+"""Measures the Python package beside rosbags, mcap + mcap-ros2-support and small-mcap + mcap-ros2-support-fast, in one run.
+
+    make wheel
+    python -m venv v && v/bin/pip install target/wheels/holdall-*.whl numpy pyarrow rosbags mcap mcap-ros2-support small-mcap mcap-ros2-support-fast
+    v/bin/python scripts/bench-python.py [--messages 100000] [--repeat 3] [--out docs/benchmarks/python.md]
+
+Each measurement is a process of its own: the bag is read once to warm it, then the processor time (of all threads) of the work is taken. The best of the repetitions counts, and its result is checked
+before it counts. Messages per second of processor time are what the table has.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+START = 1_700_000_000_000_000_000
+
+
+def write_bag(path, messages, preset):
+    import holdall
+
+    pixels = os.urandom(640 * 480 * 3)
+    covariance = [0.01, 0, 0, 0, 0.01, 0, 0, 0, 0.01]
+    names = [f"joint_{number}" for number in range(7)]
+    with holdall.create(path, preset=preset) as out:
+        for number in range(messages):
+            time_ns = START + number * 10_000_000
+            header = {"stamp": {"sec": time_ns // 10**9, "nanosec": time_ns % 10**9}, "frame_id": "imu_link"}
+            imu = {
+                "header": header,
+                "orientation": {"x": 0.0, "y": 0.0, "z": number * 1e-6, "w": 1.0},
+                "orientation_covariance": covariance,
+                "angular_velocity": {"x": 0.1, "y": number * 1e-3, "z": 0.3},
+                "angular_velocity_covariance": covariance,
+                "linear_acceleration": {"x": float(number), "y": 0.2, "z": 9.81},
+                "linear_acceleration_covariance": covariance,
+            }
+            out.write("/imu", "sensor_msgs/msg/Imu", imu, time=time_ns)
+            if number % 4 == 0:
+                joints = {"header": header, "name": names, "position": [0.1 * number] * 7, "velocity": [0.0] * 7, "effort": [1.0] * 7}
+                out.write("/joints", "sensor_msgs/msg/JointState", joints, time=time_ns)
+            if number % 1000 == 0:
+                image = {"header": header, "height": 480, "width": 640, "encoding": "rgb8", "step": 1920, "data": pixels}
+                out.write("/camera", "sensor_msgs/msg/Image", image, time=time_ns)
+
+
+# What is measured: functions of a bag and its number of Imu messages, which return a number that is checked.
+
+
+def holdall_columns(path, count):
+    import holdall
+
+    return holdall.open(path)["/imu"].to_numpy("linear_acceleration")[:, 0].sum()
+
+
+def holdall_all_columns(path, count):
+    import holdall
+
+    return holdall.open(path)["/imu"].to_numpy()["linear_acceleration"][:, 0].sum()
+
+
+def holdall_arrow(path, count):
+    import holdall
+    import pyarrow as pa
+
+    batches = pa.RecordBatchReader.from_stream(holdall.open(path)["/imu"])
+    return sum(batch.column("linear_acceleration.x").to_numpy().sum() for batch in batches)
+
+
+def holdall_objects(path, count):
+    import holdall
+
+    total = 0.0
+    for message in holdall.open(path).messages("/imu"):
+        total += message.msg.linear_acceleration.x
+    return total
+
+
+def holdall_raw(path, count):
+    import holdall
+
+    total = 0
+    for message in holdall.open(path).messages("/imu"):
+        total += len(message.raw)
+    return total
+
+
+def rosbags_objects(path, count):
+    from rosbags.highlevel import AnyReader
+
+    total = 0.0
+    with AnyReader([Path(path)]) as reader:
+        connections = [found for found in reader.connections if found.topic == "/imu"]
+        for connection, _, raw in reader.messages(connections):
+            total += reader.deserialize(raw, connection.msgtype).linear_acceleration.x
+    return total
+
+
+def rosbags_raw(path, count):
+    from rosbags.highlevel import AnyReader
+
+    total = 0
+    with AnyReader([Path(path)]) as reader:
+        connections = [found for found in reader.connections if found.topic == "/imu"]
+        for _, _, raw in reader.messages(connections):
+            total += len(raw)
+    return total
+
+
+def storage_file(path):
+    return next(Path(path).glob("*.mcap"))
+
+
+def mcap_objects(path, count):
+    from mcap.reader import make_reader
+    from mcap_ros2.decoder import DecoderFactory
+
+    total = 0.0
+    with storage_file(path).open("rb") as stream:
+        for found in make_reader(stream, decoder_factories=[DecoderFactory()]).iter_decoded_messages(topics=["/imu"]):
+            total += found.decoded_message.linear_acceleration.x
+    return total
+
+
+def mcap_raw(path, count):
+    from mcap.reader import make_reader
+
+    total = 0
+    with storage_file(path).open("rb") as stream:
+        for _, _, message in make_reader(stream).iter_messages(topics=["/imu"]):
+            total += len(message.data)
+    return total
+
+
+def small_mcap_objects(path, count):
+    from mcap_ros2_support_fast.decoder import DecoderFactory
+    from small_mcap import include_topics, read_message_decoded
+
+    total = 0.0
+    with storage_file(path).open("rb") as stream:
+        for found in read_message_decoded(stream, should_include=include_topics(["/imu"]), decoder_factories=[DecoderFactory()]):
+            total += found.decoded_message.linear_acceleration.x
+    return total
+
+
+def small_mcap_raw(path, count):
+    from small_mcap import include_topics, read_message
+
+    total = 0
+    with storage_file(path).open("rb") as stream:
+        for _, _, message in read_message(stream, should_include=include_topics(["/imu"])):
+            total += len(message.data)
+    return total
+
+
+def holdall_write_dict(path, count):
+    import holdall
+
+    message = {"header": {"stamp": {"sec": 1, "nanosec": 2}, "frame_id": "imu_link"}, "linear_acceleration": {"x": 1.0, "y": 0.2, "z": 9.81}}
+    message["angular_velocity"] = {"x": 0.1, "y": 0.2, "z": 0.3}
+    with tempfile.TemporaryDirectory() as folder, holdall.create(f"{folder}/out", preset="none") as out:
+        for number in range(count):
+            out.write("/imu", "sensor_msgs/msg/Imu", message, START + number)
+        return out.count
+
+
+def holdall_write_raw(path, count):
+    import holdall
+
+    payload = bytes([0, 1, 0, 0]) + bytes(312)
+    with tempfile.TemporaryDirectory() as folder, holdall.create(f"{folder}/out", preset="none") as out:
+        for number in range(count):
+            out.write("/imu", "sensor_msgs/msg/Imu", payload, START + number)
+        return out.count
+
+
+def rosbags_write_raw(path, count):
+    from rosbags.rosbag2 import StoragePlugin, Writer
+    from rosbags.typesys import Stores, get_typestore
+
+    store, payload = get_typestore(Stores.ROS2_JAZZY), bytes([0, 1, 0, 0]) + bytes(312)
+    with tempfile.TemporaryDirectory() as folder, Writer(Path(folder) / "out", version=9, storage_plugin=StoragePlugin.MCAP) as writer:
+        connection = writer.add_connection("/imu", "sensor_msgs/msg/Imu", typestore=store)
+        for number in range(count):
+            writer.write(connection, START + number, payload)
+    return count
+
+
+def holdall_open(path, count):
+    import holdall
+
+    for _ in range(20):
+        repr(holdall.open(path))
+    return count
+
+
+WORK = {
+    "three columns of Imu to numpy": {"holdall": holdall_columns},
+    "all columns of Imu to numpy": {"holdall": holdall_all_columns},
+    "all columns of Imu to Arrow": {"holdall": holdall_arrow},
+    "objects, a field of each read": {
+        "holdall": holdall_objects, "rosbags": rosbags_objects, "mcap-ros2-support": mcap_objects, "small-mcap + fast": small_mcap_objects,
+    },
+    "raw payloads": {"holdall": holdall_raw, "rosbags": rosbags_raw, "mcap": mcap_raw, "small-mcap": small_mcap_raw},
+    "written: dicts": {"holdall": holdall_write_dict},
+    "written: CDR bytes": {"holdall": holdall_write_raw, "rosbags": rosbags_write_raw},
+}
+RAW_BYTES = 324
+
+
+def measure(function, path, count):
+    """In a process of its own."""
+    function(path, 100)
+    before, wall = time.process_time(), time.perf_counter()
+    result = function(path, count)
+    spent, wall = time.process_time() - before, time.perf_counter() - wall
+    return {"seconds": spent, "wall": wall, "result": float(result), "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+
+
+def expected(name, count):
+    if name.startswith("written"):
+        return count
+    return None if name == "raw payloads" else sum(range(count))
+
+
+def run(name, who, path, count, repeat):
+    words = [sys.executable, __file__, "--one", name, who, str(path), str(count)]
+    found = []
+    for _ in range(repeat):
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            return None, done.stderr.strip().splitlines()[-1]
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    wanted = expected(name, count)
+    wrong = [one["result"] for one in found if wanted is not None and one["result"] != wanted]
+    if wrong:
+        return None, f"its result is {wrong[0]}, not {wanted}"
+    return found, None
+
+
+def table(bags, count, repeat):
+    lines = ["| work | bag | who | messages per processor second (best; worst of the repetitions) | peak memory |", "|---|---|---|---|---|"]
+    sums = {}
+    for name, candidates in WORK.items():
+        for kind, path in bags.items():
+            if name.startswith("written") and kind != "uncompressed":
+                continue
+            for who in candidates:
+                found, why = run(name, who, path, count, repeat)
+                if found is None:
+                    lines.append(f"| {name} | {kind} | {who} | not measured: {why} | |")
+                    continue
+                if name == "raw payloads":
+                    sums.setdefault(kind, {})[who] = found[0]["result"]
+                rates = sorted(count / one["seconds"] for one in found)
+                peak = min(one["peak"] for one in found) / (1 << 20)
+                lines.append(f"| {name} | {kind} | {who} | {rates[-1]:,.0f}; {rates[0]:,.0f} | {peak:.0f} MiB |")
+                print(lines[-1], flush=True)
+    for kind, found in sums.items():
+        assert len(set(found.values())) == 1, f"{kind}: readers do not agree on the payloads: {found}"
+    return lines
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=100_000)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        name, who, path, count = arguments.one
+        print(json.dumps(measure(WORK[name][who], path, int(count))))
+        return
+    folder = Path(tempfile.mkdtemp(prefix="holdall-bench-python-"))
+    try:
+        bags = {"uncompressed": folder / "none", "zstd": folder / "zstd"}
+        write_bag(bags["uncompressed"], arguments.messages, "none")
+        write_bag(bags["zstd"], arguments.messages, "zstd_fast")
+        lines = table(bags, arguments.messages, arguments.repeat)
+    finally:
+        shutil.rmtree(folder)
+    if arguments.out:
+        write_page(arguments.out, lines, arguments)
+
+
+def version(package):
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"{package} {version(package)}"
+    except PackageNotFoundError:
+        return f"{package} not installed"
+
+
+def write_page(path, lines, arguments):
+    """Keeps what is around the measured part."""
+    begin, end = "<!-- measured: begin -->", "<!-- measured: end -->"
+    packages = ["holdall", "rosbags", "mcap", "mcap-ros2-support", "small-mcap", "mcap-ros2-support-fast", "numpy", "pyarrow"]
+    facts = f"{time.strftime('%Y-%m-%d', time.gmtime())}, {platform.machine()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}, Python {platform.python_version()}; "
+    facts += ", ".join(map(version, packages)) + f"; {arguments.messages:,} Imu, {arguments.repeat} repetitions."
+    measured = "\n".join([begin, "", facts, "", *lines, "", end])
+    text = path.read_text() if path.exists() else f"# The Python package beside others\n\n{begin}{end}\n"
+    path.write_text(text[: text.index(begin)] + measured + text[text.index(end) + len(end) :])
+
+
+if __name__ == "__main__":
+    main()

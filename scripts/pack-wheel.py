@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Packs a built libholdall_python.so and python/holdall into a wheel: what `make wheel` builds with maturin, of any profile and without compiling.
+
+    scripts/pack-wheel.py target/debug/libholdall_python.so FOLDER
+"""
+
+import base64
+import hashlib
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(library, folder):
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
+    tag = f"cp310-abi3-linux_{platform.machine()}"
+    info = f"holdall-{version}.dist-info"
+    files = {f"holdall/{path.relative_to(ROOT / 'python/holdall')}": path.read_bytes() for path in sources()}
+    with tempfile.TemporaryDirectory() as temporary:
+        stripped = Path(temporary) / "native"
+        if subprocess.run(["strip", "-g", "-o", stripped, library], check=False).returncode:
+            shutil.copy(library, stripped)
+        files["holdall/_native.abi3.so"] = stripped.read_bytes()
+    metadata = [
+        "Metadata-Version: 2.4", "Name: holdall", f"Version: {version}", f"Summary: {project['description']}",
+        f"Requires-Python: {project['requires-python']}", "License-Expression: Apache-2.0",
+    ]
+    for extra, packages in project["optional-dependencies"].items():
+        metadata += [f"Provides-Extra: {extra}", *(f"Requires-Dist: {package}; extra == '{extra}'" for package in packages)]
+    files[f"{info}/METADATA"] = "\n".join([*metadata, ""]).encode()
+    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: holdall\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
+    scripts = "".join(f"{name} = {target}\n" for name, target in project["scripts"].items())
+    files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{scripts}".encode()
+    record = "".join(f"{name},sha256={digest(content)},{len(content)}\n" for name, content in files.items())
+    files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    wheel = folder / f"holdall-{version}-{tag}.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    print(wheel)
+
+
+def sources():
+    package = ROOT / "python/holdall"
+    return sorted(path for path in package.rglob("*") if (path.suffix in (".py", ".pyi") or path.name == "py.typed") and "__pycache__" not in path.parts)
+
+
+def digest(content):
+    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

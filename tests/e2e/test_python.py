@@ -1,0 +1,65 @@
+"""The Python package: the wheel of the built extension in a clean venv, and its own tests there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import HOLDALL
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARY = Path(HOLDALL).with_name("libholdall_python.so")
+# What reads the columns is in a venv of its own: pandas, polars, pyarrow, duckdb.
+CLEAN = Path(sys.prefix) / "wheel"
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """The clean venv's interpreter, and the folder into which the wheel was installed."""
+    assert LIBRARY.exists(), f"{LIBRARY} was not built: cargo build --workspace --lib"
+    python = CLEAN / "bin" / "python"
+    assert python.exists(), f"{python} is missing: make setup-nodes"
+    folder = tmp_path_factory.mktemp("wheel")
+    packed = subprocess.run([sys.executable, ROOT / "scripts/pack-wheel.py", LIBRARY, folder], capture_output=True, text=True, check=True)
+    wheel = packed.stdout.strip()
+    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--target", folder / "site", wheel]
+    subprocess.run(install, check=True, capture_output=True)
+    return python, folder / "site"
+
+
+def environment(site, **more):
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_LIBRARY", "_ROS", "PYTEST"))}
+    return {**env, "PYTHONPATH": str(site), "HOLDALL_BIN": HOLDALL, **more}
+
+
+def run(installed, *words, **more):
+    python, site = installed
+    done = subprocess.run([python, *map(str, words)], env=environment(site, **more), cwd=ROOT / "tests/python", capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5000:]
+    return done.stdout
+
+
+def test_the_package_passes_its_tests_in_a_clean_venv(installed, tmp_path):
+    run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ".")
+
+
+def test_nothing_but_the_wheel_is_needed_to_import_and_read(installed, tmp_path):
+    # An interpreter that cannot import anything that is installed beside it.
+    script = (
+        "import sys; sys.modules.update(dict.fromkeys(['numpy', 'pandas', 'pyarrow', 'polars'])); import holdall\n"
+        "with holdall.create('bag') as out:\n"
+        "    out.write('/t', 'sensor_msgs/msg/Range', {'range': 1.5, 'header': {'frame_id': 'x'}}, time=5)\n"
+        "    out.write('/l', 'std_msgs/msg/Float32MultiArray', {'data': [1, 2.5]}, time=6)\n"
+        "message, lists = holdall.open('bag').messages()\n"
+        "print(message.topic, message.time, message.msg.range, message.msg.header.frame_id, lists.msg.data, 'numpy' in sys.modules and sys.modules['numpy'])"
+    )
+    python, site = installed
+    done = subprocess.run([python, "-c", script], env=environment(site), cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split() == ["/t", "5", "1.5", "x", "[1.0,", "2.5]", "None"], done.stdout + done.stderr
+
+
+def test_the_types_are_those_that_the_stubs_state(installed):
+    _, site = installed
+    run(installed, "-m", "mypy.stubtest", "holdall._native", "--ignore-missing-stub", MYPYPATH=str(site))
+    run(installed, "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", "/dev/null", "-p", "holdall", MYPYPATH=str(site))

@@ -1,0 +1,84 @@
+"""The program's verbs as functions, and recordings and playbacks that it runs."""
+
+import os
+import subprocess
+import sys
+import time
+
+import holdall
+import pytest
+
+QUIET = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "OFF"}
+
+
+@pytest.fixture(scope="module")
+def bag(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "bag"
+    with holdall.create(path) as out:
+        for number in range(100):
+            out.write("/t", "std_msgs/msg/Float64", {"data": number}, time=1_000_000_000 + number * 10_000_000)
+            out.write("/u", "std_msgs/msg/String", {"data": "x"}, time=1_000_000_000 + number * 10_000_000)
+    return path
+
+
+def test_verbs_are_functions_with_the_same_options(bag, tmp_path):
+    (report,) = holdall.check(bag)
+    assert holdall.open(bag).check() == [report]
+    holdall.convert(bag, tmp_path / "sqlite", storage="sqlite3", topics=["/t"])
+    assert set(holdall.open(tmp_path / "sqlite").topics) == {"/t"}
+    holdall.filter(bag, tmp_path / "some", where="/t: data >= 90", exclude_topics=["/u"])
+    assert holdall.open(tmp_path / "some")["/t"].to_numpy("data").tolist() == list(range(90, 100))
+    holdall.merge([tmp_path / "sqlite", tmp_path / "some"], tmp_path / "both")
+    assert len(holdall.open(tmp_path / "both")) in (100, 110)
+    holdall.export(bag, tmp_path / "csv", "csv", topics=["/t"])
+    assert len((tmp_path / "csv/t.csv").read_text().splitlines()) == 101
+    with pytest.raises(holdall.ProgramError, match="no ledger"):
+        holdall.audit(bag)
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    content = next(bag.glob("*.mcap")).read_bytes()
+    (torn / "torn_0.mcap").write_bytes(content[:-300])
+    holdall.repair(torn)
+    assert len(holdall.open(torn)) == 200
+
+
+def test_what_the_program_refuses_is_an_exception(bag, tmp_path):
+    with pytest.raises(holdall.ProgramError, match="nope") as caught:
+        holdall.convert(bag, tmp_path / "x", topics=["/nope"])
+    assert caught.value.code == 2
+    with pytest.raises(holdall.ProgramError):
+        holdall.check(tmp_path / "none")
+
+
+def test_a_playback_is_steered(bag):
+    with holdall.play(bag, start_paused=True, env=QUIET) as playback:
+        end = time.monotonic() + 60
+        while playback.status["phase"] != "playing":
+            assert playback.is_running and time.monotonic() < end, playback.log
+        assert playback.request("is_paused")["paused"]
+        assert playback.request("play_next")["played"] == 1
+        playback.set_rate(2)
+        playback.seek(0.5)
+        with pytest.raises(holdall.ProgramError, match="rate"):
+            playback.set_rate(-1)
+    assert not playback.is_running
+
+
+def test_a_recording_is_started_and_stopped(tmp_path):
+    with holdall.record(tmp_path / "recorded", ["/none"], env=QUIET) as recording:
+        assert recording.is_running and isinstance(recording.status, dict)
+        recording.pause()
+        recording.resume()
+        recording.mark("here")
+    assert isinstance(recording.report, dict) and recording.report
+    assert isinstance(holdall.audit(tmp_path / "recorded"), dict) and holdall.open(tmp_path / "recorded").lost == {}
+    with pytest.raises(holdall.ProgramError):
+        holdall.record(tmp_path / "recorded", ["/none"], env=QUIET)
+
+
+def test_the_wheels_command_is_the_program():
+    done = subprocess.run([sys.executable, "-m", "holdall", "--version"], capture_output=True, text=True)
+    assert done.stdout.split()[:2] == ["holdall", holdall.__version__]
+    env = {name: value for name, value in os.environ.items() if name != "HOLDALL_BIN"}
+    done = subprocess.run([sys.executable, "-m", "holdall", "--version"], capture_output=True, text=True, env={**env, "PATH": "/nonexistent"})
+    assert done.returncode == 2 and "HOLDALL_BIN" in done.stderr
