@@ -88,6 +88,76 @@ def test_every_message_is_accounted_for(world, tmp_path):
     assert "cyclone" in (page / "X1_delivered_1.csv").read_text()
 
 
+def test_two_loads_at_once_are_accounted_for_apart(world, tmp_path):
+    beside = "depth: 10, beside: {label: large, bytes: 61440, rate_hz: 20, reliability: reliable, depth: 10}"
+    text = EXPERIMENT.replace("depth: 10", beside).replace("2 kB at 50 Hz", "small")
+    done = bench(world, tmp_path, "memory, tcp, tcpros, cyclone, zenoh, zenoh-drop, fastdds-sync-typed", "--case", "good", text=text)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out/X1/evaluation.json").read_text())
+    missing = {absent["middleware"] for absent in result["absent"]}
+    # Debian has ROS 1.
+    assert missing <= {"tcpros"}, result["absent"]
+    runs = {(run["middleware"], run["case"]): run for run in result["runs"]}
+    assert len(runs) == 2 * (7 - len(missing))
+    for (middleware, case), run in runs.items():
+        account = run["account"]
+        planned = {"small": 50, "large": 20}[case]
+        assert account["planned"] == planned == sum(account[stage] for stage in STAGES), (middleware, account)
+        assert account["received"] + account["not_sent"] + account["history"] == account["planned"], (middleware, case, account)
+        assert account["received"] >= 10, (middleware, case, account)
+        assert run["beside"] == {"small": "large", "large": "small"}[case]
+        assert None not in run["matched_s"] or middleware == "memory"
+    assert "zenoh-drop: zenoh of this program; a full network drops messages" in done.stdout
+
+
+def test_nodes_that_start_together_know_each_other(world, tmp_path):
+    text = EXPERIMENT.replace('"2 kB at 50 Hz", bytes: 2048, rate_hz: 50, reliability: reliable, depth: 10', '"2", nodes: 2')
+    text = text.replace("links:", '  - {label: "3", nodes: 3}\n  - {label: "5", nodes: 5}\nlinks:')
+    assert bench(world, tmp_path, "cyclone, zenoh, fastdds-async, tcp", "--case", "good", text=text).returncode == 0
+    result = json.loads((tmp_path / "out/X1/evaluation.json").read_text())
+    # A stream discovers nothing.
+    assert {run["middleware"] for run in result["runs"]} == {"cyclone", "zenoh", "fastdds-async"}
+    for run in result["runs"]:
+        discovery = run["discovery"]
+        assert len(discovery["known_s"]) == discovery["nodes"] == int(run["case"]), run
+        assert discovery["known_s"] == sorted(discovery["known_s"]) and run["wire"]["balances"]
+        assert run["wire"]["forward_packets"] > discovery["nodes"]
+    subprocess.run([HOLDALL, "bench", "report", str(tmp_path / "out")], check=True, capture_output=True)
+    lines = (tmp_path / "out/X1_discovery_time_0.csv").read_text().splitlines()
+    assert len(lines) == 10 and (tmp_path / "out/X1_discovery_packets_0.svg").stat().st_size > 1000
+
+
+def test_two_machines(world, tmp_path):
+    (tmp_path / "x1.yaml").write_text(EXPERIMENT.replace("MIDDLEWARES", "cyclone, udp, tcp, iceoryx2"))
+    there = [HOLDALL, "bench", "run", "--listen", "10.99.0.2"]
+    for side in ["publisher", "subscriber"]:
+        out = tmp_path / side
+        here = [HOLDALL, "bench", "run", tmp_path / "x1.yaml", "--side", side, "--peer", "10.99.0.2", "--out", out]
+        command = [HOLDALL, "bench", "link", "rate=100Mb/s", "--", *here, "--", *there]
+        done = subprocess.run(list(map(str, command)), env=world.env, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        result = json.loads((out / "X1/evaluation.json").read_text())
+        assert [absent["middleware"] for absent in result["absent"]] == ["iceoryx2"]
+        assert {run["middleware"] for run in result["runs"]} == {"cyclone", "udp", "tcp"}
+        for run in result["runs"]:
+            account = run["account"]
+            assert account["planned"] == 50 == sum(account[stage] for stage in STAGES), (run["middleware"], account)
+            assert account["received"] + account["not_sent"] + account["history"] == 50, (run["middleware"], account)
+            # Both have one clock, so that what is not the case is measured, too.
+            clock = run["clock"]
+            assert abs(clock["offset_ns"]) / 1e3 <= clock["error_us"] + 1 and clock["error_us"] > 0, clock
+            assert run["publisher"]["rss_max_bytes"] > 1 << 20 and run["subscriber"]["rss_max_bytes"] > 1 << 20
+
+
+def test_a_machine_that_is_not_there_is_named(world, tmp_path):
+    command = ["--side", "publisher", "--peer", "127.0.0.1:1"]
+    done = bench(world, tmp_path, "udp", *command)
+    assert done.returncode == 1 and "the other machine" in done.stderr and "127.0.0.1:1" in done.stderr, done.stderr
+    listening = [HOLDALL, "bench", "run", "--listen", "nowhere"]
+    done = subprocess.run(listening, env=world.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "expected an address of this machine" in done.stderr, done.stderr
+
+
 def test_a_worker_that_dies_costs_one_run(world, tmp_path):
     (tmp_path / "x1.yaml").write_text(EXPERIMENT.replace("MIDDLEWARES", "udp, tcp").replace("duration_s: 1", "duration_s: 5"))
     command = [HOLDALL, "bench", "run", tmp_path / "x1.yaml", "--out", tmp_path / "out", "--case", "good"]

@@ -1,6 +1,8 @@
 // One side of a run of `holdall bench run` over any rmw implementation, with serialized messages. Compiled where the run is, against the headers of
 // the ROS 2 that is found there; linked with one implementation. The same flags, lines and records as `holdall bench worker`:
-//   --role publisher|subscriber|idle --bytes N --rate HZ --count N --reliability reliable|best-effort --depth N --records FILE
+//   --role publisher|subscriber|idle --topic NAME --bytes N --rate HZ --count N --reliability reliable|best-effort --depth N --records FILE
+//   [--typed 1]   structures instead of serialized bytes
+//   [--nodes N]   joins when it is started, and prints {"event":"discovered","at":NANOSECONDS} when it knows N of the other side
 // prints {"event":"ready"}, {"event":"matched"}, {"event":"sent"}, {"event":"received","count":N} and {"event":"done"}; reads "start NANOSECONDS"
 // (of the monotonic clock) and "end" on standard input.
 #include <rcutils/allocator.h>
@@ -11,6 +13,8 @@
 #include <rmw/qos_profiles.h>
 #include <rmw/rmw.h>
 #include <rosidl_runtime_c/message_type_support_struct.h>
+#include <rosidl_runtime_c/primitives_sequence_functions.h>
+#include <std_msgs/msg/u_int8_multi_array.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,10 +34,10 @@ const rosidl_message_type_support_t *
 rosidl_typesupport_c__get_message_type_support_handle__std_msgs__msg__UInt8MultiArray(void);
 
 typedef struct {
-    bool is_publisher, is_idle, is_reliable;
-    uint64_t bytes, count, depth;
+    bool is_publisher, is_idle, is_reliable, is_typed;
+    uint64_t bytes, count, depth, nodes;
     double rate;
-    const char *records;
+    const char *records, *topic;
 } plan_t;
 
 typedef struct { uint64_t due, before, after, flags; } sent_t;
@@ -78,6 +82,9 @@ static plan_t read_plan(int argc, char **argv)
     for (int at = 1; at + 1 < argc; at += 2) {
         const char *flag = argv[at], *value = argv[at + 1];
         if (!strcmp(flag, "--role")) plan.is_publisher = !strcmp(value, "publisher"), plan.is_idle = !strcmp(value, "idle");
+        else if (!strcmp(flag, "--topic")) plan.topic = value;
+        else if (!strcmp(flag, "--typed")) plan.is_typed = true;
+        else if (!strcmp(flag, "--nodes")) plan.nodes = strtoull(value, NULL, 10);
         else if (!strcmp(flag, "--bytes")) plan.bytes = strtoull(value, NULL, 10);
         else if (!strcmp(flag, "--rate")) plan.rate = strtod(value, NULL);
         else if (!strcmp(flag, "--count")) plan.count = strtoull(value, NULL, 10);
@@ -86,8 +93,8 @@ static plan_t read_plan(int argc, char **argv)
         else if (!strcmp(flag, "--records")) plan.records = value;
         else fail(flag, "is not a flag");
     }
-    if (plan.bytes < 8 || !(plan.rate > 0) || plan.count == 0 || !plan.records) {
-        fail("flags", "--bytes, --rate, --count and --records are needed");
+    if (plan.bytes < 8 || !(plan.rate > 0) || plan.count == 0 || !plan.records || !plan.topic) {
+        fail("flags", "--topic, --bytes, --rate, --count and --records are needed");
     }
     return plan;
 }
@@ -127,26 +134,52 @@ static void write_records(const plan_t *plan, const void *records, size_t size, 
     }
 }
 
-static void publish(const plan_t *plan, rmw_node_t *node, const rosidl_message_type_support_t *type, const rmw_qos_profile_t *qos)
+// Content that does not compress.
+static void fill(uint8_t *bytes, size_t length)
 {
-    rcutils_allocator_t allocator = rcutils_get_default_allocator();
-    rmw_publisher_options_t options = rmw_get_default_publisher_options();
-    rmw_publisher_t *publisher = rmw_create_publisher(node, type, "/bench", qos, &options);
-    if (!publisher) fail("publisher", rmw_get_error_string().str);
-    size_t length = HEAD_BYTES + plan->bytes;
-    rmw_serialized_message_t message = rmw_get_zero_initialized_serialized_message();
-    check(rmw_serialized_message_init(&message, length, &allocator), "message");
-    message.buffer_length = length;
-    // Not compressible.
     uint64_t state = 88172645463325252u;
     for (size_t at = 0; at < length; at++) {
         state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        message.buffer[at] = (uint8_t)state;
+        bytes[at] = (uint8_t)state;
     }
-    uint32_t bulk = (uint32_t)plan->bytes;
-    memset(message.buffer, 0, HEAD_BYTES);
-    message.buffer[1] = 1;
-    memcpy(message.buffer + 12, &bulk, sizeof bulk);
+}
+
+// What is sent: a structure, or serialized bytes, whose content begins at `content`.
+typedef struct {
+    std_msgs__msg__UInt8MultiArray *structure;
+    rmw_serialized_message_t bytes;
+    uint8_t *content;
+} message_t;
+
+static message_t new_message(const plan_t *plan)
+{
+    message_t message = {.bytes = rmw_get_zero_initialized_serialized_message()};
+    if (plan->is_typed) {
+        message.structure = std_msgs__msg__UInt8MultiArray__create();
+        if (!message.structure || !rosidl_runtime_c__uint8__Sequence__init(&message.structure->data, plan->bytes)) {
+            fail("message", "no memory");
+        }
+        message.content = message.structure->data.data;
+    } else {
+        rcutils_allocator_t allocator = rcutils_get_default_allocator();
+        check(rmw_serialized_message_init(&message.bytes, HEAD_BYTES + plan->bytes, &allocator), "message");
+        message.bytes.buffer_length = HEAD_BYTES + plan->bytes;
+        uint32_t bulk = (uint32_t)plan->bytes;
+        memset(message.bytes.buffer, 0, HEAD_BYTES);
+        message.bytes.buffer[1] = 1;
+        memcpy(message.bytes.buffer + 12, &bulk, sizeof bulk);
+        message.content = message.bytes.buffer + HEAD_BYTES;
+    }
+    fill(message.content, plan->bytes);
+    return message;
+}
+
+static void publish(const plan_t *plan, rmw_node_t *node, const rosidl_message_type_support_t *type, const rmw_qos_profile_t *qos)
+{
+    rmw_publisher_options_t options = rmw_get_default_publisher_options();
+    rmw_publisher_t *publisher = rmw_create_publisher(node, type, plan->topic, qos, &options);
+    if (!publisher) fail("publisher", rmw_get_error_string().str);
+    message_t message = new_message(plan);
     sent_t *records = calloc(plan->count, sizeof *records);
     if (!records) fail("records", "no memory");
     say("ready");
@@ -176,8 +209,10 @@ static void publish(const plan_t *plan, rmw_node_t *node, const rosidl_message_t
             }
             size_t matched = 0;
             check(rmw_publisher_count_matched_subscriptions(publisher, &matched), "matched");
-            memcpy(message.buffer + HEAD_BYTES, &sent, sizeof sent);
-            bool is_accepted = rmw_publish_serialized_message(publisher, &message, NULL) == RMW_RET_OK;
+            memcpy(message.content, &sent, sizeof sent);
+            rmw_ret_t result = message.structure ? rmw_publish(publisher, message.structure, NULL)
+                                                 : rmw_publish_serialized_message(publisher, &message.bytes, NULL);
+            bool is_accepted = result == RMW_RET_OK;
             if (!is_accepted) rmw_reset_error();
             record->after = now();
             record->flags = (is_accepted ? 1u : 0u) | (matched > 0 ? 2u : 0u);
@@ -192,14 +227,16 @@ static void publish(const plan_t *plan, rmw_node_t *node, const rosidl_message_t
 static void subscribe(const plan_t *plan, rmw_context_t *context, rmw_node_t *node, const rosidl_message_type_support_t *type,
                       const rmw_qos_profile_t *qos)
 {
-    rcutils_allocator_t allocator = rcutils_get_default_allocator();
     rmw_subscription_options_t options = rmw_get_default_subscription_options();
-    rmw_subscription_t *subscription = rmw_create_subscription(node, type, "/bench", qos, &options);
+    rmw_subscription_t *subscription = rmw_create_subscription(node, type, plan->topic, qos, &options);
     if (!subscription) fail("subscription", rmw_get_error_string().str);
     rmw_wait_set_t *waits = rmw_create_wait_set(context, 1);
     if (!waits) fail("wait set", rmw_get_error_string().str);
-    rmw_serialized_message_t message = rmw_get_zero_initialized_serialized_message();
-    check(rmw_serialized_message_init(&message, HEAD_BYTES + plan->bytes + 64, &allocator), "message");
+    message_t message = new_message(plan);
+    if (!message.structure) {
+        // Others may pad.
+        check(rmw_serialized_message_resize(&message.bytes, HEAD_BYTES + plan->bytes + 64), "message");
+    }
     // Duplicates, if any, are recorded as well.
     size_t most = 2 * plan->count + 1000, count = 0;
     received_t *records = calloc(most, sizeof *records);
@@ -221,12 +258,16 @@ static void subscribe(const plan_t *plan, rmw_context_t *context, rmw_node_t *no
         }
         for (bool taken = true; taken && list[0];) {
             taken = false;
-            if (rmw_take_serialized_message(subscription, &message, &taken, NULL) != RMW_RET_OK) {
+            rmw_ret_t result = message.structure ? rmw_take(subscription, message.structure, &taken, NULL)
+                                                 : rmw_take_serialized_message(subscription, &message.bytes, &taken, NULL);
+            if (result != RMW_RET_OK) {
                 rmw_reset_error();
                 break;
             }
-            if (taken && count < most && message.buffer_length >= HEAD_BYTES + 8) {
-                memcpy(&records[count].number, message.buffer + HEAD_BYTES, 8);
+            const uint8_t *content = message.structure ? message.structure->data.data : message.bytes.buffer + HEAD_BYTES;
+            bool is_whole = message.structure ? message.structure->data.size >= 8 : message.bytes.buffer_length >= HEAD_BYTES + 8;
+            if (taken && count < most && is_whole) {
+                memcpy(&records[count].number, content, 8);
                 records[count++].at = now();
             }
         }
@@ -263,9 +304,44 @@ static void idle(const plan_t *plan)
     }
 }
 
+// Waits until the other side is known, and stays until the order to end.
+static void discover(const plan_t *plan, rmw_node_t *node, const rosidl_message_type_support_t *type, const rmw_qos_profile_t *qos)
+{
+    rmw_publisher_t *publisher = NULL;
+    rmw_subscription_t *subscription = NULL;
+    if (plan->is_publisher) {
+        rmw_publisher_options_t options = rmw_get_default_publisher_options();
+        publisher = rmw_create_publisher(node, type, plan->topic, qos, &options);
+    } else {
+        rmw_subscription_options_t options = rmw_get_default_subscription_options();
+        subscription = rmw_create_subscription(node, type, plan->topic, qos, &options);
+    }
+    if (!publisher && !subscription) fail("endpoint", rmw_get_error_string().str);
+    bool is_reported = false;
+    for (uint64_t start = 0; read_order(&start, 5) != 'e';) {
+        size_t matched = 0;
+        check(publisher ? rmw_publisher_count_matched_subscriptions(publisher, &matched)
+                        : rmw_subscription_count_matched_publishers(subscription, &matched), "matched");
+        if (!is_reported && matched >= plan->nodes) {
+            is_reported = true;
+            printf("{\"event\":\"discovered\",\"at\":%" PRIu64 "}\n", now());
+            fflush(stdout);
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     plan_t plan = read_plan(argc, argv);
+    if (plan.nodes > 0) {
+        // Joins together with all others.
+        uint64_t start = 0;
+        char order = 0;
+        say("ready");
+        while (!order) order = read_order(&start, 1000);
+        if (order == 'e') _exit(0);
+        sleep_until(start);
+    }
     rcutils_allocator_t allocator = rcutils_get_default_allocator();
     rmw_init_options_t options = rmw_get_zero_initialized_init_options();
     check(rmw_init_options_init(&options, allocator), "options");
@@ -286,7 +362,9 @@ int main(int argc, char **argv)
     qos.depth = plan.depth;
     qos.reliability = plan.is_reliable ? RMW_QOS_POLICY_RELIABILITY_RELIABLE : RMW_QOS_POLICY_RELIABILITY_BEST_EFFORT;
     qos.durability = RMW_QOS_POLICY_DURABILITY_VOLATILE;
-    if (plan.is_idle) {
+    if (plan.nodes > 0) {
+        discover(&plan, node, type, &qos);
+    } else if (plan.is_idle) {
         idle(&plan);
     } else if (plan.is_publisher) {
         publish(&plan, node, type, &qos);

@@ -1,15 +1,29 @@
 //! Experiment files of the kind `middleware`: loads, links and middlewares, each with each.
 
+use super::Middleware;
 use crate::{
     link::spec::LinkSpec,
     suite::config::keys::{Keys, decimal, positive},
 };
 use holdall_model::yaml::{self, Node, YamlError};
-use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 /// Shortest measured time at any scale.
 const DURATION_MIN: Duration = Duration::from_secs(1);
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaseKind {
+    /// Messages from a publisher to a subscriber.
+    Load,
+    /// A node without any topic, alone: what it costs by itself.
+    Idle,
+    /// Nodes that start at the same time, each with a publisher and a subscription of one topic, until each knows all.
+    Discovery {
+        /// Their number.
+        nodes: u32,
+    },
+}
 
 /// One load.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +38,10 @@ pub struct MiddlewareCase {
     pub is_reliable: bool,
     /// `KEEP_LAST` of this depth.
     pub depth: u64,
-    /// A node without any topic, alone: what it costs by itself.
-    pub is_idle: bool,
+    /// What is measured.
+    pub kind: CaseKind,
+    /// A second load at the same time, between two further programs.
+    pub beside: Option<Box<MiddlewareCase>>,
     /// Its position in its file, from 0: the name of its results' folder, whichever cases are run.
     pub place: usize,
 }
@@ -39,173 +55,6 @@ pub struct EvaluatedLink {
     pub spec: Option<LinkSpec>,
     /// Its position in its file, from 0.
     pub place: usize,
-}
-
-/// How a middleware's publisher and subscriber are run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum MiddlewareKind {
-    /// A library below rmw, with the mode of Fast DDS where it has one.
-    Rmw {
-        library: String,
-        publication_mode: Option<&'static str>,
-    },
-    /// A transport of this program.
-    Transport(&'static str),
-    /// Datagrams without repair.
-    Udp,
-    /// A stream.
-    Tcp,
-    /// A copy in memory.
-    Memory,
-}
-
-/// What one side of a run is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MiddlewareSide {
-    pub(crate) name: String,
-    pub(crate) kind: MiddlewareKind,
-    /// With documented settings instead of its defaults.
-    pub(crate) is_tuned: bool,
-}
-
-/// A middleware in one of its forms, or two that meet on one wire: `cyclone>fastdds-sync`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Middleware {
-    name: String,
-    /// The publisher's side and the subscriber's.
-    pub(crate) sides: [MiddlewareSide; 2],
-}
-
-/// Appended to a name.
-const TUNED: &str = "-tuned";
-/// Between the publisher's name and the subscriber's.
-const TO: char = '>';
-const NAMES: &str = "fastdds-sync, fastdds-async, cyclone (each also with -tuned), zenoh, iceoryx2, udp, tcp, memory, the name of an rmw \
-     implementation such as rmw_cyclonedds_cpp, or two of them as in cyclone>fastdds-sync";
-
-impl Middleware {
-    /// Whether messages can cross a network.
-    pub(crate) fn crosses_networks(&self) -> bool {
-        self.sides
-            .iter()
-            .all(|side| side.kind != MiddlewareKind::Transport("iceoryx2"))
-    }
-
-    /// Whether both sides are one process, without anything between.
-    pub(crate) fn is_memory(&self) -> bool {
-        self.sides[0].kind == MiddlewareKind::Memory
-    }
-
-    /// Its name in paths.
-    pub(crate) fn file_stem(&self) -> String {
-        self.name.replace(TO, "_to_")
-    }
-}
-
-impl MiddlewareSide {
-    /// The wire that it speaks.
-    fn wire(&self) -> &str {
-        match &self.kind {
-            MiddlewareKind::Rmw { library, .. } if library.contains("zenoh") => "zenoh of rmw",
-            MiddlewareKind::Rmw { .. } | MiddlewareKind::Transport("dds") => "rtps",
-            MiddlewareKind::Transport(id) => id,
-            MiddlewareKind::Udp => "udp",
-            MiddlewareKind::Tcp => "tcp",
-            MiddlewareKind::Memory => "memory",
-        }
-    }
-}
-
-impl FromStr for MiddlewareSide {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let (base, is_tuned) = name
-            .strip_suffix(TUNED)
-            .map_or((name, false), |base| (base, true));
-        let fastdds = |mode| MiddlewareKind::Rmw {
-            library: "rmw_fastrtps_cpp".to_owned(),
-            publication_mode: Some(mode),
-        };
-        let kind = match base {
-            "fastdds-sync" => fastdds("SYNCHRONOUS"),
-            "fastdds-async" => fastdds("ASYNCHRONOUS"),
-            "cyclone" => MiddlewareKind::Transport("dds"),
-            "zenoh" => MiddlewareKind::Transport("zenoh"),
-            "iceoryx2" => MiddlewareKind::Transport("iceoryx2"),
-            "udp" => MiddlewareKind::Udp,
-            "tcp" => MiddlewareKind::Tcp,
-            "memory" => MiddlewareKind::Memory,
-            _ if base.starts_with("rmw_")
-                && base
-                    .bytes()
-                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') =>
-            {
-                MiddlewareKind::Rmw {
-                    library: base.to_owned(),
-                    publication_mode: None,
-                }
-            }
-            _ => return Err(format!("middleware {name:?}: expected one of {NAMES}")),
-        };
-        let has_tuning = matches!(
-            &kind,
-            MiddlewareKind::Rmw {
-                publication_mode: Some(_),
-                ..
-            } | MiddlewareKind::Transport("dds")
-        );
-        if is_tuned && !has_tuning {
-            return Err(format!(
-                "middleware {name:?}: has no tuned settings; expected one of {NAMES}"
-            ));
-        }
-        Ok(Self {
-            name: name.to_owned(),
-            kind,
-            is_tuned,
-        })
-    }
-}
-
-impl FromStr for Middleware {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let (publisher, subscriber) = name.split_once(TO).unwrap_or((name, name));
-        let sides: [MiddlewareSide; 2] = [publisher.parse()?, subscriber.parse()?];
-        let [publisher, subscriber] = sides.each_ref().map(MiddlewareSide::wire);
-        if publisher != subscriber {
-            return Err(format!(
-                "middleware {name:?}: {publisher} and {subscriber} do not meet on one wire"
-            ));
-        }
-        Ok(Self {
-            name: name.to_owned(),
-            sides,
-        })
-    }
-}
-
-impl fmt::Display for Middleware {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.pad(&self.name)
-    }
-}
-
-impl TryFrom<String> for Middleware {
-    type Error = String;
-
-    fn try_from(name: String) -> Result<Self, String> {
-        name.parse()
-    }
-}
-
-impl From<Middleware> for String {
-    fn from(middleware: Middleware) -> Self {
-        middleware.name
-    }
 }
 
 /// A figure of a published report.
@@ -317,49 +166,74 @@ impl Evaluation {
     }
 }
 
+/// Content of a message in bytes: its number at least.
+const BYTES: std::ops::RangeInclusive<usize> = 8..=1 << 30;
+
 fn read_case((place, node): (usize, &Node)) -> Result<MiddlewareCase, YamlError> {
-    /// The number of a message is in its content.
-    const BYTES: std::ops::RangeInclusive<usize> = 8..=1 << 30;
+    /// All are processes of this machine.
+    const NODES: std::ops::RangeInclusive<u32> = 2..=100;
     let mut keys = Keys::of(node)?;
-    if keys.optional("idle").map(Node::as_bool).transpose()? == Some(true) {
-        let case = MiddlewareCase {
-            label: keys.required("label")?.as_str()?.to_owned(),
-            bytes: *BYTES.start(),
-            rate_hz: 1.0,
-            is_reliable: true,
-            depth: 1,
-            is_idle: true,
-            place,
-        };
-        keys.finish()?;
-        return Ok(case);
+    let is_idle = keys.optional("idle").map(Node::as_bool).transpose()? == Some(true);
+    let kind = match keys.optional("nodes") {
+        Some(node) => {
+            let nodes: u32 = node.as_number()?;
+            if !NODES.contains(&nodes) {
+                return Err(node.expected("a number of nodes from 2 to 100"));
+            }
+            CaseKind::Discovery { nodes }
+        }
+        None if is_idle => CaseKind::Idle,
+        None => CaseKind::Load,
+    };
+    let mut case = MiddlewareCase {
+        label: keys.required("label")?.as_str()?.to_owned(),
+        bytes: *BYTES.start(),
+        rate_hz: 1.0,
+        is_reliable: true,
+        depth: 1,
+        kind,
+        beside: None,
+        place,
+    };
+    if kind == CaseKind::Load {
+        read_load(&mut case, &mut keys)?;
+        if let Some(node) = keys.optional("beside") {
+            case.beside = Some(Box::new(read_case((place, node))?));
+        }
     }
+    keys.finish()?;
+    match &case.beside {
+        Some(beside) if beside.kind != CaseKind::Load || beside.beside.is_some() => {
+            Err(node.error("beside: expected one load".to_owned()))
+        }
+        Some(beside) if beside.label == case.label => {
+            Err(node.error("beside: expected another label, so that results can be distinguished".to_owned()))
+        }
+        _ => Ok(case),
+    }
+}
+
+fn read_load(case: &mut MiddlewareCase, keys: &mut Keys<'_>) -> Result<(), YamlError> {
     let (bytes, rate, reliability) = (
         keys.required("bytes")?,
         keys.required("rate_hz")?,
         keys.required("reliability")?,
     );
-    let case = MiddlewareCase {
-        label: keys.required("label")?.as_str()?.to_owned(),
-        bytes: bytes.as_number()?,
-        rate_hz: decimal(rate)?,
-        is_reliable: match reliability.as_str()? {
-            "reliable" => true,
-            "best_effort" => false,
-            _ => return Err(reliability.expected("reliable or best_effort")),
-        },
-        depth: positive(keys.required("depth")?)?,
-        is_idle: false,
-        place,
+    case.bytes = bytes.as_number()?;
+    case.rate_hz = decimal(rate)?;
+    case.is_reliable = match reliability.as_str()? {
+        "reliable" => true,
+        "best_effort" => false,
+        _ => return Err(reliability.expected("reliable or best_effort")),
     };
-    keys.finish()?;
+    case.depth = positive(keys.required("depth")?)?;
     if !BYTES.contains(&case.bytes) {
         return Err(bytes.expected("a number of bytes from 8 to 1073741824"));
     }
     if !(0.01..=1e6).contains(&case.rate_hz) {
         return Err(rate.expected("a rate from 0.01 to 1000000"));
     }
-    Ok(case)
+    Ok(())
 }
 
 fn read_link((place, node): (usize, &Node)) -> Result<EvaluatedLink, YamlError> {
@@ -393,6 +267,7 @@ fn read_cited(node: &Node) -> Result<CitedFigure, YamlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::middleware::name::Settings;
 
     const SMALL: &str = "\
 experiment: X
@@ -417,7 +292,7 @@ middlewares: [fastdds-sync-tuned, cyclone>fastdds-sync, rmw_zenoh_cpp, udp]
             (evaluation.links.len(), evaluation.links[0].spec.is_some()),
             (2, false)
         );
-        assert!(evaluation.middlewares[0].sides[1].is_tuned);
+        assert_eq!(evaluation.middlewares[0].sides[1].settings, Settings::Tuned);
         assert_eq!(evaluation.middlewares[2].to_string(), "rmw_zenoh_cpp");
         assert_eq!(evaluation.clone().scaled(0.5).duration, Duration::from_secs(2));
         assert_eq!(evaluation.scaled(0.01).duration, Duration::from_secs(1));
@@ -427,7 +302,10 @@ middlewares: [fastdds-sync-tuned, cyclone>fastdds-sync, rmw_zenoh_cpp, udp]
     fn an_idle_node_has_no_load() {
         let load = "label: c, bytes: 1024, rate_hz: 10, reliability: reliable, depth: 10";
         let idle = Evaluation::parse(&SMALL.replace(load, "label: c, idle: true")).unwrap();
-        assert!(idle.cases[0].is_idle && !Evaluation::parse(SMALL).unwrap().cases[0].is_idle);
+        assert_eq!(idle.cases[0].kind, CaseKind::Idle);
+        assert_eq!(Evaluation::parse(SMALL).unwrap().cases[0].kind, CaseKind::Load);
+        let nodes = Evaluation::parse(&SMALL.replace(load, "label: c, nodes: 20")).unwrap();
+        assert_eq!(nodes.cases[0].kind, CaseKind::Discovery { nodes: 20 });
         let both = SMALL.replace(load, &format!("{load}, idle: true"));
         assert!(
             Evaluation::parse(&both)
@@ -438,8 +316,40 @@ middlewares: [fastdds-sync-tuned, cyclone>fastdds-sync, rmw_zenoh_cpp, udp]
     }
 
     #[test]
+    fn a_load_may_have_another_beside_it() {
+        let more = "depth: 10, beside: {label: d, bytes: 8, rate_hz: 5, reliability: best_effort, depth: 1}}";
+        let evaluation = Evaluation::parse(&SMALL.replace("depth: 10}", more)).unwrap();
+        let beside = evaluation.cases[0].beside.as_ref().unwrap();
+        assert_eq!(
+            (beside.label.as_str(), beside.bytes, beside.is_reliable),
+            ("d", 8, false)
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (from, to, expected) in [
+            (
+                "depth: 10}",
+                "depth: 10, beside: {label: d, nodes: 3}}",
+                "expected one load",
+            ),
+            (
+                "depth: 10}",
+                "depth: 10, beside: {label: c, bytes: 8, rate_hz: 5, reliability: reliable, depth: 1}}",
+                "another label",
+            ),
+            (
+                "bytes: 1024, rate_hz: 10, reliability: reliable, depth: 10",
+                "nodes: 1",
+                "from 2 to 100",
+            ),
+            (
+                " udp]",
+                " cyclone-drop]",
+                "no choice between waiting and dropping",
+            ),
+            (" udp]", " zenoh-typed]", "no type support"),
             ("loss=10%", "loss=x", "a share from 0% to 100%"),
             ("cyclone>", "cyclon>", "expected one of fastdds-sync"),
             ("cyclone>", "zenoh>", "do not meet on one wire"),

@@ -3,6 +3,9 @@
 
 mod account;
 mod config;
+mod curves;
+mod heat;
+mod name;
 mod plots;
 mod published;
 mod raster;
@@ -13,10 +16,11 @@ mod table;
 pub mod worker;
 
 pub use account::{Account, account};
-pub use config::{EvaluatedLink, Evaluation, Middleware, MiddlewareCase};
+pub use config::{CaseKind, EvaluatedLink, Evaluation, MiddlewareCase};
+pub use name::Middleware;
 pub(crate) use plots::{Context, plots};
 pub use published::PublishedEvaluation;
-pub use result::{EvaluationResult, MiddlewareRun, RESULT_FILE, WorkerCost};
-pub use run::{EvaluationOptions, EvaluationProgress, run};
+pub use result::{ClockOffset, Discovery, EvaluationResult, MiddlewareRun, RESULT_FILE, WorkerCost};
+pub use run::{CONTROL_PORT, EvaluationOptions, EvaluationProgress, PeerOptions, run, serve};
 pub use table::evaluation_table;
 pub(crate) use table::{WORDS, sheets};

@@ -3,6 +3,7 @@
 use super::{
     EvaluatedLink, Evaluation, EvaluationResult, MiddlewareCase, MiddlewareRun, PublishedEvaluation,
     account::DEADLINES_MS,
+    curves, heat,
     published::PublishedFigures,
     raster,
     table::{Cell, cells},
@@ -31,9 +32,13 @@ pub(crate) struct Context<'a> {
 
 impl<'a> Context<'a> {
     /// The load and the link of a cell, where the experiment is known.
-    fn place(&self, cell: &Cell<'_>) -> Option<(&'a MiddlewareCase, &'a EvaluatedLink)> {
+    pub(crate) fn place(&self, cell: &Cell<'_>) -> Option<(&'a MiddlewareCase, &'a EvaluatedLink)> {
         let evaluation = self.evaluation?;
-        let case = evaluation.cases.iter().find(|case| case.label == cell.case)?;
+        let mut cases = evaluation
+            .cases
+            .iter()
+            .flat_map(|case| std::iter::once(case).chain(case.beside.as_deref()));
+        let case = cases.find(|case| case.label == cell.case)?;
         let link = evaluation.links.iter().find(|link| link.label == cell.link)?;
         Some((case, link))
     }
@@ -62,6 +67,13 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
         plots.push(delivered(number, &group)?);
         plots.extend(each_second(number, &group, context)?);
         plots.extend(silences(number, &group)?);
+    }
+    plots.extend(curves::plots(&cells, context)?);
+    if result.runs.iter().any(|run| run.discovery.is_some()) {
+        return Ok(plots);
+    }
+    for (number, of_case) in by_case(&cells).iter().enumerate().filter(|_| !is_idle) {
+        plots.extend(heat::plot(number, of_case)?);
     }
     let bars = arrival_plots()
         .into_iter()
@@ -172,6 +184,18 @@ fn groups<'a, 'b>(cells: &'b [Cell<'a>]) -> Vec<Vec<&'b Cell<'a>>> {
         }
     }
     groups
+}
+
+/// Cells of the same case, in order.
+fn by_case<'a, 'b>(cells: &'b [Cell<'a>]) -> Vec<Vec<&'b Cell<'a>>> {
+    let mut cases: Vec<Vec<&Cell<'_>>> = Vec::new();
+    for cell in cells {
+        match cases.iter_mut().find(|of_case| of_case[0].case == cell.case) {
+            Some(of_case) => of_case.push(cell),
+            None => cases.push(vec![cell]),
+        }
+    }
+    cases
 }
 
 fn name_of(group: &[&Cell<'_>]) -> String {

@@ -256,7 +256,8 @@ mod tests {
             rate_hz,
             is_reliable: true,
             depth: 10,
-            is_idle: false,
+            kind: crate::middleware::CaseKind::Load,
+            beside: None,
             place: 0,
         }
     }

@@ -89,6 +89,55 @@ impl From<&Carried> for WireUse {
     }
 }
 
+/// How long nodes took to know each other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Discovery {
+    /// How many there were.
+    pub nodes: u32,
+    /// When each knew all of the other half, in seconds after the common start, ascending. Those that never did are missing.
+    pub known_s: Vec<f64>,
+}
+
+impl Discovery {
+    /// When the last node knew all others; `None` when not all did.
+    pub fn complete_s(&self) -> Option<f64> {
+        let is_complete = self.known_s.len() == self.nodes as usize;
+        self.known_s.last().copied().filter(|_| is_complete)
+    }
+
+    /// The share of nodes that knew all others, in percent.
+    pub fn complete_percent(&self) -> f64 {
+        100.0 * self.known_s.len() as f64 / f64::from(self.nodes.max(1))
+    }
+}
+
+/// The clock of another machine, against this one's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ClockOffset {
+    /// How much it is ahead, in nanoseconds.
+    pub offset_ns: i64,
+    /// The offset is not further off than this, in microseconds: half of the shortest round trip.
+    pub error_us: f64,
+    /// How much it has changed from before the run until after it, in microseconds.
+    pub drift_us: f64,
+}
+
+impl ClockOffset {
+    /// What is known after a run, from a measurement before and one after it.
+    pub(crate) fn until(self, after: Self) -> Self {
+        Self {
+            offset_ns: self.offset_ns,
+            error_us: self.error_us.max(after.error_us),
+            drift_us: after.offset_ns.saturating_sub(self.offset_ns) as f64 / 1e3,
+        }
+    }
+
+    /// A latency between both machines may be wrong by this, in microseconds.
+    pub fn uncertainty_us(&self) -> f64 {
+        self.error_us + self.drift_us.abs()
+    }
+}
+
 /// One run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MiddlewareRun {
@@ -114,12 +163,22 @@ pub struct MiddlewareRun {
     pub subscriber: WorkerCost,
     /// What crossed the link; `None` on one host.
     pub wire: Option<WireUse>,
+    /// Of nodes that only discover each other.
+    #[serde(default)]
+    pub discovery: Option<Discovery>,
+    /// Of the other of two machines.
+    #[serde(default)]
+    pub clock: Option<ClockOffset>,
+    /// The load beside this one, whose packets are counted in `wire`, too.
+    #[serde(default)]
+    pub beside: Option<String>,
 }
 
 impl MiddlewareRun {
     /// Bytes on the link, both ways, for each byte of content that arrived.
     pub fn wire_overhead(&self) -> Option<f64> {
-        let wire = self.wire?;
+        // What belongs to which of two loads is not known.
+        let wire = self.wire.filter(|_| self.beside.is_none())?;
         let delivered = (self.account.received_each_s.iter().sum::<u64>() * self.message_bytes) as f64;
         (delivered > 0.0).then(|| (wire.forward_bytes + wire.back_bytes) as f64 / delivered)
     }

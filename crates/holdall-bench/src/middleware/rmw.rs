@@ -13,10 +13,11 @@ use std::{
 
 const SOURCE: &str = include_str!("../../helpers/rmw_worker.c");
 /// Linked beside the implementation itself.
-const LIBRARIES: [&str; 4] = [
+const LIBRARIES: [&str; 5] = [
     "librmw.so",
     "librcutils.so",
     "libstd_msgs__rosidl_typesupport_c.so",
+    "libstd_msgs__rosidl_generator_c.so",
     "librosidl_runtime_c.so",
 ];
 

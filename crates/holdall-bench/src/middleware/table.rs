@@ -96,10 +96,64 @@ fn idle_sheet(cells: &[Cell<'_>]) -> Sheet {
     }
 }
 
+/// Nodes that only discover each other.
+fn discovery_sheet(cells: &[Cell<'_>]) -> Sheet {
+    let rows = cells.iter().map(|cell| {
+        let figure = |digits: usize, of: &dyn Fn(&MiddlewareRun) -> Option<f64>| {
+            let estimate = cell.estimate(of);
+            estimate.map_or("–".to_owned(), |estimate| {
+                format!("{:.digits$}", estimate.median)
+            })
+        };
+        let known = |run: &MiddlewareRun, share: f64| {
+            let known = &run.discovery.as_ref()?.known_s;
+            // Rounded down to a node.
+            known
+                .get((share * known.len().saturating_sub(1) as f64) as usize)
+                .copied()
+        };
+        vec![
+            cell.case.to_owned(),
+            cell.link.to_owned(),
+            cell.middleware.clone(),
+            figure(0, &|run| Some(run.discovery.as_ref()?.complete_percent())),
+            figure(2, &|run| known(run, 0.0)),
+            figure(2, &|run| known(run, 0.5)),
+            figure(2, &|run| run.discovery.as_ref()?.complete_s()),
+            figure(0, &|run| {
+                Some((run.wire?.forward_packets + run.wire?.back_packets) as f64)
+            }),
+            figure(2, &|run| {
+                Some((run.wire?.forward_bytes + run.wire?.back_bytes) as f64 / MIB)
+            }),
+            cell.runs.len().to_string(),
+        ]
+    });
+    Sheet {
+        title: "Until all nodes know each other",
+        header: vec![
+            "case",
+            "link",
+            "middleware",
+            "% of nodes",
+            "first s",
+            "half s",
+            "all s",
+            "packets",
+            "MiB",
+            "runs",
+        ],
+        words: 3,
+        rows: rows.collect(),
+    }
+}
+
 /// The tables for people.
 pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet> {
     let cells = cells(result);
-    if result.runs.iter().all(|run| run.account.planned == 0) {
+    if result.runs.iter().any(|run| run.discovery.is_some()) {
+        vec![discovery_sheet(&cells)]
+    } else if result.runs.iter().all(|run| run.account.planned == 0) {
         vec![idle_sheet(&cells)]
     } else {
         vec![sheet(&cells), loss_sheet(&cells)]
@@ -170,15 +224,16 @@ fn sheet(cells: &[Cell<'_>]) -> Sheet {
 
 /// What became of the planned messages, all runs of a cell together.
 fn loss_sheet(cells: &[Cell<'_>]) -> Sheet {
+    let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
     let rows = cells.iter().map(|cell| {
         let sum =
             |of: &dyn Fn(&MiddlewareRun) -> u64| cell.runs.iter().map(|run| of(run)).sum::<u64>().to_string();
         let unmatched =
             |run: &MiddlewareRun| u64::from(run.matched_s.contains(&None) && run.subscriber.elapsed_s > 0.0);
         let lateness = cell.estimate(|run| Some(run.account.lateness?.p99_ms));
-        vec![
-            cell.link.to_owned(),
-            cell.middleware.clone(),
+        let case = has_cases.then(|| cell.case.to_owned());
+        let words = [cell.link.to_owned(), cell.middleware.clone()];
+        let figures = [
             sum(&|run| run.account.planned),
             sum(&|run| run.account.not_sent),
             sum(&|run| run.account.refused),
@@ -189,25 +244,29 @@ fn loss_sheet(cells: &[Cell<'_>]) -> Sheet {
             sum(&|run| run.account.received),
             sum(&unmatched),
             lateness.map_or("–".to_owned(), |estimate| format!("{:.1} ms", estimate.median)),
-        ]
+        ];
+        case.into_iter().chain(words).chain(figures).collect()
     });
+    let words = ["case", "link", "middleware"];
     Sheet {
         title: "What became of every planned message",
-        header: vec![
-            "link",
-            "middleware",
-            "planned",
-            "not sent",
-            "refused",
-            "before match",
-            "history",
-            "transport",
-            "tail",
-            "received",
-            "runs not matched",
-            "publish late p99",
-        ],
-        words: 2,
+        header: words
+            .into_iter()
+            .skip(usize::from(!has_cases))
+            .chain([
+                "planned",
+                "not sent",
+                "refused",
+                "before match",
+                "history",
+                "transport",
+                "tail",
+                "received",
+                "runs not matched",
+                "publish late p99",
+            ])
+            .collect(),
+        words: 2 + usize::from(has_cases),
         rows: rows.collect(),
     }
 }
@@ -226,6 +285,12 @@ pub fn evaluation_table(result: &EvaluationResult) -> String {
     text.push_str(&format!("{WORDS}\n"));
     for (middleware, settings) in &result.settings {
         text.push_str(&format!("\n{middleware}: {settings}"));
+    }
+    let clocks = result.runs.iter().filter_map(|run| run.clock);
+    if let Some(most) = clocks.map(|clock| clock.uncertainty_us()).reduce(f64::max) {
+        text.push_str(&format!(
+            "\nlatencies between both machines are known to ± {most:.0} µs"
+        ));
     }
     for absent in &result.absent {
         text.push_str(&format!("\nnot run: {}: {}", absent.middleware, absent.reason));

@@ -3,6 +3,7 @@
 use super::{
     bench_kinds::{RunKind, StorageArguments, ToolsArguments, WriteArguments},
     bench_link::{LINK_EXAMPLES, LinkArguments},
+    bench_peer::PeerArguments,
     bench_worker::{LiveArguments, WorkerArguments},
 };
 use crate::units::parse_bytes;
@@ -151,6 +152,9 @@ Examples:
   holdall bench run G1 --scale 0.2 --out /data/bench       what the generator itself costs on this machine
   holdall bench run D3 --scale 0.2 --repeat 3 --middleware fastdds-async,cyclone --out /data/bench
                                                            middlewares over an emulated link with packet loss
+  holdall bench run --listen 192.168.1.7                   two machines: first this, on the one with the address 192.168.1.7
+  holdall bench run D6 --side publisher --peer 192.168.1.7 --out /data/bench
+                                                           then this, on the other one
   holdall bench run write --help                           the recorder, storages or tools by themselves: flags of their own";
 
 /// All flags of `holdall bench run`.
@@ -166,7 +170,7 @@ pub struct RunArguments {
     pub kind: Option<RunKind>,
 
     /// Experiments: names (see `holdall bench list`) or experiment files
-    #[arg(value_name = "ID|FILE", required_unless_present = "producers")]
+    #[arg(value_name = "ID|FILE", required_unless_present_any = ["producers", "listen"])]
     pub experiments: Vec<String>,
 
     /// A producer file of rosbag2_performance_benchmarking
@@ -225,6 +229,9 @@ pub struct RunArguments {
     /// Only these middlewares, for experiments that compare middlewares
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub middleware: Vec<Middleware>,
+
+    #[command(flatten)]
+    pub peer: PeerArguments,
 
     /// `ros2` or the prefix that it is installed into, if it is neither on PATH nor below /opt/ros; its setup.bash is sourced
     #[arg(long, value_name = "PATH")]

@@ -35,6 +35,14 @@ pub struct WorkerArguments {
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<SocketAddr>,
 
+    /// The topic's name
+    #[arg(long, value_name = "NAME")]
+    pub topic: String,
+
+    /// Join when started, send nothing, and report when so many of the other side are known
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<usize>,
+
     /// Content of a message in bytes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(8..=1 << 30))]
     pub bytes: u64,

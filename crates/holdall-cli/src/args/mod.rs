@@ -8,6 +8,8 @@ pub mod bench;
 pub mod bench_kinds;
 #[cfg(feature = "bench")]
 pub mod bench_link;
+#[cfg(feature = "bench")]
+pub mod bench_peer;
 pub mod bench_worker;
 pub mod burst;
 pub mod cat;

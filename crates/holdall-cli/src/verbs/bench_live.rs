@@ -119,6 +119,8 @@ pub fn worker(args: &WorkerArguments) -> VerbResult {
     let plan = WorkerPlan {
         role,
         carrier,
+        topic: args.topic.clone(),
+        others: args.nodes,
         bytes: usize::try_from(args.bytes).map_err(Failure::refused)?,
         rate_hz: args.rate,
         count: args.count,

@@ -3,21 +3,26 @@
 use super::{bench::failure, bench_link};
 use crate::{
     VerbResult,
-    args::bench::RunArguments,
+    args::{bench::RunArguments, bench_peer::SideName},
     exit::{Failure, Outcome},
     output,
     resolve::surroundings::read_small_file,
 };
 use holdall_bench::{
     middleware::{
-        Evaluation, EvaluationOptions, EvaluationProgress, MiddlewareRun, evaluation_table,
-        run as run_evaluation,
+        CONTROL_PORT, Evaluation, EvaluationOptions, EvaluationProgress, MiddlewareRun, PeerOptions,
+        evaluation_table, run as run_evaluation, serve,
     },
     people::{self, people_table},
     suite::experiments,
 };
 use holdall_io::clock::{Clock, SystemClock};
-use std::{env, path::Path, sync::Arc};
+use std::{
+    env,
+    net::{IpAddr, SocketAddr},
+    path::Path,
+    sync::Arc,
+};
 use tracing::{info, warn};
 
 /// The names of a command line, by what they are.
@@ -101,10 +106,8 @@ pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult
     for evaluation in &mut evaluations {
         choose_cases(evaluation, &args.case)?;
     }
-    let needs_links = evaluations
-        .iter()
-        .flat_map(|one| &one.links)
-        .any(|link| link.spec.is_some());
+    let mut links = evaluations.iter().flat_map(|one| &one.links);
+    let needs_links = args.peer.peer.is_none() && links.any(|link| link.spec.is_some());
     if needs_links && bench_link::needs_user_namespace() {
         return bench_link::begin_again();
     }
@@ -123,6 +126,7 @@ pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult
             command: command_of(args, &evaluation.id),
             holdall: holdall.clone(),
             python: args.python.clone(),
+            peer: peer_of(args),
         };
         let mut show = |progress: EvaluationProgress| {
             is_whole &= !matches!(progress, EvaluationProgress::Failed { .. });
@@ -136,6 +140,51 @@ pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult
         })?;
     }
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
+}
+
+/// A flag for experiments that compare middlewares, without any.
+pub(super) fn none_of_them(flag: &str) -> Failure {
+    Failure::refused(format!("{flag}: none of these experiments compares middlewares"))
+}
+
+/// The other machine, where one is named.
+fn peer_of(args: &RunArguments) -> Option<PeerOptions> {
+    Some(PeerOptions {
+        address: args.peer.peer.clone()?,
+        publishes_here: args.peer.side == Some(SideName::Publisher),
+    })
+}
+
+/// Waits for a machine that runs with --peer, and has its other side.
+pub(super) fn listen(args: &RunArguments, at: &str) -> VerbResult {
+    let address = at
+        .parse::<SocketAddr>()
+        .or_else(|_| at.parse().map(|ip: IpAddr| SocketAddr::from((ip, CONTROL_PORT))))
+        .map_err(|_| {
+            Failure::refused(format!(
+                "--listen {at}: expected an address of this machine, such as 192.168.1.7"
+            ))
+        })?;
+    let holdall = env::current_exe()
+        .map_err(|error| Failure::failed(format!("cannot find this program's own file: {error}")))?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    info!("waiting at {address} for holdall bench run --peer");
+    let mut ended = Ok(());
+    serve(
+        address,
+        &holdall,
+        args.python.as_deref(),
+        &clock,
+        &mut |connection| {
+            match connection {
+                Ok(from) => info!("{from} has ended its runs"),
+                Err(error) => ended = Err(failure(error)),
+            }
+            false
+        },
+    )
+    .map_err(failure)?;
+    ended.map(|()| Outcome::Done)
 }
 
 /// Keeps the cases and links with one of these texts in their label.
@@ -207,6 +256,12 @@ fn show_progress(progress: EvaluationProgress) {
 }
 
 fn sentence(run: &MiddlewareRun) -> String {
+    if let Some(discovery) = &run.discovery {
+        return match discovery.complete_s() {
+            Some(seconds) => format!("all {} nodes after {seconds:.2} s", discovery.nodes),
+            None => format!("{} of {} nodes", discovery.known_s.len(), discovery.nodes),
+        };
+    }
     let account = &run.account;
     let mut text = format!(
         "{:.1} sent and {:.1} received each second, {:.1} % lost",

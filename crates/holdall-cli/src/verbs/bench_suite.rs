@@ -72,6 +72,9 @@ pub fn run(args: &RunArguments) -> VerbResult {
     if args.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
     }
+    if let Some(at) = &args.peer.listen {
+        return bench_middleware::listen(args, at);
+    }
     let (outcome, others) = run_other_kinds(args)?;
     let Some(args) = &others else {
         return Ok(outcome);
@@ -125,10 +128,10 @@ fn run_other_kinds(args: &RunArguments) -> Result<(Outcome, Option<RunArguments>
             ));
         }
         outcome = outcome.or_worse(bench_middleware::run(args, &chosen.evaluations)?);
+    } else if args.peer.peer.is_some() {
+        return Err(bench_middleware::none_of_them("--peer"));
     } else if !args.middleware.is_empty() {
-        return Err(Failure::refused(
-            "--middleware: none of these experiments compares middlewares",
-        ));
+        return Err(bench_middleware::none_of_them("--middleware"));
     }
     let others = is_other.then(|| RunArguments {
         experiments: chosen.others,

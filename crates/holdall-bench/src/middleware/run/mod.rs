@@ -1,14 +1,19 @@
 //! Runs an evaluation: every repetition of every case over every link with every middleware in turn; each result is stored as soon as it exists.
 
+mod discover;
+mod host;
+mod peer;
+mod plan;
 mod programs;
 mod sides;
 
+pub use peer::CONTROL_PORT;
+
 use super::{
-    Account, EvaluatedLink, Evaluation, EvaluationResult, Middleware, MiddlewareCase, MiddlewareRun,
-    RESULT_FILE,
+    Account, CaseKind, EvaluatedLink, Evaluation, EvaluationResult, Middleware, MiddlewareRun, RESULT_FILE,
+    WorkerCost,
     account::{Planned, account},
-    result::{AbsentMiddleware, WireUse},
-    rmw::RosPrefix,
+    result::{AbsentMiddleware, ClockOffset, Discovery, WireUse},
     worker::{read_received, read_sent},
 };
 use crate::{
@@ -17,9 +22,13 @@ use crate::{
     machine::Machine,
 };
 use holdall_io::{clock::Clock, fs::write_atomically_unsynced};
-use programs::{FASTDDS_TUNED, FASTDDS_TUNED_FILE};
+use peer::Peer;
+use plan::{Run, Stream, earlier, plan};
+use programs::Site;
+use sides::Sides;
 use std::{
     fs, io,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -27,12 +36,22 @@ use std::{
 
 /// A link that delivers later than this does not keep its promise.
 const LINK_LATENESS_MAX_US: f64 = 1000.0;
+/// Latencies between two machines mean nothing when their clocks differ by more than is known.
+const CLOCK_ERROR_MAX_US: f64 = 1000.0;
 /// A run that is not valid is repeated this often.
 const TRIES: u32 = 3;
 /// The experiment itself, next to its results.
 const EXPERIMENT_FILE: &str = "experiment.yaml";
-/// The result of one run, in its folder.
-const RUN_FILE: &str = "run.json";
+
+/// Another machine, which has one side of each run.
+#[derive(Clone, Debug)]
+pub struct PeerOptions {
+    /// `HOST` or `HOST:PORT`, where [`serve`] waits.
+    pub address: String,
+    /// Whether the publishers run on this machine, else the subscribers.
+    pub publishes_here: bool,
+}
+
 /// Options of an evaluation.
 #[derive(Clone, Debug)]
 pub struct EvaluationOptions {
@@ -54,6 +73,8 @@ pub struct EvaluationOptions {
     pub holdall: PathBuf,
     /// A Python with rclpy, whose ROS 2 is used.
     pub python: Option<PathBuf>,
+    /// Over the network to another machine instead of the experiment's links.
+    pub peer: Option<PeerOptions>,
 }
 
 /// Progress of an evaluation.
@@ -83,26 +104,6 @@ pub enum EvaluationProgress {
     },
 }
 
-struct Run<'a> {
-    case: &'a MiddlewareCase,
-    link: &'a EvaluatedLink,
-    middleware: &'a Middleware,
-    repetition: u32,
-    folder: PathBuf,
-}
-
-impl Run<'_> {
-    fn name(&self) -> String {
-        format!(
-            "{}, {}, {}, {}",
-            self.case.label,
-            self.link.label,
-            self.middleware,
-            self.repetition + 1
-        )
-    }
-}
-
 /// Runs an evaluation and returns all results, stored in a folder of its name.
 ///
 /// # Errors
@@ -113,7 +114,12 @@ pub fn run(
     clock: &Arc<dyn Clock>,
     on_progress: &mut dyn FnMut(EvaluationProgress),
 ) -> BenchResult<EvaluationResult> {
-    let evaluation = evaluation.clone().scaled(options.scale);
+    let mut evaluation = evaluation.clone().scaled(options.scale);
+    let peer = options
+        .peer
+        .as_ref()
+        .map(|peer| connect(peer, &mut evaluation, clock))
+        .transpose()?;
     let folder = options.out.join(&evaluation.id);
     if folder.exists() && !options.resume {
         return Err(BenchError::NotEmpty { path: folder });
@@ -125,32 +131,26 @@ pub fn run(
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     let folder = folder.canonicalize().map_err(BenchError::io("find", &folder))?;
     write_atomically_unsynced(&folder.join(EXPERIMENT_FILE), evaluation.text.as_bytes())?;
-    write_atomically_unsynced(&folder.join(FASTDDS_TUNED_FILE), FASTDDS_TUNED.as_bytes())?;
     let mut bench = Bench {
-        prefix: RosPrefix::find(options.python.as_deref()),
+        site: Site::find(&options.holdall, options.python.as_deref(), &folder)?,
+        peer,
         evaluation: &evaluation,
         options,
         clock,
         folder: folder.clone(),
         absent: Vec::new(),
     };
-    let wanted = if options.middlewares.is_empty() {
-        &evaluation.middlewares
-    } else {
-        &options.middlewares
-    };
-    let present: Vec<&Middleware> = wanted
-        .iter()
-        .filter(|one| bench.is_present(one, on_progress))
-        .collect();
+    let present = bench.present(on_progress);
     let planned = plan(&evaluation, &present, options, &folder);
     let mut result = bench.result(&present);
     result.runs = earlier(&folder, &planned, options)?;
     for (index, one) in planned.iter().enumerate() {
-        let kept = one.folder.join(RUN_FILE);
-        if kept.exists() {
-            on_progress(EvaluationProgress::Found(kept.clone()));
-            result.runs.push(MiddlewareRun::load(&kept)?);
+        let kept = one.files();
+        if kept.iter().all(|path| path.exists()) {
+            on_progress(EvaluationProgress::Found(kept[0].clone()));
+            for path in &kept {
+                result.runs.push(MiddlewareRun::load(path)?);
+            }
             continue;
         }
         on_progress(EvaluationProgress::Running {
@@ -159,10 +159,12 @@ pub fn run(
             name: one.name(),
         });
         match bench.one(one) {
-            Ok(run) => {
-                run.store(&kept)?;
-                on_progress(EvaluationProgress::Ended(Box::new(run.clone())));
-                result.runs.push(run);
+            Ok(runs) => {
+                for (run, path) in runs.into_iter().zip(&kept) {
+                    run.store(path)?;
+                    on_progress(EvaluationProgress::Ended(Box::new(run.clone())));
+                    result.runs.push(run);
+                }
             }
             // A middleware that fails on one link may work on the next; the run is tried again with --resume.
             Err(error @ BenchError::Program { .. }) => on_progress(EvaluationProgress::Failed {
@@ -177,86 +179,77 @@ pub fn run(
     Ok(result)
 }
 
-/// Repetitions are the outermost loop, so that drift of the machine affects all middlewares alike.
-fn plan<'a>(
-    evaluation: &'a Evaluation,
-    middlewares: &[&'a Middleware],
-    options: &EvaluationOptions,
-    folder: &Path,
-) -> Vec<Run<'a>> {
-    let mut runs = Vec::new();
-    for repetition in 0..options.repeat.unwrap_or(evaluation.repeat_each) {
-        for case in &evaluation.cases {
-            for link in &evaluation.links {
-                let reachable = middlewares
-                    .iter()
-                    .filter(|one| link.spec.is_none() || one.crosses_networks());
-                runs.extend(reachable.map(|middleware| Run {
-                    case,
-                    link,
-                    middleware,
-                    repetition,
-                    folder: folder.join(format!(
-                        "case_{}/link_{}/{}_{repetition}",
-                        case.place,
-                        link.place,
-                        middleware.file_stem()
-                    )),
-                }));
-            }
-        }
-    }
-    runs
+/// Connects to the other machine, and puts the network between in place of the experiment's links.
+fn connect(options: &PeerOptions, evaluation: &mut Evaluation, clock: &Arc<dyn Clock>) -> BenchResult<Peer> {
+    let side_there = usize::from(options.publishes_here);
+    let peer = Peer::connect(&options.address, side_there, clock)?;
+    evaluation.cases.retain(|case| case.kind == CaseKind::Load);
+    let label = if options.publishes_here {
+        format!("to {}", options.address)
+    } else {
+        format!("from {}", options.address)
+    };
+    evaluation.links = vec![EvaluatedLink {
+        label,
+        spec: None,
+        place: 0,
+    }];
+    Ok(peer)
 }
 
-/// Finished runs that are not requested now, such as other links or middlewares: they stay in the result.
-fn earlier(
-    folder: &Path,
-    planned: &[Run<'_>],
-    options: &EvaluationOptions,
-) -> BenchResult<Vec<MiddlewareRun>> {
-    let kept = folder.join(RESULT_FILE);
-    if !kept.is_file() {
-        return Ok(Vec::new());
-    }
-    let result = EvaluationResult::load(&kept)?;
-    if result.scale != options.scale {
-        return Err(BenchError::Option {
-            option: "--scale",
-            expected: format!(
-                "{}, as of the finished runs in {}",
-                result.scale,
-                folder.display()
-            ),
-            found: options.scale.to_string(),
-        });
-    }
-    let is_planned = |run: &MiddlewareRun| {
-        planned.iter().any(|one| {
-            (&one.case.label, &one.link.label, one.middleware, one.repetition)
-                == (&run.case, &run.link, &run.middleware, run.repetition)
-        })
-    };
-    Ok(result.runs.into_iter().filter(|run| !is_planned(run)).collect())
+/// Waits at `address` for a machine that drives runs, and starts workers as it asks, in a temporary folder; `on_end` is called after each
+/// connection, and stops the wait when it returns false.
+///
+/// # Errors
+/// An address that cannot be listened on.
+pub fn serve(
+    address: SocketAddr,
+    holdall: &Path,
+    python: Option<&Path>,
+    clock: &Arc<dyn Clock>,
+    on_end: &mut dyn FnMut(BenchResult<SocketAddr>) -> bool,
+) -> BenchResult<()> {
+    let listener = TcpListener::bind(address).map_err(BenchError::io("listen on", address.to_string()))?;
+    let folder = tempfile::tempdir().map_err(BenchError::io("create", "a temporary folder"))?;
+    let site = Site::find(holdall, python, folder.path())?;
+    while on_end(host::serve(&listener, &site, folder.path(), clock)) {}
+    Ok(())
 }
 
 struct Bench<'a> {
-    prefix: Option<RosPrefix>,
+    site: Site,
+    peer: Option<Peer>,
     evaluation: &'a Evaluation,
     options: &'a EvaluationOptions,
     clock: &'a Arc<dyn Clock>,
     folder: PathBuf,
     absent: Vec<AbsentMiddleware>,
 }
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    /// The middlewares that were asked for and can be run.
+    fn present(&mut self, on_progress: &mut dyn FnMut(EvaluationProgress)) -> Vec<&'a Middleware> {
+        let wanted: &'a [Middleware] = match &self.options.middlewares[..] {
+            [] => &self.evaluation.middlewares,
+            chosen => chosen,
+        };
+        wanted
+            .iter()
+            .filter(|one| self.is_present(one, on_progress))
+            .collect()
+    }
+
     /// Whether a middleware can be run here; otherwise that is reported.
     fn is_present(
         &mut self,
         middleware: &Middleware,
         on_progress: &mut dyn FnMut(EvaluationProgress),
     ) -> bool {
-        let reason = middleware.sides.iter().find_map(|side| self.absence(side));
-        let links = || self.evaluation.links.iter().all(|link| link.spec.is_some());
+        let sides = middleware.sides.iter().enumerate();
+        let reason = sides.into_iter().find_map(|(place, side)| match &self.peer {
+            Some(peer) if peer.is_there(place) => peer.absence(side),
+            _ => self.site.absence(side),
+        });
+        let links = || self.peer.is_some() || self.evaluation.links.iter().all(|link| link.spec.is_some());
         let reason = reason.or_else(|| {
             (!middleware.crosses_networks() && links()).then(|| "it stays on one host".to_owned())
         });
@@ -283,15 +276,15 @@ impl Bench<'_> {
             machine: Machine::inspect(&self.folder),
             runs: Vec::new(),
             absent: self.absent.clone(),
-            settings: self.all_settings(middlewares),
+            settings: self.site.all_settings(middlewares),
         }
     }
-    /// One run, again while the machine does not keep to the link.
-    fn one(&self, run: &Run<'_>) -> BenchResult<MiddlewareRun> {
+    /// One run, again while the machine does not keep to the link. A load beside it has a result of its own.
+    fn one(&self, run: &Run<'_>) -> BenchResult<Vec<MiddlewareRun>> {
         fs::create_dir_all(&run.folder).map_err(BenchError::io("create", &run.folder))?;
         let mut tried = self.attempt(run)?;
         for _ in 1..TRIES {
-            if tried.invalid.is_none() {
+            if tried.iter().all(|run| run.invalid.is_none()) {
                 break;
             }
             tried = self.attempt(run)?;
@@ -299,77 +292,120 @@ impl Bench<'_> {
         Ok(tried)
     }
 
-    fn attempt(&self, run: &Run<'_>) -> BenchResult<MiddlewareRun> {
-        let measured = self.evaluation.warm_up + self.evaluation.duration;
-        let count = (measured.as_secs_f64() * run.case.rate_hz).round().max(1.0) as u64;
-        let (sides, wire) = match &run.link.spec {
-            Some(spec) => {
-                // Repetitions differ, middlewares meet the same losses.
-                let mut spec = spec.clone();
-                spec.seed += u64::from(run.repetition);
-                let (sides, carried) = link::carry(&spec, |ends| self.drive(run, count, Some(ends)))?;
-                (sides?, Some(WireUse::from(&carried)))
-            }
-            None => (self.drive(run, count, None)?, None),
+    fn attempt(&self, run: &Run<'_>) -> BenchResult<Vec<MiddlewareRun>> {
+        if let Some(peer) = &self.peer {
+            peer.begin()?;
+        }
+        if let CaseKind::Discovery { nodes } = run.case.kind {
+            let (discovery, wire) = self.on_link(run, |ends| self.drive_nodes(run, nodes, ends))?;
+            return Ok(vec![discovered(run, discovery, wire)]);
+        }
+        let ((start, sides), wire) = self.on_link(run, |ends| self.drive(run, ends))?;
+        let clock = self.peer.as_ref().map(Peer::finish).transpose()?;
+        let streams = run.streams(self.evaluation);
+        let labels: Vec<&String> = streams.iter().map(|stream| &stream.case.label).collect();
+        let result = |(stream, sides): (&Stream<'_>, Sides)| {
+            let account = self.account(stream, start)?;
+            Ok(MiddlewareRun {
+                case: stream.case.label.clone(),
+                link: run.link.label.clone(),
+                middleware: run.middleware.clone(),
+                repetition: run.repetition,
+                invalid: invalid(&account, wire.as_ref(), clock.as_ref()),
+                message_bytes: stream.case.bytes as u64,
+                matched_s: sides.matched_s,
+                account,
+                publisher: sides.costs[0],
+                subscriber: sides.costs[1],
+                wire,
+                discovery: None,
+                clock,
+                beside: labels.get(1 - stream.place.min(1)).map(|label| (*label).clone()),
+            })
         };
-        let account = self.account(run, sides.start, count)?;
-        Ok(MiddlewareRun {
-            case: run.case.label.clone(),
-            link: run.link.label.clone(),
-            middleware: run.middleware.clone(),
-            repetition: run.repetition,
-            invalid: invalid(&account, wire.as_ref()),
-            message_bytes: run.case.bytes as u64,
-            matched_s: sides.matched_s,
-            account,
-            publisher: sides.costs[0],
-            subscriber: sides.costs[1],
-            wire,
-        })
+        streams.iter().zip(sides).map(result).collect()
     }
-    /// What became of every message of a run, from the records of both sides.
-    fn account(&self, run: &Run<'_>, start: Duration, count: u64) -> BenchResult<Account> {
-        if run.case.is_idle {
+
+    /// Lets `work` run on both ends of a run's link, or on this host.
+    fn on_link<T>(
+        &self,
+        run: &Run<'_>,
+        work: impl FnOnce(Option<&[holdall_io::link::LinkEnd; 2]>) -> BenchResult<T>,
+    ) -> BenchResult<(T, Option<WireUse>)> {
+        let Some(spec) = &run.link.spec else {
+            return Ok((work(None)?, None));
+        };
+        // Repetitions differ, middlewares meet the same losses.
+        let mut spec = spec.clone();
+        spec.seed += u64::from(run.repetition);
+        let (done, carried) = link::carry(&spec, |ends| work(Some(ends)))?;
+        Ok((done?, Some(WireUse::from(&carried))))
+    }
+
+    /// What became of every message of a stream, from the records of both sides.
+    fn account(&self, stream: &Stream<'_>, start: Duration) -> BenchResult<Account> {
+        if stream.case.kind != CaseKind::Load {
             return Ok(Account::default());
         }
-        let [sent, received] = Self::records(run);
+        let [sent, received] = &stream.records;
         let broken = |path: &Path, error: io::Error| BenchError::Verify {
             path: path.to_owned(),
             reason: error.to_string(),
         };
         let planned = Planned {
-            count,
-            rate_hz: run.case.rate_hz,
+            count: stream.count,
+            rate_hz: stream.case.rate_hz,
             start: u64::try_from(start.as_nanos()).unwrap_or(u64::MAX),
             warm_up: self.evaluation.warm_up,
-            is_reliable: run.case.is_reliable,
+            is_reliable: stream.case.is_reliable,
         };
         let account = account(
             planned,
-            &read_sent(&sent).map_err(|error| broken(&sent, error))?,
-            &read_received(&received).map_err(|error| broken(&received, error))?,
+            &read_sent(sent).map_err(|error| broken(sent, error))?,
+            &read_received(received).map_err(|error| broken(received, error))?,
         );
         if !self.options.keep {
-            for path in [&sent, &received] {
+            for path in [sent, received] {
                 fs::remove_file(path).map_err(BenchError::io("remove", path))?;
             }
         }
         Ok(account)
     }
+}
 
-    /// The files with records of the publisher and the subscriber.
-    pub(super) fn records(run: &Run<'_>) -> [PathBuf; 2] {
-        [run.folder.join("sent.records"), run.folder.join("sent.received")]
+/// The result of nodes that only discover each other.
+fn discovered(run: &Run<'_>, discovery: Discovery, wire: Option<WireUse>) -> MiddlewareRun {
+    MiddlewareRun {
+        case: run.case.label.clone(),
+        link: run.link.label.clone(),
+        middleware: run.middleware.clone(),
+        repetition: run.repetition,
+        invalid: invalid(&Account::default(), wire.as_ref(), None),
+        message_bytes: 0,
+        matched_s: [None; 2],
+        account: Account::default(),
+        publisher: WorkerCost::default(),
+        subscriber: WorkerCost::default(),
+        wire,
+        discovery: Some(discovery),
+        clock: None,
+        beside: None,
     }
 }
 
 /// Why a run means nothing, if so.
-fn invalid(account: &Account, wire: Option<&WireUse>) -> Option<String> {
+fn invalid(account: &Account, wire: Option<&WireUse>, clock: Option<&ClockOffset>) -> Option<String> {
     if account.accounted() != account.planned {
         return Some(format!(
             "{} messages planned, {} accounted for",
             account.planned,
             account.accounted()
+        ));
+    }
+    if let Some(clock) = clock.filter(|clock| clock.uncertainty_us() > CLOCK_ERROR_MAX_US) {
+        return Some(format!(
+            "the clocks of both machines are known to {:.1} ms only",
+            clock.uncertainty_us() / 1e3
         ));
     }
     let wire = wire?;

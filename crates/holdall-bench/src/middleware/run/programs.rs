@@ -1,17 +1,21 @@
 //! The programs of both sides: whether they exist, how each is called, and its settings.
 
-use super::{Bench, Run};
 use crate::{
     error::{BenchError, BenchResult},
     middleware::{
         Middleware,
-        config::{MiddlewareKind, MiddlewareSide},
+        name::{MiddlewareKind, MiddlewareSide, Settings},
+        rmw::RosPrefix,
+        worker::Role,
     },
+    suite::live::installed::Ros1,
 };
-use holdall_io::link::ADDRESSES;
+use holdall_io::{fs::write_atomically_unsynced, link::ADDRESSES};
 use holdall_transport::registry::transports;
+use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -19,7 +23,7 @@ use std::{
 const PORT: u16 = 7447;
 
 /// Fast DDS with datagrams that fit an Ethernet packet and larger socket buffers.
-pub(super) const FASTDDS_TUNED: &str = "<?xml version=\"1.0\"?>
+const FASTDDS_TUNED: &str = "<?xml version=\"1.0\"?>
 <dds xmlns=\"http://www.eprosima.com\"><profiles>
   <transport_descriptors><transport_descriptor>
     <transport_id>udp</transport_id><type>UDPv4</type>
@@ -31,12 +35,71 @@ pub(super) const FASTDDS_TUNED: &str = "<?xml version=\"1.0\"?>
 </profiles></dds>
 ";
 /// The file for it, in the folder of results.
-pub(super) const FASTDDS_TUNED_FILE: &str = "fastdds-tuned.xml";
+const FASTDDS_TUNED_FILE: &str = "fastdds-tuned.xml";
 /// Cyclone DDS with datagrams that fit an Ethernet packet.
 const CYCLONE_TUNED: &str = "<CycloneDDS><Domain><General><MaxMessageSize>1400B</MaxMessageSize>\
      <FragmentSize>1300B</FragmentSize></General></Domain></CycloneDDS>";
+const TCPROS_WORKER: &str = include_str!("../../../helpers/tcpros_worker.py");
+const TCPROS_WORKER_FILE: &str = "tcpros_worker.py";
 
-impl Bench<'_> {
+/// What one worker does; another machine can be asked for it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct WorkerSpec {
+    /// The middleware and its settings.
+    pub side: MiddlewareSide,
+    /// Which side it is.
+    pub role: Role,
+    /// The topic's name.
+    pub topic: String,
+    /// Content of a message in bytes.
+    pub bytes: usize,
+    /// Messages a second.
+    pub rate_hz: f64,
+    /// Messages that are planned.
+    pub count: u64,
+    /// `KEEP_LAST` of this depth.
+    pub depth: u64,
+    /// Reliable, else best effort.
+    pub is_reliable: bool,
+    /// How many of the other side it waits for, and then sends nothing.
+    pub others: Option<usize>,
+    /// The address of the end that the worker runs on.
+    pub own: IpAddr,
+    /// Where both sides meet, where they do not discover each other.
+    pub meet: SocketAddr,
+    /// This worker is the one that the others meet.
+    pub is_met: bool,
+    /// Not beyond this host.
+    pub is_local: bool,
+    /// Apart from other programs of this host.
+    pub domain: Option<u32>,
+}
+
+/// What this machine has for workers.
+pub(super) struct Site {
+    prefix: Option<RosPrefix>,
+    ros1: Result<Ros1, String>,
+    holdall: PathBuf,
+    /// Where programs are compiled and settings are stored.
+    folder: PathBuf,
+}
+
+impl Site {
+    /// Finds what is installed, and stores the settings in `folder`.
+    ///
+    /// # Errors
+    /// A folder that cannot be written.
+    pub(super) fn find(holdall: &Path, python: Option<&Path>, folder: &Path) -> BenchResult<Self> {
+        write_atomically_unsynced(&folder.join(FASTDDS_TUNED_FILE), FASTDDS_TUNED.as_bytes())?;
+        write_atomically_unsynced(&folder.join(TCPROS_WORKER_FILE), TCPROS_WORKER.as_bytes())?;
+        Ok(Self {
+            prefix: RosPrefix::find(python),
+            ros1: Ros1::find(),
+            holdall: holdall.to_owned(),
+            folder: folder.to_owned(),
+        })
+    }
+
     /// Why one side cannot be run here.
     pub(super) fn absence(&self, side: &MiddlewareSide) -> Option<String> {
         match &side.kind {
@@ -53,9 +116,11 @@ impl Bench<'_> {
                 let is_built = transports().iter().any(|entry| entry.id == *id && entry.is_built());
                 (!is_built).then(|| format!("this build has no transport {id}"))
             }
-            _ => None,
+            MiddlewareKind::Tcpros => self.ros1.as_ref().err().cloned(),
+            MiddlewareKind::Udp | MiddlewareKind::Tcp | MiddlewareKind::Memory => None,
         }
     }
+
     /// What is special about each side, once.
     pub(super) fn all_settings(&self, middlewares: &[&Middleware]) -> Vec<(String, String)> {
         let mut all: Vec<(String, String)> = Vec::new();
@@ -68,15 +133,13 @@ impl Bench<'_> {
     }
 
     /// What is special about a side here, for people.
-    fn settings(&self, middleware: &MiddlewareSide) -> String {
-        let tuned = |text: &str| {
-            if middleware.is_tuned {
-                format!("; {text}")
-            } else {
-                "; its defaults".to_owned()
-            }
+    fn settings(&self, side: &MiddlewareSide) -> String {
+        let tuned = |text: &str| match side.settings {
+            Settings::Tuned => format!("; {text}"),
+            Settings::Typed => "; its defaults; structures that its type support serializes".to_owned(),
+            Settings::Default | Settings::Drop => "; its defaults".to_owned(),
         };
-        match &middleware.kind {
+        match &side.kind {
             MiddlewareKind::Rmw {
                 library,
                 publication_mode,
@@ -97,66 +160,72 @@ impl Bench<'_> {
                 "Cyclone DDS of this program, whose readers ask for socket buffers of 32 MiB{}",
                 tuned("datagrams of 1400 bytes")
             ),
-            MiddlewareKind::Transport(id) => {
-                format!("{id} of this program; reliable topics block when the network is full")
-            }
+            MiddlewareKind::Transport(id) => match side.settings {
+                Settings::Drop => format!("{id} of this program; a full network drops messages"),
+                _ => format!("{id} of this program; reliable topics block when the network is full"),
+            },
             MiddlewareKind::Udp => {
                 "datagrams of 1472 bytes without repair; a message counts when all have arrived".to_owned()
             }
             MiddlewareKind::Tcp => "one stream without Nagle's algorithm".to_owned(),
+            MiddlewareKind::Tcpros => format!(
+                "rospy of ROS 1, a publisher with a queue{}",
+                tuned("without Nagle's algorithm, a receive buffer of two messages")
+            ),
             MiddlewareKind::Memory => "a copy in memory: what the measurement itself costs".to_owned(),
         }
     }
-    /// The command of one side.
-    pub(super) fn command(
-        &self,
-        run: &Run<'_>,
-        count: u64,
-        side: usize,
-        address: SocketAddr,
-        is_linked: bool,
-    ) -> BenchResult<Command> {
-        let middleware = &run.middleware.sides[side];
-        let mut command = self.program(middleware, address)?;
-        let role = match side {
-            _ if run.case.is_idle => "idle",
-            _ if run.middleware.is_memory() => "both",
-            0 => "publisher",
-            _ => "subscriber",
-        };
-        command.args(["--role", role]);
-        command.args([
-            "--bytes",
-            &run.case.bytes.to_string(),
-            "--rate",
-            &run.case.rate_hz.to_string(),
-        ]);
-        command.args([
-            "--count",
-            &count.to_string(),
-            "--depth",
-            &run.case.depth.to_string(),
-        ]);
-        command.args([
-            "--reliability",
-            if run.case.is_reliable {
-                "reliable"
-            } else {
-                "best-effort"
-            },
-        ]);
-        command.arg("--records").arg(&Self::records(run)[side]);
-        let range = if is_linked { "SUBNET" } else { "LOCALHOST" };
-        command.env("ROS_AUTOMATIC_DISCOVERY_RANGE", range);
-        if !is_linked {
-            // Apart from other programs of this host.
-            command.env("ROS_DOMAIN_ID", (1 + std::process::id() % 100).to_string());
+
+    /// The command of one worker, which stores its records in `records`.
+    ///
+    /// # Errors
+    /// A worker that cannot be compiled.
+    pub(super) fn command(&self, spec: &WorkerSpec, records: &Path) -> BenchResult<Command> {
+        let mut command = self.program(spec)?;
+        // Over TCP nothing is lost but what the publisher does not wait for.
+        let is_reliable = spec.is_reliable && spec.side.settings != Settings::Drop;
+        let reliability = if is_reliable { "reliable" } else { "best-effort" };
+        command
+            .args(["--role", spec.role.name(), "--topic", &spec.topic])
+            .args([
+                "--bytes",
+                &spec.bytes.to_string(),
+                "--rate",
+                &spec.rate_hz.to_string(),
+            ])
+            .args([
+                "--count",
+                &spec.count.to_string(),
+                "--depth",
+                &spec.depth.to_string(),
+            ])
+            .args(["--reliability", reliability])
+            .arg("--records")
+            .arg(records);
+        if let Some(others) = spec.others {
+            command.args(["--nodes", &others.to_string()]);
         }
-        let meet = format!("[\"tcp/{address}\"]");
+        let range = if spec.is_local { "LOCALHOST" } else { "SUBNET" };
+        command.env("ROS_AUTOMATIC_DISCOVERY_RANGE", range);
+        if let Some(domain) = spec.domain {
+            command.env("ROS_DOMAIN_ID", domain.to_string());
+        }
+        let meet = format!("[\"tcp/{}\"]", spec.meet);
         command.env("ZENOH_ROUTER_CHECK_ATTEMPTS", "-1").env(
             "ZENOH_CONFIG_OVERRIDE",
-            if side == 1 {
-                format!("listen/endpoints={meet};connect/endpoints=[]")
+            if spec.is_met {
+                // Nodes learn of each other from a router only, and this one is it.
+                let mode = if spec.others.is_some() {
+                    "mode=\"router\";"
+                } else {
+                    ""
+                };
+                format!("{mode}listen/endpoints={meet};connect/endpoints=[]")
+            } else if spec.others.is_some() {
+                format!(
+                    "listen/endpoints=[\"tcp/{}:0\"];connect/endpoints={meet}",
+                    spec.own
+                )
             } else {
                 format!("listen/endpoints=[];connect/endpoints={meet}")
             },
@@ -165,14 +234,16 @@ impl Bench<'_> {
     }
 
     /// The program of a side with its settings.
-    fn program(&self, middleware: &MiddlewareSide, address: SocketAddr) -> BenchResult<Command> {
-        match (&middleware.kind, &self.prefix) {
+    fn program(&self, spec: &WorkerSpec) -> BenchResult<Command> {
+        let side = &spec.side;
+        match (&side.kind, &self.prefix, &self.ros1) {
             (
                 MiddlewareKind::Rmw {
                     library,
                     publication_mode,
                 },
                 Some(prefix),
+                _,
             ) => {
                 let mut command = Command::new(prefix.worker(library, &self.folder)?);
                 prefix.prepare(&mut command);
@@ -180,47 +251,75 @@ impl Bench<'_> {
                 if let Some(mode) = publication_mode {
                     command.env("RMW_FASTRTPS_PUBLICATION_MODE", mode);
                 }
-                if middleware.is_tuned {
-                    command.env(
-                        "FASTRTPS_DEFAULT_PROFILES_FILE",
-                        self.folder.join(FASTDDS_TUNED_FILE),
-                    );
+                match side.settings {
+                    Settings::Tuned => {
+                        let profiles = self.folder.join(FASTDDS_TUNED_FILE);
+                        command.env("FASTRTPS_DEFAULT_PROFILES_FILE", profiles);
+                    }
+                    Settings::Typed => {
+                        command.args(["--typed", "1"]);
+                    }
+                    Settings::Default | Settings::Drop => {}
                 }
                 Ok(command)
             }
-            _ => Ok(self.own_command(middleware, address)),
+            (MiddlewareKind::Tcpros, _, Ok(ros1)) => {
+                let mut command = ros1.python();
+                command
+                    .arg(self.folder.join(TCPROS_WORKER_FILE))
+                    .env("ROS_MASTER_URI", format!("http://{}", spec.meet))
+                    .env("ROS_IP", spec.own.to_string());
+                if spec.is_met {
+                    command.args(["--master", &spec.meet.port().to_string()]);
+                }
+                if side.settings == Settings::Tuned {
+                    command.args(["--tuned", "1"]);
+                }
+                Ok(command)
+            }
+            (MiddlewareKind::Rmw { .. } | MiddlewareKind::Tcpros, ..) => Err(BenchError::Program {
+                program: side.name.clone(),
+                reason: self.absence(side).unwrap_or_default(),
+            }),
+            _ => Ok(self.own_command(spec)),
         }
     }
 
-    fn own_command(&self, middleware: &MiddlewareSide, address: SocketAddr) -> Command {
-        let mut command = Command::new(&self.options.holdall);
+    fn own_command(&self, spec: &WorkerSpec) -> Command {
+        let mut command = Command::new(&self.holdall);
         command.args(["bench", "worker"]);
-        match &middleware.kind {
+        match &spec.side.kind {
             MiddlewareKind::Transport(id) => {
                 command.args(["--transport", id]);
-                if middleware.is_tuned {
+                if spec.side.settings == Settings::Tuned {
                     command.env("CYCLONEDDS_URI", CYCLONE_TUNED);
                 }
             }
             MiddlewareKind::Udp => {
-                command.args(["--udp", &address.to_string()]);
+                command.args(["--udp", &spec.meet.to_string()]);
             }
             MiddlewareKind::Tcp => {
-                command.args(["--tcp", &address.to_string()]);
+                command.args(["--tcp", &spec.meet.to_string()]);
             }
             // Without anything between.
-            MiddlewareKind::Memory | MiddlewareKind::Rmw { .. } => {}
+            MiddlewareKind::Memory | MiddlewareKind::Rmw { .. } | MiddlewareKind::Tcpros => {}
         }
         command
     }
 }
-/// Where both sides of a middleware without discovery meet: on the subscriber's end of a link, or at a free port of this host. Another
-/// program may take that before its owner does; the owner then reports it.
-pub(super) fn meeting_place(is_linked: bool) -> BenchResult<SocketAddr> {
+
+/// Where both sides of a middleware without discovery meet: on the subscriber's end of a link, a port for each pair of programs, or at a free port
+/// of this host. Another program may take that before its owner does; the owner then reports it.
+pub(super) fn meeting_place(is_linked: bool, pair: u16) -> BenchResult<SocketAddr> {
     if is_linked {
-        return Ok(SocketAddr::from((ADDRESSES[1], PORT)));
+        return Ok(SocketAddr::from((ADDRESSES[1], PORT + pair)));
     }
-    TcpListener::bind((IpAddr::V4(Ipv4Addr::LOCALHOST), 0))
+    free_place(IpAddr::V4(Ipv4Addr::LOCALHOST))
+}
+
+/// A free port at an address of this host.
+pub(super) fn free_place(own: IpAddr) -> BenchResult<SocketAddr> {
+    TcpListener::bind((own, 0))
         .and_then(|listener| listener.local_addr())
-        .map_err(BenchError::io("listen on", "127.0.0.1"))
+        .map_err(BenchError::io("listen on", own.to_string()))
 }

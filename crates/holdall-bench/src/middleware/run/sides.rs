@@ -1,133 +1,345 @@
-//! Both sides of one run: started, started at the same time, and ended.
+//! All programs of one run: started, started at the same time, and ended.
 
-use super::{Bench, Run, programs};
+use super::{
+    Bench, Run, Stream,
+    peer::Remote,
+    programs::{WorkerSpec, free_place, meeting_place},
+};
 use crate::{
     error::{BenchError, BenchResult},
     measure::{memory_use, process_use},
-    middleware::{WorkerCost, worker::WorkerEvent},
+    middleware::{
+        CaseKind, WorkerCost,
+        worker::{Role, WorkerEvent},
+    },
     suite::live::child::Program,
 };
-use holdall_io::link::LinkEnd;
-use std::time::Duration;
+use holdall_io::link::{ADDRESSES, LinkEnd};
+use serde::{Deserialize, Serialize};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 /// How long a worker may take to join its middleware.
-const READY_MAX: Duration = Duration::from_secs(30);
+pub(super) const READY_MAX: Duration = Duration::from_secs(30);
 /// How long both sides may take to know each other; then the run starts without.
 const MATCH_MAX: Duration = Duration::from_secs(10);
 /// From the order to start to the first message.
-const LEAD: Duration = Duration::from_millis(100);
+pub(super) const LEAD: Duration = Duration::from_millis(100);
 /// A publisher may be this late with its last message, blocked by a full link.
 const SENT_MAX: Duration = Duration::from_secs(60);
 /// The drain ends when nothing has arrived for this long, …
 const QUIET: Duration = Duration::from_secs(2);
 /// … or after this.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-const DONE_MAX: Duration = Duration::from_secs(30);
+pub(super) const DONE_MAX: Duration = Duration::from_secs(30);
 
-/// What one side of a run was like.
+/// What one stream of a run was like.
 pub(super) struct Sides {
-    /// When the first message was due.
-    pub start: Duration,
     /// When each side knew the other one, in seconds after both existed.
     pub matched_s: [Option<f64>; 2],
     /// Of the publisher and the subscriber.
     pub costs: [WorkerCost; 2],
 }
 
-impl Bench<'_> {
-    /// Starts both sides, lets them work, and ends them.
-    pub(super) fn drive(&self, run: &Run<'_>, count: u64, ends: Option<&[LinkEnd; 2]>) -> BenchResult<Sides> {
-        let is_one = run.middleware.is_memory() || run.case.is_idle;
-        let address = programs::meeting_place(ends.is_some())?;
-        let start = |side: usize| {
-            let mut command = self.command(run, count, side, address, ends.is_some())?;
-            if let Some(ends) = ends {
-                ends[side].place(&mut command);
+/// What a worker has used until now.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Usage {
+    cpu_s: f64,
+    rss_max_bytes: u64,
+    anonymous_bytes: u64,
+    virtual_bytes: u64,
+}
+
+impl Usage {
+    pub(super) fn of(program: &Program) -> Self {
+        let used = process_use("", program.id());
+        let [anonymous_bytes, virtual_bytes] = memory_use(program.id());
+        Self {
+            cpu_s: used.cpu_s,
+            rss_max_bytes: used.rss_max_bytes,
+            anonymous_bytes,
+            virtual_bytes,
+        }
+    }
+
+    /// What a worker cost from `before` until now.
+    fn since(self, before: Self, elapsed_s: f64) -> WorkerCost {
+        WorkerCost {
+            cpu_s: (self.cpu_s - before.cpu_s).max(0.0),
+            elapsed_s,
+            rss_max_bytes: self.rss_max_bytes,
+            anonymous_bytes: self.anonymous_bytes,
+            virtual_bytes: self.virtual_bytes,
+        }
+    }
+}
+
+/// A worker, on this machine or on the other one.
+enum Worker<'a> {
+    Here(Program),
+    There(Remote<'a>),
+}
+
+impl Worker<'_> {
+    fn wait_for(&self, within: Duration, wanted: WorkerEvent) -> BenchResult<()> {
+        match self {
+            Self::Here(program) => program.wait_for(within, |line| event(line, wanted)),
+            Self::There(remote) => remote.wait_for(within, wanted),
+        }
+    }
+
+    /// How many messages were received, once it is more than `than`; `None` when there are no more in time.
+    fn received(&self, within: Duration, than: u64) -> Option<u64> {
+        match self {
+            Self::Here(program) => program.wait_for(within, |line| newer(line, than)).ok(),
+            Self::There(remote) => remote.received(within, than),
+        }
+    }
+
+    fn usage(&self) -> BenchResult<Usage> {
+        match self {
+            Self::Here(program) => Ok(Usage::of(program)),
+            Self::There(remote) => remote.usage(),
+        }
+    }
+
+    /// Orders the start at a time of this machine's monotonic clock.
+    fn start(&mut self, at: Duration) -> BenchResult<()> {
+        match self {
+            Self::Here(program) => program.send(&format!("start {}", at.as_nanos())),
+            Self::There(remote) => remote.start(at),
+        }
+    }
+
+    /// Orders the end; then the records are in `records`.
+    fn end(self, records: &Path) -> BenchResult<()> {
+        match self {
+            Self::Here(mut program) => {
+                program.send("end")?;
+                program.wait_for(DONE_MAX, |line| event(line, WorkerEvent::Done))?;
+                program.finish(DONE_MAX)?;
+                Ok(())
             }
-            let name = if side == 0 { "publisher" } else { "subscriber" };
-            let program = Program::start(&format!("{name} of {}", run.middleware), &mut command, self.clock)?;
-            program.wait_for(READY_MAX, |line| event(line, WorkerEvent::Ready))?;
-            Ok::<_, BenchError>(program)
-        };
-        let mut subscriber = if is_one { None } else { Some(start(1)?) };
-        let mut publisher = start(0)?;
-        let began = self.clock.monotonic();
-        let matched_within = |program: &Program| {
-            let left = (began + MATCH_MAX).saturating_sub(self.clock.monotonic());
-            let found = program.wait_for(left, |line| event(line, WorkerEvent::Matched));
-            found
-                .ok()
-                .map(|()| (self.clock.monotonic() - began).as_secs_f64())
-        };
-        let matched_s = if run.case.is_idle {
-            [None; 2]
-        } else {
-            [
-                matched_within(&publisher),
-                subscriber.as_ref().and_then(matched_within),
-            ]
-        };
-        let ids = [Some(publisher.id()), subscriber.as_ref().map(Program::id)];
-        if run.case.is_idle {
+            Self::There(remote) => remote.end(records),
+        }
+    }
+}
+
+/// Both workers of a stream; one alone is the publisher.
+struct Pair<'a> {
+    publisher: Worker<'a>,
+    subscriber: Option<Worker<'a>>,
+    matched_s: [Option<f64>; 2],
+    before: [Option<Usage>; 2],
+}
+
+impl<'a> Pair<'a> {
+    /// The publisher and the subscriber.
+    fn each(&self) -> [Option<&Worker<'a>>; 2] {
+        [Some(&self.publisher), self.subscriber.as_ref()]
+    }
+
+    fn usage(&self) -> BenchResult<[Option<Usage>; 2]> {
+        let [publisher, subscriber] = self.each().map(|worker| worker.map(Worker::usage).transpose());
+        Ok([publisher?, subscriber?])
+    }
+}
+
+impl Bench<'_> {
+    /// Starts all workers of a run, lets them work, and ends them. Returns when the first messages were due, and what each stream was like.
+    pub(super) fn drive(
+        &self,
+        run: &Run<'_>,
+        ends: Option<&[LinkEnd; 2]>,
+    ) -> BenchResult<(Duration, Vec<Sides>)> {
+        let is_idle = run.case.kind == CaseKind::Idle;
+        let streams = run.streams(self.evaluation);
+        let meet = self.meet(ends.is_some(), 0)?;
+        let mut pairs = Vec::new();
+        for (place, stream) in streams.iter().enumerate() {
+            let own = if place == 0 {
+                meet
+            } else {
+                self.meet(ends.is_some(), place as u16)?
+            };
+            let start = |side| self.start(run, stream, side, [meet, own], ends);
+            let is_one = run.middleware.is_memory() || is_idle;
+            let subscriber = if is_one { None } else { Some(start(1)?) };
+            pairs.push(Pair {
+                publisher: start(0)?,
+                subscriber,
+                matched_s: [None; 2],
+                before: [None; 2],
+            });
+        }
+        if is_idle {
             // What a start costs is over then.
             self.clock
                 .sleep_until(self.clock.monotonic() + self.evaluation.warm_up);
+        } else {
+            self.await_matches(&mut pairs);
         }
-        let before = ids.map(|id| id.map(|id| process_use("", id)));
+        for pair in &mut pairs {
+            pair.before = pair.usage()?;
+        }
         let start = self.clock.monotonic() + LEAD;
-        for program in subscriber.iter_mut().chain([&mut publisher]) {
-            program.send(&format!("start {}", start.as_nanos()))?;
-        }
-        let measured = self.evaluation.warm_up + self.evaluation.duration;
-        publisher.wait_for(LEAD + measured + SENT_MAX, |line| event(line, WorkerEvent::Sent))?;
-        self.drain(subscriber.as_ref(), count);
-        let elapsed_s = (self.clock.monotonic() - start).as_secs_f64();
-        let after = ids.map(|id| id.map(|id| (process_use("", id), memory_use(id))));
-        let mut costs = [WorkerCost::default(); 2];
-        for (cost, (before, after)) in costs.iter_mut().zip(before.into_iter().zip(after)) {
-            if let (Some(before), Some((after, [anonymous_bytes, virtual_bytes]))) = (before, after) {
-                *cost = WorkerCost {
-                    cpu_s: (after.cpu_s - before.cpu_s).max(0.0),
-                    elapsed_s,
-                    rss_max_bytes: after.rss_max_bytes,
-                    anonymous_bytes,
-                    virtual_bytes,
-                };
+        for pair in &mut pairs {
+            for worker in pair.subscriber.iter_mut().chain([&mut pair.publisher]) {
+                worker.start(start)?;
             }
         }
-        for mut program in subscriber.into_iter().chain([publisher]) {
-            program.send("end")?;
-            program.wait_for(DONE_MAX, |line| event(line, WorkerEvent::Done))?;
-            program.finish(DONE_MAX)?;
+        let measured = self.evaluation.warm_up + self.evaluation.duration;
+        for pair in &pairs {
+            let left = (start + measured + SENT_MAX).saturating_sub(self.clock.monotonic());
+            pair.publisher.wait_for(left, WorkerEvent::Sent)?;
         }
-        Ok(Sides {
-            start,
-            matched_s,
-            costs,
-        })
+        self.drain(&pairs, &streams);
+        let elapsed_s = (self.clock.monotonic() - start).as_secs_f64();
+        let mut sides = Vec::new();
+        for pair in &pairs {
+            let after = pair.usage()?;
+            let mut costs = [WorkerCost::default(); 2];
+            for (cost, used) in costs.iter_mut().zip(pair.before.into_iter().zip(after)) {
+                if let (Some(before), Some(after)) = used {
+                    *cost = after.since(before, elapsed_s);
+                }
+            }
+            sides.push(Sides {
+                matched_s: pair.matched_s,
+                costs,
+            });
+        }
+        for (pair, stream) in pairs.into_iter().zip(&streams) {
+            if let Some(subscriber) = pair.subscriber {
+                subscriber.end(&stream.records[1])?;
+            }
+            pair.publisher.end(&stream.records[0])?;
+        }
+        Ok((start, sides))
+    }
+
+    /// Where pair `number` of programs meets.
+    fn meet(&self, is_linked: bool, number: u16) -> BenchResult<SocketAddr> {
+        match &self.peer {
+            Some(peer) => Ok(peer.meeting_place(number)),
+            None => meeting_place(is_linked, number),
+        }
+    }
+
+    /// Starts one side of a stream and waits until it can be ordered to start. All meet at the first of two places where they discover each other
+    /// with its help, and at the second where a place is for two.
+    fn start<'b>(
+        &'b self,
+        run: &Run<'_>,
+        stream: &Stream<'_>,
+        side: usize,
+        [all, own]: [SocketAddr; 2],
+        ends: Option<&[LinkEnd; 2]>,
+    ) -> BenchResult<Worker<'b>> {
+        let middleware = &run.middleware.sides[side];
+        let role = match side {
+            _ if run.case.kind == CaseKind::Idle => Role::Idle,
+            _ if run.middleware.is_memory() => Role::Both,
+            0 => Role::Publisher,
+            _ => Role::Subscriber,
+        };
+        let spec = WorkerSpec {
+            side: middleware.clone(),
+            role,
+            topic: stream.topic(),
+            bytes: stream.case.bytes,
+            rate_hz: stream.case.rate_hz,
+            count: stream.count,
+            depth: stream.case.depth,
+            is_reliable: stream.case.is_reliable,
+            others: None,
+            own: self.address(side, ends.is_some()),
+            meet: if middleware.meets_in_pairs() { own } else { all },
+            // An idle node is alone.
+            is_met: side == 1 && (stream.place == 0 || middleware.meets_in_pairs()) || role == Role::Idle,
+            is_local: ends.is_none() && self.peer.is_none(),
+            domain: ends.is_none().then_some(1 + std::process::id() % 100),
+        };
+        let worker = match &self.peer {
+            Some(peer) if peer.is_there(side) => Worker::There(peer.start(&spec)?),
+            _ => {
+                let mut command = self.site.command(&spec, &stream.records[side])?;
+                if let Some(ends) = ends {
+                    ends[side].place(&mut command);
+                }
+                let name = if side == 0 { "publisher" } else { "subscriber" };
+                let name = format!("{name} of {}", run.middleware);
+                Worker::Here(Program::start(&name, &mut command, self.clock)?)
+            }
+        };
+        worker.wait_for(READY_MAX, WorkerEvent::Ready)?;
+        Ok(worker)
+    }
+
+    /// The address of one side's end.
+    pub(super) fn address(&self, side: usize, is_linked: bool) -> IpAddr {
+        match &self.peer {
+            Some(peer) => peer.address(side),
+            None if is_linked => IpAddr::V4(ADDRESSES[side]),
+            None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        }
+    }
+
+    fn await_matches(&self, pairs: &mut [Pair<'_>]) {
+        let began = self.clock.monotonic();
+        for pair in pairs {
+            pair.matched_s = pair.each().map(|worker| {
+                let left = (began + MATCH_MAX).saturating_sub(self.clock.monotonic());
+                worker?.wait_for(left, WorkerEvent::Matched).ok()?;
+                Some((self.clock.monotonic() - began).as_secs_f64())
+            });
+        }
     }
 
     /// Waits until everything or nothing more arrives.
-    fn drain(&self, subscriber: Option<&Program>, count: u64) {
-        let Some(subscriber) = subscriber else {
-            return;
-        };
+    fn drain(&self, pairs: &[Pair<'_>], streams: &[Stream<'_>]) {
         let end = self.clock.monotonic() + DRAIN_MAX;
-        let mut received = 0;
-        let newer = |line: &str, than: u64| match WorkerEvent::read(line)? {
-            WorkerEvent::Received { count } if count > than => Some(count),
-            _ => None,
-        };
-        while received < count && self.clock.monotonic() < end {
-            match subscriber.wait_for(QUIET, |line| newer(line, received)) {
-                Ok(count) => received = count,
-                // Quiet; a subscriber that has ended is noticed at the next order.
-                Err(_) => return,
+        for (pair, stream) in pairs.iter().zip(streams) {
+            let Some(subscriber) = &pair.subscriber else {
+                continue;
+            };
+            let mut received = 0;
+            while received < stream.count && self.clock.monotonic() < end {
+                match subscriber.received(QUIET, received) {
+                    Some(count) => received = count,
+                    // Quiet; a subscriber that has ended is noticed at the next order.
+                    None => break,
+                }
             }
         }
     }
 }
 
-fn event(line: &str, wanted: WorkerEvent) -> Option<()> {
+/// Whether a line is this event.
+pub(super) fn event(line: &str, wanted: WorkerEvent) -> Option<()> {
     (WorkerEvent::read(line)? == wanted).then_some(())
+}
+
+/// The count of a line that reports more than `than` received messages.
+pub(super) fn newer(line: &str, than: u64) -> Option<u64> {
+    match WorkerEvent::read(line)? {
+        WorkerEvent::Received { count } if count > than => Some(count),
+        _ => None,
+    }
+}
+
+/// A free port of one's own where a worker of another machine is to be met.
+pub(super) fn free_port(own: IpAddr) -> BenchResult<u16> {
+    free_place(own).map(|place| place.port())
+}
+
+/// A worker that failed in a way that is not its own.
+pub(super) fn broken(reason: impl Into<String>) -> BenchError {
+    BenchError::Program {
+        program: "the other machine".to_owned(),
+        reason: reason.into(),
+    }
 }

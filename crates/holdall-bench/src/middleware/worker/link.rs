@@ -1,6 +1,6 @@
 //! How a worker's messages leave and arrive: through a transport of this program, or plain sockets.
 
-use super::{Carrier, TOPIC, TYPE, WorkerPlan, plain, subscribe::Received};
+use super::{Carrier, TYPE, WorkerPlan, plain, subscribe::Received};
 use holdall_model::{
     message::{MessageHeader, Payload},
     qos::{QosProfile, Reliability},
@@ -16,8 +16,13 @@ pub(super) trait Outlet: Send {
     /// Sends a message; false when it was refused.
     fn send(&mut self, message: &[u8]) -> bool;
 
-    /// Whether it knows a subscription now.
-    fn is_matched(&mut self) -> bool;
+    /// How many subscriptions it knows now.
+    fn matched(&mut self) -> usize;
+
+    /// Whether it knows one now; asked before each message.
+    fn is_matched(&mut self) -> bool {
+        self.matched() > 0
+    }
 }
 
 /// Where messages arrive.
@@ -25,8 +30,8 @@ pub(super) trait Inlet {
     /// What has arrived.
     fn received(&self) -> &Received;
 
-    /// Whether it knows a publisher now.
-    fn is_matched(&mut self) -> bool;
+    /// How many publishers it knows now.
+    fn matched(&mut self) -> usize;
 
     /// Receives what has arrived, where that needs the caller's thread; true when there may be more at once.
     fn pump(&mut self) -> io::Result<bool>;
@@ -40,7 +45,7 @@ pub(super) fn outlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Ou
         Carrier::Transport => {
             let mut transport = join()?;
             let request = PublishRequest {
-                topic: TOPIC.to_owned(),
+                topic: plan.topic.clone(),
                 type_name: TYPE.to_owned(),
                 qos: qos(plan),
                 ..PublishRequest::default()
@@ -60,7 +65,7 @@ pub(super) fn inlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Inl
         Carrier::Transport => {
             let mut transport = join()?;
             let request = SubscribeRequest {
-                topic: TOPIC.to_owned(),
+                topic: plan.topic.clone(),
                 type_name: TYPE.to_owned(),
                 qos: qos(plan),
             };
@@ -101,13 +106,14 @@ impl Outlet for TransportOutlet {
         self.publisher.publish(message).is_ok()
     }
 
-    fn is_matched(&mut self) -> bool {
-        if self.publisher.matched_subscriptions() > 0 {
-            return true;
-        }
-        // Some transports see the other side by this only; what the graph says otherwise does not matter here.
+    fn matched(&mut self) -> usize {
+        // Some transports see the other side by this only; what else the graph contains does not matter here.
         let _failed = self.transport.poll_graph(&mut Vec::new()).is_err();
-        self.publisher.matched_subscriptions() > 0
+        self.publisher.matched_subscriptions()
+    }
+
+    fn is_matched(&mut self) -> bool {
+        self.publisher.matched_subscriptions() > 0 || self.matched() > 0
     }
 }
 
@@ -140,9 +146,9 @@ impl Inlet for TransportInlet {
         &self.received
     }
 
-    fn is_matched(&mut self) -> bool {
+    fn matched(&mut self) -> usize {
         let _failed = self.transport.poll_graph(&mut Vec::new()).is_err();
-        self.subscription.matched_publishers() > 0
+        self.subscription.matched_publishers()
     }
 
     fn pump(&mut self) -> io::Result<bool> {

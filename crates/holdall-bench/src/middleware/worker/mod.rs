@@ -1,6 +1,7 @@
 //! One side of a run: publishes to a schedule or receives, and keeps a record of each message. It talks to its parent by lines: events on
 //! standard output, orders on standard input. `helpers/rmw_worker.c` does the same for every rmw implementation.
 
+mod discover;
 mod link;
 mod plain;
 mod publish;
@@ -19,15 +20,14 @@ use std::{
     time::Duration,
 };
 
-/// The topic of every run.
-pub const TOPIC: &str = "/bench";
-/// Its type: bytes with a length, which every ROS has.
+/// The type of every topic: bytes with a length, which every ROS has.
 pub const TYPE: &str = "std_msgs/msg/UInt8MultiArray";
 /// Bytes of a message before its content: encapsulation, no dimension, offset, length.
 pub const HEAD_BYTES: usize = 16;
 
 /// Which side a worker is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sends.
     Publisher,
@@ -37,6 +37,18 @@ pub enum Role {
     Idle,
     /// Both in one thread: what the measurement itself costs.
     Both,
+}
+
+impl Role {
+    /// As the flag `--role` has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Publisher => "publisher",
+            Self::Subscriber => "subscriber",
+            Self::Idle => "idle",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// How messages travel between two of our own workers.
@@ -59,6 +71,10 @@ pub struct WorkerPlan {
     pub role: Role,
     /// How messages travel.
     pub carrier: Carrier,
+    /// The topic's name.
+    pub topic: String,
+    /// How many of the other side there are: it joins when it is started, sends nothing, and reports when it knows them all. `None` sends.
+    pub others: Option<usize>,
     /// Content of a message in bytes, 8 or more.
     pub bytes: usize,
     /// Messages a second.
@@ -192,6 +208,25 @@ fn write_received(path: &Path, records: &[ReceivedRecord]) -> io::Result<()> {
     write_atomically_unsynced(path, &bytes).map_err(io::Error::other)
 }
 
+/// Moves the times of a worker's records, which another machine's clock has stamped; both kinds, in their stored form.
+pub(crate) fn shift_records(bytes: &[u8], role: Role, by_ns: i64) -> Vec<u8> {
+    let (record, times) = match role {
+        Role::Publisher => (SENT_BYTES, 0..3),
+        _ => (RECEIVED_BYTES, 1..2),
+    };
+    let shifted = |(place, word): (usize, &[u8])| {
+        let value = word.try_into().map_or(0, u64::from_le_bytes);
+        let is_time = times.contains(&(place % (record / 8)));
+        if is_time {
+            value.saturating_add_signed(by_ns)
+        } else {
+            value
+        }
+        .to_le_bytes()
+    };
+    bytes.chunks_exact(8).enumerate().flat_map(shifted).collect()
+}
+
 /// What a worker reports, one JSON object on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -206,6 +241,11 @@ pub enum WorkerEvent {
     Received {
         /// Their number.
         count: u64,
+    },
+    /// It knows all of the other side.
+    Discovered {
+        /// When, in nanoseconds of the monotonic clock.
+        at: u64,
     },
     /// Its records are stored.
     Done,
@@ -275,6 +315,9 @@ impl Orders {
 /// A transport or socket that cannot be used, or records that cannot be stored.
 pub fn work(plan: &WorkerPlan, join: Join<'_>) -> io::Result<()> {
     let orders = Orders::start()?;
+    if let Some(others) = plan.others {
+        return discover::run(plan, others, join, &orders);
+    }
     match plan.role {
         Role::Publisher => publish::run(plan, link::outlet(plan, join)?, &orders),
         Role::Subscriber => subscribe::run(plan, &mut *link::inlet(plan, join)?, &orders),
@@ -286,5 +329,44 @@ pub fn work(plan: &WorkerPlan, join: Join<'_>) -> io::Result<()> {
             publish::run_idle(plan, &orders)
         }
         Role::Both => publish::run_both(plan, &orders),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_another_clock_get_the_times_of_this_one() {
+        let sent = SentRecord {
+            due: 100,
+            before: 110,
+            after: 120,
+            is_accepted: true,
+            is_matched: false,
+        };
+        let received = ReceivedRecord { number: 7, at: 90 };
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records");
+        write_sent(&path, &[sent, sent]).unwrap();
+        fs::write(
+            &path,
+            shift_records(&fs::read(&path).unwrap(), Role::Publisher, -50),
+        )
+        .unwrap();
+        let there = read_sent(&path).unwrap();
+        assert_eq!(there.len(), 2);
+        assert_eq!((there[1].due, there[1].before, there[1].after), (50, 60, 70));
+        assert!(there[1].is_accepted && !there[1].is_matched);
+        write_received(&path, &[received]).unwrap();
+        fs::write(
+            &path,
+            shift_records(&fs::read(&path).unwrap(), Role::Subscriber, 10),
+        )
+        .unwrap();
+        assert_eq!(
+            read_received(&path).unwrap(),
+            [ReceivedRecord { number: 7, at: 100 }]
+        );
     }
 }

@@ -67,8 +67,8 @@ impl Outlet for UdpOutlet {
         true
     }
 
-    fn is_matched(&mut self) -> bool {
-        true
+    fn matched(&mut self) -> usize {
+        1
     }
 }
 
@@ -103,8 +103,8 @@ impl Inlet for UdpInlet {
         &self.received
     }
 
-    fn is_matched(&mut self) -> bool {
-        true
+    fn matched(&mut self) -> usize {
+        1
     }
 
     fn pump(&mut self) -> io::Result<bool> {
@@ -179,14 +179,14 @@ impl Outlet for TcpOutlet {
         stream.write_all(message).is_ok()
     }
 
-    fn is_matched(&mut self) -> bool {
+    fn matched(&mut self) -> usize {
         if self.stream.is_none() {
             self.stream = self.connecting.try_recv().ok();
             if let Some(stream) = &self.stream {
                 let _slower = stream.set_nodelay(true).is_err();
             }
         }
-        self.stream.is_some()
+        usize::from(self.stream.is_some())
     }
 }
 
@@ -218,8 +218,8 @@ impl Inlet for TcpInlet {
         &self.received
     }
 
-    fn is_matched(&mut self) -> bool {
-        self.stream.is_some()
+    fn matched(&mut self) -> usize {
+        usize::from(self.stream.is_some())
     }
 
     fn pump(&mut self) -> io::Result<bool> {

@@ -57,7 +57,7 @@ pub(super) fn run(plan: &WorkerPlan, inlet: &mut dyn Inlet, orders: &Orders) -> 
         let now = clock.monotonic();
         if now >= next_report {
             next_report = now + REPORT;
-            if !is_matched && inlet.is_matched() {
+            if !is_matched && inlet.matched() > 0 {
                 is_matched = true;
                 WorkerEvent::Matched.print()?;
             }

@@ -140,6 +140,26 @@ pub(super) fn find_ros1(named: Option<&Path>) -> Result<Installed, Absent> {
     }
 }
 
+/// A ROS 1 with a master and `rospy`.
+pub(crate) struct Ros1(Installed);
+
+impl Ros1 {
+    /// Where Debian puts it, or below `/opt/ros`.
+    ///
+    /// # Errors
+    /// Why there is none: one sentence.
+    pub(crate) fn find() -> Result<Self, String> {
+        find_ros1(None).map(Self).map_err(|Absent(reason)| reason)
+    }
+
+    /// Its Python in its environment.
+    pub(crate) fn python(&self) -> Command {
+        let mut command = self.0.command(Path::new(SYSTEM_PYTHON));
+        prepare(&mut command, &[], true);
+        command
+    }
+}
+
 pub(crate) fn find_rclpy(named: Option<&Path>) -> Option<PathBuf> {
     let in_venv = |name: &str| env::var_os(name).map(|folder| Path::new(&folder).join("bin/python"));
     let candidates = [

@@ -1,0 +1,394 @@
+//! Two machines: one drives the run and has one side of it, the other one, `host`, starts workers when asked. They speak over one connection, a JSON
+//! object on a line each way; what a worker recorded follows its last answer as bytes.
+
+use super::{
+    programs::WorkerSpec,
+    sides::{DONE_MAX, Usage, broken, free_port},
+};
+use crate::{
+    error::{BenchError, BenchResult},
+    middleware::{
+        name::MiddlewareSide,
+        result::ClockOffset,
+        worker::{Role, WorkerEvent, shift_records},
+    },
+};
+use holdall_io::{clock::Clock, fs::write_atomically_unsynced, mutex::lock};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Where the other machine listens, when no port is named.
+pub const CONTROL_PORT: u16 = 7449;
+/// Of both sides; another one is refused.
+pub(super) const VERSION: u32 = 1;
+/// An order or an answer is far shorter.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Records of a run; the longest has some 10 MB.
+const RECORDS_BYTES_MAX: u64 = 4 << 30;
+/// Round trips of which the shortest is believed.
+const PINGS: usize = 100;
+/// An answer does not take longer; what may takes several.
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_AGAIN: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Ask {
+    Hello {
+        version: u32,
+    },
+    /// End the workers of a run that failed.
+    Reset,
+    Absence {
+        side: MiddlewareSide,
+    },
+    FreePort {
+        own: IpAddr,
+    },
+    Clock,
+    Start {
+        spec: Box<WorkerSpec>,
+    },
+    Wait {
+        worker: usize,
+        event: WorkerEvent,
+        within_ms: u64,
+    },
+    Received {
+        worker: usize,
+        than: u64,
+        within_ms: u64,
+    },
+    Order {
+        worker: usize,
+        start: u64,
+    },
+    Usage {
+        worker: usize,
+    },
+    End {
+        worker: usize,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    Done,
+    Hello { version: u32 },
+    Absence { reason: Option<String> },
+    Port { port: u16 },
+    Clock { nanos: u64 },
+    Worker { worker: usize },
+    Waited { is_seen: bool },
+    Received { count: Option<u64> },
+    Usage { usage: Usage },
+    Records { bytes: u64 },
+    Failed { reason: String },
+}
+
+/// One end of the connection.
+pub(super) struct Line {
+    reader: BufReader<TcpStream>,
+    pub(super) writer: TcpStream,
+}
+
+impl Line {
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            reader: BufReader::new(stream.try_clone()?),
+            writer: stream,
+        })
+    }
+
+    pub(super) fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        self.writer.write_all(&line)
+    }
+
+    /// The next line; `None` at the end.
+    pub(super) fn read<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let mut line = Vec::new();
+        (&mut self.reader)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let value = serde_json::from_slice(&line).map_err(|error| {
+            io::Error::other(format!(
+                "a line that is no order or answer of this version: {error}"
+            ))
+        })?;
+        Ok(Some(value))
+    }
+}
+
+/// The connection to the other machine.
+pub(super) struct Peer {
+    line: Mutex<Line>,
+    clock: Arc<dyn Clock>,
+    /// Of this machine and of the other one, on the connection.
+    addresses: [IpAddr; 2],
+    /// Which side the other machine has: 0 publishes.
+    side_there: usize,
+    /// What was measured before the run.
+    offset: Mutex<ClockOffset>,
+    /// The first of the ports where workers meet.
+    port: u16,
+}
+
+impl Peer {
+    /// Connects to a machine where `holdall bench run --listen` waits, written `HOST` or `HOST:PORT`.
+    ///
+    /// # Errors
+    /// A machine that cannot be reached, or runs another version.
+    pub(super) fn connect(address: &str, side_there: usize, clock: &Arc<dyn Clock>) -> BenchResult<Self> {
+        let failed = |error: io::Error| broken(format!("{address}: {error}"));
+        let places: Vec<SocketAddr> = address
+            .to_socket_addrs()
+            .or_else(|_| (address, CONTROL_PORT).to_socket_addrs())
+            .map_err(failed)?
+            .collect();
+        let deadline = clock.monotonic() + CONNECT_MAX;
+        let stream = loop {
+            let mut last = io::Error::other("has no address");
+            let connected = places.iter().find_map(|place| {
+                TcpStream::connect_timeout(place, CONNECT_MAX)
+                    .map_err(|error| last = error)
+                    .ok()
+            });
+            match connected {
+                Some(stream) => break stream,
+                None if clock.monotonic() >= deadline => return Err(failed(last)),
+                // It may be about to listen.
+                None => clock.sleep_until(clock.monotonic() + CONNECT_AGAIN),
+            }
+        };
+        stream
+            .set_read_timeout(Some(ANSWER_MAX + 2 * DONE_MAX))
+            .map_err(failed)?;
+        let addresses = [
+            stream.local_addr().map_err(failed)?.ip(),
+            stream.peer_addr().map_err(failed)?.ip(),
+        ];
+        let mut peer = Self {
+            line: Mutex::new(Line::new(stream).map_err(failed)?),
+            clock: Arc::clone(clock),
+            addresses,
+            side_there,
+            offset: Mutex::new(ClockOffset::default()),
+            port: 0,
+        };
+        match peer.ask(&Ask::Hello { version: VERSION })? {
+            Answer::Hello { version: VERSION } => {}
+            other => return Err(broken(format!("expected version {VERSION}, found {other:?}"))),
+        }
+        peer.port = peer.port_of_subscriber()?;
+        Ok(peer)
+    }
+
+    fn port_of_subscriber(&self) -> BenchResult<u16> {
+        let own = self.address(1);
+        if !self.is_there(1) {
+            return free_port(own);
+        }
+        match self.ask(&Ask::FreePort { own })? {
+            Answer::Port { port } => Ok(port),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Whether a side runs on the other machine.
+    pub(super) fn is_there(&self, side: usize) -> bool {
+        side == self.side_there
+    }
+
+    /// The address of the machine of a side.
+    pub(super) fn address(&self, side: usize) -> IpAddr {
+        self.addresses[usize::from(self.is_there(side))]
+    }
+
+    /// Where pair `number` of workers meets: at the subscriber's machine.
+    pub(super) fn meeting_place(&self, number: u16) -> SocketAddr {
+        SocketAddr::from((self.address(1), self.port.saturating_add(number)))
+    }
+
+    /// Why a side cannot be run there.
+    pub(super) fn absence(&self, side: &MiddlewareSide) -> Option<String> {
+        match self.ask(&Ask::Absence { side: side.clone() }) {
+            Ok(Answer::Absence { reason }) => reason.map(|reason| format!("on the other machine: {reason}")),
+            Ok(other) => Some(unexpected(&other).to_string()),
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Begins a run: measures the clock, and ends what a failed run left.
+    pub(super) fn begin(&self) -> BenchResult<()> {
+        self.ask(&Ask::Reset)?;
+        *lock(&self.offset) = self.measure_clock()?;
+        Ok(())
+    }
+
+    /// Ends a run: the offset before and after it.
+    pub(super) fn finish(&self) -> BenchResult<ClockOffset> {
+        let after = self.measure_clock()?;
+        let before = *lock(&self.offset);
+        Ok(before.until(after))
+    }
+
+    /// The difference of the clocks by the shortest of many round trips.
+    fn measure_clock(&self) -> BenchResult<ClockOffset> {
+        let mut best: Option<ClockOffset> = None;
+        for _ in 0..PINGS {
+            let before = self.clock.monotonic().as_nanos() as i128;
+            let Answer::Clock { nanos } = self.ask(&Ask::Clock)? else {
+                return Err(broken("it did not return its time"));
+            };
+            let after = self.clock.monotonic().as_nanos() as i128;
+            let middle = i128::midpoint(before, after);
+            let offset = ClockOffset {
+                offset_ns: i64::try_from(i128::from(nanos) - middle).unwrap_or(i64::MAX),
+                error_us: (after - before) as f64 / 2e3,
+                drift_us: 0.0,
+            };
+            if best.is_none_or(|best| offset.error_us < best.error_us) {
+                best = Some(offset);
+            }
+        }
+        best.ok_or_else(|| broken("its clock was not measured"))
+    }
+
+    /// Starts a worker there.
+    pub(super) fn start(&self, spec: &WorkerSpec) -> BenchResult<Remote<'_>> {
+        let spec = Box::new(spec.clone());
+        let role = spec.role;
+        match self.ask(&Ask::Start { spec })? {
+            Answer::Worker { worker } => Ok(Remote {
+                peer: self,
+                worker,
+                role,
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn ask(&self, ask: &Ask) -> BenchResult<Answer> {
+        self.ask_with(ask, |_, answer| Ok(answer))
+    }
+
+    /// Asks, and reads what follows the answer before anyone else asks.
+    fn ask_with<T>(
+        &self,
+        ask: &Ask,
+        read: impl FnOnce(&mut Line, Answer) -> BenchResult<T>,
+    ) -> BenchResult<T> {
+        let mut line = lock(&self.line);
+        let answer = line.write(ask).and_then(|()| line.read::<Answer>());
+        match answer.map_err(|error| broken(error.to_string()))? {
+            None => Err(broken("it has closed the connection")),
+            Some(Answer::Failed { reason }) => Err(broken(reason)),
+            Some(answer) => read(&mut line, answer),
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> BenchError {
+    broken(format!("an unexpected answer: {answer:?}"))
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A worker on the other machine.
+pub(super) struct Remote<'a> {
+    peer: &'a Peer,
+    worker: usize,
+    role: Role,
+}
+
+impl Remote<'_> {
+    pub(super) fn wait_for(&self, within: Duration, event: WorkerEvent) -> BenchResult<()> {
+        let deadline = self.peer.clock.monotonic() + within;
+        loop {
+            let left = deadline.saturating_sub(self.peer.clock.monotonic());
+            let ask = Ask::Wait {
+                worker: self.worker,
+                event,
+                within_ms: millis(left.min(ANSWER_MAX)),
+            };
+            match self.peer.ask(&ask)? {
+                Answer::Waited { is_seen: true } => return Ok(()),
+                Answer::Waited { is_seen: false } if left.is_zero() => {
+                    return Err(broken(format!("its worker did not report {event:?} in time")));
+                }
+                Answer::Waited { .. } => {}
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    pub(super) fn received(&self, within: Duration, than: u64) -> Option<u64> {
+        let ask = Ask::Received {
+            worker: self.worker,
+            than,
+            within_ms: millis(within),
+        };
+        match self.peer.ask(&ask) {
+            Ok(Answer::Received { count }) => count,
+            _ => None,
+        }
+    }
+
+    pub(super) fn usage(&self) -> BenchResult<Usage> {
+        match self.peer.ask(&Ask::Usage { worker: self.worker })? {
+            Answer::Usage { usage } => Ok(usage),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Orders the start at a time of this machine's clock.
+    pub(super) fn start(&self, at: Duration) -> BenchResult<()> {
+        let offset = lock(&self.peer.offset).offset_ns;
+        let at = i128::try_from(at.as_nanos()).unwrap_or_default() + i128::from(offset);
+        let start = u64::try_from(at).map_err(|_| broken("its clock is before its start"))?;
+        let worker = self.worker;
+        self.peer.ask(&Ask::Order { worker, start }).map(|_done| ())
+    }
+
+    /// Orders the end, and stores the records with times of this machine's clock.
+    pub(super) fn end(self, records: &Path) -> BenchResult<()> {
+        let bytes = self
+            .peer
+            .ask_with(&Ask::End { worker: self.worker }, |line, answer| {
+                let Answer::Records { bytes } = answer else {
+                    return Err(unexpected(&answer));
+                };
+                if bytes > RECORDS_BYTES_MAX {
+                    return Err(broken(format!("{bytes} bytes of records")));
+                }
+                let mut read = Vec::new();
+                let count = (&mut line.reader).take(bytes).read_to_end(&mut read);
+                match count {
+                    Ok(count) if count as u64 == bytes => Ok(read),
+                    Ok(count) => Err(broken(format!(
+                        "expected {bytes} bytes of records, found {count}"
+                    ))),
+                    Err(error) => Err(broken(error.to_string())),
+                }
+            })?;
+        let back = lock(&self.peer.offset).offset_ns.saturating_neg();
+        let shifted = shift_records(&bytes, self.role, back);
+        Ok(write_atomically_unsynced(records, &shifted)?)
+    }
+}

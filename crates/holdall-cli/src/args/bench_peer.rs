@@ -1,0 +1,38 @@
+//! Flags of `holdall bench run` for two machines.
+
+use clap::{Args, ValueEnum};
+
+/// Two machines instead of an emulated link.
+#[derive(Args, Clone, Debug)]
+pub struct PeerArguments {
+    /// Which side of a run over two machines is here; the other side is on the machine of --peer
+    #[arg(long, value_name = "SIDE", requires = "peer", help_heading = "Two machines")]
+    pub side: Option<SideName>,
+
+    /// The other machine, where `holdall bench run --listen` waits, instead of the experiment's links
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        requires = "side",
+        help_heading = "Two machines"
+    )]
+    pub peer: Option<String>,
+
+    /// Wait at this address of this machine for one that runs with --peer, run its other side, and end with it
+    #[arg(
+        long,
+        value_name = "ADDRESS[:PORT]",
+        conflicts_with_all = ["peer", "experiments", "producers"],
+        help_heading = "Two machines"
+    )]
+    pub listen: Option<String>,
+}
+
+/// A side of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SideName {
+    /// Sends.
+    Publisher,
+    /// Receives.
+    Subscriber,
+}
