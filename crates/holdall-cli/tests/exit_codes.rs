@@ -59,6 +59,7 @@ const READERS: &[&[&str]] = &[
     &["filter", "BAG", "-o", "out", "--topics", "/chatter"],
     &["compress", "BAG", "-o", "out"],
     &["decompress", "BAG", "-o", "out"],
+    &["serve", "BAG", "--foxglove", "127.0.0.1:0"],
     #[cfg(feature = "dds")]
     &["play", "BAG"],
     #[cfg(feature = "dds")]
@@ -93,6 +94,7 @@ const OTHERS: &[&[&str]] = &[
 
 /// Verbs without an input; all that they can refuse is a wrong flag.
 const WITHOUT_INPUT: &[&[&str]] = &[
+    &["bridge", "--foxglove", "robot:8765"],
     &["man", "--wrong"],
     &["completion", "shell"],
     &["help", "missing"],

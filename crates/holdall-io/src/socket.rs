@@ -6,7 +6,7 @@ use std::{
     ffi::{CStr, c_int, c_void},
     io, mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
-    os::fd::{FromRawFd as _, RawFd},
+    os::fd::{AsRawFd, FromRawFd as _, RawFd},
     ptr,
 };
 
@@ -55,6 +55,29 @@ fn raise_receive_buffer(fd: RawFd, wanted: c_int) -> Option<usize> {
         }
     }
     size(fd)
+}
+
+/// Lets the kernel hold at most about so many bytes of a TCP connection that it has not sent yet (`TCP_NOTSENT_LOWAT`); writes wait beyond.
+///
+/// # Errors
+/// The kernel does not have the option.
+pub fn limit_unsent(connection: &impl AsRawFd, bytes: u32) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    // SAFETY: `bytes` is a readable int of the given size, and the descriptor is open while `connection` is borrowed.
+    let outcome = unsafe {
+        libc::setsockopt(
+            connection.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast::<c_void>(),
+            INT_BYTES,
+        )
+    };
+    if outcome == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
 /// Size of an int as the socket calls expect it.

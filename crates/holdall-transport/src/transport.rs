@@ -151,6 +151,14 @@ pub trait Publisher: Send {
     /// When the transport refuses the message, for example because a reliable reader blocked it for too long.
     fn publish(&mut self, payload: &[u8]) -> Result<(), TransportError>;
 
+    /// As [`Publisher::publish`], for a message that was recorded at `log_time`; most transports have no place for it.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    fn publish_at(&mut self, payload: &[u8], _log_time: Timestamp) -> Result<(), TransportError> {
+        self.publish(payload)
+    }
+
     /// Subscriptions matched right now.
     fn matched_subscriptions(&self) -> usize;
 

@@ -1,4 +1,5 @@
-//! A running recording or playback in a browser: a page, its state for programs, and the requests of the control socket, over HTTP.
+//! A running recording or playback in a browser: a page, its state for programs, and the requests of the control socket, over HTTP; its messages in
+//! viewers such as Foxglove, over WebSocket.
 //!
 //! Threads of its own read the state that the recording offers to every observer. What a client sends or leaves unread never reaches the
 //! receive path: connections, requests and queues have limits.
@@ -6,6 +7,7 @@
 
 mod address;
 pub mod dashboard;
+pub mod foxglove;
 mod http;
 mod listen;
 

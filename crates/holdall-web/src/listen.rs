@@ -196,6 +196,13 @@ impl<'a> Timely<'a> {
     }
 }
 
+impl<'a> Timely<'a> {
+    /// The client has until then, in monotonic time.
+    pub(crate) fn until(client: &'a TcpStream, deadline: Duration) -> Self {
+        Self { client, deadline }
+    }
+}
+
 impl Read for Timely<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let left = self.deadline.saturating_sub(SystemClock.monotonic());

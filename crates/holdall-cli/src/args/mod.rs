@@ -30,6 +30,7 @@ pub mod repair;
 #[cfg(test)]
 mod rosbag2_tests;
 pub mod tools;
+pub mod viewers;
 
 use clap::{
     Parser, Subcommand, ValueEnum,
@@ -153,6 +154,12 @@ pub enum Verb {
         #[command(subcommand)]
         what: tools::ListWhat,
     },
+    /// Show live topics in Foxglove, Lichtblick and other viewers
+    #[command(after_help = viewers::BRIDGE_EXAMPLES)]
+    Bridge(viewers::BridgeArguments),
+    /// Show a bag in Foxglove, Lichtblick and other viewers, steered by their timeline
+    #[command(after_help = viewers::SERVE_EXAMPLES)]
+    Serve(viewers::ServeArguments),
     /// Send a request to a running recording or playback
     #[command(after_help = control::EXAMPLES)]
     Control(control::ControlArguments),

@@ -5,7 +5,7 @@ use crate::units;
 use clap::{Args, ValueEnum};
 use holdall::play::options::ListenerCount;
 use holdall_model::time::Timestamp;
-use holdall_web::{DEFAULT_WEB, parse_address};
+use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
@@ -296,6 +296,15 @@ pub struct PlayArguments {
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_WEB, value_parser = parse_address,
           help_heading = "While it runs")]
     pub web: Option<SocketAddr>,
+
+    /// Serve Foxglove, Lichtblick and other viewers over WebSocket; on other addresses than loopback the link has a token
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_FOXGLOVE, value_parser = parse_address,
+          help_heading = "While it runs")]
+    pub foxglove: Option<SocketAddr>,
+
+    /// Publish to viewers only (`holdall serve`).
+    #[arg(skip)]
+    pub viewers_only: bool,
 
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]

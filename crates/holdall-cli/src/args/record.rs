@@ -8,7 +8,7 @@ use clap::{
 };
 use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
-use holdall_web::{DEFAULT_WEB, parse_address};
+use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// The most messages of a publisher that a file can repeat.
@@ -438,6 +438,11 @@ pub struct RecordArguments {
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_WEB, value_parser = parse_address,
           help_heading = "While it runs")]
     pub web: Option<SocketAddr>,
+
+    /// Serve Foxglove, Lichtblick and other viewers over WebSocket; on other addresses than loopback the link has a token
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_FOXGLOVE, value_parser = parse_address,
+          help_heading = "While it runs")]
+    pub foxglove: Option<SocketAddr>,
 
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]

@@ -418,7 +418,7 @@ pub(super) fn custom_data(pairs: &[String]) -> Result<BTreeMap<String, String>, 
         .collect()
 }
 
-fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
+pub fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
     (surroundings.environment)("AMENT_PREFIX_PATH")
         .map(|paths| {
             std::env::split_paths(&paths)

@@ -33,6 +33,7 @@ mod record_threads;
 mod recorder_node;
 mod reindex;
 mod repair;
+mod viewers;
 mod web;
 
 use crate::{VerbResult, args::Verb, terminal::signals};
@@ -40,7 +41,7 @@ use crate::{VerbResult, args::Verb, terminal::signals};
 /// Whether the verb itself decides what signals to end do.
 fn handles_signals(verb: &Verb) -> bool {
     match verb {
-        Verb::Record(_) | Verb::Play(_) | Verb::Burst(_) => true,
+        Verb::Record(_) | Verb::Play(_) | Verb::Burst(_) | Verb::Bridge(_) | Verb::Serve(_) => true,
         #[cfg(feature = "bench")]
         Verb::Bench { verb } => matches!(verb, crate::args::bench::BenchVerb::Link(_)),
         _ => false,
@@ -77,6 +78,8 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Reindex(arguments) => reindex::run(&arguments),
         Verb::List { what } => list::run(&what),
         Verb::Man(arguments) => man::run(&arguments),
+        Verb::Bridge(arguments) => viewers::bridge(&arguments),
+        Verb::Serve(arguments) => play::serve(&arguments),
         Verb::Control(arguments) => control::run(&arguments),
         #[cfg(feature = "bench")]
         Verb::Bench { verb } => bench::run(&verb),

@@ -3,7 +3,7 @@
 use super::input;
 use crate::{
     VerbResult,
-    args::{burst::BurstArguments, play::PlayArguments},
+    args::{burst::BurstArguments, play::PlayArguments, viewers::ServeArguments},
     exit::{Failure, Outcome},
     output,
     render::{self, paint::Paint, play::format_lateness},
@@ -17,7 +17,7 @@ use crate::{
     },
     transport,
     units::format_elapsed,
-    verbs::{player_node::PlayerNode, web},
+    verbs::{player_node::PlayerNode, viewers, web},
 };
 use holdall::play::{
     Player,
@@ -26,7 +26,8 @@ use holdall::play::{
 use holdall::supervise::control_socket::{ControlSocket, PlayRequests};
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::marker::Marker;
-use std::{sync::Arc, time::Duration};
+use holdall_web::{dashboard::Dashboard, foxglove::PlaybackServer};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 use tracing::{info, warn};
 
 /// Time between two polls of the playback.
@@ -45,6 +46,11 @@ const MARKER_SLACK: Duration = Duration::from_secs(1);
 /// Plays bags until their end or a signal.
 pub fn run(args: &PlayArguments) -> VerbResult {
     play(args, |_| {})
+}
+
+/// Plays bags to viewers only.
+pub fn serve(args: &ServeArguments) -> VerbResult {
+    play(&args.as_play(), |_| {})
 }
 
 /// Publishes messages at once.
@@ -68,38 +74,30 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     // Keeps the copy of standard input until the end.
     let named = input::resolve(&options.inputs)?;
     options.inputs.clone_from(&named.paths);
-    for bag in &options.inputs {
-        // Detected before DDS is started, which takes a moment.
-        bag.symlink_metadata().map_err(|error| {
-            Failure::refused(format!(
-                "{}: {}",
-                bag.display(),
-                resolve::surroundings::io_reason(&error)
-            ))
-        })?;
-    }
-    // Before DDS is started: a socket that cannot be made is refused at once.
-    let socket = args.control_socket.as_deref().map(ControlSocket::bind);
-    let socket = socket.transpose().map_err(Failure::refused)?;
-    let dashboard = web::bind(args.web)?;
+    check_inputs(&options.inputs)?;
+    let servers = Servers::bind(args, &options.inputs)?;
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
-    let mut transports = transport::join(&args.transport, &node, &clock)?;
+    let joined = if args.viewers_only {
+        // Nothing is to be discovered.
+        options.discovery_wait = Duration::ZERO;
+        Vec::new()
+    } else {
+        transport::join(&args.transport, &node, &clock)?
+    };
+    let mut transports = viewers::with_viewers(servers.viewers.as_ref(), joined);
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
-    let node = PlayerNode::offer(&options, &node, &mut transports);
+    let node = (!args.viewers_only).then(|| PlayerNode::offer(&options, &node, &mut transports));
+    let shown = viewers::shown_name(&options.inputs);
     let player = Player::start(options, transports, Arc::clone(&clock))
         .map_err(|error| Failure::playing(error, &named.paths))?;
-    let node = node.start(&player, clock)?;
-    if let Some(socket) = &socket {
-        let requests = PlayRequests(player.control());
-        socket.serve(requests).map_err(Failure::failed)?;
-    }
-    web::serve(dashboard.as_ref(), "playback", PlayRequests(player.control()))?;
+    let node = node.map(|node| node.start(&player, clock)).transpose()?;
+    servers.serve(&player, shown)?;
     for notice in player.notices() {
         warn!("{notice}");
     }
@@ -117,13 +115,55 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     } else {
         player.wait()
     };
-    drop((keyboard, socket, dashboard, node));
+    drop((keyboard, servers, node));
     show(&report, args)?;
     let unanswered = report.services.values().any(|calls| !calls.all_answered());
     if args.fail_if_unanswered && unanswered {
         return Ok(outcome(&report, args.max_lateness).or_worse(Outcome::Lost));
     }
     Ok(outcome(&report, args.max_lateness))
+}
+
+/// Detected before DDS is started, which takes a moment.
+fn check_inputs(inputs: &[PathBuf]) -> Result<(), Failure> {
+    for bag in inputs {
+        bag.symlink_metadata().map_err(|error| {
+            let reason = resolve::surroundings::io_reason(&error);
+            Failure::refused(format!("{}: {reason}", bag.display()))
+        })?;
+    }
+    Ok(())
+}
+
+/// What serves a playback to others. Bound before DDS is started: what cannot be made is refused at once.
+struct Servers {
+    socket: Option<ControlSocket>,
+    dashboard: Option<Dashboard>,
+    viewers: Option<PlaybackServer>,
+}
+
+impl Servers {
+    fn bind(args: &PlayArguments, inputs: &[PathBuf]) -> Result<Self, Failure> {
+        let socket = args.control_socket.as_deref().map(ControlSocket::bind);
+        Ok(Self {
+            socket: socket.transpose().map_err(Failure::refused)?,
+            dashboard: web::bind(args.web)?,
+            viewers: viewers::of_playback(viewers::bind(args.foxglove)?, inputs)?,
+        })
+    }
+
+    fn serve(&self, player: &Player, shown: String) -> Result<(), Failure> {
+        if let Some(viewers) = &self.viewers {
+            viewers.serve(player.control(), shown).map_err(Failure::failed)?;
+            info!("Foxglove: {}", viewers.link());
+        }
+        let requests = || PlayRequests(player.control());
+        if let Some(socket) = &self.socket {
+            socket.serve(requests()).map_err(Failure::failed)?;
+        }
+        let report = self.viewers.as_ref().map(PlaybackServer::report);
+        web::serve(self.dashboard.as_ref(), "playback", requests(), report)
+    }
 }
 
 /// Time between two drawings of the progress bar; `None` for no bar.

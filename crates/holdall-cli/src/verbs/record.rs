@@ -18,7 +18,7 @@ use crate::{
     verbs::{
         record_threads::{keep_to_cores, prefer_receiving},
         recorder_node::RecorderNode,
-        web,
+        viewers, web,
     },
 };
 use holdall::{
@@ -37,7 +37,7 @@ use holdall_io::{
     clock::{Clock, SystemClock},
 };
 use holdall_storage::StorageError;
-use holdall_web::dashboard::Dashboard;
+use holdall_web::{dashboard::Dashboard, foxglove::Bridge};
 use std::{
     ffi::OsString,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -113,6 +113,7 @@ struct Running {
     request: Request,
     control_socket: Option<ControlSocket>,
     dashboard: Option<Dashboard>,
+    bridge: Option<Bridge>,
     supervision: Supervision,
     snapshot: bool,
     events: bool,
@@ -132,6 +133,7 @@ impl Running {
             .transpose()
             .map_err(Failure::refused)?;
         let dashboard = web::bind(args.web)?;
+        let viewer_port = viewers::bind(args.foxglove)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let snapshot = resolved.options.cache.snapshot;
         let events = resolved.options.triggers.is_some();
@@ -146,7 +148,10 @@ impl Running {
         if let Some(socket) = &control_socket {
             socket.serve(requests()).map_err(Failure::failed)?;
         }
-        web::serve(dashboard.as_ref(), "recording", requests())?;
+        let selection = &resolved.options.selection;
+        let bridge = viewers::beside_recording(viewer_port, &args.transport, selection)?;
+        let shown = bridge.as_ref().map(Bridge::report);
+        web::serve(dashboard.as_ref(), "recording", requests(), shown)?;
         supervision.ready();
         // In the words of rosbag2: scripts wait for them.
         info!("Listening for topics...");
@@ -155,6 +160,7 @@ impl Running {
             request,
             control_socket,
             dashboard,
+            bridge,
             supervision,
             snapshot,
             events,
@@ -192,7 +198,7 @@ impl Running {
             is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
-        drop((live, self.control_socket, self.dashboard));
+        drop((live, self.control_socket, self.dashboard, self.bridge));
         show(&report, &self.request, args)?;
         if let Some(span) = stall {
             return Err(Failure::failed(format!(

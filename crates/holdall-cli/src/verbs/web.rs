@@ -2,7 +2,10 @@
 
 use crate::exit::Failure;
 use holdall::supervise::control_socket::Requests;
-use holdall_web::dashboard::{Dashboard, Subject};
+use holdall_web::{
+    dashboard::{Dashboard, Subject},
+    foxglove::ViewerReport,
+};
 use std::{net::SocketAddr, sync::Arc};
 use tracing::info;
 
@@ -16,11 +19,16 @@ pub fn serve(
     dashboard: Option<&Dashboard>,
     kind: &'static str,
     requests: impl Requests,
+    viewers: Option<ViewerReport>,
 ) -> Result<(), Failure> {
     let Some(dashboard) = dashboard else { return Ok(()) };
     let requests = Arc::new(requests);
     dashboard
-        .serve(Subject { kind, requests })
+        .serve(Subject {
+            kind,
+            requests,
+            viewers,
+        })
         .map_err(Failure::failed)?;
     info!("dashboard: {}", dashboard.link());
     Ok(())

@@ -112,7 +112,8 @@ impl TopicFilter {
         live && self.takes(topic, type_name)
     }
 
-    fn takes(&self, topic: &str, type_name: &str) -> bool {
+    /// Whether a topic is selected, wherever it has publishers or subscriptions.
+    pub fn takes(&self, topic: &str, type_name: &str) -> bool {
         let action = action_of_topic(topic, type_name);
         if action.is_some_and(|action| self.leaves_out_action(topic, type_name, action)) {
             return false;

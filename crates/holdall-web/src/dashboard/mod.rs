@@ -5,7 +5,8 @@ mod sampler;
 mod state;
 
 use crate::{
-    http::{Guard, Method, Refusal, Request, Response, Token, begin_events, read_request},
+    foxglove::ViewerReport,
+    http::{Guard, Method, Refusal, Request, Response, Token, begin_events, link, read_request},
     listen::{Ended, Listener, Service, Timely, UNREAD_MAX, WebError},
 };
 use holdall::supervise::control_socket::Requests;
@@ -13,7 +14,7 @@ use sampler::Sampler;
 use serde_json::{Value, json};
 use std::{
     io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -47,6 +48,8 @@ pub struct Subject {
     pub kind: &'static str,
     /// Answers requests for its state, and carries out others.
     pub requests: Arc<dyn Requests>,
+    /// What viewers beside it get and do not get.
+    pub viewers: Option<ViewerReport>,
 }
 
 /// A server of the page. Clients wait until [`Dashboard::serve`] is called; dropped, it serves none.
@@ -68,13 +71,7 @@ impl Dashboard {
 
     /// The link to the page, with the token where one is needed: anyone who has it can end the recording.
     pub fn link(&self) -> String {
-        let mut address = self.listener.address();
-        if address.ip().is_unspecified() {
-            address.set_ip(own_address(address));
-        }
-        let token = self.guard.token().map(Token::text);
-        let query = token.map_or_else(String::new, |token| format!("?token={token}"));
-        format!("http://{address}/{query}")
+        link("http", self.listener.address(), &self.guard)
     }
 
     /// Serves the page of this subject, on threads of its own.
@@ -85,7 +82,7 @@ impl Dashboard {
         let ended = self.listener.ended();
         let server = Arc::new(Server {
             guard: self.guard.clone(),
-            sampler: Sampler::new(subject.kind, subject.requests),
+            sampler: Sampler::new(subject),
             nonce: Token::random().map_err(start_error)?,
             watchers: AtomicUsize::new(0),
             ended: ended.clone(),
@@ -113,22 +110,6 @@ fn start_error(source: io::Error) -> WebError {
         what: "the dashboard",
         source,
     }
-}
-
-/// The address of this machine that others reach it by: what the kernel would send from. Nothing is sent.
-fn own_address(unspecified: SocketAddr) -> IpAddr {
-    // An address for documentation: any outside of this machine.
-    let outside = if unspecified.is_ipv4() {
-        "192.0.2.1:9"
-    } else {
-        "[2001:db8::1]:9"
-    };
-    let socket = std::net::UdpSocket::bind((unspecified.ip(), 0));
-    let connected = socket.and_then(|socket| {
-        socket.connect(outside)?;
-        socket.local_addr()
-    });
-    connected.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
 }
 
 struct Server {

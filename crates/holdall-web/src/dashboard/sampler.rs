@@ -1,8 +1,10 @@
 //! Asks the subject for its state twice a second, so that the number of clients does not matter to it.
 
-use super::state::{Snapshot, State};
+use super::{
+    Subject,
+    state::{Snapshot, State},
+};
 use crate::listen::Ended;
-use holdall::supervise::control_socket::Requests;
 use holdall_io::{
     clock::{Clock, SystemClock},
     mutex::lock,
@@ -24,18 +26,16 @@ struct Newest {
 
 /// The newest state of the subject.
 pub(super) struct Sampler {
-    requests: Arc<dyn Requests>,
-    kind: &'static str,
+    subject: Subject,
     state: Mutex<State>,
     newest: Mutex<Newest>,
     changed: Condvar,
 }
 
 impl Sampler {
-    pub(super) fn new(kind: &'static str, requests: Arc<dyn Requests>) -> Self {
+    pub(super) fn new(subject: Subject) -> Self {
         Self {
-            requests,
-            kind,
+            subject,
             state: Mutex::default(),
             newest: Mutex::default(),
             changed: Condvar::new(),
@@ -56,9 +56,15 @@ impl Sampler {
     /// Takes one state; the first one before clients are served.
     pub(super) fn sample(&self) {
         let now = SystemClock.monotonic();
-        let reply = self.requests.carry_out("status", &json!({"request": "status"}));
-        let names = self.requests.names();
-        let snapshot = Arc::new(lock(&self.state).note(&reply, self.kind, names, now));
+        let subject = &self.subject;
+        let mut reply = subject
+            .requests
+            .carry_out("status", &json!({"request": "status"}));
+        if let (Some(viewers), true) = (&subject.viewers, reply["status"].is_object()) {
+            reply["status"]["viewers"] = viewers.json();
+        }
+        let names = subject.requests.names();
+        let snapshot = Arc::new(lock(&self.state).note(&reply, subject.kind, names, now));
         let mut newest = lock(&self.newest);
         newest.number += 1;
         newest.snapshot = snapshot;
@@ -87,7 +93,12 @@ impl Sampler {
 
     /// Carries out a request; `None` when the subject has no such one.
     pub(super) fn request(&self, name: &str, arguments: &Value) -> Option<Value> {
-        let name = self.requests.names().iter().find(|known| **known == name)?;
-        Some(self.requests.carry_out(name, arguments))
+        let name = self
+            .subject
+            .requests
+            .names()
+            .iter()
+            .find(|known| **known == name)?;
+        Some(self.subject.requests.carry_out(name, arguments))
     }
 }

@@ -121,11 +121,23 @@ impl State {
 /// Lists that grow with the system are cut for the page; their whole is in the status.
 fn shortened(key: &str, value: &Value) -> Value {
     match value {
-        Value::Array(list) if list.len() > NAMED_MAX => json!(&list[..NAMED_MAX]),
+        Value::Array(list) if key != "viewers" && list.len() > NAMED_MAX => json!(&list[..NAMED_MAX]),
+        Value::Array(list) if key == "viewers" => list.iter().map(viewer).collect(),
         // What a recording waits for: texts of any length.
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
         _ => value.clone(),
     }
+}
+
+/// The sums of a viewer's topics.
+fn viewer(viewer: &Value) -> Value {
+    let topics = || viewer["topics"].as_array().into_iter().flatten();
+    let sum = |key: &str| {
+        topics()
+            .filter_map(|topic| topic[key].as_u64())
+            .fold(0, u64::saturating_add)
+    };
+    json!({"peer": viewer["peer"], "topics": topics().count(), "sent": sum("sent"), "left_out": sum("left_out")})
 }
 
 /// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen.

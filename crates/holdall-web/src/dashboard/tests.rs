@@ -44,6 +44,7 @@ fn served(address: &str) -> (Dashboard, Arc<Subjected>) {
         .serve(Subject {
             kind: "recording",
             requests,
+            viewers: None,
         })
         .unwrap();
     (dashboard, subject)

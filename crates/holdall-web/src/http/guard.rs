@@ -5,7 +5,7 @@ use holdall_io::random::random_bytes;
 use std::{
     fmt::Write,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
 };
 
 /// A secret in a link.
@@ -39,6 +39,62 @@ pub(crate) struct Guard {
     /// There unless only this machine can connect.
     token: Option<Token>,
     cookie: String,
+}
+
+/// What the handshake of a viewer has.
+pub(crate) struct ViewerRequest<'a> {
+    pub host: Option<&'a str>,
+    pub origin: Option<&'a str>,
+    pub query: Option<&'a str>,
+}
+
+/// Whether a page of this origin is a viewer: Foxglove's, one that a program shows, or one that this machine or an address serves.
+fn is_viewer(origin: &str) -> bool {
+    let Some((scheme, rest)) = origin.split_once("://") else {
+        // What browsers and programs send for a file.
+        return origin == "null";
+    };
+    let host = if rest.starts_with('[') {
+        rest.split_inclusive(']').next()
+    } else {
+        rest.split(':').next()
+    };
+    let host = host.unwrap_or_default().trim_matches(['[', ']']);
+    match scheme {
+        "file" | "foxglove" | "lichtblick" => true,
+        "http" | "https" => {
+            let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok();
+            is_local || scheme == "https" && (host == "foxglove.dev" || host.ends_with(".foxglove.dev"))
+        }
+        _ => false,
+    }
+}
+
+/// The link to a server, with the token where one is needed.
+pub(crate) fn link(scheme: &str, mut address: SocketAddr, guard: &Guard) -> String {
+    if address.ip().is_unspecified() {
+        address.set_ip(own_address(address));
+    }
+    let query = guard
+        .token()
+        .map_or_else(String::new, |token| format!("?token={}", token.text()));
+    format!("{scheme}://{address}/{query}")
+}
+
+/// The address of this machine that others reach it by: what the kernel would send from. Nothing is sent.
+fn own_address(unspecified: SocketAddr) -> IpAddr {
+    // An address for documentation: any outside of this machine.
+    let outside = if unspecified.is_ipv4() {
+        "192.0.2.1:9"
+    } else {
+        "[2001:db8::1]:9"
+    };
+    let socket = UdpSocket::bind((unspecified.ip(), 0));
+    let connected = socket.and_then(|socket| {
+        socket.connect(outside)?;
+        socket.local_addr()
+    });
+    connected.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |address| address.ip())
 }
 
 impl Guard {
@@ -99,6 +155,35 @@ impl Guard {
             ));
         }
         Ok(())
+    }
+
+    /// Refuses pages that are no viewers, and clients without the token where one is needed. Viewers are pages of other sites by nature: those
+    /// known, those of this machine or of an address, and programs.
+    pub(crate) fn check_viewer(&self, request: &ViewerRequest<'_>) -> Result<(), Refusal> {
+        if !self.is_our_host(request.host.unwrap_or_default()) {
+            return Err(Refusal::new(
+                403,
+                "the host of the request is not this machine; use its address, or localhost",
+            ));
+        }
+        if !request.origin.is_none_or(is_viewer) {
+            return Err(Refusal::new(403, "this page is not known as a viewer"));
+        }
+        let pairs = request
+            .query
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
+        let guess = pairs
+            .into_iter()
+            .find_map(|(name, value)| (name == "token").then_some(value));
+        match &self.token {
+            Some(token) if !guess.is_some_and(|guess| token.is(guess)) => Err(Refusal::new(
+                401,
+                "the token is missing or wrong; use the link that holdall has logged at its start",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// A page of another site can reach this server under its own name by changing what that name resolves to; not under an address, and
@@ -204,6 +289,52 @@ mod tests {
         ] {
             let text = format!("{line} HTTP/1.1\r\n{headers}\r\n");
             assert_eq!(answer(&guard, &text), status, "{text}");
+        }
+    }
+
+    #[test]
+    fn viewers_are_pages_of_other_sites_but_not_of_any() {
+        let guard = guard("127.0.0.1:8765");
+        for (origin, is_allowed) in [
+            (None, true),
+            (Some("https://app.foxglove.dev"), true),
+            (Some("http://localhost:8080"), true),
+            (Some("http://192.168.1.5:8080"), true),
+            (Some("http://[::1]:8080"), true),
+            (Some("file://"), true),
+            (Some("null"), true),
+            (Some("https://evil.example"), false),
+            (Some("http://app.foxglove.dev"), false),
+            (Some("https://foxglove.dev.evil.example"), false),
+            (Some("https://evilfoxglove.dev"), false),
+            (Some("chrome-extension://abc"), false),
+        ] {
+            let request = ViewerRequest {
+                host: Some("127.0.0.1:8765"),
+                origin,
+                query: None,
+            };
+            assert_eq!(guard.check_viewer(&request).is_ok(), is_allowed, "{origin:?}");
+        }
+        let rebound = ViewerRequest {
+            host: Some("evil.example"),
+            origin: None,
+            query: None,
+        };
+        assert!(guard.check_viewer(&rebound).is_err());
+        let remote = self::guard("0.0.0.0:8765");
+        let query = format!("token={}", remote.token().unwrap().text());
+        for (query, is_allowed) in [
+            (None, false),
+            (Some("token=0"), false),
+            (Some(query.as_str()), true),
+        ] {
+            let request = ViewerRequest {
+                host: Some("robot"),
+                origin: None,
+                query,
+            };
+            assert_eq!(remote.check_viewer(&request).is_ok(), is_allowed);
         }
     }
 

@@ -4,6 +4,6 @@ mod guard;
 mod request;
 mod response;
 
-pub(crate) use guard::{Guard, Token};
+pub(crate) use guard::{Guard, Token, ViewerRequest, link};
 pub(crate) use request::{Method, Request, read_request};
 pub(crate) use response::{Refusal, Response, begin_events};

@@ -335,7 +335,8 @@ impl<S: Source> Playback<S> {
     fn publish_latched(&mut self) {
         if let Some(message) = self.head.take() {
             let publications = &mut self.parts.publications;
-            let published = publications.publish_latched(message.publication, &message.payload);
+            let published =
+                publications.publish_latched(message.publication, &message.payload, message.stamp);
             self.lock_progress().latched += u64::from(published);
         }
     }
@@ -346,7 +347,7 @@ impl<S: Source> Playback<S> {
             topic.before_message(message.publication, message.stamp);
         }
         let publications = &mut self.parts.publications;
-        let sending = publications.publish(message.publication, &message.payload);
+        let sending = publications.publish(message.publication, &message.payload, message.stamp);
         if sending == Sending::Nothing {
             return;
         }

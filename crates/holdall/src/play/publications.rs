@@ -12,6 +12,7 @@ use super::{
 };
 use holdall_model::{
     qos::{Durability, QosProfile, adapt_publisher_qos},
+    time::Timestamp,
     topic::TopicInfo,
 };
 use holdall_transport::{PublishRequest, Publisher, Transport};
@@ -94,8 +95,8 @@ impl Publication {
     }
 
     /// Sends a message; a refusal is counted, and logged once.
-    fn send(&mut self, payload: &[u8]) -> bool {
-        match self.publisher.publish(payload) {
+    fn send(&mut self, payload: &[u8], stamp: Timestamp) -> bool {
+        match self.publisher.publish_at(payload, stamp) {
             Ok(()) => {
                 self.unacknowledged.published(&*self.publisher, payload.len());
                 true
@@ -210,8 +211,8 @@ impl Publications {
         latched.collect()
     }
 
-    /// Sends one message; a refusal is counted, and logged once per topic.
-    pub fn publish(&mut self, index: usize, payload: &[u8]) -> Sending {
+    /// Sends one message of this time in the bag; a refusal is counted, and logged once per topic.
+    pub fn publish(&mut self, index: usize, payload: &[u8], stamp: Timestamp) -> Sending {
         let publication = &mut self.0[index];
         if let Some(requests) = &publication.requests {
             return if requests.replay(payload) {
@@ -220,7 +221,7 @@ impl Publications {
                 Sending::Nothing
             };
         }
-        let is_sent = publication.send(payload);
+        let is_sent = publication.send(payload, stamp);
         publication.report.published += u64::from(is_sent);
         publication.report.untaken += u64::from(is_sent && !publication.is_taken());
         if is_sent { Sending::Sent } else { Sending::Refused }
@@ -254,8 +255,8 @@ impl Publications {
     }
 
     /// Sends a message that is state from before the point where playback begins; false when the transport refused it.
-    pub fn publish_latched(&mut self, index: usize, payload: &[u8]) -> bool {
-        let is_sent = self.0[index].send(payload);
+    pub fn publish_latched(&mut self, index: usize, payload: &[u8], stamp: Timestamp) -> bool {
+        let is_sent = self.0[index].send(payload, stamp);
         self.0[index].report.latched += u64::from(is_sent);
         is_sent
     }

@@ -22,6 +22,7 @@ pub(crate) mod write;
 pub use assembly::RescueMemory;
 pub use control::{MarkError, RecordControl};
 pub use error::RecordError;
+pub use receive::definitions::{Ask, Definitions};
 pub use recorder::{Platform, Recorder};
 pub use requests::{SubscribeAnswer, SubscribeError};
 pub use setting::Setting;

@@ -109,7 +109,7 @@ impl Definitions {
     }
 
     /// Adds a node that publishes a type; it is asked when the definition is still missing.
-    pub(crate) fn add_node(&mut self, type_name: &str, announced_hash: &str, node: &NodeName) {
+    pub fn add_node(&mut self, type_name: &str, announced_hash: &str, node: &NodeName) {
         let key = (type_name.to_owned(), announced_hash.to_owned());
         if let Some(question) = self.questions.get_mut(&key)
             && question.nodes.insert(node.clone())

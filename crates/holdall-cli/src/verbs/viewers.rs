@@ -1,0 +1,132 @@
+//! Servers for Foxglove and other viewers: `holdall bridge`, and `--foxglove` of `record` and `play`.
+
+use crate::{
+    VerbResult,
+    args::{TransportName, viewers::BridgeArguments},
+    exit::{Failure, Outcome},
+    resolve::{self, pattern},
+    terminal::{
+        events::{Event, queue},
+        log, signals,
+    },
+    transport,
+};
+use holdall::{BagSet, Selection, reader::Ros1View};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_model::topic::NodeName;
+use holdall_transport::Transport;
+use holdall_web::foxglove::{Bridge, BridgeOptions, PlaybackServer, ViewerPort};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+use tracing::{info, warn};
+
+/// Time between two polls for a signal.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The node of a bridge beside a recording.
+const BESIDE_NAME: &str = "holdall_bridge";
+
+/// Binds the port, before anything is made or joined.
+pub fn bind(address: Option<SocketAddr>) -> Result<Option<ViewerPort>, Failure> {
+    address
+        .map(ViewerPort::bind)
+        .transpose()
+        .map_err(Failure::refused)
+}
+
+/// Shows live topics until a signal.
+pub fn bridge(args: &BridgeArguments) -> VerbResult {
+    let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
+    let everything = args.topics.is_empty() && args.regex.is_none();
+    let mut topics = args.topics.clone();
+    resolve::names::complete(&mut topics, &node);
+    let selection = Selection {
+        all_topics: everything,
+        topics,
+        regex: pattern::compile("--regex", args.regex.as_deref()).map_err(Failure::refused)?,
+        exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())
+            .map_err(Failure::refused)?,
+        include_hidden_topics: args.include_hidden_topics,
+        ..Selection::default()
+    };
+    selection.validate().map_err(Failure::refused)?;
+    log::start(args.log_level.filter());
+    let port = ViewerPort::bind(args.foxglove).map_err(Failure::refused)?;
+    let (sender, events) = queue();
+    signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    let _bridge = start(port, (&args.transport, &node), &selection)?;
+    loop {
+        if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
+            info!("{signal}: stopping");
+            return Ok(Outcome::Done);
+        }
+    }
+}
+
+/// Shows what a recording selects, by subscriptions of its own: the recording has no part in it.
+pub fn beside_recording(
+    port: Option<ViewerPort>,
+    transports: &[TransportName],
+    selection: &Selection,
+) -> Result<Option<Bridge>, Failure> {
+    let node = NodeName::in_root(BESIDE_NAME);
+    port.map(|port| start(port, (transports, &node), selection))
+        .transpose()
+}
+
+fn start(
+    port: ViewerPort,
+    (transports, node): (&[TransportName], &NodeName),
+    selection: &Selection,
+) -> Result<Bridge, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let transports = transport::join(transports, node, &clock)?;
+    for warning in transports.iter().flat_map(|transport| transport.warnings()) {
+        warn!("{warning}");
+    }
+    let surroundings = resolve::surroundings::real(SystemClock.now());
+    let options = BridgeOptions {
+        filter: selection.compile(node).map_err(Failure::refused)?,
+        ament_prefixes: resolve::record::ament_prefixes(&surroundings),
+        name: "holdall".to_owned(),
+    };
+    let bridge = Bridge::start(port, options, transports).map_err(Failure::failed)?;
+    info!("Foxglove: {}", bridge.link());
+    Ok(bridge)
+}
+
+/// A server of what is played from these bags.
+pub fn of_playback(port: Option<ViewerPort>, inputs: &[PathBuf]) -> Result<Option<PlaybackServer>, Failure> {
+    let Some(port) = port else { return Ok(None) };
+    let failed = |error| Failure::opening(error, inputs);
+    let bags = BagSet::open_with(inputs, Ros1View::AllConverted).map_err(failed)?;
+    PlaybackServer::new(port, &bags).map(Some).map_err(failed)
+}
+
+/// The transports of a playback: those joined, each with viewers, or viewers alone.
+pub fn with_viewers(
+    server: Option<&PlaybackServer>,
+    joined: Vec<Box<dyn Transport>>,
+) -> Vec<Box<dyn Transport>> {
+    let Some(server) = server else { return joined };
+    if joined.is_empty() {
+        return vec![server.transport(None)];
+    }
+    joined
+        .into_iter()
+        .map(|inner| server.transport(Some(inner)))
+        .collect()
+}
+
+/// What viewers show as the name of a bag.
+pub fn shown_name(inputs: &[PathBuf]) -> String {
+    let names = inputs.iter().filter_map(|path| path.file_name().map(Path::new));
+    names
+        .map(|name| name.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}

@@ -1,0 +1,452 @@
+//! Live topics for viewers, with subscriptions of its own: made when the first viewer takes a topic, dropped with the last.
+
+use super::{
+    ViewerPort, ViewerReport,
+    hub::{Channel, Hub, NewChannel, Publication, Subject},
+    start_error,
+};
+use crate::listen::{Ended, WebError};
+use holdall::record::{Ask, Definitions};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_model::{
+    interface::bundle::Bundle,
+    message::{MessageHeader, Payload},
+    qos::{Durability, QosProfile, Reliability, strongest_request},
+    selection::TopicFilter,
+    topic::{Gid, MessageDefinition, NodeName},
+};
+use holdall_transport::{
+    EndpointInfo, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Time between two rounds: how soon a topic is seen, and a wish of a viewer met.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Time between two polls of the graph.
+const GRAPH_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How long a topic waits for its definition before it is shown without one.
+const DEFINITION_WITHIN: Duration = Duration::from_secs(5);
+
+/// Messages of viewers that wait to be published; further ones are refused.
+const PUBLICATIONS_MAX: usize = 256;
+
+/// Publishers of all viewers.
+const PUBLISHERS_MAX: usize = 256;
+
+/// What a bridge shows.
+pub struct BridgeOptions {
+    /// Which topics.
+    pub filter: TopicFilter,
+    /// Searched for definitions first.
+    pub ament_prefixes: Vec<PathBuf>,
+    /// Shown in viewers.
+    pub name: String,
+}
+
+/// A server of live topics; dropping it ends it.
+pub struct Bridge {
+    port: ViewerPort,
+    hub: Arc<Hub>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Bridge {
+    /// Serves what the transports discover from now on, on threads of its own.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn start(
+        port: ViewerPort,
+        options: BridgeOptions,
+        transports: Vec<Box<dyn Transport>>,
+    ) -> Result<Self, WebError> {
+        let hub = Arc::<Hub>::default();
+        let (sender, publications) = sync_channel(PUBLICATIONS_MAX);
+        let subject = Arc::new(Live(sender));
+        let ended = port.listener.ended();
+        let mut live = LiveTopics {
+            hub: Arc::clone(&hub),
+            filter: options.filter,
+            definitions: Definitions::new(options.ament_prefixes, |name| Bundle::embedded().get(name)),
+            transports,
+            topics: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
+            publications,
+            publishers: BTreeMap::new(),
+            next_graph: Duration::ZERO,
+            has_news: false,
+        };
+        let thread = thread::Builder::new()
+            .name(format!("{}bridge", crate::THREADS))
+            .spawn(move || live.run(&ended))
+            .map_err(start_error)?;
+        port.serve(Arc::clone(&hub), subject, options.name)?;
+        Ok(Self {
+            port,
+            hub,
+            thread: Some(thread),
+        })
+    }
+
+    /// What is entered in a viewer.
+    pub fn link(&self) -> String {
+        self.port.link()
+    }
+
+    /// What each viewer has got and not got.
+    pub fn report(&self) -> ViewerReport {
+        ViewerReport(Arc::clone(&self.hub))
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        self.port.listener.ended().set();
+        self.hub.disconnect();
+        // The transports end with the thread.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What viewers publish goes to the bridge's thread, which has the transports.
+struct Live(SyncSender<Publication>);
+
+impl Subject for Live {
+    fn publish(&self, publication: Publication) -> Result<(), String> {
+        if let Publication::Begin { channel, .. } = &publication
+            && channel.encoding != "cdr"
+        {
+            return Err(format!(
+                "{}: published messages must be cdr, not {}",
+                channel.topic, channel.encoding
+            ));
+        }
+        let sent = self.0.try_send(publication);
+        sent.map_err(|_| "more messages are published than can be sent".to_owned())
+    }
+}
+
+/// One topic of the graph, with one type.
+#[derive(Default)]
+struct LiveTopic {
+    type_name: String,
+    publishers: BTreeMap<Gid, (usize, EndpointInfo)>,
+    since: Duration,
+    channel: Option<Arc<Channel>>,
+    /// Each with its transport and what it requests.
+    subscriptions: Vec<(usize, QosProfile, Box<dyn Subscription>)>,
+}
+
+/// Where a subscription delivers: to the viewers' queues, which never wait.
+struct ChannelSink(Arc<Channel>);
+
+impl Sink for ChannelSink {
+    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
+        let nanos = u64::try_from(header.log_time.as_nanos()).unwrap_or(0);
+        self.0.offer(nanos, payload);
+    }
+}
+
+/// All that the bridge's thread has.
+struct LiveTopics {
+    hub: Arc<Hub>,
+    filter: TopicFilter,
+    definitions: Definitions,
+    transports: Vec<Box<dyn Transport>>,
+    topics: BTreeMap<String, LiveTopic>,
+    /// Nodes that subscribe, by topic and endpoint; for the graph.
+    subscriptions: BTreeMap<Gid, (String, String)>,
+    publications: Receiver<Publication>,
+    /// By viewer and its channel.
+    publishers: BTreeMap<(u64, u32), Box<dyn Publisher>>,
+    next_graph: Duration,
+    has_news: bool,
+}
+
+impl LiveTopics {
+    fn run(&mut self, ended: &Ended) {
+        while !ended.is_set() {
+            let now = SystemClock.monotonic();
+            if now >= self.next_graph || self.transports.iter().any(|transport| transport.has_graph_news()) {
+                self.next_graph = now + GRAPH_INTERVAL;
+                self.poll_graph(now);
+                self.ask(now);
+            }
+            self.advertise(now);
+            self.follow_viewers();
+            self.publish();
+            SystemClock.sleep_until(now + ROUND);
+        }
+    }
+
+    fn poll_graph(&mut self, now: Duration) {
+        let mut events = Vec::new();
+        for number in 0..self.transports.len() {
+            if let Err(error) = self.transports[number].poll_graph(&mut events) {
+                tracing::debug!("the bridge sees no more of a transport: {error}");
+            }
+            for event in events.drain(..) {
+                self.note(number, event, now);
+            }
+        }
+        if std::mem::take(&mut self.has_news) {
+            let text = self.graph().to_string();
+            self.hub.send_text(&text, true);
+        }
+    }
+
+    fn note(&mut self, number: usize, event: GraphEvent, now: Duration) {
+        match event {
+            GraphEvent::Publisher(endpoint) => {
+                if !self.filter.takes(&endpoint.topic, &endpoint.type_name) {
+                    return;
+                }
+                self.has_news = true;
+                let topic = self.topics.entry(endpoint.topic.clone()).or_default();
+                if topic.type_name.is_empty() {
+                    (topic.type_name, topic.since) = (endpoint.type_name.clone(), now);
+                }
+                if topic.type_name != endpoint.type_name {
+                    return;
+                }
+                for node in endpoint
+                    .node
+                    .as_ref()
+                    .map_or(endpoint.neighbours.as_slice(), std::slice::from_ref)
+                {
+                    let hash = endpoint.type_hash.as_deref().unwrap_or_default();
+                    self.definitions.add_node(&endpoint.type_name, hash, node);
+                }
+                topic.publishers.insert(endpoint.gid, (number, endpoint));
+            }
+            GraphEvent::PublisherGone(gid) => {
+                self.has_news = true;
+                for topic in self.topics.values_mut() {
+                    topic.publishers.remove(&gid);
+                }
+                self.remove_silent();
+            }
+            GraphEvent::Subscription(endpoint) => {
+                self.has_news = true;
+                let node = endpoint
+                    .node
+                    .map_or_else(|| endpoint.gid.to_string(), |node| node.to_string());
+                self.subscriptions.insert(endpoint.gid, (endpoint.topic, node));
+            }
+            GraphEvent::SubscriptionGone(gid) => {
+                self.has_news |= self.subscriptions.remove(&gid).is_some();
+            }
+            GraphEvent::Server(_) | GraphEvent::ServerGone(_) => {}
+        }
+    }
+
+    /// Removes topics without a publisher.
+    fn remove_silent(&mut self) {
+        let hub = &self.hub;
+        self.topics.retain(|_, topic| {
+            if let (true, Some(channel)) = (topic.publishers.is_empty(), &topic.channel) {
+                hub.remove_channel(channel.id);
+            }
+            !topic.publishers.is_empty()
+        });
+    }
+
+    fn ask(&mut self, now: Duration) {
+        for Ask {
+            node,
+            type_name,
+            type_hash,
+        } in self.definitions.asks(now)
+        {
+            for transport in &mut self.transports {
+                transport.request_type_description(&node, &type_name, &type_hash);
+            }
+        }
+        let mut replies = Vec::new();
+        for transport in &mut self.transports {
+            transport.poll_type_descriptions(&mut replies);
+        }
+        for reply in replies {
+            self.definitions.answer(&reply);
+        }
+    }
+
+    /// Advertises topics whose definition is known, or has not come in time.
+    fn advertise(&mut self, now: Duration) {
+        for (name, topic) in self
+            .topics
+            .iter_mut()
+            .filter(|(_, topic)| topic.channel.is_none())
+        {
+            let Some((_, first)) = topic.publishers.values().next() else {
+                continue;
+            };
+            let hash = first.type_hash.clone().unwrap_or_default();
+            let nodes: BTreeSet<NodeName> = topic
+                .publishers
+                .values()
+                .filter_map(|(_, it)| it.node.clone())
+                .collect();
+            let nodes: Vec<NodeName> = nodes.into_iter().collect();
+            let found = self.definitions.find(&topic.type_name, &hash, &nodes);
+            let is_late = now.saturating_sub(topic.since) >= DEFINITION_WITHIN;
+            let Some(definition) =
+                found.or_else(|| is_late.then(|| MessageDefinition::unknown(&topic.type_name)))
+            else {
+                continue;
+            };
+            let is_latched =
+                |(_, it): &(usize, EndpointInfo)| it.qos.durability == Durability::TransientLocal;
+            topic.channel = Some(self.hub.add_channel(&NewChannel {
+                topic: name,
+                encoding: first.serialization_format.unwrap_or("cdr"),
+                definition: &definition,
+                is_latched: topic.publishers.values().any(is_latched),
+            }));
+        }
+    }
+
+    /// Subscribes to what viewers take, and to nothing else.
+    fn follow_viewers(&mut self) {
+        for (name, topic) in &mut self.topics {
+            let Some(channel) = &topic.channel else { continue };
+            if !channel.is_taken() {
+                topic.subscriptions.clear();
+                continue;
+            }
+            for (number, request) in topic.wanted() {
+                let is_open = |(of, qos, _): &(usize, QosProfile, _)| (*of, *qos) == (number, request);
+                if topic.subscriptions.iter().any(is_open) {
+                    continue;
+                }
+                let request = SubscribeRequest {
+                    topic: name.clone(),
+                    type_name: topic.type_name.clone(),
+                    qos: request,
+                };
+                let sink = Arc::new(ChannelSink(Arc::clone(channel)));
+                match self.transports[number].subscribe(&request, sink) {
+                    Ok(subscription) => {
+                        // One that is not the best for all publishers any more would bring messages twice.
+                        topic.subscriptions.retain(|(of, _, _)| *of != number);
+                        topic.subscriptions.push((number, request.qos, subscription));
+                    }
+                    Err(error) => tracing::debug!("viewers do not get {name}: {error}"),
+                }
+            }
+            for (_, _, subscription) in &mut topic.subscriptions {
+                subscription.pump();
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        while let Ok(publication) = self.publications.try_recv() {
+            match publication {
+                Publication::Begin { client, channel } => {
+                    if self.publishers.len() >= PUBLISHERS_MAX {
+                        tracing::warn!(
+                            "viewers publish on {PUBLISHERS_MAX} topics already; {} is refused",
+                            channel.topic
+                        );
+                        continue;
+                    }
+                    let hash = Bundle::embedded()
+                        .type_hash(&channel.schema_name)
+                        .map(str::to_owned);
+                    let request = PublishRequest {
+                        topic: channel.topic.clone(),
+                        type_name: channel.schema_name,
+                        type_hash: hash,
+                        qos: QosProfile::ROS_DEFAULT,
+                        ..PublishRequest::default()
+                    };
+                    let Some(transport) = self.transports.first_mut() else {
+                        continue;
+                    };
+                    match transport.publish(&request) {
+                        Ok(publisher) => drop(self.publishers.insert((client, channel.id), publisher)),
+                        Err(error) => tracing::warn!("a viewer cannot publish: {error}"),
+                    }
+                }
+                Publication::Message {
+                    client,
+                    channel,
+                    payload,
+                } => {
+                    if let Some(publisher) = self.publishers.get_mut(&(client, channel))
+                        && let Err(error) = publisher.publish(&payload)
+                    {
+                        tracing::warn!("a viewer's message is not published: {error}");
+                    }
+                }
+                Publication::End { client, channel } => drop(self.publishers.remove(&(client, channel))),
+                Publication::Gone { client } => self.publishers.retain(|(of, _), _| *of != client),
+            }
+        }
+    }
+
+    /// Who publishes and subscribes to what, whole.
+    fn graph(&self) -> Value {
+        let published = self.topics.iter().map(|(name, topic)| {
+            let ids: BTreeSet<String> = topic
+                .publishers
+                .values()
+                .map(|(_, it)| {
+                    it.node
+                        .as_ref()
+                        .map_or_else(|| it.gid.to_string(), ToString::to_string)
+                })
+                .collect();
+            json!({"name": name, "publisherIds": ids})
+        });
+        let mut subscribed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for (topic, node) in self.subscriptions.values() {
+            subscribed.entry(topic).or_default().insert(node);
+        }
+        let subscribed = subscribed
+            .iter()
+            .map(|(name, ids)| json!({"name": name, "subscriberIds": ids}));
+        json!({
+            "op": "connectionGraphUpdate",
+            "publishedTopics": published.collect::<Vec<_>>(),
+            "subscribedTopics": subscribed.collect::<Vec<_>>(),
+            "advertisedServices": [],
+            "removedTopics": [],
+            "removedServices": [],
+        })
+    }
+}
+
+impl LiveTopic {
+    /// What to request of each transport: as much as all its publishers offer.
+    fn wanted(&self) -> BTreeMap<usize, QosProfile> {
+        let mut wanted: BTreeMap<usize, QosProfile> = BTreeMap::new();
+        for (number, endpoint) in self.publishers.values() {
+            let request = strongest_request(&endpoint.qos);
+            let weakest = wanted.entry(*number).or_insert(request);
+            if request.reliability != Reliability::Reliable {
+                weakest.reliability = request.reliability;
+            }
+            if request.durability != Durability::TransientLocal {
+                weakest.durability = request.durability;
+            }
+            weakest.depth = weakest.depth.max(request.depth);
+        }
+        wanted
+    }
+}

@@ -1,0 +1,369 @@
+//! Channels and the clients that take them.
+
+use super::{
+    outbox::{BINARY, LARGE_BYTES, Message, Outbox, TEXT},
+    protocol::{self, ClientChannel, PlaybackRequest, PlaybackState, WantedChannel},
+};
+use holdall_io::mutex::lock;
+use holdall_model::{
+    message::Payload,
+    topic::{DefinitionEncoding, MessageDefinition},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Subscriptions of one client.
+const SUBSCRIPTIONS_MAX: usize = 10_000;
+
+/// Messages of a latched topic that are kept for later clients, and their bytes.
+const LATCHED_MAX: usize = 64;
+const LATCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// A topic for clients.
+pub(super) struct Channel {
+    pub id: u32,
+    pub topic: String,
+    advertisement: Value,
+    is_latched: bool,
+    feed: Mutex<Feed>,
+}
+
+#[derive(Default)]
+struct Feed {
+    /// Each with its number for the subscription.
+    takers: Vec<(u32, Arc<Outbox>)>,
+    kept: VecDeque<Message>,
+}
+
+/// What is known of a topic when it becomes a channel.
+#[derive(Clone, Debug)]
+pub(super) struct NewChannel<'a> {
+    pub topic: &'a str,
+    pub encoding: &'a str,
+    pub definition: &'a MessageDefinition,
+    pub is_latched: bool,
+}
+
+impl Channel {
+    fn new(id: u32, about: &NewChannel<'_>) -> Self {
+        let definition = about.definition;
+        let mut advertisement = json!({
+            "id": id,
+            "topic": about.topic,
+            "encoding": about.encoding,
+            "schemaName": definition.type_name,
+            "schema": definition.text,
+        });
+        if definition.encoding != DefinitionEncoding::Unknown {
+            advertisement["schemaEncoding"] = json!(definition.encoding.as_str());
+        }
+        Self {
+            id,
+            topic: about.topic.to_owned(),
+            advertisement,
+            is_latched: about.is_latched,
+            feed: Mutex::default(),
+        }
+    }
+
+    /// Whether a client takes it now.
+    pub(super) fn is_taken(&self) -> bool {
+        !lock(&self.feed).takers.is_empty()
+    }
+
+    /// Clients that take it.
+    pub(super) fn takers(&self) -> usize {
+        lock(&self.feed).takers.len()
+    }
+
+    /// Offers a message to all clients that take the channel; never waits for them.
+    pub(super) fn offer(&self, log_time: u64, payload: Payload<'_>) {
+        let mut feed = lock(&self.feed);
+        if feed.takers.is_empty() && !self.is_latched {
+            return;
+        }
+        let mut message = Message::new(log_time, payload);
+        if self.is_latched {
+            message = message.into_owned();
+        }
+        for (subscription, outbox) in &feed.takers {
+            outbox.offer(*subscription, &message);
+        }
+        if self.is_latched {
+            feed.keep(message);
+        }
+    }
+
+    fn subscribe(&self, subscription: u32, outbox: &Arc<Outbox>) {
+        let mut feed = lock(&self.feed);
+        // Of large ones a queue keeps the newest anyway.
+        for message in &feed.kept {
+            outbox.offer(subscription, message);
+        }
+        feed.takers.push((subscription, Arc::clone(outbox)));
+    }
+
+    fn unsubscribe(&self, subscription: u32, outbox: &Arc<Outbox>) {
+        lock(&self.feed)
+            .takers
+            .retain(|(number, taker)| *number != subscription || !Arc::ptr_eq(taker, outbox));
+    }
+
+    /// Drops what is kept for later clients: the playback has jumped.
+    fn forget(&self) {
+        lock(&self.feed).kept.clear();
+    }
+}
+
+impl Feed {
+    fn keep(&mut self, message: Message) {
+        self.kept.push_back(message);
+        let bytes = |kept: &VecDeque<Message>| kept.iter().map(Message::len).sum::<usize>();
+        while self.kept.len() > LATCHED_MAX || self.kept.len() > 1 && bytes(&self.kept) > LATCHED_BYTES_MAX {
+            self.kept.pop_front();
+        }
+    }
+}
+
+/// A connected client.
+pub(super) struct Client {
+    pub outbox: Arc<Outbox>,
+    pub peer: String,
+    /// Its subscriptions' channels.
+    subscriptions: Mutex<BTreeMap<u32, Arc<Channel>>>,
+    pub wants_graph: AtomicBool,
+}
+
+/// What a client publishes, for what carries it out.
+#[derive(Clone, Debug)]
+pub(super) enum Publication {
+    /// Begins.
+    Begin { client: u64, channel: ClientChannel },
+    /// A message.
+    Message {
+        client: u64,
+        channel: u32,
+        payload: Vec<u8>,
+    },
+    /// Ends.
+    End { client: u64, channel: u32 },
+    /// All of a client's end.
+    Gone { client: u64 },
+}
+
+/// What clients are connected to.
+pub(super) trait Subject: Send + Sync {
+    /// The first and last time of what is played; `None` for what is live.
+    fn range(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Does what a viewer's timeline asks. `answer` is called once, with the state and whether the playback has jumped, after the jump and
+    /// before anything is played from there. False where nothing is played.
+    fn steer(&self, _request: &PlaybackRequest, _answer: &mut dyn FnMut(PlaybackState, bool)) -> bool {
+        false
+    }
+
+    /// Publishes for a client; the reason when that cannot be.
+    fn publish(&self, _publication: Publication) -> Result<(), String> {
+        Err("a playback publishes nothing for viewers".to_owned())
+    }
+}
+
+#[derive(Default)]
+struct State {
+    channels: BTreeMap<u32, Arc<Channel>>,
+    clients: BTreeMap<u64, Arc<Client>>,
+    last_channel: u32,
+    last_client: u64,
+}
+
+/// All channels and clients of one server.
+#[derive(Default)]
+pub(super) struct Hub {
+    state: Mutex<State>,
+}
+
+impl Hub {
+    /// Adds a channel, and advertises it.
+    pub(super) fn add_channel(&self, about: &NewChannel<'_>) -> Arc<Channel> {
+        let mut state = lock(&self.state);
+        state.last_channel += 1;
+        let channel = Arc::new(Channel::new(state.last_channel, about));
+        state.channels.insert(channel.id, Arc::clone(&channel));
+        let text = json!({"op": "advertise", "channels": [channel.advertisement]}).to_string();
+        for client in state.clients.values() {
+            client.outbox.push(TEXT, text.as_bytes());
+        }
+        channel
+    }
+
+    /// Removes a channel.
+    pub(super) fn remove_channel(&self, id: u32) {
+        let mut state = lock(&self.state);
+        if state.channels.remove(&id).is_some() {
+            let text = json!({"op": "unadvertise", "channelIds": [id]}).to_string();
+            for client in state.clients.values() {
+                lock(&client.subscriptions).retain(|_, channel| channel.id != id);
+                client.outbox.push(TEXT, text.as_bytes());
+            }
+        }
+    }
+
+    /// Adds a client, which gets all channels; returns its number.
+    pub(super) fn add_client(&self, outbox: &Arc<Outbox>, peer: String) -> (u64, Arc<Client>) {
+        let mut state = lock(&self.state);
+        let client = Arc::new(Client {
+            outbox: Arc::clone(outbox),
+            peer,
+            subscriptions: Mutex::default(),
+            wants_graph: AtomicBool::new(false),
+        });
+        let channels: Vec<&Value> = state
+            .channels
+            .values()
+            .map(|channel| &channel.advertisement)
+            .collect();
+        // Before any other thread can add a channel.
+        if !channels.is_empty() {
+            let text = json!({"op": "advertise", "channels": channels}).to_string();
+            outbox.push(TEXT, text.as_bytes());
+        }
+        state.last_client += 1;
+        let number = state.last_client;
+        state.clients.insert(number, Arc::clone(&client));
+        (number, client)
+    }
+
+    /// Removes a client from all channels.
+    pub(super) fn remove_client(&self, number: u64) {
+        let client = lock(&self.state).clients.remove(&number);
+        if let Some(client) = client {
+            client.outbox.close();
+            for (subscription, channel) in std::mem::take(&mut *lock(&client.subscriptions)) {
+                channel.unsubscribe(subscription, &client.outbox);
+            }
+        }
+    }
+
+    /// Subscribes a client; the reason when that cannot be.
+    pub(super) fn subscribe(&self, client: &Client, wanted: WantedChannel) -> Result<(), String> {
+        let channel = lock(&self.state).channels.get(&wanted.channel_id).cloned();
+        let channel = channel.ok_or_else(|| format!("there is no channel {}", wanted.channel_id))?;
+        let mut subscriptions = lock(&client.subscriptions);
+        if subscriptions.len() >= SUBSCRIPTIONS_MAX {
+            return Err(format!("a client has at most {SUBSCRIPTIONS_MAX} subscriptions"));
+        }
+        if subscriptions.contains_key(&wanted.id) {
+            return Err(format!("there is a subscription {} already", wanted.id));
+        }
+        subscriptions.insert(wanted.id, Arc::clone(&channel));
+        drop(subscriptions);
+        channel.subscribe(wanted.id, &client.outbox);
+        Ok(())
+    }
+
+    /// Ends a client's subscription.
+    pub(super) fn unsubscribe(&self, client: &Client, subscription: u32) {
+        let channel = lock(&client.subscriptions).remove(&subscription);
+        if let Some(channel) = channel {
+            channel.unsubscribe(subscription, &client.outbox);
+            client.outbox.forget(subscription);
+        }
+    }
+
+    /// Sends bytes to all clients.
+    pub(super) fn send_bytes(&self, bytes: &[u8]) {
+        for client in self.clients() {
+            client.outbox.push(BINARY, bytes);
+        }
+    }
+
+    /// Sends a text to all clients, or to those that want the graph.
+    pub(super) fn send_text(&self, text: &str, graph_only: bool) {
+        for client in self.clients() {
+            if !graph_only || client.wants_graph.load(Ordering::Relaxed) {
+                client.outbox.push(TEXT, text.as_bytes());
+            }
+        }
+    }
+
+    /// Drops what waits and what is kept: the playback has jumped.
+    pub(super) fn forget_messages(&self) {
+        let channels: Vec<Arc<Channel>> = lock(&self.state).channels.values().cloned().collect();
+        channels.iter().for_each(|channel| channel.forget());
+        for client in self.clients() {
+            client.outbox.forget_messages();
+        }
+    }
+
+    /// Disconnects all clients.
+    pub(super) fn disconnect(&self) {
+        for client in self.clients() {
+            client.outbox.close();
+        }
+    }
+
+    fn clients(&self) -> Vec<Arc<Client>> {
+        lock(&self.state).clients.values().cloned().collect()
+    }
+
+    /// What each client has got and not got, by topic.
+    pub(super) fn report(&self) -> Value {
+        let report = |client: &Arc<Client>| {
+            let sums = client.outbox.sums();
+            let subscriptions = lock(&client.subscriptions);
+            let topics = subscriptions.iter().map(|(number, channel)| {
+                let sums = sums.get(number).copied().unwrap_or_default();
+                json!({"topic": channel.topic, "sent": sums.sent, "left_out": sums.left_out})
+            });
+            json!({"peer": client.peer, "topics": topics.collect::<Vec<_>>()})
+        };
+        self.clients().iter().map(report).collect()
+    }
+}
+
+impl Client {
+    /// A sentence about what this client does not get; `None` when it gets all.
+    pub(super) fn what_is_left_out(&self) -> Option<String> {
+        const NAMED_MAX: usize = 5;
+        let sums = self.outbox.sums();
+        let subscriptions = lock(&self.subscriptions);
+        let shares: Vec<String> = subscriptions
+            .iter()
+            .filter_map(|(number, channel)| {
+                let sums = sums.get(number).filter(|sums| sums.left_out > 0)?;
+                let percent = 100 * sums.sent / (sums.sent + sums.left_out);
+                Some(format!("{percent} % of {}", channel.topic))
+            })
+            .collect();
+        let named = shares
+            .iter()
+            .take(NAMED_MAX)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
+        let more = shares.len().saturating_sub(NAMED_MAX);
+        let more = if more > 0 {
+            format!(" and of {more} more topics not all")
+        } else {
+            String::new()
+        };
+        let size = LARGE_BYTES / 1024;
+        (!shares.is_empty()).then(|| {
+            format!("This connection is slower than the topics: you see {named}{more}. From {size} KiB on only the newest message waits.")
+        })
+    }
+
+    /// Sends a sentence to its user.
+    pub(super) fn complain(&self, level: u8, sentence: &str, id: Option<&str>) {
+        let text = protocol::status(level, sentence, id).to_string();
+        self.outbox.push(TEXT, text.as_bytes());
+    }
+}

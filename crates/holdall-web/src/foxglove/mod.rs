@@ -1,0 +1,87 @@
+//! A server for Foxglove, Lichtblick and other viewers: their WebSocket protocol, from live topics or from what is played.
+
+mod bridge;
+mod hub;
+mod outbox;
+mod playback;
+mod protocol;
+mod schemas;
+mod session;
+
+pub use bridge::{Bridge, BridgeOptions};
+pub use playback::{PlaybackServer, PlayingTransport};
+
+use crate::{
+    http::{Guard, Token},
+    listen::{Listener, Service, WebError},
+};
+use hub::{Hub, Subject};
+use serde_json::Value;
+use session::Sessions;
+use std::{io, net::SocketAddr, sync::Arc};
+
+/// Where viewers expect a server.
+pub const DEFAULT_FOXGLOVE: &str = "127.0.0.1:8765";
+
+/// Most viewers at once.
+const VIEWERS_MAX: usize = 16;
+
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\ntoo many viewers are connected";
+
+/// A bound port for viewers. They wait until it is given what to show.
+pub struct ViewerPort {
+    listener: Listener,
+    guard: Guard,
+}
+
+impl ViewerPort {
+    /// Binds the port.
+    ///
+    /// # Errors
+    /// The port is taken or not allowed.
+    pub fn bind(address: SocketAddr) -> Result<Self, WebError> {
+        let listener = Listener::bind("the Foxglove server", address)?;
+        let guard = Guard::new(listener.address()).map_err(start_error)?;
+        Ok(Self { listener, guard })
+    }
+
+    /// What is entered in a viewer, with the token where one is needed.
+    pub fn link(&self) -> String {
+        crate::http::link("ws", self.listener.address(), &self.guard)
+    }
+
+    fn serve(&self, hub: Arc<Hub>, subject: Arc<dyn Subject>, name: String) -> Result<(), WebError> {
+        let sessions = Sessions {
+            hub,
+            subject,
+            guard: self.guard.clone(),
+            name,
+            session: Token::random().map_err(start_error)?.text().to_owned(),
+        };
+        self.listener.serve(Service {
+            thread: "viewer",
+            clients_max: VIEWERS_MAX,
+            refusal: TOO_MANY,
+            serve: move |client| sessions.serve(client),
+        })
+    }
+}
+
+fn start_error(source: io::Error) -> WebError {
+    WebError::Start {
+        what: "the Foxglove server",
+        source,
+    }
+}
+
+/// What each viewer has got and not got.
+#[derive(Clone)]
+pub struct ViewerReport(Arc<Hub>);
+
+impl ViewerReport {
+    /// A list with the viewers' addresses and, by topic, messages `sent` and `left_out`.
+    pub fn json(&self) -> Value {
+        self.0.report()
+    }
+}

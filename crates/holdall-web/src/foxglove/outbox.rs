@@ -1,0 +1,408 @@
+//! What waits to be sent to one client: small messages in their order, of large ones the newest of each topic, all within bounds.
+
+use super::protocol::{MESSAGE_HEAD_BYTES, append_message_head};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    mutex::lock,
+};
+use holdall_model::message::{Loan, Payload};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// From this size on only the newest message of a topic waits.
+pub(super) const LARGE_BYTES: usize = 64 * 1024;
+
+/// Most bytes of small messages that wait.
+const SMALL_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Most bytes of large messages that wait.
+const LARGE_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Most bytes of lists of channels and the like that wait; a client that lets more pile up reads nothing.
+const CONTROL_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Small messages are sent together up to this size.
+const BATCH_BYTES: usize = 32 * 1024;
+
+/// WebSocket opcodes.
+pub(super) const TEXT: u8 = 1;
+pub(super) const BINARY: u8 = 2;
+pub(super) const PING: u8 = 9;
+
+/// A payload that several clients share.
+#[derive(Clone)]
+enum Body {
+    Bytes(Arc<[u8]>),
+    /// In the transport's memory, until the last client has copied or dropped it.
+    Loan(Arc<Mutex<Box<dyn Loan>>>),
+}
+
+/// A message for clients.
+#[derive(Clone)]
+pub(super) struct Message {
+    log_time: u64,
+    len: usize,
+    body: Body,
+}
+
+impl Message {
+    /// Copies small payloads; keeps loans.
+    pub(super) fn new(log_time: u64, payload: Payload<'_>) -> Self {
+        let len = payload.len();
+        let body = match payload {
+            Payload::Borrowed(bytes) => Body::Bytes(bytes.into()),
+            Payload::Loaned(loan) => Body::Loan(Arc::new(Mutex::new(loan))),
+        };
+        Self { log_time, len, body }
+    }
+
+    /// The same message in memory of its own, to be kept for long.
+    pub(super) fn into_owned(self) -> Self {
+        let Body::Loan(loan) = &self.body else { return self };
+        let mut bytes = Vec::with_capacity(self.len);
+        lock(loan).for_each_slice(&mut |slice| bytes.extend_from_slice(slice));
+        Self {
+            body: Body::Bytes(bytes.into()),
+            ..self
+        }
+    }
+
+    /// Payload bytes.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn append_frame(&self, to: &mut Vec<u8>, subscription: u32) {
+        append_frame_head(to, BINARY, MESSAGE_HEAD_BYTES + self.len);
+        append_message_head(to, subscription, self.log_time);
+        match &self.body {
+            Body::Bytes(bytes) => to.extend_from_slice(bytes),
+            Body::Loan(loan) => lock(loan).for_each_slice(&mut |slice| to.extend_from_slice(slice)),
+        }
+    }
+}
+
+/// Appends the head of a frame from a server, which is never masked.
+fn append_frame_head(to: &mut Vec<u8>, opcode: u8, len: usize) {
+    const FINAL: u8 = 0x80;
+    to.push(FINAL | opcode);
+    match len {
+        0..=125 => to.push(len as u8),
+        126..=0xffff => {
+            to.push(126);
+            to.extend((len as u16).to_be_bytes());
+        }
+        _ => {
+            to.push(127);
+            to.extend((len as u64).to_be_bytes());
+        }
+    }
+}
+
+/// Messages of one subscription so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    /// Handed to the client's connection.
+    pub sent: u64,
+    /// Not sent because newer ones came first, or too much waited.
+    pub left_out: u64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    control: VecDeque<Vec<u8>>,
+    control_bytes: usize,
+    small: VecDeque<(u32, Message)>,
+    small_bytes: usize,
+    /// By subscription.
+    large: BTreeMap<u32, Message>,
+    large_bytes: usize,
+    /// The subscription whose large message was sent last.
+    last_large: u32,
+    /// A slow connection gets no large message before, so that half of it is for small ones.
+    large_after: Duration,
+    sums: BTreeMap<u32, Sums>,
+    is_closed: bool,
+}
+
+/// The queue of one client.
+#[derive(Default)]
+pub(super) struct Outbox {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+/// What was taken to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Frames for the client, with a large message among them or not.
+    Frames { large: bool },
+    /// Nothing came in time.
+    Nothing,
+    /// The client is gone.
+    Closed,
+}
+
+impl Outbox {
+    /// Queues a frame about channels, states and the like; these precede messages.
+    pub(super) fn push(&self, opcode: u8, payload: &[u8]) {
+        let mut frame = Vec::with_capacity(payload.len() + 10);
+        append_frame_head(&mut frame, opcode, payload.len());
+        frame.extend_from_slice(payload);
+        self.push_raw(frame);
+    }
+
+    /// Queues bytes that are frames already.
+    pub(super) fn push_raw(&self, frame: Vec<u8>) {
+        let mut waiting = lock(&self.waiting);
+        waiting.control_bytes += frame.len();
+        waiting.is_closed |= waiting.control_bytes > CONTROL_BYTES_MAX;
+        if !waiting.is_closed {
+            waiting.control.push_back(frame);
+        }
+        drop(waiting);
+        self.changed.notify_all();
+    }
+
+    /// Offers a message; never waits for the client.
+    pub(super) fn offer(&self, subscription: u32, message: &Message) {
+        let mut guard = lock(&self.waiting);
+        let waiting = &mut *guard;
+        if message.len < LARGE_BYTES {
+            let has_room = waiting.small_bytes + message.len <= SMALL_BYTES_MAX;
+            if has_room {
+                // An empty one takes memory, too.
+                waiting.small_bytes += message.len.max(64);
+                waiting.small.push_back((subscription, message.clone()));
+            } else {
+                waiting.sums.entry(subscription).or_default().left_out += 1;
+            }
+        } else {
+            let old = waiting.large.remove(&subscription);
+            waiting.large_bytes -= old.as_ref().map_or(0, |old| old.len);
+            let has_room = waiting.large_bytes + message.len <= LARGE_BYTES_MAX;
+            let left_out = u64::from(old.is_some()) + u64::from(!has_room);
+            waiting.sums.entry(subscription).or_default().left_out += left_out;
+            if has_room {
+                waiting.large_bytes += message.len;
+                waiting.large.insert(subscription, message.clone());
+            }
+        }
+        drop(guard);
+        self.changed.notify_all();
+    }
+
+    /// Drops what waits of a subscription that has ended.
+    pub(super) fn forget(&self, subscription: u32) {
+        let mut waiting = lock(&self.waiting);
+        if let Some(large) = waiting.large.remove(&subscription) {
+            waiting.large_bytes -= large.len;
+        }
+        waiting.small.retain(|(of, _)| *of != subscription);
+        waiting.small_bytes = waiting.small.iter().map(|(_, message)| message.len.max(64)).sum();
+        waiting.sums.remove(&subscription);
+    }
+
+    /// Drops the messages that wait, of all subscriptions: the playback has jumped.
+    pub(super) fn forget_messages(&self) {
+        let mut waiting = lock(&self.waiting);
+        waiting.large.clear();
+        waiting.small.clear();
+        (waiting.large_bytes, waiting.small_bytes) = (0, 0);
+    }
+
+    /// Replaces `frames` by what is to be sent next; waits for it at most so long.
+    pub(super) fn take(&self, frames: &mut Vec<u8>, at_most: Duration) -> Taken {
+        frames.clear();
+        let deadline = SystemClock.monotonic() + at_most;
+        let mut waiting = lock(&self.waiting);
+        loop {
+            let now = SystemClock.monotonic();
+            if waiting.is_closed {
+                return Taken::Closed;
+            }
+            if let Some(frame) = waiting.control.pop_front() {
+                waiting.control_bytes -= frame.len();
+                *frames = frame;
+                return Taken::Frames { large: false };
+            }
+            let is_large_due = !waiting.large.is_empty() && now >= waiting.large_after;
+            waiting.take_small(frames);
+            // With the lock released, because a loan is copied.
+            let large = is_large_due.then(|| waiting.next_large()).flatten();
+            if let Some((subscription, message)) = large {
+                drop(waiting);
+                message.append_frame(frames, subscription);
+                return Taken::Frames { large: true };
+            }
+            if !frames.is_empty() {
+                return Taken::Frames { large: false };
+            }
+            if now >= deadline {
+                return Taken::Nothing;
+            }
+            let until = if waiting.large.is_empty() {
+                deadline
+            } else {
+                deadline.min(waiting.large_after)
+            };
+            let wait = until.saturating_sub(now);
+            let woken = self.changed.wait_timeout(waiting, wait);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Notes how long a large message took to be sent.
+    pub(super) fn sent_large(&self, took: Duration) {
+        /// A fast connection needs no pause.
+        const SLOW: Duration = Duration::from_millis(20);
+        if took >= SLOW {
+            lock(&self.waiting).large_after = SystemClock.monotonic() + took;
+        }
+    }
+
+    /// What became of the messages of each subscription.
+    pub(super) fn sums(&self) -> BTreeMap<u32, Sums> {
+        lock(&self.waiting).sums.clone()
+    }
+
+    /// The client is gone.
+    pub(super) fn close(&self) {
+        lock(&self.waiting).is_closed = true;
+        self.changed.notify_all();
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.waiting).is_closed
+    }
+}
+
+impl Waiting {
+    fn take_small(&mut self, frames: &mut Vec<u8>) {
+        while frames.len() < BATCH_BYTES
+            && let Some((subscription, message)) = self.small.pop_front()
+        {
+            self.small_bytes -= message.len.max(64);
+            self.sums.entry(subscription).or_default().sent += 1;
+            message.append_frame(frames, subscription);
+        }
+    }
+
+    /// The large messages of all subscriptions have their turns.
+    fn next_large(&mut self) -> Option<(u32, Message)> {
+        let after = self.large.range(self.last_large.saturating_add(1)..).next();
+        let subscription = *after.or_else(|| self.large.iter().next())?.0;
+        let message = self.large.remove(&subscription)?;
+        self.last_large = subscription;
+        self.large_bytes -= message.len;
+        self.sums.entry(subscription).or_default().sent += 1;
+        Some((subscription, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(time: u64, len: usize) -> Message {
+        Message::new(time, Payload::Borrowed(&vec![7; len]))
+    }
+
+    /// The subscription and time of each message in the frames that are taken.
+    fn taken(outbox: &Outbox) -> Vec<(u32, u64)> {
+        let mut frames = Vec::new();
+        let mut found = Vec::new();
+        while let Taken::Frames { .. } = outbox.take(&mut frames, Duration::ZERO) {
+            let mut rest = frames.as_slice();
+            while !rest.is_empty() {
+                let (head, len) = match rest[1] {
+                    126 => (4, usize::from(u16::from_be_bytes([rest[2], rest[3]]))),
+                    127 => (10, u64::from_be_bytes(rest[2..10].try_into().unwrap()) as usize),
+                    len => (2, usize::from(len)),
+                };
+                let body = &rest[head..head + len];
+                if rest[0] == 0x80 | BINARY {
+                    let subscription = u32::from_le_bytes(body[1..5].try_into().unwrap());
+                    found.push((subscription, u64::from_le_bytes(body[5..13].try_into().unwrap())));
+                }
+                rest = &rest[head + len..];
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn small_messages_keep_their_order_and_of_large_ones_the_newest_waits() {
+        let outbox = Outbox::default();
+        for time in 0..5 {
+            outbox.offer(1, &message(time, 10));
+            outbox.offer(2, &message(time, LARGE_BYTES));
+            outbox.offer(3, &message(time, LARGE_BYTES * 2));
+        }
+        assert_eq!(
+            taken(&outbox),
+            [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 4), (3, 4)]
+        );
+        let sums = outbox.sums();
+        assert_eq!(sums[&1], Sums { sent: 5, left_out: 0 });
+        assert_eq!(sums[&2], Sums { sent: 1, left_out: 4 });
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_what_is_left_out_is_counted() {
+        let outbox = Outbox::default();
+        let count = 2 * SMALL_BYTES_MAX / 1000;
+        for time in 0..count as u64 {
+            outbox.offer(1, &message(time, 1000));
+        }
+        let waits = taken(&outbox).len();
+        assert!(waits * 1000 <= SMALL_BYTES_MAX && waits * 1000 > SMALL_BYTES_MAX / 2);
+        assert_eq!(outbox.sums()[&1].left_out, (count - waits) as u64);
+    }
+
+    #[test]
+    fn large_topics_have_turns_and_a_slow_connection_a_pause() {
+        let outbox = Outbox::default();
+        for round in 0..2 {
+            outbox.offer(5, &message(round, LARGE_BYTES));
+            outbox.offer(9, &message(round, LARGE_BYTES));
+            let mut frames = Vec::new();
+            assert_eq!(
+                outbox.take(&mut frames, Duration::ZERO),
+                Taken::Frames { large: true }
+            );
+        }
+        // Each had its turn.
+        assert_eq!((outbox.sums()[&5].sent, outbox.sums()[&9].sent), (1, 1));
+        outbox.sent_large(Duration::from_secs(1000));
+        outbox.offer(1, &message(1, 10));
+        assert_eq!(taken(&outbox), [(1, 1)], "only what is small");
+    }
+
+    #[test]
+    fn a_client_that_reads_no_lists_is_dropped() {
+        let outbox = Outbox::default();
+        for _ in 0..65 {
+            outbox.push(TEXT, &vec![b' '; 1 << 20]);
+        }
+        assert!(outbox.is_closed());
+        assert_eq!(outbox.take(&mut Vec::new(), Duration::ZERO), Taken::Closed);
+    }
+
+    #[test]
+    fn frames_of_each_length_have_their_heads() {
+        for (len, head) in [
+            (125, &[0x82, 125][..]),
+            (126, &[0x82, 126, 0, 126]),
+            (65536, &[0x82, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let mut found = Vec::new();
+            append_frame_head(&mut found, BINARY, len);
+            assert_eq!(found, head);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The messages of the Foxglove WebSocket protocol, which are the same in both of its subprotocols.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The subprotocols that are spoken, the preferred one first.
+pub(super) const SUBPROTOCOLS: [&str; 2] = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
+
+/// Most subscriptions, channels and the like in one request.
+const LIST_MAX: usize = 10_000;
+
+/// Bytes before the payload of a message: opcode, subscription, time.
+pub(super) const MESSAGE_HEAD_BYTES: usize = 1 + 4 + 8;
+
+/// Opcodes of binary messages to clients.
+const MESSAGE_DATA: u8 = 1;
+const TIME: u8 = 2;
+const PLAYBACK_STATE: u8 = 5;
+
+/// Opcodes of binary messages from clients.
+const CLIENT_MESSAGE_DATA: u8 = 1;
+const PLAYBACK_CONTROL: u8 = 3;
+
+/// What a client sends as text.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "op", rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub(super) enum Request {
+    /// Send messages of channels under these numbers.
+    Subscribe { subscriptions: Vec<WantedChannel> },
+    /// Send them no more.
+    Unsubscribe { subscription_ids: Vec<u32> },
+    /// The client will publish.
+    Advertise { channels: Vec<ClientChannel> },
+    /// It will no more.
+    Unadvertise { channel_ids: Vec<u32> },
+    /// Send who publishes and subscribes to what.
+    SubscribeConnectionGraph {},
+    /// Send it no more.
+    UnsubscribeConnectionGraph {},
+    /// Anything else that the protocol has.
+    #[serde(other)]
+    Other,
+}
+
+/// A channel that a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WantedChannel {
+    pub id: u32,
+    pub channel_id: u32,
+}
+
+/// A topic that a client publishes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ClientChannel {
+    pub id: u32,
+    pub topic: String,
+    pub encoding: String,
+    pub schema_name: String,
+}
+
+/// What a client sends as bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Bytes<'a> {
+    /// A message of a topic that it publishes.
+    Message { channel: u32, payload: &'a [u8] },
+    /// What the playback is to do.
+    Playback(PlaybackRequest),
+}
+
+/// What a viewer's own timeline asks of the playback.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlaybackRequest {
+    /// Play, or pause.
+    pub play: bool,
+    /// Speed; 1 is that of the recording.
+    pub speed: f32,
+    /// Where to continue, in nanoseconds since 1970.
+    pub seek: Option<u64>,
+    /// Comes back in the answer.
+    pub id: String,
+}
+
+/// What a playback does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum PlaybackPhase {
+    /// Bag time advances.
+    Playing = 0,
+    /// It does not.
+    Paused = 1,
+    /// It does not yet.
+    Buffering = 2,
+    /// All was played.
+    Ended = 3,
+}
+
+/// The state of a playback for viewers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlaybackState {
+    /// What it does.
+    pub phase: PlaybackPhase,
+    /// Bag time in nanoseconds since 1970.
+    pub time: u64,
+    /// Speed.
+    pub speed: f32,
+}
+
+/// Reads a request; the reason when it is none.
+pub(super) fn parse_text(text: &str) -> Result<Request, String> {
+    let request: Request = serde_json::from_str(text).map_err(|error| format!("not a request: {error}"))?;
+    let len = match &request {
+        Request::Subscribe { subscriptions } => subscriptions.len(),
+        Request::Unsubscribe {
+            subscription_ids: list,
+        }
+        | Request::Unadvertise { channel_ids: list } => list.len(),
+        Request::Advertise { channels } => channels.len(),
+        _ => 0,
+    };
+    if len > LIST_MAX {
+        return Err(format!(
+            "a request names at most {LIST_MAX} channels, this one {len}"
+        ));
+    }
+    Ok(request)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Reads a binary message; the reason when it is none.
+pub(super) fn parse_bytes(bytes: &[u8]) -> Result<Bytes<'_>, String> {
+    let short = || "a binary message is too short".to_owned();
+    match bytes.first() {
+        Some(&CLIENT_MESSAGE_DATA) => Ok(Bytes::Message {
+            channel: u32_at(bytes, 1).ok_or_else(short)?,
+            payload: &bytes[5..],
+        }),
+        Some(&PLAYBACK_CONTROL) => parse_playback(&bytes[1..]).map(Bytes::Playback).ok_or_else(short),
+        Some(opcode) => Err(format!("binary messages of opcode {opcode} are not answered")),
+        None => Err(short()),
+    }
+}
+
+fn parse_playback(bytes: &[u8]) -> Option<PlaybackRequest> {
+    let time = u64::from_le_bytes(bytes.get(6..14)?.try_into().ok()?);
+    let id_len = usize::try_from(u32_at(bytes, 14)?).ok()?;
+    let id = bytes.get(18..18_usize.checked_add(id_len)?)?;
+    Some(PlaybackRequest {
+        play: bytes[0] == 0,
+        speed: f32::from_le_bytes(bytes.get(1..5)?.try_into().ok()?),
+        seek: (bytes[5] != 0).then_some(time),
+        id: str::from_utf8(id).ok()?.to_owned(),
+    })
+}
+
+/// Appends what precedes a message's payload.
+pub(super) fn append_message_head(to: &mut Vec<u8>, subscription: u32, log_time: u64) {
+    to.push(MESSAGE_DATA);
+    to.extend(subscription.to_le_bytes());
+    to.extend(log_time.to_le_bytes());
+}
+
+/// The time of a server whose time is not the clock's.
+pub(super) fn time(nanos: u64) -> Vec<u8> {
+    let mut bytes = vec![TIME];
+    bytes.extend(nanos.to_le_bytes());
+    bytes
+}
+
+/// The state of the playback; `id` is the request's that it answers, or empty.
+pub(super) fn playback_state(state: PlaybackState, did_seek: bool, id: &str) -> Vec<u8> {
+    let mut bytes = vec![PLAYBACK_STATE, state.phase as u8];
+    bytes.extend(state.time.to_le_bytes());
+    bytes.extend(state.speed.to_le_bytes());
+    bytes.push(u8::from(did_seek));
+    bytes.extend((id.len() as u32).to_le_bytes());
+    bytes.extend(id.as_bytes());
+    bytes
+}
+
+/// The first message to a client; `range` is the time of what is played, in nanoseconds since 1970.
+pub(super) fn server_info(name: &str, session: &str, range: Option<(u64, u64)>) -> Value {
+    let mut info = json!({
+        "op": "serverInfo",
+        "name": name,
+        "capabilities": ["clientPublish", "connectionGraph"],
+        "supportedEncodings": ["cdr"],
+        "metadata": {},
+        "sessionId": session,
+    });
+    if let Some((start, end)) = range {
+        let time = |nanos: u64| json!({"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000});
+        info["capabilities"] = json!(["time", "playbackControl"]);
+        info["dataStartTime"] = time(start);
+        info["dataEndTime"] = time(end);
+    }
+    info
+}
+
+/// A sentence for the user of a viewer: level 0 is information, 1 a warning, 2 an error. A later one of the same id replaces it.
+pub(super) fn status(level: u8, message: &str, id: Option<&str>) -> Value {
+    let mut status = json!({"op": "status", "level": level, "message": message});
+    if let Some(id) = id {
+        status["id"] = json!(id);
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn requests_are_read_as_viewers_send_them() {
+        let text = r#"{"op":"subscribe","subscriptions":[{"id":1,"channelId":7}]}"#;
+        let subscriptions = vec![WantedChannel { id: 1, channel_id: 7 }];
+        assert_eq!(parse_text(text), Ok(Request::Subscribe { subscriptions }));
+        assert_eq!(
+            parse_text(r#"{"op":"unsubscribe","subscriptionIds":[1,2]}"#),
+            Ok(Request::Unsubscribe {
+                subscription_ids: vec![1, 2]
+            })
+        );
+        assert_eq!(
+            parse_text(r#"{"op":"subscribeConnectionGraph"}"#),
+            Ok(Request::SubscribeConnectionGraph {})
+        );
+        assert_eq!(
+            parse_text(r#"{"op":"getParameters","parameterNames":[]}"#),
+            Ok(Request::Other)
+        );
+        for text in [
+            "",
+            "[]",
+            "{}",
+            r#"{"op":"subscribe"}"#,
+            r#"{"op":"subscribe","subscriptions":[{"id":-1,"channelId":7}]}"#,
+        ] {
+            assert!(parse_text(text).is_err(), "{text}");
+        }
+        let many = vec!["1"; LIST_MAX + 1].join(",");
+        assert!(
+            parse_text(&format!(
+                "{{\"op\":\"unsubscribe\",\"subscriptionIds\":[{many}]}}"
+            ))
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn a_timelines_request_is_read_to_its_last_byte() {
+        let mut bytes = vec![3, 1];
+        bytes.extend(2.5_f32.to_le_bytes());
+        bytes.push(1);
+        bytes.extend(77_u64.to_le_bytes());
+        bytes.extend(3_u32.to_le_bytes());
+        bytes.extend(b"abc");
+        let expected = PlaybackRequest {
+            play: false,
+            speed: 2.5,
+            seek: Some(77),
+            id: "abc".to_owned(),
+        };
+        assert_eq!(parse_bytes(&bytes), Ok(Bytes::Playback(expected)));
+        for len in 0..bytes.len() {
+            assert!(parse_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn states_have_the_protocols_layout() {
+        let state = PlaybackState {
+            phase: PlaybackPhase::Paused,
+            time: 12345,
+            speed: 1.0,
+        };
+        let mut expected = vec![5, 1];
+        expected.extend(12345_u64.to_le_bytes());
+        expected.extend(1.0_f32.to_le_bytes());
+        expected.extend([1, 2, 0, 0, 0, b'i', b'd']);
+        assert_eq!(playback_state(state, true, "id"), expected);
+        let info = server_info("bag", "1", Some((1_500_000_000, 2_000_000_001)));
+        assert_eq!(info["dataStartTime"], json!({"sec": 1, "nsec": 500_000_000}));
+        assert_eq!(info["dataEndTime"], json!({"sec": 2, "nsec": 1}));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse_bytes(&bytes);
+            let _ = parse_text(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! One client: the handshake, a thread that reads what it sends, and one that writes what waits for it.
+
+use super::{
+    hub::{Client, Hub, Publication, Subject},
+    outbox::{BINARY, Outbox, PING, TEXT, Taken},
+    protocol::{self, Bytes, Request, SUBPROTOCOLS, playback_state},
+};
+use crate::{
+    http::{Guard, ViewerRequest},
+    listen::{Timely, UNREAD_MAX},
+};
+use holdall_io::clock::{Clock, SystemClock};
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
+};
+use tungstenite::{
+    Error, Message, WebSocket,
+    handshake::server::{ErrorResponse, Request as Handshake, Response},
+    http::{HeaderValue, StatusCode, header},
+    protocol::WebSocketConfig,
+};
+
+/// How long a client may take for the handshake.
+const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Longest message of a client: an image that it publishes.
+const CLIENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Without anything to send, a connection is tried so often.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
+
+/// How often a client is informed of what it does not get.
+const COMPLAIN_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Bytes that the kernel may hold unsent: what follows them waits here, where the newest can overtake.
+const UNSENT_BYTES: u32 = 64 * 1024;
+
+/// Frames larger than this are not kept as memory for later ones.
+const FRAMES_KEPT_BYTES: usize = 4 * 1024 * 1024;
+
+/// What sessions of one server share.
+pub(super) struct Sessions {
+    pub hub: Arc<Hub>,
+    pub subject: Arc<dyn Subject>,
+    pub guard: Guard,
+    pub name: String,
+    /// Identifies this run, so that viewers forget what they know of another.
+    pub session: String,
+}
+
+/// The stream as tungstenite sees it: reads are the client's; what it writes itself (pongs, closing) is queued with all else.
+struct Inlet {
+    client: Arc<TcpStream>,
+    /// Until the handshake is over.
+    deadline: Option<Duration>,
+    outbox: Option<Arc<Outbox>>,
+}
+
+impl Read for Inlet {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self.deadline {
+            None => (&*self.client).read(into),
+            Some(deadline) => Timely::until(&self.client, deadline).read(into),
+        }
+    }
+}
+
+impl Write for Inlet {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.outbox {
+            None => (&*self.client).write(bytes),
+            Some(outbox) => {
+                outbox.push_raw(bytes.to_vec());
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sessions {
+    /// Serves a client until it or the server ends.
+    pub(super) fn serve(&self, client: TcpStream) {
+        let client = Arc::new(client);
+        if let Err(reason) = self.run(&client) {
+            tracing::debug!("a viewer has left: {reason}");
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    }
+
+    fn run(&self, client: &Arc<TcpStream>) -> Result<(), Box<dyn std::error::Error>> {
+        client.set_nodelay(true)?;
+        client.set_write_timeout(Some(UNREAD_MAX))?;
+        let peer = client.peer_addr()?.to_string();
+        let mut socket = self.shake_hands(client)?;
+        holdall_io::socket::limit_unsent(client, UNSENT_BYTES)?;
+        client.set_read_timeout(None)?;
+        let outbox = Arc::new(Outbox::default());
+        let inlet = socket.get_mut();
+        (inlet.deadline, inlet.outbox) = (None, Some(Arc::clone(&outbox)));
+        let info = protocol::server_info(&self.name, &self.session, self.subject.range());
+        outbox.push(TEXT, info.to_string().as_bytes());
+        let (number, viewer) = self.hub.add_client(&outbox, peer);
+        let writing = Arc::clone(&viewer);
+        let to = Arc::clone(client);
+        let writer = thread::Builder::new().name(format!("{}viewer out", crate::THREADS));
+        let writer = writer.spawn(move || write(&writing, &to));
+        let result = if writer.is_ok() {
+            self.read(&mut socket, number, &viewer)
+        } else {
+            Ok(())
+        };
+        self.hub.remove_client(number);
+        let _ = self.subject.publish(Publication::Gone { client: number });
+        let _ = client.shutdown(Shutdown::Both);
+        if let Ok(writer) = writer {
+            let _ = writer.join();
+        }
+        Ok(result?)
+    }
+
+    fn shake_hands(&self, client: &Arc<TcpStream>) -> Result<WebSocket<Inlet>, Box<dyn std::error::Error>> {
+        let inlet = Inlet {
+            client: Arc::clone(client),
+            deadline: Some(SystemClock.monotonic() + HANDSHAKE_WITHIN),
+            outbox: None,
+        };
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(CLIENT_BYTES_MAX))
+            .max_frame_size(Some(CLIENT_BYTES_MAX));
+        let answer = |request: &Handshake, response: Response| self.answer(request, response);
+        tungstenite::accept_hdr_with_config(inlet, answer, Some(config))
+            .map_err(|error| error.to_string().into())
+    }
+
+    /// Chooses the subprotocol, and refuses pages that are no viewers.
+    fn answer(&self, request: &Handshake, mut response: Response) -> Result<Response, ErrorResponse> {
+        let text = |name| {
+            request
+                .headers()
+                .get(name)
+                .and_then(|value: &HeaderValue| value.to_str().ok())
+        };
+        let viewer = ViewerRequest {
+            host: text(header::HOST),
+            origin: text(header::ORIGIN),
+            query: request.uri().query(),
+        };
+        if let Err(refusal) = self.guard.check_viewer(&viewer) {
+            return Err(refused(refusal.status, &refusal.sentence));
+        }
+        let offered = text(header::SEC_WEBSOCKET_PROTOCOL).unwrap_or_default();
+        let offered: Vec<&str> = offered.split(',').map(str::trim).collect();
+        let chosen = SUBPROTOCOLS.into_iter().find(|known| offered.contains(known));
+        let Some(chosen) = chosen else {
+            let known = SUBPROTOCOLS.join(" or ");
+            return Err(refused(400, &format!("expected the subprotocol {known}")));
+        };
+        let value = HeaderValue::from_static(chosen);
+        response
+            .headers_mut()
+            .insert(header::SEC_WEBSOCKET_PROTOCOL, value);
+        Ok(response)
+    }
+
+    fn read(&self, socket: &mut WebSocket<Inlet>, number: u64, client: &Client) -> Result<(), Error> {
+        loop {
+            let done = match socket.read() {
+                Ok(Message::Text(text)) => {
+                    protocol::parse_text(&text).and_then(|request| self.carry_out(number, client, request))
+                }
+                Ok(Message::Binary(bytes)) => {
+                    protocol::parse_bytes(&bytes).and_then(|bytes| self.take(number, client, bytes))
+                }
+                Ok(_) => Ok(()),
+                Err(Error::ConnectionClosed) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            if let Err(reason) = done {
+                client.complain(1, &reason, None);
+            }
+        }
+    }
+
+    fn carry_out(&self, number: u64, client: &Client, request: Request) -> Result<(), String> {
+        match request {
+            Request::Subscribe { subscriptions } => {
+                for wanted in subscriptions {
+                    self.hub.subscribe(client, wanted)?;
+                }
+            }
+            Request::Unsubscribe { subscription_ids } => {
+                for subscription in subscription_ids {
+                    self.hub.unsubscribe(client, subscription);
+                }
+            }
+            Request::Advertise { channels } => {
+                for channel in channels {
+                    self.subject.publish(Publication::Begin {
+                        client: number,
+                        channel,
+                    })?;
+                }
+            }
+            Request::Unadvertise { channel_ids } => {
+                for channel in channel_ids {
+                    self.subject.publish(Publication::End {
+                        client: number,
+                        channel,
+                    })?;
+                }
+            }
+            Request::SubscribeConnectionGraph {} => client.wants_graph.store(true, Ordering::Relaxed),
+            Request::UnsubscribeConnectionGraph {} => client.wants_graph.store(false, Ordering::Relaxed),
+            Request::Other => return Err("this server has no such request".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn take(&self, number: u64, client: &Client, bytes: Bytes<'_>) -> Result<(), String> {
+        match bytes {
+            Bytes::Message { channel, payload } => self.subject.publish(Publication::Message {
+                client: number,
+                channel,
+                payload: payload.to_vec(),
+            }),
+            Bytes::Playback(request) => {
+                let mut answer = |state, did_seek| {
+                    if did_seek {
+                        self.hub.send_bytes(&playback_state(state, true, ""));
+                    }
+                    client
+                        .outbox
+                        .push(BINARY, &playback_state(state, did_seek, &request.id));
+                };
+                if !self.subject.steer(&request, &mut answer) {
+                    return Err("nothing is played here".to_owned());
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn refused(status: u16, sentence: &str) -> ErrorResponse {
+    let mut response = ErrorResponse::new(Some(sentence.to_owned()));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
+    response
+}
+
+/// Writes what waits until the client is gone, or reads nothing for some seconds.
+fn write(viewer: &Client, mut client: &TcpStream) {
+    let mut frames = Vec::new();
+    let (mut complaint, mut next_complaint) = (None, SystemClock.monotonic());
+    loop {
+        let taken = viewer.outbox.take(&mut frames, PING_INTERVAL);
+        let began = SystemClock.monotonic();
+        match taken {
+            Taken::Closed => break,
+            Taken::Nothing => viewer.outbox.push(PING, &[]),
+            Taken::Frames { large } => {
+                if client.write_all(&frames).is_err() {
+                    break;
+                }
+                if large {
+                    viewer
+                        .outbox
+                        .sent_large(SystemClock.monotonic().saturating_sub(began));
+                }
+                if frames.capacity() > FRAMES_KEPT_BYTES {
+                    frames = Vec::new();
+                }
+            }
+        }
+        if began >= next_complaint {
+            next_complaint = began + COMPLAIN_INTERVAL;
+            let sentence = viewer.what_is_left_out();
+            if sentence != complaint
+                && let Some(sentence) = &sentence
+            {
+                viewer.complain(1, sentence, Some("left-out"));
+            }
+            complaint = sentence;
+        }
+    }
+    viewer.outbox.close();
+    // Wakes the thread that reads.
+    let _ = client.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,233 @@
+"""`--foxglove`, `bridge` and `serve`: what a viewer gets over a real connection, compared with what was sent and recorded."""
+
+import contextlib
+import hashlib
+import json
+import random
+import re
+import socket
+import struct
+import time
+
+import pytest
+from conftest import DEADLINE_S, messages_of
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+STRING = "std_msgs/msg/String"
+SUBPROTOCOLS = ["foxglove.sdk.v1", "foxglove.websocket.v1"]
+
+
+def link(program):
+    """Where a program serves viewers."""
+    program.wait_until_says("Foxglove: ws://")
+    (line,) = [line for line in program.lines if "Foxglove: ws://" in line]
+    return re.search(r"ws://\S+", line).group()
+
+
+class Viewer:
+    """A client of the protocol that keeps all that it gets."""
+
+    def __init__(self, address, subprotocol=SUBPROTOCOLS[0], **how):
+        self.socket = connect(address, subprotocols=[subprotocol], max_size=None, open_timeout=DEADLINE_S, close_timeout=1, legacy=True, **how)
+        assert self.socket.subprotocol == subprotocol
+        self.channels, self.messages, self.states, self.statuses, self.graphs = {}, {}, [], [], []
+        self.taken = {}
+        self.info = None
+        self.until(lambda: self.info, "the server's info")
+
+    def read(self):
+        got = self.socket.recv(timeout=DEADLINE_S)
+        if isinstance(got, bytes):
+            if got[0] == 1:
+                subscription, at = struct.unpack_from("<IQ", got, 1)
+                self.messages.setdefault(self.taken[subscription], []).append((at, got[13:]))
+            elif got[0] == 5:
+                status, at, speed, jumped, length = struct.unpack_from("<BQfBI", got, 1)
+                self.states.append((status, at, speed, jumped, got[19 : 19 + length].decode()))
+                if jumped:
+                    # As viewers do: what came before is of another time.
+                    self.messages.clear()
+            return
+        told = json.loads(got)
+        match told["op"]:
+            case "serverInfo":
+                self.info = told
+            case "advertise":
+                self.channels.update({channel["topic"]: channel for channel in told["channels"]})
+            case "unadvertise":
+                self.channels = {name: c for name, c in self.channels.items() if c["id"] not in told["channelIds"]}
+            case "status":
+                self.statuses.append(told)
+            case "connectionGraphUpdate":
+                self.graphs.append(told)
+
+    def until(self, ready, what):
+        end = time.monotonic() + DEADLINE_S
+        while not ready():
+            assert time.monotonic() < end, f"never came: {what}"
+            self.read()
+
+    def tell(self, **request):
+        self.socket.send(json.dumps(request))
+
+    def take(self, topic):
+        self.until(lambda: topic in self.channels, f"a channel of {topic}")
+        number = len(self.taken) + 100
+        self.taken[number] = topic
+        self.tell(op="subscribe", subscriptions=[{"id": number, "channelId": self.channels[topic]["id"]}])
+
+    def steer(self, play, speed=1.0, seek=None, request="r"):
+        self.socket.send(struct.pack("<BBfBQI", 3, 0 if play else 1, speed, seek is not None, seek or 0, len(request)) + request.encode())
+        self.until(lambda: any(state[4] == request for state in self.states), f"the answer to {request}")
+        return next(state for state in self.states if state[4] == request)
+
+    def payloads(self, topic):
+        return [payload for _, payload in self.messages.get(topic, [])]
+
+
+@pytest.fixture
+def viewer():
+    with contextlib.ExitStack() as opened:
+
+        def view(*arguments, **how):
+            one = Viewer(*arguments, **how)
+            opened.callback(one.socket.close)
+            return one
+
+        yield view
+
+
+@pytest.mark.parametrize("subprotocol", SUBPROTOCOLS)
+def test_a_bridge_brings_each_byte_of_a_topic_and_its_definition(world, viewer, subprotocol):
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    # It waits for the viewer's subscription.
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 300, "rate_hz": 300, "qos": {"depth": 1000}})
+    seen = viewer(link(bridge), subprotocol)
+    seen.take("/chatter")
+    channel = seen.channels["/chatter"]
+    assert (channel["encoding"], channel["schemaName"], channel["schemaEncoding"]) == ("cdr", STRING, "ros2msg")
+    assert "string data" in channel["schema"]
+    sent = talker.done()["sent"]["/chatter"][0]
+    seen.until(lambda: len(seen.payloads("/chatter")) == 300, "all messages")
+    assert hashlib.md5(b"".join(seen.payloads("/chatter"))).hexdigest() == sent["md5"]
+    code, said = bridge.stop()
+    assert code == 0, said
+
+
+def test_a_viewer_publishes_and_sees_the_graph(world, viewer):
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    seen = viewer(link(bridge))
+    assert "clientPublish" in seen.info["capabilities"] and seen.info["supportedEncodings"] == ["cdr"]
+    listener = world.listener({"topic": "/goal", "type": STRING}, expect={"/goal": 1})
+    listener.wait_for("ready")
+    seen.tell(op="subscribeConnectionGraph")
+    seen.until(lambda: any(t["name"] == "/goal" for g in seen.graphs for t in g["subscribedTopics"]), "the listener in the graph")
+    seen.tell(op="advertise", channels=[{"id": 7, "topic": "/goal", "encoding": "cdr", "schemaName": STRING}])
+    seen.tell(op="advertise", channels=[{"id": 8, "topic": "/other", "encoding": "json", "schemaName": STRING}])
+    seen.until(lambda: any("must be cdr" in status["message"] for status in seen.statuses), "a refusal of JSON")
+    message = b"\x00\x01\x00\x00\x03\x00\x00\x00hi\x00\x00"
+    end = time.monotonic() + DEADLINE_S
+    # A volatile subscription gets only what comes after it is matched.
+    while listener.told.empty():
+        assert time.monotonic() < end, "the listener heard nothing"
+        seen.socket.send(struct.pack("<BI", 1, 7) + message)
+        time.sleep(0.02)
+    assert listener.done()["received"]["/goal"]["count"] >= 1
+
+
+def test_viewers_beside_a_recording_take_nothing_from_it(world, viewer):
+    size = 300_000
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--foxglove", "127.0.0.1:0")
+    address = link(recorder)
+    talker = world.talker(
+        {"topic": "/big", "type": "std_msgs/msg/UInt8MultiArray", "count": 200, "rate_hz": 50, "size": size},
+        {"topic": "/small", "type": STRING, "count": 200, "rate_hz": 50},
+        wait_for_subscriptions=2,
+    )
+    fast, slow = viewer(address), viewer(address)
+    for one in (fast, slow):
+        one.take("/big")
+        one.take("/small")
+    # The slow one reads nothing until all is sent.
+    fast.until(lambda: len(fast.payloads("/small")) >= 100, "messages")
+    talker.done()
+    slow.until(lambda: len(slow.payloads("/big")) >= 1, "the newest")
+    fast.until(lambda: len(fast.payloads("/small")) >= 200 or not fast.channels, "the rest")
+    code, said = recorder.stop()
+    assert code == 0, said
+    recorded = messages_of(world.folder / "bag")
+    assert len(recorded["/big"]) == 200 and len(recorded["/small"]) == 200
+    assert set(fast.payloads("/small")) <= set(recorded["/small"])
+    assert set(fast.payloads("/big")) | set(slow.payloads("/big")) <= set(recorded["/big"])
+
+
+def served_bag(world, count=400, rate=200):
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": count, "rate_hz": rate, "qos": {"depth": 1000}})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/chatter", "-o", world.folder / "bag")
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    from mcap.reader import make_reader
+
+    with open(world.folder / "bag" / "bag_0.mcap", "rb") as stream:
+        return [(message.log_time, message.data) for _, _, message in make_reader(stream).iter_messages()]
+
+
+@pytest.mark.parametrize("subprotocol", SUBPROTOCOLS)
+def test_a_served_bag_is_played_and_sought_by_the_viewers_timeline(world, viewer, subprotocol):
+    recorded = served_bag(world)
+    server = world.holdall("serve", world.folder / "bag", "--foxglove", "127.0.0.1:0")
+    seen = viewer(link(server), subprotocol)
+    assert "playbackControl" in seen.info["capabilities"]
+    nanos = lambda stamp: stamp["sec"] * 1_000_000_000 + stamp["nsec"]
+    start, end = nanos(seen.info["dataStartTime"]), nanos(seen.info["dataEndTime"])
+    assert start == recorded[0][0] and end >= recorded[-1][0]
+    seen.take("/chatter")
+    assert seen.steer(True, 4.0, start, "all")[0] in (0, 2)
+    seen.until(lambda: len(seen.messages.get("/chatter", [])) >= len(recorded), "all messages")
+    assert seen.messages["/chatter"] == recorded, "times and bytes are those of the bag"
+    seen.until(lambda: seen.states[-1][0] == 3, "the end")
+    # Also after the end a jump begins with the first message at or after its time.
+    chosen = random.Random(7)
+    for number in range(100):
+        at = chosen.randint(start, recorded[-1][0])
+        state = seen.steer(True, 1.0, at, f"jump {number}")
+        assert state[3] == 1, f"jump {number} to {at - start} was none"
+        expected = next(entry for entry in recorded if entry[0] >= at)
+        seen.until(lambda: seen.messages.get("/chatter"), f"a message after jump {number}")
+        behind = [entry for entry in seen.messages["/chatter"] if entry[0] < at]
+        assert not behind and expected == seen.messages["/chatter"][0], f"jump {number}"
+    assert seen.steer(False, 1.0, None, "pause")[0] in (1, 3)
+    code, said = server.stop()
+    assert code in (0, 3), said
+
+
+def test_clients_that_are_no_viewers_are_refused_in_a_sentence(world, viewer):
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    address = link(bridge)
+    with pytest.raises(InvalidStatus) as refused:
+        connect(address, subprotocols=["other"], open_timeout=DEADLINE_S)
+    assert refused.value.response.status_code == 400
+    with pytest.raises(InvalidStatus) as refused:
+        connect(address, subprotocols=SUBPROTOCOLS, origin="https://evil.example", open_timeout=DEADLINE_S)
+    assert refused.value.response.status_code == 403
+    host, port = re.search(r"ws://([\d.]+):(\d+)/", address).groups()
+    garbage = socket.create_connection((host, int(port)), timeout=DEADLINE_S)
+    with garbage, contextlib.suppress(OSError):
+        garbage.sendall(b"\x16\x03\x01" * 10_000)
+        garbage.recv(1000)
+    seen = viewer(address)
+    # A frame that claims 1 GiB ends its connection, and nothing else.
+    seen.socket.socket.sendall(b"\x82\xff" + struct.pack(">Q", 1 << 30) + b"\0\0\0\0")
+    with pytest.raises(ConnectionClosed):
+        while True:
+            seen.socket.recv(timeout=DEADLINE_S)
+    again = viewer(address)
+    again.tell(op="subscribe", subscriptions=[{"id": 1, "channelId": 99}])
+    again.socket.send("no JSON")
+    again.until(lambda: len(again.statuses) >= 2, "two refusals")
+    assert "there is no channel 99" in again.statuses[0]["message"] and "not a request" in again.statuses[1]["message"]
+    code, said = bridge.stop()
+    assert code == 0, said
