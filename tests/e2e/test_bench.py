@@ -22,7 +22,7 @@ cases:
       small: {publishers_count: 10, topic_root: small, msg_size_bytes: 1000, msg_count_each: 20, rate_hz: 50, qos: {qos_depth: 20}}
 benchmarks:
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [holdall, ros2_bag], publishers: [own, rclpy], max_cache_size: [10000000]}}
-  - {repeat_each: 1, no_transport: false, parameters: {recorder: [double_buffered], max_cache_size: [10000000]}}
+  - {repeat_each: 1, no_transport: false, parameters: {recorder: [double_buffered, discard], max_cache_size: [10000000]}}
   - {repeat_each: 1, no_transport: false, parameters: {recorder: [rosbag], max_cache_size: [10000000]}}
 """
 
@@ -42,7 +42,7 @@ def test_each_recorder_gets_the_load_and_whoever_is_absent_is_named(world, tmp_p
     assert told.returncode == 0, told.stderr
     result = json.loads(told.stdout)
     runs = {(r["setting"]["recorder"], r["setting"]["publishers"], r["transport"]): r for r in result["runs"]}
-    for who in (("holdall", "own", "dds"), ("holdall", "rclpy", "dds"), ("double_buffered", "own", "dds")):
+    for who in (("holdall", "own", "dds"), ("holdall", "rclpy", "dds"), ("double_buffered", "own", "dds"), ("discard", "own", "dds")):
         run = runs[who]
         assert (run["sent"], run["recorded"], run["lost"], run["unexplained"]) == (200, 200, {}, 0), who
         assert [t["recorded"] for t in run["topics"]] == [20] * 10

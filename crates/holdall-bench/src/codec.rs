@@ -3,6 +3,7 @@
 
 use crate::{
     error::{BenchError, BenchResult},
+    measure::side_by_side,
     workload::Plan,
 };
 use holdall_io::clock::Clock;
@@ -58,16 +59,9 @@ pub(crate) fn measure_codec(
     let one = || run_codec(plan, &mcap, clock).map_err(|error| failed(mcap.compression, &error));
     let alone = one()?;
     let threads = thread::available_parallelism().map_or(1, NonZero::get);
-    let together = thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(one)).collect();
-        let died = || BenchError::Thread {
-            source: io::Error::other("a codec panicked"),
-        };
-        running
-            .into_iter()
-            .map(|thread| thread.join().map_err(|_| died())?)
-            .collect::<BenchResult<Vec<_>>>()
-    })?;
+    let count = u32::try_from(threads).unwrap_or(u32::MAX);
+    let together = side_by_side("codec", count, |_| one())?;
+    let together = together.into_iter().collect::<BenchResult<Vec<_>>>()?;
     Ok((alone.seconds > 0.0).then(|| CodecSpeed {
         codec: mcap.compression.as_str().to_owned(),
         bytes_per_s: alone.bytes_per_s(),

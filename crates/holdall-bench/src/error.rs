@@ -1,6 +1,6 @@
 //! Why a benchmark could not run, or what it wrote differs from what was offered.
 
-use crate::{link::LinkRunError, workload::LoadError};
+use crate::{link::LinkRunError, suite::load::FrameError, workload::LoadError};
 use holdall_io::disk::DiskError;
 use holdall_model::units::format_bytes;
 use holdall_storage::StorageError;
@@ -126,6 +126,12 @@ pub enum BenchError {
     },
 }
 
+impl From<FrameError> for BenchError {
+    fn from(source: FrameError) -> Self {
+        Self::option("msg_type", "a message type that can be made", source.to_string())
+    }
+}
+
 impl BenchError {
     /// Wraps an error of the operating system: `map_err(BenchError::io("create", &path))`.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
@@ -149,6 +155,13 @@ impl BenchError {
         move |error| Self::Verify {
             path,
             reason: format!("is not a result of this experiment: {error}"),
+        }
+    }
+
+    /// A thread that was to give a result and panicked.
+    pub(crate) fn panicked(what: &str) -> Self {
+        Self::Thread {
+            source: io::Error::other(format!("{what} panicked")),
         }
     }
 

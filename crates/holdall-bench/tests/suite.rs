@@ -140,7 +140,9 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
 fn an_interrupted_run_keeps_its_results_and_resumes() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
-    experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
+    experiment.benchmarks[0]
+        .settings
+        .retain(|one| one.recorder == RecorderKind::Holdall);
     let (whole, begun) = run_all(&experiment, &options(directory.path()));
     assert_eq!(begun, 6);
     let kept = directory.path().join("X1/case_0");
@@ -167,7 +169,7 @@ fn an_interrupted_run_keeps_its_results_and_resumes() {
 
     // Running a part of it leaves the other results in place.
     let mut part = experiment.clone();
-    part.benchmarks[0].parameters.storage_id.truncate(1);
+    part.benchmarks[0].settings.retain(|one| one.storage_id == "mcap");
     let (again, begun) = run_all(&part, &resumed);
     assert_eq!((begun, again.unwrap().runs.len()), (0, 6));
 }
@@ -176,7 +178,9 @@ fn an_interrupted_run_keeps_its_results_and_resumes() {
 fn equal_settings_over_one_transport_run_once() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
-    experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
+    experiment.benchmarks[0]
+        .settings
+        .retain(|one| one.recorder == RecorderKind::Holdall);
     // As `--transport` changes an experiment that has both.
     experiment.benchmarks.push(experiment.benchmarks[0].clone());
     let (result, begun) = run_all(&experiment, &options(directory.path()));
@@ -187,7 +191,9 @@ fn equal_settings_over_one_transport_run_once() {
 fn bags_are_kept_on_request() {
     let directory = tempfile::tempdir().unwrap();
     let mut experiment = Experiment::parse(SMALL).unwrap();
-    experiment.benchmarks[0].parameters.recorder = vec![RecorderKind::Holdall];
+    experiment.benchmarks[0]
+        .settings
+        .retain(|one| one.recorder == RecorderKind::Holdall);
     experiment.benchmarks[0].preserve_bags = true;
     experiment.benchmarks[0].repeat_each = 1;
     run_all(&experiment, &options(directory.path())).0.unwrap();

@@ -66,15 +66,6 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
             "          recorder: [rosbag]\n          max_cache",
         ),
     );
-    keep(
-        "discard.yaml",
-        &BENCHMARK
-            .replace("no_transport: True", "no_transport: False")
-            .replace(
-                "          max_cache",
-                "          recorder: [discard]\n          max_cache",
-            ),
-    );
     keep("no_yaml.yaml", "a: b: c");
     for (producers, benchmark, because) in [
         ("good_p.yaml", "unknown_key.yaml", "unknown key repeats"),
@@ -93,11 +84,6 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
             "good_p.yaml",
             "ros1.yaml",
             "recorder rosbag needs no_transport: false",
-        ),
-        (
-            "good_p.yaml",
-            "discard.yaml",
-            "recorder discard needs no_transport: true",
         ),
         ("absent.yaml", "good_b.yaml", "absent.yaml"),
     ] {
@@ -152,7 +138,8 @@ fn every_experiment_is_listed_and_its_file_runs_as_ones_own() {
     let (code, table, _) = bench(folder, &["list"]);
     assert_eq!(code, 0);
     for id in [
-        "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "B1", "B2", "C1", "C2", "C3", "L1", "G1",
+        "A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "A9", "A10", "B1", "B2", "C1", "C2", "C3", "C4",
+        "L1", "G1",
     ] {
         assert!(
             table

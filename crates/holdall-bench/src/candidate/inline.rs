@@ -2,8 +2,8 @@
 
 use super::{producers::Produced, raw::RawMessage, raw::RawWriter};
 use crate::{
-    error::{BenchError, BenchResult},
-    measure::Latencies,
+    error::BenchResult,
+    measure::{Latencies, side_by_side},
     workload::{Plan, Schedule},
 };
 use holdall_io::mutex::lock;
@@ -12,9 +12,7 @@ use holdall_io::{
     process::thread_cpu_time,
 };
 use std::{
-    io,
     sync::{Mutex, PoisonError},
-    thread,
     time::Duration,
 };
 
@@ -34,30 +32,11 @@ pub(crate) fn run_inline(
 ) -> BenchResult<Produced> {
     let writer = Mutex::new(writer);
     let start = clock.monotonic() + Duration::from_millis(5);
-    let produced = thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for producer in 0..plan.load().producers {
-            let writer = &writer;
-            let thread = thread::Builder::new()
-                .name(format!("producer-{producer}"))
-                .spawn_scoped(scope, move || {
-                    offer_all(plan, producer, writer, batch_bytes, start, clock)
-                })
-                .map_err(|source| BenchError::Thread { source })?;
-            threads.push(thread);
-        }
-        let mut all = Produced::default();
-        for thread in threads {
-            let panicked = |_| BenchError::Thread {
-                source: io::Error::other("a producer panicked"),
-            };
-            let one = thread.join().map_err(panicked)??;
-            all.offered += one.offered;
-            all.lateness.merge(&one.lateness);
-            all.cpu += one.cpu;
-        }
-        Ok::<_, BenchError>(all)
-    })?;
+    let run = |producer| offer_all(plan, producer, &writer, batch_bytes, start, clock);
+    let mut produced = Produced::default();
+    for one in side_by_side("producer", plan.load().producers, run)? {
+        produced.merge(&one?);
+    }
     writer
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner)

@@ -2,8 +2,8 @@
 //! offer.
 
 use crate::{
-    error::{BenchError, BenchResult},
-    measure::Latencies,
+    error::BenchResult,
+    measure::{Latencies, side_by_side},
     workload::{MessagePlan, Plan, Schedule},
 };
 use holdall::internals::SharedCache;
@@ -17,7 +17,7 @@ use holdall_model::{
     topic::Gid,
 };
 use holdall_transport::Sink;
-use std::{sync::Arc, thread, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 /// Of small messages that are offered as fast as possible only one in this many is timed: reading the clock
 /// twice would be a good part of what is measured.
@@ -82,6 +82,16 @@ pub struct Produced {
     pub cpu: Duration,
 }
 
+impl Produced {
+    /// Adds what another thread offered.
+    pub(super) fn merge(&mut self, one: &Self) {
+        self.offered += one.offered;
+        self.offers.merge(&one.offers);
+        self.lateness.merge(&one.lateness);
+        self.cpu += one.cpu;
+    }
+}
+
 /// Keeps a producer from offering more than the cache has room for.
 struct Room<'a> {
     cache: &'a SharedCache,
@@ -144,38 +154,23 @@ pub fn produce(
 ) -> BenchResult<Produced> {
     // Late enough that every thread is ready.
     let start = clock.monotonic() + Duration::from_millis(5);
-    thread::scope(|scope| {
-        let mut threads = Vec::new();
-        for producer in 0..plan.load().producers {
-            let room = options
-                .lossless
-                .then(|| Room::new(cache, clock, plan.load().producers));
-            let one = Producer {
-                plan,
-                producer,
-                sinks,
-                clock,
-                options,
-                room,
-            };
-            let thread = thread::Builder::new()
-                .name(format!("producer-{producer}"))
-                .spawn_scoped(scope, move || one.run(start))
-                .map_err(|source| BenchError::Thread { source })?;
-            threads.push(thread);
-        }
-        let mut all = Produced::default();
-        for thread in threads {
-            let one = thread.join().map_err(|_| BenchError::Thread {
-                source: std::io::Error::other("a producer panicked"),
-            })?;
-            all.offered += one.offered;
-            all.offers.merge(&one.offers);
-            all.lateness.merge(&one.lateness);
-            all.cpu += one.cpu;
-        }
-        Ok(all)
-    })
+    let producers = plan.load().producers;
+    let run = |producer| {
+        let one = Producer {
+            plan,
+            producer,
+            sinks,
+            clock,
+            options,
+            room: options.lossless.then(|| Room::new(cache, clock, producers)),
+        };
+        one.run(start)
+    };
+    let mut all = Produced::default();
+    for one in side_by_side("producer", producers, run)? {
+        all.merge(&one);
+    }
+    Ok(all)
 }
 
 struct Producer<'a> {

@@ -9,7 +9,6 @@ use crate::{
 use holdall_io::clock::Clock;
 use holdall_model::message::{MessageHeader, Payload, PayloadRef};
 use std::{
-    io,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -131,10 +130,7 @@ impl StoringThread {
     /// # Errors
     /// The storage's error.
     pub(super) fn join(self) -> BenchResult<StoredCounts> {
-        let panicked = |_| BenchError::Thread {
-            source: io::Error::other(format!("the {} recorder panicked", self.name)),
-        };
-        self.thread.join().map_err(panicked)?
+        self.thread.join().map_err(|_| BenchError::panicked(self.name))?
     }
 }
 

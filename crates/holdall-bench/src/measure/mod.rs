@@ -5,6 +5,7 @@ pub mod latency;
 pub mod processes;
 mod sampling;
 pub mod scheduling;
+mod side_by_side;
 pub mod usage;
 
 pub use cores::CoreSample;
@@ -17,5 +18,6 @@ pub use processes::ThreadUse;
 pub use processes::written_bytes;
 pub(crate) use processes::{ProcessSampler, memory_use, process_use};
 pub(crate) use scheduling::SchedulingProbe;
+pub(crate) use side_by_side::side_by_side;
 pub use usage::Usage;
 pub(crate) use usage::UsageMeter;

@@ -5,7 +5,7 @@ use crate::middleware::Evaluation;
 
 /// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 and G1
 /// are our own.
-const TEXTS: [(&str, &str); 16] = [
+const TEXTS: [(&str, &str); 17] = [
     ("A1", include_str!("../../experiments/a1.yaml")),
     ("A2", include_str!("../../experiments/a2.yaml")),
     ("A3", include_str!("../../experiments/a3.yaml")),
@@ -20,6 +20,7 @@ const TEXTS: [(&str, &str); 16] = [
     ("C1", include_str!("../../experiments/c1.yaml")),
     ("C2", include_str!("../../experiments/c2.yaml")),
     ("C3", include_str!("../../experiments/c3.yaml")),
+    ("C4", include_str!("../../experiments/c4.yaml")),
     ("L1", include_str!("../../experiments/l1.yaml")),
     ("G1", include_str!("../../experiments/g1.yaml")),
 ];
@@ -130,7 +131,7 @@ mod tests {
         for experiment in shipped() {
             for published in &experiment.published {
                 let belongs = experiment.benchmarks.iter().any(|benchmark| {
-                    let settings = benchmark.parameters.settings();
+                    let settings = &benchmark.settings;
                     settings
                         .iter()
                         .any(|setting| published.is_of(&published.case, benchmark.transport, setting))

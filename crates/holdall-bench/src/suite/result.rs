@@ -126,7 +126,7 @@ impl RunLimits {
 }
 
 /// The result of one run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// The experiment's short name.
     pub experiment: String,
@@ -225,42 +225,11 @@ impl RunResult {
             ..GroupResult::default()
         };
         Self {
-            experiment: String::new(),
-            case: String::new(),
-            repetition: 0,
             transport,
             setting: setting.clone(),
             groups: producers.groups.iter().map(group).collect(),
-            topics: Vec::new(),
-            sent: 0,
-            recorded: 0,
-            recorded_bytes: 0,
-            sent_bytes: 0,
-            lost: BTreeMap::new(),
-            unexplained: 0,
-            sending_s: 0.0,
-            elapsed_s: 0.0,
-            close_s: 0.0,
-            durable_bytes_per_s: 0.0,
             offered_bytes_per_s: producers.bytes_per_s(),
-            recorder_cpu_s: 0.0,
-            producer_cpu_s: 0.0,
-            rss_max_bytes: 0,
-            generator_bytes: 0,
-            bag_bytes: 0,
-            written_bytes: None,
-            splits: 0,
-            offer: None,
-            write: None,
-            disk: None,
-            discovery: None,
-            playback: None,
-            processes: Vec::new(),
-            load_average: 0.0,
-            lateness: None,
-            wake_up: None,
-            cores: Vec::new(),
-            limits: RunLimits::default(),
+            ..Self::default()
         }
     }
 
@@ -509,7 +478,8 @@ pub(crate) fn recorder_label(transport: Transport, setting: &Setting) -> String 
         RecorderKind::DoubleBuffered => "double-buffered".to_owned(),
         RecorderKind::Ros2Bag => "ros2 bag".to_owned(),
         RecorderKind::Rosbag => "rosbag (ROS 1)".to_owned(),
-        RecorderKind::Discard => "none (the generator alone)".to_owned(),
+        RecorderKind::Discard if transport == Transport::None => "none (the generator alone)".to_owned(),
+        RecorderKind::Discard => "none (taken and dropped)".to_owned(),
     };
     match transport {
         Transport::None => {}

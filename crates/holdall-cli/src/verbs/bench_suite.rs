@@ -362,9 +362,7 @@ fn as_json(experiment: &Experiment) -> serde_json::Value {
 }
 
 fn runs(experiment: &Experiment) -> u64 {
-    let of = |benchmark: &BenchmarkConfig| {
-        u64::from(benchmark.repeat_each) * benchmark.parameters.settings().len() as u64
-    };
+    let of = |benchmark: &BenchmarkConfig| u64::from(benchmark.repeat_each) * benchmark.settings.len() as u64;
     experiment.cases.len() as u64 * experiment.benchmarks.iter().map(of).sum::<u64>()
 }
 

@@ -1,183 +1,14 @@
 //! Benchmark files: what is recorded with which settings, as a cross product of lists.
 
 use super::{
-    ConfigError, PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
-    keys::{Keys, one_or_more, positive},
+    ConfigError, PlayRate, RecorderKind, Setting, Transport,
+    keys::{Keys, named, one_or_more, positive},
 };
 use holdall_model::yaml::{self, Node, Value, YamlError};
 use std::path::{Path, PathBuf};
 
 /// The root key of a benchmark file.
 const ROOT: &str = "rosbag2_performance_benchmarking";
-
-/// The lists whose combinations are run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matrix {
-    /// See [`Setting::recorder`].
-    pub recorder: Vec<RecorderKind>,
-    /// See [`Setting::publishers`].
-    pub publishers: Vec<PublisherKind>,
-    /// See [`Setting::selection`].
-    pub selection: Vec<SelectionKind>,
-    /// See [`Setting::play_rate`].
-    pub play_rate: Vec<Option<PlayRate>>,
-    /// See [`Setting::storage_id`].
-    pub storage_id: Vec<String>,
-    /// See [`Setting::max_cache_size_bytes`].
-    pub max_cache_size_bytes: Vec<u64>,
-    /// See [`Setting::max_bag_size_bytes`].
-    pub max_bag_size_bytes: Vec<Option<u64>>,
-    /// See [`Setting::compression`].
-    pub compression: Vec<Option<String>>,
-    /// See [`Setting::compression_queue_size`].
-    pub compression_queue_size: Vec<u32>,
-    /// See [`Setting::compression_threads`].
-    pub compression_threads: Vec<u32>,
-    /// See [`Setting::storage_config_file`].
-    pub storage_config_file: Vec<Option<String>>,
-    /// See [`Setting::storage_preset_profile`].
-    pub storage_preset_profile: Vec<Option<String>>,
-}
-
-impl Default for Matrix {
-    fn default() -> Self {
-        Self {
-            recorder: vec![RecorderKind::Holdall],
-            publishers: vec![PublisherKind::default()],
-            selection: vec![SelectionKind::default()],
-            play_rate: vec![None],
-            storage_id: vec!["mcap".to_owned()],
-            max_cache_size_bytes: vec![100_000_000],
-            max_bag_size_bytes: vec![None],
-            compression: vec![None],
-            compression_queue_size: vec![1],
-            compression_threads: vec![0],
-            storage_config_file: vec![None],
-            storage_preset_profile: vec![None],
-        }
-    }
-}
-
-impl Matrix {
-    fn read(node: &Node) -> Result<Self, YamlError> {
-        let mut keys = Keys::of(node)?;
-        let mut matrix = Self::default();
-        if let Some(node) = keys.optional("recorder") {
-            matrix.recorder = one_or_more(node, RecorderKind::read)?;
-        }
-        if let Some(node) = keys.optional("publishers") {
-            matrix.publishers = one_or_more(node, PublisherKind::read)?;
-        }
-        if let Some(node) = keys.optional("selection") {
-            matrix.selection = one_or_more(node, SelectionKind::read)?;
-        }
-        if let Some(node) = keys.optional("play_rate") {
-            matrix.play_rate = one_or_more(node, |node| PlayRate::read(node).map(Some))?;
-        }
-        if let Some(node) = keys.optional("storage_id") {
-            matrix.storage_id = one_or_more(node, storage_id)?;
-        }
-        if let Some(node) = keys.optional("max_cache_size") {
-            matrix.max_cache_size_bytes = one_or_more(node, Node::as_number)?;
-        }
-        if let Some(node) = keys.optional("max_bag_size") {
-            matrix.max_bag_size_bytes = one_or_more(node, |node| {
-                let bytes: u64 = node.as_number()?;
-                Ok((bytes > 0).then_some(bytes))
-            })?;
-        }
-        if let Some(node) = keys.optional("compression") {
-            matrix.compression = one_or_more(node, text_or_none)?;
-        }
-        if let Some(node) = keys.optional("compression_queue_size") {
-            matrix.compression_queue_size = one_or_more(node, Node::as_number)?;
-        }
-        if let Some(node) = keys.optional("compression_threads") {
-            matrix.compression_threads = one_or_more(node, Node::as_number)?;
-        }
-        if let Some(node) = keys.optional("storage_config_file") {
-            matrix.storage_config_file = one_or_more(node, text_or_none)?;
-        }
-        if let Some(node) = keys.optional("storage_preset_profile") {
-            matrix.storage_preset_profile = one_or_more(node, text_or_none)?;
-        }
-        keys.finish()?;
-        Ok(matrix)
-    }
-
-    /// Every combination, in the order in which rosbag2's launch file nests its loops: caches turn slowest,
-    /// storages fastest.
-    pub fn settings(&self) -> Vec<Setting> {
-        let mut settings = Vec::new();
-        for &max_cache_size_bytes in &self.max_cache_size_bytes {
-            for compression in &self.compression {
-                for &compression_queue_size in &self.compression_queue_size {
-                    for &compression_threads in &self.compression_threads {
-                        let base = Setting {
-                            recorder: RecorderKind::Holdall,
-                            publishers: PublisherKind::default(),
-                            selection: SelectionKind::default(),
-                            play_rate: None,
-                            storage_id: String::new(),
-                            max_cache_size_bytes,
-                            max_bag_size_bytes: None,
-                            compression: compression.clone(),
-                            compression_queue_size,
-                            compression_threads,
-                            storage_config_file: None,
-                            storage_preset_profile: None,
-                        };
-                        self.inner_settings(&base, &mut settings);
-                    }
-                }
-            }
-        }
-        settings
-    }
-
-    /// The inner loops: configuration, preset, bag size, storage, recorder.
-    fn inner_settings(&self, base: &Setting, settings: &mut Vec<Setting>) {
-        for storage_config_file in &self.storage_config_file {
-            for storage_preset_profile in &self.storage_preset_profile {
-                for &max_bag_size_bytes in &self.max_bag_size_bytes {
-                    for storage_id in &self.storage_id {
-                        self.innermost_settings(
-                            &Setting {
-                                storage_id: storage_id.clone(),
-                                max_bag_size_bytes,
-                                storage_config_file: storage_config_file.clone(),
-                                storage_preset_profile: storage_preset_profile.clone(),
-                                ..base.clone()
-                            },
-                            settings,
-                        );
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Matrix {
-    /// Keys that rosbag2's files do not have: rates of playback, topic selections, publishers, recorders.
-    fn innermost_settings(&self, base: &Setting, settings: &mut Vec<Setting>) {
-        for &play_rate in &self.play_rate {
-            for &selection in &self.selection {
-                for &publishers in &self.publishers {
-                    for &recorder in &self.recorder {
-                        settings.push(Setting {
-                            recorder,
-                            publishers,
-                            selection,
-                            play_rate,
-                            ..base.clone()
-                        });
-                    }
-                }
-            }
-        }
-    }
-}
 
 /// The content of a benchmark file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,8 +27,9 @@ pub struct BenchmarkConfig {
     pub producers_cpu_affinity: Vec<u32>,
     /// Processors that the recorder may use; all when empty.
     pub recorder_cpu_affinity: Vec<u32>,
-    /// The lists that are combined.
-    pub parameters: Matrix,
+    /// Every combination of its lists, in the order in which rosbag2's launch file nests its loops: caches turn slowest,
+    /// storages fastest; then come keys that its files do not have.
+    pub settings: Vec<Setting>,
 }
 
 impl BenchmarkConfig {
@@ -246,36 +78,100 @@ impl BenchmarkConfig {
             preserve_bags: keys.optional("preserve_bags").map_or(Ok(false), Node::as_bool)?,
             producers_cpu_affinity: affinity(keys.optional("producers_cpu_affinity"))?,
             recorder_cpu_affinity: affinity(keys.optional("recorder_cpu_affinity"))?,
-            parameters: keys
+            settings: keys
                 .optional("parameters")
-                .map_or_else(|| Ok(Matrix::default()), Matrix::read)?,
+                .map_or_else(|| Ok(vec![Setting::default()]), settings)?,
         };
         keys.finish()?;
         config.check(node)?;
         Ok(config)
     }
 
+    /// Whether recordings are played back.
+    pub(super) fn plays(&self) -> bool {
+        self.settings.iter().any(|setting| setting.play_rate.is_some())
+    }
+
     /// Refuses combinations that do not exist.
     fn check(&self, node: &Node) -> Result<(), YamlError> {
-        let matrix = &self.parameters;
-        let out_of_reach = matrix
-            .recorder
-            .iter()
-            .find(|recorder| !recorder.is_reached_over(self.transport));
-        if let Some(recorder) = out_of_reach {
-            let without = self.transport != Transport::None;
-            return Err(node.error(format!("recorder {recorder} needs no_transport: {without}")));
+        let mut recorders = self.settings.iter().map(|setting| setting.recorder);
+        if let Some(recorder) = recorders.clone().find(|one| !one.is_reached_over(self.transport)) {
+            return Err(node.error(format!("recorder {recorder} needs no_transport: false")));
         }
-        let plays = matrix.play_rate.iter().any(Option::is_some);
-        let by_others = matrix
-            .recorder
-            .iter()
-            .any(|recorder| *recorder != RecorderKind::Holdall);
-        if plays && (self.transport != Transport::None || by_others) {
+        let by_others = recorders.any(|recorder| recorder != RecorderKind::Holdall);
+        if self.plays() && (self.transport != Transport::None || by_others) {
             return Err(node.error("play_rate needs no_transport: true and the recorder holdall"));
         }
         Ok(())
     }
+}
+
+/// Every combination of the lists.
+fn settings(node: &Node) -> Result<Vec<Setting>, YamlError> {
+    let mut keys = Keys::of(node)?;
+    let mut all = vec![Setting::default()];
+    let bytes_or_none = |node: &Node| Ok(Some(node.as_number()?).filter(|bytes| *bytes > 0));
+    let size = keys.optional("max_cache_size");
+    cross(&mut all, size, Node::as_number, |one, value| {
+        one.max_cache_size_bytes = value
+    })?;
+    let format = keys.optional("compression");
+    cross(&mut all, format, text_or_none, |one, value| {
+        one.compression = value
+    })?;
+    let queue = keys.optional("compression_queue_size");
+    cross(&mut all, queue, Node::as_number, |one, value| {
+        one.compression_queue_size = value
+    })?;
+    let threads = keys.optional("compression_threads");
+    cross(&mut all, threads, Node::as_number, |one, value| {
+        one.compression_threads = value
+    })?;
+    let config = keys.optional("storage_config_file");
+    cross(&mut all, config, text_or_none, |one, value| {
+        one.storage_config_file = value
+    })?;
+    let preset = keys.optional("storage_preset_profile");
+    cross(&mut all, preset, text_or_none, |one, value| {
+        one.storage_preset_profile = value
+    })?;
+    let size = keys.optional("max_bag_size");
+    cross(&mut all, size, bytes_or_none, |one, value| {
+        one.max_bag_size_bytes = value
+    })?;
+    let storage = keys.optional("storage_id");
+    cross(&mut all, storage, storage_id, |one, value| one.storage_id = value)?;
+    let rate = keys.optional("play_rate");
+    cross(&mut all, rate, PlayRate::read, |one, value| {
+        one.play_rate = Some(value)
+    })?;
+    let selection = keys.optional("selection");
+    cross(&mut all, selection, named, |one, value| one.selection = value)?;
+    let publishers = keys.optional("publishers");
+    cross(&mut all, publishers, named, |one, value| one.publishers = value)?;
+    let recorder = keys.optional("recorder");
+    cross(&mut all, recorder, named, |one, value| one.recorder = value)?;
+    keys.finish()?;
+    Ok(all)
+}
+
+/// Combines all settings with each value of a list, which turns faster than those before.
+fn cross<T: Clone>(
+    settings: &mut Vec<Setting>,
+    node: Option<&Node>,
+    read: impl Fn(&Node) -> Result<T, YamlError>,
+    set: impl Fn(&mut Setting, T),
+) -> Result<(), YamlError> {
+    let Some(node) = node else { return Ok(()) };
+    let values = one_or_more(node, read)?;
+    for base in std::mem::take(settings) {
+        for value in &values {
+            let mut setting = base.clone();
+            set(&mut setting, value.clone());
+            settings.push(setting);
+        }
+    }
+    Ok(())
 }
 
 /// `no_transport: false` means DDS unless `transport` names another.
@@ -375,7 +271,7 @@ rosbag2_performance_benchmarking:
 
     #[test]
     fn every_combination_runs_once_with_storages_in_the_inner_loop() {
-        let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().parameters.settings();
+        let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().settings;
         assert_eq!(settings.len(), 32);
         let distinct: std::collections::HashSet<_> = settings.iter().collect();
         assert_eq!(distinct.len(), 32);
@@ -395,7 +291,7 @@ rosbag2_performance_benchmarking:
 
     #[test]
     fn run_folders_have_the_names_that_scripts_know() {
-        let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().parameters.settings();
+        let settings = BenchmarkConfig::parse(THROUGHPUT).unwrap().settings;
         assert_eq!(
             settings[0].run_folder(0),
             "run_0_mcap_10000000_default_compression_1_0_default_config_0"

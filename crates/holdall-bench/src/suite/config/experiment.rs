@@ -2,7 +2,7 @@
 
 use super::{
     BenchmarkConfig, ConfigError, ProducerConfig, PublisherKind, RecorderKind, Setting, Transport,
-    keys::{Keys, decimal},
+    keys::{Keys, decimal, named},
 };
 use holdall_model::yaml::{self, Node, YamlError};
 use std::path::Path;
@@ -158,11 +158,9 @@ impl Experiment {
     pub fn over(mut self, transport: Transport) -> Result<Self, String> {
         for benchmark in &mut self.benchmarks {
             benchmark.transport = transport;
-            benchmark
-                .parameters
-                .recorder
-                .retain(|recorder| recorder.is_reached_over(transport));
-            let plays = benchmark.parameters.play_rate.iter().any(Option::is_some);
+            let plays = benchmark.plays();
+            let settings = &mut benchmark.settings;
+            settings.retain(|setting| setting.recorder.is_reached_over(transport));
             if plays && transport != Transport::None {
                 return Err(format!(
                     "{}: what is played back is recorded without a transport",
@@ -170,8 +168,7 @@ impl Experiment {
                 ));
             }
         }
-        self.benchmarks
-            .retain(|benchmark| !benchmark.parameters.recorder.is_empty());
+        self.benchmarks.retain(|benchmark| !benchmark.settings.is_empty());
         // Benchmarks that differed only by their transport are now duplicates.
         let mut distinct: Vec<BenchmarkConfig> = Vec::new();
         for benchmark in self.benchmarks {
@@ -192,13 +189,10 @@ impl Experiment {
     /// When it has none of them.
     pub fn recorded_by(mut self, recorders: &[RecorderKind]) -> Result<Self, String> {
         for benchmark in &mut self.benchmarks {
-            benchmark
-                .parameters
-                .recorder
-                .retain(|recorder| recorders.contains(recorder));
+            let settings = &mut benchmark.settings;
+            settings.retain(|setting| recorders.contains(&setting.recorder));
         }
-        self.benchmarks
-            .retain(|benchmark| !benchmark.parameters.recorder.is_empty());
+        self.benchmarks.retain(|benchmark| !benchmark.settings.is_empty());
         if self.benchmarks.is_empty() {
             let names: Vec<String> = recorders.iter().map(ToString::to_string).collect();
             return Err(format!(
@@ -239,7 +233,7 @@ fn read_published(node: &Node) -> Result<Published, YamlError> {
     let text = |node: &Node| node.as_str().map(str::to_owned);
     let published = Published {
         case: text(keys.required("case")?)?,
-        recorder: keys.optional("recorder").map(RecorderKind::read).transpose()?,
+        recorder: keys.optional("recorder").map(named).transpose()?,
         storage_id: keys.optional("storage_id").map(text).transpose()?,
         storage_preset_profile: keys.optional("storage_preset_profile").map(text).transpose()?,
         max_cache_size_bytes: keys.optional("max_cache_size").map(Node::as_number).transpose()?,
@@ -248,7 +242,7 @@ fn read_published(node: &Node) -> Result<Published, YamlError> {
             Some(false) => Some(Transport::Dds),
             None => keys.optional("transport").map(Transport::read).transpose()?,
         },
-        publishers: keys.optional("publishers").map(PublisherKind::read).transpose()?,
+        publishers: keys.optional("publishers").map(named).transpose()?,
         recorded_percent: decimal(keys.required("recorded_percent")?)?,
     };
     keys.finish()?;
@@ -278,7 +272,7 @@ published:
     #[test]
     fn published_figures_find_their_settings() {
         let experiment = Experiment::parse(SMALL).unwrap();
-        let settings = experiment.benchmarks[0].parameters.settings();
+        let settings = &experiment.benchmarks[0].settings;
         assert_eq!(settings.len(), 4);
         let found: Vec<_> = settings
             .iter()

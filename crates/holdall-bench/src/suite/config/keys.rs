@@ -1,6 +1,13 @@
 //! Takes the keys of a YAML map one after the other and refuses those that remain.
 
 use holdall_model::yaml::{Node, Value, YamlError};
+use serde::{
+    Serialize,
+    de::{
+        DeserializeOwned, IntoDeserializer,
+        value::{Error as ValueError, StrDeserializer},
+    },
+};
 
 /// A map whose keys are taken by name.
 pub struct Keys<'a> {
@@ -78,6 +85,21 @@ pub fn positive<T: std::str::FromStr + PartialOrd + From<u8>>(node: &Node) -> Re
         return Err(node.expected("a number of one or more"));
     }
     Ok(number)
+}
+
+/// A value of an enumeration by the name that results have for it.
+///
+/// # Errors
+/// A name that does not exist.
+pub(crate) fn named<T: DeserializeOwned>(node: &Node) -> Result<T, YamlError> {
+    let text: StrDeserializer<'_, ValueError> = node.as_str()?.into_deserializer();
+    T::deserialize(text).map_err(|error| node.error(error.to_string()))
+}
+
+/// The name that results have for a value of an enumeration.
+pub(crate) fn name_of(value: &impl Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// One value, or a list of at least one.

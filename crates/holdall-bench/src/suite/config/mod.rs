@@ -8,7 +8,6 @@ mod producers;
 mod setting;
 
 pub use benchmark::BenchmarkConfig;
-pub use benchmark::Matrix;
 pub use experiment::{Case, Experiment, Published};
 pub(crate) use keys::{Keys, decimal};
 pub(crate) use producers::MSG_TYPE_DEFAULT;

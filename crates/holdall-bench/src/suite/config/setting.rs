@@ -1,15 +1,16 @@
 //! One way to record: the recorder, its publishers, the storage.
 
-use super::keys::decimal;
+use super::keys::{decimal, name_of, named};
 use holdall_model::yaml::{Node, YamlError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How messages get from the producers to the recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// Directly into the recorder's cache, in one process.
+    #[default]
     None,
     /// DDS, from publishers in a process of their own.
     Dds,
@@ -31,11 +32,9 @@ impl Transport {
     }
 
     pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        match node.as_str()? {
-            "dds" => Ok(Self::Dds),
-            "iceoryx2" => Ok(Self::Iceoryx2),
-            "zenoh" => Ok(Self::Zenoh),
-            _ => Err(node.expected("dds, iceoryx2 or zenoh")),
+        match named(node)? {
+            Self::None => Err(node.expected("dds, iceoryx2 or zenoh")),
+            transport => Ok(transport),
         }
     }
 }
@@ -52,10 +51,11 @@ impl fmt::Display for Transport {
 }
 
 /// The recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecorderKind {
     /// This program.
+    #[default]
     Holdall,
     /// A writer that stores in the receiving thread, as recorders did before double buffering.
     Synchronous,
@@ -65,33 +65,15 @@ pub enum RecorderKind {
     Ros2Bag,
     /// `rosbag record` of ROS 1 with publishers of ROS 1, where they are installed.
     Rosbag,
-    /// No recorder: messages are counted and discarded. The rest is the cost of the generator itself.
+    /// No recorder: messages are counted and discarded. Without a transport the rest is the cost of the generator
+    /// itself, with one that of taking.
     Discard,
 }
 
 impl RecorderKind {
-    /// A recorder by its name.
-    ///
-    /// # Errors
-    /// A name that does not exist.
-    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        match node.as_str()? {
-            "holdall" => Ok(Self::Holdall),
-            "synchronous" => Ok(Self::Synchronous),
-            "double_buffered" => Ok(Self::DoubleBuffered),
-            "ros2_bag" => Ok(Self::Ros2Bag),
-            "rosbag" => Ok(Self::Rosbag),
-            "discard" => Ok(Self::Discard),
-            _ => Err(node.expected("holdall, synchronous, double_buffered, ros2_bag, rosbag or discard")),
-        }
-    }
-
     /// Whether this transport can reach it.
     pub(crate) fn is_reached_over(self, transport: Transport) -> bool {
-        match transport {
-            Transport::None => !self.is_foreign(),
-            _ => self != Self::Discard,
-        }
+        transport != Transport::None || !self.is_foreign()
     }
 
     /// Multiple of its cache size that it may hold: recorders with two buffers hold it twice.
@@ -102,6 +84,11 @@ impl RecorderKind {
         }
     }
 
+    /// Whether it is a writer of this crate, which runs in a process of its own over a transport.
+    pub(crate) fn is_rival(self) -> bool {
+        matches!(self, Self::Synchronous | Self::DoubleBuffered | Self::Discard)
+    }
+
     /// Whether it is another project's program, which can only be reached over a transport.
     pub(crate) fn is_foreign(self) -> bool {
         matches!(self, Self::Ros2Bag | Self::Rosbag)
@@ -110,14 +97,7 @@ impl RecorderKind {
 
 impl fmt::Display for RecorderKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Holdall => "holdall",
-            Self::Synchronous => "synchronous",
-            Self::DoubleBuffered => "double_buffered",
-            Self::Ros2Bag => "ros2_bag",
-            Self::Rosbag => "rosbag",
-            Self::Discard => "discard",
-        })
+        f.write_str(&name_of(self))
     }
 }
 
@@ -132,22 +112,9 @@ pub enum PublisherKind {
     Rclpy,
 }
 
-impl PublisherKind {
-    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        match node.as_str()? {
-            "own" => Ok(Self::Own),
-            "rclpy" => Ok(Self::Rclpy),
-            _ => Err(node.expected("own or rclpy")),
-        }
-    }
-}
-
 impl fmt::Display for PublisherKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Own => "own",
-            Self::Rclpy => "rclpy",
-        })
+        f.write_str(&name_of(self))
     }
 }
 
@@ -164,24 +131,9 @@ pub enum SelectionKind {
     Names,
 }
 
-impl SelectionKind {
-    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        match node.as_str()? {
-            "regex" => Ok(Self::Regex),
-            "all" => Ok(Self::All),
-            "names" => Ok(Self::Names),
-            _ => Err(node.expected("regex, all or names")),
-        }
-    }
-}
-
 impl fmt::Display for SelectionKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Regex => "regex",
-            Self::All => "all",
-            Self::Names => "names",
-        })
+        f.write_str(&name_of(self))
     }
 }
 
@@ -258,6 +210,25 @@ pub struct Setting {
     pub storage_config_file: Option<String>,
     /// The storage's preset (not in rosbag2's files).
     pub storage_preset_profile: Option<String>,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            recorder: RecorderKind::default(),
+            publishers: PublisherKind::default(),
+            selection: SelectionKind::default(),
+            play_rate: None,
+            storage_id: "mcap".to_owned(),
+            max_cache_size_bytes: 100_000_000,
+            max_bag_size_bytes: None,
+            compression: None,
+            compression_queue_size: 1,
+            compression_threads: 0,
+            storage_config_file: None,
+            storage_preset_profile: None,
+        }
+    }
 }
 
 impl Setting {

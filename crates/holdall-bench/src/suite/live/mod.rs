@@ -68,6 +68,8 @@ pub(crate) struct LiveRun<'a> {
 struct RecorderReport {
     lost: Vec<BTreeMap<LossStage, u64>>,
     write: Option<crate::measure::LatencySummary>,
+    /// What was taken and dropped, where there is no bag.
+    taken: Option<Vec<u64>>,
 }
 
 impl LiveRun<'_> {
@@ -153,7 +155,7 @@ impl LiveRun<'_> {
         self.choose(&mut command);
         let mut program = Program::start(&self.setting.recorder.to_string(), &mut command, self.clock)?;
         match self.setting.recorder {
-            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
+            kind if kind.is_rival() => {
                 fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
                 let plan = RivalPlan {
                     load: self.plan(),
@@ -164,7 +166,7 @@ impl LiveRun<'_> {
             }
             // It prints nothing before the first message; the publishers wait for it.
             RecorderKind::Rosbag => return Ok(program),
-            RecorderKind::Holdall | RecorderKind::Ros2Bag | RecorderKind::Discard => {}
+            _ => {}
         }
         program.wait_for(PATIENCE, |line| {
             line.contains("Listening for topics").then_some(())
@@ -175,7 +177,7 @@ impl LiveRun<'_> {
     /// Adds the selection of topics; the rivals' own process reads it from its plan.
     fn choose(&self, command: &mut Command) {
         let recorder = self.setting.recorder;
-        if matches!(recorder, RecorderKind::Synchronous | RecorderKind::DoubleBuffered) {
+        if recorder.is_rival() {
             return;
         }
         match self.setting.selection {
@@ -197,28 +199,24 @@ impl LiveRun<'_> {
             world,
         )?;
         let mut program = Program::start("the publishers", &mut command, self.clock)?;
-        let plan = self.plan().with_frames().map_err(|source| BenchError::Option {
-            option: "msg_type",
-            expected: "a message type that can be made".to_owned(),
-            found: source.to_string(),
-        })?;
+        let plan = self.plan().with_frames()?;
         program.send(&line(&plan)?)?;
         Ok(program)
     }
 
     fn end_recorder(&self, mut recorder: Program) -> BenchResult<Ended> {
-        match self.setting.recorder {
-            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => recorder.close_stdin(),
-            _ => recorder.interrupt(),
+        let kind = self.setting.recorder;
+        if kind.is_rival() {
+            recorder.close_stdin();
+        } else {
+            recorder.interrupt();
         }
-        let name = self.setting.recorder.to_string();
         let ended = recorder.finish(PATIENCE)?;
         // holdall reports a loss by exit code 3, and a stalled disk by 1 although the bag is complete; other
         // projects' programs end in many ways after a signal.
-        let is_failed = match self.setting.recorder {
+        let is_failed = match kind {
             RecorderKind::Holdall => !matches!(ended.code, Some(0 | 3)) && !is_closed(&ended.lines),
-            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => ended.code != Some(0),
-            RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => false,
+            _ => kind.is_rival() && ended.code != Some(0),
         };
         if is_failed {
             let how = ended.code.map_or_else(
@@ -226,7 +224,7 @@ impl LiveRun<'_> {
                 |code| format!("with exit code {code}"),
             );
             return Err(BenchError::Program {
-                program: name,
+                program: kind.to_string(),
                 reason: format!("ended {how}; its output: {}", last_sentences(&ended.lines)),
             });
         }
@@ -234,42 +232,41 @@ impl LiveRun<'_> {
     }
 
     fn report_of(&self, ended: &Ended) -> BenchResult<RecorderReport> {
-        let topics = self.topics();
-        match self.setting.recorder {
-            RecorderKind::Holdall => Ok(RecorderReport {
-                lost: lost_of_holdall(&ended.lines, &topics),
-                write: None,
-            }),
-            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
-                let report = ended
-                    .lines
-                    .iter()
-                    .rev()
-                    .find_map(|line| serde_json::from_str::<RivalReport>(line).ok());
-                let report = report.ok_or_else(|| BenchError::Program {
-                    program: self.setting.recorder.to_string(),
-                    reason: "printed no report".to_owned(),
-                })?;
-                let of = |count: &u64| {
-                    (*count > 0)
-                        .then_some((LossStage::Cache, *count))
-                        .into_iter()
-                        .collect()
-                };
-                Ok(RecorderReport {
-                    lost: report.lost.iter().map(of).collect(),
-                    write: report.write,
-                })
-            }
-            RecorderKind::Ros2Bag | RecorderKind::Rosbag | RecorderKind::Discard => {
-                Ok(RecorderReport::default())
-            }
+        let kind = self.setting.recorder;
+        if kind == RecorderKind::Holdall {
+            return Ok(RecorderReport {
+                lost: lost_of_holdall(&ended.lines, &self.topics()),
+                ..RecorderReport::default()
+            });
         }
+        if !kind.is_rival() {
+            return Ok(RecorderReport::default());
+        }
+        let lines = ended.lines.iter().rev();
+        let report = lines.filter_map(|line| serde_json::from_str::<RivalReport>(line).ok());
+        let report = { report }.next().ok_or_else(|| BenchError::Program {
+            program: kind.to_string(),
+            reason: "printed no report".to_owned(),
+        })?;
+        let of = |count: &u64| {
+            (*count > 0)
+                .then_some((LossStage::Cache, *count))
+                .into_iter()
+                .collect()
+        };
+        Ok(RecorderReport {
+            lost: report.lost.iter().map(of).collect(),
+            write: report.write,
+            taken: (kind == RecorderKind::Discard).then_some(report.stored),
+        })
     }
 
     /// Combines what was sent, what is in the bag, and the recorder's report on the rest.
     fn figures(&self, bag: &Path, sent: &PublishReport, reported: &RecorderReport) -> BenchResult<RunResult> {
-        let recorded = recorded_by_topic(bag)?;
+        let recorded = match reported.taken {
+            Some(_) => BTreeMap::new(),
+            None => recorded_by_topic(bag)?,
+        };
         let mut result = RunResult::new(self.benchmark.transport, self.setting, self.producers);
         let mut index = 0;
         for (group, config) in self.producers.groups.iter().enumerate() {
@@ -278,7 +275,10 @@ impl LiveRun<'_> {
                 let topic = format!("{NODE}/{}_{place}", config.topic_root);
                 let one = TopicResult {
                     sent: sent.sent.get(index).copied().unwrap_or(0),
-                    recorded: recorded.get(&topic).copied().unwrap_or(0),
+                    recorded: match &reported.taken {
+                        Some(taken) => taken.get(index).copied().unwrap_or(0),
+                        None => recorded.get(&topic).copied().unwrap_or(0),
+                    },
                     lost: reported.lost.get(index).cloned().unwrap_or_default(),
                     topic,
                 };

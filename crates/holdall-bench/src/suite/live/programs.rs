@@ -109,8 +109,8 @@ impl Programs {
         world: &World,
     ) -> Command {
         let mut command = match setting.recorder {
-            RecorderKind::Holdall | RecorderKind::Discard => self.holdall_record(setting, transport, bag),
-            RecorderKind::Synchronous | RecorderKind::DoubleBuffered => {
+            RecorderKind::Holdall => self.holdall_record(setting, transport, bag),
+            RecorderKind::Synchronous | RecorderKind::DoubleBuffered | RecorderKind::Discard => {
                 let mut command = Command::new(&self.holdall);
                 command.args(["bench", "rival", "--transport", transport.flag().unwrap_or("dds")]);
                 command
@@ -264,7 +264,6 @@ fn missing(holdall: &Path, transport: Transport) -> Option<Absent> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::config::Matrix;
 
     fn no_programs() -> Programs {
         Programs {
@@ -282,7 +281,7 @@ mod tests {
     #[test]
     fn only_absent_programs_are_reported() {
         let programs = no_programs();
-        let setting = Matrix::default().settings().remove(0);
+        let setting = Setting::default();
         let with = |recorder| Setting {
             recorder,
             ..setting.clone()
@@ -305,7 +304,7 @@ mod tests {
             max_bag_size_bytes: Some(7),
             compression: Some("zstd".to_owned()),
             storage_preset_profile: Some("fastwrite".to_owned()),
-            ..Matrix::default().settings().remove(0)
+            ..Setting::default()
         };
         let mut command = Command::new("x");
         record_flags(&mut command, &setting, Path::new("/b"));

@@ -3,8 +3,8 @@
 
 use super::publishers::Publishers;
 use crate::{
-    error::{BenchError, BenchResult},
-    measure::Latencies,
+    error::BenchResult,
+    measure::{Latencies, side_by_side},
     workload::Schedule,
 };
 use holdall_io::{
@@ -17,7 +17,7 @@ use holdall_model::{
     topic::Gid,
 };
 use holdall_transport::Sink;
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, thread, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
 
 /// Messages of at least this size are offered as loans, as transports do.
 const LOAN_BYTES_MIN: usize = 64 << 10;
@@ -62,40 +62,29 @@ pub fn generate(
 ) -> BenchResult<Sent> {
     // Late enough that every thread is ready.
     let start = clock.monotonic() + Duration::from_millis(20);
-    thread::scope(|scope| {
-        let mut running = Vec::new();
-        for thread in 0..threads.max(1) {
-            let one = Generator {
-                publishers,
-                sinks,
-                loans,
-                clock,
-            };
-            let handle = thread::Builder::new()
-                .name(format!("generator-{thread}"))
-                .spawn_scoped(scope, move || one.run(thread, threads.max(1), start))
-                .map_err(|source| BenchError::Thread { source })?;
-            running.push(handle);
-        }
-        let mut all = Sent {
-            messages: vec![0; publishers.publishers.len()],
-            ..Sent::default()
+    let threads = threads.max(1);
+    let run = |thread| {
+        let one = Generator {
+            publishers,
+            sinks,
+            loans,
+            clock,
         };
-        for handle in running {
-            let one = handle.join().map_err(|_| BenchError::Thread {
-                source: std::io::Error::other("a generator panicked"),
-            })?;
-            all.messages
-                .iter_mut()
-                .zip(&one.messages)
-                .for_each(|(sum, part)| *sum += part);
-            all.offers.merge(&one.offers);
-            all.lateness.merge(&one.lateness);
-            all.cpu += one.cpu;
-            all.elapsed = all.elapsed.max(one.elapsed);
-        }
-        Ok(all)
-    })
+        one.run(thread, threads, start)
+    };
+    let mut all = Sent {
+        messages: vec![0; publishers.publishers.len()],
+        ..Sent::default()
+    };
+    for one in side_by_side("generator", threads, run)? {
+        let sums = all.messages.iter_mut().zip(&one.messages);
+        sums.for_each(|(sum, part)| *sum += part);
+        all.offers.merge(&one.offers);
+        all.lateness.merge(&one.lateness);
+        all.cpu += one.cpu;
+        all.elapsed = all.elapsed.max(one.elapsed);
+    }
+    Ok(all)
 }
 
 struct Generator<'a> {

@@ -14,6 +14,7 @@ pub use plan::GroupPlan;
 pub use plan::PublishReport;
 pub use plan::{PublishEvent, PublishPlan};
 pub use publish::publish;
+pub(crate) use publishers::channels;
 pub use publishers::{Publisher, Publishers};
 
 /// The ROS node whose topics are recorded; users' regular expressions name it.

@@ -70,11 +70,7 @@ pub fn publish(
     clock: &dyn Clock,
     on_event: &mut dyn FnMut(&PublishEvent),
 ) -> BenchResult<Vec<Arc<dyn Sink>>> {
-    let publishers = Publishers::new(&plan.producers(), plan.seed).map_err(|source| BenchError::Option {
-        option: "msg_type",
-        expected: "a message type that can be made".to_owned(),
-        found: source.to_string(),
-    })?;
+    let publishers = Publishers::new(&plan.producers(), plan.seed)?;
     let own = create(&publishers, transport)?;
     let began = clock.monotonic();
     on_event(&PublishEvent::Ready);

@@ -8,7 +8,11 @@ use crate::{
     suite::config::{ProducerConfig, PublisherGroup},
     workload::{Content, Corpus},
 };
-use holdall_model::{message::Loan, topic::MessageDefinition};
+use holdall_model::{
+    message::Loan,
+    topic::{MessageDefinition, TopicInfo},
+};
+use holdall_storage::writer::ChannelInfo;
 use std::{ops::Range, sync::Arc};
 
 /// Large payloads are cut from this many bytes, more than processors cache: a camera's frames are not in the
@@ -66,6 +70,29 @@ pub struct Publishers {
     pub publishers: Vec<Publisher>,
     /// Their groups.
     pub groups: Vec<Group>,
+}
+
+/// The channels of all topics that a load is published on, group by group.
+///
+/// # Errors
+/// Messages that cannot be made.
+pub(crate) fn channels(producers: &ProducerConfig) -> Result<Vec<ChannelInfo>, FrameError> {
+    let mut channels = Vec::new();
+    for group in &producers.groups {
+        let definition = Frame::new(&group.msg_type, 0)?.definition.message_definition();
+        channels.extend((1..=group.publishers_count).map(|place| ChannelInfo {
+            topic: TopicInfo {
+                name: format!("{NODE}/{}_{place}", group.topic_root),
+                type_name: group.msg_type.clone(),
+                serialization_format: "cdr".to_owned(),
+                offered_qos_profiles: vec![group.qos],
+                type_description_hash: definition.type_description_hash.clone(),
+                ..TopicInfo::default()
+            },
+            definition: definition.clone(),
+        }));
+    }
+    Ok(channels)
 }
 
 impl Publishers {

@@ -17,6 +17,13 @@ use crate::{
 };
 use std::fmt::Write;
 
+/// Appends text; writing into a string does not fail.
+macro_rules! put {
+    ($body:ident, $($text:tt)+) => {
+        let _never_fails = write!($body, $($text)+).is_ok();
+    };
+}
+
 const STYLE: &str = include_str!("style.css");
 
 /// The whole page; `other` are results to compare with.
@@ -31,25 +38,23 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
     let machines = machines.chain(loaded.evaluations.iter().map(|one| &one.result.machine));
     let mut machines = machines.chain(loaded.storages.iter().map(|one| &one.result.machine));
     if let Some(machine) = machines.next() {
-        push(
-            &mut body,
-            format_args!(
-                "<p class=soft>{} × {}, {:.0} GiB memory, Linux {}, {}; holdall {}</p>",
-                machine.cores,
-                escape(&machine.processor),
-                machine.memory_bytes as f64 / holdall_model::units::GIB,
-                escape(&machine.kernel),
-                escape(&machine.file_system),
-                escape(&machine.holdall),
-            ),
+        put!(
+            body,
+            "<p class=soft>{} × {}, {:.0} GiB memory, Linux {}, {}; holdall {}</p>",
+            machine.cores,
+            escape(&machine.processor),
+            machine.memory_bytes as f64 / holdall_model::units::GIB,
+            escape(&machine.kernel),
+            escape(&machine.file_system),
+            escape(&machine.holdall)
         );
     }
     body.push_str("</header><nav aria-label=Experiments><ul>");
     let mut entry = |id: &str, title: &str| {
         let (id, title) = (escape(id), escape(title));
-        push(
-            &mut body,
-            format_args!("<li><a href=\"#{id}\">{id}</a> <span class=soft>{title}</span></li>"),
+        put!(
+            body,
+            "<li><a href=\"#{id}\">{id}</a> <span class=soft>{title}</span></li>"
         );
     };
     for one in &loaded.experiments {
@@ -96,27 +101,22 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
 fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResult<()> {
     let result = &one.result;
     let id = escape(&result.experiment);
-    push(
+    put!(
         body,
-        format_args!(
-            "<section id=\"{id}\"><h2>{id}: {}</h2><p class=soft>{}Scale {}, {} runs. <code>{}</code></p>",
-            escape(&result.title),
-            one.experiment
-                .as_ref()
-                .and_then(|experiment| experiment.source.as_ref())
-                .map(|source| format!("{}. ", escape(source)))
-                .unwrap_or_default(),
-            result.scale,
-            result.runs.len(),
-            escape(&result.command),
-        ),
+        "<section id=\"{id}\"><h2>{id}: {}</h2><p class=soft>{}Scale {}, {} runs. <code>{}</code></p>",
+        escape(&result.title),
+        one.experiment
+            .as_ref()
+            .and_then(|experiment| experiment.source.as_ref())
+            .map(|source| format!("{}. ", escape(source)))
+            .unwrap_or_default(),
+        result.scale,
+        result.runs.len(),
+        escape(&result.command)
     );
     let rows = rows(result, one.experiment.as_ref());
     if let Some(sentence) = Noise::of(&result.runs).too_noisy(result.machine.cores) {
-        push(
-            body,
-            format_args!("<p class=banner role=note>{}</p>", escape(&sentence)),
-        );
+        put!(body, "<p class=banner role=note>{}</p>", escape(&sentence));
     }
     notes(body, one, &rows);
     let name = (result.experiment.as_str(), result.command.as_str());
@@ -142,7 +142,7 @@ fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResu
 fn how_to_read(body: &mut String) {
     body.push_str("<section class=words><h2>How to read this page</h2><dl>");
     for (name, text) in EXPLANATIONS {
-        push(body, format_args!("<dt>{}<dd>{}", escape(name), escape(text)));
+        put!(body, "<dt>{}<dd>{}", escape(name), escape(text));
     }
     body.push_str(
         "</dl><p>Each experiment begins with its command, its limits and the noise of the machine; then come its plots, each with data, \
@@ -151,34 +151,28 @@ fn how_to_read(body: &mut String) {
 }
 
 fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> BenchResult<()> {
-    push(
+    put!(
         body,
-        format_args!(
-            "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}. <code>{3}</code></p>",
-            escape(&one.id),
-            escape(STORAGES_TITLE),
-            escape(&one.result.body.about()),
-            escape(&one.result.command),
-        ),
+        "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}. <code>{3}</code></p>",
+        escape(&one.id),
+        escape(STORAGES_TITLE),
+        escape(&one.result.body.about()),
+        escape(&one.result.command)
     );
     if let Some(there) = there {
-        push(
+        put!(
             body,
-            format_args!(
-                "<p class=soft>Compared with {}: {}, {}.</p>",
-                escape(&there.path.display().to_string()),
-                escape(&there.result.body.about()),
-                escape(&there.result.machine.processor),
-            ),
+            "<p class=soft>Compared with {}: {}, {}.</p>",
+            escape(&there.path.display().to_string()),
+            escape(&there.result.body.about()),
+            escape(&there.result.machine.processor)
         );
     }
-    push(
+    put!(
         body,
-        format_args!(
-            "<ul class=soft><li>{}</li><li>Durable: payload bytes through the time from the first message to the end of close and sync. \
+        "<ul class=soft><li>{}</li><li>Durable: payload bytes through the time from the first message to the end of close and sync. \
              Brackets: 95 % bootstrap interval of the median. ÷ limit, ÷ rival: round by round.</li></ul>",
-            escape(&limits_text(&one.result.limit))
-        ),
+        escape(&limits_text(&one.result.limit))
     );
     for plot in one.plots(there)? {
         figure(body, (&one.id, &one.result.command), &plot);
@@ -199,37 +193,29 @@ fn evaluation(
         .as_ref()
         .map(|source| format!("{source}. "))
         .unwrap_or_default();
-    push(
+    put!(
         body,
-        format_args!(
-            "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}{3} s after {4} s of warm-up, {5} runs. <code>{6}</code></p><ul class=soft>",
-            escape(&result.experiment),
-            escape(&result.title),
-            escape(&source),
-            result.duration_s,
-            result.warm_up_s,
-            result.runs.len(),
-            escape(&result.command),
-        ),
+        "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}{3} s after {4} s of warm-up, {5} runs. <code>{6}</code></p><ul class=soft>",
+        escape(&result.experiment),
+        escape(&result.title),
+        escape(&source),
+        result.duration_s,
+        result.warm_up_s,
+        result.runs.len(),
+        escape(&result.command)
     );
     for (name, settings) in &result.settings {
-        push(
-            body,
-            format_args!("<li>{}: {}</li>", escape(name), escape(settings)),
-        );
+        put!(body, "<li>{}: {}</li>", escape(name), escape(settings));
     }
     for absent in &result.absent {
         let [name, reason] = [&absent.middleware, &absent.reason].map(|text| escape(text));
-        push(body, format_args!("<li>Not run: {name}: {reason}</li>"));
+        put!(body, "<li>Not run: {name}: {reason}</li>");
     }
     body.push_str("</ul>");
     for sheet in middleware::sheets(result) {
         table(body, &sheet);
     }
-    push(
-        body,
-        format_args!("<p class=soft>{}</p>", escape(middleware::WORDS)),
-    );
+    put!(body, "<p class=soft>{}</p>", escape(middleware::WORDS));
     for plot in one.plots(published)? {
         figure(body, (&result.experiment, &result.command), &plot);
     }
@@ -242,14 +228,12 @@ const STORAGES_TITLE: &str = "raw write throughput of storages";
 const PEOPLE_TITLE: &str = "answers of users, issues and pull requests";
 
 fn people_section(body: &mut String, one: &PeopleResult) -> BenchResult<()> {
-    push(
+    put!(
         body,
-        format_args!(
-            "<section id=\"{0}\"><h2>{0}: {PEOPLE_TITLE}</h2><p class=soft>{1} <code>{2}</code></p>",
-            people::ID,
-            escape(people::WORDS),
-            escape(&one.command),
-        ),
+        "<section id=\"{0}\"><h2>{0}: {PEOPLE_TITLE}</h2><p class=soft>{1} <code>{2}</code></p>",
+        people::ID,
+        escape(people::WORDS),
+        escape(&one.command)
     );
     for plot in people::plots(one)? {
         figure(body, (people::ID, &one.command), &plot);
@@ -263,21 +247,19 @@ fn people_section(body: &mut String, one: &PeopleResult) -> BenchResult<()> {
 
 /// A picture with its data and its command below.
 fn figure(body: &mut String, (id, command): (&str, &str), plot: &plots::Plot) {
-    push(
+    put!(
         body,
-        format_args!(
-            "<figure><figcaption>{title}</figcaption><div class=scroll tabindex=0 role=region aria-label=\"{title}\">{svg}</div>\
+        "<figure><figcaption>{title}</figcaption><div class=scroll tabindex=0 role=region aria-label=\"{title}\">{svg}</div>\
              <details><summary>Data and command</summary><p><code>{command}</code></p><p><a download=\"{id}_{name}.csv\" \
              href=\"data:text/csv;charset=utf-8,{data}\">Save as CSV</a></p>\
              <p>Beside this page: <a href=\"{id}_{name}.svg\">SVG</a>, <a href=\"{id}_{name}.png\">PNG</a></p><pre tabindex=0>{csv}</pre></details></figure>",
-            title = escape(&plot.title),
-            svg = labelled(&plot.svg, &plot.title),
-            command = escape(command),
-            id = escape(&super::file_stem(id)),
-            name = plot.name,
-            data = percent_encoded(&plot.csv),
-            csv = escape(&plot.csv),
-        ),
+        title = escape(&plot.title),
+        svg = labelled(&plot.svg, &plot.title),
+        command = escape(command),
+        id = escape(&super::file_stem(id)),
+        name = plot.name,
+        data = percent_encoded(&plot.csv),
+        csv = escape(&plot.csv)
     );
 }
 
@@ -288,7 +270,7 @@ fn percent_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            push(&mut encoded, format_args!("%{byte:02X}"));
+            put!(encoded, "%{byte:02X}");
         }
     }
     encoded
@@ -304,24 +286,22 @@ fn labelled(svg: &str, title: &str) -> String {
 }
 
 fn table(body: &mut String, sheet: &Sheet) {
-    push(
+    put!(
         body,
-        format_args!(
-            "<h3>{0}</h3>{1}<div class=scroll tabindex=0 role=region aria-label=\"{0}\"><table><thead><tr>",
-            escape(sheet.title),
-            scroll_hint(sheet)
-        ),
+        "<h3>{0}</h3>{1}<div class=scroll tabindex=0 role=region aria-label=\"{0}\"><table><thead><tr>",
+        escape(sheet.title),
+        scroll_hint(sheet)
     );
     for (column, name) in sheet.header.iter().enumerate() {
         let class = if column < sheet.words { " class=name" } else { "" };
-        push(body, format_args!("<th{class} scope=col>{}", escape(name)));
+        put!(body, "<th{class} scope=col>{}", escape(name));
     }
     body.push_str("</tr></thead><tbody>");
     for row in &sheet.rows {
         body.push_str("<tr>");
         for (column, cell) in row.iter().enumerate() {
             let class = if column < sheet.words { " class=name" } else { "" };
-            push(body, format_args!("<td{class}>{}", escape(cell)));
+            put!(body, "<td{class}>{}", escape(cell));
         }
         body.push_str("</tr>");
     }
@@ -361,22 +341,20 @@ fn notes(body: &mut String, one: &Loaded, rows: &[Row<'_>]) {
     lines.push(format!("Noise of the machine: {}.", noise.text()));
     body.push_str("<ul class=soft>");
     for line in lines {
-        push(body, format_args!("<li>{}</li>", escape(&line)));
+        put!(body, "<li>{}</li>", escape(&line));
     }
     body.push_str("</ul>");
 }
 
 fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
-    push(
+    put!(
         body,
-        format_args!(
-            "<h3>Compared with {}</h3><p class=soft>There: scale {}, {} runs, {}. <code>{}</code></p>",
-            escape(&there.folder.display().to_string()),
-            there.result.scale,
-            there.result.runs.len(),
-            escape(&there.result.machine.processor),
-            escape(&there.result.command),
-        ),
+        "<h3>Compared with {}</h3><p class=soft>There: scale {}, {} runs, {}. <code>{}</code></p>",
+        escape(&there.folder.display().to_string()),
+        there.result.scale,
+        there.result.runs.len(),
+        escape(&there.result.machine.processor),
+        escape(&there.result.command)
     );
     let header = [
         "case",
@@ -395,7 +373,7 @@ fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
         } else {
             ""
         };
-        push(body, format_args!("<th{class} scope=col>{name}"));
+        put!(body, "<th{class} scope=col>{name}");
     }
     body.push_str("</tr></thead><tbody>");
     let verdict = |is_carried: bool, [there, here]: &[Estimate; 2], more_is_better: bool| {
@@ -408,19 +386,17 @@ fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
         }
     };
     for change in changes {
-        push(
+        put!(
             body,
-            format_args!(
-                "<tr><td class=name>{}<td class=name>{}<td>{}<td>{}<td class=name>{}<td>{}<td>{}<td class=name>{}</tr>",
-                escape(&change.case),
-                escape(&change.setting),
-                with_ends(&change.recorded[0], 2),
-                with_ends(&change.recorded[1], 2),
-                verdict(change.is_carried, &change.recorded, true),
-                with_ends(&change.cpu_s_per_gib[0], 3),
-                with_ends(&change.cpu_s_per_gib[1], 3),
-                verdict(change.is_cpu_carried, &change.cpu_s_per_gib, false),
-            ),
+            "<tr><td class=name>{}<td class=name>{}<td>{}<td>{}<td class=name>{}<td>{}<td>{}<td class=name>{}</tr>",
+            escape(&change.case),
+            escape(&change.setting),
+            with_ends(&change.recorded[0], 2),
+            with_ends(&change.recorded[1], 2),
+            verdict(change.is_carried, &change.recorded, true),
+            with_ends(&change.cpu_s_per_gib[0], 3),
+            with_ends(&change.cpu_s_per_gib[1], 3),
+            verdict(change.is_cpu_carried, &change.cpu_s_per_gib, false)
         );
     }
     body.push_str("</tbody></table></div>");
@@ -442,11 +418,6 @@ fn with_ends(estimate: &Estimate, digits: usize) -> String {
         ),
         None => format!("{median:.digits$}"),
     }
-}
-
-/// Writing into a string does not fail.
-fn push(body: &mut String, text: std::fmt::Arguments<'_>) {
-    let _never_fails = body.write_fmt(text).is_ok();
 }
 
 fn escape(text: &str) -> String {

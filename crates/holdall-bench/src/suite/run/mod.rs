@@ -9,7 +9,7 @@ mod space;
 use super::{
     config::{BenchmarkConfig, Case, Experiment, ProducerConfig, Setting, Transport},
     live::{LiveRun, Programs},
-    load::{Frame, FrameError, Publishers},
+    load::{Frame, Publishers},
     result::{ExperimentResult, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
@@ -136,7 +136,7 @@ fn plan<'a>(experiment: &'a Experiment, options: &SuiteOptions) -> Vec<Planned<'
     for case in &experiment.cases {
         for benchmark in &experiment.benchmarks {
             let repeat = options.repeat.unwrap_or(benchmark.repeat_each);
-            for setting in benchmark.parameters.settings() {
+            for setting in benchmark.settings.clone() {
                 let one = Planned {
                     case,
                     benchmark,
@@ -181,13 +181,9 @@ fn earlier_results(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<Ru
 /// Refuses messages that cannot be made before anything is written.
 fn check_types(experiment: &Experiment) -> BenchResult<()> {
     for group in experiment.cases.iter().flat_map(|case| &case.producers.groups) {
-        Frame::new(&group.msg_type, 0).map_err(unknown_type)?;
+        Frame::new(&group.msg_type, 0)?;
     }
     Ok(())
-}
-
-fn unknown_type(source: FrameError) -> BenchError {
-    BenchError::option("msg_type", "a message type that can be made", source.to_string())
 }
 
 struct Suite<'a> {
@@ -329,8 +325,7 @@ impl Suite<'_> {
     }
 
     fn in_process(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
-        let publishers =
-            Publishers::new(&planned.case.producers, u64::from(round) + 1).map_err(unknown_type)?;
+        let publishers = Publishers::new(&planned.case.producers, u64::from(round) + 1)?;
         let run = recorder::Run {
             publishers: &publishers,
             producers: &planned.case.producers,

@@ -1,21 +1,19 @@
 //! One run: the load through one recorder into one bag, measured.
 
-use super::{affinity::Pinned, bare::bare_writer, folder_bytes, producer_threads};
+use super::{affinity::Pinned, bare::Buffer, folder_bytes, producer_threads};
 use crate::{
     candidate::{
-        double_buffered::DoubleBuffered,
         metered::{DiskResult, SharedDiskCounts, counted},
         ours::DiskChoice,
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
         storing::StoredCounts,
-        synchronous::Synchronous,
     },
     error::{BenchError, BenchResult},
     measure::{CoreSampler, LatencySummary, SchedulingProbe, UsageMeter, written_bytes},
     suite::{
         config::{BenchmarkConfig, ProducerConfig, RecorderKind, Setting, Transport},
-        load::{Publishers, Sent, generate},
+        load::{Publishers, Sent, channels, generate},
         result::{RunResult, TopicResult},
     },
 };
@@ -25,23 +23,10 @@ use holdall::{
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{clock::Clock, os::DiskMode};
-use holdall_model::{
-    loss::LossStage,
-    message::{MessageHeader, Payload},
-    topic::TopicInfo,
-};
-use holdall_storage::{StorageOptions, writer::ChannelInfo};
+use holdall_model::loss::LossStage;
+use holdall_storage::StorageOptions;
 use holdall_transport::Sink;
-use std::{
-    collections::BTreeMap,
-    fs,
-    num::NonZeroU32,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{collections::BTreeMap, fs, num::NonZeroU32, path::Path, sync::Arc};
 
 /// The bag's folder within that of its run.
 pub const BAG: &str = "bag";
@@ -73,16 +58,6 @@ struct Stored {
     disk: Option<DiskResult>,
 }
 
-/// Counts messages and discards them.
-#[derive(Default)]
-struct Counting(AtomicU64);
-
-impl Sink for Counting {
-    fn offer(&self, _: MessageHeader, _: Payload<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
 impl Run<'_> {
     /// Sends, records, closes, and returns the figures; the caller sets experiment, case, repetition and
     /// limits.
@@ -102,7 +77,6 @@ impl Run<'_> {
         let written_before = written_bytes("self");
         let (sent, stored) = match self.setting.recorder {
             RecorderKind::Holdall => self.through_cache(&bag)?,
-            RecorderKind::Discard => self.to_counters()?,
             _ => self.through_buffer(&bag)?,
         };
         let usage = meter.stop();
@@ -143,7 +117,7 @@ impl Run<'_> {
             disk: DiskChoice::Os(DiskMode::Auto),
             offer: OfferOptions::default(),
         };
-        let pipeline = Pipeline::new(&self.channels(), bag, &options, Arc::clone(self.clock))?;
+        let pipeline = Pipeline::new(&channels(self.producers)?, bag, &options, Arc::clone(self.clock))?;
         let sent = self.send(pipeline.sinks())?;
         let closed = pipeline.close(self.clock.as_ref())?;
         let stored = Stored {
@@ -153,29 +127,6 @@ impl Run<'_> {
             write: None,
             // SQLite and LevelDB have files of their own next to the queue.
             disk: (self.setting.storage_id == "mcap").then(|| counted(&counts)),
-        };
-        Ok((sent, stored))
-    }
-
-    /// Counts what is offered: only the generator then costs anything.
-    fn to_counters(&self) -> BenchResult<(Sent, Stored)> {
-        let counting: Vec<Arc<Counting>> = self
-            .publishers
-            .publishers
-            .iter()
-            .map(|_| Arc::new(Counting::default()))
-            .collect();
-        let sinks: Vec<Arc<dyn Sink>> = counting
-            .iter()
-            .map(|one| Arc::clone(one) as Arc<dyn Sink>)
-            .collect();
-        let sent = self.send(&sinks)?;
-        let stored = Stored {
-            recorded: counting.iter().map(|one| one.0.load(Ordering::Relaxed)).collect(),
-            lost: vec![BTreeMap::new(); counting.len()],
-            splits: 0,
-            write: None,
-            disk: None,
         };
         Ok((sent, stored))
     }
@@ -196,23 +147,14 @@ impl Run<'_> {
 
     fn through_buffer(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
         fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
-        let channels = self.channels();
-        let writer = bare_writer(self.setting, bag, &channels)?;
-        let (cache, clock) = (self.setting.max_cache_size_bytes, Arc::clone(self.clock));
-        let (sent, counts, stage) = if self.setting.recorder == RecorderKind::Synchronous {
-            let depths: Vec<u64> = (0..channels.len())
-                .map(|index| self.publishers.group_of(index).config.qos.depth)
-                .collect();
-            let recorder = Synchronous::start(writer, &depths, cache, clock)?;
-            let sent = self.send(recorder.sinks())?;
+        let buffer = Buffer::start(self.setting, bag, &channels(self.producers)?, self.clock)?;
+        let sent = self.send(buffer.sinks())?;
+        let StoredCounts { stored, lost, writes } = buffer.close()?;
+        let stage = match self.setting.recorder {
             // Its queues are those of the subscriptions.
-            (sent, recorder.close()?, LossStage::Transport)
-        } else {
-            let recorder = DoubleBuffered::start(writer, channels.len(), cache, clock)?;
-            let sent = self.send(recorder.sinks())?;
-            (sent, recorder.close()?, LossStage::Cache)
+            RecorderKind::Synchronous => LossStage::Transport,
+            _ => LossStage::Cache,
         };
-        let StoredCounts { stored, lost, writes } = counts;
         let by_stage = |count: u64| (count > 0).then_some((stage, count)).into_iter().collect();
         let stored = Stored {
             recorded: stored,
@@ -240,26 +182,6 @@ impl Run<'_> {
             config,
             ..StorageOptions::default()
         })
-    }
-
-    fn channels(&self) -> Vec<ChannelInfo> {
-        let of = |index: usize| {
-            let publisher = &self.publishers.publishers[index];
-            let group = self.publishers.group_of(index);
-            let definition = group.definition.clone();
-            ChannelInfo {
-                topic: TopicInfo {
-                    name: publisher.topic.clone(),
-                    type_name: group.config.msg_type.clone(),
-                    serialization_format: "cdr".to_owned(),
-                    offered_qos_profiles: vec![group.config.qos],
-                    type_description_hash: definition.type_description_hash.clone(),
-                    ..TopicInfo::default()
-                },
-                definition,
-            }
-        };
-        (0..self.publishers.publishers.len()).map(of).collect()
     }
 
     fn figures(&self, sent: &Sent, stored: &Stored) -> RunResult {

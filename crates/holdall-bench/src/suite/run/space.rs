@@ -44,8 +44,8 @@ pub fn check(experiment: &Experiment, options: &super::SuiteOptions) -> BenchRes
         .iter()
         .filter(|benchmark| options.keep || benchmark.preserve_bags)
         .map(|benchmark| {
-            let runs = benchmark.parameters.settings().len() as u64
-                * u64::from(options.repeat.unwrap_or(benchmark.repeat_each));
+            let runs =
+                benchmark.settings.len() as u64 * u64::from(options.repeat.unwrap_or(benchmark.repeat_each));
             all.saturating_mul(runs)
         })
         .fold(0, u64::saturating_add);

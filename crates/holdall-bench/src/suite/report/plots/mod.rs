@@ -14,7 +14,7 @@ use crate::{
     measure::LatencySummary,
     statistics::Estimate,
     suite::{
-        config::RecorderKind,
+        config::{RecorderKind, Transport},
         result::RunResult,
         table::{Row, cache, rows},
     },
@@ -214,7 +214,8 @@ fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     };
     let alone = rows
         .iter()
-        .filter(|row| row.setting.recorder == RecorderKind::Discard);
+        .filter(|row| row.setting.recorder == RecorderKind::Discard)
+        .filter(|row| row.runs.iter().all(|run| run.transport == Transport::None));
     let bars: Vec<Bar> = alone.filter_map(bar).collect();
     if bars.is_empty() {
         return Ok(None);
