@@ -13,11 +13,8 @@ use mcap::{
     records::{Record, op},
     sans_io::linear_reader::{LinearReadEvent, LinearReader, LinearReaderOptions},
 };
-use rustix::fs::{Advice, fadvise};
 use std::{
     collections::HashMap,
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
 };
 
@@ -133,7 +130,8 @@ pub fn verify_files(plan: &Plan, files: &[PathBuf], stored: Option<u64>) -> Benc
 }
 
 fn verify_mcap(check: &mut Check<'_>, path: &Path) -> BenchResult<()> {
-    let mut file = File::open(path).map_err(BenchError::io("open", path))?;
+    let file = holdall_io::fs::File::open(path)?;
+    let mut position = 0;
     let wrong = |reason: String| BenchError::Verify {
         path: path.to_owned(),
         reason,
@@ -154,9 +152,8 @@ fn verify_mcap(check: &mut Check<'_>, path: &Path) -> BenchResult<()> {
     while let Some(event) = reader.next_event() {
         match event.map_err(foreign)? {
             LinearReadEvent::ReadRequest(needed) => {
-                let read = file
-                    .read(reader.insert(needed.max(READ_BYTES)))
-                    .map_err(BenchError::io("read", path))?;
+                let read = file.read_at(reader.insert(needed.max(READ_BYTES)), position)?;
+                position += read as u64;
                 reader.notify_read(read);
             }
             LinearReadEvent::Record {
@@ -196,7 +193,7 @@ fn verify_mcap(check: &mut Check<'_>, path: &Path) -> BenchResult<()> {
         )));
     }
     // Pages that were only read to check would displace what the next candidate needs; a refusal is harmless.
-    let _refused = fadvise(&file, 0, None, Advice::DontNeed).is_err();
+    let _refused = holdall_io::fs::forget_cached(path).is_err();
     Ok(())
 }
 

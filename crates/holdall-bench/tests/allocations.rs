@@ -47,6 +47,7 @@ fn allocations(message_bytes: usize, messages: u64, topics: u32) -> u64 {
         cache: CacheOptions::default(),
         split: SplitOptions::default(),
         compression: CompressionOptions::default(),
+        seal: None,
         meter: None,
         disk: DiskChoice::Discard,
         offer: OfferOptions::default(),

@@ -133,6 +133,7 @@ fn pipeline_options() -> PipelineOptions {
         },
         split: SplitOptions::default(),
         compression: CompressionOptions::default(),
+        seal: None,
         meter: None,
         max_loss_window: Some(Duration::from_millis(200)),
         disk: ANY_DISK,

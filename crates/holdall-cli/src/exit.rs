@@ -111,7 +111,7 @@ impl Failure {
             RepairError::Bag(error) => refuses(error, &named),
             RepairError::Storage(error) => refuses_file(error, &named),
             RepairError::Lock(error) => refuses_lock(error, &named),
-            RepairError::Disk(error) => named.contains(&error.path),
+            RepairError::Disk(error) => error.lacks_key() || named.contains(&error.path),
             RepairError::Output(error) => refuses_tool(error, &named),
             _ => false,
         };
@@ -168,7 +168,7 @@ fn refuses(error: &ReadError, named: &[PathBuf]) -> bool {
     match error {
         ReadError::Unsupported { .. } | ReadError::Publishers { .. } | ReadError::NoPublishers { .. } => true,
         ReadError::NotABag { path, .. } | ReadError::Io { path, .. } => named.contains(path),
-        ReadError::Disk(error) => named.contains(&error.path),
+        ReadError::Disk(error) => error.lacks_key() || named.contains(&error.path),
         ReadError::Storage(error) => refuses_file(error, named),
         _ => false,
     }
@@ -178,7 +178,7 @@ fn refuses_file(error: &StorageError, named: &[PathBuf]) -> bool {
     match error {
         StorageError::Unsupported { .. } | StorageError::NotInPlace { .. } => true,
         StorageError::WrongFormat { path, .. } | StorageError::Io { path, .. } => named.contains(path),
-        StorageError::Disk(error) => named.contains(&error.path),
+        StorageError::Disk(error) => error.lacks_key() || named.contains(&error.path),
         _ => false,
     }
 }
@@ -212,7 +212,8 @@ fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
         ToolError::Choice(error) => refuses_choice(error),
         ToolError::Lock(error) => refuses_lock(error, named),
         ToolError::Read(error) => refuses(error, named),
-        ToolError::Disk(error) => named.contains(&error.path),
+        ToolError::Disk(error) => error.lacks_key() || named.contains(&error.path),
+        ToolError::Storage(error) => matches!(error, StorageError::Disk(error) if error.lacks_key()),
         _ => false,
     }
 }

@@ -39,7 +39,8 @@ fn main() -> ExitCode {
         }
     };
     // The hook has reported the panic to the user already; here it becomes an exit code.
-    let result = std::panic::catch_unwind(|| verbs::run(cli.verb)).unwrap_or(Ok(Outcome::Failed));
+    let result =
+        std::panic::catch_unwind(|| verbs::run(cli.verb, &cli.identity)).unwrap_or(Ok(Outcome::Failed));
     terminal::mode::restore_for_good();
     if let Err(failure) = &result {
         output::complain(failure.sentence());

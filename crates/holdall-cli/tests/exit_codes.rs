@@ -60,6 +60,7 @@ const READERS: &[&[&str]] = &[
     &["compress", "BAG", "-o", "out"],
     &["decompress", "BAG", "-o", "out"],
     &["serve", "BAG", "--foxglove", "127.0.0.1:0"],
+    &["decrypt", "BAG", "-o", "out"],
     #[cfg(feature = "dds")]
     &["play", "BAG"],
     #[cfg(feature = "dds")]
@@ -69,6 +70,8 @@ const READERS: &[&[&str]] = &[
 /// Verbs that read no bag, with an input that is not there.
 const OTHERS: &[&[&str]] = &[
     &["record", "-a", "--qos-profile-overrides-path", "missing"],
+    &["record", "-a", "--encrypt-to", "nobody"],
+    &["info", "GOOD", "--identity", "missing"],
     &["control", "missing", "status"],
     #[cfg(feature = "bench")]
     &["bench", "run", "write", "--storage", "tape", "--out", "out"],

@@ -45,6 +45,8 @@ struct Region {
     base: NonNull<u8>,
     block_bytes: usize,
     block_count: usize,
+    /// The first bytes of each block that its user does not see.
+    front_bytes: usize,
     /// Last returned, first taken: that block is most likely still in the processor's cache, and memory never
     /// needed is never touched.
     free: Mutex<Vec<u32>>,
@@ -76,7 +78,13 @@ impl BlockPool {
     /// # Errors
     /// When the address space cannot be reserved.
     pub fn new(options: BlockPoolOptions) -> io::Result<Self> {
-        let block_bytes = options.block_bytes.max(1).next_multiple_of(BLOCK_ALIGNMENT);
+        Self::with_front(options, 0)
+    }
+
+    /// As [`BlockPool::new`], where the first `front_bytes` of each block, a multiple of [`BLOCK_ALIGNMENT`], are for the disk's use alone.
+    pub(crate) fn with_front(options: BlockPoolOptions, front_bytes: usize) -> io::Result<Self> {
+        let block_bytes = options.block_bytes.max(front_bytes + 1);
+        let block_bytes = block_bytes.next_multiple_of(BLOCK_ALIGNMENT);
         let block_count = options.block_count.clamp(2, u16::MAX as usize);
         let bytes = block_bytes.checked_mul(block_count).ok_or_else(|| {
             io::Error::new(
@@ -113,6 +121,7 @@ impl BlockPool {
                 base,
                 block_bytes,
                 block_count,
+                front_bytes,
                 free: Mutex::new(free),
             }),
         })
@@ -122,13 +131,15 @@ impl BlockPool {
     pub fn take(&self) -> Option<Block> {
         let index = lock(&self.region.free).pop()?;
         // SAFETY: `index` is below `block_count`, so the pointer stays inside the mapping.
-        let start = unsafe { self.region.base.add(index as usize * self.region.block_bytes) };
-        Some(Block {
-            start,
+        let whole = unsafe { self.region.base.add(index as usize * self.region.block_bytes) };
+        let mut block = Block {
+            start: whole,
             capacity: self.region.block_bytes,
             index,
             region: Arc::clone(&self.region),
-        })
+        };
+        block.hide_front();
+        Some(block)
     }
 
     /// Blocks that can be taken now.
@@ -143,6 +154,11 @@ impl BlockPool {
 
     /// Capacity of each block in bytes.
     pub fn block_bytes(&self) -> usize {
+        self.region.block_bytes - self.region.front_bytes
+    }
+
+    /// Capacity of one block with what its user does not see, in bytes.
+    pub(crate) fn whole_block_bytes(&self) -> usize {
         self.region.block_bytes
     }
 
@@ -208,6 +224,33 @@ impl Block {
         };
         std::mem::forget(self);
         stand_in
+    }
+
+    /// Bytes before those that the user sees; zero where the pool has none, and while they are shown.
+    pub(crate) fn front_bytes(&self) -> usize {
+        if self.capacity + self.region.front_bytes == self.region.block_bytes {
+            self.region.front_bytes
+        } else {
+            0
+        }
+    }
+
+    /// Makes the bytes before those that the user sees part of the block.
+    pub(crate) fn show_front(&mut self) {
+        let front = self.front_bytes();
+        // SAFETY: `front` bytes before `start` are the beginning of the same block of the mapping.
+        self.start = unsafe { self.start.sub(front) };
+        self.capacity += front;
+    }
+
+    /// Undoes [`Block::show_front`]. Does nothing to a stand-in.
+    pub(crate) fn hide_front(&mut self) {
+        let front = self.region.front_bytes;
+        if self.capacity == self.region.block_bytes {
+            // SAFETY: a block of the mapping is longer than its front.
+            self.start = unsafe { self.start.add(front) };
+            self.capacity -= front;
+        }
     }
 
     /// Its place in the pool.

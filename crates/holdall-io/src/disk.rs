@@ -1,6 +1,9 @@
 //! The disk as a queue: work is submitted, completions are reaped, so that a simulator can reorder, tear, delay and fail it.
 
-use crate::block::{Block, BlockPool};
+use crate::{
+    block::{Block, BlockPool},
+    sealed::SealedError,
+};
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -114,6 +117,18 @@ impl DiskError {
     /// Whether a file could not be created because it exists.
     pub fn is_already_exists(&self) -> bool {
         self.source.kind() == io::ErrorKind::AlreadyExists
+    }
+
+    /// Whether a file is sealed, and no key of this process opens it.
+    pub fn lacks_key(&self) -> bool {
+        let sealed = self.source.get_ref().and_then(|source| source.downcast_ref());
+        matches!(sealed, Some(SealedError::NoKey | SealedError::WrongKey))
+    }
+
+    /// Whether bytes of a sealed file are not those that were written.
+    pub fn is_changed(&self) -> bool {
+        let sealed = self.source.get_ref().and_then(|source| source.downcast_ref());
+        matches!(sealed, Some(SealedError::Changed))
     }
 
     /// Whether a file could not be opened because it does not exist.
@@ -245,6 +260,16 @@ pub trait Disk: Send {
     /// Whether others see its files in the file system under their paths; a disk in memory has none there.
     fn makes_files(&self) -> bool;
 
+    /// Whether its files are sealed ([`crate::sealed`]).
+    fn seals(&self) -> bool {
+        false
+    }
+
+    /// Bytes that the disk needs for itself before those of each block, a multiple of [`crate::block::BLOCK_ALIGNMENT`].
+    fn front_bytes(&self) -> usize {
+        0
+    }
+
     /// Sets the pool from which blocks will come, so that the disk can register their memory with the kernel.
     /// Once, before the first write.
     fn register(&mut self, _pool: &BlockPool) {}
@@ -280,6 +305,12 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn makes_files(&self) -> bool {
         (**self).makes_files()
+    }
+    fn seals(&self) -> bool {
+        (**self).seals()
+    }
+    fn front_bytes(&self) -> usize {
+        (**self).front_bytes()
     }
     fn register(&mut self, pool: &BlockPool) {
         (**self).register(pool);

@@ -20,6 +20,7 @@ pub mod queue;
 pub mod random;
 pub mod read_ahead;
 pub mod scratch;
+pub mod sealed;
 pub mod sim;
 pub mod socket;
 pub mod stream;

@@ -3,10 +3,11 @@
 
 use crate::{
     block::BlockPoolOptions,
-    disk::{DiskError, FileId, Operation},
+    disk::{Disk, DiskError, FileId, Operation},
     fs::File,
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
+    sealed::{Seal, SealingDisk, seal_of},
     stream::BlockStream,
 };
 use rustix::{
@@ -33,24 +34,36 @@ impl OutputDisk {
     /// # Errors
     /// When it is no directory, or memory or threads cannot be allocated.
     pub fn open(directory: &Path) -> Result<Self, DiskError> {
+        Self::open_sealed(directory, None)
+    }
+
+    /// As [`Self::open`]; the files are sealed, where there is a seal.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_sealed(directory: &Path, seal: Option<Seal>) -> Result<Self, DiskError> {
         let blocks = BlockPoolOptions {
             block_count: BLOCK_COUNT,
             ..BlockPoolOptions::default()
         };
-        let disk = OsDisk::open(directory, DiskMode::Auto)?;
+        let disk: Box<dyn Disk> = Box::new(OsDisk::open(directory, DiskMode::Auto)?);
+        let disk = match seal {
+            Some(seal) => Box::new(SealingDisk::new(disk, seal)),
+            None => disk,
+        };
         Ok(Self {
-            q: DiskQueue::new(Box::new(disk), blocks)?,
+            q: DiskQueue::new(disk, blocks)?,
             closing: Vec::new(),
         })
     }
 
-    /// A disk for files in the directory of `path`.
+    /// A disk for files that replace the one at `path`: in its directory, and sealed like it.
     ///
     /// # Errors
-    /// As [`Self::open`].
-    pub fn beside(path: &Path) -> Result<Self, DiskError> {
+    /// As [`Self::open`]; a file that cannot be read.
+    pub fn to_replace(path: &Path) -> Result<Self, DiskError> {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        Self::open(parent.unwrap_or(Path::new(".")))
+        Self::open_sealed(parent.unwrap_or(Path::new(".")), seal_of(path)?)
     }
 
     /// Creates a file that will have about `expected_bytes`; 0 where that is not known.

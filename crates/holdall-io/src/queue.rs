@@ -25,7 +25,7 @@ pub struct SyncToken {
 /// or sync every later call on that file returns the same error, because the state of the bytes in the kernel
 /// is not known any more.
 pub struct DiskQueue {
-    disk: Box<dyn Disk>,
+    pub(crate) disk: Box<dyn Disk>,
     pool: BlockPool,
     files: BTreeMap<FileId, FileState>,
     completions: Vec<Completion>,
@@ -39,7 +39,7 @@ impl DiskQueue {
     /// # Errors
     /// When the memory of the pool cannot be reserved.
     pub fn new(mut disk: Box<dyn Disk>, pool: BlockPoolOptions) -> Result<Self, DiskError> {
-        let pool = BlockPool::new(pool)
+        let pool = BlockPool::with_front(pool, disk.front_bytes())
             .map_err(|source| DiskError::new("block pool", Operation::TakeBlock, source))?;
         disk.register(&pool);
         let streaming_stores = disk.prefers_streaming_stores();

@@ -58,6 +58,7 @@ struct Readme;
 pub mod decode;
 pub mod diff;
 pub mod export;
+pub mod keys;
 pub mod live;
 pub mod node;
 pub mod play;

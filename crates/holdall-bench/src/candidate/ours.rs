@@ -15,6 +15,7 @@ use holdall_io::{
     memory::MemoryDisk,
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
+    sealed::{Seal, SealingDisk},
 };
 use holdall_model::{
     message::PayloadRef,
@@ -49,6 +50,15 @@ impl DiskChoice {
     /// When the mode is not possible there, or memory is short.
     pub fn queue(self, dir: &Path) -> Result<DiskQueue, DiskError> {
         DiskQueue::new(self.open(dir)?, BlockPoolOptions::default())
+    }
+
+    /// The same, whose files are encrypted.
+    ///
+    /// # Errors
+    /// As [`Self::queue`].
+    pub(crate) fn sealed_queue(self, dir: &Path, seal: Seal) -> Result<DiskQueue, DiskError> {
+        let disk = SealingDisk::new(self.open(dir)?, seal);
+        DiskQueue::new(Box::new(disk), BlockPoolOptions::default())
     }
 
     /// The same, with all its operations counted.

@@ -18,8 +18,7 @@ use holdall::{
     record::options::CacheOptions,
     writer::{CompressionOptions, OsFolder, SplitOptions},
 };
-use holdall_io::clock::Clock;
-use holdall_io::mutex::lock;
+use holdall_io::{clock::Clock, mutex::lock, sealed::Seal};
 use holdall_model::loss::{
     LossStage,
     ledger::{Ledger, TopicAccount},
@@ -50,6 +49,8 @@ pub struct PipelineOptions {
     pub compression: CompressionOptions,
     /// Where the bytes go.
     pub disk: DiskChoice,
+    /// The bag is encrypted with it.
+    pub seal: Option<Seal>,
     /// Counts the disk's operations.
     pub meter: Option<SharedDiskCounts>,
     /// How messages are offered.
@@ -115,13 +116,16 @@ impl Pipeline {
             custom_data: BTreeMap::new(),
             ros_distro: None,
         };
+        let seal = options.seal.clone();
+        let folder = seal.clone().map_or_else(OsFolder::default, OsFolder::sealed);
         let bag = BagWriter::create(
             bag,
-            Box::new(move |folder| match &meter {
-                Some((counts, clock)) => disk.metered_queue(folder, counts, clock),
-                None => disk.queue(folder),
+            Box::new(move |folder| match (&meter, seal) {
+                (Some((counts, clock)), _) => disk.metered_queue(folder, counts, clock),
+                (None, Some(seal)) => disk.sealed_queue(folder, seal),
+                (None, None) => disk.queue(folder),
             }),
-            Box::<OsFolder>::default(),
+            Box::new(folder),
         )
         .map_err(recorder_failed)?;
         let ledger = Arc::new(Mutex::new(Ledger::new()));

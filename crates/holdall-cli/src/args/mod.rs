@@ -18,6 +18,7 @@ pub mod choice;
 pub mod compress;
 pub mod console;
 pub mod control;
+pub mod decrypt;
 pub mod diff;
 pub mod export;
 pub mod files;
@@ -81,6 +82,10 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
+
+    /// File with a secret key (of age, or of ssh without passphrase) for encrypted bags; may be given several times
+    #[arg(long, value_name = "FILE", global = true, action = clap::ArgAction::Append, help_heading = "Encrypted bags")]
+    pub identity: Vec<std::path::PathBuf>,
 }
 
 fn after_long_help() -> String {
@@ -138,6 +143,9 @@ pub enum Verb {
     /// Make an uncompressed bag out of a compressed one
     #[command(after_help = compress::DECOMPRESS_EXAMPLES)]
     Decompress(compress::DecompressArguments),
+    /// Make the bag that an encrypted bag holds
+    #[command(after_help = decrypt::EXAMPLES)]
+    Decrypt(decrypt::DecryptArguments),
     /// Store files and key-value pairs in a bag, beside its messages
     #[command(after_help = attach::ATTACH_EXAMPLES)]
     Attach(attach::AttachArguments),

@@ -259,6 +259,11 @@ pub struct RecordArguments {
     #[arg(long, value_name = "MODE", default_value = "auto", help_heading = "Bag")]
     pub disk_mode: DiskModeName,
 
+    /// Encrypt the bag so that only its owner can read it: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these;
+    /// may be given several times. MCAP only; nothing survives a recorder that is killed before it is written
+    #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append, help_heading = "Bag")]
+    pub encrypt_to: Vec<String>,
+
     /// Compress the bag as rosbag2 does: each file when it is closed, or each message. To compress chunks within MCAP files, use --storage-preset-profile zstd_fast
     #[arg(
         long,

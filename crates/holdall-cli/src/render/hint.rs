@@ -10,6 +10,7 @@ use holdall::{
     supervise::control_socket::ControlError,
     tools::{ToolError, repair::RepairError},
 };
+use holdall_io::disk::DiskError;
 use holdall_storage::error::StorageError;
 use std::fmt;
 
@@ -41,9 +42,27 @@ pub trait Hint: fmt::Display {
     }
 }
 
+/// For an encrypted bag.
+fn key_hint(error: &DiskError) -> Option<&'static str> {
+    error
+        .lacks_key()
+        .then_some("name the file of its owner's secret key with --identity")
+}
+
+impl Hint for StorageError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Disk(error) => key_hint(error),
+            _ => None,
+        }
+    }
+}
+
 impl Hint for ReadError {
     fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Disk(error) => key_hint(error),
+            Self::Storage(error) => error.hint(),
             Self::NoPublishers { .. } => {
                 Some("MCAP and SQLite bags that holdall recorded do, unless --merge-publishers was set")
             }
@@ -65,6 +84,8 @@ impl Hint for ToolError {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::OutputExists { .. } => Some("choose another name with -o"),
+            Self::Disk(error) => key_hint(error),
+            Self::Storage(error) => error.hint(),
             Self::Read(error) => error.hint(),
             Self::Choice(error) => error.hint(),
             _ => None,
@@ -78,6 +99,8 @@ impl Hint for RepairError {
             Self::Bag(error) => error.hint(),
             Self::Output(error) => error.hint(),
             Self::Storage(StorageError::NotInPlace { .. }) => Some("name it with -o"),
+            Self::Storage(error) => error.hint(),
+            Self::Disk(error) => key_hint(error),
             _ => None,
         }
     }

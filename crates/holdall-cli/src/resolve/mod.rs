@@ -33,6 +33,9 @@ pub enum UsageError {
          --all-actions, --services, --actions, --topic-types, --regex, --static-topics-path"
     )]
     NothingSelected,
+    /// Recipients of an encrypted bag that are none, or a bag that cannot be encrypted.
+    #[error("--encrypt-to: {0}")]
+    Encryption(String),
     /// A request of `holdall control` without its argument.
     #[error("the request {0} needs an argument")]
     RequestNeedsArgument(String),

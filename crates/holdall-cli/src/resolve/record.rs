@@ -12,11 +12,12 @@ use crate::args::record::{
     CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
 };
 use holdall::{
+    keys::{self, Seal},
     record::{
         events::EventOptions,
         options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions, RecordingLimits},
     },
-    writer::{CompressionMode, CompressionOptions, SplitOptions},
+    writer::{self, CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
 use holdall_model::topic::NodeName;
@@ -38,6 +39,8 @@ pub struct ResolvedRecord {
     pub disk_mode: DiskMode,
     /// The node that is announced.
     pub node: NodeName,
+    /// What the bag is encrypted with.
+    pub seal: Option<Seal>,
     /// Arguments that have no effect, one sentence each.
     pub warnings: Vec<String>,
     /// The name made from the time, without a suffix, where `-o` was not given.
@@ -87,7 +90,8 @@ pub fn resolve(
             OnDiskFullName::Ring => OnDiskFull::Ring,
         },
         min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
-        rescue_directory: (!args.rescue_directory.as_os_str().is_empty())
+        // What survives there is not encrypted.
+        rescue_directory: (!args.rescue_directory.as_os_str().is_empty() && args.encrypt_to.is_empty())
             .then(|| args.rescue_directory.clone()),
         cache,
         triggers,
@@ -108,9 +112,24 @@ pub fn resolve(
         options,
         disk_mode: disk_mode(args.disk_mode),
         node,
+        seal: seal(args)?,
         warnings: warnings(args),
         default_output: args.output.is_none().then(|| default_output(surroundings)),
     })
+}
+
+/// What the bag is encrypted with.
+fn seal(args: &RecordArguments) -> Result<Option<Seal>, UsageError> {
+    if args.encrypt_to.is_empty() {
+        return Ok(None);
+    }
+    let compression = compression(args)?.mode;
+    if let Some(reason) = writer::why_not_encrypted(storage(args)?, compression) {
+        return Err(UsageError::Encryption(reason));
+    }
+    let seal = keys::seal_for(&args.encrypt_to);
+    seal.map(Some)
+        .map_err(|error| UsageError::Encryption(error.to_string()))
 }
 
 /// When the recording ends by itself.

@@ -10,7 +10,7 @@ use crate::{
     terminal::log,
 };
 use holdall::{
-    reader::{Bag, BagSet, MessageFilter, ReadError, Ros1View},
+    reader::{Bag, BagFile, BagSet, MessageFilter, ReadError, Ros1View},
     tools::attach,
 };
 use holdall_model::{names::service_of_event_topic, text::one_line};
@@ -73,7 +73,11 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         let names = view.topic_names().into_iter().map(one_line);
         names.collect::<Vec<_>>().join("\n")
     } else {
-        view.text(&TimeZone::system())
+        let text = view.text(&TimeZone::system());
+        match bag.files().iter().any(BagFile::is_sealed) {
+            true => format!("{}\nEncrypted:         yes", text.trim_end_matches('\n')),
+            false => text,
+        }
     })?;
     Ok(Outcome::Done)
 }

@@ -20,6 +20,7 @@ mod check;
 mod completion;
 mod control;
 mod convert;
+mod decrypt;
 mod diff;
 mod export;
 mod info;
@@ -36,7 +37,8 @@ mod repair;
 mod viewers;
 mod web;
 
-use crate::{VerbResult, args::Verb, terminal::signals};
+use crate::{VerbResult, args::Verb, exit::Failure, terminal::signals};
+use std::path::PathBuf;
 
 /// Whether the verb itself decides what signals to end do.
 fn handles_signals(verb: &Verb) -> bool {
@@ -48,11 +50,14 @@ fn handles_signals(verb: &Verb) -> bool {
     }
 }
 
-/// Runs the verb of a command line.
+/// Runs the verb of a command line, with the secret keys in these files.
 ///
 /// # Errors
 /// Why it failed.
-pub fn run(verb: Verb) -> VerbResult {
+pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
+    for path in identities {
+        holdall::keys::add_identity(path).map_err(Failure::refused)?;
+    }
     if !handles_signals(&verb) {
         signals::remove_unfinished_at_end();
     }
@@ -73,6 +78,7 @@ pub fn run(verb: Verb) -> VerbResult {
         Verb::Filter(arguments) => convert::filter(&arguments),
         Verb::Compress(arguments) => convert::compress(&arguments),
         Verb::Decompress(arguments) => convert::decompress(&arguments),
+        Verb::Decrypt(arguments) => decrypt::run(&arguments),
         Verb::Attach(arguments) => attach::attach(&arguments),
         Verb::Get(arguments) => attach::get(&arguments),
         Verb::Reindex(arguments) => reindex::run(&arguments),

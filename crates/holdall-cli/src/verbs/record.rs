@@ -231,11 +231,17 @@ fn start(
             transports.iter().map(|transport| transport.name()).collect(),
             transport::variable,
         );
-        let platform = Platform {
-            clock: Arc::clone(clock),
-            open_disk: writer::os_disk(resolved.disk_mode, BlockPoolOptions::default()),
-            memory: Some(memory),
-            ..Platform::default()
+        let platform = match &resolved.seal {
+            None => Platform {
+                clock: Arc::clone(clock),
+                open_disk: writer::os_disk(resolved.disk_mode, BlockPoolOptions::default()),
+                memory: Some(memory),
+                ..Platform::default()
+            },
+            Some(seal) => Platform {
+                clock: Arc::clone(clock),
+                ..Platform::sealed(resolved.disk_mode, seal.clone())
+            },
         };
         let error = match Recorder::start_on(options.clone(), transports, platform) {
             Ok(recorder) => {

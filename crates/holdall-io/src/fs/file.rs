@@ -2,7 +2,9 @@
 
 use crate::{
     disk::{DiskError, Operation},
+    mutex::lock,
     new_file::{open_regular, open_to_change},
+    sealed::{Seal, SealedEdit, SealedFile},
 };
 use rustix::{
     buffer::spare_capacity,
@@ -14,30 +16,39 @@ use std::{
     num::NonZeroU64,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
-/// A file open for reading at any place. Cheap to share: reading needs no `&mut`.
+/// A file open for reading at any place. Cheap to share: reading needs no `&mut`. Of a sealed file the plain bytes are read.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
     file: fs::File,
     len_bytes: u64,
+    sealed: Option<Box<SealedFile>>,
 }
 
 impl File {
     /// Opens an existing regular file.
     ///
     /// # Errors
-    /// When it cannot be opened or is no regular file.
+    /// When it cannot be opened or is no regular file, or is sealed and no key of this process opens it.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Open, source);
         let file = open_regular(path).map_err(fail)?;
-        let metadata = file.metadata().map_err(fail)?;
+        let stored_bytes = file.metadata().map_err(fail)?.len();
+        let sealed = SealedFile::open(&file, stored_bytes).map_err(fail)?;
         Ok(Self {
             path: path.to_owned(),
             file,
-            len_bytes: metadata.len(),
+            len_bytes: sealed.as_ref().map_or(stored_bytes, SealedFile::len_bytes),
+            sealed: sealed.map(Box::new),
         })
+    }
+
+    /// What it is sealed with; `None` when it is not sealed.
+    pub fn seal(&self) -> Option<Seal> {
+        self.sealed.as_ref().map(|sealed| sealed.seal().clone())
     }
 
     /// Where it is.
@@ -55,6 +66,14 @@ impl File {
     /// # Errors
     /// When reading fails or the file ends before.
     pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<(), DiskError> {
+        if self.sealed.is_some() {
+            let count = self.read_at(into, offset)?;
+            return if count == into.len() {
+                Ok(())
+            } else {
+                Err(self.ends_early(offset))
+            };
+        }
         self.file
             .read_exact_at(into, offset)
             .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
@@ -72,6 +91,11 @@ impl File {
             let what = format!("there is not enough memory for {count} bytes");
             fail(io::Error::new(io::ErrorKind::OutOfMemory, what))
         })?;
+        if self.sealed.is_some() {
+            bytes.resize(count, 0);
+            self.read_exact_at(&mut bytes, offset)?;
+            return Ok(bytes);
+        }
         while bytes.len() < count {
             let at = offset.saturating_add(bytes.len() as u64);
             match pread(&self.file, spare_capacity(&mut bytes), at) {
@@ -90,6 +114,10 @@ impl File {
     /// # Errors
     /// When reading fails.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, DiskError> {
+        if let Some(sealed) = &self.sealed {
+            let read = sealed.read_at(&self.file, into, offset);
+            return read.map_err(|(at, source)| DiskError::new(&self.path, Operation::Read, source).at(at));
+        }
         let mut count = 0;
         while count < into.len() {
             match self.file.read_at(&mut into[count..], offset + count as u64) {
@@ -102,6 +130,10 @@ impl File {
             }
         }
         Ok(count)
+    }
+
+    fn ends_early(&self, offset: u64) -> DiskError {
+        DiskError::new(&self.path, Operation::Read, io::ErrorKind::UnexpectedEof.into()).at(offset)
     }
 
     /// Advises the kernel that these bytes will be read soon, so that it fetches them now.
@@ -117,24 +149,44 @@ impl File {
     }
 }
 
-/// An existing file that is changed in place: for repairs, which are few and small.
+/// An existing file that is changed in place: for repairs, which are few and small. A sealed file stays sealed: its changes are appended.
 #[derive(Debug)]
 pub struct EditedFile {
     path: PathBuf,
     file: fs::File,
+    sealed: Option<Mutex<SealedEdit>>,
 }
 
 impl EditedFile {
     /// Opens an existing file for writing. A symbolic link is refused: its target may not be part of the bag.
     ///
     /// # Errors
-    /// When it is not there, is a link or no regular file, or cannot be written.
+    /// When it is not there, is a link or no regular file, or cannot be written; when it is sealed and no key of this process opens it.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
+        let fail = |source| DiskError::new(path, Operation::Open, source);
+        let mut edited = Self::open_stored(path)?;
+        let stored_bytes = edited.file.metadata().map_err(fail)?.len();
+        // A file that can be written and not read is not sealed by this program.
+        let Ok(readable) = open_regular(path) else {
+            return Ok(edited);
+        };
+        if let Some(sealed) = SealedFile::open(&readable, stored_bytes).map_err(fail)? {
+            let opened = open_to_change(path, fs::OpenOptions::new().read(true).write(true));
+            edited.file = opened.map_err(fail)?;
+            let edit = SealedEdit::begin(sealed, &edited.file).map_err(fail)?;
+            edited.sealed = Some(Mutex::new(edit));
+        }
+        Ok(edited)
+    }
+
+    /// As [`Self::open`], for the bytes that are stored, sealed or not.
+    pub(super) fn open_stored(path: &Path) -> Result<Self, DiskError> {
         let opened = open_to_change(path, fs::OpenOptions::new().write(true));
         let file = opened.map_err(|source| DiskError::new(path, Operation::Open, source))?;
         Ok(Self {
             path: path.to_owned(),
             file,
+            sealed: None,
         })
     }
 
@@ -143,7 +195,10 @@ impl EditedFile {
     /// # Errors
     /// When they cannot all be written.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), DiskError> {
-        let written = std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset);
+        let written = match &self.sealed {
+            Some(edit) => lock(edit).write_all_at(&self.file, bytes, offset),
+            None => std::os::unix::fs::FileExt::write_all_at(&self.file, bytes, offset),
+        };
         written.map_err(|source| DiskError::new(&self.path, Operation::Write, source).at(offset))
     }
 
@@ -152,9 +207,11 @@ impl EditedFile {
     /// # Errors
     /// When that fails: what was written since the last time may be gone.
     pub fn sync(&self) -> Result<(), DiskError> {
-        self.file
-            .sync_all()
-            .map_err(|source| DiskError::new(&self.path, Operation::Sync, source))
+        let synced = match &self.sealed {
+            Some(edit) => lock(edit).sync(&self.file),
+            None => self.file.sync_all(),
+        };
+        synced.map_err(|source| DiskError::new(&self.path, Operation::Sync, source))
     }
 
     /// Cuts or extends the file.
@@ -162,8 +219,10 @@ impl EditedFile {
     /// # Errors
     /// When that is not possible.
     pub fn set_len(&self, length_bytes: u64) -> Result<(), DiskError> {
-        self.file
-            .set_len(length_bytes)
-            .map_err(|source| DiskError::new(&self.path, Operation::Write, source))
+        let set = match &self.sealed {
+            Some(edit) => lock(edit).set_len(&self.file, length_bytes),
+            None => self.file.set_len(length_bytes),
+        };
+        set.map_err(|source| DiskError::new(&self.path, Operation::Write, source))
     }
 }

@@ -19,8 +19,8 @@ pub use name::{
     is_link, make_private, remove_file, rename_over,
 };
 pub use whole::{
-    append, convert_file, copy_new, copy_to, forget_cached, is_unwritten, make_durable, read,
-    read_any_to_string, read_to_string, truncate, write_atomically, write_atomically_unsynced,
+    append, convert_file, copy_new, copy_to, forget_cached, is_stored_sealed, is_unwritten, make_durable,
+    read, read_any_to_string, read_to_string, truncate, write_atomically, write_atomically_unsynced,
     write_atomically_with_room, write_new, write_over,
 };
 

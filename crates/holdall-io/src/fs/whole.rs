@@ -5,6 +5,7 @@ use crate::{
     disk::{DiskError, Operation},
     new_file::{NewFile, create_new, open_regular, open_to_change},
     os,
+    sealed::{Seal, is_sealed, seal_of},
 };
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use std::{
@@ -53,11 +54,33 @@ pub fn copy_to(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     io::copy(&mut file, out).map(drop)
 }
 
-/// The bytes of a small file.
+/// The bytes of a small file; of a sealed one the plain bytes.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file, or is larger than `bytes_max`.
+/// When it cannot be read, is no regular file, or is larger than `bytes_max`; when it is sealed and no key of this process opens it.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
+    // A sealed file is longer than what it holds.
+    let bytes = read_stored(path, bytes_max.saturating_add(SEALED_MORE_BYTES))?;
+    let plain = if is_sealed(&bytes) {
+        let file = File::open(path)?;
+        let len = file.len_bytes().min(bytes_max.saturating_add(1));
+        // At most a little more than `bytes_max`, and as long as the file.
+        file.read_bytes_at(0, usize::try_from(len).unwrap_or(usize::MAX))?
+    } else {
+        bytes
+    };
+    if plain.len() as u64 > bytes_max {
+        let what = format!("it is larger than {bytes_max} bytes");
+        let source = io::Error::new(io::ErrorKind::FileTooLarge, what);
+        return Err(DiskError::new(path, Operation::Read, source));
+    }
+    Ok(plain)
+}
+
+/// How much longer a small sealed file is than its content: two heads of keys, frames, an index and an end.
+const SEALED_MORE_BYTES: u64 = 1 << 20;
+
+fn read_stored(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
     let fail = |source| DiskError::new(path, Operation::Read, source);
     let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     let mut bytes = Vec::new();
@@ -73,7 +96,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
 }
 
 /// Replaces the file at `path` with `bytes`, so that after a crash there is the old content or the new, never
-/// a part. Durable on return.
+/// a part. Durable on return. A sealed file is replaced by a sealed one of the same owners, unless `bytes` are sealed already.
 ///
 /// # Errors
 /// When the new content cannot be written; the old content is unchanged then.
@@ -107,10 +130,35 @@ pub fn write_atomically_with_room(path: &Path, bytes: &[u8], room_bytes: u64) ->
 
 /// A new file with this content, which has no name yet.
 fn written(path: &Path, bytes: &[u8]) -> Result<NewFile, DiskError> {
+    let fail = |source| DiskError::new(path, Operation::Write, source);
+    let seal = if is_sealed(bytes) {
+        None
+    } else {
+        seal_of_present(path)?
+    };
+    let sealed = seal
+        .map(|seal| seal.seal_bytes(bytes))
+        .transpose()
+        .map_err(fail)?;
     let mut new = NewFile::beside(path)?;
-    let written = new.file().write_all(bytes);
-    written.map_err(|source| DiskError::new(path, Operation::Write, source))?;
+    new.file()
+        .write_all(sealed.as_deref().unwrap_or(bytes))
+        .map_err(fail)?;
     Ok(new)
+}
+
+/// What the file at `path` is sealed with, if there is one.
+fn seal_of_present(path: &Path) -> Result<Option<Seal>, DiskError> {
+    // What cannot be read is replaced, as ever.
+    let is_kept = !is_link(path) && is_stored_sealed(path);
+    if is_kept { seal_of(path) } else { Ok(None) }
+}
+
+/// Whether the file at `path` is sealed, as far as its first bytes can be read; a key is not needed.
+pub fn is_stored_sealed(path: &Path) -> bool {
+    let mut beginning = [0; 16];
+    let read = open_regular(path).and_then(|mut file| file.read_exact(&mut beginning));
+    read.is_ok() && is_sealed(&beginning)
 }
 
 /// Overwrites an existing file, whose space suffices, where there is no space for a new one. A kill during
@@ -119,7 +167,7 @@ fn written(path: &Path, bytes: &[u8]) -> Result<NewFile, DiskError> {
 /// # Errors
 /// When it is not there, is no regular file, or its space does not suffice; it may be torn then.
 pub fn write_over(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
-    let file = EditedFile::open(path)?;
+    let file = EditedFile::open_stored(path)?;
     file.write_all_at(bytes, 0)?;
     file.set_len(bytes.len() as u64)?;
     file.sync()
@@ -180,13 +228,20 @@ pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
 /// appears under its name when it is complete, and `durable` if requested; `from` is not changed.
 ///
 /// # Errors
-/// When `to` exists, a file cannot be opened, or `convert` fails; no file is left then.
+/// When `from` is sealed; when `to` exists, a file cannot be opened, or `convert` fails; no file is left then.
 pub fn convert_file(
     from: &Path,
     to: &Path,
     durable: bool,
     convert: impl FnOnce(&mut fs::File, &mut fs::File) -> io::Result<()>,
 ) -> Result<(), DiskError> {
+    if is_stored_sealed(from) {
+        let source = io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is encrypted, and has to be decrypted first",
+        );
+        return Err(DiskError::new(from, Operation::Read, source));
+    }
     let mut reader = open_regular(from).map_err(|source| DiskError::new(from, Operation::Open, source))?;
     let mut new = NewFile::beside(to)?;
     convert(&mut reader, new.file()).map_err(|source| DiskError::new(from, Operation::Read, source))?;

@@ -297,7 +297,7 @@ fn register_block(registration: &mut Registration, ring: &IoUring, write: &Write
         }
         let buffer = libc::iovec {
             iov_base: pool.block_address(place)?.cast(),
-            iov_len: pool.block_bytes(),
+            iov_len: pool.whole_block_bytes(),
         };
         // SAFETY: the block's memory stays mapped while `registration` holds the pool, and the ring is dropped with it.
         if unsafe { ring.submitter().register_buffers_update(index, &[buffer], None) }.is_err() {

@@ -9,7 +9,7 @@ use crate::{
     },
     rescue::RecordedFile,
 };
-use holdall_io::fs::File;
+use holdall_io::fs::{File, is_stored_sealed};
 use holdall_model::time::Timestamp;
 use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_by_path};
 use std::{
@@ -87,6 +87,11 @@ impl BagFile {
         Ok(storage_by_magic(&file::begins_with(&self.path)?))
     }
 
+    /// True for an encrypted file, which this process has a key for or not.
+    pub fn is_sealed(&self) -> bool {
+        is_stored_sealed(&self.path)
+    }
+
     /// True when each payload in the file is compressed (rosbag2's message compression).
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
@@ -97,10 +102,12 @@ impl BagFile {
     pub(super) fn cut_short(&self) -> Option<String> {
         let magic = storage_by_path(&self.path)?.end_magic()?;
         let mut tail = vec![0; magic.len()];
-        let whole = self.bytes.checked_sub(tail.len() as u64).is_some_and(|offset| {
-            let read = File::open(&self.path).and_then(|opened| opened.read_exact_at(&mut tail, offset));
-            read.is_ok() && tail == magic
-        });
+        let read_tail = |opened: File| {
+            // Not `self.bytes`: an encrypted file is longer than its content.
+            let offset = opened.len_bytes().checked_sub(magic.len() as u64)?;
+            opened.read_exact_at(&mut tail, offset).ok()
+        };
+        let whole = File::open(&self.path).ok().and_then(read_tail).is_some() && tail == magic;
         if whole {
             return None;
         }

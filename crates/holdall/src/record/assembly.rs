@@ -51,6 +51,11 @@ impl RescueMemory {
         Self(Some(Survival::begin(directory, &options.cache)))
     }
 
+    /// No memory: nothing survives the process.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
     fn into_survival(mut self) -> Survival {
         self.0.take().unwrap_or_default()
     }

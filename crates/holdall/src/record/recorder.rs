@@ -10,11 +10,12 @@ use super::{
     view::{RecordObserver, View},
     write::{backlog::Backlog, drain::DrainThread, survival::Survival},
 };
-use crate::writer::{BagFolder, OpenDisk, OsFolder, os_disk};
+use crate::writer::{BagFolder, OpenDisk, OsFolder, os_disk, sealed_os_disk};
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
     os::DiskMode,
+    sealed::Seal,
     survivor::{buffers, ordinary},
 };
 use holdall_transport::Transport;
@@ -58,6 +59,18 @@ impl Default for Platform {
             open_disk: os_disk(DiskMode::Auto, BlockPoolOptions::default()),
             folder: Box::<OsFolder>::default(),
             memory: None,
+        }
+    }
+}
+
+impl Platform {
+    /// The machine itself, where all files of the bag are sealed. Nothing survives the process: what is in memory is not sealed.
+    pub fn sealed(mode: DiskMode, seal: Seal) -> Self {
+        Self {
+            open_disk: sealed_os_disk(mode, BlockPoolOptions::default(), seal.clone()),
+            folder: Box::new(OsFolder::sealed(seal)),
+            memory: Some(RescueMemory::none()),
+            ..Self::default()
         }
     }
 }

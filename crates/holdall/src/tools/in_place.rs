@@ -21,7 +21,9 @@ pub(super) fn replace_file(
     let temporary = temporary_beside(path);
     drop(fs::remove_file(&temporary));
     let _unfinished = Unfinished::new(&temporary);
-    let made = write_copy(chunks, input, records, attachments, &temporary);
+    let made = OutputDisk::to_replace(path)
+        .map_err(StorageError::from)
+        .and_then(|disk| write_copy(chunks, input, records, attachments, (disk, &temporary)));
     let replaced = made
         .map_err(ToolError::from)
         .and_then(|()| Ok(fs::rename_over(&temporary, path)?));
@@ -32,19 +34,18 @@ pub(super) fn replace_file(
     replaced
 }
 
-/// Writes all messages of `input` to `path`; durable on return.
+/// Writes all messages of `input` to `path` on `disk`; durable on return.
 fn write_copy(
     chunks: &dyn ChunkStorage,
     input: Box<dyn ChunkFile>,
     records: &[(String, MetadataEntries)],
     attachments: AttachmentChange<'_>,
-    path: &Path,
+    (mut disk, path): (OutputDisk, &Path),
 ) -> Result<(), StorageError> {
     let choice = SpliceChoice {
         channels: vec![vec![true; input.summary().channels.len()]],
         ..SpliceChoice::default()
     };
-    let mut disk = OutputDisk::beside(path)?;
     chunks.splice(SpliceJob {
         inputs: &[input],
         choice: &choice,

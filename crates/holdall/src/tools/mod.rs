@@ -8,6 +8,8 @@ pub mod check;
 mod choice;
 mod copy;
 mod cuts;
+pub mod decrypt;
+mod description;
 mod error;
 mod in_place;
 mod latched;

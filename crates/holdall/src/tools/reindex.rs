@@ -1,6 +1,6 @@
 //! `reindex`: rewrites `metadata.yaml` from the storage files, and indexes MCAP files without an index.
 
-use super::{ToolError, accounts, in_place::replace_file, relabel::Relabel};
+use super::{ToolError, accounts, description::replace_metadata, in_place::replace_file, relabel::Relabel};
 use crate::{
     live::lock_bag,
     reader::{Bag, io_error, listing},
@@ -107,7 +107,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         &BTreeMap::new(),
     )?;
     metadata.custom_data.extend(accounts.custom_data);
-    fs::write_atomically(&path.join("metadata.yaml"), metadata.to_yaml().as_bytes())?;
+    replace_metadata(&path.join("metadata.yaml"), &listed, &metadata.to_yaml())?;
     done.messages = metadata.message_count;
     done.notices.splice(0..0, bag.notices().iter().cloned());
     Ok(done)

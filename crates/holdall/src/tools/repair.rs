@@ -6,7 +6,7 @@ use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
     reader::{Bag, METADATA_BYTES_MAX, ReadError, expect_bag, listing},
     rescue::{RESCUED_KEY, Rescue, RescueError, has_memory},
-    tools::{Staged, ToolError, check::check},
+    tools::{Staged, ToolError, check::check, description::replace_metadata},
     writer::STATE_KEY,
 };
 use holdall_io::{
@@ -104,7 +104,9 @@ impl RepairDisk for OsFiles {
     }
 
     fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError> {
-        fs::write_atomically(path, text.as_bytes())
+        let directory = path.parent().unwrap_or(Path::new("."));
+        let listed = listing::storage_files(directory).unwrap_or_default();
+        replace_metadata(path, &listed, text)
     }
 }
 
@@ -274,6 +276,7 @@ fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
         // A FIFO, a device or a socket is nothing of a bag.
         match fs::File::open(&path) {
             Ok(file) => drop(file),
+            Err(error) if error.lacks_key() => return Err(error),
             Err(error) => {
                 tracing::warn!("not copied: {error}");
                 continue;

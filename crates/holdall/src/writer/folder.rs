@@ -2,9 +2,10 @@
 
 use holdall_io::mutex::lock;
 use holdall_io::{
-    disk::DiskError,
+    disk::{DiskError, Operation},
     fs,
     lock::{Locking, WriteLock},
+    sealed::Seal,
 };
 use holdall_storage::RepairTarget;
 use holdall_storage::{Storage, error::StorageResult, reader::StorageReader, writer::MetadataEntries};
@@ -110,7 +111,7 @@ pub trait BagFolder: Send {
 
 /// A job for the folder's thread.
 enum Job {
-    Replace(PathBuf, String),
+    Replace(PathBuf, Vec<u8>),
     Remove(PathBuf),
 }
 
@@ -158,8 +159,8 @@ impl Shared {
         }
         match (state.jobs.back_mut(), job) {
             // No reader has seen the older text yet.
-            (Some(Job::Replace(last_path, last_text)), Job::Replace(path, text)) if *last_path == path => {
-                *last_text = text;
+            (Some(Job::Replace(last_path, last_bytes)), Job::Replace(path, bytes)) if *last_path == path => {
+                *last_bytes = bytes;
             }
             (_, job) => state.jobs.push_back(job),
         }
@@ -177,7 +178,7 @@ impl Shared {
             state.is_working = true;
             drop(state);
             let done = match job {
-                Job::Replace(path, text) => replace(&path, &text),
+                Job::Replace(path, bytes) => replace(&path, &bytes),
                 Job::Remove(path) => remove(&path),
             };
             let mut state = self.lock();
@@ -195,15 +196,15 @@ impl Shared {
 /// full by then.
 const TEXT_ROOM_BYTES_MIN: u64 = 64 << 10;
 
-fn replace(path: &Path, text: &str) -> Result<(), DiskError> {
-    let room_bytes = TEXT_ROOM_BYTES_MIN.max(2 * text.len() as u64);
-    fs::write_atomically_with_room(path, text.as_bytes(), room_bytes)
+fn replace(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let room_bytes = TEXT_ROOM_BYTES_MIN.max(2 * bytes.len() as u64);
+    fs::write_atomically_with_room(path, bytes, room_bytes)
 }
 
 /// Replaces a text for good. On a full disk it is written into the room of the old one.
-fn replace_for_good(path: &Path, text: &str) -> Result<(), DiskError> {
-    match fs::write_atomically(path, text.as_bytes()) {
-        Err(error) if error.is_no_space() => fs::write_over(path, text.as_bytes()).map_err(|_| error),
+fn replace_for_good(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    match fs::write_atomically(path, bytes) {
+        Err(error) if error.is_no_space() => fs::write_over(path, bytes).map_err(|_| error),
         other => other,
     }
 }
@@ -247,9 +248,31 @@ pub struct OsFolder {
     thread: OnceLock<Option<JoinHandle<()>>>,
     /// Lock of the bag's directory, the first that was made: other programs see that it is being written.
     lock: OnceLock<Option<WriteLock>>,
+    /// Texts are sealed with it.
+    seal: Option<Seal>,
 }
 
 impl OsFolder {
+    /// A folder whose texts are sealed.
+    pub fn sealed(seal: Seal) -> Self {
+        Self {
+            shared: Arc::default(),
+            thread: OnceLock::new(),
+            lock: OnceLock::new(),
+            seal: Some(seal),
+        }
+    }
+
+    /// A text's bytes in its file.
+    fn stored(&self, path: &Path, text: &str) -> Result<Vec<u8>, DiskError> {
+        match &self.seal {
+            None => Ok(text.as_bytes().to_vec()),
+            Some(seal) => seal
+                .seal_bytes(text.as_bytes())
+                .map_err(|source| DiskError::new(path, Operation::Write, source)),
+        }
+    }
+
     /// Gives a job to the thread, or does it here when the system gives no thread.
     fn give(&self, job: Job) -> Result<(), DiskError> {
         let thread = self.thread.get_or_init(|| {
@@ -259,7 +282,7 @@ impl OsFolder {
         });
         match (thread, job) {
             (Some(_), job) => self.shared.give(job),
-            (None, Job::Replace(path, text)) => replace(&path, &text),
+            (None, Job::Replace(path, bytes)) => replace(&path, &bytes),
             (None, Job::Remove(path)) => remove(&path),
         }
     }
@@ -285,19 +308,20 @@ impl BagFolder for OsFolder {
     }
 
     fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
+        let bytes = self.stored(path, text)?;
         if durable {
             let settled = self.shared.settle();
             // An older text that did not fit on a full disk is no longer needed.
             match settled {
                 Err(error) if !error.is_no_space() => return Err(error),
-                _ => return replace_for_good(path, text),
+                _ => return replace_for_good(path, &bytes),
             }
         }
         if self.thread.get().is_none() && !fs::exists(path)? {
             // The first text: nothing is recorded yet, and a program that sees the directory finds it there.
-            return replace(path, text);
+            return replace(path, &bytes);
         }
-        self.give(Job::Replace(path.to_owned(), text.to_owned()))
+        self.give(Job::Replace(path.to_owned(), bytes))
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {

@@ -19,6 +19,8 @@ pub enum WriteCandidate {
         id: String,
         /// With a loss window; otherwise synced at the end only.
         is_synced: bool,
+        /// Its files are encrypted.
+        is_encrypted: bool,
     },
     /// Another storage, to which producers hand batches without a cache.
     Rival(Rival),
@@ -26,6 +28,8 @@ pub enum WriteCandidate {
 
 /// Suffix of one of our storages' ids: without a loss window.
 const UNSYNCED: &str = "+off";
+/// Suffix of the id of a storage that is written through blocks: encrypted.
+const ENCRYPTED: &str = "+encrypted";
 
 const RIVALS: [(&str, Rival); 5] = [
     ("naive", Rival::Naive),
@@ -46,12 +50,17 @@ impl FromStr for WriteCandidate {
             return Ok(Self::Rival(*rival));
         }
         let (id, is_synced) = text.strip_suffix(UNSYNCED).map_or((text, true), |id| (id, false));
-        if storage_by_id(id).is_ok() {
-            let id = id.to_owned();
-            return Ok(Self::Ours { id, is_synced });
+        let (id, is_encrypted) = id.strip_suffix(ENCRYPTED).map_or((id, false), |id| (id, true));
+        if storage_by_id(id).is_ok_and(|storage| storage.writes_blocks() || !is_encrypted) {
+            return Ok(Self::Ours {
+                id: id.to_owned(),
+                is_synced,
+                is_encrypted,
+            });
         }
         let rivals = RIVALS.map(|(name, _)| name).join(", ");
-        let expected = format!("one of mcap, sqlite3, leveldb, each with {UNSYNCED}, {rivals}");
+        let expected =
+            format!("one of mcap, sqlite3, leveldb, each with {UNSYNCED}, mcap{ENCRYPTED}, {rivals}");
         Err(BenchError::option("--storage", expected, text))
     }
 }
@@ -59,8 +68,15 @@ impl FromStr for WriteCandidate {
 impl fmt::Display for WriteCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ours { id, is_synced: true } => f.write_str(id),
-            Self::Ours { id, .. } => write!(f, "{id}{UNSYNCED}"),
+            Self::Ours {
+                id,
+                is_synced,
+                is_encrypted,
+            } => {
+                f.write_str(id)?;
+                f.write_str(if *is_encrypted { ENCRYPTED } else { "" })?;
+                f.write_str(if *is_synced { "" } else { UNSYNCED })
+            }
             Self::Rival(rival) => {
                 let known = RIVALS.iter().find(|(_, known)| known == rival);
                 f.write_str(known.map_or("generator", |(name, _)| name))
@@ -147,9 +163,12 @@ mod tests {
             "sqlite-bare-resilient",
             "leveldb-bare",
             "leveldb+off",
+            "mcap+encrypted",
+            "mcap+encrypted+off",
         ] {
             assert_eq!(name.parse::<WriteCandidate>().unwrap().to_string(), name);
         }
+        assert!("sqlite3+encrypted".parse::<WriteCandidate>().is_err());
         let refused = "tape".parse::<WriteCandidate>().unwrap_err();
         assert!(
             refused.is_refusal() && refused.to_string().contains("tape"),

@@ -115,6 +115,7 @@ impl Run<'_> {
             meter: Some(Arc::clone(&counts)),
             max_loss_window: Some(DEFAULT_LOSS_WINDOW),
             disk: DiskChoice::Os(DiskMode::Auto),
+            seal: None,
             offer: OfferOptions::default(),
         };
         let pipeline = Pipeline::new(&channels(self.producers)?, bag, &options, Arc::clone(self.clock))?;

@@ -72,7 +72,19 @@ impl Source {
                 let start = offset as usize;
                 Ok(bytes.slice(start..start + count))
             }
-            Content::File(file) => Ok(file.read_bytes_at(offset, count)?.into()),
+            Content::File(file) => match file.read_bytes_at(offset, count) {
+                Ok(bytes) => Ok(bytes.into()),
+                // Damage, as others: what does not need these bytes is readable.
+                Err(error) if error.is_changed() => {
+                    let found = "others: the encrypted file was changed";
+                    Err(self.malformed(
+                        error.offset.unwrap_or(offset),
+                        "the bytes that were written",
+                        found,
+                    ))
+                }
+                Err(error) => Err(error.into()),
+            },
         }
     }
 

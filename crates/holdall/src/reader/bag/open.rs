@@ -30,6 +30,10 @@ impl Bag {
             }
             Ok(metadata) if metadata.relative_file_paths.is_empty() => Unusable::NamesNothing,
             Ok(metadata) => return Self::from_metadata(path, metadata),
+            // Neither can the storage files be read.
+            Err(Unusable::Unreadable(ReadError::Disk(error))) if error.lacks_key() => {
+                return Err(error.into());
+            }
             Err(why) => why,
         };
         let listed = listing::storage_files(path)?;

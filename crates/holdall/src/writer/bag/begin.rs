@@ -5,6 +5,7 @@ use super::{
 };
 use crate::writer::{CompressionMode, pack_files::FilePacker};
 use holdall_io::queue::DiskQueue;
+use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageError};
 use std::collections::VecDeque;
 
 impl BagWriter {
@@ -17,7 +18,11 @@ impl BagWriter {
             .then(|| FilePacker::start(&options.compression))
             .transpose()
             .map_err(WriteError::Threads)?;
-        Ok((packer, open_disk(&options.directory)?))
+        let queue = open_disk(&options.directory)?;
+        if queue.seals() {
+            refuse_unsealed(options)?;
+        }
+        Ok((packer, queue))
     }
 
     pub(super) fn begin_first(&mut self) -> Result<(), WriteError> {
@@ -61,4 +66,29 @@ impl BagWriter {
             is_unseen: false,
         }
     }
+}
+
+/// Refuses what would write files past the disk that seals them.
+fn refuse_unsealed(options: &BagOptions) -> Result<(), StorageError> {
+    match why_not_encrypted(options.storage, options.compression.mode) {
+        None => Ok(()),
+        Some(reason) => Err(StorageError::Unsupported {
+            path: options.directory.clone(),
+            what: "encryption",
+            reason,
+        }),
+    }
+}
+
+/// Why a bag with this storage and compression cannot be encrypted, and what can; `None` when it can.
+pub fn why_not_encrypted(storage: &dyn Storage, compression: CompressionMode) -> Option<String> {
+    if !storage.writes_blocks() {
+        let id = storage.id();
+        return Some(format!(
+            "storage {id} writes its files itself, so that they cannot be encrypted; use {DEFAULT_STORAGE_ID}"
+        ));
+    }
+    let reason = "compression of whole files reads them again, so that they cannot be encrypted; use message compression or a storage preset that \
+                  compresses";
+    (compression == CompressionMode::File).then(|| reason.to_owned())
 }

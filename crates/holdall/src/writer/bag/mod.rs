@@ -30,6 +30,7 @@ use holdall_io::{
     disk::{DiskError, FileId},
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
+    sealed::{Seal, SealingDisk},
 };
 use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo};
 use holdall_storage::{
@@ -56,9 +57,19 @@ pub struct BagTopic(pub u32);
 /// Opens the disk for a directory that was just made.
 pub type OpenDisk = Box<dyn FnOnce(&Path) -> Result<DiskQueue, DiskError> + Send>;
 
+pub use begin::why_not_encrypted;
+
 /// The operating system's disk.
 pub fn os_disk(mode: DiskMode, blocks: BlockPoolOptions) -> OpenDisk {
     Box::new(move |directory| DiskQueue::new(Box::new(OsDisk::open(directory, mode)?), blocks))
+}
+
+/// The operating system's disk, whose files are sealed.
+pub fn sealed_os_disk(mode: DiskMode, blocks: BlockPoolOptions, seal: Seal) -> OpenDisk {
+    Box::new(move |directory| {
+        let disk = Box::new(OsDisk::open(directory, mode)?);
+        DiskQueue::new(Box::new(SealingDisk::new(disk, seal)), blocks)
+    })
 }
 
 /// What bag to write.

@@ -1,0 +1,152 @@
+//! Recipients and identities of the crate `age`: X25519 keys, and ssh keys of the kinds ed25519 and rsa.
+
+use super::{KEYS_BYTES_MAX, KeyError, Seal};
+use age::{Decryptor, Encryptor, Identity, Recipient, ssh, x25519};
+use holdall_io::{
+    fs,
+    sealed::{FILE_KEY_BYTES, FileKey, add_key_opener},
+};
+use std::{
+    io::{Read, Write},
+    path::Path,
+};
+
+pub(super) fn seal_for(recipients: &[String]) -> Result<Seal, KeyError> {
+    let mut all = Vec::new();
+    for text in recipients {
+        add_recipients(text, &mut all)?;
+    }
+    Seal::generate(|key| {
+        let refused = |error: String| KeyError::Wrap(std::io::Error::other(error));
+        let each = all.iter().map(|recipient| &**recipient as &dyn Recipient);
+        let encryptor = Encryptor::with_recipients(each).map_err(|error| refused(error.to_string()))?;
+        let mut wrapped = Vec::new();
+        let mut writer = encryptor.wrap_output(&mut wrapped)?;
+        writer.write_all(key.as_bytes())?;
+        writer.finish()?;
+        Ok(wrapped)
+    })
+}
+
+/// The recipient that `text` is, or those in the file that it names.
+fn add_recipients(text: &str, all: &mut Vec<Box<dyn Recipient>>) -> Result<(), KeyError> {
+    let refuse = |reason: String| KeyError::Recipient {
+        text: text.to_owned(),
+        reason,
+    };
+    let reason = match parse(text.trim()) {
+        Ok(recipient) => {
+            all.push(recipient);
+            return Ok(());
+        }
+        Err(reason) => reason,
+    };
+    let path = Path::new(text);
+    if text.contains("SECRET-KEY") {
+        return Err(KeyError::Recipient {
+            text: "AGE-SECRET-KEY-...".to_owned(),
+            reason: "this is a secret key; name the public one, which begins with age1".to_owned(),
+        });
+    }
+    if looks_like_key(text) || !path.exists() {
+        return Err(refuse(reason));
+    }
+    let content = fs::read_to_string(path, KEYS_BYTES_MAX).map_err(|error| refuse(error.to_string()))?;
+    let before = all.len();
+    for (number, line) in (1..).zip(content.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if line.contains("SECRET-KEY") || line.contains("PRIVATE KEY") {
+            return Err(refuse(format!(
+                "line {number} has a secret key; name the file of the public one"
+            )));
+        }
+        all.push(parse(line).map_err(|reason| refuse(format!("line {number}: {reason}")))?);
+    }
+    if all.len() == before {
+        return Err(refuse("the file has none".to_owned()));
+    }
+    Ok(())
+}
+
+fn looks_like_key(text: &str) -> bool {
+    text.starts_with("age1") || text.starts_with("ssh-")
+}
+
+fn parse(text: &str) -> Result<Box<dyn Recipient>, String> {
+    if text.starts_with("ssh-") {
+        let parsed = text.parse::<ssh::Recipient>();
+        return match parsed {
+            Ok(recipient) => Ok(Box::new(recipient)),
+            Err(ssh::ParseRecipientKeyError::Unsupported(kind)) => {
+                Err(format!("keys of the kind {kind} cannot encrypt"))
+            }
+            Err(_) => Err("this is no public key of ssh".to_owned()),
+        };
+    }
+    match text.parse::<x25519::Recipient>() {
+        Ok(recipient) => Ok(Box::new(recipient)),
+        Err(reason) => Err(reason.to_owned()),
+    }
+}
+
+pub(super) fn add_identity(path: &Path) -> Result<(), KeyError> {
+    let identities = identities(path).map_err(|reason| KeyError::Identity {
+        path: path.to_owned(),
+        reason,
+    })?;
+    add_key_opener(move |wrapped| {
+        let decryptor = Decryptor::new(wrapped).ok()?;
+        let each = identities.iter().map(|identity| &**identity as &dyn Identity);
+        let mut key = Vec::new();
+        let reader = decryptor.decrypt(each).ok()?;
+        // Not more than a key, whatever was wrapped.
+        reader
+            .take(FILE_KEY_BYTES as u64 + 1)
+            .read_to_end(&mut key)
+            .ok()?;
+        FileKey::from_bytes(&key)
+    });
+    Ok(())
+}
+
+/// The secret keys in a file.
+fn identities(path: &Path) -> Result<Vec<Box<dyn Identity + Send + Sync>>, String> {
+    let text = fs::read_to_string(path, KEYS_BYTES_MAX).map_err(|error| error.to_string())?;
+    if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE") {
+        return Err(
+            "it is encrypted with a passphrase, and holdall asks for none; decrypt it first".to_owned(),
+        );
+    }
+    if text.contains("-----BEGIN") {
+        let name = Some(path.display().to_string());
+        return match ssh::Identity::from_buffer(text.as_bytes(), name) {
+            Ok(identity @ ssh::Identity::Unencrypted(_)) => Ok(vec![Box::new(identity)]),
+            Ok(ssh::Identity::Encrypted(_)) => Err(
+                "it is protected by a passphrase, and holdall asks for none; use a key without".to_owned(),
+            ),
+            Ok(ssh::Identity::Unsupported(_)) => {
+                Err("it is an ssh key of a kind that cannot decrypt; ed25519 and rsa can".to_owned())
+            }
+            Err(error) => Err(format!("it is no secret key of ssh: {error}")),
+        };
+    }
+    let mut found: Vec<Box<dyn Identity + Send + Sync>> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let identity = line.parse::<x25519::Identity>();
+        // The line is not shown: it may be a secret.
+        found.push(Box::new(identity.map_err(|_| {
+            format!("line {number} is no secret key of age: expected AGE-SECRET-KEY-1...")
+        })?));
+    }
+    if found.is_empty() {
+        return Err("it has no secret key".to_owned());
+    }
+    Ok(found)
+}

@@ -1,0 +1,143 @@
+"""Encrypted bags: recorded from real nodes, read with the key, refused without, killed, changed, decrypted; pip mcap judges."""
+
+import hashlib
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import DEADLINE_S, messages_of, text_of
+
+STRING = "std_msgs/msg/String"
+
+
+@pytest.fixture
+def keys(tmp_path):
+    """Folder with two ssh keys without passphrase: `owner` and `other`."""
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    for name in ("owner", "other"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", folder / name], check=True)
+    return folder
+
+
+def test_an_encrypted_bag_is_its_owners_and_decrypts_to_what_was_sent(world, keys):
+    plan = {"topic": "/chatter", "type": STRING, "count": 1000, "rate_hz": 500, "text": "the secret {n}", "qos": {"depth": 1000}}
+    talker = world.talker(plan)
+    talker.wait_for("ready")
+    bag, clear = world.folder / "bag", world.folder / "clear"
+    recorder = world.holdall("record", "--topics", "/chatter", "-o", bag, "-b", "64KiB", "--encrypt-to", keys / "owner.pub")
+    sent = talker.done()["sent"]["/chatter"][0]
+    code, said = recorder.stop()
+    assert code == 0, said
+    stored = sorted(bag.iterdir())
+    assert len(stored) > 2, "it was split"
+    for file in stored:
+        content = file.read_bytes()
+        assert content.startswith(b"\x89holdall sealed\n"), file
+        assert b"chatter" not in content and b"secret" not in content and b"std_msgs" not in content, file
+    for arguments in (["info", bag], ["info", bag, "--identity", keys / "other"], ["cat", bag], ["repair", bag, "-o", world.folder / "no"]):
+        refused = world.run(*arguments)
+        assert refused.returncode == 2 and "it is encrypted, and no" in refused.stderr, refused
+        assert "--identity" in refused.stderr and not refused.stdout
+    key = ["--identity", keys / "owner"]
+    shown = world.run("info", bag, *key)
+    assert "Encrypted:         yes" in shown.stdout and "Count: 1000" in shown.stdout, shown
+    assert world.run("check", bag, *key).returncode == 0
+    assert world.run("audit", bag, *key).returncode == 0
+    first = json.loads(world.run("cat", bag, "--json", *key).stdout.splitlines()[0])
+    assert "the secret 0" in json.dumps(first)
+    made = world.run("decrypt", bag, "-o", clear, *key)
+    assert made.returncode == 0, made.stderr
+    got = messages_of(clear)["/chatter"]
+    assert len(got) == 1000 and hashlib.md5(b"".join(got)).hexdigest() == sent["md5"]
+    assert world.run("diff", bag, clear, *key).returncode == 0
+    assert world.run("check", clear).returncode == 0
+    # What changes it in place leaves it encrypted.
+    note = world.folder / "note.txt"
+    note.write_text("the secret note")
+    for arguments in (["attach", bag, note], ["reindex", bag]):
+        changed = world.run(*arguments, *key)
+        assert changed.returncode == 0, changed.stderr
+    for file in bag.iterdir():
+        assert file.read_bytes().startswith(b"\x89holdall sealed\n"), file
+    assert world.run("check", bag, *key).returncode == 0
+    again = world.run("decrypt", bag, "-o", clear, *key)
+    assert again.returncode == 2 and "already exists" in again.stderr
+
+
+def test_a_changed_byte_is_named_and_all_other_chunks_are_read(world, keys):
+    plan = {"topic": "/large", "type": "std_msgs/msg/UInt8MultiArray", "count": 40, "rate_hz": 200, "size": 100_000, "qos": {"depth": 100}}
+    talker = world.talker(plan)
+    talker.wait_for("ready")
+    bag, key = world.folder / "bag", ["--identity", keys / "owner"]
+    recorder = world.holdall("record", "--topics", "/large", "-o", bag, "--encrypt-to", (keys / "owner.pub").read_text())
+    talker.done()
+    assert recorder.stop()[0] == 0
+    file = bag / "bag_0.mcap"
+    content = bytearray(file.read_bytes())
+    place = len(content) // 2
+    content[place] ^= 0x10
+    file.write_bytes(content)
+    checked = world.run("check", bag, *key)
+    assert checked.returncode == 1 and "bag_0.mcap" in checked.stdout + checked.stderr
+    read = world.run("cat", bag, "--json", *key)
+    numbers = read.stdout.count("\n")
+    # A chunk has about 1 MB; the first and the last messages are there.
+    assert 20 <= numbers < 40 and read.returncode == 1, (numbers, read.stderr)
+    assert "bag_0.mcap is damaged at byte" in read.stderr and "the encrypted file was changed" in read.stderr
+    made = world.run("decrypt", bag, "-o", world.folder / "clear", *key)
+    assert made.returncode == 1 and "bag_0.mcap: " in made.stderr and "were changed after they were written" in made.stderr
+    assert world.run("info", world.folder / "clear").returncode == 0
+
+
+def test_an_encrypted_recording_that_is_killed_is_read_and_repaired_with_the_key(world, keys):
+    talker = world.talker({"topic": "/t", "type": STRING, "count": None, "rate_hz": 500, "text": "the secret {n}", "qos": {"depth": 1000}})
+    talker.wait_for("ready")
+    bag, key = world.folder / "bag", ["--identity", keys / "owner"]
+    recorder = world.holdall("record", "--topics", "/t", "-o", bag, "--max-loss-window", "0.3", "--encrypt-to", keys / "owner.pub")
+    talker.wait_for("matched")
+    end = time.monotonic() + DEADLINE_S
+    counted = 0
+    # A bag that is being recorded is read with the key, too.
+    while counted < 1000:
+        assert time.monotonic() < end, counted
+        live = world.run("info", "--json", bag, *key)
+        counted = json.loads(live.stdout)["message_count"] if live.returncode == 0 else 0
+    recorder.process.send_signal(signal.SIGKILL)
+    recorder.wait()
+    talker.interrupt()
+    for file in bag.iterdir():
+        assert b"secret" not in file.read_bytes(), file
+    assert not list(bag.glob("*memory*")), "nothing in the clear survives elsewhere"
+    assert world.run("info", bag).returncode == 2
+    torn = json.loads(world.run("info", "--json", bag, *key).stdout)["message_count"]
+    assert torn >= counted
+    # Decrypted as it is, and repaired after that; or the other way round.
+    copy = world.run("repair", bag, "-o", world.folder / "copy", *key)
+    assert copy.returncode in (0, 3), copy
+    assert all(b"secret" not in file.read_bytes() for file in (world.folder / "copy").iterdir())
+    for name, source in (("first", bag), ("second", world.folder / "copy")):
+        made = world.run("decrypt", source, "-o", world.folder / name, *key)
+        assert made.returncode == 0, made.stderr
+        assert world.run("repair", world.folder / name).returncode in (0, 3)
+        numbers = [int(text_of(message).rsplit(" ", 1)[1]) for message in messages_of(world.folder / name)["/t"]]
+        assert len(numbers) >= torn and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert world.run("repair", bag, *key).returncode in (0, 3)
+    assert world.run("check", bag, *key).returncode == 0
+    assert all(file.read_bytes().startswith(b"\x89holdall sealed\n") for file in bag.iterdir())
+
+
+def test_what_cannot_be_encrypted_is_refused_in_one_sentence(world, keys):
+    owner = keys / "owner.pub"
+    for arguments, sentence in (
+        (["-s", "sqlite3"], "storage sqlite3 writes its files itself"),
+        (["-s", "leveldb"], "storage leveldb writes its files itself"),
+        (["--compression-mode", "file", "--compression-format", "zstd"], "compression of whole files"),
+        (["--encrypt-to", "age1nonsense"], "is no recipient"),
+        (["--encrypt-to", keys / "owner"], "secret key"),
+    ):
+        refused = world.run("record", "-a", "-o", world.folder / "bag", "--encrypt-to", owner, *arguments)
+        assert refused.returncode == 2 and sentence in refused.stderr, refused
+        assert not (world.folder / "bag").exists()
