@@ -84,7 +84,7 @@ wheel: build ## build the Python package: target/wheels/holdall-*.whl
 	@scripts/setup.sh wheel
 	mkdir -p python/holdall/bin
 	strip -o python/holdall/bin/holdall target/release/holdall
-	$(HOLDALL_VENV)/maturin/bin/maturin build --release --manifest-path crates/holdall-python/Cargo.toml --out target/wheels
+	cd python && CARGO_TARGET_DIR=$(TARGET) $(HOLDALL_VENV)/maturin/bin/maturin build --release --out $(CURDIR)/target/wheels
 	rm -rf python/holdall/bin
 
 clean: ## remove what was built here (the venv and the demo's bag too)

@@ -30,7 +30,7 @@ def installed(tmp_path_factory):
 
 def environment(site, **more):
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_LIBRARY", "_ROS", "PYTEST"))}
-    return {**env, "PYTHONPATH": str(site), "HOLDALL_BIN": HOLDALL, **more}
+    return {**env, "PYTHONPATH": str(site), "HOLDALL_BIN": HOLDALL, "MYPY_CACHE_DIR": os.devnull, **more}
 
 
 def run(installed, *words, **more):
@@ -41,7 +41,8 @@ def run(installed, *words, **more):
 
 
 def test_the_package_passes_its_tests_in_a_clean_venv(installed, tmp_path):
-    run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ".")
+    storage = {"HYPOTHESIS_STORAGE_DIRECTORY": str(tmp_path / "hypothesis")}
+    run(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ".", **storage)
 
 
 def test_nothing_but_the_wheel_is_needed_to_import_and_read(installed, tmp_path):

@@ -5,6 +5,7 @@ use crate::{
     error::{Details, choice_error, detached, exception},
     value::{Payload, Struct},
 };
+use bytes::Bytes;
 use holdall::{
     BagMessage,
     decode::{ChoiceError, Decoder},
@@ -32,14 +33,17 @@ pub(crate) struct Channel {
     name: Py<PyString>,
     topic: Arc<str>,
     decoder: OnceLock<Decoder>,
+    decoders: SharedDecoders,
 }
 
 /// A message of a bag.
 #[pyclass(frozen, module = "holdall._native")]
 pub(crate) struct Message {
-    message: BagMessage,
+    log_time: i64,
+    publish_time: i64,
+    sequence: u32,
+    payload: Bytes,
     channel: Arc<Channel>,
-    decoders: SharedDecoders,
 }
 
 #[pymethods]
@@ -53,19 +57,19 @@ impl Message {
     /// Reception time (log time) in nanoseconds since the Unix epoch.
     #[getter]
     fn time(&self) -> i64 {
-        self.message.log_time.as_nanos()
+        self.log_time
     }
 
     /// Send time in nanoseconds since the Unix epoch; the reception time where the bag does not store it.
     #[getter]
     fn publish_time(&self) -> i64 {
-        self.message.publish_time.as_nanos()
+        self.publish_time
     }
 
     /// Low 32 bits of the publisher's sequence number; 0 where the bag does not store it.
     #[getter]
     fn sequence(&self) -> u32 {
-        self.message.sequence
+        self.sequence
     }
 
     /// The message's type, for example `sensor_msgs/msg/Imu`.
@@ -77,7 +81,7 @@ impl Message {
     /// Who published it, where the bag stores it: a dict with `gid`, `node`, `host`, `transport`.
     #[getter]
     fn publisher<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(publisher) = &self.message.topic.publisher else {
+        let Some(publisher) = &self.channel.info.publisher else {
             return Ok(None);
         };
         let text = serde_json::to_string(publisher).unwrap_or_default();
@@ -87,7 +91,7 @@ impl Message {
     /// The serialized bytes, with their encapsulation header.
     #[getter]
     fn raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.message.payload)
+        PyBytes::new(py, &self.payload)
     }
 
     /// The decoded message: its fields are attributes, and are read when they are used.
@@ -96,7 +100,7 @@ impl Message {
         let decoder = match self.channel.decoder.get() {
             Some(decoder) => decoder.clone(),
             None => {
-                let found = detached(py, || lock(&self.decoders).decoder(&self.channel.info))?;
+                let found = detached(py, || lock(&self.channel.decoders).decoder(&self.channel.info))?;
                 let found = found.map_err(|error| choice_error(py, &ChoiceError::from(error)))?;
                 self.channel.decoder.get_or_init(|| found).clone()
             }
@@ -105,13 +109,13 @@ impl Message {
             Decoder::Cdr(plan) => {
                 let payload = Payload {
                     plan,
-                    bytes: self.message.payload.clone(),
+                    bytes: self.payload.clone(),
                     topic: Arc::clone(&self.channel.topic),
                 };
                 payload.root(py)?.into_py_any(py)
             }
             Decoder::Json => {
-                let text = String::from_utf8_lossy(&self.message.payload);
+                let text = String::from_utf8_lossy(&self.payload);
                 Ok(py.import("json")?.call_method1("loads", (text,))?.unbind())
             }
             Decoder::Opaque { reason } => {
@@ -134,8 +138,8 @@ impl Message {
             "<message of {} ({}) at {}, {} bytes>",
             self.channel.info.name,
             self.channel.info.type_name,
-            self.message.log_time.as_nanos(),
-            self.message.payload.len()
+            self.log_time,
+            self.payload.len()
         )
     }
 }
@@ -151,11 +155,19 @@ struct Reading {
     skipped: u64,
 }
 
+/// The channels that were met, by the address of their topic.
+#[derive(Default)]
+struct Channels {
+    known: HashMap<usize, Arc<Channel>>,
+    /// That of the last message: one channel's messages often follow one another.
+    last: Option<(usize, Arc<Channel>)>,
+}
+
 /// An iteration; it can be ended at any time.
 #[pyclass(frozen, module = "holdall._native")]
 pub(crate) struct Messages {
     reading: Mutex<Reading>,
-    channels: Mutex<HashMap<usize, Arc<Channel>>>,
+    channels: Mutex<Channels>,
     decoders: SharedDecoders,
     every: Every,
     skips_damage: bool,
@@ -170,7 +182,7 @@ impl Messages {
                 every: HashMap::new(),
                 skipped: 0,
             }),
-            channels: Mutex::new(HashMap::new()),
+            channels: Mutex::default(),
             decoders,
             every,
             skips_damage,
@@ -217,16 +229,25 @@ impl Messages {
 
     fn channel(&self, py: Python<'_>, info: &Arc<TopicInfo>) -> Arc<Channel> {
         let mut channels = lock(&self.channels);
+        let address = Arc::as_ptr(info) as usize;
+        if let Some((last, channel)) = &channels.last
+            && *last == address
+        {
+            return Arc::clone(channel);
+        }
         // The entry keeps the topic alive, so that its address is used once.
-        let entry = channels.entry(Arc::as_ptr(info) as usize).or_insert_with(|| {
+        let entry = channels.known.entry(address).or_insert_with(|| {
             Arc::new(Channel {
                 info: Arc::clone(info),
                 name: PyString::intern(py, &info.name).unbind(),
                 topic: info.name.as_str().into(),
                 decoder: OnceLock::new(),
+                decoders: Arc::clone(&self.decoders),
             })
         });
-        Arc::clone(entry)
+        let channel = Arc::clone(entry);
+        channels.last = Some((address, Arc::clone(&channel)));
+        channel
     }
 }
 
@@ -251,9 +272,11 @@ impl Messages {
             None => Ok(None),
             Some(Err(error)) => Err(choice_error(py, &error)),
             Some(Ok(message)) => Ok(Some(Message {
+                log_time: message.log_time.as_nanos(),
+                publish_time: message.publish_time.as_nanos(),
+                sequence: message.sequence,
                 channel: self.channel(py, &message.topic),
-                message,
-                decoders: Arc::clone(&self.decoders),
+                payload: message.payload,
             })),
         }
     }

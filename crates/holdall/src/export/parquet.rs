@@ -5,12 +5,17 @@
 //! columns are `log_time` and `publish_time` (timestamps in nanoseconds, UTC) and `sequence`. No value is
 //! null. Structs without fields hold one number that is 0, because Parquet has no empty groups. Compressed
 //! with zstd.
+//!
+//! Messages are collected as columns (`holdall_model::dynamic::columns`); a row group is made of them one column after another.
 
 use super::ExistingFiles;
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
 use crate::reader::BagMessage;
 use holdall_model::{
-    dynamic::{ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor},
+    dynamic::{
+        ElementPlan, FieldPlan, StructPlan, TypePlan,
+        columns::{Array, Batch, ColumnBuilder, ColumnOptions},
+    },
     interface::{Arity, Primitive},
 };
 use parquet::{
@@ -18,7 +23,10 @@ use parquet::{
     column::writer::ColumnWriter,
     data_type::ByteArray,
     errors::ParquetError,
-    file::{properties::WriterProperties, writer::SerializedFileWriter},
+    file::{
+        properties::WriterProperties,
+        writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    },
     schema::types::{Type, TypePtr},
 };
 use std::{
@@ -32,39 +40,46 @@ const GROUP_BYTES_MAX: usize = 32 << 20;
 const GROUP_ROWS_MAX: usize = 1 << 20;
 /// Most columns of a table.
 const COLUMNS_MAX: usize = 16_384;
-/// Number of columns before those of the message.
-const STAMPS: usize = 3;
+/// Bytes of payloads, or rows, after which the bytes of the columns are summed again.
+const SUMMED_BYTES: usize = 64 << 10;
+const SUMMED_ROWS: usize = 256;
 
 /// Writes one topic.
 pub(super) struct ParquetSink {
     plan: Arc<TypePlan>,
     path: PathBuf,
     writer: SerializedFileWriter<PartialFile>,
-    table: Table,
-    rows: usize,
+    builder: ColumnBuilder,
+    log_times: Vec<i64>,
+    publish_times: Vec<i64>,
+    sequences: Vec<i32>,
+    /// Payloads since the columns were summed.
+    unsummed: (usize, usize),
 }
 
 impl ParquetSink {
     pub fn create(plan: Arc<TypePlan>, path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
-        let mut table = Table {
-            columns: Vec::new(),
-            leaves: leaf_counts(&plan),
-            bytes: 0,
+        let root_leaves = leaf_counts(&plan)[plan.root_index()];
+        let too_many = || ExportError::TooManyColumns {
+            type_name: plan.type_name().to_owned(),
+            columns_max: COLUMNS_MAX,
         };
-        let root_leaves = table.leaves[plan.root_index()];
         if root_leaves > COLUMNS_MAX {
-            return Err(ExportError::TooManyColumns {
-                type_name: plan.type_name().to_owned(),
-                columns_max: COLUMNS_MAX,
-            });
+            return Err(too_many());
         }
-        let schema = schema(&plan, &mut table.columns).map_err(|error| failed(path, error))?;
+        let schema = schema(&plan).map_err(|error| failed(path, error))?;
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
             // zstd finds repetitions at less cost than a dictionary for each column.
             .set_dictionary_enabled(false)
             .set_created_by(format!("holdall {}", env!("CARGO_PKG_VERSION")))
             .build();
+        let options = ColumnOptions {
+            nested: true,
+            ..ColumnOptions::default()
+        };
+        // All fields are wanted, so that none can be unknown.
+        let builder = ColumnBuilder::new(Arc::clone(&plan), &options).map_err(|_| too_many())?;
         let file = PartialFile::create(path, existing)?;
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties))
             .map_err(|error| failed(path, error))?;
@@ -72,58 +87,59 @@ impl ParquetSink {
             plan,
             path: path.to_owned(),
             writer,
-            table,
-            rows: 0,
+            builder,
+            log_times: Vec::new(),
+            publish_times: Vec::new(),
+            sequences: Vec::new(),
+            unsummed: (0, 0),
         })
     }
 
     fn write_group(&mut self) -> Result<(), ParquetError> {
-        if self.rows == 0 {
+        self.unsummed = (0, 0);
+        if self.log_times.is_empty() {
             return Ok(());
         }
-        let mut group = self.writer.next_row_group()?;
-        for column in &mut self.table.columns {
-            let Some(mut writer) = group.next_column()? else {
-                break;
-            };
-            column.write(writer.untyped())?;
-            writer.close()?;
-            column.clear();
-        }
-        group.close()?;
-        self.rows = 0;
-        self.table.bytes = 0;
+        let Batch { rows, columns } = self.builder.take();
+        let mut group = GroupWriter {
+            plan: &self.plan,
+            group: self.writer.next_row_group()?,
+        };
+        let of_rows = Levels::of_rows(rows);
+        group.write(&Values::I64(std::mem::take(&mut self.log_times)), &of_rows)?;
+        group.write(&Values::I64(std::mem::take(&mut self.publish_times)), &of_rows)?;
+        group.write(&Values::I32(std::mem::take(&mut self.sequences)), &of_rows)?;
+        let fields = columns
+            .into_iter()
+            .map(|column| (column.name, column.array))
+            .collect();
+        group.structure(self.plan.root(), fields, &of_rows)?;
+        group.group.close()?;
         Ok(())
+    }
+
+    /// Whether the row group has its size.
+    fn is_full(&mut self, payload_bytes: usize) -> bool {
+        let (rows, bytes) = self.unsummed;
+        self.unsummed = (rows + 1, bytes + payload_bytes);
+        if self.unsummed.0 < SUMMED_ROWS && self.unsummed.1 < SUMMED_BYTES {
+            return false;
+        }
+        self.unsummed = (0, 0);
+        self.builder.bytes() >= GROUP_BYTES_MAX || self.builder.rows() >= GROUP_ROWS_MAX
     }
 }
 
 impl Sink for ParquetSink {
     fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
-        let begin = self.table.begin();
-        for (column, value) in [
-            Scalar::I64(message.log_time.as_nanos()),
-            Scalar::I64(message.publish_time.as_nanos()),
-            Scalar::U32(message.sequence),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            self.table.columns[column].add(value, 0, 0);
-        }
-        let mut visitor = RowVisitor {
-            table: &mut self.table,
-            plan: &self.plan,
-            next: STAMPS,
-            depth: 0,
-            repetition: 0,
-            lists: Vec::new(),
-        };
-        if let Err(error) = self.plan.walk(&message.payload, &mut visitor) {
-            self.table.roll_back(&begin);
-            return Err(ExportError::message(error));
-        }
-        self.rows += 1;
-        if self.table.bytes >= GROUP_BYTES_MAX || self.rows >= GROUP_ROWS_MAX {
+        self.builder
+            .push(&message.payload)
+            .map_err(ExportError::message)?;
+        self.log_times.push(message.log_time.as_nanos());
+        self.publish_times.push(message.publish_time.as_nanos());
+        // Parquet stores unsigned numbers as signed ones, bit by bit.
+        self.sequences.push(message.sequence.cast_signed());
+        if self.is_full(message.payload.len()) {
             self.write_group().map_err(|error| failed(&self.path, error))?;
         }
         Ok(())
@@ -166,54 +182,7 @@ fn leaf_counts(plan: &TypePlan) -> Vec<usize> {
     counts
 }
 
-/// The values of the current row group.
-struct Table {
-    columns: Vec<Column>,
-    /// Number of columns of each struct of the plan.
-    leaves: Vec<usize>,
-    /// Approximate bytes of all values.
-    bytes: usize,
-}
-
-/// The lengths of the columns before a row, to undo a row that cannot be read.
-struct Begin {
-    lengths: Vec<(usize, usize)>,
-    bytes: usize,
-}
-
-impl Table {
-    fn begin(&self) -> Begin {
-        Begin {
-            lengths: self
-                .columns
-                .iter()
-                .map(|column| (column.values.len(), column.definitions.len()))
-                .collect(),
-            bytes: self.bytes,
-        }
-    }
-
-    fn roll_back(&mut self, begin: &Begin) {
-        for (column, (values, levels)) in self.columns.iter_mut().zip(&begin.lengths) {
-            column.values.truncate(*values);
-            column.definitions.truncate(*levels);
-            column.repetitions.truncate(*levels);
-        }
-        self.bytes = begin.bytes;
-    }
-}
-
-/// A column: its values, and the position of each in its lists.
-struct Column {
-    values: Values,
-    /// Number of lists around it.
-    lists: i16,
-    /// For each value or empty list, the number of non-empty lists around it.
-    definitions: Vec<i16>,
-    /// For each value or empty list, the level of the list that it continues; 0 for a new row.
-    repetitions: Vec<i16>,
-}
-
+/// The values of a column.
 enum Values {
     Bool(Vec<bool>),
     I32(Vec<i32>),
@@ -223,89 +192,181 @@ enum Values {
     Bytes(Vec<ByteArray>),
 }
 
-impl Values {
-    fn len(&self) -> usize {
-        match self {
-            Self::Bool(values) => values.len(),
-            Self::I32(values) => values.len(),
-            Self::I64(values) => values.len(),
-            Self::F32(values) => values.len(),
-            Self::F64(values) => values.len(),
-            Self::Bytes(values) => values.len(),
-        }
+/// The values of a column of numbers or booleans.
+fn numbers(kind: Primitive, bytes: &[u8]) -> Values {
+    macro_rules! each {
+        ($type:ty, $into:ty) => {
+            bytes
+                .as_chunks::<{ size_of::<$type>() }>()
+                .0
+                .iter()
+                .map(|bytes| <$into>::from(<$type>::from_le_bytes(*bytes)))
+                .collect()
+        };
     }
-
-    fn truncate(&mut self, length: usize) {
-        match self {
-            Self::Bool(values) => values.truncate(length),
-            Self::I32(values) => values.truncate(length),
-            Self::I64(values) => values.truncate(length),
-            Self::F32(values) => values.truncate(length),
-            Self::F64(values) => values.truncate(length),
-            Self::Bytes(values) => values.truncate(length),
-        }
-    }
-
-    /// Adds a value of the column's kind; returns its size in bytes.
-    #[inline]
-    fn push(&mut self, value: Scalar<'_>) -> usize {
-        match (self, value) {
-            (Self::Bool(values), Scalar::Bool(value)) => values.push(value),
-            (Self::I32(values), Scalar::I8(value)) => values.push(value.into()),
-            (Self::I32(values), Scalar::U8(value)) => values.push(value.into()),
-            (Self::I32(values), Scalar::I16(value)) => values.push(value.into()),
-            (Self::I32(values), Scalar::U16(value)) => values.push(value.into()),
-            (Self::I32(values), Scalar::I32(value)) => values.push(value),
-            // Parquet stores unsigned numbers as signed ones, bit by bit.
-            (Self::I32(values), Scalar::U32(value)) => values.push(value as i32),
-            (Self::I64(values), Scalar::I64(value)) => values.push(value),
-            (Self::I64(values), Scalar::U64(value)) => values.push(value as i64),
-            (Self::F32(values), Scalar::F32(value)) => values.push(value),
-            (Self::F64(values), Scalar::F64(value)) => values.push(value),
-            (Self::Bytes(values), Scalar::Text(text)) => {
-                let text = text.to_str().into_owned().into_bytes();
-                let length = text.len();
-                values.push(text.into());
-                return length + size_of::<ByteArray>();
-            }
-            (Self::Bytes(values), Scalar::Wide(text)) => {
-                let text = text.to_text().into_bytes();
-                let length = text.len();
-                values.push(text.into());
-                return length + size_of::<ByteArray>();
-            }
-            // The column's kind is that of the plan.
-            _ => {}
-        }
-        8
+    match kind {
+        Primitive::Boolean => Values::Bool(bytes.iter().map(|value| *value != 0).collect()),
+        Primitive::Int8 => Values::I32(each!(i8, i32)),
+        Primitive::Uint8 | Primitive::Byte | Primitive::Char => Values::I32(each!(u8, i32)),
+        Primitive::Int16 => Values::I32(each!(i16, i32)),
+        Primitive::Uint16 | Primitive::Wchar => Values::I32(each!(u16, i32)),
+        // Parquet stores unsigned numbers as signed ones, bit by bit.
+        Primitive::Int32 | Primitive::Uint32 => Values::I32(each!(i32, i32)),
+        Primitive::Int64 | Primitive::Uint64 => Values::I64(each!(i64, i64)),
+        Primitive::Float => Values::F32(each!(f32, f32)),
+        Primitive::Double | Primitive::LongDouble => Values::F64(each!(f64, f64)),
     }
 }
 
-impl Column {
-    #[inline]
-    fn add(&mut self, value: Scalar<'_>, definition: i16, repetition: i16) -> usize {
-        self.level(definition, repetition);
-        self.values.push(value)
-    }
+/// Parts of one piece of memory, which they share.
+fn parts(bytes: Vec<u8>, ends: impl Iterator<Item = (usize, usize)>) -> Values {
+    let whole = bytes::Bytes::from(bytes);
+    Values::Bytes(ends.map(|(begin, end)| whole.slice(begin..end).into()).collect())
+}
 
-    fn level(&mut self, definition: i16, repetition: i16) {
-        if self.lists > 0 {
-            self.definitions.push(definition);
-            self.repetitions.push(repetition);
+/// Where the values of a column are in their lists.
+struct Levels {
+    /// Number of lists around them.
+    lists: i16,
+    /// Number of values.
+    values: usize,
+    /// For each value or empty list, the number of non-empty lists around it.
+    definitions: Vec<i16>,
+    /// For each value or empty list, the level of the list that it continues; 0 for a new row.
+    repetitions: Vec<i16>,
+}
+
+impl Levels {
+    fn of_rows(rows: usize) -> Self {
+        Self {
+            lists: 0,
+            values: rows,
+            definitions: vec![0; rows],
+            repetitions: vec![0; rows],
         }
     }
 
-    fn clear(&mut self) {
-        self.values.truncate(0);
-        self.definitions.clear();
-        self.repetitions.clear();
+    /// The levels of the elements of lists that are these values; `count` is the length of each.
+    fn of_elements(&self, mut count: impl FnMut(usize) -> usize) -> Self {
+        let mut inner = Self {
+            lists: self.lists + 1,
+            values: 0,
+            definitions: Vec::with_capacity(self.definitions.len()),
+            repetitions: Vec::with_capacity(self.definitions.len()),
+        };
+        let mut value = 0;
+        for (definition, repetition) in self.definitions.iter().zip(&self.repetitions) {
+            let mut elements = 0;
+            if *definition == self.lists {
+                elements = count(value);
+                value += 1;
+            }
+            if elements == 0 {
+                inner.definitions.push(*definition);
+                inner.repetitions.push(*repetition);
+                continue;
+            }
+            inner.values += elements;
+            let end = inner.definitions.len() + elements;
+            inner.definitions.resize(end, inner.lists);
+            inner.repetitions.push(*repetition);
+            inner.repetitions.resize(end, inner.lists);
+        }
+        inner
+    }
+}
+
+/// Writes the columns of a row group in the order of the schema.
+struct GroupWriter<'p, 'w> {
+    plan: &'p TypePlan,
+    group: SerializedRowGroupWriter<'w, PartialFile>,
+}
+
+impl GroupWriter<'_, '_> {
+    fn structure(
+        &mut self,
+        structure: &StructPlan,
+        fields: Vec<(String, Array)>,
+        levels: &Levels,
+    ) -> Result<(), ParquetError> {
+        if structure.is_empty {
+            return self.write(&Values::I32(vec![0; levels.values]), levels);
+        }
+        let mut fields = fields.into_iter().peekable();
+        for field in &structure.fields {
+            match fields.next_if(|(name, _)| *name == field.name) {
+                Some((_, array)) => self.field(field, array, levels)?,
+                // Columns leave out structs in which there is nothing.
+                None => self.element(
+                    field,
+                    Array::Struct {
+                        length: levels.values,
+                        fields: Vec::new(),
+                    },
+                    levels,
+                )?,
+            }
+        }
+        Ok(())
     }
 
-    fn write(&self, writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
-        let levels = |levels: &'_ Vec<i16>| (self.lists > 0).then(|| levels.clone());
-        let (definitions, repetitions) = (levels(&self.definitions), levels(&self.repetitions));
+    fn field(&mut self, field: &FieldPlan, array: Array, levels: &Levels) -> Result<(), ParquetError> {
+        let place = |offset: i64| usize::try_from(offset).unwrap_or_default();
+        match array {
+            Array::List { offsets, items } => {
+                let inner = levels.of_elements(|value| place(offsets[value + 1] - offsets[value]));
+                self.element(field, *items, &inner)
+            }
+            Array::Fixed { count, items } => {
+                let inner = levels.of_elements(|_| count);
+                self.element(field, *items, &inner)
+            }
+            Array::Plain {
+                per_row: Some(count),
+                bytes,
+                ..
+            } if is_binary(field) => {
+                let ends = (0..levels.values).map(|row| (row * count, (row + 1) * count));
+                self.write(&parts(bytes, ends), levels)
+            }
+            Array::Plain {
+                kind,
+                per_row: Some(count),
+                bytes,
+            } => {
+                let inner = levels.of_elements(|_| count);
+                self.write(&numbers(kind, &bytes), &inner)
+            }
+            other => self.element(field, other, levels),
+        }
+    }
+
+    fn element(&mut self, field: &FieldPlan, array: Array, levels: &Levels) -> Result<(), ParquetError> {
+        let place = |offset: i64| usize::try_from(offset).unwrap_or_default();
+        match array {
+            Array::Struct { fields, .. } => match field.element {
+                ElementPlan::Struct(index) => self.structure(self.plan.structure(index), fields, levels),
+                _ => Err(ParquetError::General(format!("{} is no struct", field.name))),
+            },
+            Array::Plain { kind, bytes, .. } => self.write(&numbers(kind, &bytes), levels),
+            Array::Text { offsets, bytes } | Array::Octets { offsets, bytes } => {
+                let ends = offsets.windows(2).map(|pair| (place(pair[0]), place(pair[1])));
+                self.write(&parts(bytes, ends), levels)
+            }
+            Array::List { .. } | Array::Fixed { .. } => Err(ParquetError::General(format!(
+                "{} is a list of lists",
+                field.name
+            ))),
+        }
+    }
+
+    fn write(&mut self, values: &Values, levels: &Levels) -> Result<(), ParquetError> {
+        let other = || ParquetError::General("a column of another type than its values".into());
+        let mut column = self.group.next_column()?.ok_or_else(other)?;
+        let found = |found: &'_ [i16]| (levels.lists > 0).then(|| found.to_vec());
+        let (definitions, repetitions) = (found(&levels.definitions), found(&levels.repetitions));
         let (definitions, repetitions) = (definitions.as_deref(), repetitions.as_deref());
-        match (&self.values, writer) {
+        match (values, column.untyped()) {
             (Values::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
                 writer.write_batch(values, definitions, repetitions)?
             }
@@ -324,51 +385,40 @@ impl Column {
             (Values::Bytes(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
                 writer.write_batch(values, definitions, repetitions)?
             }
-            _ => {
-                return Err(ParquetError::General(
-                    "a column of another type than its values".into(),
-                ));
-            }
+            _ => return Err(other()),
         };
-        Ok(())
+        column.close()
     }
 }
 
-/// The schema of a plan; adds a column for each of its leaves, in order.
-fn schema(plan: &TypePlan, columns: &mut Vec<Column>) -> Result<TypePtr, ParquetError> {
+/// The schema of a plan.
+fn schema(plan: &TypePlan) -> Result<TypePtr, ParquetError> {
     let names = stamp_names(plan);
     let mut fields = Vec::new();
     for name in &names[..2] {
         let logical = LogicalType::timestamp(true, TimeUnit::NANOS);
         fields.push(leaf(name, Physical::INT64, Some(logical))?);
-        columns.push(column(Values::I64(Vec::new()), 0));
     }
     fields.push(leaf(
         &names[2],
         Physical::INT32,
         Some(LogicalType::integer(32, false)),
     )?);
-    columns.push(column(Values::I32(Vec::new()), 0));
-    fields.extend(struct_fields(plan, plan.root(), 0, columns)?);
+    fields.extend(struct_fields(plan, plan.root())?);
     let root = Type::group_type_builder("message").with_fields(fields).build()?;
     Ok(Arc::new(root))
 }
 
-fn struct_fields(
-    plan: &TypePlan,
-    structure: &StructPlan,
-    lists: i16,
-    columns: &mut Vec<Column>,
-) -> Result<Vec<TypePtr>, ParquetError> {
+fn struct_fields(plan: &TypePlan, structure: &StructPlan) -> Result<Vec<TypePtr>, ParquetError> {
     structure
         .fields
         .iter()
         .map(|field| {
             let is_list = field.arity != Arity::One && !is_binary(field);
             if !is_list {
-                return element(plan, field, &field.name, lists, columns);
+                return element(plan, field, &field.name);
             }
-            let inner = element(plan, field, "element", lists + 1, columns)?;
+            let inner = element(plan, field, "element")?;
             let repeated = Type::group_type_builder("list")
                 .with_repetition(Repetition::REPEATED)
                 .with_fields(vec![inner])
@@ -383,45 +433,36 @@ fn struct_fields(
         .collect()
 }
 
-fn element(
-    plan: &TypePlan,
-    field: &FieldPlan,
-    name: &str,
-    lists: i16,
-    columns: &mut Vec<Column>,
-) -> Result<TypePtr, ParquetError> {
-    let (values, physical, logical) = match field.element {
+fn element(plan: &TypePlan, field: &FieldPlan, name: &str) -> Result<TypePtr, ParquetError> {
+    let (physical, logical) = match field.element {
         ElementPlan::Struct(index) => {
-            let fields = struct_fields(plan, plan.structure(index), lists, columns)?;
+            let fields = struct_fields(plan, plan.structure(index))?;
             let group = Type::group_type_builder(name)
                 .with_repetition(Repetition::REQUIRED)
                 .with_fields(fields)
                 .build()?;
             return Ok(Arc::new(group));
         }
-        _ if is_binary(field) => (Values::Bytes(Vec::new()), Physical::BYTE_ARRAY, None),
-        ElementPlan::Text { .. } | ElementPlan::WideText { .. } => (
-            Values::Bytes(Vec::new()),
-            Physical::BYTE_ARRAY,
-            Some(LogicalType::String),
-        ),
+        _ if is_binary(field) => (Physical::BYTE_ARRAY, None),
+        ElementPlan::Text { .. } | ElementPlan::WideText { .. } => {
+            (Physical::BYTE_ARRAY, Some(LogicalType::String))
+        }
         ElementPlan::Primitive(kind) => number(kind),
     };
-    columns.push(column(values, lists));
     leaf(name, physical, logical)
 }
 
-fn number(kind: Primitive) -> (Values, Physical, Option<LogicalType>) {
+fn number(kind: Primitive) -> (Physical, Option<LogicalType>) {
     let narrow = |bits, is_signed| {
         let logical = LogicalType::integer(bits, is_signed);
-        (Values::I32(Vec::new()), Physical::INT32, Some(logical))
+        (Physical::INT32, Some(logical))
     };
     let wide = |is_signed| {
         let logical = LogicalType::integer(64, is_signed);
-        (Values::I64(Vec::new()), Physical::INT64, Some(logical))
+        (Physical::INT64, Some(logical))
     };
     match kind {
-        Primitive::Boolean => (Values::Bool(Vec::new()), Physical::BOOLEAN, None),
+        Primitive::Boolean => (Physical::BOOLEAN, None),
         Primitive::Int8 => narrow(8, true),
         Primitive::Uint8 | Primitive::Byte | Primitive::Char => narrow(8, false),
         Primitive::Int16 => narrow(16, true),
@@ -430,8 +471,8 @@ fn number(kind: Primitive) -> (Values, Physical, Option<LogicalType>) {
         Primitive::Uint32 => narrow(32, false),
         Primitive::Int64 => wide(true),
         Primitive::Uint64 => wide(false),
-        Primitive::Float => (Values::F32(Vec::new()), Physical::FLOAT, None),
-        Primitive::Double | Primitive::LongDouble => (Values::F64(Vec::new()), Physical::DOUBLE, None),
+        Primitive::Float => (Physical::FLOAT, None),
+        Primitive::Double | Primitive::LongDouble => (Physical::DOUBLE, None),
     }
 }
 
@@ -444,124 +485,12 @@ fn is_binary(field: &FieldPlan) -> bool {
         )
 }
 
-fn column(values: Values, lists: i16) -> Column {
-    Column {
-        values,
-        lists,
-        definitions: Vec::new(),
-        repetitions: Vec::new(),
-    }
-}
-
 fn leaf(name: &str, physical: Physical, logical: Option<LogicalType>) -> Result<TypePtr, ParquetError> {
     let built = Type::primitive_type_builder(name, physical)
         .with_repetition(Repetition::REQUIRED)
         .with_logical_type(logical)
         .build()?;
     Ok(Arc::new(built))
-}
-
-/// Adds a message's values to their columns.
-struct RowVisitor<'p> {
-    table: &'p mut Table,
-    plan: &'p TypePlan,
-    /// The column of the next value.
-    next: usize,
-    /// Number of lists around it.
-    depth: i16,
-    /// Level of the list that the next value continues.
-    repetition: i16,
-    lists: Vec<OpenList>,
-}
-
-/// A list of texts or structs that is being read.
-struct OpenList {
-    /// Its first column.
-    begin: usize,
-    end: usize,
-    /// Level of the list that its first element continued.
-    repetition: i16,
-}
-
-impl RowVisitor<'_> {
-    fn add(&mut self, value: Scalar<'_>) {
-        let column = &mut self.table.columns[self.next];
-        self.table.bytes += column.add(value, self.depth, self.repetition);
-        self.next += 1;
-    }
-}
-
-impl<'a> Visitor<'a> for RowVisitor<'_> {
-    #[inline]
-    fn scalar(&mut self, value: Scalar<'a>) {
-        self.add(value);
-    }
-
-    fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
-        let column = &mut self.table.columns[self.next];
-        self.next += 1;
-        if is_binary(field) {
-            column.level(self.depth, self.repetition);
-            if let Values::Bytes(column) = &mut column.values {
-                column.push(values.bytes().to_vec().into());
-            }
-            self.table.bytes += values.len() + size_of::<ByteArray>();
-            return;
-        }
-        if values.is_empty() {
-            return column.level(self.depth, self.repetition);
-        }
-        for (index, value) in values.iter().enumerate() {
-            let repetition = if index == 0 {
-                self.repetition
-            } else {
-                self.depth + 1
-            };
-            self.table.bytes += column.add(value, self.depth + 1, repetition);
-        }
-    }
-
-    fn begin_struct(&mut self, structure: &StructPlan) {
-        if structure.is_empty {
-            self.add(Scalar::U8(0));
-        }
-    }
-
-    fn begin_list(&mut self, field: &FieldPlan, count: u64) {
-        let columns = match field.element {
-            ElementPlan::Struct(index) => self.table.leaves[index],
-            _ => 1,
-        };
-        let (begin, end) = (self.next, self.next + columns);
-        debug_assert!(end <= self.table.columns.len(), "{}", self.plan.type_name());
-        if count == 0 {
-            for column in &mut self.table.columns[begin..end] {
-                column.level(self.depth, self.repetition);
-            }
-        }
-        self.lists.push(OpenList {
-            begin,
-            end,
-            repetition: self.repetition,
-        });
-        self.depth += 1;
-    }
-
-    fn wants_item(&mut self, index: u64) -> bool {
-        if let Some(list) = self.lists.last() {
-            self.next = list.begin;
-            self.repetition = if index == 0 { list.repetition } else { self.depth };
-        }
-        true
-    }
-
-    fn end_list(&mut self, _: &FieldPlan, _: u64) {
-        self.depth -= 1;
-        if let Some(list) = self.lists.pop() {
-            self.next = list.end;
-            self.repetition = list.repetition;
-        }
-    }
 }
 
 #[cfg(test)]
