@@ -34,11 +34,11 @@ pub fn join(
             continue;
         }
         let by_name = names.contains(&TransportName::Id(id));
-        match registry::open(id, &options).map_err(failure) {
+        match registry::open(id, &options) {
             Ok(transport) => joined.push((id, transport)),
-            Err(failure) if by_name => return Err(failure),
-            Err(Failure::Refused(reason)) => tracing::debug!("{reason}"),
-            Err(Failure::Failed(reason)) => tracing::warn!("{reason}; continuing without it"),
+            Err(error) if by_name => return Err(failure(error)),
+            Err(error @ OpenError::Absent(_)) => tracing::debug!("{error}"),
+            Err(error) => tracing::warn!("{error}; continuing without it"),
         }
     }
     if joined.is_empty() {

@@ -235,6 +235,30 @@ fn every_verb_is_tried() {
     }
 }
 
+/// Nothing of a secured domain could be heard: better no bag than an empty one.
+#[cfg(feature = "dds")]
+#[test]
+fn an_enforced_security_is_refused_and_no_bag_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let bag = good();
+    for arguments in [&["record", "-a", "-o", "out"][..], &["play", &bag]] {
+        let output = Command::cargo_bin("holdall")
+            .unwrap()
+            .current_dir(folder.path())
+            .env_clear()
+            .env("ROS_AUTOMATIC_DISCOVERY_RANGE", "LOCALHOST")
+            .env("ROS_SECURITY_ENABLE", "true")
+            .env("ROS_SECURITY_STRATEGY", "Enforce")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("ROS_SECURITY_STRATEGY is Enforce"), "{said}");
+        assert!(names(folder.path()).is_empty());
+    }
+}
+
 /// A bag whose storage file is noise, and one whose file is missing: these are bags, and damaged.
 #[test]
 fn a_damaged_bag_is_a_failure() {

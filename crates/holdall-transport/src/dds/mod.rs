@@ -52,6 +52,8 @@ mod peers;
 #[cfg(feature = "dds")]
 mod publisher;
 #[cfg(feature = "dds")]
+mod security;
+#[cfg(feature = "dds")]
 mod service;
 #[cfg(feature = "dds")]
 mod service_inbox;

@@ -9,6 +9,7 @@ use super::{
     ffi_log::take_over_messages,
     peers::NamedPeers,
     publisher::DdsPublisher,
+    security,
     service::{DdsClient, DdsServer},
     subscription::{DdsSubscription, PinnedBuffers},
     type_description::TypeDescriptions,
@@ -35,6 +36,9 @@ pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
         let dds = DdsOptions::for_node(options.node);
         dds.environment.check().map_err(OpenError::Variable)?;
+        if let Some(warning) = security::check(options.variable).map_err(OpenError::Variable)? {
+            tracing::warn!("{warning}");
+        }
         Ok(Box::new(DdsTransport::new(&dds, Arc::clone(&options.clock))?))
     },
     // Cyclone's.
