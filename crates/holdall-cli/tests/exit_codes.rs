@@ -98,6 +98,11 @@ const OTHERS: &[&[&str]] = &[
 /// Verbs without an input; all that they can refuse is a wrong flag.
 const WITHOUT_INPUT: &[&[&str]] = &[
     &["bridge", "--foxglove", "robot:8765"],
+    &["top", "-e", "("],
+    &["hz"],
+    &["bw", "/a", "-w", "0"],
+    &["delay", "--wrong"],
+    &["echo", "/a b"],
     &["man", "--wrong"],
     &["completion", "shell"],
     &["help", "missing"],

@@ -46,6 +46,7 @@
 //! | [`decode`], [`export`], [`diff`] | messages as values, text, tables and images; two bags compared |
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
 //! | [`table`] | a topic's messages as columns |
+//! | [`listen`] | live topics without storing them: rates, sizes, delays |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
@@ -59,6 +60,7 @@ pub mod decode;
 pub mod diff;
 pub mod export;
 pub mod keys;
+pub mod listen;
 pub mod live;
 pub mod node;
 pub mod play;

@@ -24,6 +24,7 @@ pub mod export;
 pub mod files;
 pub mod info;
 pub mod known;
+pub mod listen;
 mod node_parameters;
 pub mod play;
 pub mod record;
@@ -168,6 +169,21 @@ pub enum Verb {
     /// Show a bag in Foxglove, Lichtblick and other viewers, steered by their timeline
     #[command(after_help = viewers::SERVE_EXAMPLES)]
     Serve(viewers::ServeArguments),
+    /// Show rate, bandwidth, delay and loss of live topics in a table
+    #[command(after_help = listen::TOP_EXAMPLES)]
+    Top(listen::TopArguments),
+    /// Show how often messages of live topics come
+    #[command(after_help = listen::HZ_EXAMPLES)]
+    Hz(listen::MeasureArguments),
+    /// Show the bandwidth of live topics
+    #[command(after_help = listen::BW_EXAMPLES)]
+    Bw(listen::MeasureArguments),
+    /// Show how old the messages of live topics are when they arrive
+    #[command(after_help = listen::DELAY_EXAMPLES)]
+    Delay(listen::MeasureArguments),
+    /// Show the messages of live topics, decoded
+    #[command(after_help = listen::ECHO_EXAMPLES)]
+    Echo(listen::EchoArguments),
     /// Send a request to a running recording or playback
     #[command(after_help = control::EXAMPLES)]
     Control(control::ControlArguments),

@@ -10,6 +10,7 @@ mod fit;
 pub mod hint;
 pub mod info;
 pub mod line;
+pub mod listen;
 mod marker;
 pub mod paint;
 pub mod play;

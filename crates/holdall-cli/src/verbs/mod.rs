@@ -26,6 +26,7 @@ mod export;
 mod info;
 pub(crate) mod input;
 mod list;
+mod listen;
 mod man;
 mod play;
 mod player_node;
@@ -43,7 +44,16 @@ use std::path::PathBuf;
 /// Whether the verb itself decides what signals to end do.
 fn handles_signals(verb: &Verb) -> bool {
     match verb {
-        Verb::Record(_) | Verb::Play(_) | Verb::Burst(_) | Verb::Bridge(_) | Verb::Serve(_) => true,
+        Verb::Record(_)
+        | Verb::Play(_)
+        | Verb::Burst(_)
+        | Verb::Bridge(_)
+        | Verb::Serve(_)
+        | Verb::Top(_)
+        | Verb::Hz(_)
+        | Verb::Bw(_)
+        | Verb::Delay(_)
+        | Verb::Echo(_) => true,
         #[cfg(feature = "bench")]
         Verb::Bench { verb } => matches!(verb, crate::args::bench::BenchVerb::Link(_)),
         _ => false,
@@ -86,6 +96,11 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Man(arguments) => man::run(&arguments),
         Verb::Bridge(arguments) => viewers::bridge(&arguments),
         Verb::Serve(arguments) => play::serve(&arguments),
+        Verb::Top(arguments) => listen::top(&arguments),
+        Verb::Hz(arguments) => listen::hz(&arguments),
+        Verb::Bw(arguments) => listen::bw(&arguments),
+        Verb::Delay(arguments) => listen::delay(&arguments),
+        Verb::Echo(arguments) => listen::echo(&arguments),
         Verb::Control(arguments) => control::run(&arguments),
         #[cfg(feature = "bench")]
         Verb::Bench { verb } => bench::run(&verb),

@@ -32,6 +32,23 @@ pub fn strongest_request(offer: &QosProfile) -> QosProfile {
     }
 }
 
+/// The most that one subscription can request and still be matched with all `offers`; `None` without one.
+pub fn common_request<'a>(offers: impl IntoIterator<Item = &'a QosProfile>) -> Option<QosProfile> {
+    let requests = offers.into_iter().map(strongest_request);
+    requests.reduce(|common, request| QosProfile {
+        depth: common.depth.max(request.depth),
+        reliability: match request.reliability {
+            Reliability::Reliable => common.reliability,
+            weaker => weaker,
+        },
+        durability: match request.durability {
+            Durability::TransientLocal => common.durability,
+            weaker => weaker,
+        },
+        ..common
+    })
+}
+
 /// What to offer when a topic is played: what its publishers offered if all agreed, else the default
 /// (rosbag2's rule).
 ///

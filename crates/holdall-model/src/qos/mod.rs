@@ -4,7 +4,7 @@ mod adapt;
 mod compatibility;
 mod text;
 
-pub use adapt::{adapt_publisher_qos, strongest_request};
+pub use adapt::{adapt_publisher_qos, common_request, strongest_request};
 pub use compatibility::{QosPolicy, incompatible_policies, is_compatible};
 pub use text::{QosFileError, QosTextError, parse_profiles, parse_qos_overrides, profiles_to_text};
 pub(crate) use text::{profiles_from_yaml, write_profile_lines};

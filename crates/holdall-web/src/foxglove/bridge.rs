@@ -11,7 +11,7 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::{
     interface::bundle::Bundle,
     message::{MessageHeader, Payload},
-    qos::{Durability, QosProfile, Reliability, strongest_request},
+    qos::{Durability, QosProfile, common_request},
     selection::TopicFilter,
     topic::{Gid, MessageDefinition, NodeName},
 };
@@ -435,18 +435,13 @@ impl LiveTopics {
 impl LiveTopic {
     /// What to request of each transport: as much as all its publishers offer.
     fn wanted(&self) -> BTreeMap<usize, QosProfile> {
-        let mut wanted: BTreeMap<usize, QosProfile> = BTreeMap::new();
+        let mut offers: BTreeMap<usize, Vec<&QosProfile>> = BTreeMap::new();
         for (number, endpoint) in self.publishers.values() {
-            let request = strongest_request(&endpoint.qos);
-            let weakest = wanted.entry(*number).or_insert(request);
-            if request.reliability != Reliability::Reliable {
-                weakest.reliability = request.reliability;
-            }
-            if request.durability != Durability::TransientLocal {
-                weakest.durability = request.durability;
-            }
-            weakest.depth = weakest.depth.max(request.depth);
+            offers.entry(*number).or_default().push(&endpoint.qos);
         }
-        wanted
+        let wanted = offers
+            .into_iter()
+            .filter_map(|(number, offers)| Some((number, common_request(offers)?)));
+        wanted.collect()
     }
 }

@@ -1,0 +1,139 @@
+//! The arguments of `holdall top`, `hz`, `bw`, `delay` and `echo`: live topics in a terminal, without ROS.
+
+use super::TransportName;
+use crate::units;
+use clap::{Args, ValueEnum};
+use std::{path::PathBuf, time::Duration};
+
+/// Shown below `-h` and `--help`.
+pub const TOP_EXAMPLES: &str = "\
+Examples:
+  holdall top                             all topics: rate, bandwidth, delay, loss; ← → sort, SPACE holds
+  holdall top -e ^/camera --sort bw       topics that begin with /camera, the largest first
+  holdall top --once                      one table, after three seconds
+  holdall top --socket /run/user/1000/rec.sock
+                                          what a running recorder receives, without subscriptions of its own";
+
+/// Shown below `-h` and `--help`.
+pub const HZ_EXAMPLES: &str = "\
+Examples:
+  holdall hz /imu                         once a second until Ctrl-C
+  holdall hz /imu /scan -d 10             two topics, for ten seconds";
+
+/// Shown below `-h` and `--help`.
+pub const BW_EXAMPLES: &str = "\
+Example:
+  holdall bw /camera/image_raw";
+
+/// Shown below `-h` and `--help`.
+pub const DELAY_EXAMPLES: &str = "\
+Example:
+  holdall delay /imu                      from the stamp in the header to the arrival here";
+
+/// Shown below `-h` and `--help`.
+pub const ECHO_EXAMPLES: &str = "\
+Examples:
+  holdall echo /chatter                   as YAML
+  holdall echo /imu -n 1 --json           one message, as JSON
+  holdall echo /camera/image_raw --no-arr without the pixels";
+
+/// How topics are found.
+#[derive(Args, Clone, Debug)]
+pub struct LiveArguments {
+    /// End after this span, in seconds
+    #[arg(short = 'd', long, value_name = "S", value_parser = units::parse_seconds)]
+    pub duration: Option<Duration>,
+
+    /// Transports to discover; may be given several times
+    #[arg(long, value_name = "TRANSPORT", action = clap::ArgAction::Append)]
+    pub transport: Vec<TransportName>,
+
+    /// The node's name
+    #[arg(long, value_name = "NAME", default_value = "holdall_listener")]
+    pub node_name: String,
+}
+
+/// All flags of `holdall hz`, `bw` and `delay`.
+#[derive(Args, Clone, Debug)]
+pub struct MeasureArguments {
+    /// Topics to measure
+    #[arg(value_name = "TOPIC", required = true)]
+    pub topics: Vec<String>,
+
+    /// Number of last messages that the figures are of
+    #[arg(short = 'w', long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub window: u32,
+
+    #[command(flatten)]
+    pub live: LiveArguments,
+}
+
+/// All flags of `holdall echo`.
+#[derive(Args, Clone, Debug)]
+pub struct EchoArguments {
+    /// Topics to show
+    #[arg(value_name = "TOPIC", required = true)]
+    pub topics: Vec<String>,
+
+    /// End after so many messages
+    #[arg(short = 'n', long, value_name = "N")]
+    pub count: Option<u64>,
+
+    /// One JSON object for each message
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show type and length of lists instead of their elements
+    #[arg(long)]
+    pub no_arr: bool,
+
+    /// Show the length of texts instead of their characters
+    #[arg(long)]
+    pub no_str: bool,
+
+    #[command(flatten)]
+    pub live: LiveArguments,
+}
+
+/// What the table of `holdall top` is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SortName {
+    /// The name.
+    #[default]
+    Name,
+    /// Messages a second, the most first.
+    Hz,
+    /// Bytes a second, the most first.
+    Bw,
+    /// Lost messages, the most first.
+    Lost,
+    /// Delay, the longest first.
+    Delay,
+}
+
+/// All flags of `holdall top`.
+#[derive(Args, Clone, Debug)]
+pub struct TopArguments {
+    /// Show what the recorder with this --control-socket receives
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Show topics whose name this expression finds
+    #[arg(short = 'e', long, value_name = "REGEX")]
+    pub regex: Option<String>,
+
+    /// Show hidden topics too
+    #[arg(long)]
+    pub include_hidden_topics: bool,
+
+    /// Sort by this column
+    #[arg(long, value_name = "COLUMN", default_value = "name")]
+    pub sort: SortName,
+
+    /// Write one table to standard output, after three seconds or --duration
+    #[arg(long)]
+    pub once: bool,
+
+    #[command(flatten)]
+    pub live: LiveArguments,
+}

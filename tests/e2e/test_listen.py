@@ -1,0 +1,59 @@
+"""`top`, `hz`, `bw`, `delay` and `echo`: live topics of real nodes in a terminal, without ROS."""
+
+import json
+import re
+import signal
+
+STRING = "std_msgs/msg/String"
+
+
+def talker(world, *publishers):
+    node = world.talker(*publishers)
+    node.wait_for("ready")
+    return node
+
+
+def test_rate_bandwidth_and_delay_of_a_real_node(world):
+    talker(world, {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": None, "rate_hz": 100})
+    for verb, words in (("hz", "average rate: "), ("bw", "Message size mean: "), ("delay", "average delay: ")):
+        program = world.holdall(verb, "/imu")
+        program.wait_until_says(words)
+        code, said = program.stop()
+        assert code == 0, said
+    told = world.run("hz", "/nothing", "-d", "1")
+    assert told.returncode == 1 and "no publisher of /nothing was found" in told.stderr, told.stderr
+
+
+def test_echo_decodes_messages_as_they_come(world):
+    talker(world, {"topic": "/chatter", "type": STRING, "count": None, "rate_hz": 50, "text": "hello {n}"})
+    told = world.run("echo", "/chatter", "-n", "3", "--json")
+    assert told.returncode == 0, told.stderr
+    messages = [json.loads(line) for line in told.stdout.splitlines()]
+    numbers = [int(re.fullmatch(r"hello (\d+)", message["message"]["data"]).group(1)) for message in messages]
+    assert numbers == list(range(numbers[0], numbers[0] + 3)) and messages[0]["topic"] == "/chatter"
+    told = world.run("echo", "/chatter", "-n", "1")
+    assert re.fullmatch(r'data: "hello \d+"\n---\n', told.stdout), told.stdout
+
+
+def test_top_shows_the_live_system_and_what_a_recorder_receives(world):
+    talker(world, {"topic": "/chatter", "type": STRING, "count": None, "rate_hz": 50})
+    told = world.run("top", "--once", "-e", "chatter")
+    assert told.returncode == 0, told.stderr
+    (row,) = [line for line in told.stdout.splitlines() if "/chatter" in line]
+    assert re.search(r"KiB/s|B/s", row), told.stdout
+    socket = world.folder / "s"
+    recorder = world.holdall("record", "--topics", "/chatter", "-o", world.folder / "bag", "--control-socket", socket)
+    recorder.wait_until_says("recording /chatter")
+    told = world.run("top", "--once", "--socket", socket)
+    assert told.returncode == 0 and "/chatter" in told.stdout, told.stdout + told.stderr
+    assert recorder.stop(signal.SIGINT)[0] == 0
+
+
+def test_a_table_on_a_terminal_fits_and_is_sorted_by_keys(world, terminal):
+    talker(world, {"topic": "/chatter", "type": STRING, "count": None, "rate_hz": 50})
+    shown = terminal("top", columns=40)
+    shown.wait_until_shows("/chatter")
+    shown.interrupt()
+    assert shown.wait() == 0
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.text).splitlines()
+    assert all(len(line) <= 40 for line in lines), lines
