@@ -64,6 +64,12 @@ impl Estimate {
         Self::of(&ratios, seed)
     }
 
+    /// Both ends of the interval; the median where there is none.
+    pub(crate) fn ends(&self) -> (f64, f64) {
+        let ends = |ends: Interval| (ends.low, ends.high);
+        self.interval.map_or((self.median, self.median), ends)
+    }
+
     /// Whether the figure meets `target`, and whether its interval supports that.
     pub fn judge(&self, target: Target) -> Verdict {
         let keeps = |value: f64| match target {

@@ -5,7 +5,10 @@ use super::{
     program::{Workload, WorkloadProgram},
     valgrind::{self, Instructions},
 };
-use crate::error::{BenchError, BenchResult};
+use crate::{
+    engine::{OnProgress, Progress},
+    error::{BenchError, BenchResult},
+};
 use std::env::consts::ARCH;
 
 /// Functions that cost less than this part of a message's instructions are left out of the baseline.
@@ -14,28 +17,14 @@ const FUNCTION_SHARE_MIN: f64 = 0.002;
 /// Number of plain runs, of which the fastest counts: other work on the machine slows the rest.
 const PLAIN_RUNS: usize = 5;
 
-/// Progress of a measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GateProgress {
-    /// A workload is being counted.
-    Counting {
-        /// Its name.
-        workload: String,
-        /// Its position, from 1.
-        number: usize,
-        /// Number of workloads.
-        of: usize,
-    },
-}
-
 /// Counts the workloads with one of `only` in their names, all when it is empty.
 ///
-/// No valgrind; no such workload; a program that fails.
+/// # Errors
 /// No valgrind; no such workload; a program that fails.
 pub fn measure(
     program: &WorkloadProgram,
     only: &[String],
-    on_progress: &mut dyn FnMut(GateProgress),
+    on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<Baseline> {
     let valgrind = valgrind::version()?;
     let all = program.workloads()?;
@@ -43,15 +32,8 @@ pub fn measure(
         |workload: &&Workload| only.is_empty() || only.iter().any(|text| workload.name.contains(text));
     let wanted: Vec<&Workload> = all.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
-        return Err(BenchError::Option {
-            option: "--only",
-            expected: all
-                .iter()
-                .map(|one| one.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
-            found: only.join(", "),
-        });
+        let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
+        return Err(BenchError::option("--only", names.join(", "), only.join(", ")));
     }
     let memcpy = program.memcpy_bytes_per_s()?;
     let mut measured = Baseline {
@@ -61,10 +43,11 @@ pub fn measure(
         ..Baseline::default()
     };
     for (index, workload) in wanted.iter().enumerate() {
-        on_progress(GateProgress::Counting {
-            workload: workload.name.clone(),
+        on_progress(Progress::Running {
+            name: workload.name.clone(),
             number: index + 1,
             of: wanted.len(),
+            round: 0,
         });
         let costs = costs(program, workload, memcpy)?;
         measured.workloads.insert(workload.name.clone(), costs);

@@ -17,5 +17,5 @@ pub use compare::Figure;
 pub use compare::FunctionChange;
 pub use compare::Judgement;
 pub use compare::{Comparison, GateReport};
-pub use measure::{GateProgress, measure};
+pub use measure::measure;
 pub use program::{BASELINE_FILE, WorkloadProgram, build, source_tree};

@@ -1,7 +1,10 @@
 //! How busy each processor is over time, and how much of the page cache is unwritten, from the kernel's own
 //! counters.
 
-use super::sampling::{SAMPLES_MAX, Sampling};
+use super::{
+    sampling::{SAMPLES_MAX, Sampling},
+    usage::number_of,
+};
 use crate::error::BenchResult;
 use holdall_io::clock::Clock;
 use serde::{Deserialize, Serialize};
@@ -68,10 +71,7 @@ fn share(last: Ticks, now: Ticks) -> f64 {
 
 /// `Dirty` and `Writeback` of `/proc/meminfo` (proc_meminfo(5)).
 fn dirty_bytes(meminfo: &str) -> u64 {
-    let kibibytes = |field: &str| {
-        let value = meminfo.lines().find_map(|line| line.strip_prefix(field));
-        value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok())
-    };
+    let kibibytes = |field: &str| number_of(meminfo, field);
     let all = kibibytes("Dirty:").unwrap_or(0) + kibibytes("Writeback:").unwrap_or(0);
     all * 1024
 }

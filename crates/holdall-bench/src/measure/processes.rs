@@ -1,6 +1,9 @@
 //! What other processes use: processor time and memory, over time and at their end, from `/proc`.
 
-use super::sampling::{SAMPLES_MAX, Sampling};
+use super::{
+    sampling::{SAMPLES_MAX, Sampling},
+    usage::number_of,
+};
 use crate::error::BenchResult;
 use holdall_io::clock::Clock;
 use serde::{Deserialize, Serialize};
@@ -69,8 +72,7 @@ pub(crate) fn process_use(name: &str, id: u32) -> ProcessUse {
 /// systems in memory do not count.
 pub fn written_bytes(id: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/io")).ok()?;
-    let value = text.lines().find_map(|line| line.strip_prefix("write_bytes:"))?;
-    value.trim().parse().ok()
+    number_of(&text, "write_bytes:")
 }
 
 /// Memory of a process now: bytes that belong to no file, and address space; 0 after its end.
@@ -135,9 +137,7 @@ fn cpu_seconds(stat: &str) -> (f64, f64) {
 }
 
 fn kibibytes(status: &str, field: &str) -> u64 {
-    let value = status.lines().find_map(|line| line.strip_prefix(field));
-    let number = value.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok());
-    number.unwrap_or(0) * 1024
+    number_of(status, field).unwrap_or(0) * 1024
 }
 
 /// Samples processes until it is stopped.

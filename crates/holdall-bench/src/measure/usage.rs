@@ -24,8 +24,8 @@ fn counters() -> Counters {
     // Context switches of the whole process are the sum over its threads.
     for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        counters.voluntary_switches += status_field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
-        counters.involuntary_switches += status_field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
+        counters.voluntary_switches += number_of(&status, "voluntary_ctxt_switches:").unwrap_or(0);
+        counters.involuntary_switches += number_of(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
     }
     counters
 }
@@ -49,15 +49,16 @@ fn parse_stat(stat: &str) -> Counters {
     }
 }
 
-fn status_field(status: &str, name: &str) -> Option<u64> {
-    let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
+/// The number after a name at the beginning of a line, as in `/proc/PID/status` and `/proc/meminfo`.
+pub(super) fn number_of(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
 /// Resident memory of the process in bytes: now, and the highest since [`UsageMeter::start`].
 pub(crate) fn resident_bytes() -> (u64, u64) {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = |name| status_field(&status, name).unwrap_or(0) * 1024;
+    let field = |name| number_of(&status, name).unwrap_or(0) * 1024;
     (field("VmRSS:"), field("VmHWM:"))
 }
 

@@ -1,26 +1,21 @@
 //! `holdall bench gate`: whether a message costs more than before.
 
-use super::bench::failure;
+use super::bench::{failure, show, show_progress, start_log};
 use crate::{
     VerbResult,
     args::bench::GateArguments,
     exit::{Failure, Outcome},
     output,
-    terminal::log,
 };
 use holdall_bench::gate::{
-    BASELINE_FILE, Baseline, GateProgress, GateReport, WorkloadProgram, build, measure, source_tree,
+    BASELINE_FILE, Baseline, GateReport, WorkloadProgram, build, measure, source_tree,
 };
 use std::{env, path::Path};
-use tracing::{info, level_filters::LevelFilter};
+use tracing::info;
 
 /// Counts and compares.
 pub fn run(args: &GateArguments) -> VerbResult {
-    log::start(if args.json {
-        LevelFilter::WARN
-    } else {
-        LevelFilter::INFO
-    });
+    start_log(args.json);
     if !(args.tolerance.is_finite() && args.tolerance > 0.0) {
         return Err(Failure::refused(format!(
             "--tolerance {}: expected a number of percent above 0",
@@ -47,11 +42,7 @@ pub fn run(args: &GateArguments) -> VerbResult {
         return renew(before, now, &path, is_all);
     }
     let report = GateReport::of(&before, &now, args.tolerance / 100.0, is_all);
-    output::result(&if args.json {
-        serde_json::to_string_pretty(&report).map_err(Failure::failed)?
-    } else {
-        report.text()
-    })?;
+    show(args.json, &report, || report.text())?;
     Ok(if report.passed {
         Outcome::Done
     } else {
@@ -78,9 +69,4 @@ fn renew(before: Baseline, mut now: Baseline, path: &Path, is_all: bool) -> Verb
     now.store(path).map_err(failure)?;
     output::result(&path.display().to_string())?;
     Ok(Outcome::Done)
-}
-
-fn show_progress(progress: GateProgress) {
-    let GateProgress::Counting { workload, number, of } = progress;
-    info!("counting {workload}, {number} of {of}");
 }

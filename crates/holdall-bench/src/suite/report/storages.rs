@@ -101,7 +101,7 @@ fn of_size(cells: &[Cell], other: Option<&Storages>) -> BenchResult<Plot> {
                     .find(|there| is_place_of(there, cell))
             });
             let rate = rate_of(cell);
-            let high = rate.interval.map_or(rate.median, |ends| ends.high);
+            let high = rate.ends().1;
             most = there
                 .iter()
                 .map(|there| rate_of(there).median)

@@ -203,7 +203,7 @@ fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
         let share = |run: &&RunResult| 100.0 * run.producer_cpu_s / run.sending_s.max(1e-9);
         let each: Vec<f64> = row.runs.iter().map(share).collect();
         let estimate = Estimate::of(&each, 1)?;
-        most = most.max(estimate.interval.map_or(estimate.median, |ends| ends.high));
+        most = most.max(estimate.ends().1);
         let _never_fails = writeln!(csv, "{},{}", csv_cell(row.case), estimate.median).is_ok();
         Some(Bar {
             label: row.case.to_owned(),
@@ -239,25 +239,17 @@ fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
 
 fn csv_of_recorded(csv: &mut String, row: &Row<'_>) {
     let estimate = &row.recorded_percent;
-    let ends = estimate
-        .interval
-        .map_or((estimate.median, estimate.median), |interval| {
-            (interval.low, interval.high)
-        });
+    let (low, high) = estimate.ends();
     let published = row
         .published_percent
         .map(|percent| percent.to_string())
         .unwrap_or_default();
-    let _never_fails = writeln!(
-        csv,
-        "{},{},{},{},{},{published}",
-        csv_cell(row.case),
-        csv_cell(&label(row)),
-        estimate.median,
-        ends.0,
-        ends.1,
-    )
-    .is_ok();
+    let (name, median) = (csv_cell(&label(row)), estimate.median);
+    csv.push_str(&format!(
+        "{},{name},{median},{low},{high},{published}
+",
+        csv_cell(row.case)
+    ));
 }
 
 /// What was recorded here and, thin and grey, in the other folder; then processor time for each GiB likewise.
@@ -277,15 +269,12 @@ pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
                 estimate: here.clone(),
                 other: Some(there.clone()),
             };
-            let _never_fails = writeln!(
-                csv,
-                "{},{},{},{}",
-                csv_cell(&change.case),
-                csv_cell(&change.setting),
-                there.median,
-                here.median
-            )
-            .is_ok();
+            let names = format!("{},{}", csv_cell(&change.case), csv_cell(&change.setting));
+            csv.push_str(&format!(
+                "{names},{},{}
+",
+                there.median, here.median
+            ));
             match groups.iter_mut().find(|group| group.name == change.case) {
                 Some(group) => group.bars.push(bar),
                 None => groups.push(Group {
@@ -304,7 +293,7 @@ pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
     let most = changes
         .iter()
         .flat_map(|change| &change.cpu_s_per_gib)
-        .map(|estimate| estimate.interval.map_or(estimate.median, |ends| ends.high));
+        .map(|estimate| estimate.ends().1);
     let percent = Scale {
         most: 100.0,
         unit: "%",
