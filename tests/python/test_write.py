@@ -1,5 +1,8 @@
 """What holdall writes, rosbags reads, and the other way round, for random types and values."""
 
+import threading
+import time
+
 import holdall
 import numpy as np
 import pytest
@@ -139,6 +142,30 @@ def test_what_does_not_fit_is_refused_by_its_field(tmp_path, type_name, message,
             out.write("/t", type_name, message, time=0)
         out.write("/t", type_name, {}, time=1)
     assert len(holdall.open(tmp_path / "bag")) == 1
+
+
+def test_threads_write_one_bag(tmp_path):
+    class Slow:
+        """Reading its field lets other threads run."""
+
+        @property
+        def data(self):
+            time.sleep(0)
+            return "slow"
+
+    def write(number):
+        for _ in range(100):
+            out.write(f"/t{number}", "std_msgs/msg/String", Slow())
+            out.write("/all", "std_msgs/msg/String", {"data": "x"})
+
+    with holdall.create(tmp_path / "bag") as out:
+        threads = [threading.Thread(target=write, args=(number,), daemon=True) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    assert len(holdall.open(tmp_path / "bag")) == 800 and len(holdall.open(tmp_path / "bag")["/all"]) == 400
 
 
 def test_bags_are_not_overwritten_and_closed_ones_take_nothing(tmp_path):

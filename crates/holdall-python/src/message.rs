@@ -228,26 +228,30 @@ impl Messages {
     }
 
     fn channel(&self, py: Python<'_>, info: &Arc<TopicInfo>) -> Arc<Channel> {
-        let mut channels = lock(&self.channels);
         let address = Arc::as_ptr(info) as usize;
-        if let Some((last, channel)) = &channels.last
-            && *last == address
-        {
-            return Arc::clone(channel);
+        let known = |channels: &mut Channels| {
+            if let Some((last, channel)) = &channels.last
+                && *last == address
+            {
+                return Some(Arc::clone(channel));
+            }
+            let channel = Arc::clone(channels.known.get(&address)?);
+            channels.last = Some((address, Arc::clone(&channel)));
+            Some(channel)
+        };
+        if let Some(channel) = known(&mut lock(&self.channels)) {
+            return channel;
         }
-        // The entry keeps the topic alive, so that its address is used once.
-        let entry = channels.known.entry(address).or_insert_with(|| {
-            Arc::new(Channel {
-                info: Arc::clone(info),
-                name: PyString::intern(py, &info.name).unbind(),
-                topic: info.name.as_str().into(),
-                decoder: OnceLock::new(),
-                decoders: Arc::clone(&self.decoders),
-            })
+        // Made without the lock: nothing of Python runs within it. The entry keeps the topic alive, so that its address is used once.
+        let channel = Arc::new(Channel {
+            info: Arc::clone(info),
+            name: PyString::intern(py, &info.name).unbind(),
+            topic: info.name.as_str().into(),
+            decoder: OnceLock::new(),
+            decoders: Arc::clone(&self.decoders),
         });
-        let channel = Arc::clone(entry);
-        channels.last = Some((address, Arc::clone(&channel)));
-        channel
+        let mut channels = lock(&self.channels);
+        Arc::clone(channels.known.entry(address).or_insert(channel))
     }
 }
 

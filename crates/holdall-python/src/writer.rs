@@ -6,7 +6,7 @@ use crate::{
     error::{Details, detached, exception, write_error},
 };
 use holdall::{
-    BagTopic, Timestamp, WriteError,
+    BagTopic, Timestamp,
     writer::{CompressionMode, CompressionOptions, SplitOptions},
 };
 use holdall_io::mutex::lock;
@@ -16,12 +16,7 @@ use pyo3::{
     prelude::*,
     types::{PyByteArray, PyBytes},
 };
-use std::{
-    collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashMap, path::PathBuf, sync::Mutex, time::Duration};
 
 /// Where and how a bag is written.
 #[derive(FromPyObject)]
@@ -45,7 +40,6 @@ struct Writing {
     writer: Option<holdall::Writer>,
     topics: HashMap<String, Topic>,
     messages: u64,
-    payload: Vec<u8>,
 }
 
 /// A bag that is being written.
@@ -56,6 +50,15 @@ pub(crate) struct Writer {
 
 fn closed(py: Python<'_>) -> PyErr {
     exception(py, "WriteError", "the bag is closed", Details::default())
+}
+
+impl Writer {
+    /// A topic that was added. Nothing of Python runs while the bag is locked.
+    fn topic(&self, py: Python<'_>, name: &str) -> Option<(BagTopic, Py<Types>)> {
+        let writing = lock(&self.writing);
+        let known = writing.topics.get(name);
+        known.map(|topic| (topic.index, topic.types.clone_ref(py)))
+    }
 }
 
 #[pymethods]
@@ -92,7 +95,6 @@ impl Writer {
                 writer: Some(writer),
                 topics: HashMap::new(),
                 messages: 0,
-                payload: Vec::new(),
             }),
         })
     }
@@ -107,8 +109,7 @@ impl Writer {
         qos: Option<&str>,
         serialization_format: &str,
     ) -> PyResult<()> {
-        let mut writing = lock(&self.writing);
-        if writing.topics.contains_key(name) {
+        if self.has_topic(name) {
             return Ok(());
         }
         let definition = types.get().definition().clone();
@@ -131,12 +132,20 @@ impl Writer {
             offered_qos_profiles: profiles,
             ..TopicInfo::default()
         };
-        let writer = writing.writer.as_mut().ok_or_else(|| closed(py))?;
-        let index = writer
-            .add_channel(topic, definition)
-            .map_err(|error| write_error(py, &error))?;
-        writing.topics.insert(name.to_owned(), Topic { index, types });
-        Ok(())
+        let added = {
+            let mut writing = lock(&self.writing);
+            let writer = writing.writer.as_mut();
+            let added = writer.map(|writer| writer.add_channel(topic, definition));
+            if let Some(Ok(index)) = &added {
+                let index = *index;
+                writing.topics.insert(name.to_owned(), Topic { index, types });
+            }
+            added
+        };
+        match added {
+            None => Err(closed(py)),
+            Some(added) => added.map(drop).map_err(|error| write_error(py, &error)),
+        }
     }
 
     /// Whether a topic was added.
@@ -153,38 +162,41 @@ impl Writer {
         log_time: i64,
         publish_time: i64,
     ) -> PyResult<()> {
-        let mut writing = lock(&self.writing);
-        let writing = &mut *writing;
-        let Some(known) = writing.topics.get(topic) else {
+        let Some((index, types)) = self.topic(py, topic) else {
             let details = Details {
                 topic: Some(topic.to_owned()),
                 ..Details::default()
             };
-            return Err(exception(
-                py,
-                "TopicError",
-                &format!("the topic {topic} was not added"),
-                details,
-            ));
+            let text = format!("the topic {topic} was not added");
+            return Err(exception(py, "TopicError", &text, details));
         };
-        let writer = writing.writer.as_mut().ok_or_else(|| closed(py))?;
+        // Not while the bag is locked: encoding runs the object's own code, and with it other threads.
+        let mut encoded = Vec::new();
+        let payload = if let Ok(bytes) = message.cast::<PyBytes>() {
+            bytes.as_bytes()
+        } else {
+            if let Ok(bytes) = message.cast::<PyByteArray>() {
+                encoded = bytes.to_vec();
+            } else {
+                encode(types.get().plan(), message, &mut encoded)?;
+            }
+            &encoded
+        };
         let (log_time, publish_time) = (
             Timestamp::from_nanos(log_time),
             Timestamp::from_nanos(publish_time),
         );
-        let mut write = |payload: &[u8]| writer.write_stamped(known.index, log_time, publish_time, payload);
-        let written: Result<(), WriteError> = if let Ok(bytes) = message.cast::<PyBytes>() {
-            write(bytes.as_bytes())
-        } else if let Ok(bytes) = message.cast::<PyByteArray>() {
-            write(&bytes.to_vec())
-        } else {
-            let plan = Arc::clone(known.types.get().plan());
-            encode(&plan, message, &mut writing.payload)?;
-            write(&writing.payload)
+        let written = {
+            let mut writing = lock(&self.writing);
+            let writer = writing.writer.as_mut();
+            let written = writer.map(|writer| writer.write_stamped(index, log_time, publish_time, payload));
+            writing.messages += u64::from(matches!(written, Some(Ok(()))));
+            written
         };
-        written.map_err(|error| write_error(py, &error))?;
-        writing.messages += 1;
-        Ok(())
+        match written {
+            None => Err(closed(py)),
+            Some(written) => written.map_err(|error| write_error(py, &error)),
+        }
     }
 
     /// Messages so far.
