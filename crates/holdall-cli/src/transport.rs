@@ -76,7 +76,8 @@ fn wanted(names: &[TransportName]) -> Vec<&'static str> {
         })
         .collect();
     if names.contains(&TransportName::Auto) {
-        wanted.extend(registry::transports().iter().map(|entry| entry.id));
+        let all = registry::transports().iter().filter(|entry| entry.joins_with_all);
+        wanted.extend(all.map(|entry| entry.id));
     }
     wanted
 }
@@ -93,7 +94,7 @@ mod tests {
         assert!(
             registry::transports()
                 .iter()
-                .all(|entry| found.contains(&entry.id))
+                .all(|entry| found.contains(&entry.id) == (entry.joins_with_all || entry.id == last))
         );
     }
 

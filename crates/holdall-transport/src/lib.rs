@@ -1,11 +1,13 @@
 //! Transports: from live topics to subscriptions, and from bags to publishers. Each backend is a folder with the same files.
 
-#[cfg(any(test, feature = "dds"))]
+#[cfg(any(test, feature = "dds", feature = "rmw"))]
 pub mod dds;
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
 pub mod memory;
 pub mod registry;
+#[cfg(feature = "rmw")]
+pub mod rmw;
 mod service;
 mod transport;
 #[cfg(any(test, feature = "dds", feature = "zenoh"))]

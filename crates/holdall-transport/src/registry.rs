@@ -46,17 +46,20 @@ pub struct Entry {
     pub about: &'static str,
     /// Values of `RMW_IMPLEMENTATION` that select it; the first transport is selected by all others.
     pub rmw_implementations: &'static [&'static str],
+    /// Whether it is joined where all transports are requested; else only by its name.
+    pub joins_with_all: bool,
     /// `None` where this build lacks it.
     backend: Option<&'static Backend>,
 }
 
 macro_rules! transports {
-    ($($module:ident $id:tt $rmw:expr, $about:literal;)*) => {
+    ($($module:ident $id:tt $rmw:expr, $with_all:literal, $about:literal;)*) => {
         /// All transports, in the order in which a topic without an origin prefers them; the first one is the default.
         static TRANSPORTS: &[Entry] = &[$(Entry {
             id: $id,
             about: $about,
             rmw_implementations: &$rmw,
+            joins_with_all: $with_all,
             #[cfg(feature = $id)]
             backend: Some(&crate::$module::BACKEND),
             #[cfg(not(feature = $id))]
@@ -66,9 +69,11 @@ macro_rules! transports {
 }
 
 transports! {
-    dds "dds" [], "DDS, as most ROS 2 systems do";
-    zenoh "zenoh" ["rmw_zenoh_cpp"], "Zenoh, as systems with rmw_zenoh do";
-    iceoryx2 "iceoryx2" [], "Shared memory of this host, through iceoryx2";
+    dds "dds" [], true, "DDS, as most ROS 2 systems do";
+    zenoh "zenoh" ["rmw_zenoh_cpp"], true, "Zenoh, as systems with rmw_zenoh do";
+    iceoryx2 "iceoryx2" [], true, "Shared memory of this host, through iceoryx2";
+    // What it reaches, others reach as well: with them each message would come twice.
+    rmw "rmw" [], false, "What the ROS 2 that is sourced reaches, through its rmw implementation";
 }
 
 /// All transports, also those that this build lacks.

@@ -234,9 +234,8 @@ impl ValueEnum for TransportName {
                 let entry = transports().iter().find(|entry| entry.id == *id)?;
                 PossibleValue::new(entry.id).help(entry.about)
             }
-            Self::Auto => {
-                PossibleValue::new("auto").help("Every transport of this build that can be started here")
-            }
+            Self::Auto => PossibleValue::new("auto")
+                .help("Every transport of this build that can be started here, but rmw"),
         })
     }
 }

@@ -11,6 +11,7 @@ use holdall::{
     tools::{ToolError, repair::RepairError},
 };
 use holdall_io::disk::DiskError;
+use holdall_model::unheard::NotHeardKind;
 use holdall_storage::error::StorageError;
 use std::fmt;
 
@@ -25,6 +26,16 @@ pub const fn flag(setting: Setting) -> &'static str {
         Setting::RingOnDiskFull => "--on-disk-full ring",
         Setting::Triggers => "--trigger",
         Setting::Snapshot => "--snapshot-mode",
+    }
+}
+
+/// What helps where something is not heard.
+pub const fn not_heard_hint(kind: NotHeardKind) -> Option<&'static str> {
+    match kind {
+        NotHeardKind::NoUdp | NotHeardKind::DiscoveryServer => Some(
+            "--transport rmw hears what the ROS 2 that is sourced here hears, in the environment of these nodes",
+        ),
+        _ => None,
     }
 }
 

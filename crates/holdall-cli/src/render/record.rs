@@ -2,6 +2,7 @@
 
 use super::{
     fit::{self, Column},
+    hint::not_heard_hint,
     line::{Line, bar},
     paint::Paint,
     rate::Rates,
@@ -166,9 +167,12 @@ fn not_heard(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let listed = listed.map(|one| format!("  {}", Outside(&one.to_string())));
     let more = all.len().saturating_sub(NOT_HEARD_LISTED_MAX);
     let more = (more > 0).then(|| format!("  and {more} more"));
+    let hint = all.iter().find_map(|one| not_heard_hint(one.kind));
+    let hint = hint.map(|hint| format!("  {hint}"));
     std::iter::once(paint.attention(&head))
         .chain(listed)
         .chain(more)
+        .chain(hint)
         .collect()
 }
 

@@ -105,6 +105,29 @@ impl DdsEnvironment {
                 })
     }
 
+    /// The discovery range as `rmw/shim.c` numbers it, and the static peers, for an rmw implementation.
+    pub(crate) fn range_for_rmw(&self) -> Result<(u64, Vec<String>), String> {
+        let range = self.range()?;
+        let number = match range {
+            DiscoveryRange::Localhost => 0,
+            DiscoveryRange::Subnet => 1,
+            DiscoveryRange::Off => 2,
+            DiscoveryRange::SystemDefault => 3,
+        };
+        let is_localhost_only = self
+            .localhost_only
+            .as_deref()
+            .is_some_and(|value| value.trim() == "1");
+        let has_peers = number < 2 && !is_localhost_only;
+        let text = self
+            .static_peers
+            .as_deref()
+            .filter(|_| has_peers)
+            .unwrap_or_default();
+        let peers = text.split(';').map(str::trim).filter(|peer| !peer.is_empty());
+        Ok((number, peers.map(str::to_owned).collect()))
+    }
+
     /// Where announcements of other participants may be listened to.
     pub(super) fn listening(&self) -> Range {
         match self.range() {

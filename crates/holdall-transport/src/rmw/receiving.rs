@@ -1,0 +1,291 @@
+//! The thread that waits for messages and takes them; and the memory that they are taken into.
+
+use super::{
+    ffi::{Context, Waiter},
+    ffi_entity::{Buffer, Info, RawSubscription},
+};
+use crate::Sink;
+use holdall_io::{clock::Clock, mutex::lock};
+use holdall_model::{
+    message::{Loan, MessageHeader, Payload},
+    time::Timestamp,
+    topic::Gid,
+};
+use std::{
+    io,
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// Name of the thread.
+pub(super) const RECEIVE_THREAD: &str = "rmw-receive";
+/// Payloads of at least this size are lent, smaller ones offered for copying.
+const LOAN_BYTES_MIN: usize = 64 << 10;
+/// Buffers that a subscription keeps for its next messages.
+const SPARE_MAX: usize = 4;
+/// Messages that are taken from one subscription before others have their turn.
+const TAKE_MAX: usize = 64;
+/// Longest wait without a look at what is asked of the thread.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+/// Wait after a failure of the implementation, which may last.
+const FAILURE_WAIT: Duration = Duration::from_millis(20);
+/// Failures in a row after which the transport has failed for good.
+const FAILURES_MAX: u32 = 250;
+
+/// A subscription and where its messages go.
+pub(super) struct Slot {
+    pub subscription: RawSubscription,
+    pub topic: String,
+    pub sink: Arc<dyn Sink>,
+    spare: Arc<Spare>,
+    /// A failure was logged.
+    has_failed: AtomicBool,
+}
+
+/// Buffers between two messages.
+#[derive(Default)]
+struct Spare(Mutex<Vec<Buffer>>);
+
+impl Spare {
+    fn put(&self, buffer: Buffer) {
+        let mut spare = lock(&self.0);
+        if spare.len() < SPARE_MAX {
+            spare.push(buffer);
+        }
+    }
+}
+
+/// A message in the memory that rmw has written it into.
+struct BufferLoan {
+    /// Taken out when the loan ends.
+    buffer: Option<Buffer>,
+    spare: Arc<Spare>,
+}
+
+impl Drop for BufferLoan {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.spare.put(buffer);
+        }
+    }
+}
+
+impl Loan for BufferLoan {
+    fn len(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |buffer| buffer.bytes().len())
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        self.buffer.as_ref().map_or(0, Buffer::capacity)
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        if let Some(buffer) = &self.buffer {
+            visit(buffer.bytes());
+        }
+    }
+}
+
+impl Slot {
+    /// A subscription that is not waited for yet.
+    pub(super) fn new(subscription: RawSubscription, topic: &str, sink: Arc<dyn Sink>) -> Self {
+        Self {
+            subscription,
+            topic: topic.to_owned(),
+            sink,
+            spare: Arc::default(),
+            has_failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Takes what has arrived and offers it.
+    fn drain(&self, clock: &dyn Clock) {
+        for _ in 0..TAKE_MAX {
+            let spare = lock(&self.spare.0).pop();
+            let mut buffer = spare.unwrap_or_else(|| self.subscription.buffer());
+            match self.subscription.take(&mut buffer) {
+                Ok(Some(info)) => self.offer(info, buffer, clock.now()),
+                Ok(None) => return self.spare.put(buffer),
+                Err(reason) => {
+                    if !self.has_failed.swap(true, Ordering::Relaxed) {
+                        tracing::warn!("{}: a message cannot be taken: {reason}", self.topic);
+                    }
+                    return self.spare.put(buffer);
+                }
+            }
+        }
+    }
+
+    fn offer(&self, info: Info, buffer: Buffer, log_time: Timestamp) {
+        let header = MessageHeader {
+            publisher: Some(Gid(info.gid)).filter(|gid| *gid != Gid::default()),
+            sequence: info.sequence,
+            publish_time: info.source_nanos.map(Timestamp::from_nanos),
+            log_time,
+        };
+        if buffer.bytes().len() >= LOAN_BYTES_MIN {
+            let loan = BufferLoan {
+                buffer: Some(buffer),
+                spare: Arc::clone(&self.spare),
+            };
+            self.sink.offer(header, Payload::Loaned(Box::new(loan)));
+        } else {
+            self.sink.offer(header, Payload::Borrowed(buffer.bytes()));
+            self.spare.put(buffer);
+        }
+    }
+}
+
+/// What others ask of the thread.
+#[derive(Default)]
+struct Wanted {
+    slots: Vec<Arc<Slot>>,
+    /// Counts changes of `slots`.
+    change: u64,
+    /// The last change that the thread knows: it uses no slot that was gone by then.
+    known: u64,
+    is_stopping: bool,
+    has_ended: bool,
+    failure: Option<String>,
+}
+
+/// The thread's side that others see.
+pub(super) struct Receiving {
+    context: Arc<Context>,
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+    /// The graph has changed since the last look.
+    has_graph_news: AtomicBool,
+}
+
+impl Receiving {
+    /// Nothing is waited for yet; the graph is looked at first.
+    pub(super) fn new(context: Arc<Context>) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            wanted: Mutex::default(),
+            changed: Condvar::new(),
+            has_graph_news: AtomicBool::new(true),
+        })
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        waiter: Waiter,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<JoinHandle<()>> {
+        let own = Arc::clone(self);
+        let run = move || {
+            // Also after a panic others must not wait for this thread.
+            let _end = End(&own);
+            own.run(waiter, &*clock);
+        };
+        std::thread::Builder::new()
+            .name(RECEIVE_THREAD.to_owned())
+            .spawn(run)
+    }
+
+    /// Waits for one more subscription from now on.
+    pub(super) fn add(&self, slot: Arc<Slot>) {
+        let mut wanted = lock(&self.wanted);
+        wanted.slots.push(slot);
+        wanted.change += 1;
+        drop(wanted);
+        self.context.wake();
+    }
+
+    /// Waits for a subscription no more; its sink is not called after this has returned.
+    pub(super) fn remove(&self, slot: &Arc<Slot>) {
+        let mut wanted = lock(&self.wanted);
+        wanted.slots.retain(|other| !Arc::ptr_eq(other, slot));
+        wanted.change += 1;
+        let change = wanted.change;
+        self.context.wake();
+        while wanted.known < change && !wanted.has_ended {
+            wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the thread.
+    pub(super) fn stop(&self) {
+        lock(&self.wanted).is_stopping = true;
+        self.context.wake();
+    }
+
+    /// True once after the graph has changed.
+    pub(super) fn take_graph_news(&self) -> bool {
+        self.has_graph_news.swap(false, Ordering::AcqRel)
+    }
+
+    /// True when the graph has changed.
+    pub(super) fn has_graph_news(&self) -> bool {
+        self.has_graph_news.load(Ordering::Acquire)
+    }
+
+    /// Why nothing arrives any more.
+    pub(super) fn failure(&self) -> Option<String> {
+        let wanted = lock(&self.wanted);
+        let ended = || "its thread ended unexpectedly; see the log".to_owned();
+        wanted
+            .has_ended
+            .then(|| wanted.failure.clone().unwrap_or_else(ended))
+    }
+
+    fn run(&self, mut waiter: Waiter, clock: &dyn Clock) {
+        let (mut slots, mut known, mut failures) = (Vec::new(), 0, 0);
+        loop {
+            {
+                let mut wanted = lock(&self.wanted);
+                if wanted.is_stopping {
+                    return;
+                }
+                if wanted.change != known {
+                    known = wanted.change;
+                    slots.clone_from(&wanted.slots);
+                }
+                wanted.known = known;
+                self.changed.notify_all();
+            }
+            let mut ready = Vec::new();
+            let subscriptions = slots.iter().map(|slot: &Arc<Slot>| &slot.subscription);
+            match waiter.wait(subscriptions, WAIT_MAX, |place| ready.push(place)) {
+                Ok(is_changed) => {
+                    failures = 0;
+                    if is_changed {
+                        self.has_graph_news.store(true, Ordering::Release);
+                    }
+                }
+                Err(reason) => {
+                    failures += 1;
+                    if failures >= FAILURES_MAX {
+                        lock(&self.wanted).failure = Some(reason);
+                        return;
+                    }
+                    tracing::debug!("cannot wait for messages: {reason}");
+                    clock.sleep_until(clock.monotonic() + FAILURE_WAIT);
+                }
+            }
+            for place in ready {
+                slots[place].drain(clock);
+            }
+        }
+    }
+}
+
+/// Reports the thread's end.
+struct End<'a>(&'a Receiving);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.wanted).has_ended = true;
+        self.0.changed.notify_all();
+    }
+}

@@ -1,0 +1,242 @@
+//! The transport itself: joins through the rmw implementation that is sourced, and creates subscriptions and publishers.
+
+use super::{
+    discovery::{Discovery, OwnPublishers},
+    ffi::{Context, Join, Shim},
+    ffi_entity::{RawPublisher, RawSubscription},
+    installation::Installation,
+    publisher::RmwPublisher,
+    qos::{offer_of, request_of},
+    receiving::{RECEIVE_THREAD, Receiving, Slot},
+    subscription::RmwSubscription,
+    types::Types,
+};
+use crate::{
+    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    dds::DdsEnvironment,
+    registry::{Backend, OpenError},
+};
+use holdall_io::clock::Clock;
+use holdall_model::{
+    time::Timestamp,
+    topic::{Gid, NodeName},
+    unheard::NotHeard,
+};
+use std::{ffi::OsString, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
+
+const NAME: &str = "rmw";
+
+/// What the registry knows of it.
+pub(crate) static BACKEND: Backend = Backend {
+    open: |options| {
+        let rmw =
+            RmwOptions::from_environment(options.node, options.variable).map_err(OpenError::Variable)?;
+        Ok(Box::new(RmwTransport::new(
+            &rmw,
+            options.variable,
+            Arc::clone(&options.clock),
+        )?))
+    },
+    receives: |thread| thread == RECEIVE_THREAD,
+};
+
+/// Shortest time between two looks at the whole graph.
+const GRAPH_EVERY: Duration = Duration::from_millis(50);
+
+/// How to join.
+#[derive(Clone, Debug)]
+pub struct RmwOptions {
+    /// Node to show in the graph.
+    pub node: NodeName,
+    /// ROS's variables for domain, range and peers.
+    pub environment: DdsEnvironment,
+    /// Folder in which the compiled shim is kept.
+    pub cache: PathBuf,
+    /// The C compiler.
+    pub compiler: OsString,
+}
+
+impl RmwOptions {
+    /// As the environment says; `variable` returns variables that are set and not empty.
+    ///
+    /// # Errors
+    /// One sentence about a variable with a bad value, or one that is missing.
+    pub fn from_environment(
+        node: &NodeName,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, String> {
+        let environment = DdsEnvironment::from_process();
+        environment.check()?;
+        if variable("ROS_SECURITY_ENABLE").is_some_and(|value| value.trim().eq_ignore_ascii_case("true")) {
+            return Err(
+                "ROS_SECURITY_ENABLE is true: this program cannot join a secured domain through rmw yet"
+                    .to_owned(),
+            );
+        }
+        let cache = variable("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+            .or_else(|| Some(PathBuf::from(variable("HOME")?).join(".cache")))
+            .ok_or("neither XDG_CACHE_HOME nor HOME is set, and what is compiled for rmw is kept there")?;
+        Ok(Self {
+            node: node.clone(),
+            environment,
+            cache: cache.join("holdall/rmw"),
+            compiler: variable("CC").unwrap_or_else(|| "cc".to_owned()).into(),
+        })
+    }
+}
+
+/// The transport. Subscriptions, publishers and loans may outlive it.
+pub struct RmwTransport {
+    discovery: Discovery,
+    types: Types,
+    own: OwnPublishers,
+    context: Arc<Context>,
+    receiving: Arc<Receiving>,
+    thread: Option<JoinHandle<()>>,
+    clock: Arc<dyn Clock>,
+    next_graph: Duration,
+}
+
+impl RmwTransport {
+    /// Joins; the first time with an installation of ROS 2, a part is compiled against its headers.
+    ///
+    /// # Errors
+    /// [`TransportError::Start`] when no ROS 2 is sourced, the part cannot be compiled, or the implementation refuses.
+    pub fn new(
+        options: &RmwOptions,
+        variable: &dyn Fn(&str) -> Option<String>,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, TransportError> {
+        let start = |reason: String| TransportError::Start {
+            transport: NAME,
+            reason,
+        };
+        let installation = Installation::find(variable).map_err(start)?;
+        let path = installation
+            .shim(&options.cache, options.compiler.clone())
+            .map_err(start)?;
+        let shim = Shim::load(&path).map_err(start)?;
+        let (range, peers) = options.environment.range_for_rmw().map_err(start)?;
+        let join = Join {
+            node_name: &options.node.name,
+            node_namespace: &options.node.namespace,
+            domain: options.environment.domain().map_err(start)?,
+            range,
+            peers: &peers,
+        };
+        let (context, waiter) = Context::open(&shim, &join).map_err(start)?;
+        tracing::info!(
+            "joined through {} ({})",
+            shim.implementation(),
+            installation.implementation
+        );
+        let receiving = Receiving::new(Arc::clone(&context));
+        let thread = receiving.start(waiter, Arc::clone(&clock));
+        let thread = thread.map_err(|error| start(format!("no thread: {error}")))?;
+        let own = OwnPublishers::default();
+        Ok(Self {
+            discovery: Discovery::new(options.node.clone(), own.clone()),
+            types: Types::new(shim),
+            own,
+            context,
+            receiving,
+            thread: Some(thread),
+            clock,
+            next_graph: Duration::ZERO,
+        })
+    }
+}
+
+impl Transport for RmwTransport {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
+        let failed = |reason: String| TransportError::Failed {
+            transport: NAME,
+            reason,
+        };
+        if let Some(reason) = self.receiving.failure() {
+            return Err(failed(reason));
+        }
+        if !self.receiving.take_graph_news() {
+            return Ok(());
+        }
+        self.next_graph = self.clock.monotonic() + GRAPH_EVERY;
+        let Self {
+            discovery,
+            types,
+            context,
+            ..
+        } = self;
+        discovery.compare(
+            context.endpoints().map_err(failed)?,
+            |name| types.get(name).err(),
+            events,
+        );
+        discovery.compare_services(context.services().map_err(failed)?, events);
+        Ok(())
+    }
+
+    fn has_graph_news(&self) -> bool {
+        self.receiving.has_graph_news() && self.clock.monotonic() >= self.next_graph
+    }
+
+    fn subscribe(
+        &mut self,
+        request: &SubscribeRequest,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Box<dyn Subscription>, TransportError> {
+        let refused = |reason: String| TransportError::Topic {
+            topic: request.topic.clone(),
+            reason,
+        };
+        let types = self.types.get(&request.type_name).map_err(refused)?;
+        let qos = request_of(&request.qos);
+        let subscription =
+            RawSubscription::new(&self.context, types, &request.topic, &qos).map_err(refused)?;
+        let slot = Arc::new(Slot::new(subscription, &request.topic, sink));
+        self.receiving.add(Arc::clone(&slot));
+        Ok(Box::new(RmwSubscription {
+            slot,
+            receiving: Arc::clone(&self.receiving),
+        }))
+    }
+
+    fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
+        let refused = |reason: String| TransportError::Topic {
+            topic: request.topic.clone(),
+            reason,
+        };
+        let types = self.types.get(&request.type_name).map_err(refused)?;
+        let raw = RawPublisher::new(&self.context, types, &request.topic, &offer_of(&request.qos))
+            .map_err(refused)?;
+        self.own.add(Gid(raw.gid));
+        Ok(Box::new(RmwPublisher {
+            topic: request.topic.clone(),
+            raw,
+            own: self.own.clone(),
+        }))
+    }
+
+    fn not_heard(&mut self) -> Vec<NotHeard> {
+        self.discovery.not_heard()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+impl Drop for RmwTransport {
+    fn drop(&mut self) {
+        self.receiving.stop();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has been reported already.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+"""Recording and playing through the rmw implementation of a sourced ROS 2: what only that can reach."""
+
+import hashlib
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import cdr_string, messages_of
+
+BYTES = "std_msgs/msg/UInt8MultiArray"
+STRING = "std_msgs/msg/String"
+PREFIX = Path(sys.prefix)
+
+
+@pytest.fixture
+def sourced(world):
+    """As after `source setup.bash`: the wheels of ROS 2 set nothing but what rclpy needs itself."""
+    libraries = [PREFIX / "lib", *sorted(PREFIX.glob("lib/python*/site-packages/*.libs"))]
+    inherited = [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if path]
+    world.env |= {
+        "AMENT_PREFIX_PATH": str(PREFIX),
+        "LD_LIBRARY_PATH": ":".join([*map(str, libraries), *inherited]),
+        # With LOCALHOST, rmw_fastrtps takes UDP and shared memory whatever FASTDDS_BUILTIN_TRANSPORTS says.
+        "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET",
+    }
+    world.env.pop("RMW_IMPLEMENTATION", None)
+    return world
+
+
+def a_free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def with_discovery_server(world):
+    port = a_free_port()
+    server = world.program([PREFIX / "bin/fast-discovery-server", "-i", "0", "-l", "127.0.0.1", "-p", str(port)])
+    server.wait_until_says("Server is running")
+    world.env["ROS_DISCOVERY_SERVER"] = f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("reached_by", ["SHM", "LARGE_DATA", "server"])
+def test_every_message_is_recorded_whatever_reaches_the_node(sourced, reached_by):
+    world = sourced
+    if reached_by == "server":
+        with_discovery_server(world)
+    else:
+        world.env["FASTDDS_BUILTIN_TRANSPORTS"] = reached_by
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--transport", "rmw", "--json", "--disable-keyboard-controls")
+    recorder.wait_until_says("Listening for topics...")
+    talker = world.talker(
+        {"topic": "/big", "type": BYTES, "size": 200_000, "count": 150, "rate_hz": 50, "qos": {"depth": 200}},
+        {"topic": "/small", "type": STRING, "count": 300, "rate_hz": 100, "qos": {"depth": 400}},
+    )
+    sent = talker.done()["sent"]
+    code, said = recorder.stop()
+    assert code == 0, said
+    report = json.loads(said[said.index("{\n") : said.rindex("\n}") + 2])
+    recorded = messages_of(world.folder / "bag")
+    for topic, count in (("/big", 150), ("/small", 300)):
+        assert len(recorded[topic]) == count == report["topics"][topic]["message_count"], report
+        assert not report["topics"][topic]["loss_unknown"], "sequence numbers are there"
+        assert hashlib.md5(b"".join(recorded[topic])).hexdigest() == sent[topic][0]["md5"], topic
+    publishers = world.run("info", "-v", world.folder / "bag").stdout
+    assert "/talker" in publishers, publishers
+
+
+def test_a_bag_is_played_to_a_node_in_shared_memory(sourced):
+    world = sourced
+    world.env["FASTDDS_BUILTIN_TRANSPORTS"] = "SHM"
+    recorder = world.holdall("record", "--topics", "/a", "-o", world.folder / "bag", "--transport", "rmw")
+    recorder.wait_until_says("Listening for topics...")
+    world.talker({"topic": "/a", "type": STRING, "count": 100, "rate_hz": 100, "qos": {"depth": 200}}).done()
+    assert recorder.stop()[0] == 0
+    listener = world.listener({"topic": "/a", "type": STRING, "qos": {"depth": 200}}, expect={"/a": 100})
+    listener.wait_for("ready")
+    player = world.run("play", world.folder / "bag", "--transport", "rmw", "--wait-for-subscribers", "1", "--wait-for-all-acked", "10000")
+    assert player.returncode == 0, player.stderr
+    expected = hashlib.md5(b"".join(cdr_string(f"hello {n}") for n in range(100))).hexdigest()
+    assert listener.done()["received"]["/a"]["md5"] == expected
+
+
+def test_what_is_not_installed_is_named(sourced):
+    world = sourced
+    world.env["RMW_IMPLEMENTATION"] = "rmw_pigeon_cpp"
+    absent = world.run("record", "-a", "-o", world.folder / "bag", "--transport", "rmw")
+    assert absent.returncode == 1 and "no librmw_pigeon_cpp.so in " in absent.stderr, absent.stderr
+    del world.env["RMW_IMPLEMENTATION"], world.env["AMENT_PREFIX_PATH"]
+    unsourced = world.run("record", "-a", "-o", world.folder / "bag", "--transport", "rmw")
+    assert unsourced.returncode == 1 and "AMENT_PREFIX_PATH" in unsourced.stderr, unsourced.stderr
+    assert not (world.folder / "bag").exists()
