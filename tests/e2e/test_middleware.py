@@ -247,10 +247,34 @@ def test_answers_and_repositories_are_drawn_from_files(tmp_path):
     html = (tmp_path / "out/report.html").read_text()
     assert "Q&lt;1&gt;" in html and "Q<1>" not in html
     assert (tmp_path / "out/D8_answers.png").stat().st_size > 1000 and (tmp_path / "out/D8_issues.svg").stat().st_size > 1000
+    assert "D8_commits" not in html
     (data / "my_survey_counts.csv").write_text("a,b\n1,2\n")
     command[-2] = tmp_path / "other"
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     assert done.returncode in (1, 2) and "holds no counts of answers" in done.stderr and "my_survey_counts.csv" in done.stderr
+
+
+def test_a_repository_and_declared_quality_are_drawn(tmp_path):
+    data = tmp_path / "data"
+    mine = data / "mine"
+    mine.mkdir(parents=True)
+    git = ["git", "-C", mine, "-c", "user.name=Ann", "-c", "user.email=a@b.example"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for number in range(3):
+        (mine / "a.txt").write_text(f"{number}\n" * (number + 1))
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-qm", "m"], check=True)
+    (data / "quality.yaml").write_text("rmw_<b>:\n  level: 2\n  testing: [yes, no, most]\n")
+    command = [HOLDALL, "bench", "run", "D8", "--data", data, "--out", tmp_path / "out", "--json"]
+    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
+    result = json.loads(done.stdout)
+    (history,) = result["histories"]
+    assert (history["repository"], history["commits"], history["authors"], history["bus_factor"]) == ("mine", 3, 1, 1)
+    assert history["lines"] == [6, 3] and sum(history["by_week"]) == 3
+    assert result["declarations"][0]["categories"][3] == {"met": 1, "with_remark": 1, "of": 3}
+    subprocess.run([HOLDALL, "bench", "report", str(tmp_path / "out")], check=True, capture_output=True)
+    html = (tmp_path / "out/report.html").read_text()
+    assert "rmw_&lt;b&gt;" in html and "rmw_<b>" not in html and (tmp_path / "out/D8_commits.svg").stat().st_size > 1000
 
 
 def test_one_host_and_an_idle_node(world, tmp_path):

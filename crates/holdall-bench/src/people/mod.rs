@@ -1,6 +1,9 @@
-//! What people answered and did: a survey of users, issues and pull requests of repositories. Data come from files; nothing is fetched.
+//! What people answered, did and declared: a survey of users, issues, pull requests and commits of repositories, quality levels. Data come from
+//! files; nothing is fetched.
 
+mod history;
 mod plots;
+mod quality;
 mod repository;
 mod survey;
 
@@ -8,8 +11,10 @@ use crate::{
     error::{BenchError, BenchResult},
     suite::sheet::Sheet,
 };
+pub use history::History;
 use holdall_io::fs::write_atomically_unsynced;
 pub(crate) use plots::plots;
+pub use quality::{Declaration, Points};
 pub use repository::{ItemKind, Items};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -25,6 +30,10 @@ pub const RESULT_FILE: &str = "people.json";
 /// Ends of the names of files with data.
 const SURVEY_END: &str = "survey_counts.csv";
 const ITEMS_END: &str = "repository_items.csv";
+const ISSUES_END: &str = "issues.json";
+const PULLS_END: &str = "pulls.json";
+const LOG_END: &str = "git_log.txt";
+const QUALITY_END: &str = "quality.yaml";
 
 /// Everything that was read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -35,9 +44,22 @@ pub struct PeopleResult {
     pub questions: Vec<Question>,
     /// Items of repositories.
     pub items: Vec<Items>,
+    /// Commits of repositories.
+    #[serde(default)]
+    pub histories: Vec<History>,
+    /// Declared quality of packages.
+    #[serde(default)]
+    pub declarations: Vec<Declaration>,
 }
 
 impl PeopleResult {
+    fn is_empty(&self) -> bool {
+        self.questions.is_empty()
+            && self.items.is_empty()
+            && self.histories.is_empty()
+            && self.declarations.is_empty()
+    }
+
     /// Reads a stored one; `None` where there is none.
     ///
     /// # Errors
@@ -55,7 +77,8 @@ impl PeopleResult {
     }
 }
 
-/// Reads the data in a folder, by the ends of the files' names: `survey_counts.csv`, `repository_items.csv`. Stores the result in `out`.
+/// Reads the data in a folder, by the ends of the files' names: `survey_counts.csv`, `repository_items.csv`, `issues.json` and `pulls.json` (pages of
+/// the hosting site's interface), `git_log.txt`, `quality.yaml`; and every folder in it that is a git repository. Stores the result in `out`.
 ///
 /// # Errors
 /// A folder without data, a file with other columns, a folder for results that has content.
@@ -75,17 +98,30 @@ pub fn run(data: &Path, out: &Path, command: &str) -> BenchResult<PeopleResult> 
         command: command.to_owned(),
         ..PeopleResult::default()
     };
+    let mut pages = Vec::new();
     for file in &files {
-        if ends_with(file, SURVEY_END) {
+        if file.join(".git").exists() {
+            result.histories.push(history::of_repository(file)?);
+        } else if ends_with(file, LOG_END) {
+            result.histories.push(history::of_file(file)?);
+        } else if ends_with(file, QUALITY_END) {
+            result.declarations.extend(quality::read(file)?);
+        } else if ends_with(file, ISSUES_END) || ends_with(file, PULLS_END) {
+            pages.push(file.clone());
+        } else if ends_with(file, SURVEY_END) {
             result.questions.extend(survey::read(file)?);
         } else if ends_with(file, ITEMS_END) {
             result.items.extend(repository::read(file)?);
         }
     }
-    if result.questions.is_empty() && result.items.is_empty() {
+    if !pages.is_empty() {
+        result.items.extend(repository::read_api(&pages)?);
+    }
+    if result.is_empty() {
+        let ends = [SURVEY_END, ITEMS_END, ISSUES_END, PULLS_END, LOG_END, QUALITY_END].join(", ");
         return Err(BenchError::Option {
             option: "--data",
-            expected: format!("a folder with files that end in {SURVEY_END} or {ITEMS_END}"),
+            expected: format!("a folder with git repositories, or with files that end in one of {ends}"),
             found: data.display().to_string(),
         });
     }
@@ -108,6 +144,12 @@ pub(crate) fn sheets(result: &PeopleResult) -> Vec<Sheet> {
     if !result.items.is_empty() {
         sheets.push(items_sheet(&result.items));
     }
+    if !result.histories.is_empty() {
+        sheets.push(history::sheet(&result.histories));
+    }
+    if !result.declarations.is_empty() {
+        sheets.push(quality::sheet(&result.declarations));
+    }
     sheets
 }
 
@@ -125,7 +167,7 @@ pub fn people_table(result: &PeopleResult) -> String {
 pub(crate) const WORDS: &str = "Mean: 1 strongly disagree to 5 strongly agree; as published: with the scale of the published report, which swaps \
      strong and weak answers. p: Mann–Whitney between both cohorts; Holm: corrected for the number of questions. Effect: how much more likely the \
      first cohort's answer is the higher one. Median days: Kaplan–Meier, in which an open item counts as long as it was watched; as published: an \
-     open item counts as closed after 180 days.";
+     open item counts as closed after 180 days. Of half: so many authors made half of the commits.";
 
 fn number(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))

@@ -1,6 +1,6 @@
 //! The plots of people: answers as stacked bars, and how soon items are closed.
 
-use super::{CohortAnswers, ItemKind, Items, PeopleResult, Question, survey::STEPS};
+use super::{CohortAnswers, History, ItemKind, Items, PeopleResult, Question, survey::STEPS};
 use crate::{
     error::BenchResult,
     suite::report::plots::{
@@ -66,6 +66,9 @@ pub(crate) fn plots(result: &PeopleResult) -> BenchResult<Vec<Plot>> {
         if !items.is_empty() {
             plots.push(closed(name, title, &items)?);
         }
+    }
+    if !result.histories.is_empty() {
+        plots.push(commits(&result.histories)?);
     }
     Ok(plots)
 }
@@ -195,6 +198,51 @@ fn closed(name: &str, title: &str, items: &[&Items]) -> BenchResult<Plot> {
     Ok(Plot {
         name: name.to_owned(),
         title: format!("{title} (Kaplan–Meier)"),
+        svg: lines::draw(&lines, &axes)?,
+        csv,
+    })
+}
+
+/// Weeks that are drawn as one.
+const WEEKS: usize = 4;
+
+/// Commits of every four weeks, by the time since the first one.
+fn commits(histories: &[History]) -> BenchResult<Plot> {
+    let mut csv = "repository,week,commits\n".to_owned();
+    let mut lines = Vec::new();
+    for (colour, one) in histories.iter().enumerate() {
+        for (week, count) in one.by_week.iter().enumerate() {
+            let _never_fails = writeln!(csv, "{},{week},{count}", csv_cell(&one.repository)).is_ok();
+        }
+        let sums = one.by_week.chunks(WEEKS).map(|weeks| weeks.iter().sum::<u64>());
+        let point = |(place, sum): (usize, u64)| ((place * WEEKS) as f64, sum as f64);
+        lines.push(Line {
+            name: format!(
+                "{} ({} commits, {} authors)",
+                one.repository, one.commits, one.authors
+            ),
+            points: sums.enumerate().map(point).collect(),
+            dotted: false,
+            colour: Some(colour),
+        });
+    }
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let axes = Axes {
+        x: (
+            0.0..points().map(|point| point.0).fold(1.0, f64::max),
+            "weeks since the first commit",
+        ),
+        y: (
+            0.0..points().map(|point| point.1).fold(1.0, f64::max) * 1.1,
+            "commits of four weeks",
+        ),
+        places: &[],
+        borders: &[],
+        is_log: false,
+    };
+    Ok(Plot {
+        name: "commits".to_owned(),
+        title: "Commits of every four weeks".to_owned(),
         svg: lines::draw(&lines, &axes)?,
         csv,
     })

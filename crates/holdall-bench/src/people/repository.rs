@@ -47,7 +47,7 @@ pub struct Items {
 
 /// What the published report took for the time of an item that is still open.
 const PUBLISHED_OPEN_DAYS: f64 = 180.0;
-const DAY_S: f64 = 86_400.0;
+pub(super) const DAY_S: f64 = 86_400.0;
 
 /// Reads items of repositories.
 ///
@@ -63,9 +63,76 @@ pub(crate) fn read(path: &Path) -> BenchResult<Vec<Items>> {
         .deserialize()
         .collect::<Result<_, _>>()
         .map_err(|error: csv::Error| broken(error.to_string()))?;
+    group(&rows).map_err(broken)
+}
+
+/// An entry of the hosting site's lists of issues and pull requests.
+#[derive(Deserialize)]
+struct ApiItem {
+    html_url: String,
+    state: String,
+    created_at: String,
+    closed_at: Option<String>,
+    /// Of an issue that is a pull request.
+    pull_request: Option<serde::de::IgnoredAny>,
+    /// Only in the list of pull requests.
+    head: Option<serde::de::IgnoredAny>,
+}
+
+impl ApiItem {
+    fn row(self) -> Result<Row, String> {
+        let repository = |url: &str| {
+            let path = url.split_once("://")?.1.split_once('/')?.1;
+            let mut names = path.split('/');
+            Some(format!("{}/{}", names.next()?, names.next()?))
+        };
+        let time = |text: &str| days(text).ok_or_else(|| format!("{text:?} is no time"));
+        let opened = time(&self.created_at)?;
+        let closed = self.closed_at.as_deref().map(time).transpose()?;
+        Ok(Row {
+            repository: repository(&self.html_url)
+                .ok_or_else(|| format!("{:?} is no address of an issue", self.html_url))?,
+            kind: match (self.head.is_some(), self.pull_request.is_some()) {
+                (true, _) => ItemKind::PullRequest,
+                (_, true) => ItemKind::PullRequestListedAsIssue,
+                _ => ItemKind::Issue,
+            },
+            state: self.state,
+            opened_at: self.created_at,
+            open_for_s: closed.map(|closed| (closed - opened) * DAY_S),
+        })
+    }
+}
+
+/// Reads pages of the hosting site's lists of issues or pull requests, as its interface returns them.
+///
+/// # Errors
+/// A file that cannot be read, or that holds something else.
+pub(crate) fn read_api(paths: &[std::path::PathBuf]) -> BenchResult<Vec<Items>> {
+    let mut rows = Vec::new();
+    for path in paths {
+        let broken = |reason: String| BenchError::Verify {
+            path: path.clone(),
+            reason: format!("is no list of issues or pull requests: {reason}"),
+        };
+        let bytes = std::fs::read(path).map_err(BenchError::io("read", path))?;
+        let items: Vec<ApiItem> =
+            serde_json::from_slice(&bytes).map_err(|error| broken(error.to_string()))?;
+        for item in items {
+            rows.push(item.row().map_err(broken)?);
+        }
+    }
+    group(&rows).map_err(|reason| BenchError::Verify {
+        path: paths.first().cloned().unwrap_or_default(),
+        reason,
+    })
+}
+
+/// The items of each kind of each repository.
+fn group(rows: &[Row]) -> Result<Vec<Items>, String> {
     let opened: Vec<f64> = rows
         .iter()
-        .map(|row| days(&row.opened_at).ok_or_else(|| broken(format!("{:?} is no time", row.opened_at))))
+        .map(|row| days(&row.opened_at).ok_or_else(|| format!("{:?} is no time", row.opened_at)))
         .collect::<Result<_, _>>()?;
     // The data end with the last thing that happened in them.
     let closed = rows
@@ -165,6 +232,47 @@ fn days(time: &str) -> Option<f64> {
 mod tests {
     use super::*;
     use std::fs;
+
+    #[test]
+    fn pages_of_the_hosting_site_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let item = |number: u32, state: &str, closed: &str, more: &str| {
+            format!(
+                "{{\"html_url\":\"https://host/me/mine/issues/{number}\",\"number\":{number},\"state\":\"{state}\",\
+                 \"created_at\":\"2020-01-01T00:00:00Z\",\"closed_at\":{closed},\"title\":\"t\"{more}}}"
+            )
+        };
+        let closed = "\"2020-01-03T00:00:00Z\"";
+        let issues = [
+            item(1, "closed", closed, ""),
+            item(2, "open", "null", ""),
+            item(3, "closed", closed, ",\"pull_request\":{\"url\":\"u\"}"),
+        ];
+        let paths = ["1_issues.json", "1_pulls.json"].map(|name| folder.path().join(name));
+        fs::write(&paths[0], format!("[{}]", issues.join(","))).unwrap();
+        fs::write(
+            &paths[1],
+            format!("[{}]", item(3, "closed", closed, ",\"head\":{}")),
+        )
+        .unwrap();
+        let found = read_api(&paths).unwrap();
+        let kinds: Vec<_> = found.iter().map(|one| (one.kind, one.open, one.closed)).collect();
+        assert_eq!(
+            kinds,
+            [
+                (ItemKind::Issue, 1, 1),
+                (ItemKind::PullRequestListedAsIssue, 0, 1),
+                (ItemKind::PullRequest, 0, 1)
+            ]
+        );
+        assert_eq!(
+            (found[0].repository.as_str(), found[0].median_days),
+            ("me/mine", Some(2.0))
+        );
+        fs::write(&paths[1], "{}").unwrap();
+        let error = read_api(&paths).unwrap_err().to_string();
+        assert!(error.contains("is no list of issues"), "{error}");
+    }
 
     #[test]
     fn open_items_count_as_long_as_they_were_watched() {
