@@ -10,6 +10,7 @@ Examples:
   holdall info lab                        summary only: instant, however large the bag is
   holdall info lab/lab_3.mcap             a single storage file
   holdall info -v lab                     reads all messages: bytes of each topic
+  holdall info --timeline lab             when each topic has messages, as lanes
   holdall info --json lab | jq .message_count";
 
 /// By what topics are sorted.
@@ -42,6 +43,10 @@ pub struct InfoArguments {
     /// Read all messages and show how much each topic contributes, and who published what
     #[arg(short = 'v', long)]
     pub verbose: bool,
+
+    /// Read all messages and draw when each topic has some, and the markers
+    #[arg(long, conflicts_with_all = ["topic_name", "json"])]
+    pub timeline: bool,
 
     /// Order of topics and services
     #[arg(long, value_name = "KEY", default_value = "name")]

@@ -17,6 +17,7 @@ pub mod play;
 pub mod rate;
 pub mod record;
 pub mod repair;
+pub mod timeline;
 pub mod tools;
 pub mod unheard;
 

@@ -6,14 +6,17 @@ use crate::{
     args::info::InfoArguments,
     exit::{Failure, Outcome},
     output,
-    render::info::{BagView, Contents, ServiceCounts},
+    render::{
+        info::{BagView, Contents, ServiceCounts},
+        timeline::Timeline,
+    },
     terminal::log,
 };
 use holdall::{
     reader::{Bag, BagFile, BagSet, MessageFilter, ReadError, Ros1View},
     tools::attach,
 };
-use holdall_model::{names::service_of_event_topic, text::one_line};
+use holdall_model::{marker::Marker, names::service_of_event_topic, text::one_line};
 use jiff::tz::TimeZone;
 use std::collections::{BTreeMap, HashSet};
 use tracing::{level_filters::LevelFilter, warn};
@@ -79,7 +82,32 @@ pub fn run(args: &InfoArguments) -> VerbResult {
             false => text,
         }
     })?;
+    if args.timeline {
+        output::result(&format!(
+            "\n{}",
+            timeline(&bag, &markers).map_err(Failure::failed)?
+        ))?;
+    }
     Ok(Outcome::Done)
+}
+
+/// When each topic has messages.
+fn timeline(bag: &Bag, markers: &[Marker]) -> Result<String, ReadError> {
+    let metadata = bag.metadata();
+    let (start, span) = (
+        metadata.starting_time.map_or(0, |start| start.as_nanos()),
+        metadata.duration.as_nanos(),
+    );
+    let span = i64::try_from(span).unwrap_or(i64::MAX);
+    let bags = BagSet::from(vec![bag.clone()]);
+    let topics = bags.topics();
+    let names = topics.iter().map(|topic| topic.name.as_str());
+    let mut timeline = Timeline::new(names, (start, span), output::columns());
+    for message in bags.messages(&MessageFilter::default()) {
+        let message = message?;
+        timeline.add(&message.topic.name, message.log_time.as_nanos());
+    }
+    Ok(timeline.text(markers.iter().map(|marker| marker.time.as_nanos())))
 }
 
 /// Reads all messages: bytes of each topic, requests and responses of each service.
