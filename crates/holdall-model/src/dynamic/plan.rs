@@ -338,6 +338,9 @@ fn primitive_sizes(primitive: Primitive) -> Sizes {
 fn many_sizes(element: ElementPlan, count: u64, of_one: &Sizes) -> Option<Sizes> {
     let items = usize::try_from(count).ok()?;
     let mut sizes = [0; 8];
+    if items == 0 {
+        return Some(sizes);
+    }
     for (phase, size) in sizes.iter_mut().enumerate() {
         *size = match element {
             // Elements after the first need no padding.

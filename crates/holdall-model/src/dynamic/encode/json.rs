@@ -146,7 +146,11 @@ mod tests {
             text in "([\\[\\]{}:, \n]|\"[a-b\\\\\"/nu0-9d€]{0,4}\"|-?[0-9]{1,4}(\\.[0-9])?(e[0-9])?|null|true|\"k\":){0,10}"
         ) {
             if let Ok(literal) = read(&text) {
-                prop_assert!(same(&literal, &serde_json::from_str(&text).unwrap()), "{}", text);
+                match serde_json::from_str(&text) {
+                    Ok(value) => prop_assert!(same(&literal, &value), "{}", text),
+                    // 0.1e310: the field's type decides what we make of it.
+                    Err(error) => prop_assert!(error.to_string().contains("out of range"), "{}: {}", text, error),
+                }
             }
         }
 
