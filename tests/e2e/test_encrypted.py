@@ -54,6 +54,8 @@ def test_an_encrypted_bag_is_its_owners_and_decrypts_to_what_was_sent(world, key
     assert len(got) == 1000 and hashlib.md5(b"".join(got)).hexdigest() == sent["md5"]
     assert world.run("diff", bag, clear, *key).returncode == 0
     assert world.run("check", clear).returncode == 0
+    cut = world.run("filter", bag, "-o", world.folder / "cut", "--topics", "/chatter", *key)
+    assert cut.returncode == 0 and "is not encrypted, as the bag that is read is" in cut.stderr, cut
     # What changes it in place leaves it encrypted.
     note = world.folder / "note.txt"
     note.write_text("the secret note")

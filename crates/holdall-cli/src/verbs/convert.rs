@@ -16,7 +16,7 @@ use crate::{
     terminal::{log, progress::Progress},
 };
 use holdall::{
-    reader::Bag,
+    reader::{Bag, BagFile},
     tools::{Choice, Job, OutputOptions, Shift, run, yaml},
 };
 use holdall_io::{
@@ -28,7 +28,7 @@ use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
 };
-use tracing::level_filters::LevelFilter;
+use tracing::{level_filters::LevelFilter, warn};
 
 /// `holdall convert`.
 pub fn convert(args: &ConvertArguments) -> VerbResult {
@@ -284,6 +284,11 @@ fn make(
     } else {
         output.directory.display().to_string()
     };
+    if inputs.iter().flat_map(Bag::files).any(BagFile::is_sealed) {
+        warn!(
+            "what is made ({shown}) is not encrypted, as the bag that is read is: anyone who can open it can read it"
+        );
+    }
     let progress = Progress::of_bytes(&format!("{doing} {shown}"));
     let job = Job {
         inputs,

@@ -16,16 +16,33 @@ pub(super) fn seal_for(recipients: &[String]) -> Result<Seal, KeyError> {
     for text in recipients {
         add_recipients(text, &mut all)?;
     }
-    Seal::generate(|key| {
-        let refused = |error: String| KeyError::Wrap(std::io::Error::other(error));
-        let each = all.iter().map(|recipient| &**recipient as &dyn Recipient);
-        let encryptor = Encryptor::with_recipients(each).map_err(|error| refused(error.to_string()))?;
-        let mut wrapped = Vec::new();
-        let mut writer = encryptor.wrap_output(&mut wrapped)?;
-        writer.write_all(key.as_bytes())?;
-        writer.finish()?;
-        Ok(wrapped)
-    })
+    Seal::generate(|key| wrap(key, &all))
+}
+
+/// A key that only the owners of `recipients` can unwrap.
+fn wrap(key: &FileKey, recipients: &[Box<dyn Recipient>]) -> Result<Vec<u8>, KeyError> {
+    let refused = |error: String| KeyError::Wrap(std::io::Error::other(error));
+    let each = recipients.iter().map(|recipient| &**recipient as &dyn Recipient);
+    let encryptor = Encryptor::with_recipients(each).map_err(|error| refused(error.to_string()))?;
+    let mut wrapped = Vec::new();
+    let mut writer = encryptor.wrap_output(&mut wrapped)?;
+    writer.write_all(key.as_bytes())?;
+    writer.finish()?;
+    Ok(wrapped)
+}
+
+/// The key that was wrapped, if one of `identities` can unwrap it.
+fn unwrap(wrapped: &[u8], identities: &[Box<dyn Identity + Send + Sync>]) -> Option<FileKey> {
+    let decryptor = Decryptor::new(wrapped).ok()?;
+    let each = identities.iter().map(|identity| &**identity as &dyn Identity);
+    let mut key = Vec::new();
+    let reader = decryptor.decrypt(each).ok()?;
+    // Not more than a key, whatever was wrapped.
+    reader
+        .take(FILE_KEY_BYTES as u64 + 1)
+        .read_to_end(&mut key)
+        .ok()?;
+    FileKey::from_bytes(&key)
 }
 
 /// The recipient that `text` is, or those in the file that it names.
@@ -97,18 +114,7 @@ pub(super) fn add_identity(path: &Path) -> Result<(), KeyError> {
         path: path.to_owned(),
         reason,
     })?;
-    add_key_opener(move |wrapped| {
-        let decryptor = Decryptor::new(wrapped).ok()?;
-        let each = identities.iter().map(|identity| &**identity as &dyn Identity);
-        let mut key = Vec::new();
-        let reader = decryptor.decrypt(each).ok()?;
-        // Not more than a key, whatever was wrapped.
-        reader
-            .take(FILE_KEY_BYTES as u64 + 1)
-            .read_to_end(&mut key)
-            .ok()?;
-        FileKey::from_bytes(&key)
-    });
+    add_key_opener(move |wrapped| unwrap(wrapped, &identities));
     Ok(())
 }
 
@@ -149,4 +155,33 @@ fn identities(path: &Path) -> Result<Vec<Box<dyn Identity + Send + Sync>>, Strin
         return Err("it has no secret key".to_owned());
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use age::secrecy::ExposeSecret;
+
+    #[test]
+    fn only_the_owner_of_an_age_key_unwraps_what_is_wrapped_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file_of = |name: &str, identity: &x25519::Identity| {
+            let path = folder.path().join(name);
+            let text = format!("# made by a test\n{}\n", identity.to_string().expose_secret());
+            std::fs::write(&path, text).unwrap();
+            identities(&path).unwrap()
+        };
+        let (owner, other) = (x25519::Identity::generate(), x25519::Identity::generate());
+        let mut recipients = Vec::new();
+        add_recipients(&owner.to_public().to_string(), &mut recipients).unwrap();
+        let key = FileKey::from_bytes(&[7; FILE_KEY_BYTES]).unwrap();
+        let wrapped = wrap(&key, &recipients).unwrap();
+        let found = unwrap(&wrapped, &file_of("owner", &owner)).unwrap();
+        assert_eq!(found.as_bytes(), key.as_bytes());
+        assert!(unwrap(&wrapped, &file_of("other", &other)).is_none());
+        assert!(unwrap(&wrapped[..wrapped.len() - 1], &file_of("owner", &owner)).is_none());
+        let secret = owner.to_string().expose_secret().to_owned();
+        let error = add_recipients(&secret, &mut recipients).unwrap_err().to_string();
+        assert!(!error.contains(&secret[20..]), "a secret is in an error");
+    }
 }
