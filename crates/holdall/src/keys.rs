@@ -1,7 +1,7 @@
 //! Whose keys encrypt a bag, and which keys this process reads with: age and ssh keys (docs/formats/sealed.md).
 //!
 //! ```no_run
-//! use holdall::{RecordOptions, Recorder, Selection, keys, record::recorder::Platform};
+//! use holdall::{RecordOptions, Recorder, Selection, keys, record::Platform};
 //! # use holdall_io::os::DiskMode;
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let transports = Vec::new();
