@@ -20,9 +20,12 @@ PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# What `demo` builds; `lint` checks that it compiles.
+DEMO_FEATURES := --no-default-features --features dds
+
 # DDS only, and without optimizing the whole program at once: a first build in a few minutes.
 demo: setup-build setup-demo ## record real ROS 2 nodes, look at the bag, play it back
-	cargo build --profile demo -p holdall-cli --no-default-features --features dds
+	cargo build --profile demo -p holdall-cli $(DEMO_FEATURES)
 	@HOLDALL_BIN=$(TARGET)/demo/holdall $(HOLDALL_VENV)/bin/python demo/run.py
 
 # Every seed of the simulator that ever failed, and every mutation, is in `unit`; `sim` looks for new ones. The end-to-end tests wait more than
@@ -49,6 +52,7 @@ check: ## the inner loop: types and unit tests of everything but the heavy trans
 lint: setup-build ## formatting, clippy, and the rules of the house
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --features $(TRANSPORTS) -- -D warnings
+	cargo clippy -p holdall-cli $(DEMO_FEATURES) -- -D warnings
 	cargo run -q -p xtask -- tidy
 
 unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes included

@@ -116,7 +116,7 @@ def test_an_encrypted_recording_that_is_killed_is_read_and_repaired_with_the_key
     assert world.run("info", bag).returncode == 2
     torn = json.loads(world.run("info", "--json", bag, *key).stdout)["message_count"]
     assert torn >= counted
-    # Decrypted as it is, and repaired after that; or the other way round.
+    # Decrypted first and repaired after that, or the other way round.
     copy = world.run("repair", bag, "-o", world.folder / "copy", *key)
     assert copy.returncode in (0, 3), copy
     assert all(b"secret" not in file.read_bytes() for file in (world.folder / "copy").iterdir())

@@ -10,6 +10,7 @@ pub mod bench_kinds;
 pub mod bench_link;
 #[cfg(feature = "bench")]
 pub mod bench_peer;
+#[cfg(feature = "bench")]
 pub mod bench_worker;
 pub mod burst;
 pub mod cat;

@@ -12,6 +12,7 @@ mod bench_kinds;
 mod bench_link;
 #[cfg(feature = "bench")]
 mod bench_live;
+#[cfg(feature = "bench")]
 mod bench_middleware;
 #[cfg(feature = "bench")]
 mod bench_suite;

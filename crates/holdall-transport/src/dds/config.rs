@@ -106,6 +106,7 @@ impl DdsEnvironment {
     }
 
     /// The discovery range as `rmw/shim.c` numbers it, and the static peers, for an rmw implementation.
+    #[cfg(feature = "rmw")]
     pub(crate) fn range_for_rmw(&self) -> Result<(u64, Vec<String>), String> {
         let range = self.range()?;
         let number = match range {
