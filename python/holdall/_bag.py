@@ -12,7 +12,13 @@ from typing import Any, Union
 
 from . import _columns, _html, _media, _native, _program, _sync
 from ._errors import BagError, BagWarning, Error, TopicError
+from ._progress import Progress
 from ._time import span_ns, time_ns
+
+# More threads than this wait for memory and for each other.
+_THREADS_MAX = 8
+# Files without an index are read for a picture of them if they are not larger than this.
+_READ_FOR_A_LOOK_BYTES = 64 << 20
 
 Paths = Union[str, "os.PathLike[str]", Sequence[Union[str, "os.PathLike[str]"]]]
 
@@ -34,12 +40,21 @@ def _paths(paths: Paths) -> list[str]:
     return found
 
 
-def open(paths: Paths) -> Bag:  # noqa: A001 - the name that people know
+def open(paths: Paths, *, threads: int | None = None) -> Bag:  # noqa: A001 - the name that people know
     """Opens a bag: a directory, a single storage file, a pattern (``"runs/*"``) or a list of these, which are read as one.
 
-    Only the metadata is read. A torn or damaged bag opens with a :class:`BagWarning`.
+    Only the metadata is read. A torn or damaged bag opens with a :class:`BagWarning`. Columns are decoded in up to ``threads`` threads, by
+    default one for each processor that this process may use, and no more than eight.
     """
-    return Bag(_paths(paths))
+    return Bag(_paths(paths), threads)
+
+
+def _threads() -> int:
+    try:
+        found = len(os.sched_getaffinity(0))
+    except AttributeError:
+        found = os.cpu_count() or 1
+    return min(found, _THREADS_MAX)
 
 
 class Selection:
@@ -93,8 +108,10 @@ def _check_errors(errors: str) -> str:
 class Bag:
     """A bag that is open for reading, or several that are read as one. See :func:`open`."""
 
-    def __init__(self, paths: list[str]) -> None:
+    def __init__(self, paths: list[str], threads: int | None = None) -> None:
         self.paths = paths
+        self.threads = _threads() if threads is None else max(1, int(threads))
+        self._lanes: dict[int, dict[str, list[int]] | None] = {}
         self._native = _native.Bags(paths)
         self._about: dict[str, Any] = json.loads(self._native.describe())
         for notice in self.notices:
@@ -179,6 +196,30 @@ class Bag:
         """Who published: ``topic``, ``messages``, and where the bag stores them ``gid``, ``node``, ``host``, ``transport``."""
         return list(json.loads(self._native.publishers()))
 
+    def over_time(self, cells: int = 100) -> dict[str, list[int]]:
+        """How many messages each topic has over time, in ``cells`` cells of equal length from the first message to the last.
+
+        An MCAP file's index has it, so that a long bag is as fast as a short one; files without an index are read.
+        """
+        if cells < 1:
+            raise ValueError(f"cells is 1 or more, not {cells}")
+        return self._over_time(cells, 2**63)[0]
+
+    def _over_time(self, cells: int, read_bytes_max: int) -> tuple[dict[str, list[int]], bool]:
+        found = json.loads(self._native.over_time(cells, read_bytes_max))
+        lanes = {info["name"]: [0] * cells for info in self._about["topics"]}
+        return {**lanes, **found["by_topic"]}, bool(found["is_whole"])
+
+    def _look(self, cells: int) -> dict[str, list[int]] | None:
+        """As :meth:`over_time`, for a picture: None where that would take long, or where it cannot be read."""
+        if cells not in self._lanes:
+            try:
+                lanes, is_whole = self._over_time(cells, _READ_FOR_A_LOOK_BYTES)
+            except Error:
+                lanes, is_whole = {}, False
+            self._lanes[cells] = lanes if is_whole else None
+        return self._lanes[cells]
+
     # Messages.
 
     def messages(
@@ -229,15 +270,15 @@ class Bag:
 
     # What the program does with bags.
 
-    def check(self) -> list[dict[str, Any]]:
+    def check(self, *, progress: Progress = None) -> list[dict[str, Any]]:
         """Checks the whole bag: records, checksums, indexes, counts. See :func:`holdall.check`."""
-        return _program.check(self.paths)
+        return _program.check(self.paths, progress=progress)
 
-    def audit(self) -> dict[str, Any]:
+    def audit(self, *, progress: Progress = None) -> dict[str, Any]:
         """Compares what is in the bag with the recording's account of every message. See :func:`holdall.audit`."""
         if len(self.paths) != 1:
             raise Error("audit needs a single bag")
-        return _program.audit(self.paths[0])
+        return _program.audit(self.paths[0], progress=progress)
 
     # Itself.
 
@@ -252,7 +293,7 @@ class Bag:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Workers open the bag anew.
-        return (_reopened, (self.paths,))
+        return (_reopened, (self.paths, self.threads))
 
     def __repr__(self) -> str:
         return _html.text(self)
@@ -260,15 +301,15 @@ class Bag:
     def _repr_html_(self) -> str:
         return _html.html(self)
 
-    def plot(self) -> Any:
-        """Draws the rate of each topic over time (needs matplotlib); returns the figure."""
-        return _html.plot(self)
+    def plot(self, *topics: str, cells: int = 200) -> Any:
+        """Draws the rate of each topic (or of these) over time, its gaps in red, and its losses (needs matplotlib); returns the figure."""
+        return _html.plot(self, [self[name].name for name in topics], cells)
 
 
-def _reopened(paths: list[str]) -> Bag:
+def _reopened(paths: list[str], threads: int | None = None) -> Bag:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BagWarning)
-        return Bag(paths)
+        return Bag(paths, threads)
 
 
 class Topic:
@@ -361,8 +402,20 @@ class Topic:
     def times(self) -> array[int]:
         """Log times in nanoseconds since 1970, read once."""
         if self._times is None:
-            self._times = array("q", (message.time for message in iter(self)))
+            self._times = array("q", self.bag._native.times([self.name], self._selection.native()))
         return self._times
+
+    def gaps(self, longer_than: Any = None) -> list[tuple[int, int]]:
+        """Where no message came: times (nanoseconds since 1970) of the messages before and after each gap that is longer than this span.
+
+        Without a span: longer than five times the median between two messages.
+        """
+        times = self.times
+        between = [after - before for before, after in zip(times, times[1:])]
+        if not between:
+            return []
+        least = 5 * sorted(between)[len(between) // 2] if longer_than is None else span_ns(longer_than)
+        return [(times[place], times[place + 1]) for place, span in enumerate(between) if span > least]
 
     def _at(self, place: Any) -> _native.Message:
         index = place.__index__()
@@ -387,7 +440,7 @@ class Topic:
     # As columns.
 
     def _source(self, fields: Iterable[str] = (), nested: bool = False, vectors: bool = False) -> _native.TableSource:
-        return self.bag._native.table(self.name, list(fields), nested, vectors, self._selection.native())
+        return self.bag._native.table(self.name, list(fields), nested, vectors, self._selection.native(), self.bag.threads)
 
     def to_numpy(self, field: str | Sequence[str] | None = None) -> Any:
         """A field as an array with a row for each message.
@@ -444,15 +497,15 @@ class Topic:
 
     def __reduce__(self) -> tuple[Any, ...]:
         selection = {name: getattr(self._selection, name) for name in Selection.__slots__}
-        return (_reopened_topic, (self.bag.paths, self.name, selection))
+        return (_reopened_topic, (self.bag.paths, self.bag.threads, self.name, selection))
 
     def __repr__(self) -> str:
         count = f"{len(self)} messages" if self._selection.is_all else "a selection of messages"
         return f"<{self.name} ({self.type}), {count}>"
 
 
-def _reopened_topic(paths: list[str], name: str, selection: dict[str, Any]) -> Topic:
-    topic = _reopened(paths)[name]
+def _reopened_topic(paths: list[str], threads: int, name: str, selection: dict[str, Any]) -> Topic:
+    topic = _reopened(paths, threads)[name]
     return topic._with(topic._selection.but(**selection))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import html as escaping
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -41,44 +43,108 @@ def _head(bag: Any) -> str:
     return f"{paths}: {len(bag)} messages in {bag.duration:.3f} s from {_when(bag.start)}, {_size(bag.size_bytes)}"
 
 
+# Cells of a strip in a terminal and in a notebook, and the heights of the first.
+_TEXT_CELLS = 24
+_HTML_CELLS = 100
+_HEIGHTS = " ▁▂▃▄▅▆▇█"
+# An empty cell is a gap where this many messages were to be expected.
+_EXPECTED_MIN = 3
+_CELL_WIDTH, _STRIP_HEIGHT = 2, 14
+_BLUE, _RED, _PALE = "#4c78a8", "#c0392b", "#f6d5d1"
+
+
+def _gaps(lane: Sequence[int]) -> list[tuple[int, int]]:
+    """First cell and end of each run of empty cells, for a topic that has messages in nearly every cell otherwise."""
+    filled = [count for count in lane if count]
+    if not filled or sorted(filled)[len(filled) // 2] < _EXPECTED_MIN:
+        return []
+    gaps, begin = [], None
+    for place, count in enumerate([*lane, 1]):
+        if count == 0 and begin is None:
+            begin = place
+        elif count and begin is not None:
+            gaps.append((begin, place))
+            begin = None
+    return gaps
+
+
+def _strip(lane: Sequence[int]) -> str:
+    """A strip for terminals; a gap is a dot."""
+    most = max(lane, default=0)
+    cells = [_HEIGHTS[-(-count * 8 // most)] if most else " " for count in lane]
+    for begin, end in _gaps(lane):
+        cells[begin:end] = "·" * (end - begin)
+    return "".join(cells)
+
+
+def _svg(lane: Sequence[int]) -> str:
+    """A strip for notebooks; gaps are red."""
+    most, width = max(lane, default=0) or 1, _CELL_WIDTH * len(lane)
+    bars = [(begin, end, float(_STRIP_HEIGHT), _PALE) for begin, end in _gaps(lane)]
+    place = 0
+    for count, run in itertools.groupby(lane):
+        end = place + len(list(run))
+        if count:
+            bars.append((place, end, max(2.0, _STRIP_HEIGHT * count / most), _BLUE))
+        place = end
+    shapes = "".join(
+        f'<rect x="{begin * _CELL_WIDTH}" y="{_STRIP_HEIGHT - height:.1f}" width="{(end - begin) * _CELL_WIDTH}" height="{height:.1f}" fill="{colour}"/>'
+        for begin, end, height, colour in bars
+    )
+    return f'<svg width="{width}" height="{_STRIP_HEIGHT}" style="vertical-align:middle;background:rgba(128,128,128,0.12)">{shapes}</svg>'
+
+
 def text(bag: Any) -> str:
     """A table for terminals."""
     rows = [(name, kind, str(count), rate, lost) for name, kind, count, rate, lost in _rows(bag)]
     table = [("topic", "type", "messages", "rate", "lost"), *rows]
     widths = [max(len(row[place]) for row in table) for place in range(5)]
+    lanes = bag._look(_TEXT_CELLS) or {}
 
     def line(row: tuple[str, ...]) -> str:
         cells = [cell.rjust(width) if place in (2, 3) else cell.ljust(width) for place, (cell, width) in enumerate(zip(row, widths))]
-        return "  " + "  ".join(cells).rstrip()
+        strip = f"|{_strip(lanes[row[0]])}|" if row[0] in lanes else ""
+        return "  " + "  ".join([*cells, strip]).rstrip()
 
     return "\n".join([_head(bag), *map(line, table), *(f"  note: {notice}" for notice in bag.notices)])
 
 
 def html(bag: Any) -> str:
-    """A table for notebooks; the bar is each topic's share of the messages. Names are escaped."""
-    most = max((row[2] for row in _rows(bag)), default=0) or 1
+    """A table for notebooks, with a strip of each topic over time. Names are escaped."""
+    lanes = bag._look(_HTML_CELLS)
     lines = []
     for name, kind, count, rate, lost in _rows(bag):
-        bar = f'<div style="background:#4c78a8;height:0.6em;width:{max(100 * count / most, 0.5 if count else 0):.1f}%"></div>'
-        colour = ' style="color:#c0392b;font-weight:bold"' if lost not in ("0", "?") else ""
+        colour = f' style="color:{_RED};font-weight:bold"' if lost not in ("0", "?") else ""
         cells = [escaping.escape(name), f"<code>{escaping.escape(kind)}</code>", f"{count:,}", rate]
         body = "".join(f"<td>{cell}</td>" for cell in cells)
-        lines.append(f'<tr>{body}<td{colour}>{escaping.escape(lost)}</td><td style="width:8em">{bar}</td></tr>')
-    notes = "".join(f'<p style="color:#c0392b">{escaping.escape(notice)}</p>' for notice in bag.notices)
-    head = "".join(f"<th>{title}</th>" for title in ("topic", "type", "messages", "rate", "lost", ""))
+        strip = _svg(lanes[name]) if lanes and name in lanes else ""
+        lines.append(f'<tr>{body}<td{colour}>{escaping.escape(lost)}</td><td style="text-align:left">{strip}</td></tr>')
+    notes = "".join(f'<p style="color:{_RED}">{escaping.escape(notice)}</p>' for notice in bag.notices)
+    over_time = f"over {bag.duration:.3f} s" if lanes else ""
+    head = "".join(f"<th>{title}</th>" for title in ("topic", "type", "messages", "rate", "lost", over_time))
     return f"<p><b>{escaping.escape(_head(bag))}</b></p>{notes}<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
-def plot(bag: Any, bins: int = 200) -> Any:
-    """The rate of each topic over time."""
+def plot(bag: Any, names: Sequence[str], cells: int) -> Any:
+    """The rate of each topic over time, with its gaps and losses."""
     import matplotlib.pyplot as plt
 
-    topics = sorted(bag.topics.values(), key=lambda topic: topic.name)
-    figure, axes = plt.subplots(len(topics) or 1, 1, sharex=True, squeeze=False, figsize=(10, 0.8 * len(topics) + 1), layout="constrained")
-    for axis, topic in zip(axes[:, 0], topics):
-        seconds = [(time - bag.start) / 1e9 for time in topic.times]
-        axis.hist(seconds, bins=bins, range=(0, max(bag.duration, 1e-9)), histtype="stepfilled")
-        axis.set_ylabel(topic.name, rotation=0, ha="right", va="center", fontsize=8)
-        axis.set_yticks([])
+    lanes = bag.over_time(cells)
+    names = sorted(names or lanes)
+    lost = bag.lost or {}
+    cell = max(bag.duration, 1e-9) / cells
+    edges = [place * cell for place in range(cells + 1)]
+    figure, axes = plt.subplots(len(names) or 1, 1, sharex=True, squeeze=False, figsize=(10, 0.8 * len(names) + 1), layout="constrained")
+    for axis, name in zip(axes[:, 0], names):
+        lane = lanes[name]
+        rates = [count / cell for count in lane]
+        axis.stairs(rates, edges, fill=True, color=_BLUE)
+        for begin, end in _gaps(lane):
+            axis.axvspan(edges[begin], edges[end], color=_PALE)
+        axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
+        axis.set_yticks([max(rates)] if any(rates) else [], [f"{max(rates):.3g} Hz"] if any(rates) else [], fontsize=7)
+        missing = sum(lost.get(name, {}).values())
+        if missing:
+            axis.text(1.01, 0.5, f"{missing} lost", transform=axis.transAxes, color=_RED, fontsize=8, va="center")
     axes[-1, 0].set_xlabel("seconds since the beginning of the bag")
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Sequence, Union
 
 from ._errors import ProgramError
+from ._progress import Progress, shown
 
 AnyPath = Union[str, "os.PathLike[str]"]
 _FOUND, _DIFFERENT, _REFUSED, _LOST = 0, 1, 2, 3
@@ -61,13 +63,46 @@ def _sentence(output: str) -> str:
     return (errors or lines or ["it gave no reason"])[-1].removeprefix("holdall: ")
 
 
-def run(verb: str, bags: AnyPath | Sequence[AnyPath], allowed: tuple[int, ...] = (_FOUND, _LOST), **options: Any) -> list[dict[str, Any]]:
-    """Runs a verb of the program on bags; the keywords are its flags. Returns the JSON objects that it writes."""
+def run(
+    verb: str,
+    bags: AnyPath | Sequence[AnyPath],
+    allowed: tuple[int, ...] = (_FOUND, _LOST),
+    *,
+    progress: Progress = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Runs a verb of the program on bags; the keywords are its flags. Returns the JSON objects that it writes.
+
+    ``progress`` is called with what is done and what is to be done (bytes or messages, as the verb counts) while it runs; True shows a bar,
+    tqdm's where it is installed. An exception that it raises ends the verb, as Ctrl-C does.
+    """
     command = [program(), verb, *_flags({"json": True, **options}), "--", *_bags(bags)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)  # noqa: S603
-    if done.returncode not in allowed:
-        raise ProgramError(f"holdall {verb}: {_sentence(done.stderr)}", code=done.returncode)
-    return [json.loads(line) for line in _objects(done.stdout)]
+    with shown(progress, verb) as report, tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        env = {**os.environ, "HOLDALL_PROGRESS": "json" if report else ""}
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, env=env)  # noqa: S603
+        try:
+            assert process.stderr is not None
+            words: list[str] = []
+            last = (0, 0)
+            for line in io.TextIOWrapper(process.stderr, encoding="utf-8", errors="replace"):
+                if report and line.startswith('{"progress":'):
+                    found = json.loads(line)["progress"]
+                    last = (found["done"], found["total"])
+                    report(*last)
+                else:
+                    words.append(line)
+            code = process.wait()
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
+        if code not in allowed:
+            raise ProgramError(f"holdall {verb}: {_sentence(''.join(words))}", code=code)
+        if report and last[0] < last[1]:
+            # What was not read was not needed.
+            report(last[1], last[1])
+        output.seek(0)
+        return [json.loads(line) for line in _objects(output.read())]
 
 
 def _objects(text: str) -> list[str]:
@@ -85,14 +120,17 @@ def _one(reports: list[dict[str, Any]]) -> dict[str, Any]:
     return reports[0] if reports else {}
 
 
-def check(bags: AnyPath | Sequence[AnyPath]) -> list[dict[str, Any]]:
-    """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are no errors."""
-    return run("check", bags, allowed=(_FOUND, _DIFFERENT))
+def check(bags: AnyPath | Sequence[AnyPath], *, progress: Progress = None) -> list[dict[str, Any]]:
+    """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are no errors.
+
+    This and the functions below show how far they are to ``progress``; see :func:`run`.
+    """
+    return run("check", bags, allowed=(_FOUND, _DIFFERENT), progress=progress)
 
 
-def audit(bag: AnyPath) -> dict[str, Any]:
+def audit(bag: AnyPath, *, progress: Progress = None) -> dict[str, Any]:
     """Counts what is in a bag and compares it with the recording's account of every message."""
-    return _one(run("audit", bag, allowed=(_FOUND, _DIFFERENT, _LOST)))
+    return _one(run("audit", bag, allowed=(_FOUND, _DIFFERENT, _LOST), progress=progress))
 
 
 def convert(bags: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:
@@ -112,9 +150,9 @@ def filter(bags: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Any) -
     return _one(run("filter", bags, output=output, **options))
 
 
-def repair(bag: AnyPath, output: AnyPath | None = None) -> dict[str, Any]:
+def repair(bag: AnyPath, output: AnyPath | None = None, *, progress: Progress = None) -> dict[str, Any]:
     """Completes a bag whose recorder was killed, in place or as a new bag."""
-    return _one(run("repair", bag, output=output))
+    return _one(run("repair", bag, output=output, progress=progress))
 
 
 def export(bags: AnyPath | Sequence[AnyPath], output: AnyPath, format: str, **options: Any) -> dict[str, Any]:  # noqa: A002

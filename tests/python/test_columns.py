@@ -9,7 +9,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from conftest import plain
+from conftest import MS, START, plain
 
 
 @pytest.fixture(scope="module")
@@ -110,3 +110,48 @@ def test_empty_selections_and_types_without_fields_are_tables(bag, tmp_path):
     with holdall.create(tmp_path / "bag") as out:
         out.write("/e", "std_msgs/msg/Empty", {}, time=1)
     assert holdall.open(tmp_path / "bag")["/e"].to_arrow().num_rows == 1
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A bag of several spans that are decoded side by side; one message of /torn does not fit its type."""
+    path = tmp_path_factory.mktemp("long") / "bag"
+    with holdall.create(path, preset="zstd_fast") as out:
+        for number in range(3000):
+            time = START + number * MS
+            header = {"frame_id": " " * (16_000 + number % 7)}
+            out.write("/imu", "sensor_msgs/msg/Imu", {"header": header, "linear_acceleration": {"x": number}}, time=time)
+            out.write("/torn", "std_msgs/msg/Float64", b"\0\1\0\0\0" if number == 2000 else {"data": number}, time=time)
+    return path
+
+
+def test_columns_are_the_same_by_one_thread_and_by_many(long):
+    one, many = holdall.open(long, threads=1), holdall.open(long, threads=4)
+    expected, found = one["/imu"].to_numpy(), many["/imu"].to_numpy()
+    assert list(expected) == list(found) and len(found["log_time"]) == 3000
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    assert found["linear_acceleration"][:, 0].tolist() == list(range(3000))
+    nested = many["/imu"].to_arrow(nested=True)
+    assert nested.equals(one["/imu"].to_arrow(nested=True)) and nested.column(0).num_chunks > 1
+    some = [bag["/imu"][0.5:2.9].where("linear_acceleration.x >= 700") for bag in (one, many)]
+    assert np.array_equal(*(topic.to_numpy("linear_acceleration") for topic in some)) and len(some[1]) == 2200
+    assert np.array_equal(*(bag["/imu"].every("10ms").to_numpy("linear_acceleration") for bag in (one, many)))
+
+
+def test_a_fault_in_the_middle_of_many_spans_is_raised_or_counted(long):
+    for threads in (1, 4):
+        torn = holdall.open(long, threads=threads)["/torn"]
+        with pytest.raises(holdall.DecodeError) as caught:
+            torn.to_numpy("data")
+        assert caught.value.topic == "/torn"
+        source = torn.skip_errors()._source(["data"])
+        rows = source.read()
+        assert len(rows) == 2999 and source.skipped[0] == 1 and "/torn" in source.skipped[1]
+
+
+def test_a_stream_of_many_spans_may_be_left_at_any_time(long):
+    for batches in range(3):
+        reader = pa.RecordBatchReader.from_stream(holdall.open(long, threads=4)["/imu"])
+        for _ in range(batches):
+            reader.read_next_batch()
+        del reader

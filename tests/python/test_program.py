@@ -42,6 +42,26 @@ def test_verbs_are_functions_with_the_same_options(bag, tmp_path):
     assert len(holdall.open(torn)) == 200
 
 
+def test_progress_is_shown_to_a_function_or_as_a_bar(bag, tmp_path, capsys):
+    seen = []
+    holdall.convert(bag, tmp_path / "one", progress=lambda done, total: seen.append((done, total)))
+    assert seen and seen[-1][0] == seen[-1][1] > 0 and seen == sorted(seen)
+    holdall.open(bag).check(progress=lambda done, total: seen.append("check"))
+    holdall.export(bag, tmp_path / "csv", "csv", progress=lambda done, total: seen.append("export"))
+    assert {"check", "export"} <= set(seen[1:])
+    holdall.convert(bag, tmp_path / "two", progress=True)
+    assert "convert" in capsys.readouterr().err
+
+
+def test_a_function_that_raises_ends_the_verb(bag, tmp_path):
+    def stop(done, total):
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        holdall.convert(bag, tmp_path / "stopped", progress=stop)
+    assert not (tmp_path / "stopped").exists()
+
+
 def test_what_the_program_refuses_is_an_exception(bag, tmp_path):
     with pytest.raises(holdall.ProgramError, match="nope") as caught:
         holdall.convert(bag, tmp_path / "x", topics=["/nope"])

@@ -193,3 +193,34 @@ def test_a_torn_bag_opens_with_a_warning(written, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(pickle.loads(pickle.dumps(bag))) == len(bag)
+
+
+def test_strips_show_each_topic_over_time_with_its_gaps(tmp_path):
+    for storage in ("mcap", "sqlite3"):
+        with holdall.create(tmp_path / storage, storage=storage) as out:
+            for number in range(1000):
+                if not 400 <= number < 600:
+                    out.write("/with <gap>", "std_msgs/msg/Int32", {"data": number}, time=START + number * MS)
+                if number % 500 == 0:
+                    out.write("/rare", "std_msgs/msg/Int32", {"data": number}, time=START + number * MS)
+        bag = holdall.open(tmp_path / storage)
+        lanes = bag.over_time(10)
+        assert lanes["/with <gap>"] == [100] * 4 + [0] * 2 + [100] * 4, storage
+        assert sum(lanes["/rare"]) == 2
+        assert bag["/with <gap>"].gaps() == bag["/with <gap>"].gaps("50ms") == [(START + 399 * MS, START + 600 * MS)]
+        assert bag["/with <gap>"].gaps(1.0) == [] and bag["/rare"].gaps() == []
+        line = next(line for line in repr(bag).splitlines() if "gap" in line)
+        assert line.count("·") in (4, 5) and "█" in line, line
+        assert "·" not in next(line for line in repr(bag).splitlines() if "/rare" in line), "two messages have no gap"
+        html = bag._repr_html_()
+        assert html.count("<svg") == 2 and "#f6d5d1" in html and "/with &lt;gap&gt;" in html and "<gap>" not in html
+    with pytest.raises(ValueError):
+        bag.over_time(0)
+
+
+def test_a_bag_without_messages_is_shown_too(tmp_path):
+    with holdall.create(tmp_path / "empty") as out:
+        out.add_topic("/t", "std_msgs/msg/Int32")
+    bag = holdall.open(tmp_path / "empty")
+    assert bag.over_time(3) == {"/t": [0, 0, 0]} and bag["/t"].gaps() == []
+    assert "/t" in repr(bag) and "/t" in bag._repr_html_()

@@ -12,7 +12,7 @@ use holdall::{
     BagSet, Timestamp,
     decode::{Decoders, MessageChoice, Question},
     reader::MessageOrder,
-    table::{ColumnOptions, Every, TableOptions, TableReader},
+    table::{ColumnOptions, Every, ParallelTable, TableOptions, TableReader},
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -176,7 +176,38 @@ impl Bags {
         ))
     }
 
-    /// Reads a topic as columns.
+    /// Log times of messages, as native numbers of eight bytes.
+    fn times<'py>(
+        &self,
+        py: Python<'py>,
+        topics: Vec<String>,
+        selection: Selection,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let messages = self.messages(py, topics, selection)?;
+        let mut times = Vec::new();
+        loop {
+            let is_ended = detached(py, || messages.take_times(&mut times))?;
+            if is_ended.map_err(|error| choice_error(py, &error))? {
+                return Ok(PyBytes::new(py, &times));
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// Messages of each topic over time in `cells` cells, as JSON. Files without an index are read if they are not larger than
+    /// `read_bytes_max`.
+    fn over_time(&self, py: Python<'_>, cells: usize, read_bytes_max: u64) -> PyResult<String> {
+        let found = detached(py, || self.set.over_time(cells, read_bytes_max))?;
+        let found = found.map_err(|error| read_error(py, &error))?;
+        let times = found.times.map(|(start, end)| (start.as_nanos(), end.as_nanos()));
+        Ok(json!({"times": times, "by_topic": found.by_topic, "is_whole": found.is_whole}).to_string())
+    }
+
+    /// Reads a topic as columns, in up to `threads` threads.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "one for each choice of the caller in Python"
+    )]
     fn table(
         &self,
         py: Python<'_>,
@@ -185,6 +216,7 @@ impl Bags {
         nested: bool,
         vectors: bool,
         selection: Selection,
+        threads: usize,
     ) -> PyResult<TableSource> {
         let options = TableOptions {
             columns: ColumnOptions {
@@ -196,12 +228,13 @@ impl Bags {
             skip_undecodable: selection.skip,
         };
         let choice = selection.choice(Vec::new());
+        let (set, decoders, topic) = (self.set.clone(), Arc::clone(&self.decoders), topic.to_owned());
         let opened = detached(py, || {
-            TableReader::open(&self.set, &mut lock(&self.decoders), topic, choice, &options)
+            TableReader::open(&set, &mut lock(&decoders), &topic, choice.clone(), &options)
         })?;
-        opened
-            .map(TableSource::new)
-            .map_err(|error| table_error(py, &error))
+        let reader = opened.map_err(|error| table_error(py, &error))?;
+        let divide = move || ParallelTable::open(&set, &decoders, &topic, &choice, &options, threads);
+        Ok(TableSource::new(reader, Box::new(divide)))
     }
 }
 

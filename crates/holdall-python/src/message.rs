@@ -26,6 +26,8 @@ use std::{
 /// Messages and bytes that are read ahead at a time, without the interpreter's lock.
 const AHEAD_MAX: usize = 256;
 const AHEAD_BYTES_MAX: usize = 1 << 20;
+/// Messages that are read between two looks at what the user wants (Ctrl-C).
+const TIMES_AT_ONCE: usize = 65_536;
 
 /// What the messages of a channel share.
 pub(crate) struct Channel {
@@ -213,6 +215,17 @@ impl Messages {
             reading.ahead.push_back(next);
         }
         reading.ahead.pop_front()
+    }
+
+    /// Appends the log times of the next messages; true at the end.
+    pub fn take_times(&self, times: &mut Vec<u8>) -> Result<bool, ChoiceError> {
+        for _ in 0..TIMES_AT_ONCE {
+            match self.take() {
+                Some(message) => times.extend(message?.log_time.as_nanos().to_ne_bytes()),
+                None => return Ok(true),
+            }
+        }
+        Ok(false)
     }
 
     fn keeps(&self, message: &BagMessage, every: &mut HashMap<String, Every>) -> bool {

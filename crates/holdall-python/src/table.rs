@@ -5,7 +5,7 @@ use crate::{
     ffi_arrow::{self, Field},
     value::{array_interface, type_text},
 };
-use holdall::table::{Array, Rows, TableError, TableReader};
+use holdall::table::{Array, Next, ParallelTable, Rows, TableError, TableReader};
 use holdall_io::mutex::lock;
 use holdall_model::interface::Primitive;
 use pyo3::{
@@ -13,22 +13,68 @@ use pyo3::{
     prelude::*,
     types::{PyBytes, PyCapsule, PyDict, PyList},
 };
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// Rows that are read between two looks at what the user wants (Ctrl-C).
 const ROWS_AT_ONCE: usize = 65_536;
+/// Time between two such looks while threads read.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// Begins to read in several threads; `None` where that is not possible.
+type Divide = Box<dyn Fn() -> Result<Option<ParallelTable>, TableError> + Send>;
 
 /// A topic that is read as columns, a part at a time.
 #[pyclass(frozen, module = "holdall._native")]
 pub(crate) struct TableSource {
+    reading: Mutex<Reading>,
+}
+
+struct Reading {
     /// `None` once an Arrow stream has it.
-    reader: Mutex<Option<TableReader>>,
+    reader: Option<TableReader>,
+    /// `None` once something was read.
+    divide: Option<Divide>,
+    /// What several threads have left out.
+    skipped: (u64, Option<String>),
 }
 
 impl TableSource {
-    pub fn new(reader: TableReader) -> Self {
+    pub fn new(reader: TableReader, divide: Divide) -> Self {
         Self {
-            reader: Mutex::new(Some(reader)),
+            reading: Mutex::new(Reading {
+                reader: Some(reader),
+                divide: Some(divide),
+                skipped: (0, None),
+            }),
+        }
+    }
+
+    /// All rows that several threads read.
+    fn gather(&self, py: Python<'_>, mut table: ParallelTable) -> PyResult<Rows> {
+        let empty = || lock(&self.reading).reader.as_ref().map(TableReader::empty);
+        let mut rows = empty().ok_or_else(taken)?;
+        loop {
+            let next = detached(py, || match table.next(Some(PATIENCE)) {
+                Next::Rows(Ok(more)) => {
+                    match rows.log_times.is_empty() {
+                        true => rows = more,
+                        false => rows.append(more),
+                    }
+                    Ok(true)
+                }
+                Next::Rows(Err(error)) => Err(error),
+                Next::Waiting => Ok(true),
+                Next::End => Ok(false),
+            })?;
+            if !next.map_err(|error| table_error(py, &error))? {
+                let (count, first) = table.skipped();
+                lock(&self.reading).skipped = (count, first.map(str::to_owned));
+                return Ok(rows);
+            }
+            py.check_signals()?;
         }
     }
 }
@@ -42,13 +88,22 @@ impl TableSource {
     /// All rows, or the next `rows_max`.
     #[pyo3(signature = (rows_max=None))]
     fn read(&self, py: Python<'_>, rows_max: Option<usize>) -> PyResult<Table> {
+        let divide = lock(&self.reading).divide.take();
+        if let (Some(divide), None) = (divide, rows_max) {
+            let divided = detached(py, divide)?;
+            if let Some(table) = divided.map_err(|error| table_error(py, &error))? {
+                let rows = Arc::new(self.gather(py, table)?);
+                return Ok(Table { rows });
+            }
+        }
         let rows_max = rows_max.unwrap_or(usize::MAX);
         let mut at = 0_usize;
         loop {
             at = usize::min(rows_max, at.saturating_add(ROWS_AT_ONCE));
             let filled = detached(py, || {
-                let mut reader = lock(&self.reader);
-                reader.as_mut().map(|reader| reader.fill(at, usize::MAX))
+                let mut reading = lock(&self.reading);
+                let reader = reading.reader.as_mut();
+                reader.map(|reader| reader.fill(at, usize::MAX))
             })?;
             match filled.ok_or_else(taken)? {
                 Ok(true) if at < rows_max => py.check_signals()?,
@@ -56,7 +111,7 @@ impl TableSource {
                 Err(error) => return Err(table_error(py, &error)),
             }
         }
-        let rows = detached(py, || lock(&self.reader).as_mut().map(TableReader::take))?;
+        let rows = detached(py, || lock(&self.reading).reader.as_mut().map(TableReader::take))?;
         Ok(Table {
             rows: Arc::new(rows.ok_or_else(taken)?),
         })
@@ -65,9 +120,10 @@ impl TableSource {
     /// Messages that were left out because they cannot be decoded, and why the first one cannot.
     #[getter]
     fn skipped(&self) -> (u64, Option<String>) {
-        let reader = lock(&self.reader);
-        let (count, first) = reader.as_ref().map_or((0, None), TableReader::skipped);
-        (count, first.map(str::to_owned))
+        let reading = lock(&self.reading);
+        let own = reading.reader.as_ref().map_or((0, None), TableReader::skipped);
+        let (count, first) = &reading.skipped;
+        (own.0 + count, first.clone().or_else(|| own.1.map(str::to_owned)))
     }
 
     /// The rows as an Arrow stream, which reads them while it is read.
@@ -78,9 +134,39 @@ impl TableSource {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema);
-        let reader = lock(&self.reader).take().ok_or_else(taken)?;
+        let (reader, divide) = {
+            let mut reading = lock(&self.reading);
+            (reading.reader.take().ok_or_else(taken)?, reading.divide.take())
+        };
         let schema = schema(&reader.empty());
-        ffi_arrow::stream(py, schema, Batches { reader })
+        let divided = match divide {
+            Some(divide) => detached(py, divide)?.map_err(|error| table_error(py, &error))?,
+            None => None,
+        };
+        match divided {
+            Some(table) => ffi_arrow::stream(py, schema, Parts { table }),
+            None => ffi_arrow::stream(py, schema, Batches { reader }),
+        }
+    }
+}
+
+/// The batches of an Arrow stream that several threads read: a span of time each.
+struct Parts {
+    table: ParallelTable,
+}
+
+impl Iterator for Parts {
+    type Item = Result<Field, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.table.next(None) {
+                Next::Rows(Ok(rows)) => return Some(Ok(batch(rows))),
+                Next::Rows(Err(error)) => return Some(Err(error.to_string())),
+                Next::Waiting => {}
+                Next::End => return None,
+            }
+        }
     }
 }
 

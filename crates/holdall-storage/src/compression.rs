@@ -2,7 +2,8 @@
 
 use crate::{
     error::{StorageError, StorageResult},
-    reader::{Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
+    reader::{FilePart, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary, TimeCells},
+    writer::ChannelIndex,
 };
 use bytes::Bytes;
 use holdall_io::scratch::ScratchDirectory;
@@ -285,6 +286,14 @@ impl StorageReader for UnpackedReader {
             let _ = &directory;
         })))
     }
+
+    fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
+        self.inner.parts(channels)
+    }
+
+    fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
+        self.inner.count_over_time(cells)
+    }
 }
 
 /// Unpacks the payloads of a storage file whose payloads are packed one by one.
@@ -347,6 +356,14 @@ impl StorageReader for PayloadUnpackingReader {
         };
         let messages = self.inner.messages(query)?;
         Ok(Box::new(messages.map(move |message| message.and_then(&unpack))))
+    }
+
+    fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
+        self.inner.parts(channels)
+    }
+
+    fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
+        self.inner.count_over_time(cells)
     }
 }
 

@@ -121,6 +121,72 @@ pub struct ReadMessage {
     pub payload: Bytes,
 }
 
+/// A part of a file that is read as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilePart {
+    /// Smallest and largest log time of its messages.
+    pub times: (Timestamp, Timestamp),
+    /// Bytes of its records when they are decompressed.
+    pub bytes: u64,
+}
+
+/// Messages of each channel over time, counted in cells of equal length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeCells {
+    start: i64,
+    /// Nanoseconds, at least 1.
+    span: i64,
+    cells: usize,
+    /// By [`ChannelIndex`]; empty for a channel without a message.
+    counts: Vec<Vec<u64>>,
+}
+
+impl TimeCells {
+    /// `cells` cells from the first of these times to the second, both included.
+    pub fn new((start, end): (Timestamp, Timestamp), cells: usize) -> Self {
+        Self {
+            start: start.as_nanos(),
+            span: end.as_nanos().saturating_sub(start.as_nanos()).max(1),
+            cells: cells.max(1),
+            counts: Vec::new(),
+        }
+    }
+
+    /// The cell of a time; a time outside of all has the first or the last one.
+    pub fn cell(&self, time: Timestamp) -> usize {
+        let offset = time.as_nanos().saturating_sub(self.start).clamp(0, self.span);
+        let place = i128::from(offset) * self.cells as i128 / i128::from(self.span);
+        usize::try_from(place).unwrap_or(0).min(self.cells - 1)
+    }
+
+    /// Counts `count` messages of a channel in one cell.
+    pub fn add(&mut self, channel: ChannelIndex, cell: usize, count: u64) {
+        let place = channel.0 as usize;
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, Vec::new());
+        }
+        let counts = &mut self.counts[place];
+        counts.resize(self.cells, 0);
+        if let Some(found) = counts.get_mut(cell) {
+            *found = found.saturating_add(count);
+        }
+    }
+
+    /// Counts messages of which only the cells of the first and the last one are known: evenly between both.
+    pub fn spread(&mut self, channel: ChannelIndex, (first, last): (usize, usize), count: u64) {
+        let width = last.saturating_sub(first) as u64 + 1;
+        for (number, cell) in (0..).zip(first..=last) {
+            let until = |number: u64| (u128::from(count) * u128::from(number) / u128::from(width)) as u64;
+            self.add(channel, cell, until(number + 1) - until(number));
+        }
+    }
+
+    /// The counts of a channel, one for each cell; empty without a message.
+    pub fn of(&self, channel: ChannelIndex) -> &[u64] {
+        self.counts.get(channel.0 as usize).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// Messages in order. After an error the iteration may continue after the damage, or end.
 pub type Messages = Box<dyn Iterator<Item = StorageResult<ReadMessage>> + Send>;
 
@@ -140,4 +206,46 @@ pub trait StorageReader: Send + Sync {
     /// # Errors
     /// A file that cannot be read, or a channel that it does not have.
     fn messages(&self, query: &ReadQuery) -> StorageResult<Messages>;
+
+    /// The parts of the file that may have messages of `channels` (all for `None`) and are read as a whole each; empty where the
+    /// file has none, or where they are not known without reading the messages.
+    ///
+    /// # Errors
+    /// An index that cannot be read.
+    fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
+        let _ = channels;
+        Ok(Vec::new())
+    }
+
+    /// Counts the messages of each channel over time by the file's index. False where that is not possible without reading the
+    /// messages; `cells` are unchanged then.
+    ///
+    /// # Errors
+    /// An index that cannot be read.
+    fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
+        let _ = cells;
+        Ok(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_fall_into_cells_of_equal_length_and_spread_counts_keep_their_sum() {
+        let time = Timestamp::from_nanos;
+        let mut cells = TimeCells::new((time(100), time(200)), 4);
+        let found: Vec<usize> = [0, 100, 124, 125, 175, 199, 200, i64::MAX]
+            .map(|nanos| cells.cell(time(nanos)))
+            .into();
+        assert_eq!(found, [0, 0, 0, 1, 3, 3, 3, 3]);
+        cells.spread(ChannelIndex(2), (1, 3), 10);
+        cells.add(ChannelIndex(2), 0, 1);
+        assert_eq!(cells.of(ChannelIndex(2)), [1, 3, 3, 4]);
+        assert_eq!(cells.of(ChannelIndex(7)), [0; 0]);
+        let mut point = TimeCells::new((time(5), time(5)), 3);
+        point.add(ChannelIndex(0), point.cell(time(5)), 1);
+        assert_eq!(point.of(ChannelIndex(0)).iter().sum::<u64>(), 1);
+    }
 }

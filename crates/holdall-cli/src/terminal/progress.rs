@@ -1,4 +1,5 @@
-//! A progress bar with the time that is left, for long work; nothing where standard error is no terminal.
+//! A progress bar with the time that is left, for long work; nothing where standard error is no terminal. A program that runs this one gets
+//! lines of JSON instead, when it asks for them.
 
 use super::screen::{self, Screen};
 use crate::{
@@ -11,11 +12,15 @@ use crate::{
 use holdall_io::clock::{Clock, SystemClock};
 use std::{
     cell::{Cell, RefCell},
+    io::Write,
     time::Duration,
 };
 
 /// Time between two drawings.
 const DRAW_INTERVAL: Duration = Duration::from_millis(100);
+
+/// With this variable set to `json`, progress is a line such as `{"progress":{"done":5,"total":9,"unit":"bytes"}}` on standard error.
+const LINES: &str = "HOLDALL_PROGRESS";
 
 /// The longest bar in cells.
 const BAR_CELLS_MAX: usize = 40;
@@ -30,6 +35,9 @@ enum Unit {
 /// A bar; dropping it clears it away.
 pub struct Progress {
     screen: Option<Screen>,
+    /// Whether lines are written in place of a bar.
+    writes_lines: bool,
+    last: Cell<Option<(u64, u64)>>,
     what: String,
     unit: Unit,
     began: Duration,
@@ -50,8 +58,11 @@ impl Progress {
 
     fn open(what: &str, unit: Unit) -> Self {
         let now = SystemClock.monotonic();
+        let writes_lines = std::env::var_os(LINES).is_some_and(|form| form == "json");
         Self {
-            screen: Screen::open(),
+            screen: if writes_lines { None } else { Screen::open() },
+            writes_lines,
+            last: Cell::new(None),
             what: what.to_owned(),
             unit,
             began: now,
@@ -62,12 +73,18 @@ impl Progress {
 
     /// Draws how far the work is, when it is time.
     pub fn show(&self, done: u64, total: u64) {
-        let Some(screen) = &self.screen else { return };
+        if self.screen.is_none() && !self.writes_lines {
+            return;
+        }
+        self.last.set(Some((done, total)));
         let now = SystemClock.monotonic();
         if now < self.next_draw.get() {
             return;
         }
         self.next_draw.set(now + DRAW_INTERVAL);
+        let Some(screen) = &self.screen else {
+            return self.write_line();
+        };
         let elapsed = now.saturating_sub(self.began);
         let rates = self.rates.borrow_mut().update(elapsed, done, done);
         screen.show(vec![line(
@@ -77,6 +94,30 @@ impl Progress {
             rates,
             screen::columns(),
         )]);
+    }
+}
+
+impl Progress {
+    /// Writes how far the work was last.
+    fn write_line(&self) {
+        let Some((done, total)) = self.last.take() else {
+            return;
+        };
+        let unit = match self.unit {
+            Unit::Bytes => "bytes",
+            Unit::Messages => "messages",
+        };
+        let line = serde_json::json!({"progress": {"done": done.min(total), "total": total, "unit": unit}});
+        // A reader that went away is not the end of the work.
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.writes_lines {
+            self.write_line();
+        }
     }
 }
 

@@ -124,5 +124,9 @@ pub(crate) fn extent(index: &ChunkIndex) -> Extent {
             size: index.uncompressed_size,
         },
         channels: Some(channels).filter(|channels| !channels.is_empty()),
+        indexes_end: index
+            .chunk_start_offset
+            .saturating_add(index.chunk_length)
+            .saturating_add(index.message_index_length),
     }
 }

@@ -7,7 +7,10 @@ use holdall_model::{
 };
 use holdall_storage::{
     StorageError, StorageResult,
-    reader::{ChannelSummary, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
+    reader::{
+        ChannelSummary, FilePart, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary, TimeCells,
+    },
+    writer::ChannelIndex,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -181,6 +184,14 @@ impl StorageReader for AsRos2 {
         Ok(Box::new(messages.map(move |message| {
             convert_message(message?, &conversions, &topics, &path)
         })))
+    }
+
+    fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
+        self.inner.parts(channels)
+    }
+
+    fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
+        self.inner.count_over_time(cells)
     }
 }
 

@@ -75,6 +75,11 @@ impl BagSet {
         &self.0
     }
 
+    /// Bags of which some files were left out; what they repeat was hidden before.
+    pub(super) fn of_parts(bags: Vec<Bag>) -> Self {
+        Self(bags.into())
+    }
+
     /// All topics in the order of the bags; a topic of several bags with the same type is listed once, with
     /// all offers.
     pub fn topics(&self) -> Vec<TopicInfo> {

@@ -69,7 +69,72 @@ pub enum Array {
     },
 }
 
+impl Batch {
+    /// Appends rows of the same columns.
+    pub fn append(&mut self, other: Self) {
+        for (column, more) in self.columns.iter_mut().zip(other.columns) {
+            column.array.append(more.array);
+        }
+        self.rows += other.rows;
+    }
+}
+
+/// Appends lists that begin at 0 to others.
+fn append_offsets(offsets: &mut Vec<i64>, more: &[i64]) {
+    let end = offsets.last().copied().unwrap_or_default();
+    offsets.extend(more.iter().skip(1).map(|offset| offset + end));
+}
+
 impl Array {
+    /// Appends values of the same type.
+    pub fn append(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Plain { bytes, .. }, Self::Plain { bytes: mut more, .. }) => bytes.append(&mut more),
+            (
+                Self::Text { offsets, bytes },
+                Self::Text {
+                    offsets: places,
+                    bytes: mut more,
+                },
+            )
+            | (
+                Self::Octets { offsets, bytes },
+                Self::Octets {
+                    offsets: places,
+                    bytes: mut more,
+                },
+            ) => {
+                append_offsets(offsets, &places);
+                bytes.append(&mut more);
+            }
+            (
+                Self::List { offsets, items },
+                Self::List {
+                    offsets: places,
+                    items: more,
+                },
+            ) => {
+                append_offsets(offsets, &places);
+                items.append(*more);
+            }
+            (Self::Fixed { items, .. }, Self::Fixed { items: more, .. }) => items.append(*more),
+            (
+                Self::Struct { length, fields },
+                Self::Struct {
+                    length: more,
+                    fields: others,
+                },
+            ) => {
+                *length += more;
+                for ((_, field), (_, other)) in fields.iter_mut().zip(others) {
+                    field.append(other);
+                }
+            }
+            // Columns of one builder have one type.
+            _ => {}
+        }
+    }
+
     /// Bytes of its values and offsets.
     pub fn bytes(&self) -> usize {
         match self {

@@ -128,6 +128,8 @@ pub(crate) struct Extent {
     /// Its channels, each with the offset of its message index in the file (0 when there is none); `None`
     /// when unknown.
     pub channels: Option<Box<[(u16, u64)]>>,
+    /// Where the message indexes of its channels end; 0 when they are not known.
+    pub indexes_end: u64,
 }
 
 /// Kinds of [`Extent`].
@@ -360,6 +362,7 @@ impl FileIndex {
                 .malformed(at, "an index of a chunk inside the file", found));
         }
         let channels: Box<[(u16, u64)]> = index.message_index_offsets.into_iter().collect();
+        let chunk_end = index.chunk_start_offset + index.chunk_length;
         Ok(Extent {
             start: index.chunk_start_offset,
             length: index.chunk_length,
@@ -369,6 +372,7 @@ impl FileIndex {
                 size: index.uncompressed_size,
             },
             channels: Some(channels).filter(|channels| !channels.is_empty()),
+            indexes_end: chunk_end.saturating_add(index.message_index_length),
         })
     }
 }

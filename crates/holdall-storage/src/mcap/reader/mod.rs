@@ -2,6 +2,7 @@
 
 pub(crate) mod codec;
 mod cursor;
+mod density;
 pub(crate) mod extent;
 pub(crate) mod index;
 pub(crate) mod source;
@@ -11,7 +12,8 @@ pub(crate) mod walk;
 use crate::{
     chunks::ChunkSummary,
     error::{StorageError, StorageResult},
-    reader::{Messages, ReadQuery, StorageReader, StorageSummary},
+    reader::{FilePart, Messages, ReadQuery, StorageReader, StorageSummary, TimeCells},
+    writer::ChannelIndex,
 };
 use bytes::Bytes;
 use cursor::Cursor;
@@ -106,5 +108,12 @@ impl StorageReader for McapReader {
             self.options,
             query,
         )?))
+    }
+    fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
+        density::parts(&self.index, channels)
+    }
+
+    fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
+        density::count(&self.index, cells)
     }
 }

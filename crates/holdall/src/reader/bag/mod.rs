@@ -128,6 +128,14 @@ impl Bag {
         self.writer
     }
 
+    /// The same bag with some of its files.
+    pub(super) fn with_files(&self, files: Vec<BagFile>) -> Self {
+        Self {
+            files,
+            ..self.clone()
+        }
+    }
+
     /// The same bag, restricted to messages logged within these bounds.
     #[must_use]
     pub fn within(mut self, start: Option<Timestamp>, end: Option<Timestamp>) -> Self {

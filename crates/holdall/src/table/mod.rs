@@ -1,5 +1,9 @@
 //! The messages of one topic as columns, a part of the bag at a time.
 
+mod parallel;
+
+pub use parallel::{Next, ParallelTable};
+
 use crate::{
     decode::{ChoiceError, Decoder, Decoders, MessageChoice},
     reader::{BagMessage, BagSet},
@@ -30,6 +34,16 @@ pub struct Rows {
     pub sequences: Vec<u32>,
     /// The fields.
     pub batch: Batch,
+}
+
+impl Rows {
+    /// Appends rows of the same columns.
+    pub fn append(&mut self, mut other: Self) {
+        self.log_times.append(&mut other.log_times);
+        self.publish_times.append(&mut other.publish_times);
+        self.sequences.append(&mut other.sequences);
+        self.batch.append(other.batch);
+    }
 }
 
 /// Why a topic cannot be read as a table.
