@@ -96,9 +96,10 @@ def test_loss_takes_whole_packets_and_is_counted(world):
 
 
 def test_a_rate_on_the_path_drops_what_is_too_much_and_one_at_the_interface_makes_the_sender_wait(world):
-    # 2 000 datagrams of 1428 bytes at once are 23.5 Mbit with all headers; the queue holds 0.1 s of 20 Mb/s.
+    # 2 000 datagrams of 1428 bytes at once are 23.5 Mbit with all headers, and the queue holds 0.1 s: a sender on a machine that is busy would
+    # have to take ten seconds for them to find room at 2 Mb/s.
     burst = python(SEND, 2000, 1400, 0)
-    path, said, _ = link(world, "rate=20Mb/s,queue=100ms", burst, python(RECEIVE))
+    path, said, _ = link(world, "rate=2Mb/s,queue=100ms", burst, python(RECEIVE))
     assert path["a_to_b"]["dropped"]["queue"]["packets"] > 500
     assert int(said.split()[1]) < 1500
     nic, said, _ = link(world, "rate=20Mb/s,queue=100ms,bottleneck=nic", burst, python(RECEIVE))

@@ -21,6 +21,8 @@ use std::{
 
 /// Packets read from one end before the other one has its turn.
 const BATCH: usize = 64;
+/// Packets delivered before the ends are read again.
+const DELIVERED: usize = 64;
 /// Longest sleep: the end of the link is noticed after this.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 
@@ -123,14 +125,14 @@ impl Forwarder<'_> {
         SystemClock.monotonic().saturating_sub(self.start)
     }
 
-    /// Reads what the end has sent, up to a batch. False when there was nothing.
+    /// Reads what the end has sent, up to a batch. True when there may be more.
     fn read(&mut self, from: usize) -> io::Result<bool> {
-        for count in 0..BATCH {
+        for _ in 0..BATCH {
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.resize(self.mtu, 0);
             let Some(length) = self.ends[from].read(&mut bytes)? else {
                 self.spare.push(bytes);
-                return Ok(count > 0);
+                return Ok(false);
             };
             bytes.truncate(length);
             self.next_number += 1;
@@ -140,15 +142,13 @@ impl Forwarder<'_> {
         Ok(true)
     }
 
-    /// Delivers what is due from this end to the other one. False when nothing is.
-    fn deliver(&mut self, from: usize) -> bool {
-        let mut is_any = false;
-        loop {
+    /// Delivers what is due from this end to the other one.
+    fn deliver(&mut self, from: usize) {
+        for _ in 0..DELIVERED {
             let now = self.now();
             let Some(packet) = self.directions[from].due(now) else {
-                return is_any;
+                return;
             };
-            is_any = true;
             let late = (now - packet.at).as_nanos();
             self.lateness
                 .saturating_record(u64::try_from(late).unwrap_or(u64::MAX));
@@ -160,6 +160,14 @@ impl Forwarder<'_> {
             }
             self.spare.push(packet.bytes);
         }
+    }
+
+    /// Waits for the first of a packet to read and the time of the next that is due, for whose last part, `spin`, it does not sleep: a sleeping
+    /// thread wakes up late. Returns which ends have a packet.
+    fn wait(&self, next: Option<Duration>, spin: Duration) -> [bool; 2] {
+        let now = self.now();
+        let sleep = next.map_or(SLEEP_MAX, |at| at.saturating_sub(now).saturating_sub(spin));
+        link::wait_readable(self.ends, sleep.min(SLEEP_MAX))
     }
 
     /// When the next packet is due; `None` while none is under way.
@@ -190,23 +198,25 @@ pub fn forward(ends: &[LinkEnd; 2], spec: &LinkSpec, has_ended: &AtomicBool) -> 
         next_number: 0,
     };
     let mut ends_at = None;
+    let mut ready = [true; 2];
     loop {
-        let mut is_idle = true;
-        for from in 0..2 {
-            is_idle &= !forwarder.read(from)?;
-            is_idle &= !forwarder.deliver(from);
+        for (from, is_ready) in ready.iter_mut().enumerate() {
+            if *is_ready {
+                *is_ready = forwarder.read(from)?;
+            }
+            forwarder.deliver(from);
         }
         let now = forwarder.now();
         if ends_at.is_none() && has_ended.load(AtomicOrdering::Acquire) {
             ends_at = Some(now + spec.longest());
         }
         let next = forwarder.next_due();
-        if ends_at.is_some_and(|end| now >= end || (is_idle && next.is_none())) {
+        if ends_at.is_some_and(|end| now >= end || (ready == [false; 2] && next.is_none())) {
             break;
         }
-        if is_idle {
-            let sleep = next.map_or(SLEEP_MAX, |at| at.saturating_sub(now).min(SLEEP_MAX));
-            link::wait_readable(ends, sleep);
+        // Where there is more to read that is known already; what is due is delivered either way.
+        if ready == [false; 2] {
+            ready = forwarder.wait(next, spec.spin);
         }
     }
     Ok(Forwarded {

@@ -54,6 +54,8 @@ pub struct LinkSpec {
     pub mtu: u16,
     /// Of all random numbers: the same seed loses the same packets.
     pub seed: u64,
+    /// So long before a packet is due the link does not sleep: it keeps a processor busy, and is not late by what a sleeping thread is.
+    pub spin: Duration,
 }
 
 impl Default for LinkSpec {
@@ -69,6 +71,7 @@ impl Default for LinkSpec {
             outages: Vec::new(),
             mtu: 1500,
             seed: 1,
+            spin: Duration::ZERO,
         }
     }
 }
@@ -85,13 +88,15 @@ pub struct LinkSpecError {
 
 /// Every key with an example.
 const KEYS: &str = "one of rate=54Mb/s, loss=10%, loss=10%/burst=20, delay=5ms, delay=5ms±1ms, reorder=1%, queue=200ms, bottleneck=path, \
-     bottleneck=nic, down=5s@20s, mtu=1500, seed=1";
+     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, spin=500us";
 
 /// Rates from a slow radio to what this forwards.
 const RATE_BITS: std::ops::RangeInclusive<f64> = 1e3..=1e11;
 const RATE: &str = "a rate from 1kb/s to 100Gb/s, for example 54Mb/s";
 const TIME: &str = "a time up to 1 h, for example 200us, 5ms or 1.5s";
 const TIME_MAX: Duration = Duration::from_secs(3600);
+/// Longer waits are slept.
+const SPIN_MAX: Duration = Duration::from_millis(10);
 const SHARE: &str = "a share from 0% to 100%";
 /// The smallest that IPv6 allows to the largest packet of IPv4.
 const MTU: std::ops::RangeInclusive<u16> = 576..=65_535;
@@ -153,6 +158,10 @@ impl LinkSpec {
                 self.mtu = mtu.ok_or("a number of bytes from 576 to 65535")?;
             }
             "seed" => self.seed = value.trim().parse().map_err(|_| "a whole number")?,
+            "spin" => {
+                let spin = time(value).filter(|spin| *spin <= SPIN_MAX);
+                self.spin = spin.ok_or("a time up to 10ms, for example 500us")?;
+            }
             _ => return Err(KEYS),
         }
         Ok(())

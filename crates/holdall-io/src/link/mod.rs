@@ -262,8 +262,8 @@ impl LinkEnd {
     }
 }
 
-/// Waits until an end has a packet to read, at most this long.
-pub fn wait_readable(ends: &[LinkEnd; 2], timeout: Duration) {
+/// Waits until an end has a packet to read, at most this long. Returns which ends have one.
+pub fn wait_readable(ends: &[LinkEnd; 2], timeout: Duration) -> [bool; 2] {
     let descriptor = |end: &LinkEnd| libc::pollfd {
         fd: end.device.as_raw_fd(),
         events: libc::POLLIN,
@@ -275,7 +275,8 @@ pub fn wait_readable(ends: &[LinkEnd; 2], timeout: Duration) {
         tv_nsec: timeout.subsec_nanos().into(),
     };
     // SAFETY: both descriptors and the time are valid during the call; no signal mask is given.
-    unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
+    let ready = unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
+    descriptors.map(|descriptor| ready > 0 && descriptor.revents != 0)
 }
 
 /// Lets the calling thread's timers fire at once instead of up to 50 µs later, and, where that is allowed, before all ordinary threads
