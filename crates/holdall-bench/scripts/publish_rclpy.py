@@ -20,11 +20,12 @@ def type_of(name):
 
 
 def qos_of(group):
+    qos = group["qos"]
     return QoSProfile(
         history=HistoryPolicy.KEEP_LAST,
-        depth=group["depth"],
-        reliability=ReliabilityPolicy.BEST_EFFORT if group["is_best_effort"] else ReliabilityPolicy.RELIABLE,
-        durability=DurabilityPolicy.TRANSIENT_LOCAL if group["is_transient_local"] else DurabilityPolicy.VOLATILE,
+        depth=qos["qos_depth"],
+        reliability=ReliabilityPolicy.BEST_EFFORT if qos["qos_reliability"] == "best_effort" else ReliabilityPolicy.RELIABLE,
+        durability=DurabilityPolicy.TRANSIENT_LOCAL if qos["qos_durability"] == "transient_local" else DurabilityPolicy.VOLATILE,
     )
 
 
@@ -36,9 +37,8 @@ def main():
     window = min(CORPUS_BYTES, 4 * largest + (1 << 20))
     corpus = os.urandom(window + largest)
     publishers, message_bytes = [], []
-    for group in plan["groups"]:
-        head, tail = bytes.fromhex(group["head"]), bytes.fromhex(group.get("tail", ""))
-        bulk = group["bulk_bytes"]
+    for group, frame in zip(plan["groups"], plan["frames"]):
+        head, tail, bulk = bytes.fromhex(frame["head"]), bytes.fromhex(frame["tail"]), frame["bulk_bytes"]
         message_bytes.append(len(head) + bulk + len(tail))
         for place in range(group["publishers_count"]):
             publisher = node.create_publisher(type_of(group["msg_type"]), topic(group, place), qos_of(group))

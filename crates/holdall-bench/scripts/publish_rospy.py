@@ -29,7 +29,7 @@ def main():
         # Layout (count of dimensions, offset) and the array's count: 12 bytes in ROS 1's encoding.
         message_bytes.append(size + 12)
         for place in range(group["publishers_count"]):
-            publisher = rospy.Publisher(topic(group, place), UInt8MultiArray, queue_size=group["depth"], tcp_nodelay=True)
+            publisher = rospy.Publisher(topic(group, place), UInt8MultiArray, queue_size=group["qos"]["qos_depth"], tcp_nodelay=True)
             await_connections(plan, publishers)
             publishers.append((publisher, size))
     created = time.monotonic()

@@ -50,6 +50,15 @@ impl Estimate {
         })
     }
 
+    /// A figure that did not come from repetitions.
+    pub(crate) fn exactly(figure: f64) -> Self {
+        Self {
+            median: figure,
+            interval: None,
+            repetitions: 1,
+        }
+    }
+
     /// The estimate of `numerators[i] / denominators[i]`, pairs that were measured next to each other in
     /// time.
     ///

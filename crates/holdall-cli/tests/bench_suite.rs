@@ -68,7 +68,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
     );
     keep("no_yaml.yaml", "a: b: c");
     for (producers, benchmark, because) in [
-        ("good_p.yaml", "unknown_key.yaml", "unknown key repeats"),
+        ("good_p.yaml", "unknown_key.yaml", "unknown field `repeats`"),
         (
             "missing_group.yaml",
             "good_b.yaml",
@@ -77,7 +77,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         (
             "zero_rate.yaml",
             "good_b.yaml",
-            "line 10: expected a rate of 0.001 Hz or more",
+            "rate_hz: expected a rate of 0.001 Hz or more",
         ),
         ("no_type.yaml", "good_b.yaml", "nobody/msg/Knows"),
         (
@@ -205,7 +205,7 @@ fn a_file_of_the_storage_comparison_gives_its_csv_and_a_wrong_one_is_refused() {
     refused(
         folder,
         &storage("key.yaml"),
-        "key.yaml: line 2: unknown key batch",
+        "key.yaml: line 2: unknown field `batch`",
     );
     refused(folder, &storage("sum.yaml"), "to sum to 1, found 0.9000");
     refused(folder, &storage("option.yaml"), "crc");

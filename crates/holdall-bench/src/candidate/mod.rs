@@ -1,6 +1,6 @@
 //! Candidates: everything that can store a workload and be measured.
 
-pub mod double_buffered;
+pub(crate) mod buffered;
 mod ffi_leveldb;
 pub mod inline;
 pub mod leveldb_bare;
@@ -13,7 +13,5 @@ pub mod producers;
 pub mod raw;
 pub mod rival;
 pub mod sqlite_bare;
-pub mod storing;
-pub mod synchronous;
 
 pub use raw::{RawMessage, RawWriter};

@@ -28,6 +28,22 @@ pub enum Rival {
 }
 
 impl Rival {
+    /// All, by the names that the storage plugin comparison has.
+    pub(crate) const NAMES: [(&'static str, Self); 6] = [
+        ("mcap_crate", Self::McapCrate),
+        ("naive", Self::Naive),
+        ("sqlite_bare_default", Self::SqliteBare(SqlitePreset::Default)),
+        ("sqlite_bare_resilient", Self::SqliteBare(SqlitePreset::Resilient)),
+        ("leveldb_bare", Self::LeveldbBare),
+        ("generator", Self::Discarding),
+    ];
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'static str {
+        let known = Self::NAMES.iter().find(|(_, known)| *known == self);
+        known.map_or("", |(name, _)| name)
+    }
+
     /// Why it cannot be run here; `None` when it can.
     pub(crate) fn absence(self) -> Option<&'static str> {
         (self == Self::LeveldbBare).then(leveldb_bare::absence).flatten()

@@ -1,12 +1,16 @@
 //! One engine for every kind of experiment: all tasks in each round, each result kept as soon as it exists, then a
 //! report with the limits of the same run.
 
+mod csv;
 mod figures;
+mod json;
 mod session;
 
+pub(crate) use csv::Csv;
 pub(crate) use figures::{cpu_per_gib, frequency, limits_text, ratio_text, span};
+pub(crate) use json::{load, store};
+pub(crate) use session::Session;
 pub use session::{Common, Report};
-pub(crate) use session::{Session, csv_text};
 
 use crate::error::BenchResult;
 use comfy_table::{LineStyle, TableStyle};
@@ -158,6 +162,22 @@ pub(crate) fn run_all<K: Kind>(
         }
     }
     Ok(done)
+}
+
+/// Items with an equal key together, in the order in which keys first occur.
+pub(crate) fn grouped<K: PartialEq, T>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, members)) => members.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }
 
 /// The runs of each of `tasks` tasks, in order of their rounds.

@@ -1,7 +1,7 @@
 //! What the kinds with a folder of their own share: options, the folder, limits around runs, rounds that survive an
 //! interruption, and the report.
 
-use super::{Done, Earlier};
+use super::{Done, Earlier, load, store};
 use crate::{
     candidate::ours::DiskChoice,
     error::{BenchError, BenchResult},
@@ -10,9 +10,8 @@ use crate::{
     machine::Machine,
     workload::Content,
 };
-use holdall_io::fs::write_atomically_unsynced;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use std::{fs, path::PathBuf};
+use std::path::PathBuf;
 
 /// Finished rounds, next to the results until the last one.
 const ROUNDS: &str = "rounds.json";
@@ -109,8 +108,7 @@ impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
             rounds: Vec::new(),
         };
         if common.resume && kept.is_file() {
-            let text = fs::read_to_string(&kept).map_err(BenchError::io("read", &kept))?;
-            let found: Rounds<R> = serde_json::from_str(&text).map_err(BenchError::json(&kept))?;
+            let found: Rounds<R> = load(&kept, "what an interrupted run leaves")?;
             if found.what != rounds.what || found.rounds.iter().flatten().any(|(task, _)| *task >= tasks) {
                 let expected = "the same options as the run that was interrupted";
                 let other = format!("others in {}", kept.display());
@@ -180,8 +178,7 @@ impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
         if self.rounds.rounds.is_empty() {
             return Ok(());
         }
-        let text = serde_json::to_string(&self.rounds).map_err(BenchError::json(&self.kept))?;
-        Ok(write_atomically_unsynced(&self.kept, text.as_bytes())?)
+        store(&self.kept, &self.rounds)
     }
 
     /// Stores the result of a kind as JSON, and as CSV when it has one.
@@ -210,19 +207,4 @@ impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
         remove(&self.kept)?;
         Ok(report)
     }
-}
-
-/// CSV of rows below their header.
-pub(crate) fn csv_text<const N: usize>(
-    columns: &[&str; N],
-    rows: impl Iterator<Item = [String; N]>,
-) -> String {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    // Writing into memory does not fail, and all rows have the header's length.
-    let _never_fails = writer.write_record(columns).is_ok();
-    for row in rows {
-        let _never_fails = writer.write_record(&row).is_ok();
-    }
-    let bytes = writer.into_inner().unwrap_or_default();
-    String::from_utf8(bytes).unwrap_or_default()
 }

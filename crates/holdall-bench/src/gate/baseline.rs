@@ -1,9 +1,12 @@
 //! The committed baseline: what messages cost when it was renewed last.
 
-use crate::error::{BenchError, BenchResult};
+use crate::{
+    engine::load,
+    error::{BenchError, BenchResult},
+};
 use holdall_io::fs::write_atomically;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 /// What one message of a workload costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -43,11 +46,7 @@ impl Baseline {
     /// # Errors
     /// A file that cannot be read or is not a baseline.
     pub fn load(path: &Path) -> BenchResult<Self> {
-        let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
-        serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-            path: path.to_owned(),
-            reason: format!("is not a baseline of the gate: {error}"),
-        })
+        load(path, "a baseline of the gate")
     }
 
     /// Writes it, completely or not at all.
@@ -55,10 +54,7 @@ impl Baseline {
     /// # Errors
     /// When it cannot be written.
     pub fn store(&self, path: &Path) -> BenchResult<()> {
-        let text = serde_json::to_string_pretty(&self.rounded()).map_err(|error| BenchError::Verify {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
+        let text = serde_json::to_string_pretty(&self.rounded()).map_err(BenchError::json(path))?;
         Ok(write_atomically(path, (text + "\n").as_bytes())?)
     }
 
@@ -106,7 +102,7 @@ mod tests {
         let costs = &read.workloads["offer-100B"];
         assert_eq!((costs.instructions, costs.copies), (312.3, 1.0));
         assert_eq!(costs.functions["holdall::offer"], 101.3);
-        fs::write(&path, "{}").unwrap();
+        std::fs::write(&path, "{}").unwrap();
         let sentence = Baseline::load(&path).unwrap_err().to_string();
         assert!(sentence.contains("is not a baseline"), "{sentence}");
     }

@@ -92,6 +92,9 @@ pub struct Account {
     pub sent_each_s: Vec<u64>,
     /// Messages that arrived in each of these seconds.
     pub received_each_s: Vec<u64>,
+    /// Their mean time from before `publish` to the arrival in milliseconds; `None` where none arrived.
+    #[serde(default)]
+    pub latency_each_s_ms: Vec<Option<f64>>,
     /// Longest time without an arrival, in seconds.
     pub silence_longest_s: f64,
     /// When the last message arrived, in seconds, if it was three seconds or more before the end.
@@ -226,7 +229,8 @@ fn over_time(
         }
     }
     account.sent_per_s = taken().filter(|record| is_measured(record.before)).count() as f64 / duration_s;
-    let mut each: Vec<(f64, u64)> = vec![(0.0, 0); seconds];
+    // All, and of these what is measured.
+    let mut each: Vec<[(f64, u64); 2]> = vec![[(0.0, 0); 2]; seconds];
     let mut last = begin;
     for record in received {
         let place = second(record.at);
@@ -236,9 +240,11 @@ fn over_time(
         let publisher = usize::try_from(record.number)
             .ok()
             .and_then(|number| sent.get(number));
-        if let (Some(sum), Some(publisher), true) = (each.get_mut(place), publisher, is_measured(record.at)) {
-            sum.0 += record.at.saturating_sub(publisher.before) as f64 / 1e6;
-            sum.1 += 1;
+        if let (Some(sums), Some(publisher)) = (each.get_mut(place), publisher) {
+            for sum in sums.iter_mut().take(1 + usize::from(is_measured(record.at))) {
+                sum.0 += record.at.saturating_sub(publisher.before) as f64 / 1e6;
+                sum.1 += 1;
+            }
         }
         if is_measured(record.at) {
             account.silence_longest_s = account.silence_longest_s.max(seconds_between(last, record.at));
@@ -250,11 +256,9 @@ fn over_time(
     account.received_per_s = of_measured as f64 / duration_s;
     let is_stalled = seconds_between(last, end) >= STALL.as_secs_f64();
     account.stalled_at_s = is_stalled.then(|| seconds_between(planned.start, last));
-    let means: Vec<f64> = each
-        .iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(sum, count)| sum / *count as f64)
-        .collect();
+    let mean = |(sum, count): (f64, u64)| (count > 0).then(|| sum / count as f64);
+    account.latency_each_s_ms = each.iter().map(|[all, _]| mean(*all)).collect();
+    let means: Vec<f64> = each.iter().filter_map(|[_, measured]| mean(*measured)).collect();
     account.effective_latency_ms =
         (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64);
 }

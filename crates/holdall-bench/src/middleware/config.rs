@@ -3,10 +3,11 @@
 use super::Middleware;
 use crate::{
     link::spec::LinkSpec,
-    suite::config::keys::{Keys, decimal, positive},
+    suite::config::values::{positive, some},
 };
-use holdall_model::yaml::{self, Node, YamlError};
-use std::{str::FromStr, time::Duration};
+use holdall_model::yaml::{self, YamlError};
+use serde::{Deserialize, Deserializer, de::Error};
+use std::{ops::RangeInclusive, time::Duration};
 
 /// Shortest measured time at any scale.
 const DURATION_MIN: Duration = Duration::from_secs(1);
@@ -26,7 +27,8 @@ pub enum CaseKind {
 }
 
 /// One load.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "CaseKeys")]
 pub struct MiddlewareCase {
     /// Its name in tables.
     pub label: String,
@@ -47,18 +49,22 @@ pub struct MiddlewareCase {
 }
 
 /// One link.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct EvaluatedLink {
     /// Its name in tables.
     pub label: String,
     /// The link; `None` is this host by itself.
+    #[serde(rename = "link", default, deserialize_with = "link")]
     pub spec: Option<LinkSpec>,
     /// Its position in its file, from 0.
+    #[serde(skip)]
     pub place: usize,
 }
 
 /// A figure of a published report.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CitedFigure {
     /// The link's label.
     pub link: String,
@@ -69,30 +75,60 @@ pub struct CitedFigure {
 }
 
 /// Loads, links and middlewares: every case over every link with every middleware.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Evaluation {
+    #[serde(rename = "kind")]
+    _kind: Kind,
     /// Its short name, for example `D3`.
+    #[serde(rename = "experiment")]
     pub id: String,
     /// What it shows, one clause.
     pub title: String,
     /// Where it was published.
     pub source: Option<String>,
     /// The loads.
+    #[serde(deserialize_with = "some")]
     pub cases: Vec<MiddlewareCase>,
     /// The links.
+    #[serde(deserialize_with = "some")]
     pub links: Vec<EvaluatedLink>,
     /// The middlewares.
+    #[serde(deserialize_with = "some")]
     pub middlewares: Vec<Middleware>,
     /// Repetitions of everything.
+    #[serde(deserialize_with = "positive")]
     pub repeat_each: u32,
     /// Measured time of a run.
+    #[serde(rename = "duration_s", deserialize_with = "seconds")]
     pub duration: Duration,
     /// Time before it that does not count.
+    #[serde(rename = "warm_up_s", deserialize_with = "seconds")]
     pub warm_up: Duration,
     /// Figures that were published.
+    #[serde(default)]
     pub published: Vec<CitedFigure>,
     /// The file's text, kept with the results.
+    #[serde(skip)]
     pub text: String,
+}
+
+/// What distinguishes these files from those of recorders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Middleware,
+}
+
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    f64::deserialize(deserializer).map(|seconds| Duration::from_secs_f64(seconds.clamp(0.0, 86_400.0)))
+}
+
+fn link<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LinkSpec>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    text.map(|text| text.parse())
+        .transpose()
+        .map_err(D::Error::custom)
 }
 
 impl Evaluation {
@@ -106,52 +142,15 @@ impl Evaluation {
     /// # Errors
     /// An unknown key or value.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        let root = yaml::parse(text)?;
-        let mut keys = Keys::of(&root)?;
-        let kind = keys.required("kind")?;
-        if kind.as_str()? != "middleware" {
-            return Err(kind.expected("middleware"));
+        let mut evaluation: Self = yaml::read_into(text)?;
+        for (place, case) in evaluation.cases.iter_mut().enumerate() {
+            case.place = place;
         }
-        let list = |node: &Node, what| match node.as_sequence()? {
-            [] => Err(node.error(format!("expected at least one {what}, found none"))),
-            nodes => Ok(nodes.to_vec()),
-        };
-        let seconds = |node: &Node| Ok(Duration::from_secs_f64(decimal(node)?.clamp(0.0, 86_400.0)));
-        let evaluation = Self {
-            id: keys.required("experiment")?.as_str()?.to_owned(),
-            title: keys.required("title")?.as_str()?.to_owned(),
-            source: keys
-                .optional("source")
-                .map(|node| node.as_str().map(str::to_owned))
-                .transpose()?,
-            cases: list(keys.required("cases")?, "case")?
-                .iter()
-                .enumerate()
-                .map(read_case)
-                .collect::<Result<_, _>>()?,
-            links: list(keys.required("links")?, "link")?
-                .iter()
-                .enumerate()
-                .map(read_link)
-                .collect::<Result<_, _>>()?,
-            middlewares: list(keys.required("middlewares")?, "middleware")?
-                .iter()
-                .map(|node| node.as_str()?.parse().map_err(|error: String| node.error(error)))
-                .collect::<Result<_, _>>()?,
-            repeat_each: positive(keys.required("repeat_each")?)?,
-            duration: seconds(keys.required("duration_s")?)?.max(DURATION_MIN),
-            warm_up: seconds(keys.required("warm_up_s")?)?,
-            published: match keys.optional("published") {
-                Some(node) => node
-                    .as_sequence()?
-                    .iter()
-                    .map(read_cited)
-                    .collect::<Result<_, _>>()?,
-                None => Vec::new(),
-            },
-            text: text.to_owned(),
-        };
-        keys.finish()?;
+        for (place, link) in evaluation.links.iter_mut().enumerate() {
+            link.place = place;
+        }
+        evaluation.duration = evaluation.duration.max(DURATION_MIN);
+        text.clone_into(&mut evaluation.text);
         Ok(evaluation)
     }
 
@@ -167,101 +166,93 @@ impl Evaluation {
 }
 
 /// Content of a message in bytes: its number at least.
-const BYTES: std::ops::RangeInclusive<usize> = 8..=1 << 30;
+const BYTES: RangeInclusive<usize> = 8..=1 << 30;
+/// All are processes of this machine.
+const NODES: RangeInclusive<u32> = 2..=100;
+const RATES_HZ: RangeInclusive<f64> = 0.01..=1e6;
 
-fn read_case((place, node): (usize, &Node)) -> Result<MiddlewareCase, YamlError> {
-    /// All are processes of this machine.
-    const NODES: std::ops::RangeInclusive<u32> = 2..=100;
-    let mut keys = Keys::of(node)?;
-    let is_idle = keys.optional("idle").map(Node::as_bool).transpose()? == Some(true);
-    let kind = match keys.optional("nodes") {
-        Some(node) => {
-            let nodes: u32 = node.as_number()?;
-            if !NODES.contains(&nodes) {
-                return Err(node.expected("a number of nodes from 2 to 100"));
+/// A case as a file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CaseKeys {
+    label: String,
+    #[serde(default)]
+    idle: bool,
+    nodes: Option<u32>,
+    bytes: Option<usize>,
+    rate_hz: Option<f64>,
+    reliability: Option<ReliabilityName>,
+    depth: Option<u64>,
+    beside: Option<Box<MiddlewareCase>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReliabilityName {
+    Reliable,
+    BestEffort,
+}
+
+impl TryFrom<CaseKeys> for MiddlewareCase {
+    type Error = String;
+
+    fn try_from(keys: CaseKeys) -> Result<Self, String> {
+        let kind = match keys.nodes {
+            Some(nodes) if !NODES.contains(&nodes) => {
+                return Err(format!("nodes: expected a number from 2 to 100, found {nodes}"));
             }
-            CaseKind::Discovery { nodes }
-        }
-        None if is_idle => CaseKind::Idle,
-        None => CaseKind::Load,
-    };
-    let mut case = MiddlewareCase {
-        label: keys.required("label")?.as_str()?.to_owned(),
-        bytes: *BYTES.start(),
-        rate_hz: 1.0,
-        is_reliable: true,
-        depth: 1,
-        kind,
-        beside: None,
-        place,
-    };
-    if kind == CaseKind::Load {
-        read_load(&mut case, &mut keys)?;
-        if let Some(node) = keys.optional("beside") {
-            case.beside = Some(Box::new(read_case((place, node))?));
-        }
-    }
-    keys.finish()?;
-    match &case.beside {
-        Some(beside) if beside.kind != CaseKind::Load || beside.beside.is_some() => {
-            Err(node.error("beside: expected one load".to_owned()))
-        }
-        Some(beside) if beside.label == case.label => {
-            Err(node.error("beside: expected another label, so that results can be distinguished".to_owned()))
-        }
-        _ => Ok(case),
-    }
-}
-
-fn read_load(case: &mut MiddlewareCase, keys: &mut Keys<'_>) -> Result<(), YamlError> {
-    let (bytes, rate, reliability) = (
-        keys.required("bytes")?,
-        keys.required("rate_hz")?,
-        keys.required("reliability")?,
-    );
-    case.bytes = bytes.as_number()?;
-    case.rate_hz = decimal(rate)?;
-    case.is_reliable = match reliability.as_str()? {
-        "reliable" => true,
-        "best_effort" => false,
-        _ => return Err(reliability.expected("reliable or best_effort")),
-    };
-    case.depth = positive(keys.required("depth")?)?;
-    if !BYTES.contains(&case.bytes) {
-        return Err(bytes.expected("a number of bytes from 8 to 1073741824"));
-    }
-    if !(0.01..=1e6).contains(&case.rate_hz) {
-        return Err(rate.expected("a rate from 0.01 to 1000000"));
-    }
-    Ok(())
-}
-
-fn read_link((place, node): (usize, &Node)) -> Result<EvaluatedLink, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let spec = keys.optional("link");
-    let link = EvaluatedLink {
-        label: keys.required("label")?.as_str()?.to_owned(),
-        spec: match spec {
-            Some(node) => {
-                Some(LinkSpec::from_str(node.as_str()?).map_err(|error| node.error(error.to_string()))?)
+            Some(nodes) => CaseKind::Discovery { nodes },
+            None if keys.idle => CaseKind::Idle,
+            None => CaseKind::Load,
+        };
+        let load = (keys.bytes, keys.rate_hz, keys.reliability, keys.depth);
+        let (bytes, rate_hz, reliability, depth) = match (kind, load) {
+            (CaseKind::Load, (Some(bytes), Some(rate_hz), Some(reliability), Some(depth))) => {
+                (bytes, rate_hz, reliability, depth)
             }
-            None => None,
-        },
-        place,
-    };
-    keys.finish()?;
-    Ok(link)
-}
-
-fn read_cited(node: &Node) -> Result<CitedFigure, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let cited = CitedFigure {
-        link: keys.required("link")?.as_str()?.to_owned(),
-        middleware: keys.required("middleware")?.as_str()?.to_owned(),
-        received_per_s: decimal(keys.required("received_per_s")?)?,
-    };
-    keys.finish()?;
-    Ok(cited)
+            (CaseKind::Load, _) => {
+                return Err("a load needs bytes, rate_hz, reliability and depth".to_owned());
+            }
+            (_, (None, None, None, None)) => (*BYTES.start(), 1.0, ReliabilityName::Reliable, 1),
+            _ => return Err("nodes and an idle node have no load of their own".to_owned()),
+        };
+        if !BYTES.contains(&bytes) {
+            return Err(format!(
+                "bytes: expected a number from 8 to 1073741824, found {bytes}"
+            ));
+        }
+        if !RATES_HZ.contains(&rate_hz) {
+            return Err(format!(
+                "rate_hz: expected a rate from 0.01 to 1000000, found {rate_hz}"
+            ));
+        }
+        if depth == 0 {
+            return Err("depth: expected a number of one or more, found 0".to_owned());
+        }
+        match &keys.beside {
+            Some(beside)
+                if kind != CaseKind::Load || beside.kind != CaseKind::Load || beside.beside.is_some() =>
+            {
+                return Err("beside: expected one load".to_owned());
+            }
+            Some(beside) if beside.label == keys.label => {
+                return Err(
+                    "beside: expected another label, so that results can be distinguished".to_owned(),
+                );
+            }
+            _ => {}
+        }
+        Ok(Self {
+            label: keys.label,
+            bytes,
+            rate_hz,
+            is_reliable: reliability == ReliabilityName::Reliable,
+            depth,
+            kind,
+            beside: keys.beside,
+            place: 0,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -311,7 +302,7 @@ middlewares: [fastdds-sync-tuned, cyclone>fastdds-sync, rmw_zenoh_cpp, udp]
             Evaluation::parse(&both)
                 .unwrap_err()
                 .to_string()
-                .contains("unknown key")
+                .contains("no load of their own")
         );
     }
 
@@ -356,9 +347,9 @@ middlewares: [fastdds-sync-tuned, cyclone>fastdds-sync, rmw_zenoh_cpp, udp]
             (" udp]", " udp-tuned]", "has no tuned settings"),
             ("bytes: 1024", "bytes: 4", "from 8 to"),
             ("reliability: reliable", "reliability: good", "best_effort"),
-            ("kind: middleware", "kind: x", "middleware"),
+            ("kind: middleware", "kind: x", "expected `middleware`"),
             ("depth: 10", "depth: 0", "one or more"),
-            ("title: t", "title: t\nmore: 1", "unknown key more"),
+            ("title: t", "title: t\nmore: 1", "unknown field `more`"),
         ] {
             let error = Evaluation::parse(&SMALL.replace(from, to))
                 .unwrap_err()

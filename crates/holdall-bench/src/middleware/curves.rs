@@ -1,20 +1,20 @@
 //! Figures as lines over what an experiment varies: discovery over the number of nodes, overhead and delivery over the loss of a link.
 
 use super::{
-    MiddlewareRun,
+    CaseKind, MiddlewareRun,
     plots::Context,
     table::{Cell, delivered_percent},
 };
 use crate::{
+    engine::Csv,
     error::BenchResult,
     link::spec::Loss,
     suite::report::plots::{
-        Plot, csv_cell,
+        Plot,
         lines::{self, Axes, Line},
     },
 };
 use holdall_model::units::MIB;
-use std::fmt::Write;
 
 /// With fewer values of what varies there is no line.
 const VALUES_MIN: usize = 3;
@@ -66,8 +66,108 @@ pub(crate) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Ve
             )?);
         }
     }
+    plots.extend(over_types(&all, context)?);
     Ok(plots)
 }
+
+/// Figures over the loads of one host, in the order of their sizes (1.2.3); published ones in grey.
+fn over_types(cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+    let is_local = |cell: &&&Cell<'_>| {
+        context
+            .place(cell)
+            .is_some_and(|(case, link)| link.spec.is_none() && case.kind == CaseKind::Load)
+    };
+    let local: Vec<&&Cell<'_>> = cells.iter().filter(is_local).collect();
+    let cases = distinct(local.iter().map(|cell| cell.case.to_owned()));
+    if cases.len() < VALUES_MIN {
+        return Ok(Vec::new());
+    }
+    let places: Vec<&str> = cases.iter().map(String::as_str).collect();
+    let mut plots = Vec::new();
+    for (figure, key) in OVER_TYPES {
+        let mut csv = Csv::of(["middleware", "case", figure.name]);
+        let mut lines = Vec::new();
+        for (colour, middleware) in distinct(local.iter().map(|cell| cell.middleware.clone()))
+            .into_iter()
+            .enumerate()
+        {
+            let of_case = |case: &String| {
+                local
+                    .iter()
+                    .find(|cell| cell.case == *case && cell.middleware == middleware)
+            };
+            let ours = |case| Some(of_case(case)?.estimate(figure.of)?.median);
+            let theirs = |case| Some(context.figures(of_case(case)?).get(key)?.median);
+            let both: [(String, Vec<Option<f64>>, Option<usize>); 2] = [
+                (
+                    format!("{middleware}, published"),
+                    cases.iter().map(theirs).collect(),
+                    None,
+                ),
+                (middleware.clone(), cases.iter().map(ours).collect(), Some(colour)),
+            ];
+            for (name, values, colour) in both {
+                let known = values.iter().zip(&places).enumerate();
+                let points: Vec<(f64, f64)> = known
+                    .filter_map(|(place, (value, case))| {
+                        csv.row(&[&name, case, &(*value)?]);
+                        Some((place as f64, (*value)?))
+                    })
+                    .collect();
+                if !points.is_empty() {
+                    lines.push(Line {
+                        name,
+                        points,
+                        dotted: true,
+                        colour,
+                    });
+                }
+            }
+        }
+        let axes = Axes {
+            places: &places,
+            ..Axes::around(&lines, "", figure.axis)
+        };
+        plots.push(Plot {
+            name: figure.name.to_owned(),
+            title: format!("{}; grey: published", figure.title),
+            svg: lines::draw(&lines, &axes)?,
+            csv: csv.text(),
+        });
+    }
+    Ok(plots)
+}
+
+/// With the names of published figures.
+const OVER_TYPES: [(Figure<'static>, &str); 3] = [
+    (
+        Figure {
+            name: "types_received",
+            title: "Messages received each second by type",
+            axis: "received/s",
+            of: &|run| Some(run.account.received_per_s),
+        },
+        "received",
+    ),
+    (
+        Figure {
+            name: "types_latency",
+            title: "Effective latency from publish by type",
+            axis: "ms",
+            of: &|run| run.account.effective_latency_ms,
+        },
+        "latency",
+    ),
+    (
+        Figure {
+            name: "types_cpu",
+            title: "Processor of the subscriber by type, in percent of a core (published: of the whole machine)",
+            axis: "%",
+            of: &|run| (run.subscriber.elapsed_s > 0.0).then(|| 100.0 * run.subscriber.cores()),
+        },
+        "subscriber_cpu",
+    ),
+];
 
 const DISCOVERY: [Figure<'static>; 3] = [
     Figure {
@@ -143,7 +243,7 @@ fn draw(
     cells: &[&Cell<'_>],
     x: &dyn Fn(&&Cell<'_>) -> Option<f64>,
 ) -> BenchResult<Option<Plot>> {
-    let mut csv = format!("middleware,x,{}\n", figure.name);
+    let mut csv = Csv::of(["middleware", "x", figure.name]);
     let mut drawn = Vec::new();
     for (colour, middleware) in distinct(cells.iter().map(|cell| cell.middleware.clone()))
         .into_iter()
@@ -154,7 +254,7 @@ fn draw(
         let mut points: Vec<(f64, f64)> = own.filter_map(point).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
         for (at, value) in &points {
-            let _never_fails = writeln!(csv, "{},{at},{value}", csv_cell(&middleware)).is_ok();
+            csv.row(&[&middleware, at, value]);
         }
         if !points.is_empty() {
             drawn.push(Line {
@@ -168,20 +268,11 @@ fn draw(
     if drawn.iter().all(|line| line.points.len() < VALUES_MIN) {
         return Ok(None);
     }
-    let points = || drawn.iter().flat_map(|line| &line.points);
-    let last = points().map(|point| point.0).fold(1.0, f64::max);
-    let most = points().map(|point| point.1).fold(1e-3, f64::max);
-    let axes = Axes {
-        x: (0.0..last, x_axis),
-        y: (0.0..most * 1.1, figure.axis),
-        places: &[],
-        borders: &[],
-        is_log: false,
-    };
+    let axes = Axes::around(&drawn, x_axis, figure.axis);
     Ok(Some(Plot {
         name: format!("{}_{number}", figure.name),
         title: format!("{}: {name}", figure.title),
         svg: lines::draw(&drawn, &axes)?,
-        csv,
+        csv: csv.text(),
     }))
 }

@@ -1,100 +1,254 @@
-//! A heat map of a load: a row for each middleware, a column for each link, in each cell the share of messages that arrived within a second.
+//! Maps of coloured cells: the share of messages in time by middleware and link, and what each pair of middlewares does with each other.
 
-use super::table::{Cell, delivered_percent};
+use super::{
+    MiddlewareRun,
+    plots::Context,
+    table::{Cell, delivered_percent},
+};
 use crate::{
+    engine::Csv,
     error::BenchResult,
-    suite::report::plots::{INK, Plot, WIDTH, csv_cell, failed},
+    suite::report::plots::{INK, PUBLISHED, Plot, WIDTH, failed},
 };
 use plotters::prelude::*;
-use std::fmt::Write;
 
 /// Height of a row, width of its name, space on the right.
 const ROW: i32 = 30;
 const LEFT: i32 = 170;
 const RIGHT: i32 = 16;
-/// Height of a line with a link's name below the map.
+/// Height of a line with a column's name below the map.
 const NAME: i32 = 18;
 const DEADLINE_MS: f64 = 1000.0;
 /// With fewer links a heat map shows no more than the bars.
-const LINKS_MIN: usize = 3;
+const LINKS_MIN: usize = 2;
 /// Nothing and everything arrived.
 const NOTHING: [f64; 3] = [213.0, 94.0, 0.0];
 const EVERYTHING: [f64; 3] = [0.0, 114.0, 178.0];
 const MIDDLE: [f64; 3] = [247.0, 247.0, 240.0];
+
+/// A cell of a map.
+struct Square {
+    /// Its colour, from 0 (nothing) to 100 (everything).
+    percent: f64,
+    text: String,
+    /// The published figure.
+    published: Option<String>,
+}
+
+/// Draws a map.
+fn draw(
+    rows: &[&str],
+    columns: &[&str],
+    square: &dyn Fn(&str, &str) -> Option<Square>,
+) -> BenchResult<String> {
+    let count = |number: usize| i32::try_from(number).unwrap_or(1000).min(1000);
+    let height = ROW * count(rows.len() + 1) + NAME * count(columns.len()) + 12;
+    let width = (count(WIDTH as usize) - LEFT - RIGHT) / count(columns.len()).max(1);
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
+        let write = |words: &str, at: (i32, i32), colour: RGBColor| {
+            let style = ("sans-serif", 13).into_font().color(&colour);
+            root.draw(&Text::new(words.to_owned(), at, style)).map_err(failed)
+        };
+        for (column, name) in columns.iter().enumerate() {
+            let (place, left) = (count(column), LEFT + width * count(column));
+            write(&(place + 1).to_string(), (left + width / 2 - 4, 8), INK)?;
+            let below = ROW * count(rows.len() + 1) + 6 + NAME * place;
+            write(&format!("{}  {name}", place + 1), (LEFT, below), INK)?;
+        }
+        for (row, name) in rows.iter().enumerate() {
+            let top = ROW * count(row + 1);
+            write(name, (8, top + 8), INK)?;
+            for (column, other) in columns.iter().enumerate() {
+                let Some(square) = square(name, other) else {
+                    continue;
+                };
+                let left = LEFT + width * count(column);
+                let ends = [(left, top), (left + width - 2, top + ROW - 2)];
+                root.draw(&Rectangle::new(ends, colour(square.percent).filled()))
+                    .map_err(failed)?;
+                let is_dark = !(20.0..=80.0).contains(&square.percent);
+                let ink = if is_dark { WHITE } else { INK };
+                let shift = if square.published.is_some() { 40 } else { 14 };
+                write(&square.text, (left + width / 2 - shift, top + 8), ink)?;
+                if let Some(theirs) = &square.published {
+                    let ends = [(left + width / 2 + 8, top + 4), (left + width - 6, top + ROW - 6)];
+                    root.draw(&Rectangle::new(ends, PUBLISHED.filled()))
+                        .map_err(failed)?;
+                    write(theirs, (left + width / 2 + 14, top + 8), INK)?;
+                }
+            }
+        }
+        root.present().map_err(failed)?;
+    }
+    Ok(svg)
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all = Vec::new();
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
 
 /// Draws the heat map of one load; `None` where it has too few links.
 ///
 /// # Errors
 /// Only by a defect of ours.
 pub(crate) fn plot(number: usize, cells: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
-    let (mut links, mut middlewares) = (Vec::<&str>::new(), Vec::<&str>::new());
-    for cell in cells {
-        if !links.contains(&cell.link) {
-            links.push(cell.link);
-        }
-        if !middlewares.contains(&cell.middleware.as_str()) {
-            middlewares.push(&cell.middleware);
-        }
-    }
+    let links = distinct(cells.iter().map(|cell| cell.link));
+    let middlewares = distinct(cells.iter().map(|cell| cell.middleware.as_str()));
     if links.len() < LINKS_MIN || middlewares.len() < 2 {
         return Ok(None);
     }
-    let count = |number: usize| i32::try_from(number).unwrap_or(1000).min(1000);
-    let height = ROW * count(middlewares.len() + 1) + NAME * count(links.len()) + 12;
-    let width = (count(WIDTH as usize) - LEFT - RIGHT) / count(links.len());
-    let mut csv = "middleware,link,delivered_in_1s_percent\n".to_owned();
-    let mut svg = String::new();
+    let share = |middleware: &str, link: &str| {
+        let cell = cells
+            .iter()
+            .find(|cell| cell.middleware == middleware && cell.link == link)?;
+        Some(cell.estimate(|run| delivered_percent(run, DEADLINE_MS))?.median)
+    };
+    let mut csv = Csv::of(["middleware", "link", "delivered_in_1s_percent"]);
+    for (middleware, link) in middlewares
+        .iter()
+        .flat_map(|name| links.iter().map(move |link| (name, link)))
     {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
-        let text = ("sans-serif", 13).into_font().color(&INK);
-        let write =
-            |words: String, at: (i32, i32)| root.draw(&Text::new(words, at, text.clone())).map_err(failed);
-        for column in 0..links.len() {
-            write(
-                (column + 1).to_string(),
-                (LEFT + width * count(column) + width / 2 - 4, 8),
-            )?;
+        if let Some(share) = share(middleware, link) {
+            csv.row(&[middleware, link, &share]);
         }
-        for (row, middleware) in middlewares.iter().enumerate() {
-            let top = ROW * count(row + 1);
-            write((*middleware).to_owned(), (8, top + 8))?;
-            for (column, link) in links.iter().enumerate() {
-                let cell = cells
-                    .iter()
-                    .find(|cell| cell.middleware == **middleware && cell.link == *link);
-                let share = cell.and_then(|cell| cell.estimate(|run| delivered_percent(run, DEADLINE_MS)));
-                let Some(share) = share.map(|share| share.median) else {
-                    continue;
-                };
-                let left = LEFT + width * count(column);
-                let ends = [(left, top), (left + width - 2, top + ROW - 2)];
-                root.draw(&Rectangle::new(ends, colour(share).filled()))
-                    .map_err(failed)?;
-                let is_dark = !(20.0..=80.0).contains(&share);
-                let ink = if is_dark { WHITE } else { INK };
-                let style = ("sans-serif", 13).into_font().color(&ink);
-                let at = (left + width / 2 - 14, top + 8);
-                root.draw(&Text::new(format!("{share:.0} %"), at, style))
-                    .map_err(failed)?;
-                let names = [*middleware, *link].map(csv_cell).join(",");
-                let _never_fails = writeln!(csv, "{names},{share}").is_ok();
-            }
-        }
-        for (column, link) in links.iter().enumerate() {
-            let top = ROW * count(middlewares.len() + 1) + 6 + NAME * count(column);
-            write(format!("{}  {link}", column + 1), (LEFT, top))?;
-        }
-        root.present().map_err(failed)?;
     }
+    let square = |middleware: &str, link: &str| {
+        share(middleware, link).map(|percent| Square {
+            percent,
+            text: format!("{percent:.0} %"),
+            published: None,
+        })
+    };
     Ok(Some(Plot {
         name: format!("heat_{number}"),
         title: format!(
             "Messages that arrived within a second, in percent of planned: {}",
             cells[0].case
         ),
-        svg,
-        csv,
+        svg: draw(&middlewares, &links, &square)?,
+        csv: csv.text(),
     }))
+}
+
+/// A figure of each pair of middlewares.
+struct PairFigure {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    digits: usize,
+    of: fn(&MiddlewareRun) -> Option<f64>,
+}
+
+const PAIR_FIGURES: [PairFigure; 3] = [
+    PairFigure {
+        name: "received",
+        title: "Messages received, in percent of planned",
+        unit: " %",
+        digits: 0,
+        of: |run| Some(100.0 - run.account.lost_percent()),
+    },
+    PairFigure {
+        name: "latency",
+        title: "Median latency from due",
+        unit: " ms",
+        digits: 2,
+        of: |run| Some(run.account.from_due?.p50_ms),
+    },
+    PairFigure {
+        name: "cpu",
+        title: "Processor of both sides, in cores",
+        unit: "",
+        digits: 3,
+        of: |run| Some(run.publisher.cores() + run.subscriber.cores()),
+    },
+];
+
+/// The names of both sides of a cell.
+fn sides<'a>(cell: &&'a Cell<'_>) -> Option<([&'a str; 2], &'a Cell<'a>)> {
+    let sides = &cell.runs.first()?.middleware.sides;
+    Some(([&sides[0].name, &sides[1].name], cell))
+}
+
+/// A matrix of publishers and subscribers for each figure; nothing where all pairs are of one middleware.
+///
+/// # Errors
+/// Only by a defect of ours.
+pub(crate) fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+    let named: Vec<_> = cells.iter().filter_map(sides).collect();
+    if named
+        .iter()
+        .all(|([publisher, subscriber], _)| publisher == subscriber)
+    {
+        return Ok(Vec::new());
+    }
+    let figures = PAIR_FIGURES.iter();
+    figures
+        .map(|figure| matrix(number, &named, figure, context))
+        .collect()
+}
+
+fn matrix(
+    number: usize,
+    named: &[([&str; 2], &Cell<'_>)],
+    figure: &PairFigure,
+    context: &Context<'_>,
+) -> BenchResult<Plot> {
+    let [publishers, subscribers] = [0, 1].map(|side| distinct(named.iter().map(|(names, _)| names[side])));
+    let value = |from: &str, to: &str| {
+        let (_, cell) = named.iter().find(|(names, _)| *names == [from, to])?;
+        Some(cell.estimate(figure.of)?.median)
+    };
+    let is_share = figure.name == "received";
+    let theirs = |from: &str, to: &str| {
+        let published = context.published.filter(|_| is_share)?;
+        published.pair(from, to)
+    };
+    let mut csv = Csv::of(["publisher", "subscriber", figure.name, "published_of_5_per_s"]);
+    let mut most: f64 = 1e-9;
+    for (from, to) in publishers
+        .iter()
+        .flat_map(|from| subscribers.iter().map(move |to| (from, to)))
+    {
+        if let Some(value) = value(from, to) {
+            let theirs = theirs(from, to).map_or(String::new(), |count| count.to_string());
+            csv.row(&[from, to, &value, &theirs]);
+            most = most.max(value);
+        }
+    }
+    let square = |from: &str, to: &str| {
+        let value = value(from, to)?;
+        // The worst of a cost has nearly the colour of nothing.
+        let cost = 100.0 - 80.0 * value / most;
+        Some(Square {
+            percent: if is_share { value } else { cost },
+            text: format!("{value:.*}{}", figure.digits, figure.unit),
+            published: theirs(from, to).map(|count| format!("{count:.1} of 5")),
+        })
+    };
+    let has_theirs = is_share && context.published.is_some();
+    let grey = if has_theirs {
+        "; grey: published, of 5 each second"
+    } else {
+        ""
+    };
+    let case = named.first().map_or("", |(_, cell)| cell.case);
+    Ok(Plot {
+        name: format!("pairs_{}_{number}", figure.name),
+        title: format!(
+            "{} by publisher (row) and subscriber (column): {case}{grey}",
+            figure.title
+        ),
+        svg: draw(&publishers, &subscribers, &square)?,
+        csv: csv.text(),
+    })
 }
 
 /// From nothing over the middle to everything.

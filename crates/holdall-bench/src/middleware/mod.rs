@@ -6,6 +6,7 @@ mod config;
 mod curves;
 mod heat;
 mod name;
+mod over_time;
 mod plots;
 mod published;
 mod raster;

@@ -3,21 +3,21 @@
 use super::{
     EvaluatedLink, Evaluation, EvaluationResult, MiddlewareCase, MiddlewareRun, PublishedEvaluation,
     account::DEADLINES_MS,
-    curves, heat,
-    published::PublishedFigures,
+    curves, heat, over_time,
+    published::{PublishedFigures, Side},
     raster,
     table::{Cell, cells},
 };
 use crate::{
+    engine::{Csv, grouped},
     error::BenchResult,
-    statistics::Estimate,
     suite::report::plots::{
-        Bar, Group, Plot, Scale, bars_of, csv_cell,
+        Bar, Chart, Plot,
         lines::{self, Axes, Line},
     },
 };
 use holdall_model::units::MIB;
-use std::fmt::Write;
+use std::fmt::Display;
 
 /// Names of [`DEADLINES_MS`].
 const DEADLINES: [&str; 10] = ["1 ms", "3", "10", "33", "100", "333", "1 s", "3.3", "10", "33"];
@@ -43,14 +43,23 @@ impl<'a> Context<'a> {
         Some((case, link))
     }
 
-    fn figures(&self, cell: &Cell<'_>) -> Option<PublishedFigures> {
-        let (case, link) = self.place(cell)?;
-        self.published?.figures(&cell.middleware, case, link)
+    pub(super) fn figures(&self, cell: &Cell<'_>) -> PublishedFigures {
+        let found = self
+            .place(cell)
+            .and_then(|(case, link)| self.published?.figures(&cell.middleware, case, link));
+        found.unwrap_or_default()
     }
 
-    fn seconds(&self, cell: &Cell<'_>) -> Option<&'a [(f64, f64)]> {
-        let (case, link) = self.place(cell)?;
-        self.published?.seconds(&cell.middleware, case, link)
+    pub(super) fn seconds(&self, cell: &Cell<'_>, side: Side) -> Vec<Vec<(f64, f64)>> {
+        let found = self.place(cell).zip(self.published);
+        found.map_or_else(Vec::new, |((case, link), published)| {
+            published.seconds(&cell.middleware, case, link, side)
+        })
+    }
+
+    /// Whether a cell's messages cross an emulated link.
+    fn is_linked(&self, cell: &Cell<'_>) -> bool {
+        self.place(cell).is_some_and(|(_, link)| link.spec.is_some())
     }
 }
 
@@ -62,140 +71,147 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
     let cells = cells(result);
     let mut plots = Vec::new();
     // A node without topics has only a cost.
-    let is_idle = result.runs.iter().all(|run| run.account.planned == 0);
-    for (number, group) in groups(&cells).into_iter().enumerate().filter(|_| !is_idle) {
-        plots.push(delivered(number, &group)?);
-        plots.extend(each_second(number, &group, context)?);
-        plots.extend(silences(number, &group)?);
+    if result
+        .runs
+        .iter()
+        .all(|run| run.account.planned == 0 && run.discovery.is_none())
+    {
+        plots.extend(idle::plots(&cells, context)?);
+        return Ok(plots);
+    }
+    let groups = groups(&cells);
+    for (number, group) in groups.iter().enumerate() {
+        plots.push(delivered(number, group)?);
+        let is_linked =
+            group.iter().any(|cell| context.is_linked(cell)) && groups.len() <= LINKS_OVER_TIME_MAX;
+        plots.extend(over_time::plots(
+            number,
+            &name_of(group),
+            group,
+            context,
+            is_linked,
+        )?);
+        plots.extend(silences(number, group)?);
     }
     plots.extend(curves::plots(&cells, context)?);
     if result.runs.iter().any(|run| run.discovery.is_some()) {
+        plots.retain(|plot| plot.name.starts_with("discovery"));
         return Ok(plots);
     }
-    for (number, of_case) in by_case(&cells).iter().enumerate().filter(|_| !is_idle) {
+    for (number, of_case) in by_case(&cells).iter().enumerate() {
         plots.extend(heat::plot(number, of_case)?);
+        plots.extend(heat::pairs(number, of_case, context)?);
     }
-    let bars = arrival_plots()
-        .into_iter()
-        .filter(|_| !is_idle)
-        .chain(cost_plots());
-    for bar in bars {
-        plots.extend(bar.draw(&cells, context)?);
+    let cores = result.machine.cores.max(1) as f64;
+    for bar in arrival_plots().into_iter().chain(cost_plots()) {
+        plots.extend(bar.draw(&cells, context, cores)?);
     }
     Ok(plots)
 }
 
+/// With more links than this, cost is not drawn over time.
+const LINKS_OVER_TIME_MAX: usize = 12;
+
+type FigureOf = fn(&MiddlewareRun) -> Option<f64>;
+
 /// What arrived.
-fn arrival_plots() -> [BarPlot<'static>; 5] {
+fn arrival_plots() -> [BarPlot; 5] {
+    let bar = |name, title, unit, digits, figure: FigureOf| BarPlot {
+        name,
+        title,
+        unit,
+        digits,
+        figure,
+        is_of_machine: false,
+    };
     [
-        BarPlot {
-            name: "received",
-            title: "Messages received each second",
-            unit: "/s",
-            digits: 1,
-            figure: &|run| Some(run.account.received_per_s),
-            published: &|figures| figures.received_per_s,
-        },
-        BarPlot {
-            name: "sent",
-            title: "Messages sent each second",
-            unit: "/s",
-            digits: 1,
-            figure: &|run| Some(run.account.sent_per_s),
-            published: &|figures| figures.sent_per_s,
-        },
-        BarPlot {
-            name: "lost",
-            title: "Planned messages that did not arrive, in percent (published: of those sent)",
-            unit: "%",
-            digits: 1,
-            figure: &|run| Some(run.account.lost_percent()),
-            published: &|figures| figures.lost_percent,
-        },
-        BarPlot {
-            name: "latency",
-            title: "Effective latency as published: mean of the seconds in which something arrived, from publish",
-            unit: "ms",
-            digits: 1,
-            figure: &|run| run.account.effective_latency_ms,
-            published: &|figures| figures.effective_latency_ms,
-        },
-        BarPlot {
-            name: "wire",
-            title: "Bytes on the link for each byte of content that arrived",
-            unit: "×",
-            digits: 2,
-            figure: &MiddlewareRun::wire_overhead,
-            published: &|_| None,
-        },
+        bar("received", "Messages received each second", "/s", 1, |run| {
+            Some(run.account.received_per_s)
+        }),
+        bar("sent", "Messages sent each second", "/s", 1, |run| {
+            Some(run.account.sent_per_s)
+        }),
+        bar(
+            "lost",
+            "Planned messages that did not arrive, in percent (published: of those sent)",
+            "%",
+            1,
+            |run| Some(run.account.lost_percent()),
+        ),
+        bar(
+            "latency",
+            "Effective latency as published: mean of the seconds in which something arrived, from publish",
+            "ms",
+            1,
+            |run| run.account.effective_latency_ms,
+        ),
+        bar(
+            "wire",
+            "Bytes on the link for each byte of content that arrived",
+            "×",
+            2,
+            MiddlewareRun::wire_overhead,
+        ),
     ]
 }
 
 /// What it cost.
-fn cost_plots() -> [BarPlot<'static>; 4] {
+fn cost_plots() -> [BarPlot; 4] {
+    let bar = |name, title, unit, digits, figure: FigureOf, is_of_machine| BarPlot {
+        name,
+        title,
+        unit,
+        digits,
+        figure,
+        is_of_machine,
+    };
     [
-        BarPlot {
-            name: "publisher_memory",
-            title: "Resident memory of the publisher, in MiB",
-            unit: "MiB",
-            digits: 1,
-            figure: &|run| Some(run.publisher.rss_max_bytes as f64 / MIB),
-            published: &|figures| figures.publisher_rss_mib,
-        },
-        BarPlot {
-            name: "subscriber_memory",
-            title: "Resident memory of the subscriber, in MiB",
-            unit: "MiB",
-            digits: 1,
-            figure: &|run| {
-                (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.rss_max_bytes as f64 / MIB)
-            },
-            published: &|figures| figures.subscriber_rss_mib,
-        },
-        BarPlot {
-            name: "publisher",
-            title: "Processor of the publisher, in cores",
-            unit: "",
-            digits: 3,
-            figure: &|run| Some(run.publisher.cores()),
-            published: &|_| None,
-        },
-        BarPlot {
-            name: "subscriber",
-            title: "Processor of the subscriber, in cores",
-            unit: "",
-            digits: 3,
-            figure: &|run| (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.cores()),
-            published: &|_| None,
-        },
+        bar(
+            "publisher_memory",
+            "Resident memory of the publisher, in MiB",
+            "MiB",
+            1,
+            |run| Some(run.publisher.rss_max_bytes as f64 / MIB),
+            false,
+        ),
+        bar(
+            "subscriber_memory",
+            "Resident memory of the subscriber, in MiB",
+            "MiB",
+            1,
+            |run| (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.rss_max_bytes as f64 / MIB),
+            false,
+        ),
+        bar(
+            "publisher_cpu",
+            "Processor of the publisher, in percent of the whole machine (published: of another machine; as printed, the bars of \
+             fastdds-async were rows of fastdds-sync)",
+            "%",
+            2,
+            |run| Some(run.publisher.cores()),
+            true,
+        ),
+        bar(
+            "subscriber_cpu",
+            "Processor of the subscriber, in percent of the whole machine (published: of another machine)",
+            "%",
+            2,
+            |run| (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.cores()),
+            true,
+        ),
     ]
 }
 
 /// Cells of the same case and link, in order.
 fn groups<'a, 'b>(cells: &'b [Cell<'a>]) -> Vec<Vec<&'b Cell<'a>>> {
-    let mut groups: Vec<Vec<&Cell<'_>>> = Vec::new();
-    for cell in cells {
-        match groups
-            .iter_mut()
-            .find(|group| group[0].link == cell.link && group[0].case == cell.case)
-        {
-            Some(group) => group.push(cell),
-            None => groups.push(vec![cell]),
-        }
-    }
-    groups
+    let groups = grouped(cells, |cell| (cell.link, cell.case));
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// Cells of the same case, in order.
 fn by_case<'a, 'b>(cells: &'b [Cell<'a>]) -> Vec<Vec<&'b Cell<'a>>> {
-    let mut cases: Vec<Vec<&Cell<'_>>> = Vec::new();
-    for cell in cells {
-        match cases.iter_mut().find(|of_case| of_case[0].case == cell.case) {
-            Some(of_case) => of_case.push(cell),
-            None => cases.push(vec![cell]),
-        }
-    }
-    cases
+    let cases = grouped(cells, |cell| cell.case);
+    cases.into_iter().map(|(_, of_case)| of_case).collect()
 }
 
 fn name_of(group: &[&Cell<'_>]) -> String {
@@ -204,14 +220,14 @@ fn name_of(group: &[&Cell<'_>]) -> String {
 
 /// Share of planned messages over the time since they were due.
 fn delivered(number: usize, group: &[&Cell<'_>]) -> BenchResult<Plot> {
-    let mut csv = "middleware,deadline_ms,delivered_percent\n".to_owned();
+    let mut csv = Csv::of(["middleware", "deadline_ms", "delivered_percent"]);
     let line = |(colour, cell): (usize, &&Cell<'_>)| {
         let mut points = Vec::new();
         for (place, deadline) in DEADLINES_MS.iter().enumerate() {
             let share = cell.estimate(|run| run.account.delivered.get(place).map(|share| 100.0 * share));
             let share = share.map_or(0.0, |estimate| estimate.median);
             points.push((place as f64, share));
-            let _never_fails = writeln!(csv, "{},{deadline},{share}", csv_cell(&cell.middleware)).is_ok();
+            csv.row(&[&cell.middleware, deadline, &share]);
         }
         Line {
             name: cell.middleware.clone(),
@@ -225,85 +241,14 @@ fn delivered(number: usize, group: &[&Cell<'_>]) -> BenchResult<Plot> {
         x: (0.0..(DEADLINES.len() - 1) as f64, "after it was due"),
         y: (0.0..100.0, "arrived, % of planned"),
         places: &DEADLINES,
-        borders: &[],
-        is_log: false,
+        ..Axes::around(&lines, "", "")
     };
     Ok(Plot {
         name: format!("delivered_{number}"),
         title: format!("Messages that arrived in time: {}", name_of(group)),
         svg: lines::draw(&lines, &axes)?,
-        csv,
+        csv: csv.text(),
     })
-}
-
-/// Messages received in each second, the mean of all runs.
-fn each_second(number: usize, group: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Option<Plot>> {
-    let mut csv = "middleware,second,received\n".to_owned();
-    let mut lines = Vec::new();
-    for (colour, cell) in group.iter().enumerate() {
-        let runs = &cell.runs;
-        let seconds = runs
-            .iter()
-            .map(|run| run.account.received_each_s.len())
-            .max()
-            .unwrap_or(0);
-        let mean = |second: usize| {
-            let sum: u64 = runs
-                .iter()
-                .filter_map(|run| run.account.received_each_s.get(second))
-                .sum();
-            ((second + 1) as f64, sum as f64 / runs.len() as f64)
-        };
-        let ours: Vec<(f64, f64)> = (0..seconds).map(mean).collect();
-        let published = context.seconds(cell).map(<[_]>::to_vec);
-        let single = |run: &&MiddlewareRun| {
-            let counts = run.account.received_each_s.iter().enumerate();
-            let points: Vec<(f64, f64)> = counts
-                .map(|(second, count)| ((second + 1) as f64, *count as f64))
-                .collect();
-            (String::new(), points, Some(colour))
-        };
-        let singles: Vec<_> = if runs.len() > 1 {
-            runs.iter().map(single).collect()
-        } else {
-            Vec::new()
-        };
-        let theirs = published.map(|points| (format!("{}, published", cell.middleware), points, None));
-        let own = [(cell.middleware.clone(), ours, Some(colour))];
-        for (name, points, colour) in singles.into_iter().chain(theirs).chain(own) {
-            for (second, count) in points.iter().filter(|_| !name.is_empty()) {
-                let _never_fails = writeln!(csv, "{},{second},{count}", csv_cell(&name)).is_ok();
-            }
-            lines.push(Line {
-                name,
-                points,
-                dotted: false,
-                colour,
-            });
-        }
-    }
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let last = points().map(|point| point.0).fold(1.0, f64::max);
-    if last < 2.0 {
-        return Ok(None);
-    }
-    let most = points().map(|point| point.1).fold(1.0, f64::max);
-    let axes = Axes {
-        x: (1.0..last, "second"),
-        y: (0.0..most * 1.1, "received"),
-        places: &[],
-        borders: &[],
-        is_log: false,
-    };
-    Ok(Some(Plot {
-        name: format!("seconds_{number}"),
-        title: format!(
-            "Messages received in each second, each run faint, their mean bold: {}",
-            name_of(group)
-        ),
-        svg: lines::draw(&lines, &axes)?,
-        csv,
-    }))
 }
 
 /// Each second of each run.
@@ -311,12 +256,11 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
     let Some(svg) = raster::draw(group)? else {
         return Ok(None);
     };
-    let mut csv = "middleware,run,second,received\n".to_owned();
+    let mut csv = Csv::of(["middleware", "run", "second", "received"]);
     for cell in group {
         for run in &cell.runs {
             for (second, count) in run.account.received_each_s.iter().enumerate() {
-                let name = csv_cell(&cell.middleware);
-                let _never_fails = writeln!(csv, "{name},{},{second},{count}", run.repetition + 1).is_ok();
+                csv.row(&[&cell.middleware, &(run.repetition + 1), &second, count]);
             }
         }
     }
@@ -327,81 +271,149 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
             name_of(group)
         ),
         svg,
-        csv,
+        csv: csv.text(),
     }))
 }
 
 /// A figure of every cell as a bar, by link.
-struct BarPlot<'a> {
+struct BarPlot {
+    /// Of the published figure, too.
     name: &'static str,
     title: &'static str,
     unit: &'static str,
     digits: usize,
-    figure: &'a dyn Fn(&MiddlewareRun) -> Option<f64>,
-    published: &'a dyn Fn(&PublishedFigures) -> Option<f64>,
+    figure: FigureOf,
+    /// Cores, to be drawn as a share of the machine's.
+    is_of_machine: bool,
 }
 
-impl BarPlot<'_> {
-    fn draw(&self, cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Option<Plot>> {
-        let mut csv = "case,link,middleware,median,low,high,published\n".to_owned();
-        let mut most: f64 = 1e-3;
-        let mut drawn = Vec::new();
-        let mut has_published = false;
+impl BarPlot {
+    fn draw(&self, cells: &[Cell<'_>], context: &Context<'_>, cores: f64) -> BenchResult<Option<Plot>> {
+        let columns = "case,link,middleware,median,low,high,published";
+        let scale = (self.unit, self.digits, 1e-3);
+        let mut chart = Chart::new(scale, &columns.split(',').collect::<Vec<_>>());
+        let factor = if self.is_of_machine { 100.0 / cores } else { 1.0 };
         for group in groups(cells) {
-            let mut bars = Vec::new();
             for (series, cell) in group.iter().enumerate() {
-                let Some(estimate) = cell.estimate(self.figure) else {
+                let Some(estimate) = cell.estimate(|run| (self.figure)(run).map(|figure| factor * figure))
+                else {
                     continue;
                 };
-                let published = context
-                    .figures(cell)
-                    .and_then(|figures| (self.published)(&figures));
-                has_published |= published.is_some();
-                let ends = estimate
-                    .interval
-                    .map_or([estimate.median; 2], |ends| [ends.low, ends.high]);
-                most = most.max(ends[1]).max(published.unwrap_or(0.0));
-                let theirs = published.map(|figure| figure.to_string()).unwrap_or_default();
-                let [case, link, name] = [cell.case, cell.link, &cell.middleware].map(csv_cell);
-                let _never_fails = writeln!(
-                    csv,
-                    "{case},{link},{name},{},{},{},{theirs}",
-                    estimate.median, ends[0], ends[1]
-                )
-                .is_ok();
-                bars.push(Bar {
-                    label: cell.middleware.clone(),
-                    series,
-                    estimate,
-                    other: published.map(|median| Estimate {
-                        median,
-                        interval: None,
-                        repetitions: 1,
-                    }),
-                });
-            }
-            if !bars.is_empty() {
-                let name = name_of(&group);
-                drawn.push(Group { name, bars });
+                let published = context.figures(cell).remove(self.name);
+                let (median, (low, high)) = (estimate.median, estimate.ends());
+                let theirs = published
+                    .as_ref()
+                    .map_or(String::new(), |figure| figure.median.to_string());
+                let bar = Bar {
+                    other: published,
+                    ..Bar::new(&cell.middleware, series, estimate)
+                };
+                let row: [&dyn Display; 7] = [
+                    &cell.case,
+                    &cell.link,
+                    &cell.middleware,
+                    &median,
+                    &low,
+                    &high,
+                    &theirs,
+                ];
+                chart.add(&name_of(&group), bar, &row);
             }
         }
-        if drawn.is_empty() {
-            return Ok(None);
-        }
-        let scale = Scale {
-            most,
-            unit: self.unit,
-            digits: self.digits,
+        let grey = if chart.is_compared() {
+            "; grey: published"
+        } else {
+            ""
         };
-        Ok(Some(Plot {
-            name: self.name.to_owned(),
-            title: if has_published {
-                format!("{}; grey: published", self.title)
-            } else {
-                self.title.to_owned()
-            },
-            svg: bars_of(&drawn, scale)?,
-            csv,
-        }))
+        let title = format!("{}{grey}", self.title);
+        chart.plot(self.name, title)
+    }
+}
+
+/// A node without topics: 1.2.1 and 1.2.2 of the published report.
+mod idle {
+    use super::*;
+    use crate::statistics::quantile_sorted;
+
+    type Part = (&'static str, &'static str, FigureOf);
+
+    /// Processor at the 95th percentile of its seconds, their median, their mean; memory of each kind.
+    pub(super) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+        let busy: [Part; 3] = [
+            ("95 % of the seconds", "cpu_p95", |run| quantile(run, 0.95)),
+            ("median of the seconds", "cpu_median", |run| quantile(run, 0.5)),
+            ("mean", "cpu_mean", |run| Some(100.0 * run.publisher.cores())),
+        ];
+        let memory: [Part; 3] = [
+            ("of no file", "anonymous", |run| {
+                Some(run.publisher.anonymous_bytes as f64 / MIB)
+            }),
+            ("resident", "resident", |run| {
+                Some(run.publisher.rss_max_bytes as f64 / MIB)
+            }),
+            ("virtual", "virtual", |run| {
+                Some(run.publisher.virtual_bytes as f64 / MIB)
+            }),
+        ];
+        let processor = plot(
+            "idle_cpu",
+            "Processor of an idle node, in percent of a core",
+            ("%", 2),
+            &busy,
+            cells,
+            context,
+        )?;
+        let memory = plot(
+            "idle_memory",
+            "Memory of an idle node, in MiB",
+            ("MiB", 1),
+            &memory,
+            cells,
+            context,
+        )?;
+        Ok(processor.into_iter().chain(memory).collect())
+    }
+
+    fn quantile(run: &MiddlewareRun, share: f64) -> Option<f64> {
+        let mut busy: Vec<f64> = run.samples[0].iter().map(|sample| 100.0 * sample.busy).collect();
+        busy.sort_by(f64::total_cmp);
+        quantile_sorted(&busy, share)
+    }
+
+    fn plot(
+        name: &str,
+        title: &str,
+        (unit, digits): (&'static str, usize),
+        parts: &[Part],
+        cells: &[Cell<'_>],
+        context: &Context<'_>,
+    ) -> BenchResult<Option<Plot>> {
+        let mut chart = Chart::new(
+            (unit, digits, 1e-3),
+            &["figure", "link", "middleware", "median", "published"],
+        );
+        for (part, key, figure) in parts {
+            for (series, cell) in cells.iter().enumerate() {
+                let Some(estimate) = cell.estimate(figure) else {
+                    continue;
+                };
+                let published = context.figures(cell).remove(key);
+                let theirs = published
+                    .as_ref()
+                    .map_or(String::new(), |figure| figure.median.to_string());
+                let median = estimate.median;
+                let bar = Bar {
+                    other: published,
+                    ..Bar::new(&cell.middleware, series, estimate)
+                };
+                chart.add(part, bar, &[part, &cell.link, &cell.middleware, &median, &theirs]);
+            }
+        }
+        let grey = if chart.is_compared() {
+            "; grey: published"
+        } else {
+            ""
+        };
+        chart.plot(name, format!("{title}{grey}"))
     }
 }

@@ -1,36 +1,33 @@
 //! Figures of the published evaluation, read from its data when they are at hand.
 
-use super::{EvaluatedLink, MiddlewareCase};
+use super::{CaseKind, EvaluatedLink, MiddlewareCase};
 use crate::{
+    engine::grouped,
     error::{BenchError, BenchResult},
     link::spec::Bottleneck,
+    statistics::{Estimate, Interval},
 };
 use holdall_model::units::MIB;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::Path};
 
+/// An idle node.
+const IDLE_FILE: &str = "d1_node_galactic.csv";
+/// Message types at 1000 Hz between two processes of one host.
+const TYPES_FILE: &str = "d2_two_process_galactic.csv";
 /// Means of its runs over an emulated link.
 const MEANS_FILE: &str = "d3_d4_d5_mininet.csv";
 /// Its runs over 54 Mb/s second by second.
 const SECONDS_FILE: &str = "d3_per_second_54mbit.csv";
-/// Message types at 1000 Hz between two processes of one host.
-const TYPES_FILE: &str = "d2_two_process_galactic.csv";
 /// Its runs over Wi-Fi second by second.
 const WIFI_FILE: &str = "d6_wifi_per_second.csv";
+/// Pairs of middlewares.
+const PAIRS_FILE: &str = "d7_sub_galactic.csv";
 /// The rate of the link whose seconds were published.
 const SECONDS_MBIT: f64 = 54.0;
 
-/// One configuration of the published evaluation.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct PublishedFigures {
-    pub sent_per_s: Option<f64>,
-    pub received_per_s: Option<f64>,
-    /// Of those sent.
-    pub lost_percent: Option<f64>,
-    pub effective_latency_ms: Option<f64>,
-    pub publisher_rss_mib: Option<f64>,
-    pub subscriber_rss_mib: Option<f64>,
-}
+/// Figures of one configuration of the published evaluation, by our names; an interval is from the least to the most.
+pub(crate) type PublishedFigures = BTreeMap<&'static str, Estimate>;
 
 #[derive(Clone, Debug, Deserialize)]
 struct MeansRow {
@@ -44,6 +41,10 @@ struct MeansRow {
     lost_percent_mean: Option<f64>,
     /// Empty where nothing arrived.
     effective_latency_ms_mean: Option<f64>,
+    effective_latency_ms_min: Option<f64>,
+    effective_latency_ms_max: Option<f64>,
+    pub_cpu_percent_of_machine_mean: Option<f64>,
+    sub_cpu_percent_of_machine_mean: Option<f64>,
     pub_rss_mb_mean: Option<f64>,
     sub_rss_mb_mean: Option<f64>,
 }
@@ -57,35 +58,75 @@ struct TypeRow {
     received: f64,
     #[serde(rename = "mean latency_mean (ms)")]
     latency_ms: f64,
+    #[serde(rename = "mean cpu_usage (%)")]
+    cpu_percent: Option<f64>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct IdleRow {
+    vendor: String,
+    config: String,
+    /// The 95th percentile; the name of the column does not state that.
+    #[serde(rename = "cpu_usage (%)")]
+    cpu_p95: f64,
+    #[serde(rename = "median cpu_usage (%)")]
+    cpu_median: f64,
+    #[serde(rename = "mean cpu_usage (%)")]
+    cpu_mean: f64,
+    #[serde(rename = "mean resident anonymous memory (Mb)")]
+    anonymous_mb: f64,
+    #[serde(rename = "mean physical memory (Mb)")]
+    resident_mb: f64,
+    #[serde(rename = "mean virtual memory (Mb)")]
+    virtual_mb: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct PairRow {
+    to_rmw_flavor: String,
+    to_rmw: String,
+    from_rmw_flavor: String,
+    from_rmw: String,
+    #[serde(rename = "mean received")]
+    received: f64,
 }
 
 #[derive(Deserialize)]
 struct SecondRow {
     rmw: String,
+    /// Not published for Wi-Fi; the default of the time was synchronous.
+    #[serde(default = "synchronous")]
     mode: String,
+    #[serde(alias = "rate_hz")]
     loss_percent: f64,
+    run: String,
     side: String,
     t_s: f64,
+    sent: f64,
     received: f64,
 }
 
-#[derive(Deserialize)]
-struct WifiRow {
-    rmw: String,
-    rate_hz: f64,
-    side: String,
-    t_s: f64,
-    received: f64,
+fn synchronous() -> String {
+    "sync".to_owned()
 }
 
-/// Mean messages received in each second, by middleware and a number: the loss in percent, or the rate in hertz.
-type Seconds = BTreeMap<(&'static str, u32), Vec<(f64, f64)>>;
+/// Whose messages are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Publisher,
+    Subscriber,
+}
+
+/// The seconds of each run, by middleware, side and a number: the loss in percent, or the rate in hertz.
+type Seconds = BTreeMap<(&'static str, Side, u32), Vec<Vec<(f64, f64)>>>;
 
 /// The published evaluation.
 #[derive(Clone, Debug, Default)]
 pub struct PublishedEvaluation {
     means: Vec<MeansRow>,
     types: Vec<TypeRow>,
+    idle: Vec<IdleRow>,
+    pairs: Vec<PairRow>,
     seconds: Seconds,
     wifi: Seconds,
 }
@@ -93,9 +134,11 @@ pub struct PublishedEvaluation {
 /// Our name for a published pair of rmw and mode.
 fn name_of(rmw: &str, mode: &str) -> Option<&'static str> {
     match (rmw, mode) {
-        ("rmw_fastrtps_cpp" | "fastrtps", "sync") => Some("fastdds-sync"),
-        ("rmw_fastrtps_cpp" | "fastrtps", "async") => Some("fastdds-async"),
-        ("rmw_cyclonedds_cpp", "sync") | ("cyclonedds", "cpp_sync") => Some("cyclone"),
+        ("rmw_fastrtps_cpp" | "fastrtps" | "ps", "sync" | "cpp_syn" | "cpp sync") => Some("fastdds-sync"),
+        ("rmw_fastrtps_cpp" | "fastrtps" | "ps", "async" | "cpp_asyn" | "cpp async") => Some("fastdds-async"),
+        ("rmw_cyclonedds_cpp" | "cyclonedds", "sync" | "cpp_sync" | "cpp_syn" | "cpp sync") => {
+            Some("cyclone")
+        }
         _ => None,
     }
 }
@@ -106,32 +149,13 @@ impl PublishedEvaluation {
     /// # Errors
     /// A file that is missing or has other columns.
     pub fn read(folder: &Path) -> BenchResult<Self> {
-        let optional = |name: &str| Some(folder.join(name)).filter(|path| path.is_file());
-        let types = optional(TYPES_FILE).map(|path| rows(&path)).transpose()?;
-        let wifi: Option<Vec<WifiRow>> = optional(WIFI_FILE).map(|path| rows(&path)).transpose()?;
-        let seconds = rows::<SecondRow>(&folder.join(SECONDS_FILE))?;
         Ok(Self {
             means: rows(&folder.join(MEANS_FILE))?,
-            types: types.unwrap_or_default(),
-            seconds: by_second(
-                seconds
-                    .into_iter()
-                    .filter(|row| row.side == "sub")
-                    .filter_map(|row| {
-                        let key = (name_of(&row.rmw, &row.mode)?, row.loss_percent.round() as u32);
-                        Some((key, row.t_s, row.received))
-                    }),
-            ),
-            // Its mode was not published; the default of the time was synchronous.
-            wifi: by_second(
-                wifi.into_iter()
-                    .flatten()
-                    .filter(|row| row.side == "sub")
-                    .filter_map(|row| {
-                        let key = (name_of(&row.rmw, "sync")?, row.rate_hz.round() as u32);
-                        Some((key, row.t_s, row.received))
-                    }),
-            ),
+            types: optional(&folder.join(TYPES_FILE))?,
+            idle: optional(&folder.join(IDLE_FILE))?,
+            pairs: optional(&folder.join(PAIRS_FILE))?,
+            seconds: by_second(rows(&folder.join(SECONDS_FILE))?),
+            wifi: by_second(optional(&folder.join(WIFI_FILE))?),
         })
     }
 
@@ -142,26 +166,63 @@ impl PublishedEvaluation {
         case: &MiddlewareCase,
         link: &EvaluatedLink,
     ) -> Option<PublishedFigures> {
-        let Some(spec) = &link.spec else {
-            let is_one = |row: &&TypeRow| {
-                name_of(&row.vendor, &row.flavor) == Some(middleware) && row.data_type == case.label
-            };
-            let row = self
-                .types
-                .iter()
-                .find(is_one)
-                .filter(|_| near(case.rate_hz, 1000.0))?;
-            return Some(PublishedFigures {
-                received_per_s: Some(row.received),
-                effective_latency_ms: Some(row.latency_ms),
-                ..PublishedFigures::default()
-            });
-        };
+        match &link.spec {
+            None if case.kind == CaseKind::Idle => {
+                let row = self
+                    .idle
+                    .iter()
+                    .find(|row| name_of(&row.vendor, &row.config) == Some(middleware))?;
+                Some(all([
+                    ("cpu_p95", Some(row.cpu_p95)),
+                    ("cpu_median", Some(row.cpu_median)),
+                    ("cpu_mean", Some(row.cpu_mean)),
+                    ("anonymous", Some(mib(row.anonymous_mb))),
+                    ("resident", Some(mib(row.resident_mb))),
+                    ("virtual", Some(mib(row.virtual_mb))),
+                ]))
+            }
+            None => {
+                let is_one = |row: &&TypeRow| {
+                    name_of(&row.vendor, &row.flavor) == Some(middleware) && row.data_type == case.label
+                };
+                let row = self
+                    .types
+                    .iter()
+                    .find(is_one)
+                    .filter(|_| near(case.rate_hz, 1000.0))?;
+                Some(all([
+                    ("received", Some(row.received)),
+                    ("latency", Some(row.latency_ms)),
+                    ("subscriber_cpu", row.cpu_percent),
+                ]))
+            }
+            Some(_) => self.means(middleware, case, link).map(|row| {
+                let mut figures = all([
+                    ("sent", row.sent_per_s_mean),
+                    ("received", row.received_per_s_mean),
+                    ("lost", row.lost_percent_mean),
+                    ("latency", row.effective_latency_ms_mean),
+                    ("publisher_cpu", row.pub_cpu_percent_of_machine_mean),
+                    ("subscriber_cpu", row.sub_cpu_percent_of_machine_mean),
+                    ("publisher_memory", row.pub_rss_mb_mean.map(mib)),
+                    ("subscriber_memory", row.sub_rss_mb_mean.map(mib)),
+                ]);
+                if let Some(latency) = figures.get_mut("latency") {
+                    let ends = row.effective_latency_ms_min.zip(row.effective_latency_ms_max);
+                    latency.interval = ends.map(|(low, high)| Interval { low, high });
+                }
+                figures
+            }),
+        }
+    }
+
+    fn means(&self, middleware: &str, case: &MiddlewareCase, link: &EvaluatedLink) -> Option<&MeansRow> {
         let message_type = match case.bytes {
             524_288 => "PointCloud512k",
             1024 => "Array1k",
             _ => return None,
         };
+        let spec = link.spec.as_ref()?;
         let rate_mbit = spec.rate_bits_per_s? as f64 / 1e6;
         let row = self.means.iter().find(|row| {
             name_of(&row.rmw, &row.mode) == Some(middleware)
@@ -171,39 +232,50 @@ impl PublishedEvaluation {
         });
         // What else a link may do was not published.
         let is_plain = spec.loss.burst.is_none() && spec.delay.is_zero() && spec.outages.is_empty();
-        let row = row.filter(|_| is_plain && near(case.rate_hz, 30.0))?;
-        Some(PublishedFigures {
-            sent_per_s: row.sent_per_s_mean,
-            received_per_s: row.received_per_s_mean,
-            lost_percent: row.lost_percent_mean,
-            effective_latency_ms: row.effective_latency_ms_mean,
-            publisher_rss_mib: row.pub_rss_mb_mean.map(mib),
-            subscriber_rss_mib: row.sub_rss_mb_mean.map(mib),
-        })
+        row.filter(|_| is_plain && near(case.rate_hz, 30.0))
     }
 
-    /// Mean messages received in each second of the published runs of a load over a link.
+    /// Messages sent or received in each second of each published run of a load over a link.
     pub(crate) fn seconds(
         &self,
         middleware: &str,
         case: &MiddlewareCase,
         link: &EvaluatedLink,
-    ) -> Option<&[(f64, f64)]> {
-        let spec = link.spec.as_ref()?;
-        let find = |seconds: &'_ Seconds, number: f64| {
-            let found = seconds
-                .keys()
-                .find(|(name, key)| *name == middleware && near(f64::from(*key), number));
-            found.copied()
+        side: Side,
+    ) -> Vec<Vec<(f64, f64)>> {
+        let Some(spec) = &link.spec else { return Vec::new() };
+        let (seconds, number) = if case.bytes == 61_440 && spec.bottleneck == Bottleneck::Path {
+            (&self.wifi, case.rate_hz)
+        } else {
+            let mbit = spec.rate_bits_per_s.unwrap_or(0) as f64 / 1e6;
+            let is_published = case.bytes == 524_288 && near(mbit, SECONDS_MBIT);
+            if !is_published || self.means(middleware, case, link).is_none() {
+                return Vec::new();
+            }
+            (&self.seconds, 100.0 * spec.loss.share)
         };
-        if case.bytes == 61_440 && spec.bottleneck == Bottleneck::Path {
-            return self.wifi.get(&find(&self.wifi, case.rate_hz)?).map(Vec::as_slice);
-        }
-        self.figures(middleware, case, link)?;
-        let key = find(&self.seconds, 100.0 * spec.loss.share)?;
-        let is_published = case.bytes == 524_288 && near(spec.rate_bits_per_s? as f64 / 1e6, SECONDS_MBIT);
-        self.seconds.get(&key).filter(|_| is_published).map(Vec::as_slice)
+        let is_one = |(name, of, key): &&(&str, Side, u32)| {
+            *name == middleware && *of == side && near(f64::from(*key), number)
+        };
+        let found = seconds.iter().find(|(key, _)| is_one(key));
+        found.map_or_else(Vec::new, |(_, runs)| runs.clone())
     }
+
+    /// Messages of 5 each second that one middleware received from another one.
+    pub(crate) fn pair(&self, publisher: &str, subscriber: &str) -> Option<f64> {
+        let is_one = |row: &&PairRow| {
+            let to = name_of(&row.to_rmw, "sync").filter(|_| row.to_rmw_flavor == "cpp");
+            name_of(&row.from_rmw, &row.from_rmw_flavor) == Some(publisher) && to == Some(subscriber)
+        };
+        self.pairs.iter().find(is_one).map(|row| row.received)
+    }
+}
+
+fn all<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> PublishedFigures {
+    let known = figures
+        .into_iter()
+        .filter_map(|(name, figure)| Some((name, Estimate::exactly(figure?))));
+    known.collect()
 }
 
 /// From the decimal unit of the report.
@@ -215,24 +287,45 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6
 }
 
-/// The mean of all runs in each second.
-fn by_second(rows: impl Iterator<Item = ((&'static str, u32), f64, f64)>) -> Seconds {
-    // The sum of all runs and their number, by second.
-    type Sums = BTreeMap<u32, (f64, u32)>;
-    let mut sums: BTreeMap<(&'static str, u32), Sums> = BTreeMap::new();
-    for (key, at_s, received) in rows {
-        let second = sums
-            .entry(key)
-            .or_default()
-            .entry(at_s.round() as u32)
-            .or_default();
-        second.0 += received;
-        second.1 += 1;
+fn by_second(rows: Vec<SecondRow>) -> Seconds {
+    let mut seconds = Seconds::new();
+    let runs = grouped(rows, |row| {
+        (
+            row.rmw.clone(),
+            row.mode.clone(),
+            row.side.clone(),
+            row.loss_percent.round() as u32,
+            row.run.clone(),
+        )
+    });
+    for ((rmw, mode, side, number, _), rows) in runs {
+        let Some(name) = name_of(&rmw, &mode) else {
+            continue;
+        };
+        let side = if side == "pub" {
+            Side::Publisher
+        } else {
+            Side::Subscriber
+        };
+        let count = |row: &SecondRow| {
+            if side == Side::Publisher {
+                row.sent
+            } else {
+                row.received
+            }
+        };
+        let points = rows.iter().map(|row| (row.t_s.round(), count(row))).collect();
+        seconds.entry((name, side, number)).or_default().push(points);
     }
-    let mean = |(second, (sum, runs)): (u32, (f64, u32))| (f64::from(second), sum / f64::from(runs));
-    sums.into_iter()
-        .map(|(key, seconds)| (key, seconds.into_iter().map(mean).collect()))
-        .collect()
+    seconds
+}
+
+fn optional<T: for<'a> Deserialize<'a>>(path: &Path) -> BenchResult<Vec<T>> {
+    if path.is_file() {
+        rows(path)
+    } else {
+        Ok(Vec::new())
+    }
 }
 
 fn rows<T: for<'a> Deserialize<'a>>(path: &Path) -> BenchResult<Vec<T>> {
@@ -296,10 +389,8 @@ mod tests {
         let cloud = case("PointCloud512k at 30 Hz", 524_288, 30.0);
         let lossy = link(Some("rate=54Mb/s,loss=10%"));
         let figures = published.figures("fastdds-async", &cloud, &lossy).unwrap();
-        assert_eq!(
-            (figures.received_per_s, figures.effective_latency_ms),
-            (Some(11.8), None)
-        );
+        assert_eq!(figures["received"].median, 11.8);
+        assert!(!figures.contains_key("latency"));
         assert_eq!(published.figures("fastdds-sync", &cloud, &lossy), None);
         assert_eq!(
             published.figures(
@@ -310,25 +401,39 @@ mod tests {
             None
         );
         let good = link(Some("rate=54Mb/s"));
-        assert_eq!(
-            published.seconds("cyclone", &cloud, &good),
-            Some([(1.0, 11.0)].as_slice())
-        );
+        let runs = published.seconds("cyclone", &cloud, &good, Side::Subscriber);
+        assert_eq!(runs, [vec![(1.0, 10.0)], vec![(1.0, 12.0)]]);
+        let sent = published.seconds("cyclone", &cloud, &good, Side::Publisher);
+        assert_eq!(sent, [vec![(1.0, 11.0)]]);
         let small = case("Array1k", 1024, 1000.0);
-        assert_eq!(
-            published
-                .figures("cyclone", &small, &link(None))
-                .unwrap()
-                .received_per_s,
-            Some(998.5)
-        );
+        let figures = published.figures("cyclone", &small, &link(None)).unwrap();
+        assert_eq!(figures["received"].median, 998.5);
         let wifi = case("Array60k at 120 Hz", 61_440, 120.0);
         let radio = link(Some("rate=45Mb/s,bottleneck=path"));
-        assert_eq!(
-            published.seconds("fastdds-sync", &wifi, &radio),
-            Some([(2.0, 66.0)].as_slice())
+        let seconds = |name| published.seconds(name, &wifi, &radio, Side::Subscriber);
+        assert_eq!(seconds("fastdds-sync"), [vec![(2.0, 66.0)]]);
+        assert!(seconds("cyclone").is_empty());
+        put(
+            IDLE_FILE,
+            "vendor,config,cpu_usage (%),median cpu_usage (%),mean cpu_usage (%),mean resident anonymous memory (Mb),mean physical memory (Mb),\
+             mean virtual memory (Mb)\nps,cpp_syn,0.19,0.03,0.06,4.2,16.7,50.4\n",
         );
-        assert_eq!(published.seconds("cyclone", &wifi, &radio), None);
+        put(
+            PAIRS_FILE,
+            "to_rmw_flavor,to_rmw,from_rmw_flavor,from_rmw,mean received\ncpp,fastrtps,cpp sync,cyclonedds,4.5\n",
+        );
+        let published = PublishedEvaluation::read(folder.path()).unwrap();
+        let idle = MiddlewareCase {
+            kind: crate::middleware::CaseKind::Idle,
+            ..small
+        };
+        let figures = published.figures("fastdds-sync", &idle, &link(None)).unwrap();
+        assert_eq!(
+            (figures["cpu_p95"].median, figures["cpu_mean"].median),
+            (0.19, 0.06)
+        );
+        assert_eq!(published.pair("cyclone", "fastdds-sync"), Some(4.5));
+        assert_eq!(published.pair("fastdds-sync", "cyclone"), None);
         put(SECONDS_FILE, "a,b\n1,2\n");
         let error = PublishedEvaluation::read(folder.path()).unwrap_err().to_string();
         assert!(error.contains("is not the published data"), "{error}");

@@ -1,14 +1,8 @@
 //! Results of an evaluation, as its folder holds them.
 
 use super::{Account, Middleware};
-use crate::{
-    error::{BenchError, BenchResult},
-    link::Carried,
-    machine::Machine,
-};
-use holdall_io::fs::write_atomically_unsynced;
+use crate::{link::Carried, machine::Machine, measure::ProcessSample};
 use serde::{Deserialize, Serialize};
-use std::{fs, path::Path};
 
 /// The file with all runs, in the experiment's folder.
 pub const RESULT_FILE: &str = "evaluation.json";
@@ -169,6 +163,9 @@ pub struct MiddlewareRun {
     /// Of the other of two machines.
     #[serde(default)]
     pub clock: Option<ClockOffset>,
+    /// Processor and memory of the publisher and the subscriber about once a second from the start; empty for programs of another machine.
+    #[serde(default)]
+    pub samples: [Vec<ProcessSample>; 2],
     /// The load beside this one, whose packets are counted in `wire`, too.
     #[serde(default)]
     pub beside: Option<String>,
@@ -181,22 +178,6 @@ impl MiddlewareRun {
         let wire = self.wire.filter(|_| self.beside.is_none())?;
         let delivered = (self.account.received_each_s.iter().sum::<u64>() * self.message_bytes) as f64;
         (delivered > 0.0).then(|| (wire.forward_bytes + wire.back_bytes) as f64 / delivered)
-    }
-
-    /// Stores it, completely or not at all.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub(crate) fn store(&self, path: &Path) -> BenchResult<()> {
-        store(path, self)
-    }
-
-    /// Reads one.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is something else.
-    pub(crate) fn load(path: &Path) -> BenchResult<Self> {
-        load(path)
     }
 }
 
@@ -234,38 +215,4 @@ pub struct EvaluationResult {
     pub absent: Vec<AbsentMiddleware>,
     /// The versions and settings in use, by middleware.
     pub settings: Vec<(String, String)>,
-}
-
-impl EvaluationResult {
-    /// Stores it, completely or not at all.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub(crate) fn store(&self, path: &Path) -> BenchResult<()> {
-        store(path, self)
-    }
-
-    /// Reads one.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is something else.
-    pub(crate) fn load(path: &Path) -> BenchResult<Self> {
-        load(path)
-    }
-}
-
-fn store<T: Serialize>(path: &Path, value: &T) -> BenchResult<()> {
-    let text = serde_json::to_string(value).map_err(|error| BenchError::Verify {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })?;
-    Ok(write_atomically_unsynced(path, text.as_bytes())?)
-}
-
-fn load<T: for<'a> Deserialize<'a>>(path: &Path) -> BenchResult<T> {
-    let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
-    serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-        path: path.to_owned(),
-        reason: format!("is not the result of an evaluation: {error}"),
-    })
 }

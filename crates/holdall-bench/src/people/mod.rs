@@ -3,17 +3,19 @@
 
 mod history;
 mod plots;
+mod profile;
 mod quality;
 mod repository;
 mod survey;
 
 use crate::{
+    engine,
     error::{BenchError, BenchResult},
     suite::sheet::Sheet,
 };
 pub use history::History;
-use holdall_io::fs::write_atomically_unsynced;
 pub(crate) use plots::plots;
+pub use profile::Profile;
 pub use quality::{Declaration, Points};
 pub use repository::{ItemKind, Items};
 use serde::{Deserialize, Serialize};
@@ -29,6 +31,7 @@ pub const ID: &str = "D8";
 pub const RESULT_FILE: &str = "people.json";
 /// Ends of the names of files with data.
 const SURVEY_END: &str = "survey_counts.csv";
+const PROFILE_END: &str = "survey_profile_counts.csv";
 const ITEMS_END: &str = "repository_items.csv";
 const ISSUES_END: &str = "issues.json";
 const PULLS_END: &str = "pulls.json";
@@ -42,6 +45,9 @@ pub struct PeopleResult {
     pub command: String,
     /// Questions of surveys.
     pub questions: Vec<Question>,
+    /// Who answered.
+    #[serde(default)]
+    pub profiles: Vec<Profile>,
     /// Items of repositories.
     pub items: Vec<Items>,
     /// Commits of repositories.
@@ -55,6 +61,7 @@ pub struct PeopleResult {
 impl PeopleResult {
     fn is_empty(&self) -> bool {
         self.questions.is_empty()
+            && self.profiles.is_empty()
             && self.items.is_empty()
             && self.histories.is_empty()
             && self.declarations.is_empty()
@@ -66,18 +73,13 @@ impl PeopleResult {
     /// A file that is something else.
     pub(crate) fn load(folder: &Path) -> BenchResult<Option<Self>> {
         let path = folder.join(RESULT_FILE);
-        let Ok(text) = fs::read_to_string(&path) else {
-            return Ok(None);
-        };
-        let result = serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-            path,
-            reason: format!("is not the result of {ID}: {error}"),
-        })?;
-        Ok(Some(result))
+        path.is_file()
+            .then(|| engine::load(&path, "the result of D8"))
+            .transpose()
     }
 }
 
-/// Reads the data in a folder, by the ends of the files' names: `survey_counts.csv`, `repository_items.csv`, `issues.json` and `pulls.json` (pages of
+/// Reads the data in a folder, by the ends of the files' names: `survey_counts.csv`, `survey_profile_counts.csv`, `repository_items.csv`, `issues.json` and `pulls.json` (pages of
 /// the hosting site's interface), `git_log.txt`, `quality.yaml`; and every folder in it that is a git repository. Stores the result in `out`.
 ///
 /// # Errors
@@ -110,6 +112,8 @@ pub fn run(data: &Path, out: &Path, command: &str) -> BenchResult<PeopleResult> 
             pages.push(file.clone());
         } else if ends_with(file, SURVEY_END) {
             result.questions.extend(survey::read(file)?);
+        } else if ends_with(file, PROFILE_END) {
+            result.profiles.extend(profile::read(file)?);
         } else if ends_with(file, ITEMS_END) {
             result.items.extend(repository::read(file)?);
         }
@@ -118,7 +122,16 @@ pub fn run(data: &Path, out: &Path, command: &str) -> BenchResult<PeopleResult> 
         result.items.extend(repository::read_api(&pages)?);
     }
     if result.is_empty() {
-        let ends = [SURVEY_END, ITEMS_END, ISSUES_END, PULLS_END, LOG_END, QUALITY_END].join(", ");
+        let ends = [
+            SURVEY_END,
+            PROFILE_END,
+            ITEMS_END,
+            ISSUES_END,
+            PULLS_END,
+            LOG_END,
+            QUALITY_END,
+        ]
+        .join(", ");
         return Err(BenchError::Option {
             option: "--data",
             expected: format!("a folder with git repositories, or with files that end in one of {ends}"),
@@ -126,12 +139,7 @@ pub fn run(data: &Path, out: &Path, command: &str) -> BenchResult<PeopleResult> 
         });
     }
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
-    let path = folder.join(RESULT_FILE);
-    let text = serde_json::to_string_pretty(&result).map_err(|error| BenchError::Verify {
-        path: path.clone(),
-        reason: error.to_string(),
-    })?;
-    write_atomically_unsynced(&path, text.as_bytes())?;
+    engine::store(&folder.join(RESULT_FILE), &result)?;
     Ok(result)
 }
 

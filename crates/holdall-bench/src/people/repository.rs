@@ -39,6 +39,9 @@ pub struct Items {
     pub closed: u64,
     /// Days, and the share of items that are closed by then (Kaplan–Meier: open items count as long as they were watched).
     pub closed_after_days: Vec<(f64, f64)>,
+    /// Days, and the share of all items that were closed by then, open ones counted as never closed: as published.
+    #[serde(default)]
+    pub closed_after_days_as_published: Vec<(f64, f64)>,
     /// Half of the items are closed after this many days; `None` when fewer are.
     pub median_days: Option<f64>,
     /// The same where open items count as closed after 180 days, as published.
@@ -197,7 +200,15 @@ fn items(repository: String, kind: ItemKind, mut spans: Vec<Span>) -> Items {
             .map(|(days, _)| *days),
         median_days_as_published: crate::statistics::median(&published),
         closed_after_days: curve,
+        closed_after_days_as_published: naive(&spans),
     }
+}
+
+/// The share of all that was closed by then; `spans` are in order.
+fn naive(spans: &[Span]) -> Vec<(f64, f64)> {
+    let closed = spans.iter().filter(|span| span.is_closed).zip(1..);
+    let share = |number: u32| f64::from(number) / spans.len().max(1) as f64;
+    closed.map(|(span, number)| (span.days, share(number))).collect()
 }
 
 /// The share that is closed after each time at which something was; `spans` are in order.

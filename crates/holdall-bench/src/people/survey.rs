@@ -105,6 +105,24 @@ pub(crate) fn read(path: &Path) -> BenchResult<Vec<Question>> {
     Ok(questions)
 }
 
+impl CohortAnswers {
+    /// Mean and standard deviation of the answers; `None` without any. As published: with the scale of the published report.
+    pub(crate) fn mean_and_deviation(&self, is_as_published: bool) -> Option<(f64, f64)> {
+        let scale = if is_as_published {
+            &SCALE_AS_PUBLISHED
+        } else {
+            &SCALE
+        };
+        let mean = mean(&self.counts, scale)?;
+        let squares = self.counts.iter().zip(scale);
+        let sum: f64 = squares
+            .map(|(count, value)| *count as f64 * (value - mean).powi(2))
+            .sum();
+        let all = self.counts.iter().sum::<u64>() as f64;
+        Some((mean, (sum / (all - 1.0).max(1.0)).sqrt()))
+    }
+}
+
 fn mean(counts: &[u64; STEPS], scale: &[f64; STEPS]) -> Option<f64> {
     let all: u64 = counts.iter().sum();
     let sum: f64 = counts

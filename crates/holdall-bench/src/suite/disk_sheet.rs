@@ -3,93 +3,75 @@
 
 use super::{
     result::RunResult,
-    sheet::Sheet,
-    table::{Row, milliseconds},
+    sheet::{Column, Sheet},
+    table::{Row, milliseconds, shown},
 };
-use crate::measure::LatencySummary;
+use crate::{measure::LatencySummary, statistics::median};
 use holdall_model::units::format_bytes;
 
 /// The table; without rows where no disk was measured.
-pub(crate) fn sheet(rows: &[&Row<'_>]) -> Sheet {
-    let is_known = |row: &&&Row<'_>| {
-        row.runs
-            .iter()
-            .any(|run| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some())
-    };
-    Sheet {
-        title: "Work on the disk",
-        header: vec![
-            "case",
-            "recorder",
-            "storage",
-            "cache",
-            "written ×",
-            "writes",
-            "p50",
-            "p99",
-            "p99.99",
-            "worst",
-            "syncs",
-            "sync worst",
-            "splits",
-            "close worst",
-        ],
-        words: 3,
-        rows: rows.iter().filter(is_known).map(|row| cells(row)).collect(),
-    }
+pub(crate) fn sheet<'a>(rows: &[&'a Row<'a>]) -> Sheet {
+    let is_known =
+        |run: &&RunResult| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some();
+    let known = rows.iter().filter(|row| row.runs.iter().any(is_known));
+    Sheet::of("Work on the disk", 3, &columns(), known)
 }
 
-fn cells(row: &Row<'_>) -> Vec<String> {
-    let median = |figure: &dyn Fn(&RunResult) -> Option<f64>| {
-        let samples: Vec<f64> = row.runs.iter().filter_map(|run| figure(run)).collect();
-        crate::statistics::median(&samples)
-    };
-    let shown = |value: Option<f64>, text: &dyn Fn(f64) -> String| value.map_or("–".to_owned(), text);
-    let count = |figure: &dyn Fn(&RunResult) -> Option<u64>| {
-        shown(median(&|run| figure(run).map(|count| count as f64)), &|count| {
-            format!("{count:.0}")
-        })
-    };
-    // Blocks of our disk, or batches of a rival's storage.
-    let write = |pick: fn(&LatencySummary) -> u64| {
-        let nanos = median(&|run| {
-            let write = run.disk.and_then(|disk| disk.write).or(run.write);
-            write.map(|write| pick(&write) as f64)
-        });
-        shown(nanos, &milliseconds)
-    };
-    let worst = |of: fn(&RunResult) -> Option<LatencySummary>| {
-        let nanos = row
-            .runs
-            .iter()
-            .filter_map(|run| of(run))
-            .map(|one| one.max_ns)
-            .max();
-        shown(nanos.map(|nanos| nanos as f64), &milliseconds)
-    };
-    vec![
-        row.case.to_owned(),
-        row.recorder.clone(),
-        row.storage(),
-        format_bytes(row.setting.max_cache_size_bytes),
-        shown(median(&RunResult::write_amplification), &|times| {
-            format!("{times:.3}")
+fn columns<'a>() -> [Column<&'a Row<'a>>; 14] {
+    [
+        ("case", |row| row.case.to_owned()),
+        ("recorder", |row| row.recorder.clone()),
+        ("storage", |row| row.storage()),
+        ("cache", |row| format_bytes(row.setting.max_cache_size_bytes)),
+        ("written ×", |row| {
+            shown(of(row, RunResult::write_amplification), |times| {
+                format!("{times:.3}")
+            })
         }),
-        count(&|run| {
-            run.disk
-                .and_then(|disk| disk.write)
-                .or(run.write)
-                .map(|one| one.count)
+        ("writes", |row| count(row, |run| Some(writes(run)?.count))),
+        ("p50", |row| write(row, |one| one.p50_ns)),
+        ("p99", |row| write(row, |one| one.p99_ns)),
+        ("p99.99", |row| write(row, |one| one.p99_99_ns)),
+        ("worst", |row| write(row, |one| one.max_ns)),
+        ("syncs", |row| {
+            count(row, |run| {
+                run.disk.map(|disk| disk.sync.map_or(0, |sync| sync.count))
+            })
         }),
-        write(|one| one.p50_ns),
-        write(|one| one.p99_ns),
-        write(|one| one.p99_99_ns),
-        write(|one| one.max_ns),
-        count(&|run| run.disk.map(|disk| disk.sync.map_or(0, |sync| sync.count))),
-        worst(|run| run.disk.and_then(|disk| disk.sync)),
-        count(&|run| Some(run.splits)),
-        worst(|run| run.disk.and_then(|disk| disk.close)),
+        ("sync worst", |row| worst(row, |run| run.disk?.sync)),
+        ("splits", |row| count(row, |run| Some(run.splits))),
+        ("close worst", |row| worst(row, |run| run.disk?.close)),
     ]
+}
+
+/// Blocks of our disk, or batches of a rival's storage.
+fn writes(run: &RunResult) -> Option<LatencySummary> {
+    run.disk.and_then(|disk| disk.write).or(run.write)
+}
+
+/// The median of a figure over the runs that have it.
+fn of(row: &Row<'_>, figure: impl Fn(&RunResult) -> Option<f64>) -> Option<f64> {
+    let samples: Vec<f64> = row.runs.iter().filter_map(|run| figure(run)).collect();
+    median(&samples)
+}
+
+fn count(row: &Row<'_>, figure: fn(&RunResult) -> Option<u64>) -> String {
+    let median = of(row, |run| figure(run).map(|count| count as f64));
+    shown(median, |count| format!("{count:.0}"))
+}
+
+fn write(row: &Row<'_>, pick: fn(&LatencySummary) -> u64) -> String {
+    shown(of(row, |run| Some(pick(&writes(run)?) as f64)), milliseconds)
+}
+
+fn worst(row: &Row<'_>, figure: fn(&RunResult) -> Option<LatencySummary>) -> String {
+    let nanos = row
+        .runs
+        .iter()
+        .filter_map(|run| figure(run))
+        .map(|one| one.max_ns)
+        .max();
+    shown(nanos.map(|nanos| nanos as f64), milliseconds)
 }
 
 #[cfg(test)]
@@ -107,17 +89,7 @@ mod tests {
     fn run(recorder: RecorderKind) -> RunResult {
         let setting = Setting {
             recorder,
-            publishers: Default::default(),
-            selection: Default::default(),
-            play_rate: None,
-            storage_id: "mcap".to_owned(),
-            max_cache_size_bytes: 1_000_000,
-            max_bag_size_bytes: None,
-            compression: None,
-            compression_queue_size: 1,
-            compression_threads: 0,
-            storage_config_file: None,
-            storage_preset_profile: None,
+            ..Setting::default()
         };
         let producers = ProducerConfig {
             groups: Vec::new(),

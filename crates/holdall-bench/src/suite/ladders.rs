@@ -1,6 +1,7 @@
 //! Ladders: the same load in growing amounts, and the step on which each recorder loses its first message.
 
 use super::{config::Experiment, table::Row};
+use crate::engine::grouped;
 
 /// The result of a recorder on a ladder.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,32 +26,20 @@ pub(crate) fn climbs(rows: &[Row<'_>], experiment: &Experiment) -> Vec<Climb> {
             .ladder
             .clone()
     };
-    let mut climbs: Vec<(Climb, Vec<&Row<'_>>)> = Vec::new();
-    for row in rows {
-        let Some(ladder) = ladder_of(row.case) else {
-            continue;
+    let on_ladder = rows.iter().filter_map(|row| Some((ladder_of(row.case)?, row)));
+    let each = grouped(on_ladder, |(ladder, row)| {
+        (ladder.clone(), format!("{}, {}", row.recorder, row.storage()))
+    });
+    let climb = |((ladder, recorder), steps): ((String, String), Vec<(String, &Row<'_>)>)| {
+        let climb = Climb {
+            ladder,
+            recorder,
+            whole: None,
+            first_loss: None,
         };
-        let recorder = format!("{}, {}", row.recorder, row.storage());
-        match climbs
-            .iter_mut()
-            .find(|(climb, _)| climb.ladder == ladder && climb.recorder == recorder)
-        {
-            Some((_, steps)) => steps.push(row),
-            None => {
-                let climb = Climb {
-                    ladder,
-                    recorder,
-                    whole: None,
-                    first_loss: None,
-                };
-                climbs.push((climb, vec![row]));
-            }
-        }
-    }
-    climbs
-        .into_iter()
-        .map(|(climb, steps)| climbed(climb, steps))
-        .collect()
+        climbed(climb, steps.into_iter().map(|(_, row)| row).collect())
+    };
+    each.into_iter().map(climb).collect()
 }
 
 fn climbed(mut climb: Climb, mut steps: Vec<&Row<'_>>) -> Climb {

@@ -6,15 +6,14 @@ use super::config::{
 };
 use crate::{
     candidate::metered::DiskResult,
-    error::{BenchError, BenchResult},
+    engine::grouped,
     machine::Machine,
     measure::{CoreSample, LatencySummary, ProcessUse},
     statistics,
 };
-use holdall_io::fs::write_atomically;
 use holdall_model::loss::LossStage;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fs, path::Path};
+use std::collections::BTreeMap;
 
 /// One group of publishers in a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -317,30 +316,6 @@ impl RunResult {
         };
         (0..cores).map(mean).collect()
     }
-
-    /// Writes the result to `path`, completely or not at all.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn store(&self, path: &Path) -> BenchResult<()> {
-        let text = serde_json::to_string_pretty(self).map_err(|error| BenchError::Verify {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })?;
-        Ok(write_atomically(path, text.as_bytes())?)
-    }
-
-    /// Reads a result.
-    ///
-    /// # Errors
-    /// When the file is missing or not a result.
-    pub fn load(path: &Path) -> BenchResult<Self> {
-        let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
-        serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-            path: path.to_owned(),
-            reason: format!("is not the result of a run: {error}"),
-        })
-    }
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -455,19 +430,8 @@ fn row(run: &RunResult, group: &GroupResult, cores: usize) -> Vec<String> {
 
 /// Runs of the same case, transport and setting, in the order in which they first occur.
 pub(crate) fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
-    let mut all: Vec<Vec<&RunResult>> = Vec::new();
-    for run in runs {
-        let same = |other: &&mut Vec<&RunResult>| {
-            other[0].case == run.case
-                && other[0].transport == run.transport
-                && other[0].setting == run.setting
-        };
-        match all.iter_mut().find(same) {
-            Some(others) => others.push(run),
-            None => all.push(vec![run]),
-        }
-    }
-    all
+    let groups = grouped(runs, |run| (&run.case, run.transport, &run.setting));
+    groups.into_iter().map(|(_, runs)| runs).collect()
 }
 
 /// A recorder's name in tables, with its transport and everything special about it.

@@ -15,7 +15,40 @@ pub(crate) struct Sheet {
     pub rows: Vec<Vec<String>>,
 }
 
+/// A column: its name, and the text of its cells.
+pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
+
+/// An empty cell.
+pub(crate) const DASH: &str = "–";
+
 impl Sheet {
+    /// A row for each of `rows`.
+    pub fn of<'t, T: 't>(
+        title: &'static str,
+        words: usize,
+        columns: &[Column<T>],
+        rows: impl IntoIterator<Item = &'t T>,
+    ) -> Self {
+        let cells = |row| columns.iter().map(|(_, cell)| cell(row)).collect();
+        Self {
+            title,
+            header: columns.iter().map(|(name, _)| *name).collect(),
+            words,
+            rows: rows.into_iter().map(cells).collect(),
+        }
+    }
+
+    /// The same without columns that are empty in all rows.
+    pub fn without_empty(mut self) -> Self {
+        for column in (self.words..self.header.len()).rev() {
+            if self.rows.iter().all(|row| row[column] == DASH) {
+                self.header.remove(column);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+            }
+        }
+        self
+    }
+
     /// The table as text: when it is wider than a terminal, its figures are divided over several tables, each
     /// with the words that name the rows.
     pub fn text(&self) -> String {

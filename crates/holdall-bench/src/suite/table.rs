@@ -6,11 +6,12 @@ use super::{
     disk_sheet, ladders,
     noise::Noise,
     result::{ExperimentResult, PlaybackResult, RunResult, by_setting, recorder_label},
-    sheet::Sheet,
+    sheet::{Column, DASH, Sheet},
 };
 use crate::{
+    engine::ratio_text,
     measure::{LatencySummary, ProcessUse},
-    statistics::{Estimate, Interval},
+    statistics::Estimate,
 };
 use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
 use std::{collections::BTreeMap, fmt::Write};
@@ -194,11 +195,15 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
 pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
+    let (has_processes, time) = (
+        |row: &&&Row<'_>| row.runs.iter().any(|run| !run.processes.is_empty()),
+        "Where the processor time goes, in percent of one processor",
+    );
     let sheets = [
-        recording_sheet(&recorded),
+        Sheet::of("Recorded", 3, &recording(), &recorded).without_empty(),
         disk_sheet::sheet(&recorded),
-        time_sheet(&recorded),
-        playback_sheet(&played),
+        Sheet::of(time, 3, &times(), recorded.iter().filter(has_processes)),
+        Sheet::of("Played back", 2, &playbacks(), &played),
     ];
     sheets
         .into_iter()
@@ -206,182 +211,136 @@ pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
         .collect()
 }
 
-/// A column: its name, and the text of its cells; a dash for an empty cell.
-type Column = (&'static str, fn(&Row<'_>) -> String);
-
-/// An empty cell.
-const DASH: &str = "–";
-
 /// Words first; results before the figures that explain them.
-const RECORDING: [Column; 18] = [
-    ("case", |row| row.case.to_owned()),
-    ("recorder", |row| row.recorder.clone()),
-    ("storage", |row| row.storage()),
-    ("cache", |row| cache(row.setting)),
-    ("split", |row| {
-        row.setting
-            .max_bag_size_bytes
-            .map_or(DASH.to_owned(), format_bytes)
-    }),
-    ("recorded", |row| row.recorded_text()),
-    ("published", |row| {
-        row.published_percent
-            .map_or(DASH.to_owned(), |percent| format!("{percent:.2} %"))
-    }),
-    ("lost by stage", |row| {
-        Some(row.missing_text())
-            .filter(|text| !text.is_empty())
-            .unwrap_or(DASH.to_owned())
-    }),
-    ("offered", |row| rate(row.median(|run| run.offered_bytes_per_s))),
-    ("durable", |row| rate(row.median(|run| run.durable_bytes_per_s))),
-    ("÷ limit", |row| {
-        let interval = |of: Interval| format!(" [{:.2}, {:.2}]", of.low, of.high);
-        row.ratio_to_limit().map_or(DASH.to_owned(), |ratio| {
-            format!(
-                "{:.2}{}",
-                ratio.median,
-                ratio.interval.map_or(String::new(), interval)
-            )
-        })
-    }),
-    ("CPU", |row| {
-        let share = |run: &RunResult| run.recorder_cpu_s / run.elapsed_s.max(1e-9);
-        format!("{:.0} %", 100.0 * row.median(share))
-    }),
-    ("publishers' CPU", |row| {
-        let share = |run: &RunResult| run.producer_cpu_s / run.sending_s.max(1e-9);
-        format!("{:.1} %", 100.0 * row.median(share))
-    }),
-    ("memory", |row| {
-        let own = |run: &RunResult| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64;
-        format!("{:.0} MiB", row.median(own) / MIB)
-    }),
-    ("page cache", |row| {
-        format!("{:.0} MiB", row.median(|run| run.dirty_max_bytes() as f64) / MIB)
-    }),
-    ("p99.99", |row| {
-        milliseconds(row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)))
-    }),
-    ("by bytes", |row| {
-        format!("{:.2} %", row.median(RunResult::recorded_bytes_percent))
-    }),
-    ("subscribed", |row| row.discovery_text()),
-];
-
-/// Columns that are empty in all rows are left out.
-fn recording_sheet(rows: &[&Row<'_>]) -> Sheet {
-    let columns: Vec<(&'static str, Vec<String>)> = RECORDING
-        .iter()
-        .map(|(name, cell)| (*name, rows.iter().map(|row| cell(row)).collect::<Vec<String>>()))
-        .filter(|(_, cells)| cells.iter().any(|cell| cell != DASH))
-        .collect();
-    Sheet {
-        title: "Recorded",
-        header: columns.iter().map(|(name, _)| *name).collect(),
-        words: 3,
-        rows: (0..rows.len())
-            .map(|row| columns.iter().map(|(_, cells)| cells[row].clone()).collect())
-            .collect(),
-    }
+fn recording<'a>() -> [Column<&'a Row<'a>>; 18] {
+    [
+        ("case", |row| row.case.to_owned()),
+        ("recorder", |row| row.recorder.clone()),
+        ("storage", |row| row.storage()),
+        ("cache", |row| cache(row.setting)),
+        ("split", |row| shown(row.setting.max_bag_size_bytes, format_bytes)),
+        ("recorded", |row| row.recorded_text()),
+        ("published", |row| {
+            shown(row.published_percent, |percent| format!("{percent:.2} %"))
+        }),
+        ("lost by stage", |row| {
+            let missing = row.missing_text();
+            shown(Some(missing).filter(|text| !text.is_empty()), |text| text)
+        }),
+        ("offered", |row| rate(row.median(|run| run.offered_bytes_per_s))),
+        ("durable", |row| rate(row.median(|run| run.durable_bytes_per_s))),
+        ("÷ limit", |row| ratio_text(row.ratio_to_limit().as_ref(), false)),
+        ("CPU", |row| {
+            let share = |run: &RunResult| run.recorder_cpu_s / run.elapsed_s.max(1e-9);
+            format!("{:.0} %", 100.0 * row.median(share))
+        }),
+        ("publishers' CPU", |row| {
+            let share = |run: &RunResult| run.producer_cpu_s / run.sending_s.max(1e-9);
+            format!("{:.1} %", 100.0 * row.median(share))
+        }),
+        ("memory", |row| {
+            let own = |run: &RunResult| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64;
+            format!("{:.0} MiB", row.median(own) / MIB)
+        }),
+        ("page cache", |row| {
+            format!("{:.0} MiB", row.median(|run| run.dirty_max_bytes() as f64) / MIB)
+        }),
+        ("p99.99", |row| {
+            milliseconds(row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)))
+        }),
+        ("by bytes", |row| {
+            format!("{:.2} %", row.median(RunResult::recorded_bytes_percent))
+        }),
+        ("subscribed", |row| row.discovery_text()),
+    ]
 }
 
 /// Processes and their threads, of runs over a transport.
-fn time_sheet(rows: &[&Row<'_>]) -> Sheet {
-    let cells = |row: &&Row<'_>| {
-        let first = row.runs.iter().find(|run| !run.processes.is_empty())?;
-        let mut cells = vec![
-            row.case.to_owned(),
-            row.recorder.clone(),
-            row.storage(),
-            cache(row.setting),
-        ];
-        for name in ["recorder", "publishers"] {
-            let of = |pick: fn(&ProcessUse) -> f64| {
-                row.median(|run| {
-                    let process = run.processes.iter().find(|one| one.name == name);
-                    100.0 * process.map_or(0.0, pick) / run.elapsed_s.max(1e-9)
-                })
-            };
-            cells.push(format!("{:.0} %", of(|one| one.cpu_s - one.cpu_system_s)));
-            cells.push(format!("{:.0} %", of(|one| one.cpu_system_s)));
-        }
-        let late = |run: &RunResult| run.lateness.map_or(0.0, |late| late.p99_ns as f64);
-        cells.push(milliseconds(row.median(late)));
-        let threads = first.processes.iter().find(|one| one.name == "recorder");
-        let busy = threads.map_or(&[][..], |one| &one.threads).iter().take(5);
-        let busy = busy.map(|one| {
-            format!(
-                "{} {:.0} %",
-                one.name,
-                100.0 * one.cpu_s / first.elapsed_s.max(1e-9)
-            )
-        });
-        cells.push(busy.collect::<Vec<_>>().join(", "));
-        Some(cells)
-    };
-    Sheet {
-        title: "Where the processor time goes, in percent of one processor",
-        header: vec![
-            "case",
-            "recorder",
-            "storage",
-            "cache",
-            "recorder, own",
-            "kernel",
-            "publishers, own",
-            "kernel",
-            "they are late, p99",
-            "busiest threads of the recorder (first repetition)",
-        ],
-        words: 3,
-        rows: rows.iter().filter_map(cells).collect(),
+fn times<'a>() -> [Column<&'a Row<'a>>; 10] {
+    fn of(row: &Row<'_>, name: &str, pick: fn(&ProcessUse) -> f64) -> String {
+        let share = |run: &RunResult| {
+            let process = run.processes.iter().find(|one| one.name == name);
+            100.0 * process.map_or(0.0, pick) / run.elapsed_s.max(1e-9)
+        };
+        format!("{:.0} %", row.median(share))
     }
+    [
+        ("case", |row| row.case.to_owned()),
+        ("recorder", |row| row.recorder.clone()),
+        ("storage", |row| row.storage()),
+        ("cache", |row| cache(row.setting)),
+        ("recorder, own", |row| {
+            of(row, "recorder", |one| one.cpu_s - one.cpu_system_s)
+        }),
+        ("kernel", |row| of(row, "recorder", |one| one.cpu_system_s)),
+        ("publishers, own", |row| {
+            of(row, "publishers", |one| one.cpu_s - one.cpu_system_s)
+        }),
+        ("kernel", |row| of(row, "publishers", |one| one.cpu_system_s)),
+        ("they are late, p99", |row| {
+            milliseconds(row.median(|run| run.lateness.map_or(0.0, |late| late.p99_ns as f64)))
+        }),
+        ("busiest threads of the recorder (first repetition)", |row| {
+            let first = row.runs.iter().find(|run| !run.processes.is_empty());
+            let busiest = first.and_then(|first| {
+                let recorder = first.processes.iter().find(|one| one.name == "recorder")?;
+                let share = |cpu_s: f64| 100.0 * cpu_s / first.elapsed_s.max(1e-9);
+                let threads = recorder.threads.iter().take(5);
+                let each = threads.map(|one| format!("{} {:.0} %", one.name, share(one.cpu_s)));
+                Some(each.collect::<Vec<_>>().join(", "))
+            });
+            busiest.unwrap_or_default()
+        }),
+    ]
 }
 
-fn playback_sheet(rows: &[&Row<'_>]) -> Sheet {
-    let header = vec![
-        "case", "rate", "played", "planned", "took", "MiB/s", "starved", "late p50", "p99", "p99.9",
-        "p99.99", "worst",
-    ];
-    let cells = |row: &&Row<'_>| {
-        let of = |figure: &dyn Fn(&PlaybackResult) -> f64| {
-            row.median(|run| run.playback.as_ref().map_or(0.0, figure))
-        };
-        let late = |pick: fn(&LatencySummary) -> u64| {
-            if row.setting.play_rate == Some(PlayRate::Unlimited) {
-                return "–".to_owned();
-            }
-            milliseconds(of(&|played| {
-                played.lateness.as_ref().map_or(0.0, |late| pick(late) as f64)
-            }))
-        };
-        vec![
-            row.case.to_owned(),
+fn playbacks<'a>() -> [Column<&'a Row<'a>>; 12] {
+    fn of(row: &Row<'_>, figure: fn(&PlaybackResult) -> f64) -> f64 {
+        row.median(|run| run.playback.as_ref().map_or(0.0, figure))
+    }
+    fn late(row: &Row<'_>, pick: fn(&LatencySummary) -> u64) -> String {
+        if row.setting.play_rate == Some(PlayRate::Unlimited) {
+            return DASH.to_owned();
+        }
+        milliseconds(row.median(|run| {
+            let late = run.playback.and_then(|played| played.lateness);
+            late.map_or(0.0, |late| pick(&late) as f64)
+        }))
+    }
+    [
+        ("case", |row| row.case.to_owned()),
+        ("rate", |row| {
             row.setting
                 .play_rate
-                .map_or_else(String::new, |rate| rate.to_string()),
-            format!(
-                "{:.2} %",
-                of(&|played| 100.0 * played.published as f64 / played.messages.max(1) as f64)
-            ),
-            format!("{:.2} s", of(&|played| played.planned_s)),
-            format!("{:.2} s", of(&|played| played.elapsed_s)),
-            format!("{:.0}", of(&|played| played.bytes_per_s / MIB)),
-            format!("{:.0}", of(&|played| played.starved as f64)),
-            late(|late| late.p50_ns),
-            late(|late| late.p99_ns),
-            late(|late| late.p99_9_ns),
-            late(|late| late.p99_99_ns),
-            late(|late| late.max_ns),
-        ]
-    };
-    Sheet {
-        title: "Played back",
-        header,
-        words: 2,
-        rows: rows.iter().map(cells).collect(),
-    }
+                .map_or_else(String::new, |rate| rate.to_string())
+        }),
+        ("played", |row| {
+            let share = |played: &PlaybackResult| played.published as f64 / played.messages.max(1) as f64;
+            format!("{:.2} %", 100.0 * of(row, share))
+        }),
+        ("planned", |row| {
+            format!("{:.2} s", of(row, |played| played.planned_s))
+        }),
+        ("took", |row| {
+            format!("{:.2} s", of(row, |played| played.elapsed_s))
+        }),
+        ("MiB/s", |row| {
+            format!("{:.0}", of(row, |played| played.bytes_per_s / MIB))
+        }),
+        ("starved", |row| {
+            format!("{:.0}", of(row, |played| played.starved as f64))
+        }),
+        ("late p50", |row| late(row, |late| late.p50_ns)),
+        ("p99", |row| late(row, |late| late.p99_ns)),
+        ("p99.9", |row| late(row, |late| late.p99_9_ns)),
+        ("p99.99", |row| late(row, |late| late.p99_99_ns)),
+        ("worst", |row| late(row, |late| late.max_ns)),
+    ]
+}
+
+/// The text of a figure, or a dash.
+pub(super) fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or(DASH.to_owned(), text)
 }
 
 pub(super) fn milliseconds(nanos: f64) -> String {

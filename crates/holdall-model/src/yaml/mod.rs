@@ -7,7 +7,7 @@
 
 mod read_into;
 
-pub use read_into::read_into;
+pub use read_into::{read_into, read_node};
 use saphyr_parser::{Event, Parser, ScanError, Span};
 use std::fmt::Write;
 

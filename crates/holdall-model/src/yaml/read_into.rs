@@ -15,8 +15,15 @@ use std::fmt::{self, Display};
 /// # Errors
 /// As [`parse`], and a value that `T` does not have: with its line and the keys above it.
 pub fn read_into<T: DeserializeOwned>(text: &str) -> Result<T, YamlError> {
-    let node = parse(text)?;
-    T::deserialize(Reading(&node)).map_err(|error| {
+    read_node(&parse(text)?)
+}
+
+/// Reads a part of a document into a value.
+///
+/// # Errors
+/// As [`read_into`].
+pub fn read_node<T: DeserializeOwned>(node: &Node) -> Result<T, YamlError> {
+    T::deserialize(Reading(node)).map_err(|error| {
         let keys = error.keys.iter().rev().cloned().collect::<Vec<_>>().join(".");
         let colon = if keys.is_empty() { "" } else { ": " };
         YamlError::new(
@@ -94,7 +101,20 @@ impl<'de> de::Deserializer<'de> for Reading<'de> {
     numbers! {
         deserialize_i8 visit_i8 i8, deserialize_i16 visit_i16 i16, deserialize_i32 visit_i32 i32, deserialize_i64 visit_i64 i64,
         deserialize_u8 visit_u8 u8, deserialize_u16 visit_u16 u16, deserialize_u32 visit_u32 u32, deserialize_u64 visit_u64 u64,
-        deserialize_f32 visit_f32 f32, deserialize_f64 visit_f64 f64,
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+        self.deserialize_f64(visitor)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
+        let number = self
+            .0
+            .as_str()?
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite());
+        visitor.visit_f64(number.ok_or_else(|| self.0.expected("a number"))?)
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refused> {
@@ -215,7 +235,7 @@ impl<'de> MapAccess<'de> for Entries<'de> {
             .take()
             .ok_or_else(|| <Refused as de::Error>::custom("a value is read before its key"))?;
         seed.deserialize(Reading(node))
-            .map_err(|error: Refused| error.below(key))
+            .map_err(|error: Refused| error.at(node).below(key))
     }
 }
 

@@ -1,18 +1,11 @@
 //! The configuration of the storage plugin comparison, as its own program reads it.
 
-use crate::{
-    suite::config::{ConfigError, Keys, decimal},
-    workload::MESSAGE_BYTES_MAX,
-};
-use holdall_model::yaml::{self, Node, Value, YamlError};
+use crate::{suite::config::ConfigError, workload::MESSAGE_BYTES_MAX};
+use holdall_model::yaml::{YamlError, read_into};
 use holdall_storage::{StorageOptions, storage_by_id};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use std::path::Path;
-
-/// Default of the comparison's program.
-const STORAGE_ID: &str = "sqlite3";
-const MIN_BATCH_BYTES: u64 = 10;
-const TOTAL_BYTES: u64 = 250_000_000;
 
 /// The shares of the topics may differ from 1 by this much in sum.
 const SHARE_TOLERANCE: f64 = 1e-4;
@@ -22,17 +15,24 @@ const MESSAGES_MAX: f64 = 1e8;
 
 /// A topic of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ComparisonTopic {
     /// Its name.
     pub name: String,
     /// Bytes of each message.
     pub message_size: usize,
     /// Its part of all bytes.
+    #[serde(default = "all")]
     pub write_proportion: f64,
+}
+
+fn all() -> f64 {
+    1.0
 }
 
 /// A configuration of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct ComparisonConfig {
     /// Storage backend.
     pub storage_id: String,
@@ -42,8 +42,38 @@ pub struct ComparisonConfig {
     pub write_total_bytes: u64,
     /// The topics.
     pub topics: Vec<ComparisonTopic>,
-    /// The storage's own configuration, as JSON, which is YAML.
+    /// The storage's own configuration, as JSON: our storages read theirs as YAML, a superset of it.
+    #[serde(deserialize_with = "as_json")]
     pub storage_options: Option<String>,
+}
+
+fn as_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let text = |value| match value {
+        // Read back from a result.
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok(Option::<Value>::deserialize(deserializer)?.map(text))
+}
+
+impl Default for ComparisonConfig {
+    /// The comparison's own.
+    fn default() -> Self {
+        let topic = |(name, message_size, write_proportion): (&str, usize, f64)| ComparisonTopic {
+            name: name.to_owned(),
+            message_size,
+            write_proportion,
+        };
+        Self {
+            storage_id: "sqlite3".to_owned(),
+            min_batch_size_bytes: 10,
+            write_total_bytes: 250_000_000,
+            topics: [("/large", 1_000_000, 0.9), ("/small", 1000, 0.1)]
+                .map(topic)
+                .to_vec(),
+            storage_options: None,
+        }
+    }
 }
 
 impl ComparisonConfig {
@@ -61,27 +91,8 @@ impl ComparisonConfig {
     /// # Errors
     /// As [`Self::read`].
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        let root = yaml::parse(text)?;
-        let mut keys = Keys::of(&root)?;
-        let number = |node: Option<&Node>, absent| node.map_or(Ok(absent), Node::as_number);
-        let storage = keys.optional("storage_id");
-        let options = keys.optional("storage_options");
-        let config = Self {
-            storage_id: storage.map_or(Ok(STORAGE_ID), Node::as_str)?.to_owned(),
-            min_batch_size_bytes: number(keys.optional("min_batch_size_bytes"), MIN_BATCH_BYTES)?,
-            write_total_bytes: number(keys.optional("write_total_bytes"), TOTAL_BYTES)?,
-            topics: keys
-                .optional("topics")
-                .map_or_else(|| Ok(default_topics()), topics)?,
-            storage_options: options.map(|node| as_json(node).to_string()),
-        };
-        keys.finish()?;
-        let refused = |node: Option<&Node>, reason: String| node.unwrap_or(&root).error(reason);
-        let known = storage_by_id(&config.storage_id).map_err(|error| refused(storage, error.to_string()))?;
-        known
-            .check_options(&config.options())
-            .map_err(|error| refused(options, error.to_string()))?;
-        config.check_messages().map_err(|reason| root.error(reason))?;
+        let config: Self = read_into(text)?;
+        config.check().map_err(|reason| YamlError::new(1, reason))?;
         Ok(config)
     }
 
@@ -99,6 +110,34 @@ impl ComparisonConfig {
             (self.write_total_bytes as f64 * topic.write_proportion / topic.message_size as f64) as u64
         };
         self.topics.iter().map(count).collect()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let storage = storage_by_id(&self.storage_id).map_err(|error| error.to_string())?;
+        storage
+            .check_options(&self.options())
+            .map_err(|error| error.to_string())?;
+        for (place, topic) in self.topics.iter().enumerate() {
+            let ComparisonTopic {
+                name,
+                message_size,
+                write_proportion,
+            } = topic;
+            if !(1..=MESSAGE_BYTES_MAX).contains(message_size) {
+                return Err(format!(
+                    "message_size of {name}: expected 1 to {MESSAGE_BYTES_MAX} bytes, found {message_size}"
+                ));
+            }
+            if !(0.0..=1.0).contains(write_proportion) {
+                return Err(format!(
+                    "write_proportion of {name}: expected a part between 0 and 1, found {write_proportion}"
+                ));
+            }
+            if name.is_empty() || self.topics[..place].iter().any(|other| other.name == *name) {
+                return Err(format!("expected a name that no other topic has, found {name:?}"));
+            }
+        }
+        self.check_messages()
     }
 
     fn check_messages(&self) -> Result<(), String> {
@@ -148,65 +187,6 @@ impl ComparisonConfig {
     }
 }
 
-/// The comparison's own.
-fn default_topics() -> Vec<ComparisonTopic> {
-    [("/large", 1_000_000, 0.9), ("/small", 1000, 0.1)]
-        .map(|(name, message_size, write_proportion)| ComparisonTopic {
-            name: name.to_owned(),
-            message_size,
-            write_proportion,
-        })
-        .to_vec()
-}
-
-fn topics(node: &Node) -> Result<Vec<ComparisonTopic>, YamlError> {
-    let mut found: Vec<ComparisonTopic> = Vec::new();
-    for item in node.as_sequence()? {
-        let mut keys = Keys::of(item)?;
-        let (name, size) = (keys.required("name")?, keys.required("message_size")?);
-        let message_size: usize = size.as_number()?;
-        if !(1..=MESSAGE_BYTES_MAX).contains(&message_size) {
-            return Err(size.expected(&format!("1 to {MESSAGE_BYTES_MAX} bytes")));
-        }
-        let share = keys.optional("write_proportion");
-        let write_proportion = share.map_or(Ok(1.0), decimal)?;
-        if let Some(share) = share.filter(|_| !(0.0..=1.0).contains(&write_proportion)) {
-            return Err(share.expected("a part between 0 and 1"));
-        }
-        keys.finish()?;
-        let topic = ComparisonTopic {
-            name: name.as_str()?.to_owned(),
-            message_size,
-            write_proportion,
-        };
-        if topic.name.is_empty() || found.iter().any(|other| other.name == topic.name) {
-            return Err(name.expected("a name that no other topic has"));
-        }
-        found.push(topic);
-    }
-    if found.is_empty() {
-        return Err(node.error("expected one or more topics, found none"));
-    }
-    Ok(found)
-}
-
-/// The same value as JSON: our storages read their configuration as YAML, a superset of JSON.
-fn as_json(node: &Node) -> serde_json::Value {
-    match &node.value {
-        Value::Null => serde_json::Value::Null,
-        Value::Scalar(text) => serde_json::from_str(text)
-            .ok()
-            .filter(|value: &serde_json::Value| value.is_boolean() || value.is_number())
-            .or_else(|| node.as_bool().ok().map(serde_json::Value::Bool))
-            .unwrap_or_else(|| serde_json::Value::String(text.clone())),
-        Value::Sequence(items) => items.iter().map(as_json).collect(),
-        Value::Map(entries) => entries
-            .iter()
-            .map(|(key, node)| (key.clone(), as_json(node)))
-            .collect(),
-    }
-}
-
 /// Every key, as the comparison's sweep writes them.
 #[cfg(test)]
 pub(super) const MIXED: &str = "\
@@ -241,7 +221,7 @@ mod tests {
         assert_eq!(config.bytes(), 1_000_000);
         assert_eq!(
             config.storage_options.as_deref(),
-            Some(r#"{"compression":"None","noChunkCRC":false}"#)
+            Some(r#"{"compression":"None","noChunkCRC":"false"}"#)
         );
     }
 
@@ -265,8 +245,8 @@ mod tests {
             assert_ne!(text, MIXED, "{from}");
             ComparisonConfig::parse(&text).unwrap_err().to_string()
         };
-        assert!(error("min_batch_size_bytes", "batch").contains("unknown key batch"));
-        assert!(error("  message_size: 10000", "  size: 10000").contains("message_size is missing"));
+        assert!(error("min_batch_size_bytes", "batch").contains("unknown field `batch`"));
+        assert!(error("  message_size: 10000", "  size: 10000").contains("unknown field `size`"));
         assert!(error("0.2", "0.1").contains("to sum to 1, found 0.9000"));
         assert!(error("storage_id: mcap", "storage_id: tape").contains("tape"));
         assert!(error("noChunkCRC", "noChecksum").contains("noChecksum"));

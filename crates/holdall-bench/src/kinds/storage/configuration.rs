@@ -6,7 +6,6 @@ use crate::{
         RawWriter,
         ours::{DiskChoice, OurWriter},
         rival::Rival,
-        sqlite_bare::SqlitePreset,
     },
     error::{BenchError, BenchResult},
 };
@@ -71,18 +70,6 @@ const OURS: [(&str, &str, &str, &str, &str); 11] = [
     ("leveldb_default", LEVELDB_BARE, "leveldb", "", ""),
 ];
 
-const RIVALS: [(&str, Rival); 6] = [
-    ("mcap_crate", Rival::McapCrate),
-    ("naive", Rival::Naive),
-    ("sqlite_bare_default", Rival::SqliteBare(SqlitePreset::Default)),
-    (
-        "sqlite_bare_resilient",
-        Rival::SqliteBare(SqlitePreset::Resilient),
-    ),
-    (LEVELDB_BARE, Rival::LeveldbBare),
-    (GENERATOR, Rival::Discarding),
-];
-
 const LEVELDB_BARE: &str = "leveldb_bare";
 const GENERATOR: &str = "generator";
 
@@ -103,11 +90,15 @@ fn all() -> impl Iterator<Item = StorageConfiguration> {
             writer: Writer::Ours(id.to_owned(), options),
         }
     });
-    ours.chain(RIVALS.into_iter().map(|(name, rival)| StorageConfiguration {
-        name: name.to_owned(),
-        rival: None,
-        writer: Writer::Rival(rival),
-    }))
+    ours.chain(
+        Rival::NAMES
+            .into_iter()
+            .map(|(name, rival)| StorageConfiguration {
+                name: name.to_owned(),
+                rival: None,
+                writer: Writer::Rival(rival),
+            }),
+    )
 }
 
 /// Configurations that cannot run on this machine, with the reason.
@@ -217,7 +208,7 @@ mod tests {
     #[test]
     fn every_rival_is_a_configuration() {
         for (name, rival, ..) in OURS {
-            assert!(RIVALS.iter().any(|(other, _)| *other == rival), "{name}");
+            assert!(Rival::NAMES.iter().any(|(other, _)| *other == rival), "{name}");
         }
     }
 

@@ -17,8 +17,8 @@ use crate::{
         raw::in_batches,
     },
     engine::{
-        Common, Done, Earlier, FIRST_STAMP_NANOS, Kind, OnProgress, Progress, Report, Session, Task, by_task,
-        csv_text, run_all,
+        Common, Csv, Done, Earlier, FIRST_STAMP_NANOS, Kind, OnProgress, Progress, Report, Session, Task,
+        by_task, run_all,
     },
     error::{BenchError, BenchResult},
     measure::UsageMeter,
@@ -149,15 +149,12 @@ struct BatchWrite {
 /// In the format of the comparison's program: a row for each call, and one at the end with the time of
 /// closing alone.
 fn csv_of(calls: &[BatchWrite], close_ns: u128) -> String {
-    let columns = ["sqc", "num_bytes", "num_msgs", "write_ns", "close_ns"];
-    let rows = calls.iter().zip(0_u64..).map(|(call, index)| {
-        let [index, bytes, messages, took] =
-            [index, call.bytes, call.messages, call.write_ns].map(|value| value.to_string());
-        [index, bytes, messages, took, String::new()]
-    });
-    let mut last = <[String; 5]>::default();
-    last[4] = close_ns.to_string();
-    csv_text(&columns, rows.chain([last]))
+    let mut csv = Csv::of(["sqc", "num_bytes", "num_msgs", "write_ns", "close_ns"]);
+    for (index, call) in calls.iter().enumerate() {
+        csv.row(&[&index, &call.bytes, &call.messages, &call.write_ns, &""]);
+    }
+    csv.row(&[&"", &"", &"", &"", &close_ns]);
+    csv.text()
 }
 
 /// Runs every cell once in each round, and stores JSON and CSV in the folder.

@@ -3,9 +3,9 @@
 
 use super::ComparisonConfig;
 use crate::{
-    engine::{BOOTSTRAP_SEED, Report, cpu_per_gib, csv_text, frequency, limits_text, ratio_text, span},
+    engine::{BOOTSTRAP_SEED, Csv, Report, cpu_per_gib, frequency, limits_text, ratio_text, span},
     statistics::{Estimate, Interval},
-    suite::sheet::Sheet,
+    suite::sheet::{Column, DASH, Sheet},
 };
 use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
 use serde::{Deserialize, Serialize};
@@ -144,27 +144,16 @@ impl StorageBody {
     /// The CSV of the storage plugin comparison: `avg_byte_throughput` in bytes a second, here total bytes
     /// divided by elapsed time with close and sync, and `close_time` in seconds.
     pub(super) fn csv(&self) -> String {
-        let columns = [
-            "run",
-            "messages",
-            "batch_size",
-            "plugin_config",
-            "avg_byte_throughput",
-            "close_time",
-        ];
-        let rows = self.cells.iter().flat_map(|cell| {
-            cell.runs.iter().map(|run| {
-                [
-                    run.run.to_string(),
-                    cell.messages.clone(),
-                    batch_label(cell.batch_size),
-                    cell.plugin_config.clone(),
-                    format!("{:.0}", run.bytes_per_s),
-                    format!("{:.9}", run.close_s),
-                ]
-            })
-        });
-        csv_text(&columns, rows)
+        let columns = "run,messages,batch_size,plugin_config,avg_byte_throughput,close_time";
+        let mut csv = Csv::of(columns.split(','));
+        for cell in &self.cells {
+            let (messages, batch, name) = (&cell.messages, batch_label(cell.batch_size), &cell.plugin_config);
+            for run in &cell.runs {
+                let (rate, close) = (run.bytes_per_s.round(), format!("{:.9}", run.close_s));
+                csv.row(&[&run.run, messages, &batch, name, &rate, &close]);
+            }
+        }
+        csv.text()
     }
 
     /// What each cell is, in one clause.
@@ -179,44 +168,31 @@ impl StorageBody {
     }
 }
 
+/// The columns of cells; the first two are equal in a table of one size and batch.
+const COLUMNS: [Column<Cell>; 9] = [
+    ("messages", |cell| cell.messages.clone()),
+    ("batch", |cell| batch_label(cell.batch_size)),
+    ("configuration", |cell| cell.plugin_config.clone()),
+    ("durable", |cell| {
+        let ends = cell.interval;
+        let ends = ends.map(|ends| format!(" [{:.0}, {:.0}]", ends.low / MIB, ends.high / MIB));
+        format!("{}{}", rate(cell.durable_bytes_per_s), ends.unwrap_or_default())
+    }),
+    ("÷ limit", |cell| ratio_text(cell.ratio_to_limit.as_ref(), false)),
+    ("messages/s", |cell| frequency(cell.messages_per_s)),
+    ("CPU s/GiB", |cell| cpu_per_gib(cell.cpu_s_per_gb)),
+    // Never negative, and far below what 64 bits of nanoseconds hold.
+    ("close", |cell| span((cell.close_s * 1e9) as u64)),
+    ("÷ rival", |cell| {
+        let rival = cell.rival.as_ref().filter(|_| cell.ratio_to_rival.is_some());
+        let ratio = ratio_text(cell.ratio_to_rival.as_ref(), true);
+        rival.map_or(DASH.to_owned(), |rival| format!("{ratio} × {rival}"))
+    }),
+];
+
 /// A table of cells.
 pub(crate) fn sheet(cells: &[Cell]) -> Sheet {
-    let row = |cell: &Cell| {
-        let ends = cell
-            .interval
-            .map(|ends| format!(" [{:.0}, {:.0}]", ends.low / MIB, ends.high / MIB));
-        let rival = cell.rival.as_ref().filter(|_| cell.ratio_to_rival.is_some());
-        vec![
-            cell.messages.clone(),
-            batch_label(cell.batch_size),
-            cell.plugin_config.clone(),
-            format!("{}{}", rate(cell.durable_bytes_per_s), ends.unwrap_or_default()),
-            ratio_text(cell.ratio_to_limit.as_ref(), false),
-            frequency(cell.messages_per_s),
-            cpu_per_gib(cell.cpu_s_per_gb),
-            // Never negative, and far below what 64 bits of nanoseconds hold.
-            span((cell.close_s * 1e9) as u64),
-            rival.map_or("–".to_owned(), |rival| {
-                format!("{} × {rival}", ratio_text(cell.ratio_to_rival.as_ref(), true))
-            }),
-        ]
-    };
-    Sheet {
-        title: "Storages alone",
-        header: vec![
-            "messages",
-            "batch",
-            "configuration",
-            "durable",
-            "÷ limit",
-            "messages/s",
-            "CPU s/GiB",
-            "close",
-            "÷ rival",
-        ],
-        words: 3,
-        rows: cells.iter().map(row).collect(),
-    }
+    Sheet::of("Storages alone", 3, &COLUMNS, cells)
 }
 
 /// The result as text: a table for each size and batch, and one of the runs of a file.
@@ -225,30 +201,21 @@ pub fn storage_table(report: &Report<StorageBody>) -> String {
     let same_place = |a: &Cell, b: &Cell| a.messages == b.messages && a.batch_size == b.batch_size;
     for cells in report.body.cells.chunk_by(same_place) {
         let (messages, batch) = (&cells[0].messages, batch_label(cells[0].batch_size));
-        let mut sheet = sheet(cells);
-        sheet.header.drain(..2);
-        sheet.rows.iter_mut().for_each(|row| drop(row.drain(..2)));
-        sheet.words = 1;
+        let sheet = Sheet::of("", 1, &COLUMNS[2..], cells);
         text.push_str(&format!("{messages} in batches of {batch}\n{}\n\n", sheet.text()));
     }
     if report.body.config.is_some() {
         let runs = report.body.cells.iter().flat_map(|cell| &cell.runs);
-        let row = |(run, calls): (&StorageRun, &Calls)| {
-            vec![
-                format!("run {}", run.run),
-                rate(run.bytes_per_s),
-                calls.batches.to_string(),
-                rate(calls.avg_byte_throughput),
-            ]
-        };
-        let sheet = Sheet {
-            title: "",
-            header: vec!["", "durable", "calls", "mean of their rates"],
-            words: 1,
-            rows: runs
-                .filter_map(|run| Some(row((run, run.calls.as_ref()?))))
-                .collect(),
-        };
+        let runs: Vec<_> = runs.filter_map(|run| Some((run, run.calls.as_ref()?))).collect();
+        let columns: [Column<(&StorageRun, &Calls)>; 4] = [
+            ("", |(run, _)| format!("run {}", run.run)),
+            ("durable", |(run, _)| rate(run.bytes_per_s)),
+            ("calls", |(_, calls)| calls.batches.to_string()),
+            ("mean of their rates", |(_, calls)| {
+                rate(calls.avg_byte_throughput)
+            }),
+        ];
+        let sheet = Sheet::of("", 1, &columns, &runs);
         text.push_str(&format!(
             "{}\nthe last column is the figure that the comparison published: most calls only fill memory\n\n",
             sheet.text()

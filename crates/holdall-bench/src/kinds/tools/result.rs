@@ -3,7 +3,7 @@
 use crate::{
     engine::{BOOTSTRAP_SEED, Report, ratio_text},
     statistics::{Estimate, median},
-    suite::sheet::Sheet,
+    suite::sheet::{Column, DASH, Sheet},
 };
 use holdall_model::units::{format_bytes, format_mebibyte_rate};
 use serde::{Deserialize, Serialize};
@@ -94,26 +94,21 @@ pub struct ToolsBody {
 /// The result as text.
 pub fn tools_table(report: &Report<ToolsBody>) -> String {
     let body = &report.body;
-    let row = |row: &ToolRow| {
-        let rate = format_mebibyte_rate(row.bytes_per_s);
-        vec![
-            row.name.clone(),
-            row.who.clone(),
-            format!("{:.3} s", row.elapsed_s),
-            // None where neither input nor output is processed in full.
-            if row.bytes == 0 { "–".to_owned() } else { rate },
-            match row.against {
-                Some(against) => format!("{} {against}", ratio_text(row.ratio.as_ref(), false)),
-                None => "–".to_owned(),
-            },
-        ]
-    };
-    let sheet = Sheet {
-        title: "",
-        header: vec!["work", "by", "time", "rate", "÷ limit"],
-        words: 2,
-        rows: body.rows.iter().map(row).collect(),
-    };
+    let columns: [Column<ToolRow>; 5] = [
+        ("work", |row| row.name.clone()),
+        ("by", |row| row.who.clone()),
+        ("time", |row| format!("{:.3} s", row.elapsed_s)),
+        // None where neither input nor output is processed in full.
+        ("rate", |row| match row.bytes {
+            0 => DASH.to_owned(),
+            _ => format_mebibyte_rate(row.bytes_per_s),
+        }),
+        ("÷ limit", |row| match row.against {
+            Some(against) => format!("{} {against}", ratio_text(row.ratio.as_ref(), false)),
+            None => DASH.to_owned(),
+        }),
+    ];
+    let sheet = Sheet::of("", 2, &columns, &body.rows);
     format!(
         "{}\ntwo inputs of {}, {} before each measurement, {} rounds, at most {} of memory; limits by cp and a sync, \
          and by a plain read, right before and after each\n",

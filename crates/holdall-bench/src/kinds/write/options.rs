@@ -1,7 +1,7 @@
 //! Options of the kind `write`: candidates, load, and the recorder's settings.
 
 use crate::{
-    candidate::{ours::DiskChoice, producers::OfferOptions, rival::Rival, sqlite_bare::SqlitePreset},
+    candidate::{ours::DiskChoice, producers::OfferOptions, rival::Rival},
     engine::Common,
     error::{BenchError, BenchResult},
     workload::Load,
@@ -31,23 +31,23 @@ const UNSYNCED: &str = "+off";
 /// Suffix of the id of a storage that is written through blocks: encrypted.
 const ENCRYPTED: &str = "+encrypted";
 
-const RIVALS: [(&str, Rival); 5] = [
-    ("naive", Rival::Naive),
-    ("mcap-crate", Rival::McapCrate),
-    ("sqlite-bare", Rival::SqliteBare(SqlitePreset::Default)),
-    (
-        "sqlite-bare-resilient",
-        Rival::SqliteBare(SqlitePreset::Resilient),
-    ),
-    ("leveldb-bare", Rival::LeveldbBare),
-];
+/// The name of a rival in this kind.
+fn name_of(rival: Rival) -> String {
+    rival.name().replace('_', "-").replace("-default", "")
+}
+
+/// Rivals that store.
+fn rivals() -> impl Iterator<Item = Rival> {
+    let all = Rival::NAMES.into_iter().map(|(_, rival)| rival);
+    all.filter(|rival| *rival != Rival::Discarding)
+}
 
 impl FromStr for WriteCandidate {
     type Err = BenchError;
 
     fn from_str(text: &str) -> BenchResult<Self> {
-        if let Some((_, rival)) = RIVALS.iter().find(|(name, _)| *name == text) {
-            return Ok(Self::Rival(*rival));
+        if let Some(rival) = rivals().find(|rival| name_of(*rival) == text) {
+            return Ok(Self::Rival(rival));
         }
         let (id, is_synced) = text.strip_suffix(UNSYNCED).map_or((text, true), |id| (id, false));
         let (id, is_encrypted) = id.strip_suffix(ENCRYPTED).map_or((id, false), |id| (id, true));
@@ -58,7 +58,7 @@ impl FromStr for WriteCandidate {
                 is_encrypted,
             });
         }
-        let rivals = RIVALS.map(|(name, _)| name).join(", ");
+        let rivals = rivals().map(name_of).collect::<Vec<_>>().join(", ");
         let expected =
             format!("one of mcap, sqlite3, leveldb, each with {UNSYNCED}, mcap{ENCRYPTED}, {rivals}");
         Err(BenchError::option("--storage", expected, text))
@@ -77,10 +77,7 @@ impl fmt::Display for WriteCandidate {
                 f.write_str(if *is_encrypted { ENCRYPTED } else { "" })?;
                 f.write_str(if *is_synced { "" } else { UNSYNCED })
             }
-            Self::Rival(rival) => {
-                let known = RIVALS.iter().find(|(_, known)| known == rival);
-                f.write_str(known.map_or("generator", |(name, _)| name))
-            }
+            Self::Rival(rival) => f.write_str(&name_of(*rival)),
         }
     }
 }

@@ -3,11 +3,11 @@
 use super::WriteOptions;
 use crate::{
     engine::{
-        BOOTSTRAP_SEED, Report, UNSUPPORTED, cpu_per_gib, csv_text, frequency, limits_text, ratio_text, span,
+        BOOTSTRAP_SEED, Csv, Report, UNSUPPORTED, cpu_per_gib, frequency, limits_text, ratio_text, span,
     },
     measure::{LatencySummary, Usage},
     statistics::{Estimate, Interval},
-    suite::sheet::Sheet,
+    suite::sheet::{Column, DASH, Sheet},
     verify::Verified,
 };
 use holdall_model::{loss::LossStage, units::format_mebibyte_rate as rate};
@@ -225,64 +225,51 @@ impl WriteBody {
 
     /// A row for each run.
     pub(super) fn csv(&self) -> String {
-        const COLUMNS: [&str; 16] = [
-            "candidate",
-            "repetition",
-            "size",
-            "messages",
-            "bytes",
-            "lost",
-            "elapsed_s",
-            "durable_bytes_per_s",
-            "messages_per_s",
-            "cpu_s_per_gb",
-            "rss_max_bytes",
-            "limit_before_bytes_per_s",
-            "limit_after_bytes_per_s",
-            "ratio_to_limit",
-            "offer_p99_9_ns",
-            "offer_max_ns",
-        ];
-        let row = |run: &WriteRun| {
+        const COLUMNS: &str = "candidate,repetition,size,messages,bytes,lost,elapsed_s,durable_bytes_per_s,messages_per_s,cpu_s_per_gb,\
+            rss_max_bytes,limit_before_bytes_per_s,limit_after_bytes_per_s,ratio_to_limit,offer_p99_9_ns,offer_max_ns";
+        let mut csv = Csv::of(COLUMNS.split(','));
+        for run in self.candidates().flat_map(|one| &one.runs) {
             let all = serde_json::to_value(run).unwrap_or_default();
-            COLUMNS.map(|column| {
-                let value = match column {
-                    "size" => &self.options["size"],
-                    "rss_max_bytes" => &all["usage"]["rss_max_bytes"],
-                    "offer_p99_9_ns" => &all["offer_latency"]["p99_9_ns"],
-                    "offer_max_ns" => &all["offer_latency"]["max_ns"],
-                    other => &all[other],
-                };
-                match value {
-                    Value::Null => String::new(),
-                    Value::String(text) => text.clone(),
-                    number => number.to_string(),
-                }
-            })
-        };
-        csv_text(&COLUMNS, self.candidates().flat_map(|one| &one.runs).map(row))
+            let cell = |column| match match column {
+                "size" => &self.options["size"],
+                "rss_max_bytes" => &all["usage"]["rss_max_bytes"],
+                "offer_p99_9_ns" => &all["offer_latency"]["p99_9_ns"],
+                "offer_max_ns" => &all["offer_latency"]["max_ns"],
+                other => &all[other],
+            } {
+                Value::Null => String::new(),
+                Value::String(text) => text.clone(),
+                number => number.to_string(),
+            };
+            csv.cells(COLUMNS.split(',').map(cell));
+        }
+        csv.text()
     }
 }
 
 /// The result as text.
 pub fn write_table(report: &Report<WriteBody>) -> String {
     let body = &report.body;
-    let sheet = Sheet {
-        title: "",
-        header: vec![
-            "storage",
-            "durable",
-            "÷ disk limit",
-            "÷ buffered",
-            "messages",
-            "CPU s/GiB",
-            "lost",
-            "memory",
-            "p99.9, worst",
-        ],
-        words: 1,
-        rows: body.candidates().map(row).collect(),
-    };
+    let candidates: Vec<&CandidateReport> = body.candidates().collect();
+    let columns: [Column<&CandidateReport>; 9] = [
+        ("storage", |one| one.candidate.clone()),
+        ("durable", |one| rate(one.durable_bytes_per_s)),
+        ("÷ disk limit", |one| {
+            ratio(one, one.ratio_to_limit, "ratio_to_limit")
+        }),
+        ("÷ buffered", |one| ratio(one, one.ratio_to_buffered, "")),
+        ("messages", |one| frequency(one.messages_per_s)),
+        ("CPU s/GiB", |one| cpu_per_gib(one.cpu_s_per_gb)),
+        ("lost", |one| one.lost.to_string()),
+        ("memory", |one| format!("{} MiB", one.rss_max_bytes >> 20)),
+        ("p99.9, worst", |one| {
+            let found = one.offer_latency.as_ref();
+            found.map_or(DASH.to_owned(), |found| {
+                format!("{}, {}", span(found.p99_9_ns), span(found.max_ns))
+            })
+        }),
+    ];
+    let sheet = Sheet::of("", 1, &columns, &candidates);
     let mut text = format!(
         "{}\n{}\n{}",
         headline(body),
@@ -308,29 +295,13 @@ pub fn write_table(report: &Report<WriteBody>) -> String {
     text
 }
 
-fn row(one: &CandidateReport) -> Vec<String> {
-    let latency = one.offer_latency.as_ref();
-    let ratio = |median: Option<f64>, interval: Option<&Interval>| {
-        let estimate = median.map(|median| Estimate {
-            median,
-            interval: interval.copied(),
-            repetitions: one.runs.len(),
-        });
-        ratio_text(estimate.as_ref(), false)
-    };
-    vec![
-        one.candidate.clone(),
-        rate(one.durable_bytes_per_s),
-        ratio(one.ratio_to_limit, one.intervals.get("ratio_to_limit")),
-        ratio(one.ratio_to_buffered, None),
-        frequency(one.messages_per_s),
-        cpu_per_gib(one.cpu_s_per_gb),
-        one.lost.to_string(),
-        format!("{} MiB", one.rss_max_bytes >> 20),
-        latency.map_or("–".to_owned(), |found| {
-            format!("{}, {}", span(found.p99_9_ns), span(found.max_ns))
-        }),
-    ]
+fn ratio(one: &CandidateReport, median: Option<f64>, interval: &str) -> String {
+    let estimate = median.map(|median| Estimate {
+        median,
+        interval: one.intervals.get(interval).copied(),
+        repetitions: one.runs.len(),
+    });
+    ratio_text(estimate.as_ref(), false)
 }
 
 fn headline(body: &WriteBody) -> String {

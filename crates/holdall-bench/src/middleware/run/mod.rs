@@ -17,6 +17,7 @@ use super::{
     worker::{read_received, read_sent},
 };
 use crate::{
+    engine,
     error::{BenchError, BenchResult},
     link,
     machine::Machine,
@@ -149,7 +150,7 @@ pub fn run(
         if kept.iter().all(|path| path.exists()) {
             on_progress(EvaluationProgress::Found(kept[0].clone()));
             for path in &kept {
-                result.runs.push(MiddlewareRun::load(path)?);
+                result.runs.push(engine::load(path, "the result of a run")?);
             }
             continue;
         }
@@ -161,7 +162,7 @@ pub fn run(
         match bench.one(one) {
             Ok(runs) => {
                 for (run, path) in runs.into_iter().zip(&kept) {
-                    run.store(path)?;
+                    engine::store(path, &run)?;
                     on_progress(EvaluationProgress::Ended(Box::new(run.clone())));
                     result.runs.push(run);
                 }
@@ -173,9 +174,9 @@ pub fn run(
             }),
             Err(error) => return Err(error),
         }
-        result.store(&folder.join(RESULT_FILE))?;
+        engine::store(&folder.join(RESULT_FILE), &result)?;
     }
-    result.store(&folder.join(RESULT_FILE))?;
+    engine::store(&folder.join(RESULT_FILE), &result)?;
     Ok(result)
 }
 
@@ -320,6 +321,7 @@ impl<'a> Bench<'a> {
                 wire,
                 discovery: None,
                 clock,
+                samples: sides.samples,
                 beside: labels.get(1 - stream.place.min(1)).map(|label| (*label).clone()),
             })
         };
@@ -389,6 +391,7 @@ fn discovered(run: &Run<'_>, discovery: Discovery, wire: Option<WireUse>) -> Mid
         wire,
         discovery: Some(discovery),
         clock: None,
+        samples: Default::default(),
         beside: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::EvaluationOptions;
 use crate::{
+    engine,
     error::{BenchError, BenchResult},
     middleware::{
         CaseKind, EvaluatedLink, Evaluation, EvaluationResult, Middleware, MiddlewareCase, MiddlewareRun,
@@ -121,7 +122,7 @@ pub(super) fn earlier(
     if !kept.is_file() {
         return Ok(Vec::new());
     }
-    let result = EvaluationResult::load(&kept)?;
+    let result: EvaluationResult = engine::load(&kept, "the result of an evaluation")?;
     if result.scale != options.scale {
         return Err(BenchError::Option {
             option: "--scale",

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     error::{BenchError, BenchResult},
-    measure::{memory_use, process_use},
+    measure::{ProcessSample, ProcessSampler, memory_use, process_use},
     middleware::{
         CaseKind, WorkerCost,
         worker::{Role, WorkerEvent},
@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
+    sync::Arc,
     time::Duration,
 };
 
@@ -42,6 +43,8 @@ pub(super) struct Sides {
     pub matched_s: [Option<f64>; 2],
     /// Of the publisher and the subscriber.
     pub costs: [WorkerCost; 2],
+    /// Of both over time.
+    pub samples: [Vec<ProcessSample>; 2],
 }
 
 /// What a worker has used until now.
@@ -142,6 +145,34 @@ impl<'a> Pair<'a> {
         [Some(&self.publisher), self.subscriber.as_ref()]
     }
 
+    /// What the stream was like.
+    fn sides(&self, sampler: ProcessSampler, elapsed_s: f64) -> BenchResult<Sides> {
+        let samples = self.each_second(sampler);
+        let after = self.usage()?;
+        let mut costs = [WorkerCost::default(); 2];
+        for (cost, used) in costs.iter_mut().zip(self.before.into_iter().zip(after)) {
+            if let (Some(before), Some(after)) = used {
+                *cost = after.since(before, elapsed_s);
+            }
+        }
+        Ok(Sides {
+            matched_s: self.matched_s,
+            costs,
+            samples,
+        })
+    }
+
+    /// Samples of the workers of this machine, thinned to one a second.
+    fn each_second(&self, sampler: ProcessSampler) -> [Vec<ProcessSample>; 2] {
+        let mut sampled = sampler.stop().into_iter();
+        self.each().map(|worker| {
+            let used = worker
+                .filter(|worker| matches!(worker, Worker::Here(_)))
+                .and_then(|_| sampled.next());
+            used.map_or_else(Vec::new, |used| thinned(&used.samples))
+        })
+    }
+
     fn usage(&self) -> BenchResult<[Option<Usage>; 2]> {
         let [publisher, subscriber] = self.each().map(|worker| worker.map(Worker::usage).transpose());
         Ok([publisher?, subscriber?])
@@ -185,6 +216,10 @@ impl Bench<'_> {
         for pair in &mut pairs {
             pair.before = pair.usage()?;
         }
+        let samplers: Vec<ProcessSampler> = pairs
+            .iter()
+            .map(|pair| self.sample(pair))
+            .collect::<BenchResult<_>>()?;
         let start = self.clock.monotonic() + LEAD;
         for pair in &mut pairs {
             for worker in pair.subscriber.iter_mut().chain([&mut pair.publisher]) {
@@ -198,20 +233,10 @@ impl Bench<'_> {
         }
         self.drain(&pairs, &streams);
         let elapsed_s = (self.clock.monotonic() - start).as_secs_f64();
-        let mut sides = Vec::new();
-        for pair in &pairs {
-            let after = pair.usage()?;
-            let mut costs = [WorkerCost::default(); 2];
-            for (cost, used) in costs.iter_mut().zip(pair.before.into_iter().zip(after)) {
-                if let (Some(before), Some(after)) = used {
-                    *cost = after.since(before, elapsed_s);
-                }
-            }
-            sides.push(Sides {
-                matched_s: pair.matched_s,
-                costs,
-            });
-        }
+        let ended = pairs.iter().zip(samplers);
+        let sides = ended
+            .map(|(pair, sampler)| pair.sides(sampler, elapsed_s))
+            .collect::<BenchResult<_>>()?;
         for (pair, stream) in pairs.into_iter().zip(&streams) {
             if let Some(subscriber) = pair.subscriber {
                 subscriber.end(&stream.records[1])?;
@@ -219,6 +244,19 @@ impl Bench<'_> {
             pair.publisher.end(&stream.records[0])?;
         }
         Ok((start, sides))
+    }
+
+    /// Samples the workers of this machine from now on.
+    fn sample(&self, pair: &Pair<'_>) -> BenchResult<ProcessSampler> {
+        let here = pair
+            .each()
+            .into_iter()
+            .flatten()
+            .filter_map(|worker| match worker {
+                Worker::Here(program) => Some((String::new(), program.id())),
+                Worker::There(_) => None,
+            });
+        ProcessSampler::start(here.collect(), Arc::clone(self.clock))
     }
 
     /// Where pair `number` of programs meets.
@@ -316,6 +354,17 @@ impl Bench<'_> {
             }
         }
     }
+}
+
+/// The means of the samples of each second.
+fn thinned(samples: &[ProcessSample]) -> Vec<ProcessSample> {
+    let seconds = samples.chunk_by(|a, b| a.at_s.floor() == b.at_s.floor());
+    let mean = |second: &[ProcessSample]| ProcessSample {
+        at_s: second[0].at_s.floor(),
+        busy: second.iter().map(|sample| sample.busy).sum::<f64>() / second.len() as f64,
+        rss_bytes: second.iter().map(|sample| sample.rss_bytes).max().unwrap_or(0),
+    };
+    seconds.map(mean).collect()
 }
 
 /// Whether a line is this event.

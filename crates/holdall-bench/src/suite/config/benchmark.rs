@@ -1,17 +1,28 @@
 //! Benchmark files: what is recorded with which settings, as a cross product of lists.
 
 use super::{
-    ConfigError, PlayRate, RecorderKind, Setting, Transport,
-    keys::{Keys, named, one_or_more, positive},
+    ConfigError, PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
+    values::{Many, TextOrNone, positive, read_below},
 };
-use holdall_model::yaml::{self, Node, Value, YamlError};
-use std::path::{Path, PathBuf};
+use holdall_model::yaml::YamlError;
+use holdall_storage::storage_by_id;
+use serde::Deserialize;
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
-/// The root key of a benchmark file.
-const ROOT: &str = "rosbag2_performance_benchmarking";
+/// The keys above the content of a benchmark file.
+const ABOVE: [&str; 4] = [
+    "rosbag2_performance_benchmarking",
+    "benchmark_node",
+    "ros__parameters",
+    "benchmark",
+];
 
 /// The content of a benchmark file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Keys")]
 pub struct BenchmarkConfig {
     /// Name of the CSV within the result folder.
     pub summary_result_file: String,
@@ -32,6 +43,50 @@ pub struct BenchmarkConfig {
     pub settings: Vec<Setting>,
 }
 
+/// As a file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Keys {
+    summary_result_file: Option<String>,
+    bag_root_folder: Option<String>,
+    /// The older name of the same key; the newer one wins.
+    db_root_folder: Option<String>,
+    #[serde(default = "one", deserialize_with = "positive")]
+    repeat_each: u32,
+    no_transport: Option<bool>,
+    transport: Option<Transport>,
+    #[serde(default)]
+    preserve_bags: bool,
+    #[serde(default)]
+    producers_cpu_affinity: Many<Processors>,
+    #[serde(default)]
+    recorder_cpu_affinity: Many<Processors>,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// The lists of a file.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Parameters {
+    max_cache_size: Many<u64>,
+    compression: Many<TextOrNone>,
+    compression_queue_size: Many<u32>,
+    compression_threads: Many<u32>,
+    storage_config_file: Many<TextOrNone>,
+    storage_preset_profile: Many<TextOrNone>,
+    max_bag_size: Many<u64>,
+    storage_id: Many<StorageId>,
+    play_rate: Many<PlayRate>,
+    selection: Many<SelectionKind>,
+    publishers: Many<PublisherKind>,
+    recorder: Many<RecorderKind>,
+}
+
 impl BenchmarkConfig {
     /// Reads a benchmark file of rosbag2_performance_benchmarking.
     ///
@@ -46,45 +101,7 @@ impl BenchmarkConfig {
     /// # Errors
     /// As [`Self::read`].
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        let root = yaml::parse(text)?;
-        let mut node = &root;
-        for key in [ROOT, "benchmark_node", "ros__parameters", "benchmark"] {
-            let mut keys = Keys::of(node)?;
-            let inner = keys.required(key)?;
-            keys.finish()?;
-            node = inner;
-        }
-        Self::from_node(node)
-    }
-
-    /// Reads the map below `benchmark`.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub(crate) fn from_node(node: &Node) -> Result<Self, YamlError> {
-        let mut keys = Keys::of(node)?;
-        // The older name of the same key; the newer one wins.
-        let older = keys.optional("db_root_folder");
-        let root = keys.optional("bag_root_folder").or(older);
-        let root = root.map(text_or_none).transpose()?.flatten();
-        let config = Self {
-            summary_result_file: match keys.optional("summary_result_file") {
-                Some(node) => file_name(node)?,
-                None => "results.csv".to_owned(),
-            },
-            bag_root_folder: root.map(PathBuf::from),
-            repeat_each: keys.optional("repeat_each").map_or(Ok(1), positive)?,
-            transport: transport(&mut keys)?,
-            preserve_bags: keys.optional("preserve_bags").map_or(Ok(false), Node::as_bool)?,
-            producers_cpu_affinity: affinity(keys.optional("producers_cpu_affinity"))?,
-            recorder_cpu_affinity: affinity(keys.optional("recorder_cpu_affinity"))?,
-            settings: keys
-                .optional("parameters")
-                .map_or_else(|| Ok(vec![Setting::default()]), settings)?,
-        };
-        keys.finish()?;
-        config.check(node)?;
-        Ok(config)
+        read_below(text, &ABOVE)
     }
 
     /// Whether recordings are played back.
@@ -93,77 +110,105 @@ impl BenchmarkConfig {
     }
 
     /// Refuses combinations that do not exist.
-    fn check(&self, node: &Node) -> Result<(), YamlError> {
+    fn check(self) -> Result<Self, String> {
         let mut recorders = self.settings.iter().map(|setting| setting.recorder);
         if let Some(recorder) = recorders.clone().find(|one| !one.is_reached_over(self.transport)) {
-            return Err(node.error(format!("recorder {recorder} needs no_transport: false")));
+            return Err(format!("recorder {recorder} needs no_transport: false"));
         }
         let by_others = recorders.any(|recorder| recorder != RecorderKind::Holdall);
         if self.plays() && (self.transport != Transport::None || by_others) {
-            return Err(node.error("play_rate needs no_transport: true and the recorder holdall"));
+            return Err("play_rate needs no_transport: true and the recorder holdall".to_owned());
         }
-        Ok(())
+        Ok(self)
     }
 }
 
-/// Every combination of the lists.
-fn settings(node: &Node) -> Result<Vec<Setting>, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let mut all = vec![Setting::default()];
-    let bytes_or_none = |node: &Node| Ok(Some(node.as_number()?).filter(|bytes| *bytes > 0));
-    let size = keys.optional("max_cache_size");
-    cross(&mut all, size, Node::as_number, |one, value| {
-        one.max_cache_size_bytes = value
-    })?;
-    let format = keys.optional("compression");
-    cross(&mut all, format, text_or_none, |one, value| {
-        one.compression = value
-    })?;
-    let queue = keys.optional("compression_queue_size");
-    cross(&mut all, queue, Node::as_number, |one, value| {
-        one.compression_queue_size = value
-    })?;
-    let threads = keys.optional("compression_threads");
-    cross(&mut all, threads, Node::as_number, |one, value| {
-        one.compression_threads = value
-    })?;
-    let config = keys.optional("storage_config_file");
-    cross(&mut all, config, text_or_none, |one, value| {
-        one.storage_config_file = value
-    })?;
-    let preset = keys.optional("storage_preset_profile");
-    cross(&mut all, preset, text_or_none, |one, value| {
-        one.storage_preset_profile = value
-    })?;
-    let size = keys.optional("max_bag_size");
-    cross(&mut all, size, bytes_or_none, |one, value| {
-        one.max_bag_size_bytes = value
-    })?;
-    let storage = keys.optional("storage_id");
-    cross(&mut all, storage, storage_id, |one, value| one.storage_id = value)?;
-    let rate = keys.optional("play_rate");
-    cross(&mut all, rate, PlayRate::read, |one, value| {
-        one.play_rate = Some(value)
-    })?;
-    let selection = keys.optional("selection");
-    cross(&mut all, selection, named, |one, value| one.selection = value)?;
-    let publishers = keys.optional("publishers");
-    cross(&mut all, publishers, named, |one, value| one.publishers = value)?;
-    let recorder = keys.optional("recorder");
-    cross(&mut all, recorder, named, |one, value| one.recorder = value)?;
-    keys.finish()?;
-    Ok(all)
+impl TryFrom<Keys> for BenchmarkConfig {
+    type Error = String;
+
+    fn try_from(keys: Keys) -> Result<Self, String> {
+        let name = keys
+            .summary_result_file
+            .unwrap_or_else(|| "results.csv".to_owned());
+        // So that results stay in the result folder.
+        if name.is_empty() || name.contains('/') || name == ".." {
+            return Err(format!(
+                "summary_result_file: expected a file name without folders, found {name:?}"
+            ));
+        }
+        let folder = keys.bag_root_folder.or(keys.db_root_folder);
+        let processors =
+            |many: Many<Processors>| many.0.into_iter().flatten().flat_map(|part| part.0).collect();
+        Self {
+            summary_result_file: name,
+            bag_root_folder: folder.filter(|path| !path.is_empty()).map(PathBuf::from),
+            repeat_each: keys.repeat_each,
+            // Over DDS unless `transport` names another.
+            transport: match (keys.transport, keys.no_transport) {
+                (Some(Transport::None), _) => {
+                    return Err("transport: expected dds, iceoryx2 or zenoh".to_owned());
+                }
+                (Some(_), Some(true)) => {
+                    return Err("transport cannot be given with no_transport: true".to_owned());
+                }
+                (Some(named), _) => named,
+                (None, Some(false)) => Transport::Dds,
+                (None, _) => Transport::None,
+            },
+            preserve_bags: keys.preserve_bags,
+            producers_cpu_affinity: processors(keys.producers_cpu_affinity),
+            recorder_cpu_affinity: processors(keys.recorder_cpu_affinity),
+            settings: keys.parameters.settings()?,
+        }
+        .check()
+    }
+}
+
+impl Parameters {
+    /// Every combination of the lists.
+    fn settings(self) -> Result<Vec<Setting>, String> {
+        let mut all = vec![Setting::default()];
+        let cross = &mut all;
+        combine(cross, self.max_cache_size, |one, bytes| {
+            one.max_cache_size_bytes = bytes
+        })?;
+        combine(cross, self.compression, |one, format| one.compression = format.0)?;
+        combine(cross, self.compression_queue_size, |one, size| {
+            one.compression_queue_size = size
+        })?;
+        combine(cross, self.compression_threads, |one, threads| {
+            one.compression_threads = threads
+        })?;
+        combine(cross, self.storage_config_file, |one, file| {
+            one.storage_config_file = file.0
+        })?;
+        combine(cross, self.storage_preset_profile, |one, preset| {
+            one.storage_preset_profile = preset.0
+        })?;
+        combine(cross, self.max_bag_size, |one, bytes| {
+            one.max_bag_size_bytes = Some(bytes).filter(|bytes| *bytes > 0)
+        })?;
+        combine(cross, self.storage_id, |one, id| one.storage_id = id.0)?;
+        combine(cross, self.play_rate, |one, rate| one.play_rate = Some(rate))?;
+        combine(cross, self.selection, |one, selection| one.selection = selection)?;
+        combine(cross, self.publishers, |one, publishers| {
+            one.publishers = publishers
+        })?;
+        combine(cross, self.recorder, |one, recorder| one.recorder = recorder)?;
+        Ok(all)
+    }
 }
 
 /// Combines all settings with each value of a list, which turns faster than those before.
-fn cross<T: Clone>(
+fn combine<T: Clone>(
     settings: &mut Vec<Setting>,
-    node: Option<&Node>,
-    read: impl Fn(&Node) -> Result<T, YamlError>,
+    values: Many<T>,
     set: impl Fn(&mut Setting, T),
-) -> Result<(), YamlError> {
-    let Some(node) = node else { return Ok(()) };
-    let values = one_or_more(node, read)?;
+) -> Result<(), String> {
+    let Some(values) = values.0 else { return Ok(()) };
+    if values.is_empty() {
+        return Err("expected a list of one or more values, found none".to_owned());
+    }
     for base in std::mem::take(settings) {
         for value in &values {
             let mut setting = base.clone();
@@ -174,63 +219,40 @@ fn cross<T: Clone>(
     Ok(())
 }
 
-/// `no_transport: false` means DDS unless `transport` names another.
-fn transport<'a>(keys: &mut Keys<'a>) -> Result<Transport, YamlError> {
-    let named = keys.optional("transport");
-    let without = keys.optional("no_transport").map(Node::as_bool).transpose()?;
-    match (named, without) {
-        (Some(node), Some(true)) => Err(node.error("transport cannot be given with no_transport: true")),
-        (Some(node), _) => Transport::read(node),
-        (None, Some(false)) => Ok(Transport::Dds),
-        (None, _) => Ok(Transport::None),
+/// The id of a storage that exists.
+#[derive(Clone)]
+struct StorageId(String);
+
+impl FromStr for StorageId {
+    type Err = String;
+
+    fn from_str(id: &str) -> Result<Self, String> {
+        storage_by_id(id)
+            .map(|storage| Self(storage.id().to_owned()))
+            .map_err(|error| error.to_string())
     }
 }
 
-/// A name without folders, so that results stay in the result folder.
-fn file_name(node: &Node) -> Result<String, YamlError> {
-    let name = node.as_str()?;
-    if name.is_empty() || name.contains('/') || name == ".." {
-        return Err(node.expected("a file name without folders"));
-    }
-    Ok(name.to_owned())
-}
+/// Processors as `1`, `"0-2"` or `"0,2-3"`.
+struct Processors(Vec<u32>);
 
-fn storage_id(node: &Node) -> Result<String, YamlError> {
-    let id = node.as_str()?;
-    holdall_storage::storage_by_id(id)
-        .map(|storage| storage.id().to_owned())
-        .map_err(|error| node.error(error.to_string()))
-}
+impl FromStr for Processors {
+    type Err = &'static str;
 
-/// Empty text means nothing in these files.
-fn text_or_none(node: &Node) -> Result<Option<String>, YamlError> {
-    Ok(Some(node.as_str()?.to_owned()).filter(|text| !text.is_empty()))
-}
-
-/// Processors as `[0, 1, 2]`, `"0-2"` or `"0,2-3"`.
-fn affinity(node: Option<&Node>) -> Result<Vec<u32>, YamlError> {
-    /// As many as the kernel's own masks have by default.
-    const PROCESSORS_MAX: u32 = 1024;
-    let Some(node) = node else { return Ok(Vec::new()) };
-    let refused = || node.expected("processor numbers like [0, 1] or \"0-1\"");
-    if let Value::Sequence(items) = &node.value {
-        return items.iter().map(Node::as_number).collect();
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        /// As many as the kernel's own masks have by default.
+        const PROCESSORS_MAX: u32 = 1024;
+        let mut processors = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n < PROCESSORS_MAX);
+            let (Some(first), Some(last)) = (number(first), number(last)) else {
+                return Err("expected processor numbers like [0, 1] or \"0-1\"");
+            };
+            processors.extend(first..=last);
+        }
+        Ok(Self(processors))
     }
-    let mut processors = Vec::new();
-    for part in node
-        .as_str()?
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-    {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| *n < PROCESSORS_MAX);
-        let (Some(first), Some(last)) = (number(first), number(last)) else {
-            return Err(refused());
-        };
-        processors.extend(first..=last);
-    }
-    Ok(processors)
 }
 
 #[cfg(test)]
@@ -321,10 +343,10 @@ rosbag2_performance_benchmarking:
         };
         assert!(error("repeat_each:          2", "repeat_each:          0").starts_with("line 8: "));
         assert!(error("\"sqlite3\"", "\"tape\"").contains("tape"));
-        assert!(error("max_cache_size", "cache").contains("unknown key cache; expected one of"));
+        assert!(error("max_cache_size", "cache").contains("unknown field `cache`, expected one of"));
         assert!(error("\"results.csv\"", "\"../results.csv\"").contains("without folders"));
         assert!(error("\"0,2-3\"", "\"0-x\"").contains("processor numbers"));
         assert!(error("[0, 1000000000]", "[]").contains("one or more values, found none"));
-        assert!(error("benchmark_node", "node").contains("benchmark_node"));
+        assert!(error("benchmark_node", "node").contains("expected `benchmark_node`"));
     }
 }

@@ -2,26 +2,31 @@
 
 use super::{
     BenchmarkConfig, ConfigError, ProducerConfig, PublisherKind, RecorderKind, Setting, Transport,
-    keys::{Keys, decimal, named},
+    values::some,
 };
-use holdall_model::yaml::{self, Node, YamlError};
+use holdall_model::yaml::{YamlError, read_into};
+use serde::Deserialize;
 use std::path::Path;
 
 /// One load.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Case {
     /// Its name in tables.
     pub label: String,
     /// The publishers.
+    #[serde(rename = "publishers")]
     pub producers: ProducerConfig,
     /// Its position in its file, from 0: the name of its results' folder, whichever cases are run.
+    #[serde(skip)]
     pub place: usize,
     /// Cases of one ladder are the same load in growing amounts; the report finds the first loss on it.
     pub ladder: Option<String>,
 }
 
 /// A figure of a published report.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Published {
     /// The case's label.
     pub case: String,
@@ -32,8 +37,11 @@ pub struct Published {
     /// Of this preset only (empty for none).
     pub storage_preset_profile: Option<String>,
     /// Of this cache only, in bytes.
+    #[serde(rename = "max_cache_size")]
     pub max_cache_size_bytes: Option<u64>,
-    /// With this transport, or without one, only.
+    /// Without a transport only, or over DDS only.
+    pub no_transport: Option<bool>,
+    /// With this transport only.
     pub transport: Option<Transport>,
     /// With these publishers only.
     pub publishers: Option<PublisherKind>,
@@ -48,8 +56,10 @@ impl Published {
             wanted.is_none_or(|wanted| wanted == found)
         }
         let preset = setting.storage_preset_profile.clone().unwrap_or_default();
+        let is_none = self.no_transport;
+        let transport_by_key = is_none.map(|is_none| if is_none { Transport::None } else { Transport::Dds });
         self.case == case
-            && fits(self.transport.as_ref(), &transport)
+            && fits(transport_by_key.or(self.transport).as_ref(), &transport)
             && fits(self.publishers.as_ref(), &setting.publishers)
             && fits(self.recorder.as_ref(), &setting.recorder)
             && fits(self.storage_id.as_ref(), &setting.storage_id)
@@ -59,21 +69,27 @@ impl Published {
 }
 
 /// Loads and benchmarks that belong together: every case runs with every combination of every benchmark.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Experiment {
     /// Its short name, for example `A6`.
+    #[serde(rename = "experiment")]
     pub id: String,
     /// What it shows, one clause.
     pub title: String,
     /// Where it was published.
     pub source: Option<String>,
     /// What is published.
+    #[serde(deserialize_with = "some")]
     pub cases: Vec<Case>,
     /// The benchmarks.
+    #[serde(deserialize_with = "some")]
     pub benchmarks: Vec<BenchmarkConfig>,
     /// Published figures.
+    #[serde(default)]
     pub published: Vec<Published>,
     /// The file's text, kept with the results; empty for two files of rosbag2_performance_benchmarking.
+    #[serde(skip)]
     pub text: Option<String>,
 }
 
@@ -91,45 +107,11 @@ impl Experiment {
     /// # Errors
     /// As [`Self::read`].
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        let root = yaml::parse(text)?;
-        let mut keys = Keys::of(&root)?;
-        let cases = keys.required("cases")?;
-        let benchmarks = keys.required("benchmarks")?;
-        let experiment = Self {
-            id: keys.required("experiment")?.as_str()?.to_owned(),
-            title: keys.required("title")?.as_str()?.to_owned(),
-            source: keys
-                .optional("source")
-                .map(|node| node.as_str().map(str::to_owned))
-                .transpose()?,
-            cases: cases
-                .as_sequence()?
-                .iter()
-                .enumerate()
-                .map(|(place, node)| read_case(place, node))
-                .collect::<Result<_, _>>()?,
-            benchmarks: benchmarks
-                .as_sequence()?
-                .iter()
-                .map(BenchmarkConfig::from_node)
-                .collect::<Result<_, _>>()?,
-            published: match keys.optional("published") {
-                Some(node) => node
-                    .as_sequence()?
-                    .iter()
-                    .map(read_published)
-                    .collect::<Result<_, _>>()?,
-                None => Vec::new(),
-            },
-            text: Some(text.to_owned()),
-        };
-        keys.finish()?;
-        if experiment.cases.is_empty() {
-            return Err(cases.error("expected at least one case, found none"));
+        let mut experiment: Self = read_into(text)?;
+        for (place, case) in experiment.cases.iter_mut().enumerate() {
+            case.place = place;
         }
-        if experiment.benchmarks.is_empty() {
-            return Err(benchmarks.error("expected at least one benchmark, found none"));
-        }
+        experiment.text = Some(text.to_owned());
         Ok(experiment)
     }
 
@@ -213,42 +195,6 @@ impl Experiment {
     }
 }
 
-fn read_case(place: usize, node: &Node) -> Result<Case, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let case = Case {
-        label: keys.required("label")?.as_str()?.to_owned(),
-        producers: ProducerConfig::from_node(keys.required("publishers")?)?,
-        place,
-        ladder: keys
-            .optional("ladder")
-            .map(|node| node.as_str().map(str::to_owned))
-            .transpose()?,
-    };
-    keys.finish()?;
-    Ok(case)
-}
-
-fn read_published(node: &Node) -> Result<Published, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let text = |node: &Node| node.as_str().map(str::to_owned);
-    let published = Published {
-        case: text(keys.required("case")?)?,
-        recorder: keys.optional("recorder").map(named).transpose()?,
-        storage_id: keys.optional("storage_id").map(text).transpose()?,
-        storage_preset_profile: keys.optional("storage_preset_profile").map(text).transpose()?,
-        max_cache_size_bytes: keys.optional("max_cache_size").map(Node::as_number).transpose()?,
-        transport: match keys.optional("no_transport").map(Node::as_bool).transpose()? {
-            Some(true) => Some(Transport::None),
-            Some(false) => Some(Transport::Dds),
-            None => keys.optional("transport").map(Transport::read).transpose()?,
-        },
-        publishers: keys.optional("publishers").map(named).transpose()?,
-        recorded_percent: decimal(keys.required("recorded_percent")?)?,
-    };
-    keys.finish()?;
-    Ok(published)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,7 +238,7 @@ published:
             Experiment::parse(&text)
                 .unwrap_err()
                 .to_string()
-                .contains("at least one case")
+                .contains("cases: expected at least one")
         );
     }
 }

@@ -3,13 +3,12 @@
 
 mod benchmark;
 mod experiment;
-pub(crate) mod keys;
 mod producers;
 mod setting;
+pub(crate) mod values;
 
 pub use benchmark::BenchmarkConfig;
 pub use experiment::{Case, Experiment, Published};
-pub(crate) use keys::{Keys, decimal};
 pub(crate) use producers::MSG_TYPE_DEFAULT;
 pub use producers::ProducerConfig;
 pub use producers::PublisherGroup;

@@ -2,42 +2,154 @@
 
 use super::{
     ConfigError,
-    keys::{Keys, decimal, positive},
+    values::{as_text, positive, read_below, text},
 };
 use crate::workload::{Content, schedule};
 use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
-    yaml::{self, Node, YamlError},
+    yaml::YamlError,
 };
-use std::path::Path;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, MapAccess, Visitor},
+};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 /// The type of a group that names none: a message of one byte array.
 pub(crate) const MSG_TYPE_DEFAULT: &str = "rosbag2_performance_benchmarking_msgs/msg/ByteArray";
 
-/// The root key of a producer file.
-const ROOT: &str = "rosbag2_performance_benchmarking_node";
+/// The keys above the content of a producer file.
+const ABOVE: [&str; 3] = [
+    "rosbag2_performance_benchmarking_node",
+    "ros__parameters",
+    "publishers",
+];
 
 /// Equal publishers; their topics are `<topic_root>_<i>`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PublisherGroup {
-    /// The group's own name.
+    /// The group's own name: its key in a file.
+    #[serde(default)]
     pub name: String,
     /// Number of publishers, each with a topic of its own.
+    #[serde(deserialize_with = "positive")]
     pub publishers_count: u32,
     /// Prefix of its topics' names, without a slash.
+    #[serde(deserialize_with = "topic_root")]
     pub topic_root: String,
     /// Bytes of the array or of the main sequence of each message.
+    #[serde(default)]
     pub msg_size_bytes: usize,
     /// ROS type.
+    #[serde(default = "msg_type_default", deserialize_with = "ros_type")]
     pub msg_type: String,
     /// Messages of each publisher.
+    #[serde(deserialize_with = "positive")]
     pub msg_count_each: u64,
     /// Messages a second of each publisher.
+    #[serde(deserialize_with = "rate")]
     pub rate_hz: f64,
     /// The publishers' QoS.
+    #[serde(
+        default = "qos_default",
+        serialize_with = "qos_keys",
+        deserialize_with = "qos"
+    )]
     pub qos: QosProfile,
     /// Content of payloads (not in rosbag2's files; random there).
+    #[serde(
+        default = "content_default",
+        serialize_with = "as_text",
+        deserialize_with = "text"
+    )]
     pub content: Content,
+}
+
+fn msg_type_default() -> String {
+    MSG_TYPE_DEFAULT.to_owned()
+}
+
+fn qos_default() -> QosProfile {
+    QosProfile::ROS_DEFAULT
+}
+
+fn content_default() -> Content {
+    Content::Entropy(8.0)
+}
+
+fn topic_root<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let root = String::deserialize(deserializer)?;
+    match root.trim_start_matches('/') {
+        "" => Err(D::Error::custom(format!("expected a topic name, found {root:?}"))),
+        root => Ok(root.to_owned()),
+    }
+}
+
+/// A type as `sensor_msgs::msg::Image` (C++) or `sensor_msgs/msg/Image`.
+fn ros_type<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let name = String::deserialize(deserializer)?.replace("::", "/");
+    match name.split('/').collect::<Vec<_>>()[..] {
+        [package, "msg", message] if !package.is_empty() && !message.is_empty() => Ok(name),
+        _ => Err(D::Error::custom(format!(
+            "expected a message type like sensor_msgs::msg::Image, found {name:?}"
+        ))),
+    }
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let rate = f64::deserialize(deserializer)?;
+    match schedule::rate_millihz(rate) {
+        Some(_) => Ok(rate),
+        None => Err(D::Error::custom(format!(
+            "expected a rate of 0.001 Hz or more, found {rate}"
+        ))),
+    }
+}
+
+/// The QoS that files have.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct QosKeys {
+    #[serde(deserialize_with = "positive")]
+    qos_depth: u64,
+    qos_reliability: Reliability,
+    qos_durability: Durability,
+}
+
+impl Default for QosKeys {
+    fn default() -> Self {
+        let QosProfile {
+            depth,
+            reliability,
+            durability,
+            ..
+        } = QosProfile::ROS_DEFAULT;
+        Self {
+            qos_depth: depth,
+            qos_reliability: reliability,
+            qos_durability: durability,
+        }
+    }
+}
+
+fn qos<'de, D: Deserializer<'de>>(deserializer: D) -> Result<QosProfile, D::Error> {
+    let keys = QosKeys::deserialize(deserializer)?;
+    Ok(QosProfile {
+        depth: keys.qos_depth,
+        reliability: keys.qos_reliability,
+        durability: keys.qos_durability,
+        ..QosProfile::ROS_DEFAULT
+    })
+}
+
+fn qos_keys<S: Serializer>(qos: &QosProfile, serializer: S) -> Result<S::Ok, S::Error> {
+    let keys = QosKeys {
+        qos_depth: qos.depth,
+        qos_reliability: qos.reliability,
+        qos_durability: qos.durability,
+    };
+    keys.serialize(serializer)
 }
 
 impl PublisherGroup {
@@ -69,6 +181,60 @@ pub struct ProducerConfig {
     pub number_of_threads: Option<u32>,
 }
 
+/// The map below `publishers`, in which groups are keys of their own.
+struct Publishers;
+
+impl<'de> Visitor<'de> for Publishers {
+    type Value = ProducerConfig;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("groups of publishers")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ProducerConfig, A::Error> {
+        let mut found = BTreeMap::<String, PublisherGroup>::new();
+        let (mut names, mut wait_for_subscriptions, mut number_of_threads) = (Vec::new(), true, None);
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "publisher_groups" => names = map.next_value::<Vec<String>>()?,
+                "wait_for_subscriptions" => wait_for_subscriptions = map.next_value()?,
+                "number_of_threads" => number_of_threads = map.next_value::<Option<u32>>()?,
+                _ => {
+                    let name = key.clone();
+                    let group = map.next_value()?;
+                    found.insert(key, PublisherGroup { name, ..group });
+                }
+            }
+        }
+        let mut take = |name: String| {
+            let missing = || A::Error::custom(format!("publisher_groups names {name}, which is not there"));
+            found.remove(&name).ok_or_else(missing)
+        };
+        let groups: Vec<PublisherGroup> = names.into_iter().map(&mut take).collect::<Result<_, _>>()?;
+        if let Some(name) = found.keys().next() {
+            return Err(A::Error::custom(format!(
+                "unknown field `{name}`, which publisher_groups does not name"
+            )));
+        }
+        if groups.is_empty() || number_of_threads == Some(0) {
+            return Err(A::Error::custom(
+                "expected at least one group in publisher_groups, and at least one thread",
+            ));
+        }
+        Ok(ProducerConfig {
+            groups,
+            wait_for_subscriptions,
+            number_of_threads,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for ProducerConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Publishers)
+    }
+}
+
 impl ProducerConfig {
     /// Reads a producer file of rosbag2_performance_benchmarking.
     ///
@@ -83,46 +249,7 @@ impl ProducerConfig {
     /// # Errors
     /// As [`Self::read`].
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        let root = yaml::parse(text)?;
-        let mut keys = Keys::of(&root)?;
-        let mut node = Keys::of(keys.required(ROOT)?)?;
-        keys.finish()?;
-        let mut parameters = Keys::of(node.required("ros__parameters")?)?;
-        node.finish()?;
-        let publishers = parameters.required("publishers")?;
-        parameters.finish()?;
-        Self::from_node(publishers)
-    }
-
-    /// Reads the map below `publishers`.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub(crate) fn from_node(node: &Node) -> Result<Self, YamlError> {
-        let mut keys = Keys::of(node)?;
-        let names = keys.required("publisher_groups")?;
-        let wait_for_subscriptions = keys
-            .optional("wait_for_subscriptions")
-            .map_or(Ok(true), Node::as_bool)?;
-        let number_of_threads = keys.optional("number_of_threads").map(positive).transpose()?;
-        let mut groups = Vec::new();
-        for name in names.as_sequence()? {
-            let name = name.as_str()?;
-            let group = node
-                .get(name)
-                .ok_or_else(|| node.error(format!("publisher_groups names {name}, which is not there")))?;
-            keys.optional(name);
-            groups.push(read_group(name, group)?);
-        }
-        if groups.is_empty() {
-            return Err(names.error("expected at least one group, found none"));
-        }
-        keys.finish()?;
-        Ok(Self {
-            groups,
-            wait_for_subscriptions,
-            number_of_threads,
-        })
+        read_below(text, &ABOVE)
     }
 
     /// The same with message counts multiplied by `scale`; each publisher keeps at least one message.
@@ -168,81 +295,6 @@ impl ProducerConfig {
             .map(PublisherGroup::duration_s)
             .fold(0.0, f64::max)
     }
-}
-
-fn read_group(name: &str, node: &Node) -> Result<PublisherGroup, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let rate = keys.required("rate_hz")?;
-    let rate_hz = decimal(rate)?;
-    if schedule::rate_millihz(rate_hz).is_none() {
-        return Err(rate.expected("a rate of 0.001 Hz or more"));
-    }
-    let root = keys.required("topic_root")?;
-    let topic_root = root.as_str()?.trim_start_matches('/').to_owned();
-    if topic_root.is_empty() {
-        return Err(root.expected("a topic name"));
-    }
-    let msg_type = match keys.optional("msg_type") {
-        Some(node) => ros_type(node)?,
-        None => MSG_TYPE_DEFAULT.to_owned(),
-    };
-    let group = PublisherGroup {
-        name: name.to_owned(),
-        publishers_count: positive(keys.required("publishers_count")?)?,
-        topic_root,
-        msg_size_bytes: keys.optional("msg_size_bytes").map_or(Ok(0), Node::as_number)?,
-        msg_type,
-        msg_count_each: positive(keys.required("msg_count_each")?)?,
-        rate_hz,
-        qos: keys
-            .optional("qos")
-            .map_or_else(|| Ok(QosProfile::ROS_DEFAULT), read_qos)?,
-        content: keys
-            .optional("content")
-            .map_or(Ok(Content::Entropy(8.0)), read_content)?,
-    };
-    keys.finish()?;
-    Ok(group)
-}
-
-/// A type as `sensor_msgs::msg::Image` (C++) or `sensor_msgs/msg/Image`.
-fn ros_type(node: &Node) -> Result<String, YamlError> {
-    let name = node.as_str()?.replace("::", "/");
-    let parts: Vec<&str> = name.split('/').collect();
-    match parts[..] {
-        [package, "msg", message] if !package.is_empty() && !message.is_empty() => Ok(name),
-        _ => Err(node.expected("a message type like sensor_msgs::msg::Image")),
-    }
-}
-
-fn read_qos(node: &Node) -> Result<QosProfile, YamlError> {
-    let mut keys = Keys::of(node)?;
-    let mut qos = QosProfile::ROS_DEFAULT;
-    if let Some(depth) = keys.optional("qos_depth") {
-        qos.depth = positive(depth)?;
-    }
-    if let Some(node) = keys.optional("qos_reliability") {
-        qos.reliability = match node.as_str()? {
-            "reliable" => Reliability::Reliable,
-            "best_effort" => Reliability::BestEffort,
-            _ => return Err(node.expected("reliable or best_effort")),
-        };
-    }
-    if let Some(node) = keys.optional("qos_durability") {
-        qos.durability = match node.as_str()? {
-            "volatile" => Durability::Volatile,
-            "transient_local" => Durability::TransientLocal,
-            _ => return Err(node.expected("volatile or transient_local")),
-        };
-    }
-    keys.finish()?;
-    Ok(qos)
-}
-
-fn read_content(node: &Node) -> Result<Content, YamlError> {
-    node.as_str()?
-        .parse()
-        .map_err(|error| node.error(format!("{error}")))
 }
 
 #[cfg(test)]
@@ -310,13 +362,13 @@ rosbag2_performance_benchmarking_node:
         };
         assert_eq!(
             error("200\n", "0\n"),
-            "line 12: expected a rate of 0.001 Hz or more, found \"0\""
+            "line 12: small.rate_hz: expected a rate of 0.001 Hz or more, found 0"
         );
         assert!(error("\"large\" ]", "\"huge\" ]").contains("names huge, which is not there"));
-        assert!(error("\"small\", ", "").contains("unknown key small"));
-        assert!(error("qos_depth", "depth").contains("unknown key depth"));
-        assert!(error("msg_size_bytes", "msg_size").contains("unknown key msg_size"));
+        assert!(error("\"small\", ", "").contains("unknown field `small`"));
+        assert!(error("qos_depth", "depth").contains("unknown field `depth`"));
+        assert!(error("msg_size_bytes", "msg_size").contains("unknown field `msg_size`"));
         assert!(error("publishers_count:   500", "publishers_count:   0").contains("one or more"));
-        assert!(error("best_effort", "best").contains("expected reliable or best_effort, found \"best\""));
+        assert!(error("best_effort", "best").contains("unknown variant `best`"));
     }
 }

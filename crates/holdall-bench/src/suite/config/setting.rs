@@ -1,9 +1,10 @@
 //! One way to record: the recorder, its publishers, the storage.
 
-use super::keys::{decimal, name_of, named};
-use holdall_model::yaml::{Node, YamlError};
+use super::values::by_name;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::{fmt, str::FromStr};
+
+by_name!(RecorderKind, PublisherKind, SelectionKind);
 
 /// How messages get from the producers to the recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -28,13 +29,6 @@ impl Transport {
             Self::Dds => Some("dds"),
             Self::Iceoryx2 => Some("iceoryx2"),
             Self::Zenoh => Some("zenoh"),
-        }
-    }
-
-    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        match named(node)? {
-            Self::None => Err(node.expected("dds, iceoryx2 or zenoh")),
-            transport => Ok(transport),
         }
     }
 }
@@ -95,12 +89,6 @@ impl RecorderKind {
     }
 }
 
-impl fmt::Display for RecorderKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&name_of(self))
-    }
-}
-
 /// The publishers, over a transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -110,12 +98,6 @@ pub enum PublisherKind {
     Own,
     /// Nodes of rclpy with their installed middleware.
     Rclpy,
-}
-
-impl fmt::Display for PublisherKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&name_of(self))
-    }
 }
 
 /// How the recorder selects topics, over a transport.
@@ -131,12 +113,6 @@ pub enum SelectionKind {
     Names,
 }
 
-impl fmt::Display for SelectionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&name_of(self))
-    }
-}
-
 /// Rate of a playback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -148,25 +124,26 @@ pub enum PlayRate {
 }
 
 impl PlayRate {
-    pub(super) fn read(node: &Node) -> Result<Self, YamlError> {
-        if node.as_str()? == "unlimited" {
-            return Ok(Self::Unlimited);
-        }
-        let milli = decimal(node)? * 1000.0;
-        if (1.0..=1e6).contains(&milli) {
-            // Between 1 and a million, so it fits.
-            Ok(Self::Milli(milli.round() as u32))
-        } else {
-            Err(node.expected("a rate between 0.001 and 1000, or unlimited"))
-        }
-    }
-
     /// In the form that the player accepts.
     pub fn factor(self) -> f64 {
         match self {
             Self::Milli(milli) => f64::from(milli) / 1e3,
             // The schedule is then late from the first message, and the player never waits.
             Self::Unlimited => 1e6,
+        }
+    }
+}
+
+impl FromStr for PlayRate {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let milli = text.parse::<f64>().map_or(0.0, |rate| rate * 1000.0);
+        match text {
+            "unlimited" => Ok(Self::Unlimited),
+            // Between 1 and a million, so it fits.
+            _ if (1.0..=1e6).contains(&milli) => Ok(Self::Milli(milli.round() as u32)),
+            _ => Err("expected a rate between 0.001 and 1000, or unlimited"),
         }
     }
 }

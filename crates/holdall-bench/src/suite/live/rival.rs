@@ -6,7 +6,10 @@ use super::super::{
     load::{PublishPlan, channels},
 };
 use crate::{
-    candidate::storing::StoredCounts, error::BenchResult, measure::LatencySummary, suite::run::bare::Buffer,
+    candidate::buffered::{Buffered, StoredCounts},
+    error::BenchResult,
+    measure::LatencySummary,
+    suite::run::bare,
 };
 use holdall_io::clock::Clock;
 use holdall_model::qos::Reliability;
@@ -38,7 +41,7 @@ pub struct RivalReport {
 
 /// A recording rival.
 pub struct Rival {
-    buffer: Buffer,
+    buffer: Buffered,
     subscriptions: Vec<Box<dyn Subscription>>,
 }
 
@@ -53,7 +56,7 @@ impl Rival {
         clock: &Arc<dyn Clock>,
     ) -> BenchResult<Self> {
         let channels = channels(&plan.load.producers())?;
-        let buffer = Buffer::start(&plan.setting, &plan.folder, &channels, clock)?;
+        let buffer = bare::start(&plan.setting, &plan.folder, &channels, clock)?;
         let sinks = buffer.sinks();
         let mut subscriptions = Vec::new();
         for (channel, sink) in channels.iter().zip(sinks) {

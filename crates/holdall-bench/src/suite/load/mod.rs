@@ -10,7 +10,6 @@ pub mod publishers;
 pub use frame::Frame;
 pub use frame::FrameError;
 pub use generator::{Sent, generate};
-pub use plan::GroupPlan;
 pub use plan::PublishReport;
 pub use plan::{PublishEvent, PublishPlan};
 pub use publish::publish;

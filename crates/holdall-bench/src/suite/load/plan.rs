@@ -5,48 +5,20 @@ use super::frame::{Frame, FrameError};
 use crate::{
     measure::LatencySummary,
     suite::config::{MSG_TYPE_DEFAULT, ProducerConfig, PublisherGroup},
-    workload::Content,
 };
-use holdall_model::qos::{Durability, QosProfile, Reliability};
 use serde::{Deserialize, Serialize};
 
 /// The type that replaces [`MSG_TYPE_DEFAULT`] where real nodes publish, which only know installed types.
 pub(crate) const INSTALLED_BYTE_ARRAY: &str = "std_msgs/msg/UInt8MultiArray";
 
-/// One group of publishers.
+/// The bytes around the bulk of a group's messages, for programs that cannot encode messages themselves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupPlan {
-    /// See [`PublisherGroup`] for all of these.
-    pub name: String,
-    /// Number of publishers.
-    pub publishers_count: u32,
-    /// Prefix of the topics.
-    pub topic_root: String,
-    /// Bytes of the bulk.
-    pub msg_size_bytes: usize,
-    /// ROS type.
-    pub msg_type: String,
-    /// Messages of each publisher.
-    pub msg_count_each: u64,
-    /// Messages a second of each publisher.
-    pub rate_hz: f64,
-    /// `KEEP_LAST` of this depth.
-    pub depth: u64,
-    /// Best effort, else reliable.
-    pub is_best_effort: bool,
-    /// Transient local, else volatile.
-    pub is_transient_local: bool,
-    /// Content of payloads, as producer files name it.
-    pub content: String,
-    /// Bytes before the bulk in hexadecimal, for programs that cannot encode messages themselves; see
-    /// [`PublishPlan::with_frames`].
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+pub struct FramePlan {
+    /// Bytes before the bulk in hexadecimal.
     pub head: String,
-    /// Bytes after the bulk.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    /// Bytes after it.
     pub tail: String,
     /// Length of the bulk itself.
-    #[serde(default)]
     pub bulk_bytes: usize,
 }
 
@@ -54,7 +26,10 @@ pub struct GroupPlan {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishPlan {
     /// Groups in order.
-    pub groups: Vec<GroupPlan>,
+    pub groups: Vec<PublisherGroup>,
+    /// Of each group; see [`PublishPlan::with_frames`].
+    #[serde(default)]
+    pub frames: Vec<FramePlan>,
     /// Start when every publisher has a subscription.
     pub wait_for_subscriptions: bool,
     /// Seed of the payloads.
@@ -67,28 +42,16 @@ impl PublishPlan {
     /// The plan of a producer file; with `installed_types_only` our own type is replaced by one that every
     /// ROS has.
     pub fn new(producers: &ProducerConfig, seed: u64, threads: u32, installed_types_only: bool) -> Self {
-        let group = |group: &PublisherGroup| GroupPlan {
-            name: group.name.clone(),
-            publishers_count: group.publishers_count,
-            topic_root: group.topic_root.clone(),
-            msg_size_bytes: group.msg_size_bytes,
-            msg_type: if installed_types_only && group.msg_type == MSG_TYPE_DEFAULT {
-                INSTALLED_BYTE_ARRAY.to_owned()
-            } else {
-                group.msg_type.clone()
-            },
-            msg_count_each: group.msg_count_each,
-            rate_hz: group.rate_hz,
-            depth: group.qos.depth,
-            is_best_effort: group.qos.reliability == Reliability::BestEffort,
-            is_transient_local: group.qos.durability == Durability::TransientLocal,
-            content: group.content.to_string(),
-            head: String::new(),
-            tail: String::new(),
-            bulk_bytes: 0,
-        };
+        let mut groups = producers.groups.clone();
+        let own = groups
+            .iter_mut()
+            .filter(|group| group.msg_type == MSG_TYPE_DEFAULT);
+        for group in own.filter(|_| installed_types_only) {
+            INSTALLED_BYTE_ARRAY.clone_into(&mut group.msg_type);
+        }
         Self {
-            groups: producers.groups.iter().map(group).collect(),
+            groups,
+            frames: Vec::new(),
             wait_for_subscriptions: producers.wait_for_subscriptions,
             seed,
             threads,
@@ -97,55 +60,28 @@ impl PublishPlan {
 
     /// The same with the bytes around each group's bulk.
     ///
-    /// A message type that cannot be made.
+    /// # Errors
     /// A message type that cannot be made.
     pub(crate) fn with_frames(mut self) -> Result<Self, FrameError> {
         let hexadecimal = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        for group in &mut self.groups {
+        let frame = |group: &PublisherGroup| {
             let frame = Frame::new(&group.msg_type, group.msg_size_bytes)?;
-            group.head = hexadecimal(&frame.head);
-            group.tail = hexadecimal(&frame.tail);
-            group.bulk_bytes = frame.bulk_bytes;
-        }
+            Ok(FramePlan {
+                head: hexadecimal(&frame.head),
+                tail: hexadecimal(&frame.tail),
+                bulk_bytes: frame.bulk_bytes,
+            })
+        };
+        self.frames = self.groups.iter().map(frame).collect::<Result<_, FrameError>>()?;
         Ok(self)
     }
 
     /// The producer file of this plan.
     pub fn producers(&self) -> ProducerConfig {
         ProducerConfig {
-            groups: self.groups.iter().map(GroupPlan::group).collect(),
+            groups: self.groups.clone(),
             wait_for_subscriptions: self.wait_for_subscriptions,
             number_of_threads: Some(self.threads),
-        }
-    }
-}
-
-impl GroupPlan {
-    fn group(&self) -> PublisherGroup {
-        PublisherGroup {
-            name: self.name.clone(),
-            publishers_count: self.publishers_count,
-            topic_root: self.topic_root.clone(),
-            msg_size_bytes: self.msg_size_bytes,
-            msg_type: self.msg_type.clone(),
-            msg_count_each: self.msg_count_each,
-            rate_hz: self.rate_hz,
-            qos: QosProfile {
-                depth: self.depth,
-                reliability: if self.is_best_effort {
-                    Reliability::BestEffort
-                } else {
-                    Reliability::Reliable
-                },
-                durability: if self.is_transient_local {
-                    Durability::TransientLocal
-                } else {
-                    Durability::Volatile
-                },
-                ..QosProfile::ROS_DEFAULT
-            },
-            // Made from a content above, so it parses.
-            content: self.content.parse().unwrap_or(Content::Entropy(8.0)),
         }
     }
 }

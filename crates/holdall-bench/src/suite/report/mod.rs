@@ -18,6 +18,7 @@ use super::{
     run::EXPERIMENT_FILE,
 };
 use crate::{
+    engine,
     error::{BenchError, BenchResult},
     middleware::{self, Evaluation, EvaluationResult, PublishedEvaluation, RESULT_FILE},
     people::{self, PeopleResult},
@@ -105,11 +106,7 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
         if !path.is_file() {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
-        let result: ExperimentResult = serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-            path: path.clone(),
-            reason: format!("is not the result of an experiment: {error}"),
-        })?;
+        let result: ExperimentResult = engine::load(&path, "the result of an experiment")?;
         loaded.experiments.push(Loaded {
             experiment: experiment_of(&folder, &result),
             result,
@@ -128,7 +125,7 @@ fn load_evaluation(folder: &Path) -> BenchResult<Option<LoadedEvaluation>> {
     if !path.is_file() {
         return Ok(None);
     }
-    let result = EvaluationResult::load(&path)?;
+    let result: EvaluationResult = engine::load(&path, "the result of an evaluation")?;
     let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).ok();
     Ok(Some(LoadedEvaluation {
         evaluation: text
@@ -176,11 +173,7 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
     for one in &loaded.experiments {
         let id = file_stem(&one.result.experiment);
         keep(&format!("{id}.csv"), summary_csv(&one.result.runs).as_bytes())?;
-        let json = serde_json::to_string_pretty(&one.result).map_err(|error| BenchError::Verify {
-            path: out.to_owned(),
-            reason: error.to_string(),
-        })?;
-        keep(&format!("{id}.json"), json.as_bytes())?;
+        engine::store(&out.join(format!("{id}.json")), &one.result)?;
         let there = other
             .experiments
             .iter()

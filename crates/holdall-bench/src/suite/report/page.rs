@@ -2,7 +2,7 @@
 
 use super::{Loaded, LoadedEvaluation, Results, Storages, compare, plots};
 use crate::{
-    engine::limits_text,
+    engine::{UNSUPPORTED, limits_text},
     error::BenchResult,
     kinds::storage::sheet,
     middleware::{self, PublishedEvaluation},
@@ -11,7 +11,7 @@ use crate::{
     suite::{
         ladders,
         noise::Noise,
-        sheet::Sheet,
+        sheet::{Column, Sheet},
         table::{EXPLANATIONS, Row, rows, sheets},
     },
 };
@@ -356,56 +356,31 @@ fn comparison(body: &mut String, changes: &[compare::Change], there: &Loaded) {
         escape(&there.result.machine.processor),
         escape(&there.result.command)
     );
-    let header = [
-        "case",
-        "setting",
-        "recorded there",
-        "here",
-        "",
-        "CPU s/GiB there",
-        "here",
-        "",
-    ];
-    body.push_str("<div class=scroll tabindex=0 role=region aria-label=Compared><table><thead><tr>");
-    for (column, name) in header.into_iter().enumerate() {
-        let class = if column < 2 || name.is_empty() {
-            " class=name"
-        } else {
-            ""
-        };
-        put!(body, "<th{class} scope=col>{name}");
-    }
-    body.push_str("</tr></thead><tbody>");
-    let verdict = |is_carried: bool, [there, here]: &[Estimate; 2], more_is_better: bool| {
-        if !is_carried {
-            "≈"
-        } else if (here.median > there.median) == more_is_better {
-            "better"
-        } else {
-            "worse"
-        }
-    };
-    for change in changes {
-        put!(
-            body,
-            "<tr><td class=name>{}<td class=name>{}<td>{}<td>{}<td class=name>{}<td>{}<td>{}<td class=name>{}</tr>",
-            escape(&change.case),
-            escape(&change.setting),
-            with_ends(&change.recorded[0], 2),
-            with_ends(&change.recorded[1], 2),
-            verdict(change.is_carried, &change.recorded, true),
-            with_ends(&change.cpu_s_per_gib[0], 3),
-            with_ends(&change.cpu_s_per_gib[1], 3),
+    let columns: [Column<compare::Change>; 8] = [
+        ("case", |change| change.case.clone()),
+        ("setting", |change| change.setting.clone()),
+        ("recorded there", |change| with_ends(&change.recorded[0], 2)),
+        ("here", |change| with_ends(&change.recorded[1], 2)),
+        ("", |change| verdict(change.is_carried, &change.recorded, true)),
+        ("CPU s/GiB there", |change| with_ends(&change.cpu_s_per_gib[0], 3)),
+        ("here", |change| with_ends(&change.cpu_s_per_gib[1], 3)),
+        ("", |change| {
             verdict(change.is_cpu_carried, &change.cpu_s_per_gib, false)
-        );
-    }
-    body.push_str("</tbody></table></div>");
+        }),
+    ];
+    table(body, &Sheet::of("", 2, &columns, changes));
     if changes.is_empty() {
         body.push_str("<p>Both folders have no setting in common.</p>");
     }
     body.push_str(
         "<p class=soft>≈: the intervals overlap, or there are too few repetitions for intervals.</p>",
     );
+}
+
+fn verdict(is_carried: bool, [there, here]: &[Estimate; 2], more_is_better: bool) -> String {
+    let is_better = (here.median > there.median) == more_is_better;
+    let word = if is_better { "better" } else { "worse" };
+    (if is_carried { word } else { UNSUPPORTED }).to_owned()
 }
 
 /// A median with its interval.

@@ -1,15 +1,15 @@
 //! Results of the kind `storage` on the page: bars for each message size.
 
-use super::plots::{Bar, Group, Plot, Scale, bars_of, csv_cell};
+use super::plots::{Bar, Chart, Plot};
 use crate::{
-    engine::Report,
-    error::{BenchError, BenchResult},
+    engine::{Report, load as load_json},
+    error::BenchResult,
     kinds::storage::{Cell, StorageBody, batch_label},
     statistics::{Estimate, Interval},
 };
 use holdall_model::units::MIB;
 use std::{
-    fmt::Write,
+    fmt::Display,
     fs,
     path::{Path, PathBuf},
 };
@@ -61,8 +61,7 @@ pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
     let Some((_, path)) = newest else {
         return Ok(None);
     };
-    let text = fs::read_to_string(&path).map_err(BenchError::io("read", &path))?;
-    let result = serde_json::from_str(&text).map_err(BenchError::json(&path))?;
+    let result = load_json(&path, "a result of storages")?;
     let name = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let id = name.file_name().map_or_else(
         || "storage".to_owned(),
@@ -81,77 +80,37 @@ impl Storages {
             .body
             .cells
             .chunk_by(|a, b| a.messages == b.messages)
-            .map(|cells| of_size(cells, other))
+            .filter_map(|cells| of_size(cells, other).transpose())
             .collect()
     }
 }
 
-fn of_size(cells: &[Cell], other: Option<&Storages>) -> BenchResult<Plot> {
-    let mut csv = "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared\n".to_owned();
-    let (mut groups, mut most): (Vec<Group>, f64) = (Vec::new(), 1.0);
-    for batch in cells.chunk_by(|a, b| a.batch_size == b.batch_size) {
-        let mut bars = Vec::new();
-        for cell in batch {
-            let there = other.and_then(|other| {
-                other
-                    .result
-                    .body
-                    .cells
-                    .iter()
-                    .find(|there| is_place_of(there, cell))
-            });
-            let rate = rate_of(cell);
-            let high = rate.ends().1;
-            most = there
-                .iter()
-                .map(|there| rate_of(there).median)
-                .fold(most.max(high), f64::max);
-            let (low, high) = cell
-                .interval
-                .map_or((cell.durable_bytes_per_s, cell.durable_bytes_per_s), |ends| {
-                    (ends.low, ends.high)
-                });
-            let _never_fails = writeln!(
-                csv,
-                "{},{},{},{},{},{},{}",
-                csv_cell(&cell.messages),
-                batch_label(cell.batch_size),
-                csv_cell(&cell.plugin_config),
-                cell.durable_bytes_per_s,
-                low,
-                high,
-                there.map_or(String::new(), |there| there.durable_bytes_per_s.to_string()),
-            )
-            .is_ok();
-            bars.push(Bar {
-                label: cell.plugin_config.clone(),
-                series: usize::from(is_rival(&cell.plugin_config)),
-                estimate: rate,
-                other: there.map(rate_of),
-            });
-        }
-        groups.push(Group {
-            name: format!("batches of {}", batch_label(batch[0].batch_size)),
-            bars,
-        });
+fn of_size(cells: &[Cell], other: Option<&Storages>) -> BenchResult<Option<Plot>> {
+    let columns = "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared";
+    let mut chart = Chart::new(("MiB/s", 0, 1.0), &columns.split(',').collect::<Vec<_>>());
+    for cell in cells {
+        let there = other.map_or(&[][..], |other| &other.result.body.cells);
+        let there = there.iter().find(|there| is_place_of(there, cell));
+        let (batch, name, rate) = (
+            batch_label(cell.batch_size),
+            &cell.plugin_config,
+            cell.durable_bytes_per_s,
+        );
+        let (low, high) = cell.interval.map_or((rate, rate), |ends| (ends.low, ends.high));
+        let compared = there.map_or(String::new(), |there| there.durable_bytes_per_s.to_string());
+        let bar = Bar {
+            other: there.map(rate_of),
+            ..Bar::new(name, usize::from(is_rival(name)), rate_of(cell))
+        };
+        let row: [&dyn Display; 7] = [&cell.messages, &batch, name, &rate, &low, &high, &compared];
+        chart.add(&format!("batches of {batch}"), bar, &row);
     }
     let size = &cells[0].messages;
-    Ok(Plot {
-        name: format!("storages_{size}"),
-        title: format!(
-            "Messages of {size}: durable MiB/s, close and sync included; blue: ours, orange: others{}",
-            if other.is_some() { ", grey: compared" } else { "" }
-        ),
-        svg: bars_of(
-            &groups,
-            Scale {
-                most,
-                unit: "MiB/s",
-                digits: 0,
-            },
-        )?,
-        csv,
-    })
+    let grey = if other.is_some() { ", grey: compared" } else { "" };
+    let title = format!(
+        "Messages of {size}: durable MiB/s, close and sync included; blue: ours, orange: others{grey}"
+    );
+    chart.plot(format!("storages_{size}"), title)
 }
 
 /// Whether a configuration is another library's, or the bare loop.

@@ -2,6 +2,7 @@
 
 use super::{Loaded, Results, plots};
 use crate::{
+    engine::grouped,
     error::BenchResult,
     machine::Machine,
     statistics::median,
@@ -12,7 +13,7 @@ use crate::{
 };
 use holdall_io::fs::write_atomically_unsynced;
 use holdall_model::units::{GIB, format_mebibyte_rate};
-use std::{collections::BTreeMap, fmt::Write, path::Path};
+use std::{fmt::Write, path::Path};
 
 /// The page's length.
 pub const WORDS_MAX: usize = 800;
@@ -120,17 +121,7 @@ type Rows<'r, 'a> = Vec<&'r Row<'a>>;
 
 /// The rows of each recorder with its storage, in the order of the result.
 fn by_recorder<'r, 'a>(rows: &'r [Row<'a>]) -> Vec<(String, Rows<'r, 'a>)> {
-    let mut places = BTreeMap::new();
-    let mut found: Vec<(String, Rows<'r, 'a>)> = Vec::new();
-    for row in rows {
-        let name = format!("{}, {}", row.recorder, row.storage());
-        let place = *places.entry(name.clone()).or_insert(found.len());
-        if place == found.len() {
-            found.push((name, Vec::new()));
-        }
-        found[place].1.push(row);
-    }
-    found
+    grouped(rows, |row| format!("{}, {}", row.recorder, row.storage()))
 }
 
 /// Recorded percent of a row, so that 100 means every message.

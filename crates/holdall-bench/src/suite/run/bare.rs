@@ -4,106 +4,40 @@
 use crate::{
     candidate::{
         RawWriter,
-        double_buffered::DoubleBuffered,
+        buffered::{Buffered, Waits},
         ours::{DiskChoice, OurWriter},
         rival::Rival,
         sqlite_bare::SqlitePreset,
-        storing::StoredCounts,
-        synchronous::Synchronous,
     },
     error::BenchResult,
     suite::config::{RecorderKind, Setting},
 };
 use holdall_io::{clock::Clock, os::DiskMode};
-use holdall_model::message::{MessageHeader, Payload};
 use holdall_storage::{StorageOptions, writer::ChannelInfo};
-use holdall_transport::Sink;
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{path::Path, sync::Arc};
 
-/// Counts messages and drops them.
-#[derive(Default)]
-pub(crate) struct Counting(AtomicU64);
-
-impl Sink for Counting {
-    fn offer(&self, _: MessageHeader, _: Payload<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// What messages wait in before they are stored.
-pub(crate) enum Buffer {
-    Double(DoubleBuffered),
-    Synchronous(Synchronous),
-    /// Nothing is stored: what taking and counting costs.
-    Discard(Vec<Arc<Counting>>, Vec<Arc<dyn Sink>>),
-}
-
-impl Buffer {
-    /// Starts the recorder of `setting` with a file in `folder`.
-    ///
-    /// # Errors
-    /// When the file or a thread cannot be made.
-    pub fn start(
-        setting: &Setting,
-        folder: &Path,
-        channels: &[ChannelInfo],
-        clock: &Arc<dyn Clock>,
-    ) -> BenchResult<Self> {
-        let (cache, clock) = (setting.max_cache_size_bytes, Arc::clone(clock));
-        if setting.recorder == RecorderKind::Discard {
-            let counting: Vec<Arc<Counting>> = channels.iter().map(|_| Arc::default()).collect();
-            let sinks = counting.iter().map(|one| Arc::clone(one) as Arc<dyn Sink>);
-            let sinks = sinks.collect();
-            return Ok(Self::Discard(counting, sinks));
-        }
-        let writer = bare_writer(setting, folder, channels)?;
-        if setting.recorder == RecorderKind::Synchronous {
-            let depth = |channel: &ChannelInfo| {
-                channel
-                    .topic
-                    .offered_qos_profiles
-                    .first()
-                    .map_or(1, |qos| qos.depth)
-            };
-            let depths: Vec<u64> = channels.iter().map(depth).collect();
-            return Ok(Self::Synchronous(Synchronous::start(
-                writer, &depths, cache, clock,
-            )?));
-        }
-        let buffer = DoubleBuffered::start(writer, channels.len(), cache, clock)?;
-        Ok(Self::Double(buffer))
-    }
-
-    /// A sink for each channel.
-    pub fn sinks(&self) -> &[Arc<dyn Sink>] {
-        match self {
-            Self::Double(buffer) => buffer.sinks(),
-            Self::Synchronous(buffer) => buffer.sinks(),
-            Self::Discard(_, sinks) => sinks,
-        }
-    }
-
-    /// Stores what waits, and returns the counts by channel.
-    ///
-    /// # Errors
-    /// The error of the storage.
-    pub fn close(self) -> BenchResult<StoredCounts> {
-        match self {
-            Self::Double(buffer) => buffer.close(),
-            Self::Synchronous(buffer) => buffer.close(),
-            Self::Discard(counting, _) => Ok(StoredCounts {
-                stored: counting.iter().map(|one| one.0.load(Ordering::Relaxed)).collect(),
-                lost: vec![0; counting.len()],
-                ..StoredCounts::default()
-            }),
-        }
-    }
+/// Starts the recorder of `setting` with a file in `folder`.
+///
+/// # Errors
+/// When the file or a thread cannot be made.
+pub(crate) fn start(
+    setting: &Setting,
+    folder: &Path,
+    channels: &[ChannelInfo],
+    clock: &Arc<dyn Clock>,
+) -> BenchResult<Buffered> {
+    let cache = setting.max_cache_size_bytes;
+    let depth = |channel: &ChannelInfo| {
+        let qos = channel.topic.offered_qos_profiles.first();
+        qos.map_or(1, |qos| qos.depth)
+    };
+    let waits = match setting.recorder {
+        RecorderKind::Discard => return Ok(Buffered::counting(channels.len())),
+        RecorderKind::Synchronous => Waits::Queues(channels.iter().map(depth).collect(), cache),
+        _ => Waits::DoubleBuffer(cache),
+    };
+    let writer = bare_writer(setting, folder, channels)?;
+    Buffered::start(writer, channels.len(), waits, Arc::clone(clock))
 }
 
 /// A file in `folder` in the storage of `setting`.

@@ -13,7 +13,7 @@ use super::{
     result::{ExperimentResult, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
-    engine::{Earlier, Kind, OnProgress, Progress, Task, run_all},
+    engine::{self, Earlier, Kind, OnProgress, Progress, Task, run_all},
     error::{BenchError, BenchResult},
     folder::remove,
     limits::LimitMeter,
@@ -68,6 +68,7 @@ pub struct SuiteOptions {
 
 /// The result file of a run, in its folder.
 const RESULT: &str = "result.json";
+const RUN: &str = "the result of a run";
 
 /// What is run several times.
 struct Planned<'a> {
@@ -174,7 +175,7 @@ fn earlier_results(folder: &Path, planned: &[Planned<'_>]) -> BenchResult<Vec<Ru
     found.sort();
     found
         .iter()
-        .map(|(_, run)| RunResult::load(&run.join(RESULT)))
+        .map(|(_, run)| engine::load(&run.join(RESULT), RUN))
         .collect()
 }
 
@@ -239,14 +240,15 @@ impl Kind for Suite<'_> {
             return Ok(Earlier::Nothing);
         }
         on_progress(Progress::Found(kept.display().to_string()));
-        self.runs.push(RunResult::load(&kept)?);
+        self.runs.push(engine::load(&kept, RUN)?);
         Ok(Earlier::Result(()))
     }
 
     fn run(&mut self, task: usize, round: u32, on_progress: &mut OnProgress<'_>) -> BenchResult<Option<()>> {
         match self.one(task, round, on_progress) {
             Ok(result) => {
-                result.store(&self.folder.join(self.planned[task].folder(round)).join(RESULT))?;
+                let kept = self.folder.join(self.planned[task].folder(round)).join(RESULT);
+                engine::store(&kept, &result)?;
                 let rate = format_mebibyte_rate(result.durable_bytes_per_s);
                 on_progress(Progress::Ended(format!(
                     "{:.2} % recorded, {rate} durable",
@@ -380,10 +382,7 @@ impl Suite<'_> {
         let name = &self.experiment.benchmarks[0].summary_result_file;
         let path = self.folder.join(name);
         write_atomically_unsynced(&path, summary_csv(&self.runs).as_bytes())?;
-        let whole = self.whole();
-        let path = self.folder.join("results.json");
-        let text = serde_json::to_string_pretty(&whole).map_err(BenchError::json(&path))?;
-        Ok(write_atomically_unsynced(&path, text.as_bytes())?)
+        engine::store(&self.folder.join("results.json"), &self.whole())
     }
 
     fn whole(&self) -> ExperimentResult {

@@ -1,13 +1,13 @@
 //! One run: the load through one recorder into one bag, measured.
 
-use super::{affinity::Pinned, bare::Buffer, folder_bytes, producer_threads};
+use super::{affinity::Pinned, bare, folder_bytes, producer_threads};
 use crate::{
     candidate::{
+        buffered::StoredCounts,
         metered::{DiskResult, SharedDiskCounts, counted},
         ours::DiskChoice,
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
-        storing::StoredCounts,
     },
     error::{BenchError, BenchResult},
     measure::{CoreSampler, LatencySummary, SchedulingProbe, UsageMeter, written_bytes},
@@ -148,7 +148,7 @@ impl Run<'_> {
 
     fn through_buffer(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
         fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
-        let buffer = Buffer::start(self.setting, bag, &channels(self.producers)?, self.clock)?;
+        let buffer = bare::start(self.setting, bag, &channels(self.producers)?, self.clock)?;
         let sent = self.send(buffer.sinks())?;
         let StoredCounts { stored, lost, writes } = buffer.close()?;
         let stage = match self.setting.recorder {

@@ -1,12 +1,14 @@
 //! Horizontal bars in groups: a figure with its interval for each setting, and a thin second bar for its
-//! comparison.
+//! comparison; or the parts of a sum one after the other.
 
-use super::{GRID, INK, PUBLISHED, SERIES, WIDTH, failed};
+use super::{GRID, INK, PUBLISHED, Plot, SERIES, WIDTH, failed};
 use crate::{
+    engine::Csv,
     error::BenchResult,
     statistics::{Estimate, Interval},
 };
 use plotters::{prelude::*, style::FontStyle};
+use std::fmt::Display;
 
 /// Least and most room for the names; the bars get the rest, which a phone would not show next to empty room.
 const LEFT_MIN: i32 = 130;
@@ -21,6 +23,9 @@ const STEP: i32 = 26;
 /// Height of a group's name.
 const HEAD: i32 = 26;
 
+/// Height and width of an entry of the legend of parts.
+const LEGEND: (i32, i32) = (24, 168);
+
 /// One setting.
 pub(crate) struct Bar {
     /// Its name.
@@ -31,55 +36,71 @@ pub(crate) struct Bar {
     pub estimate: Estimate,
     /// The published figure, or that of another result.
     pub other: Option<Estimate>,
+    /// Parts of the figure, in the order of the chart's; empty for a bar of one colour.
+    pub stack: Vec<f64>,
+}
+
+impl Bar {
+    /// A bar of one colour.
+    pub(crate) fn new(label: impl Into<String>, series: usize, estimate: Estimate) -> Self {
+        Self {
+            label: label.into(),
+            series,
+            estimate,
+            other: None,
+            stack: Vec::new(),
+        }
+    }
+
+    /// A sum of parts.
+    pub(crate) fn stacked(label: impl Into<String>, parts: &[f64]) -> Self {
+        Self {
+            stack: parts.to_vec(),
+            ..Self::new(label, 0, Estimate::exactly(parts.iter().sum()))
+        }
+    }
 }
 
 /// Bars under one name.
-pub(crate) struct Group {
-    /// The case.
-    pub name: String,
-    /// Its settings.
-    pub bars: Vec<Bar>,
+struct Group {
+    name: String,
+    bars: Vec<Bar>,
 }
 
-/// The scale of all bars.
-#[derive(Clone, Copy)]
-pub(crate) struct Scale {
-    /// The end of the axis.
-    pub most: f64,
+/// Bars that are collected with their data, and then drawn.
+pub(crate) struct Chart {
+    /// Names and colours of the parts of stacked bars.
+    pub parts: Vec<(String, RGBColor)>,
     /// Unit after each figure of the axis.
-    pub unit: &'static str,
+    unit: &'static str,
     /// Digits of the figures.
-    pub digits: usize,
+    digits: usize,
+    /// What the axis has at least.
+    most: f64,
+    groups: Vec<Group>,
+    csv: Csv,
 }
 
 /// Where the figures are.
 #[derive(Clone, Copy)]
 struct Axis {
-    scale: Scale,
+    /// The end.
+    most: f64,
+    digits: usize,
     /// Where the bars begin.
     left: i32,
 }
 
 impl Axis {
-    fn of(groups: &[Group], scale: Scale) -> Self {
-        let names = groups.iter().flat_map(|group| &group.bars);
-        let letters = names.map(|bar| bar.label.chars().count()).max().unwrap_or(0);
-        let left = i32::try_from(letters * LETTER + AROUND).unwrap_or(LEFT_MAX);
-        Self {
-            scale,
-            left: left.clamp(LEFT_MIN, LEFT_MAX),
-        }
-    }
-
     fn x(self, value: f64) -> i32 {
         let pixels = f64::from(i32::try_from(WIDTH).unwrap_or(0) - self.left - RIGHT);
         // A share between 0 and 1, so pixels fit.
-        self.left + (pixels * (value / self.scale.most).clamp(0.0, 1.0)).round() as i32
+        self.left + (pixels * (value / self.most).clamp(0.0, 1.0)).round() as i32
     }
 }
 
 /// The end of an axis that fits all of these figures and has round quarters.
-pub(super) fn round_up(most: f64) -> f64 {
+fn round_up(most: f64) -> f64 {
     let power = 10_f64.powf(most.max(1e-9).log10().floor());
     let steps = [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0]
         .into_iter()
@@ -88,73 +109,171 @@ pub(super) fn round_up(most: f64) -> f64 {
     fitting.next().unwrap_or(10.0 * power)
 }
 
-/// Draws them.
-///
-/// # Errors
-/// Only by a defect of ours.
-pub(super) fn draw(groups: &[Group], scale: Scale) -> BenchResult<String> {
-    let bars: usize = groups.iter().map(|group| group.bars.len()).sum();
-    let rows = |count: usize, step: i32| step * i32::try_from(count).unwrap_or(i32::MAX / STEP / 4);
-    let height = 34 + rows(groups.len(), HEAD + 6) + rows(bars, STEP);
-    let mut svg = String::new();
-    let axis = Axis::of(groups, scale);
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
-        let text = ("sans-serif", 13).into_font().color(&INK);
-        for quarter in 0..=4 {
-            let value = scale.most * f64::from(quarter) / 4.0;
-            let at = axis.x(value);
-            root.draw(&PathElement::new(vec![(at, 22), (at, height - 4)], GRID))
-                .map_err(failed)?;
-            let name = format!("{value} {}", scale.unit);
-            root.draw(&Text::new(name, (at - 14, 4), text.clone()))
-                .map_err(failed)?;
+impl Chart {
+    /// Without bars, with the unit and digits of its figures, what its axis has at least, and the columns of its data.
+    pub(crate) fn new((unit, digits, most): (&'static str, usize, f64), columns: &[&str]) -> Self {
+        Self {
+            parts: Vec::new(),
+            unit,
+            digits,
+            most,
+            groups: Vec::new(),
+            csv: Csv::of(columns),
         }
-        let mut top = 28;
-        for group in groups {
-            let bold = ("sans-serif", 13, FontStyle::Bold).into_font().color(&INK);
-            root.draw(&Text::new(group.name.clone(), (4, top + 8), bold))
-                .map_err(failed)?;
-            top += HEAD;
-            for bar in &group.bars {
-                one(&root, bar, top, axis)?;
-                top += STEP;
-            }
-            top += 6;
-        }
-        root.present().map_err(failed)?;
     }
-    Ok(svg)
-}
 
-fn one(
-    root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    bar: &Bar,
-    top: i32,
-    axis: Axis,
-) -> BenchResult<()> {
-    let text = ("sans-serif", 13).into_font().color(&INK);
-    let zero = axis.x(0.0);
-    root.draw(&Text::new(bar.label.clone(), (14, top + 2), text.clone()))
-        .map_err(failed)?;
-    let colour = SERIES[bar.series % SERIES.len()];
-    let end = axis.x(bar.estimate.median).max(zero + 1);
-    root.draw(&Rectangle::new([(zero, top), (end, top + 13)], colour.filled()))
-        .map_err(failed)?;
-    whisker(root, bar.estimate.interval, top + 6, axis)?;
-    let figure = format!("{:.*}", axis.scale.digits, bar.estimate.median);
-    root.draw(&Text::new(figure, (axis.x(axis.scale.most) + 8, top + 2), text))
-        .map_err(failed)?;
-    if let Some(other) = &bar.other {
-        let end = axis.x(other.median).max(zero + 1);
-        root.draw(&Rectangle::new(
-            [(zero, top + 14), (end, top + 19)],
-            PUBLISHED.filled(),
-        ))
-        .map_err(failed)?;
-        whisker(root, other.interval, top + 16, axis)?;
+    /// Adds a bar to the group of this name, and a row to the data.
+    pub(crate) fn add(&mut self, group: &str, bar: Bar, row: &[&dyn Display]) {
+        let others = bar.other.iter().map(|other| other.ends().1.max(other.median));
+        self.most = others.fold(self.most.max(bar.estimate.ends().1), f64::max);
+        self.csv.row(row);
+        match self.groups.iter_mut().find(|known| known.name == group) {
+            Some(known) => known.bars.push(bar),
+            None => self.groups.push(Group {
+                name: group.to_owned(),
+                bars: vec![bar],
+            }),
+        }
     }
-    Ok(())
+
+    /// Whether a bar has a comparison.
+    pub(crate) fn is_compared(&self) -> bool {
+        let mut bars = self.groups.iter().flat_map(|group| &group.bars);
+        bars.any(|bar| bar.other.is_some())
+    }
+
+    /// Draws the bars; `None` where there are none.
+    ///
+    /// # Errors
+    /// Only by a defect of ours.
+    pub(crate) fn plot(self, name: impl Into<String>, title: impl Into<String>) -> BenchResult<Option<Plot>> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Plot {
+            name: name.into(),
+            title: title.into(),
+            svg: self.svg()?,
+            csv: self.csv.text(),
+        }))
+    }
+
+    fn axis(&self) -> Axis {
+        let bars = self.groups.iter().flat_map(|group| &group.bars);
+        let letters = bars.map(|bar| bar.label.chars().count()).max().unwrap_or(0);
+        let left = i32::try_from(letters * LETTER + AROUND).unwrap_or(LEFT_MAX);
+        Axis {
+            most: round_up(self.most),
+            digits: self.digits,
+            left: left.clamp(LEFT_MIN, LEFT_MAX),
+        }
+    }
+
+    fn svg(&self) -> BenchResult<String> {
+        let bars: usize = self.groups.iter().map(|group| group.bars.len()).sum();
+        let rows = |count: usize, step: i32| step * i32::try_from(count).unwrap_or(i32::MAX / STEP / 4);
+        let columns = usize::try_from(i32::try_from(WIDTH).unwrap_or(0) / LEGEND.1).unwrap_or(1);
+        let begin = rows(self.parts.len().div_ceil(columns), LEGEND.0);
+        let height = begin + 34 + rows(self.groups.len(), HEAD + 6) + rows(bars, STEP);
+        let mut svg = String::new();
+        let axis = self.axis();
+        {
+            let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
+            let text = ("sans-serif", 13).into_font().color(&INK);
+            for (place, (name, colour)) in self.parts.iter().enumerate() {
+                let (left, top) = (
+                    4 + rows(place % columns, LEGEND.1),
+                    6 + rows(place / columns, LEGEND.0),
+                );
+                root.draw(&Rectangle::new(
+                    [(left, top), (left + 12, top + 12)],
+                    colour.filled(),
+                ))
+                .map_err(failed)?;
+                root.draw(&Text::new(name.clone(), (left + 18, top), text.clone()))
+                    .map_err(failed)?;
+            }
+            for quarter in 0..=4 {
+                let value = axis.most * f64::from(quarter) / 4.0;
+                let at = axis.x(value);
+                root.draw(&PathElement::new(vec![(at, begin + 22), (at, height - 4)], GRID))
+                    .map_err(failed)?;
+                let name = format!("{value} {}", self.unit);
+                root.draw(&Text::new(name, (at - 14, begin + 4), text.clone()))
+                    .map_err(failed)?;
+            }
+            let mut top = begin + 28;
+            for group in &self.groups {
+                let bold = ("sans-serif", 13, FontStyle::Bold).into_font().color(&INK);
+                root.draw(&Text::new(group.name.clone(), (4, top + 8), bold))
+                    .map_err(failed)?;
+                top += HEAD;
+                for bar in &group.bars {
+                    self.one(&root, bar, top, axis)?;
+                    top += STEP;
+                }
+                top += 6;
+            }
+            root.present().map_err(failed)?;
+        }
+        Ok(svg)
+    }
+
+    fn one(
+        &self,
+        root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+        bar: &Bar,
+        top: i32,
+        axis: Axis,
+    ) -> BenchResult<()> {
+        let text = ("sans-serif", 13).into_font().color(&INK);
+        let zero = axis.x(0.0);
+        root.draw(&Text::new(bar.label.clone(), (14, top + 2), text.clone()))
+            .map_err(failed)?;
+        let whole = [(bar.estimate.median, SERIES[bar.series % SERIES.len()])];
+        let parts = bar
+            .stack
+            .iter()
+            .copied()
+            .zip(self.parts.iter().map(|part| part.1));
+        let drawn: Vec<(f64, RGBColor)> = if bar.stack.is_empty() {
+            whole.to_vec()
+        } else {
+            parts.collect()
+        };
+        let mut from = 0.0;
+        for (figure, colour) in drawn {
+            let ends = [axis.x(from), axis.x(from + figure)];
+            from += figure;
+            if figure <= 0.0 && !bar.stack.is_empty() {
+                continue;
+            }
+            let end = if bar.stack.is_empty() {
+                ends[1].max(zero + 1)
+            } else {
+                ends[1]
+            };
+            root.draw(&Rectangle::new(
+                [(ends[0], top), (end, top + 13)],
+                colour.filled(),
+            ))
+            .map_err(failed)?;
+        }
+        whisker(root, bar.estimate.interval, top + 6, axis)?;
+        let figure = format!("{:.*}", axis.digits, bar.estimate.median);
+        root.draw(&Text::new(figure, (axis.x(axis.most) + 8, top + 2), text))
+            .map_err(failed)?;
+        if let Some(other) = &bar.other {
+            let end = axis.x(other.median).max(zero + 1);
+            root.draw(&Rectangle::new(
+                [(zero, top + 14), (end, top + 19)],
+                PUBLISHED.filled(),
+            ))
+            .map_err(failed)?;
+            whisker(root, other.interval, top + 16, axis)?;
+        }
+        Ok(())
+    }
 }
 
 /// The ends of an interval with a line between them; nothing where both are equal.
@@ -197,22 +316,9 @@ mod tests {
     #[test]
     fn names_use_no_more_room_than_they_need() {
         let left = |label: &str| {
-            let bars = vec![Bar {
-                label: label.to_owned(),
-                series: 0,
-                estimate: Estimate::of(&[1.0], 1).unwrap(),
-                other: None,
-            }];
-            let groups = [Group {
-                name: "case".to_owned(),
-                bars,
-            }];
-            let scale = Scale {
-                most: 1.0,
-                unit: "",
-                digits: 0,
-            };
-            Axis::of(&groups, scale).left
+            let mut chart = Chart::new(("", 0, 1.0), &[]);
+            chart.add("case", Bar::new(label, 0, Estimate::of(&[1.0], 1).unwrap()), &[]);
+            chart.axis().left
         };
         assert_eq!(left("own"), LEFT_MIN);
         assert!((150..200).contains(&left("holdall · mcap · 500 MB")));
@@ -221,32 +327,43 @@ mod tests {
 
     #[test]
     fn every_setting_has_its_bar_and_its_figure() {
-        let bar = |label: &str, median, other| Bar {
-            label: label.to_owned(),
-            series: 0,
-            estimate: Estimate {
+        let mut chart = Chart::new(("%", 1, 100.0), &["name"]);
+        for (label, median, other) in [("one", 50.0, None), ("two", 75.5, Estimate::of(&[99.0], 1))] {
+            let interval = Some(Interval {
+                low: median - 10.0,
+                high: median,
+            });
+            let estimate = Estimate {
                 median,
-                interval: Some(Interval {
-                    low: median - 10.0,
-                    high: median,
-                }),
+                interval,
                 repetitions: 3,
-            },
-            other,
-        };
-        let groups = [Group {
-            name: "camera".to_owned(),
-            bars: vec![bar("one", 50.0, None), bar("two", 75.5, Estimate::of(&[99.0], 1))],
-        }];
-        let scale = Scale {
-            most: 100.0,
-            unit: "%",
-            digits: 1,
-        };
-        let svg = draw(&groups, scale).unwrap();
+            };
+            let bar = Bar {
+                other,
+                ..Bar::new(label, 0, estimate)
+            };
+            chart.add("camera", bar, &[&label]);
+        }
+        let plot = chart.plot("bars", "Bars").unwrap().unwrap();
+        assert_eq!(plot.csv, "name\none\ntwo\n");
+        let svg = plot.svg;
         for word in ["camera", "one", "two", "50.0", "75.5", "100 %"] {
             assert!(svg.contains(word), "{word} in {svg}");
         }
         assert_eq!(svg.matches("#AAAAAA").count(), 1);
+    }
+
+    #[test]
+    fn parts_of_a_bar_are_drawn_one_after_the_other_with_a_legend() {
+        let mut chart = Chart::new(("", 0, 1.0), &[]);
+        chart.parts = [("open", SERIES[0]), ("closed", SERIES[1])]
+            .map(|(name, colour)| (name.to_owned(), colour))
+            .to_vec();
+        chart.add("repository", Bar::stacked("issues", &[3.0, 4.0]), &[]);
+        let svg = chart.plot("items", "Items").unwrap().unwrap().svg;
+        for word in ["open", "closed", "issues", ">\n7\n"] {
+            assert!(svg.contains(word), "{word} in {svg}");
+        }
+        assert!(Chart::new(("", 0, 1.0), &[]).plot("none", "").unwrap().is_none());
     }
 }

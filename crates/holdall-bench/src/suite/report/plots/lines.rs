@@ -37,6 +37,20 @@ pub(crate) struct Axes<'a> {
     pub is_log: bool,
 }
 
+impl<'a> Axes<'a> {
+    /// From zero to the last point, and to a little above the highest one.
+    pub(crate) fn around(lines: &[Line], x: &'a str, y: &'a str) -> Self {
+        let points = || lines.iter().flat_map(|line| &line.points);
+        Self {
+            x: (0.0..points().map(|point| point.0).fold(1e-3, f64::max), x),
+            y: (0.0..points().map(|point| point.1).fold(1e-3, f64::max) * 1.1, y),
+            places: &[],
+            borders: &[],
+            is_log: false,
+        }
+    }
+}
+
 /// Height of the plot itself.
 const PLOT: u32 = 300;
 /// Opacity of lines without a name.

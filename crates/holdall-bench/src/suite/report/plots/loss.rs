@@ -1,61 +1,49 @@
 //! Losses over the offered load.
 
 use super::{
-    Plot, csv_cell, label,
+    Plot, label,
     lines::{self, Axes, Line},
 };
 use crate::{
+    engine::{Csv, grouped},
     error::BenchResult,
     suite::{config::Experiment, table::Row},
 };
 use holdall_model::units::MIB;
-use std::fmt::Write;
 
 /// A line for each recorder over the loads that were offered; the worst case where several offer the same.
-fn lines_of(rows: &[&Row<'_>]) -> (Vec<Line>, String) {
-    let mut lines: Vec<Line> = Vec::new();
-    let mut csv = "case,setting,offered_bytes_per_s,lost_percent\n".to_owned();
-    for row in rows {
+fn lines_of(rows: &[&Row<'_>]) -> (Vec<Line>, Csv) {
+    let mut csv = Csv::of(["case", "setting", "offered_bytes_per_s", "lost_percent"]);
+    let points = rows.iter().map(|row| {
         let offered = row.median(|run| run.offered_bytes_per_s);
         let lost = 100.0 - row.recorded_percent.median;
-        let name = label(row);
-        let _never_fails =
-            writeln!(csv, "{},{},{offered},{lost}", csv_cell(row.case), csv_cell(&name)).is_ok();
-        let colour = Some(lines.len());
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push((offered / MIB, lost)),
-            None => lines.push(Line {
-                name,
-                points: vec![(offered / MIB, lost)],
-                dotted: true,
-                colour,
-            }),
-        }
-    }
-    for line in &mut lines {
-        line.points
-            .sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-        line.points.dedup_by(|later, worst| later.0 == worst.0);
+        csv.row(&[&row.case, &label(row), &offered, &lost]);
+        (label(row), (offered / MIB, lost))
+    });
+    let each = grouped(points.collect::<Vec<_>>(), |(name, _)| name.clone());
+    let mut lines = Vec::new();
+    for (colour, (name, members)) in each.into_iter().enumerate() {
+        let mut points: Vec<_> = members.into_iter().map(|(_, point)| point).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        points.dedup_by(|later, worst| later.0 == worst.0);
+        lines.push(Line {
+            name,
+            points,
+            dotted: true,
+            colour: Some(colour),
+        });
     }
     (lines, csv)
 }
 
 fn plot(rows: &[&Row<'_>], name: String, title: String) -> BenchResult<Plot> {
     let (lines, csv) = lines_of(rows);
-    let points = || lines.iter().flat_map(|line| &line.points);
-    let most = points().map(|point| point.0).fold(1.0, f64::max) * 1.05;
-    let worst = points().map(|point| point.1).fold(1.0, f64::max) * 1.1;
-    let axes = Axes {
-        x: (0.0..most, "offered, MiB/s"),
-        y: (0.0..worst, "lost, %"),
-        places: &[],
-        borders: &[],
-        is_log: false,
-    };
+    let svg = lines::draw(&lines, &Axes::around(&lines, "offered, MiB/s", "lost, %"))?;
+    let csv = csv.text();
     Ok(Plot {
         name,
         title,
-        svg: lines::draw(&lines, &axes)?,
+        svg,
         csv,
     })
 }

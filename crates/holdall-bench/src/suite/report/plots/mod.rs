@@ -10,6 +10,7 @@ mod time;
 
 use super::{Loaded, compare::Change};
 use crate::{
+    engine::Csv,
     error::{BenchError, BenchResult},
     measure::LatencySummary,
     statistics::Estimate,
@@ -19,12 +20,12 @@ use crate::{
         table::{Row, cache, rows},
     },
 };
-pub(crate) use bars::{Bar, Group, Scale};
+pub(crate) use bars::{Bar, Chart};
 use holdall_model::units::format_bytes;
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
 pub(crate) use png::Painter;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// Ink of axes and text. The page maps it to a colour of its theme.
 pub(crate) const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
@@ -43,6 +44,11 @@ const SERIES: [RGBColor; 8] = [
     RGBColor(0x6A, 0x3D, 0x9A),
     RGBColor(0x8C, 0x6D, 0x31),
 ];
+
+/// The colour of a series or a part.
+pub(crate) fn colour(place: usize) -> RGBColor {
+    SERIES[place % SERIES.len()]
+}
 
 /// Wide enough for a page; a phone scrolls.
 pub(crate) const WIDTH: u32 = 860;
@@ -83,30 +89,11 @@ pub fn of(loaded: &Loaded) -> BenchResult<Vec<Plot>> {
         plots.extend(loss::against_load(&rows)?);
     }
     plots.extend(ladders);
-    plots.extend(time_plot(&rows)?);
+    plots.extend(time::plot(&rows)?);
     plots.extend(latencies(&rows)?);
     plots.extend(lateness(&rows)?);
     plots.extend(over_time::of(&rows)?);
     Ok(plots)
-}
-
-/// Bars on an axis that ends at a round figure.
-///
-/// # Errors
-/// A plot that cannot be drawn.
-pub(crate) fn bars_of(groups: &[Group], scale: Scale) -> BenchResult<String> {
-    bars::draw(
-        groups,
-        Scale {
-            most: bars::round_up(scale.most),
-            ..scale
-        },
-    )
-}
-
-/// A cell without commas.
-pub(crate) fn csv_cell(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
 }
 
 /// Recorder, storage, cache and everything else special about a row, without its case.
@@ -122,134 +109,71 @@ fn label(row: &Row<'_>) -> String {
     text
 }
 
-/// The indexes of rows by case, in the order in which cases first occur.
-fn by_case<'a>(rows: &[&Row<'a>]) -> Vec<(&'a str, Vec<usize>)> {
-    let mut cases: Vec<(&str, Vec<usize>)> = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        match cases.iter_mut().find(|(case, _)| *case == row.case) {
-            Some((_, members)) => members.push(index),
-            None => cases.push((row.case, vec![index])),
-        }
-    }
-    cases
-}
-
 /// A horizontal bar for each row, with its interval; the published figure as a thin bar below it.
 fn recorded(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
-    let rows: Vec<&Row<'_>> = rows
+    let mut chart = Chart::new(
+        ("%", 1, 100.0),
+        &[
+            "case",
+            "setting",
+            "recorded_percent",
+            "low",
+            "high",
+            "published_percent",
+        ],
+    );
+    let recorded = rows
         .iter()
-        .filter(|row| row.setting.play_rate.is_none() && row.setting.recorder != RecorderKind::Discard)
-        .collect();
-    if rows.is_empty() {
-        return Ok(None);
-    }
+        .filter(|row| row.setting.play_rate.is_none() && row.setting.recorder != RecorderKind::Discard);
     let mut recorders: Vec<&str> = Vec::new();
-    let mut csv = "case,setting,recorded_percent,low,high,published_percent\n".to_owned();
-    let bar = |row: &Row<'_>| {
-        let published = row.published_percent.map(|percent| Estimate {
-            median: percent,
-            interval: None,
-            repetitions: 1,
-        });
-        Bar {
-            label: label(row),
-            series: 0,
-            estimate: row.recorded_percent.clone(),
-            other: published,
+    for row in recorded {
+        let known = recorders.iter().position(|one| *one == row.recorder);
+        let series = known.unwrap_or(recorders.len());
+        if known.is_none() {
+            recorders.push(&row.recorder);
         }
-    };
-    let mut groups = Vec::new();
-    for (case, members) in by_case(&rows) {
-        let mut group = Group {
-            name: case.to_owned(),
-            bars: Vec::new(),
+        let (name, estimate) = (label(row), row.recorded_percent.clone());
+        let ((low, high), median) = (estimate.ends(), estimate.median);
+        let published = row.published_percent.map(|percent| percent.to_string());
+        let bar = Bar {
+            other: row.published_percent.map(Estimate::exactly),
+            ..Bar::new(name.clone(), series, estimate)
         };
-        for row in members.into_iter().map(|index| rows[index]) {
-            let series = match recorders.iter().position(|one| *one == row.recorder) {
-                Some(series) => series,
-                None => {
-                    recorders.push(&row.recorder);
-                    recorders.len() - 1
-                }
-            };
-            group.bars.push(Bar { series, ..bar(row) });
-            csv_of_recorded(&mut csv, row);
-        }
-        groups.push(group);
+        let published = published.unwrap_or_default();
+        chart.add(
+            row.case,
+            bar,
+            &[&row.case, &name, &median, &low, &high, &published],
+        );
     }
-    let scale = Scale {
-        most: 100.0,
-        unit: "%",
-        digits: 1,
+    let grey = if chart.is_compared() {
+        "; grey: published"
+    } else {
+        ""
     };
-    let has_published = rows.iter().any(|row| row.published_percent.is_some());
-    Ok(Some(Plot {
-        name: "recorded".to_owned(),
-        title: if has_published {
-            "Messages recorded, in percent; grey: published".to_owned()
-        } else {
-            "Messages recorded, in percent".to_owned()
-        },
-        svg: bars::draw(&groups, scale)?,
-        csv,
-    }))
+    chart.plot("recorded", format!("Messages recorded, in percent{grey}"))
 }
 
 /// The cost of the generator itself, without a recorder.
 fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
-    let mut csv = "case,percent_of_one_processor\n".to_owned();
-    let mut most: f64 = 10.0;
-    let bar = |row: &Row<'_>| {
-        let share = |run: &&RunResult| 100.0 * run.producer_cpu_s / run.sending_s.max(1e-9);
-        let each: Vec<f64> = row.runs.iter().map(share).collect();
-        let estimate = Estimate::of(&each, 1)?;
-        most = most.max(estimate.ends().1);
-        let _never_fails = writeln!(csv, "{},{}", csv_cell(row.case), estimate.median).is_ok();
-        Some(Bar {
-            label: row.case.to_owned(),
-            series: 0,
-            estimate,
-            other: None,
-        })
-    };
+    let mut chart = Chart::new(("%", 1, 10.0), &["case", "percent_of_one_processor"]);
     let alone = rows
         .iter()
         .filter(|row| row.setting.recorder == RecorderKind::Discard)
         .filter(|row| row.runs.iter().all(|run| run.transport == Transport::None));
-    let bars: Vec<Bar> = alone.filter_map(bar).collect();
-    if bars.is_empty() {
-        return Ok(None);
+    for row in alone {
+        let share = |run: &&RunResult| 100.0 * run.producer_cpu_s / run.sending_s.max(1e-9);
+        let each: Vec<f64> = row.runs.iter().map(share).collect();
+        if let Some(estimate) = Estimate::of(&each, 1) {
+            let median = estimate.median;
+            let bar = Bar::new(row.case, 0, estimate);
+            chart.add("The generator alone", bar, &[&row.case, &median]);
+        }
     }
-    let scale = Scale {
-        most: bars::round_up(most),
-        unit: "%",
-        digits: 1,
-    };
-    let groups = [Group {
-        name: "The generator alone".to_owned(),
-        bars,
-    }];
-    Ok(Some(Plot {
-        name: "generator".to_owned(),
-        title: "Cost of the generator itself, in percent of one processor".to_owned(),
-        svg: bars::draw(&groups, scale)?,
-        csv,
-    }))
-}
-
-fn csv_of_recorded(csv: &mut String, row: &Row<'_>) {
-    let estimate = &row.recorded_percent;
-    let (low, high) = estimate.ends();
-    let published = row
-        .published_percent
-        .map(|percent| percent.to_string())
-        .unwrap_or_default();
-    let (name, median) = (csv_cell(&label(row)), estimate.median);
-    csv.push_str(&format!(
-        "{},{name},{median},{low},{high},{published}
-",
-        csv_cell(row.case)
-    ));
+    chart.plot(
+        "generator",
+        "Cost of the generator itself, in percent of one processor",
+    )
 }
 
 /// What was recorded here and, thin and grey, in the other folder; then processor time for each GiB likewise.
@@ -258,77 +182,39 @@ fn csv_of_recorded(csv: &mut String, row: &Row<'_>) {
 /// A plot that cannot be drawn.
 pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
     type Pick = fn(&Change) -> &[Estimate; 2];
-    let one = |name: &str, title: &str, pick: Pick, scale: Scale, column: &str| {
-        let mut groups: Vec<Group> = Vec::new();
-        let mut csv = format!("case,setting,there_{column},here_{column}\n");
+    let one = |name: &str, title: &str, pick: Pick, scale, columns: [&str; 4]| {
+        let mut chart = Chart::new(scale, &columns);
         for change in changes {
             let [there, here] = pick(change);
             let bar = Bar {
-                label: change.setting.clone(),
-                series: 0,
-                estimate: here.clone(),
                 other: Some(there.clone()),
+                ..Bar::new(change.setting.clone(), 0, here.clone())
             };
-            let names = format!("{},{}", csv_cell(&change.case), csv_cell(&change.setting));
-            csv.push_str(&format!(
-                "{names},{},{}
-",
-                there.median, here.median
-            ));
-            match groups.iter_mut().find(|group| group.name == change.case) {
-                Some(group) => group.bars.push(bar),
-                None => groups.push(Group {
-                    name: change.case.clone(),
-                    bars: vec![bar],
-                }),
-            }
+            let row: [&dyn Display; 4] = [&change.case, &change.setting, &there.median, &here.median];
+            chart.add(&change.case, bar, &row);
         }
-        Ok::<_, BenchError>(Plot {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            svg: bars::draw(&groups, scale)?,
-            csv,
-        })
+        chart.plot(name, title)
     };
-    let most = changes
-        .iter()
-        .flat_map(|change| &change.cpu_s_per_gib)
-        .map(|estimate| estimate.ends().1);
-    let percent = Scale {
-        most: 100.0,
-        unit: "%",
-        digits: 1,
-    };
-    let seconds = Scale {
-        most: bars::round_up(most.fold(0.1, f64::max)),
-        unit: "s",
-        digits: 3,
-    };
-    Ok(vec![
-        one(
-            "compared_recorded",
-            "Messages recorded, in percent; grey: the other folder",
-            |change| &change.recorded,
-            percent,
-            "recorded_percent",
-        )?,
-        one(
-            "compared_cpu",
-            "Processor time of the recorder for each GiB recorded; grey: the other folder",
-            |change| &change.cpu_s_per_gib,
-            seconds,
-            "cpu_s_per_gib",
-        )?,
-    ])
-}
-
-fn time_plot(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
-    Ok(time::draw(rows)?.map(|(svg, csv)| Plot {
-        name: "time".to_owned(),
-        title: "Where the processor time goes, in percent of one processor".to_owned(),
-        svg,
-        csv,
-    }))
+    let recorded = one(
+        "compared_recorded",
+        "Messages recorded, in percent; grey: the other folder",
+        |change| &change.recorded,
+        ("%", 1, 100.0),
+        [
+            "case",
+            "setting",
+            "there_recorded_percent",
+            "here_recorded_percent",
+        ],
+    )?;
+    let cpu = one(
+        "compared_cpu",
+        "Processor time of the recorder for each GiB recorded; grey: the other folder",
+        |change| &change.cpu_s_per_gib,
+        ("s", 3, 0.1),
+        ["case", "setting", "there_cpu_s_per_gib", "here_cpu_s_per_gib"],
+    )?;
+    Ok(recorded.into_iter().chain(cpu).collect())
 }
 
 /// Percentiles along the axis of latency plots.
@@ -404,23 +290,20 @@ fn percentiles(
         x: (0.0..4.0, ""),
         y: (LOG_MIN..worst * 2.0, axis),
         places: &PLACES,
-        borders: &[],
         is_log: true,
+        ..Axes::around(&lines, "", axis)
     };
-    let mut csv = format!(
-        "case,setting,{}\n",
-        PLACES.map(|place| format!("{place}_us")).join(",")
-    );
+    let columns = PLACES.map(|place| format!("{place}_us"));
+    let mut csv = Csv::of(["case", "setting"].map(str::to_owned).into_iter().chain(columns));
     for (row, micros) in &timed {
-        let figures = micros.map(|micros| micros.to_string()).join(",");
-        let _never_fails =
-            writeln!(csv, "{},{},{figures}", csv_cell(row.case), csv_cell(&label(row))).is_ok();
+        let names = [row.case.to_owned(), label(row)];
+        csv.cells(names.into_iter().chain(micros.map(|micros| micros.to_string())));
     }
     Ok(Some(Plot {
         name: name.to_owned(),
         title: format!("{title}: {heaviest}"),
         svg: lines::draw(&lines, &axes)?,
-        csv,
+        csv: csv.text(),
     }))
 }
 

@@ -1,14 +1,14 @@
 //! Processors and processes over time, runs back to back.
 
 use super::{
-    Plot, csv_cell, label,
+    Plot, label,
     lines::{self, Axes, Line},
 };
 use crate::{
+    engine::Csv,
     error::BenchResult,
     suite::{config::PlayRate, result::RunResult, table::Row},
 };
-use std::fmt::Write;
 
 /// More runs than this side by side cannot be distinguished.
 const BACK_TO_BACK_MAX: usize = 2;
@@ -95,33 +95,32 @@ fn back_to_back(
         })
         .collect();
     let (mut begun_s, mut borders) = (0.0, Vec::new());
-    let mut csv = "run,line,seconds,percent\n".to_owned();
+    let mut csv = Csv::of(["run", "line", "seconds", "percent"]);
     for (run, number) in runs.iter().zip(1..) {
         let mut end_s: f64 = 0.0;
         for (index, line) in lines.iter_mut().enumerate() {
             for (at_s, percent) in points(run, index) {
                 end_s = end_s.max(at_s);
                 line.points.push((begun_s + at_s, percent));
-                let _never_fails =
-                    writeln!(csv, "{number},{},{at_s:.3},{percent:.1}", csv_cell(&line.name)).is_ok();
+                let figures = (format!("{at_s:.3}"), format!("{percent:.1}"));
+                csv.row(&[&number, &line.name, &figures.0, &figures.1]);
             }
         }
         begun_s += end_s;
         borders.push(begun_s);
     }
     borders.pop();
-    let most = lines.iter().flat_map(|line| &line.points).map(|point| point.1);
+    let axes = Axes::around(&lines, "seconds, runs back to back", axis);
     let axes = Axes {
-        x: (0.0..begun_s.max(0.1), "seconds, runs back to back"),
-        y: (0.0..most.fold(100.0, f64::max) * 1.05, axis),
-        places: &[],
+        y: (0.0..axes.y.0.end.max(105.0), axis),
         borders: &borders,
-        is_log: false,
+        ..axes
     };
+    let (svg, csv) = (lines::draw(&lines, &axes)?, csv.text());
     Ok(Plot {
         name,
         title,
-        svg: lines::draw(&lines, &axes)?,
+        svg,
         csv,
     })
 }

@@ -1,13 +1,12 @@
 //! Where the processor time of a run over a transport goes: recorder, publishers and the rest of the machine,
 //! as stacked bars.
 
-use super::{INK, SERIES, WIDTH, bars, by_case, csv_cell, failed, label};
+use super::{Bar, Chart, Plot, SERIES, label};
 use crate::{
     error::BenchResult,
     suite::{result::RunResult, table::Row},
 };
-use plotters::{prelude::*, style::FontStyle};
-use std::fmt::Write;
+use plotters::style::RGBColor;
 
 /// The parts of a bar, in order.
 const PARTS: [&str; 5] = [
@@ -72,80 +71,18 @@ fn of_row(row: &Row<'_>) -> Option<[f64; 5]> {
 }
 
 /// The picture and its data; `None` without processes.
-pub(super) fn draw(rows: &[Row<'_>]) -> BenchResult<Option<(String, String)>> {
-    let with: Vec<(&Row<'_>, [f64; 5])> = rows.iter().filter_map(|row| Some((row, of_row(row)?))).collect();
-    if with.is_empty() {
-        return Ok(None);
+pub(super) fn plot(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+    let columns: Vec<&str> = ["case", "setting"].into_iter().chain(PARTS).collect();
+    let mut chart = Chart::new(("%", 0, 100.0), &columns);
+    chart.parts = PARTS.map(str::to_owned).into_iter().zip(COLOURS).collect();
+    for (row, percents) in rows.iter().filter_map(|row| Some((row, of_row(row)?))) {
+        let [a, b, c, d, e] = percents.map(|percent| format!("{percent:.1}"));
+        let name = label(row);
+        let bar = Bar::stacked(name.clone(), &percents);
+        chart.add(row.case, bar, &[&row.case, &name, &a, &b, &c, &d, &e]);
     }
-    let mut csv = format!("case,setting,{}\n", PARTS.map(csv_cell).join(","));
-    for (row, percents) in &with {
-        let figures = percents.map(|percent| format!("{percent:.1}")).join(",");
-        let _never_fails =
-            writeln!(csv, "{},{},{figures}", csv_cell(row.case), csv_cell(&label(row))).is_ok();
-    }
-    Ok(Some((picture(&with)?, csv)))
-}
-
-fn picture(with: &[(&Row<'_>, [f64; 5])]) -> BenchResult<String> {
-    const LEFT: i32 = 380;
-    const STEP: i32 = 24;
-    let most = with.iter().map(|(_, percents)| percents.iter().sum::<f64>());
-    let most = bars::round_up(most.fold(100.0, f64::max));
-    let plain: Vec<&Row<'_>> = with.iter().map(|(row, _)| *row).collect();
-    let cases = by_case(&plain);
-    let count = |length: usize| i32::try_from(length).unwrap_or(1 << 12);
-    let height = 60 + STEP * (count(with.len()) + count(cases.len()));
-    let width = f64::from(i32::try_from(WIDTH).unwrap_or(0) - LEFT - 60);
-    // A share between 0 and 1, so pixels fit.
-    let x = |percent: f64| LEFT + (width * (percent / most).clamp(0.0, 1.0)).round() as i32;
-    let text = ("sans-serif", 13).into_font().color(&INK);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
-        for ((name, colour), place) in PARTS.iter().zip(COLOURS).zip(0_i32..) {
-            let left = 4 + place * 168;
-            root.draw(&Rectangle::new([(left, 6), (left + 12, 18)], colour.filled()))
-                .map_err(failed)?;
-            root.draw(&Text::new(*name, (left + 18, 6), text.clone()))
-                .map_err(failed)?;
-        }
-        for quarter in 0..=4 {
-            let value = most * f64::from(quarter) / 4.0;
-            let line = PathElement::new(vec![(x(value), 46), (x(value), height - 4)], super::GRID);
-            root.draw(&line).map_err(failed)?;
-            root.draw(&Text::new(
-                format!("{value} %"),
-                (x(value) - 14, 28),
-                text.clone(),
-            ))
-            .map_err(failed)?;
-        }
-        let mut top = 50;
-        for (case, members) in cases {
-            let bold = ("sans-serif", 13, FontStyle::Bold).into_font().color(&INK);
-            root.draw(&Text::new(case, (4, top + 5), bold)).map_err(failed)?;
-            top += STEP;
-            for index in members {
-                let (row, percents) = &with[index];
-                root.draw(&Text::new(label(row), (14, top + 2), text.clone()))
-                    .map_err(failed)?;
-                let mut from = 0.0;
-                for (percent, colour) in percents.iter().zip(COLOURS) {
-                    let part = [(x(from), top), (x(from + percent), top + 15)];
-                    root.draw(&Rectangle::new(part, colour.filled()))
-                        .map_err(failed)?;
-                    from += percent;
-                }
-                root.draw(&Text::new(
-                    format!("{from:.0}"),
-                    (x(most) + 8, top + 2),
-                    text.clone(),
-                ))
-                .map_err(failed)?;
-                top += STEP;
-            }
-        }
-        root.present().map_err(failed)?;
-    }
-    Ok(svg)
+    chart.plot(
+        "time",
+        "Where the processor time goes, in percent of one processor",
+    )
 }
