@@ -23,8 +23,8 @@ const STEP: i32 = 26;
 /// Height of a group's name.
 const HEAD: i32 = 26;
 
-/// Height and width of an entry of the legend of parts.
-const LEGEND: (i32, i32) = (24, 168);
+/// Height and least width of an entry of the legend of parts.
+const LEGEND: (i32, usize) = (24, 168);
 
 /// One setting.
 pub(crate) struct Bar {
@@ -172,7 +172,14 @@ impl Chart {
     fn svg(&self) -> BenchResult<String> {
         let bars: usize = self.groups.iter().map(|group| group.bars.len()).sum();
         let rows = |count: usize, step: i32| step * i32::try_from(count).unwrap_or(i32::MAX / STEP / 4);
-        let columns = usize::try_from(i32::try_from(WIDTH).unwrap_or(0) / LEGEND.1).unwrap_or(1);
+        let letters = self
+            .parts
+            .iter()
+            .map(|(name, _)| name.chars().count())
+            .max()
+            .unwrap_or(0);
+        let entry = (letters * (LETTER + 1) + AROUND).max(LEGEND.1);
+        let columns = (usize::try_from(WIDTH).unwrap_or(0) / entry).max(1);
         let begin = rows(self.parts.len().div_ceil(columns), LEGEND.0);
         let height = begin + 34 + rows(self.groups.len(), HEAD + 6) + rows(bars, STEP);
         let mut svg = String::new();
@@ -182,7 +189,7 @@ impl Chart {
             let text = ("sans-serif", 13).into_font().color(&INK);
             for (place, (name, colour)) in self.parts.iter().enumerate() {
                 let (left, top) = (
-                    4 + rows(place % columns, LEGEND.1),
+                    4 + rows(entry, i32::try_from(place % columns).unwrap_or(0)),
                     6 + rows(place / columns, LEGEND.0),
                 );
                 root.draw(&Rectangle::new(
