@@ -57,6 +57,13 @@ pub(crate) enum Deferred {
     },
 }
 
+impl Deferred {
+    /// Whether it writes bytes.
+    pub(crate) fn is_write(&self) -> bool {
+        matches!(self, Self::Write { .. })
+    }
+}
+
 /// One file of the queue.
 pub(crate) struct FileState {
     pub(crate) path: PathBuf,

@@ -221,6 +221,22 @@ impl DiskQueue {
         Ok(())
     }
 
+    /// Waits until everything accepted so far is written: a process that is killed afterwards does not lose it, a power cut may.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub fn wait_written(&mut self, file: FileId) -> Result<(), DiskError> {
+        self.poll();
+        loop {
+            let state = self.open_state(file)?;
+            state.check()?;
+            if state.in_flight.is_empty() && !state.deferred.iter().any(Deferred::is_write) {
+                return Ok(());
+            }
+            self.reap_or_fail(file, Operation::Write)?;
+        }
+    }
+
     /// Requests that the file be cut to `length`, made durable and closed after everything accepted. Does not
     /// wait. A file that has failed is cut before its first hole, at [`FileProgress::written_bytes`].
     ///
@@ -318,7 +334,7 @@ impl DiskQueue {
     /// # Panics
     /// When the lengths differ: a defect of the caller.
     #[inline]
-    pub(crate) fn copy_into_block(&self, to: &mut [u8], from: &[u8]) {
+    pub fn copy_into_block(&self, to: &mut [u8], from: &[u8]) {
         if self.streaming_stores {
             copy::copy_streaming(to, from);
         } else {

@@ -12,7 +12,7 @@ use holdall_io::{
 use holdall_model::{message::PayloadRef, time::Timestamp};
 use holdall_storage::{
     StorageOptions,
-    sqlite3::{SqliteOptions, format::CREATE_TABLES},
+    sqlite3::format::CREATE_TABLES,
     storage_by_id,
     writer::{ChannelInfo, StoredMessage},
 };
@@ -33,7 +33,7 @@ fn ours(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
     let clock = SystemClock;
     let path = dir.join("ours.db3");
     let mut q = DiskQueue::new(
-        Box::new(OsDisk::open(dir, DiskMode::Buffered)?),
+        Box::new(OsDisk::open(dir, DiskMode::Auto)?),
         BlockPoolOptions::default(),
     )?;
     let start = clock.monotonic();
@@ -61,8 +61,8 @@ fn ours(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
                     payload,
                 },
             )?;
+            writer.step(&mut q)?;
         }
-        writer.close_chunks(&mut q)?;
     }
     writer.finish(&mut q, &[])?;
     q.wait_closed(file)?;
@@ -76,7 +76,12 @@ fn bare(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
     let path = dir.join("bare.db3");
     let start = clock.monotonic();
     let connection = Connection::open(&path)?;
-    for pragma in SqliteOptions::preset(Some(preset).filter(|preset| !preset.is_empty()))?.write_pragmas {
+    // rosbag2's own presets.
+    let pragmas = match preset {
+        "resilient" => ["journal_mode = WAL", "synchronous = NORMAL"],
+        _ => ["journal_mode = MEMORY", "synchronous = OFF"],
+    };
+    for pragma in pragmas {
         connection
             .query_row(&format!("PRAGMA {pragma}"), [], |_| Ok(()))
             .or_else(|error| match error {
@@ -113,8 +118,8 @@ fn main() -> Result<(), Failure> {
     let megabytes: usize = args.next().map_or(Ok(500), |text| text.parse())?;
     let rounds: usize = args.next().map_or(Ok(2), |text| text.parse())?;
     let payload: Vec<u8> = (0..64usize << 20).map(|n| (n ^ (n >> 7)) as u8).collect();
-    for preset in ["none", "resilient"] {
-        for size in [1 << 20, 10 << 10, 100] {
+    for preset in ["", "none", "resilient"] {
+        for size in [6_220_800, 1 << 20, 10 << 10, 100] {
             let total = megabytes * 1_000_000 / if size == 100 { 5 } else { 1 };
             let (mut own, mut other) = (Vec::new(), Vec::new());
             for _ in 0..rounds {

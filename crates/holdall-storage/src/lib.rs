@@ -1,6 +1,6 @@
 //! Storage backends: each is a folder whose files have the same names
 //! (`mod, format, writer, reader, recover`), where it has them.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod check;
 pub mod chunks;

@@ -40,13 +40,14 @@ fn messages() -> Vec<Message> {
         .collect()
 }
 
+fn queue(dir: &Path) -> DiskQueue {
+    let disk = OsDisk::open(dir, DiskMode::Auto).unwrap();
+    DiskQueue::new(Box::new(disk), BlockPoolOptions::default()).unwrap()
+}
+
 fn record(dir: &Path, options: &StorageOptions, reserve_bytes: u64) -> PathBuf {
     let path = dir.join("bag_0.db3");
-    let mut q = DiskQueue::new(
-        Box::new(OsDisk::open(dir, DiskMode::Auto).unwrap()),
-        BlockPoolOptions::default(),
-    )
-    .unwrap();
+    let mut q = queue(dir);
     let file = q.create_file_ahead(&path, reserve_bytes);
     let mut writer = storage_by_id("sqlite3")
         .unwrap()
@@ -561,7 +562,11 @@ fn repair_changes_nothing_in_a_database_that_sqlite_finds_broken() {
 #[test]
 fn a_database_with_an_empty_write_ahead_log_is_read_without_making_one() {
     let dir = tempfile::tempdir().unwrap();
-    let path = record(dir.path(), &preset("resilient"), 0);
+    let options = StorageOptions {
+        config: Some("write: {pragmas: [journal_mode = WAL, synchronous = NORMAL]}".into()),
+        ..StorageOptions::default()
+    };
+    let path = record(dir.path(), &options, 0);
     let before = listing(path.parent().unwrap());
     let reader = SqliteReader::open(&path).unwrap();
     assert_eq!(
@@ -570,6 +575,52 @@ fn a_database_with_an_empty_write_ahead_log_is_read_without_making_one() {
     );
     assert_eq!(reader.summary().message_count, messages().len() as u64);
     assert_eq!(listing(path.parent().unwrap()), before);
+}
+
+#[test]
+fn pages_that_are_still_in_memory_are_read_back_and_other_programs_see_whole_transactions() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bag_0.db3");
+    let mut q = queue(dir.path());
+    let file = q.create_file(&path, 0).unwrap();
+    let storage = storage_by_id("sqlite3").unwrap();
+    let mut writer = storage
+        .create_writer(&mut q, file, &path, &StorageOptions::default())
+        .unwrap();
+    let channel = writer
+        .add_channel(&mut q, &channel(TOPICS[0].0, TOPICS[0].1))
+        .unwrap();
+    let other = Connection::open_with_flags(&path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let count = || -> i64 {
+        other
+            .query_row("SELECT count(*) FROM messages", [], |row| row.get(0))
+            .unwrap()
+    };
+    // More than the pages that SQLite keeps in memory, so that it writes some before the transaction ends, and reads others back.
+    let payload = vec![7; 3 << 20];
+    for round in 1..=3_u64 {
+        for number in 0..16 {
+            let at = time(round * 100 + number);
+            let message = StoredMessage {
+                log_time: at,
+                publish_time: at,
+                sequence: 0,
+                payload: PayloadRef::Bytes(&payload),
+            };
+            writer.write(&mut q, channel, message).unwrap();
+        }
+        writer.close_chunks(&mut q).unwrap();
+        assert_eq!(count(), i64::try_from(round).unwrap() * 16);
+    }
+    drop(other);
+    let summary = writer.finish(&mut q, &[]).unwrap();
+    q.wait_closed(file).unwrap();
+    assert_eq!(summary.bytes, std::fs::metadata(&path).unwrap().len());
+    let check = Connection::open(&path).unwrap();
+    let verdict: String = check
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(verdict, "ok");
 }
 
 #[test]

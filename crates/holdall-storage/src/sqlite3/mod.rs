@@ -2,8 +2,10 @@
 
 pub mod check;
 mod counting;
+mod ffi_vfs;
 pub mod format;
 pub mod options;
+mod pages;
 pub mod reader;
 mod recover;
 mod repair;

@@ -22,7 +22,7 @@ impl Default for SqliteOptions {
     /// As fast as rosbag2's default, and intact after a kill: the pages that a transaction changes are kept
     /// in a journal on the disk, which the next connection that opens the database for writing rolls back.
     /// With room for a whole transaction in memory, the journal exists only during a commit.
-    /// docs/adr/0009-sqlite-default-journal.md has the figures.
+    /// docs/adr/0009-sqlite-default-journal.md has the reasons.
     fn default() -> Self {
         Self {
             write_pragmas: vec![
@@ -83,8 +83,16 @@ fn overlay(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
 }
 
 impl SqliteOptions {
-    /// A preset's options: ours without one, or those of rosbag2: fast, and damaged by a kill at a bad moment
-    /// (`none`), or safe when the program or the machine stops (`resilient`).
+    /// Whether a database is written with a write-ahead log.
+    pub(super) fn has_write_ahead_log(&self) -> bool {
+        let journal = |pragma: &&String| name_of(pragma).eq_ignore_ascii_case("journal_mode");
+        let last = self.write_pragmas.iter().rfind(journal);
+        last.is_some_and(|pragma| pragma.to_ascii_lowercase().contains("wal"))
+    }
+
+    /// A preset's options: ours without one, or what rosbag2's of the same name promise: fast, and damaged by a kill at a bad moment
+    /// (`none`, with rosbag2's pragmas), or safe when the program or the machine stops (`resilient`). That one has a write-ahead log in
+    /// rosbag2, which writes each byte twice; here each transaction is synced, and a journal holds the few pages that it changes.
     ///
     /// # Errors
     /// An unknown preset.
@@ -96,7 +104,11 @@ impl SqliteOptions {
                 read_pragmas: Vec::new(),
             }),
             Some("resilient") => Ok(Self {
-                write_pragmas: vec!["journal_mode = WAL".into(), "synchronous = NORMAL".into()],
+                write_pragmas: vec![
+                    "journal_mode = DELETE".into(),
+                    "synchronous = FULL".into(),
+                    "cache_size = -32768".into(),
+                ],
                 read_pragmas: Vec::new(),
             }),
             Some(other) => Err(setting(

@@ -14,12 +14,17 @@ use holdall_io::{
 };
 use rusqlite::{Connection, OpenFlags};
 use std::{
+    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 /// First bytes of a rollback journal that has something to roll back.
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// The part of a journal's header that is read, in bytes, and where it has the database's pages before the transaction and their size.
+const JOURNAL_HEADER_BYTES: usize = 28;
+const JOURNAL_PAGES_AT: usize = 16;
+const JOURNAL_PAGE_BYTES_AT: usize = 24;
 /// A write-ahead log with content is longer than its header.
 const LOG_HEADER_BYTES: u64 = 32;
 /// Offset of the byte in a database's header that marks a write-ahead log.
@@ -146,7 +151,11 @@ fn copy(path: &Path, left: Leftover) -> StorageResult<Place> {
     let directory = crate::compression::scratch_directory()?;
     let to = directory.path().join(path.file_name().unwrap_or_default());
     let log = beside(path, suffix);
-    let needed = fs::file_len(path)? + fs::file_len(&log)?;
+    let database_bytes = match left {
+        Leftover::WriteAheadLog => fs::file_len(path)?,
+        Leftover::Journal => bytes_before(&log)?.min(fs::file_len(path)?),
+    };
+    let needed = database_bytes + fs::file_len(&log)?;
     let available = fs::available_bytes(directory.path())?.saturating_sub(SPARE_BYTES);
     if needed > available {
         return Err(StorageError::TooLarge {
@@ -157,14 +166,33 @@ fn copy(path: &Path, left: Leftover) -> StorageResult<Place> {
             found: needed,
         });
     }
-    for (from, to) in [(path, &to), (&log, &beside(&to, suffix))] {
-        fs::convert_file(from, to, false, |from, to| std::io::copy(from, to).map(drop))?;
+    for (from, to, bytes) in [
+        (path, &to, database_bytes),
+        (&log, &beside(&to, suffix), u64::MAX),
+    ] {
+        fs::convert_file(from, to, false, |from, to| {
+            std::io::copy(&mut from.take(bytes), to).map(drop)
+        })?;
     }
     Ok(Place {
         path: to,
         immutable: false,
         copy: Some(Arc::new(directory)),
     })
+}
+
+/// How long the database was before the transaction of a journal, in bytes: a rollback cuts it there, so that nothing after it is needed, neither pages of the transaction nor reserved space.
+fn bytes_before(journal: &Path) -> StorageResult<u64> {
+    let mut header = [0; JOURNAL_HEADER_BYTES];
+    let read = File::open(journal)?.read_at(&mut header, 0)?;
+    let number = |at: usize| {
+        let bytes = header[at..].first_chunk().copied();
+        u64::from(bytes.map_or(0, u32::from_be_bytes))
+    };
+    if read < header.len() {
+        return Ok(u64::MAX);
+    }
+    Ok(number(JOURNAL_PAGES_AT) * number(JOURNAL_PAGE_BYTES_AT))
 }
 
 /// The path with a suffix appended to its name.

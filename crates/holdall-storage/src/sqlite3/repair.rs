@@ -68,7 +68,11 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
             insert(&transaction, records).map_err(&refused)?;
         }
         transaction.commit().map_err(&refused)?;
+        let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+        let pages = number("page_count").map_err(&refused)?;
+        let database_bytes = pages.unsigned_abs() * number("page_size").map_err(&refused)?.unsigned_abs();
         connection.close().map_err(|(_, error)| refused(error))?;
+        cut_reserved(path, database_bytes)?;
         return Ok(Some(Repaired {
             messages: messages.unsigned_abs(),
             tail_bytes: fs::file_len(path)?.saturating_sub(before),
@@ -81,6 +85,14 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
         expected: "a table `messages`".to_owned(),
         found: "none: the recording had not begun".to_owned(),
     })
+}
+
+/// Removes the space that was reserved after the database.
+fn cut_reserved(path: &Path, database_bytes: u64) -> StorageResult<()> {
+    if fs::file_len(path)? > database_bytes {
+        fs::EditedFile::open(path)?.set_len(database_bytes)?;
+    }
+    Ok(())
 }
 
 fn has_table(connection: &Connection, path: &Path, name: &str) -> StorageResult<bool> {

@@ -2,6 +2,7 @@
 
 use super::{
     failed,
+    ffi_vfs::{BlockFile, Lent},
     format::{
         CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE, ROSBAG2_KEY, ROSBAG2_RECORD,
         SCHEMA_VERSION, metadata_version,
@@ -38,7 +39,7 @@ const GATHER_PAYLOAD_BYTES_MAX: usize = 2 << 10;
 const LARGE_BYTES_MIN: usize = 8 << 20;
 const PIECE_BYTES: usize = 1 << 20;
 /// A transaction is ended by [`StorageWriter::step`] when it has grown to this, or spans [`COMMIT_NANOS`].
-const COMMIT_BYTES: u64 = 4 << 20;
+const COMMIT_BYTES: u64 = 16 << 20;
 /// See [`COMMIT_BYTES`].
 const COMMIT_NANOS: i64 = 1_000_000_000;
 /// About how many bytes a message needs in table and index in addition to its own.
@@ -56,6 +57,8 @@ pub(crate) struct SqliteWriter {
     path: PathBuf,
     file: FileId,
     connection: Connection,
+    /// How pages get to the disk layer; `None` with a write-ahead log, which SQLite writes itself.
+    blocks: Option<BlockFile>,
     /// A topic's place plus one is its id.
     tally: Tally,
     defined_types: HashSet<String>,
@@ -86,17 +89,12 @@ impl SqliteWriter {
         while !q.is_created(file)? {
             q.wait_one();
         }
-        // Space reserved by the queue would look like a database of zeros.
-        holdall_io::fs::truncate(path)?;
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags).map_err(failed("open", path))?;
-        for pragma in &options.write_pragmas {
-            run_pragma(&connection, pragma).map_err(failed("set a pragma of", path))?;
-        }
+        let (connection, blocks) = open(file, path, options).map_err(failed("open", path))?;
         let writer = Self {
             path: path.to_owned(),
             file,
             connection,
+            blocks,
             tally: Tally::new(path),
             defined_types: HashSet::new(),
             publishers: Vec::new(),
@@ -109,13 +107,23 @@ impl SqliteWriter {
             committed_messages: 0,
             records: 0,
         };
+        let lent = writer.lend(q);
+        for pragma in &options.write_pragmas {
+            run_pragma(&writer.connection, pragma).map_err(failed("set a pragma of", path))?;
+        }
         for statement in CREATE_TABLES {
             writer.execute("make the tables of", statement, [])?;
         }
         let distro = std::env::var("ROS_DISTRO").unwrap_or_default();
         let insert = "INSERT INTO schema (schema_version, ros_distro) VALUES (?1, ?2)";
         writer.execute("insert into", insert, params![SCHEMA_VERSION, distro])?;
+        drop(lent);
         Ok(writer)
+    }
+
+    /// Lets SQLite write through the queue as long as the result lives.
+    fn lend<'queue>(&self, q: &'queue mut DiskQueue) -> Option<Lent<'queue>> {
+        self.blocks.as_ref().map(|blocks| blocks.lend(q))
     }
 
     fn execute(
@@ -127,7 +135,7 @@ impl SqliteWriter {
         self.connection
             .execute(statement, values)
             .map(drop)
-            .map_err(failed(action, &self.path))
+            .map_err(refused(action, self.blocks.as_ref(), &self.path))
     }
 
     fn begin(&mut self, timestamp: i64) -> StorageResult<()> {
@@ -143,7 +151,7 @@ impl SqliteWriter {
         if self.gathered.is_empty() {
             return Ok(());
         }
-        let refused = failed("insert into", &self.path);
+        let refused = refused("insert into", self.blocks.as_ref(), &self.path);
         let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
         let mut rest = &self.gathered_bytes[..];
         for message in &self.gathered {
@@ -161,7 +169,7 @@ impl SqliteWriter {
 
     fn insert_one(&mut self, timestamp: i64, topic_id: i64, payload: PayloadRef<'_>) -> StorageResult<()> {
         self.insert_gathered()?;
-        let refused = failed("insert into", &self.path);
+        let refused = refused("insert into", self.blocks.as_ref(), &self.path);
         let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
         let length = payload.len();
         if length >= LARGE_BYTES_MIN {
@@ -187,7 +195,7 @@ impl SqliteWriter {
     fn fill_last(&self, payload: PayloadRef<'_>) -> StorageResult<()> {
         let row = self.connection.last_insert_rowid();
         let blob = self.connection.blob_open("main", "messages", "data", row, false);
-        let mut blob = blob.map_err(failed("insert into", &self.path))?;
+        let mut blob = blob.map_err(refused("insert into", self.blocks.as_ref(), &self.path))?;
         let mut written = Ok(());
         payload.for_each_slice(|slice| {
             for piece in slice.chunks(PIECE_BYTES) {
@@ -266,6 +274,33 @@ impl SqliteWriter {
     }
 }
 
+/// Converts an error of the database library: where the disk has failed, its own error has the cause.
+fn refused<'a>(
+    action: &'static str,
+    blocks: Option<&'a BlockFile>,
+    path: &'a Path,
+) -> impl Fn(rusqlite::Error) -> StorageError + 'a {
+    move |source| match blocks.and_then(BlockFile::take_error) {
+        Some(error) => error.into(),
+        None => failed(action, path)(source),
+    }
+}
+
+/// Opens the empty file that the queue has made. A write-ahead log is SQLite's own affair: its pages are written to the log first, and
+/// read back from there.
+fn open(
+    file: FileId,
+    path: &Path,
+    options: &SqliteOptions,
+) -> rusqlite::Result<(Connection, Option<BlockFile>)> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    if options.has_write_ahead_log() {
+        return Ok((Connection::open_with_flags(path, flags)?, None));
+    }
+    let (connection, blocks) = BlockFile::open(path, file, flags)?;
+    Ok((connection, Some(blocks)))
+}
+
 /// The id of a topic in the tables.
 fn topic_id(channel: ChannelIndex) -> i64 {
     i64::from(channel.0) + 1
@@ -280,7 +315,8 @@ pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Res
 }
 
 impl StorageWriter for SqliteWriter {
-    fn add_channel(&mut self, _q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
+    fn add_channel(&mut self, q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
+        let _lent = self.lend(q);
         let index = self.tally.next_channel()?;
         self.insert_gathered()?;
         let (topic, definition) = (&info.topic, &info.definition);
@@ -319,10 +355,11 @@ impl StorageWriter for SqliteWriter {
 
     fn write(
         &mut self,
-        _q: &mut DiskQueue,
+        q: &mut DiskQueue,
         channel: ChannelIndex,
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
+        let _lent = self.lend(q);
         let place = self.tally.place(channel)?;
         let timestamp = message.log_time.as_nanos();
         self.tally.count(place, timestamp);
@@ -351,10 +388,11 @@ impl StorageWriter for SqliteWriter {
 
     fn write_metadata(
         &mut self,
-        _q: &mut DiskQueue,
+        q: &mut DiskQueue,
         name: &str,
         entries: &MetadataEntries,
     ) -> StorageResult<()> {
+        let _lent = self.lend(q);
         self.insert_gathered()?;
         if let (ROSBAG2_RECORD, Some(text)) = (name, entries.get(ROSBAG2_KEY)) {
             let insert = "INSERT INTO metadata (metadata_version, metadata) VALUES (?1, ?2)";
@@ -377,18 +415,20 @@ impl StorageWriter for SqliteWriter {
         self.committed_bytes + self.uncommitted_bytes
     }
 
-    fn step(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
+    fn step(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         let spans = self
             .tally
             .times()
             .map_or(0, |(_, end)| end.saturating_sub(self.transaction_start));
         if self.in_transaction && (self.uncommitted_bytes >= COMMIT_BYTES || spans >= COMMIT_NANOS) {
+            let _lent = self.lend(q);
             self.commit()?;
         }
         Ok(())
     }
 
-    fn close_chunks(&mut self, _q: &mut DiskQueue) -> StorageResult<()> {
+    fn close_chunks(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        let _lent = self.lend(q);
         self.commit()
     }
 
@@ -397,9 +437,11 @@ impl StorageWriter for SqliteWriter {
     }
 
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
-        self.commit()?;
-        // With a write-ahead log the messages are moved from there to the database first; does nothing without.
-        run_pragma(&self.connection, "wal_checkpoint(FULL)").map_err(failed("sync", &self.path))?;
+        self.close_chunks(q)?;
+        if self.blocks.is_none() {
+            // The messages are moved from the write-ahead log to the database first.
+            run_pragma(&self.connection, "wal_checkpoint(FULL)").map_err(failed("sync", &self.path))?;
+        }
         // Both have the file open: the kernel syncs what either has written.
         Ok(Some(q.sync(self.file)?))
     }
@@ -411,7 +453,9 @@ impl StorageWriter for SqliteWriter {
     ) -> StorageResult<FileSummary> {
         let ended = closing_metadata
             .iter()
-            .try_for_each(|(name, entries)| self.write_metadata(q, name, entries))
+            .try_for_each(|(name, entries)| self.write_metadata(q, name, entries));
+        let lent = self.lend(q);
+        let ended = ended
             .and_then(|()| self.count_publishers())
             .and_then(|()| self.commit());
         let mut summary = self.summary();
@@ -419,13 +463,18 @@ impl StorageWriter for SqliteWriter {
             path,
             file,
             connection,
+            blocks,
             ..
         } = *self;
         // Closing moves a write-ahead log into the database and removes it.
         let closed = connection
             .close()
             .map_err(|(_, error)| failed("close", &path)(error));
-        let length = holdall_io::fs::file_len(&path);
+        drop(lent);
+        let length = match &blocks {
+            Some(blocks) => Ok(blocks.length()),
+            None => holdall_io::fs::file_len(&path),
+        };
         summary.bytes = length.as_ref().copied().unwrap_or(summary.bytes);
         // The queue syncs and closes, also when the end could not be written.
         let synced = q.close_file(file, summary.bytes);
