@@ -47,6 +47,7 @@ pub(super) struct Lent<'queue> {
 }
 
 impl Drop for Lent<'_> {
+    /// Takes the queue back.
     fn drop(&mut self) {
         self.shared.queue.set(ptr::null_mut());
     }
@@ -63,6 +64,7 @@ impl BlockFile {
                 "the file system of databases cannot be registered".into(),
             ));
         }
+        #[allow(clippy::arc_with_non_send_sync, reason = "see the implementation of Send")]
         let shared = Arc::new(Shared {
             pages: RefCell::new(Pages::new(file)),
             queue: Cell::new(ptr::null_mut()),

@@ -39,7 +39,9 @@ impl Window {
     }
 
     fn is_full(&self) -> bool {
-        self.filled == [0..self.block.capacity()]
+        self.filled
+            .first()
+            .is_some_and(|first| first.len() == self.block.capacity())
     }
 
     /// Marks a stretch as filled.
