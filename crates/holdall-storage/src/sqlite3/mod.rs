@@ -9,6 +9,7 @@ mod pages;
 pub mod reader;
 mod recover;
 mod repair;
+mod rollback;
 pub mod writer;
 
 pub use options::SqliteOptions;

@@ -1,8 +1,9 @@
 //! Opens a database without changing it, even one that was not closed.
 
 use super::{
-    failed,
+    failed, ffi_vfs,
     format::{Columns, MAGIC, STORAGE_ID},
+    rollback::{JOURNAL_MAGIC, RolledBack},
 };
 use crate::{
     error::{StorageError, StorageResult},
@@ -14,17 +15,10 @@ use holdall_io::{
 };
 use rusqlite::{Connection, OpenFlags};
 use std::{
-    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// First bytes of a rollback journal that has something to roll back.
-const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// The part of a journal's header that is read, in bytes, and where it has the database's pages before the transaction and their size.
-const JOURNAL_HEADER_BYTES: usize = 28;
-const JOURNAL_PAGES_AT: usize = 16;
-const JOURNAL_PAGE_BYTES_AT: usize = 24;
 /// A write-ahead log with content is longer than its header.
 const LOG_HEADER_BYTES: u64 = 32;
 /// Offset of the byte in a database's header that marks a write-ahead log.
@@ -34,7 +28,7 @@ const HEADER_BYTES: usize = 20;
 /// Disk space that a copy leaves free, in bytes.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// How a database is opened: directly, or as a copy in which SQLite has recovered it.
+/// How a database is opened: directly, through its rollback journal, or as a copy in which SQLite has applied its write-ahead log.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     path: PathBuf,
@@ -42,6 +36,7 @@ pub(super) struct Place {
     immutable: bool,
     /// Removed when its last reader is dropped.
     copy: Option<Arc<ScratchDirectory>>,
+    rolled_back: Option<Arc<RolledBack>>,
 }
 
 impl Place {
@@ -60,7 +55,9 @@ impl Place {
             OpenFlags::SQLITE_OPEN_READ_ONLY
         };
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = if self.immutable {
+        let connection = if let Some(rolled_back) = &self.rolled_back {
+            ffi_vfs::open_rolled_back(rolled_back, &immutable_uri(&self.path))?
+        } else if self.immutable {
             let uri = immutable_uri(&self.path);
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
         } else {
@@ -83,7 +80,7 @@ enum Leftover {
 }
 
 /// Opens for reading, and changes nothing: neither the file, nor the files next to it, nor its directory. A
-/// write-ahead log or a rollback journal is applied in a copy.
+/// write-ahead log is applied in a copy, a rollback journal while reading.
 pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
     let header = check_magic(path)?;
     let complete = FileCondition::Complete;
@@ -91,6 +88,7 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         path: path.to_owned(),
         immutable,
         copy: None,
+        rolled_back: None,
     };
     let Some(left) = leftover(path)? else {
         // With locks, if none of them needs its own file; another program may be writing.
@@ -102,12 +100,19 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         return Ok((in_place(true), connection, complete));
     };
     let damaged = |reason: String| FileCondition::Damaged { offset: 0, reason };
-    match copy(path, left).and_then(|place| Ok((place.connect()?, place))) {
+    let place = match left {
+        Leftover::WriteAheadLog => copy(path),
+        Leftover::Journal => RolledBack::open(path, &beside(path, "-journal")).map(|rolled_back| Place {
+            rolled_back: Some(Arc::new(rolled_back)),
+            ..in_place(true)
+        }),
+    };
+    match place.and_then(|place| Ok((place.connect()?, place))) {
         Ok((connection, place)) => {
             let condition = match left {
                 Leftover::WriteAheadLog => complete,
                 Leftover::Journal => damaged(
-                    "a program stopped in a transaction, which is rolled back in a copy: its messages are not there"
+                    "a program stopped in a transaction, which is rolled back here: its messages are not there"
                         .into(),
                 ),
             };
@@ -142,20 +147,12 @@ fn leftover(path: &Path) -> StorageResult<Option<Leftover>> {
     Ok(None)
 }
 
-/// Copies a database with the files next to it.
-fn copy(path: &Path, left: Leftover) -> StorageResult<Place> {
-    let suffix = match left {
-        Leftover::WriteAheadLog => "-wal",
-        Leftover::Journal => "-journal",
-    };
+/// Copies a database with its write-ahead log.
+fn copy(path: &Path) -> StorageResult<Place> {
     let directory = crate::compression::scratch_directory()?;
     let to = directory.path().join(path.file_name().unwrap_or_default());
-    let log = beside(path, suffix);
-    let database_bytes = match left {
-        Leftover::WriteAheadLog => fs::file_len(path)?,
-        Leftover::Journal => bytes_before(&log)?.min(fs::file_len(path)?),
-    };
-    let needed = database_bytes + fs::file_len(&log)?;
+    let log = beside(path, "-wal");
+    let needed = fs::file_len(path)? + fs::file_len(&log)?;
     let available = fs::available_bytes(directory.path())?.saturating_sub(SPARE_BYTES);
     if needed > available {
         return Err(StorageError::TooLarge {
@@ -166,33 +163,15 @@ fn copy(path: &Path, left: Leftover) -> StorageResult<Place> {
             found: needed,
         });
     }
-    for (from, to, bytes) in [
-        (path, &to, database_bytes),
-        (&log, &beside(&to, suffix), u64::MAX),
-    ] {
-        fs::convert_file(from, to, false, |from, to| {
-            std::io::copy(&mut from.take(bytes), to).map(drop)
-        })?;
+    for (from, to) in [(path, &to), (&log, &beside(&to, "-wal"))] {
+        fs::convert_file(from, to, false, |from, to| std::io::copy(from, to).map(drop))?;
     }
     Ok(Place {
         path: to,
         immutable: false,
         copy: Some(Arc::new(directory)),
+        rolled_back: None,
     })
-}
-
-/// How long the database was before the transaction of a journal, in bytes: a rollback cuts it there, so that nothing after it is needed, neither pages of the transaction nor reserved space.
-fn bytes_before(journal: &Path) -> StorageResult<u64> {
-    let mut header = [0; JOURNAL_HEADER_BYTES];
-    let read = File::open(journal)?.read_at(&mut header, 0)?;
-    let number = |at: usize| {
-        let bytes = header[at..].first_chunk().copied();
-        u64::from(bytes.map_or(0, u32::from_be_bytes))
-    };
-    if read < header.len() {
-        return Ok(u64::MAX);
-    }
-    Ok(number(JOURNAL_PAGES_AT) * number(JOURNAL_PAGE_BYTES_AT))
 }
 
 /// The path with a suffix appended to its name.
