@@ -464,6 +464,17 @@ pub struct RecordArguments {
     #[arg(long, value_name = "CMD", help_heading = "While it runs")]
     pub on_file_closed: Option<String>,
 
+    /// Upload each file when it is complete, into a folder of the bag's name at this URL (s3://, gs://, az://)
+    ///
+    /// With --on-disk-full ring only files that are uploaded are removed. What is left at the end is sent then; a further Ctrl-C ends that, and
+    /// holdall upload continues with it
+    #[arg(long, value_name = "URL", help_heading = "While it runs")]
+    pub upload: Option<PathBuf>,
+
+    /// Send at most so many bytes each second to the URL of --upload, on average
+    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, requires = "upload", help_heading = "While it runs")]
+    pub limit_rate: Option<u64>,
+
     /// Continue in a new file when messages arrive but nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,
