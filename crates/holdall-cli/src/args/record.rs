@@ -1,11 +1,9 @@
 //! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
-use super::{TransportName, console::ConsoleArguments, known::Known};
+use super::{TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload};
 use crate::units;
-use clap::{
-    Args, ValueEnum,
-    builder::{OsStringValueParser, TypedValueParser},
-};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
@@ -464,17 +462,9 @@ pub struct RecordArguments {
     #[arg(long, value_name = "CMD", help_heading = "While it runs")]
     pub on_file_closed: Option<String>,
 
-    /// Upload each file when it is complete, into a folder of the bag's name at this URL (s3://, gs://, az://)
-    ///
-    /// With --on-disk-full ring only files that are uploaded are removed. What is left at the end is sent then; a further Ctrl-C ends that, and
-    /// holdall upload continues with it
-    #[arg(long, value_name = "URL", help_heading = "While it runs")]
-    pub upload: Option<PathBuf>,
-
-    /// Send at most so many bytes each second to the URL of --upload, on average
-    #[arg(long, value_name = "BYTES", value_parser = units::parse_bytes, requires = "upload", help_heading = "While it runs")]
-    pub limit_rate: Option<u64>,
-
+    /// Where its files are uploaded.
+    #[command(flatten)]
+    pub upload: RecordUpload,
     /// Continue in a new file when messages arrive but nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,

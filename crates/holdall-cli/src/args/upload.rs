@@ -81,6 +81,26 @@ pub struct UploadArguments {
     pub json: bool,
 }
 
+/// The flags of `holdall record` for an upload.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RecordUpload {
+    /// Upload each file when it is complete, into a folder of the bag's name at this URL (s3://, gs://, az://)
+    ///
+    /// With --on-disk-full ring only files that are uploaded are removed. What is left at the end is sent then; a further Ctrl-C ends that, and
+    /// holdall upload continues with it
+    #[arg(
+        id = "upload",
+        long = "upload",
+        value_name = "URL",
+        help_heading = "While it runs"
+    )]
+    pub url: Option<PathBuf>,
+
+    /// Send at most so many bytes each second to the URL of --upload, on average
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "upload", help_heading = "While it runs")]
+    pub limit_rate: Option<u64>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

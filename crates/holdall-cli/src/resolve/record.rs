@@ -101,8 +101,8 @@ pub fn resolve(
         polling_interval: args.polling_interval,
         merge_duplicates: args.merge_duplicates,
         merge_publishers: args.merge_publishers,
-        lists_complete_files: args.on_file_closed.is_some() || args.upload.is_some(),
-        uploaded: args.upload.as_ref().map(|_| UploadedFiles::default()),
+        lists_complete_files: args.on_file_closed.is_some() || args.upload.url.is_some(),
+        uploaded: args.upload.url.as_ref().map(|_| UploadedFiles::default()),
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
         events: Some(events(args, &node)?),

@@ -35,8 +35,9 @@ pub fn run(args: &UploadArguments) -> VerbResult {
     };
     let uploader = Uploader::new(&args.bag, options).map_err(|error| failure(error, &args.bag))?;
     let progress = Progress::of_bytes("uploading");
-    let sent = uploader.send_bag(&mut |_, sent, bytes| progress.show(sent, bytes));
-    drop(progress);
+    let mut show = move |_: &str, sent: u64, bytes: u64| progress.show(sent, bytes);
+    let sent = uploader.send_bag(&mut show);
+    drop(show);
     let mut report = sent.map_err(|error| failure(error, &args.bag))?;
     if args.delete_after_verify {
         if report.unfinished.is_empty() {
@@ -63,11 +64,11 @@ pub(super) fn beside(
     bag: &Path,
     uploaded: Option<&UploadedFiles>,
 ) -> Result<Option<BesideRecording>, Failure> {
-    let (Some(url), Some(uploaded)) = (&args.upload, uploaded) else {
+    let (Some(url), Some(uploaded)) = (&args.upload.url, uploaded) else {
         return Ok(None);
     };
     let options = UploadOptions {
-        bytes_per_s: args.limit_rate,
+        bytes_per_s: args.upload.limit_rate,
         ..UploadOptions::new(target(&url.join(""), bag)?)
     };
     let started = BesideRecording::start(bag, options, uploaded);

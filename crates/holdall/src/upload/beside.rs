@@ -110,7 +110,9 @@ impl BesideRecording {
 
 impl Shared {
     fn run(&self, uploader: &Uploader) {
-        let mut progress = |_: &str, _: u64, _: u64| drop(self.sent_bytes.fetch_add(1, Ordering::Relaxed));
+        let mut progress = |_: &str, _: u64, _: u64| {
+            self.sent_bytes.fetch_add(1, Ordering::Relaxed);
+        };
         while let Some(file) = self.next() {
             let name = file
                 .file_name()
@@ -171,6 +173,6 @@ impl Shared {
             return;
         }
         let waiting = lock(&self.waiting);
-        let _ = self.woken.wait_timeout(waiting, span);
+        drop(self.woken.wait_timeout(waiting, span));
     }
 }

@@ -11,7 +11,10 @@ use holdall_io::{
     lock::writer_of,
 };
 use holdall_model::metadata::BagMetadata;
-use holdall_storage::storage_by_path;
+use holdall_storage::{
+    compression::{packed_name, unpacked_name},
+    storage_by_path,
+};
 use std::path::{Path, PathBuf};
 
 /// The file that describes a bag; sent last.
@@ -69,10 +72,7 @@ impl BagFiles {
         collect(bag, "", 0, &mut names)?;
         let metadata = read_metadata(&bag.join(METADATA_FILE))?;
         let named = metadata.iter().flat_map(|metadata| &metadata.relative_file_paths);
-        let missing: Vec<String> = named
-            .filter(|name| !fs::exists(&bag.join(name)).unwrap_or(true))
-            .cloned()
-            .collect();
+        let missing: Vec<String> = named.filter(|name| !is_here(bag, name)).cloned().collect();
         let is_storage = |name: &String| storage_by_path(&bag.join(name)).is_some();
         if metadata.is_none() && !names.iter().any(is_storage) {
             return Err(UploadError::NotABag {
@@ -127,6 +127,17 @@ impl BagFiles {
         files.finished.sort_by_key(|name| name == METADATA_FILE);
         Ok(files)
     }
+}
+
+/// Whether a storage file that the metadata names is here: older metadata has the bag's name before it, and a file may have been packed since.
+fn is_here(bag: &Path, name: &str) -> bool {
+    let name = Path::new(name);
+    let bare = name.file_name().map(Path::new).unwrap_or(name);
+    [name, bare].into_iter().any(|name| {
+        let path = bag.join(name);
+        let forms = [packed_name(&path), unpacked_name(&path), path];
+        forms.iter().any(|form| fs::exists(form).unwrap_or(true))
+    })
 }
 
 /// The names of all files in a folder and its folders, but for hidden ones: those are of programs that run.

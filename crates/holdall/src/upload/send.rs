@@ -216,7 +216,8 @@ impl Uploader {
                         let range = (*part as u64 * parts.part_bytes, length(*part));
                         match self.send_part((name, &url), (&parts.upload, *part), &file, range, sent) {
                             Ok(ids) => {
-                                let (there, progress, ours) = &mut *lock(&state);
+                                let mut state = lock(&state);
+                                let (there, progress, ours) = &mut *state;
                                 *there += range.1;
                                 progress(*there, bytes);
                                 ours.insert(*part, ids);
