@@ -28,7 +28,7 @@ def _paths(paths: Paths) -> list[str]:
     named = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: list[str] = []
     for path in [os.fspath(path) for path in named]:
-        if not os.path.exists(path) and glob.has_magic(path):
+        if "://" not in path and not os.path.exists(path) and glob.has_magic(path):
             matches = sorted(glob.glob(path))
             if not matches:
                 raise BagError(f"nothing matches {path}", path=path)

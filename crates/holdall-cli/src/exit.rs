@@ -185,7 +185,7 @@ fn refuses_file(error: &StorageError, named: &[PathBuf]) -> bool {
 
 fn refuses_lock(error: &LockError, named: &[PathBuf]) -> bool {
     match error {
-        LockError::BeingRecorded { .. } => true,
+        LockError::BeingRecorded { .. } | LockError::Remote { .. } => true,
         LockError::Disk(error) => named.contains(&error.path),
     }
 }

@@ -19,6 +19,8 @@ use std::{ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
     panics::install();
+    #[cfg(feature = "remote")]
+    holdall_remote::install();
     let argv: Vec<OsString> = std::env::args_os().collect();
     let argv = match args::files::expand(argv, &read_small_file) {
         Ok(argv) => argv,

@@ -19,6 +19,7 @@ pub mod process;
 pub mod queue;
 pub mod random;
 pub mod read_ahead;
+pub mod remote;
 pub mod scratch;
 pub mod sealed;
 pub mod sim;

@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    holdall_remote::install();
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<bag::Bags>()?;
     module.add_class::<message::Message>()?;

@@ -48,6 +48,7 @@
 //! | [`table`] | a topic's messages as columns |
 //! | [`listen`] | live topics without storing them: rates, sizes, delays |
 //! | [`node`] | ROS services of a recording or a playback |
+//! | [`upload`] | sends bags into buckets |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
 
@@ -70,6 +71,7 @@ pub(crate) mod rescue;
 pub mod supervise;
 pub mod table;
 pub mod tools;
+pub mod upload;
 pub mod writer;
 
 /// Machinery that the simulator, the benchmarks and the gate drive from outside. It changes without notice.

@@ -3,6 +3,7 @@
 use holdall_io::{
     disk::DiskError,
     lock::{Holder, Locking, WriteLock, writer_of},
+    remote,
 };
 use holdall_storage::storage_of_directory;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,12 @@ pub enum LockError {
         /// Who writes it.
         writer: Holder,
     },
+    /// It is in a bucket.
+    #[error("{} is not on this computer, and only bags that are can be changed; nothing was changed", path.display())]
+    Remote {
+        /// The bag.
+        path: PathBuf,
+    },
     /// It cannot be opened.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -29,6 +36,10 @@ pub enum LockError {
 /// The lock ends with its process, however that ends, so a bag without a writer whose metadata states that it
 /// is being recorded belongs to a killed recorder.
 pub(crate) fn writer_of_bag(path: &Path) -> Option<Holder> {
+    // No recorder writes into a bucket.
+    if remote::is_remote(path) {
+        return None;
+    }
     let writer = writer_of(path).ok().flatten();
     // A storage may be a directory in the bag's; only that has a lock.
     writer.or_else(|| {
@@ -60,6 +71,10 @@ pub(crate) fn lock_bag(path: &Path) -> Result<Option<WriteLock>, LockError> {
 /// # Errors
 /// When it is.
 pub(crate) fn refuse_if_recorded(path: &Path) -> Result<(), LockError> {
+    if remote::is_remote(path) {
+        let path = remote::clean(path).into_owned();
+        return Err(LockError::Remote { path });
+    }
     writer_of_bag(path).map_or(Ok(()), |writer| Err(being_recorded(path, writer)))
 }
 

@@ -33,6 +33,7 @@ pub mod repair;
 #[cfg(test)]
 mod rosbag2_tests;
 pub mod tools;
+pub mod upload;
 pub mod viewers;
 
 use clap::{
@@ -157,6 +158,9 @@ pub enum Verb {
     /// Rebuild metadata.yaml, and the index of MCAP files that have none
     #[command(after_help = tools::REINDEX_EXAMPLES)]
     Reindex(tools::ReindexArguments),
+    /// Send a bag into a bucket, and compare what is there
+    #[command(after_help = upload::EXAMPLES)]
+    Upload(upload::UploadArguments),
     /// List storages and codecs, or the topics and chunks of a bag
     #[command(after_help = tools::LIST_EXAMPLES)]
     List {

@@ -1,11 +1,9 @@
 //! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
-use super::{TransportName, console::ConsoleArguments, known::Known};
+use super::{TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload};
 use crate::units;
-use clap::{
-    Args, ValueEnum,
-    builder::{OsStringValueParser, TypedValueParser},
-};
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
 use holdall_io::thread::RT_PRIORITY_MAX;
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
@@ -464,6 +462,9 @@ pub struct RecordArguments {
     #[arg(long, value_name = "CMD", help_heading = "While it runs")]
     pub on_file_closed: Option<String>,
 
+    /// Where its files are uploaded.
+    #[command(flatten)]
+    pub upload: RecordUpload,
     /// Continue in a new file when messages arrive but nothing becomes durable for 2 s (or twice the loss window)
     #[arg(long, help_heading = "While it runs")]
     pub restart_on_stall: bool,

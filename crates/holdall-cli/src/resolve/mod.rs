@@ -15,6 +15,7 @@ pub mod static_topics;
 pub mod surroundings;
 pub mod tools;
 
+use holdall_io::remote;
 use holdall_model::{
     qos::{QosProfile, parse_qos_overrides},
     topic::NodeName,
@@ -82,6 +83,15 @@ pub enum UsageError {
     #[error("{}: already exists; nothing was overwritten, choose another name with -o", path.display())]
     OutputExists {
         /// Where the bag should have gone.
+        path: PathBuf,
+    },
+    /// The bag would be made in a bucket.
+    #[error(
+        "{}: bags are made on this computer; name a folder with -o, and send what is in it with holdall upload",
+        path.display()
+    )]
+    RemoteOutput {
+        /// Where the bag should have gone, without secrets.
         path: PathBuf,
     },
     /// No bag to play is named.
@@ -175,4 +185,16 @@ pub fn node(text: &str) -> Result<NodeName, UsageError> {
         value: text.to_owned(),
         reason: format!("not a valid node name: {}", error.kind),
     })
+}
+
+/// Refuses an output that is not on this computer.
+///
+/// # Errors
+/// When it is not.
+pub fn refuse_remote(path: &Path) -> Result<(), UsageError> {
+    if remote::is_remote(path) {
+        let path = remote::clean(path).into_owned();
+        return Err(UsageError::RemoteOutput { path });
+    }
+    Ok(())
 }

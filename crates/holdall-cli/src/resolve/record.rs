@@ -17,7 +17,7 @@ use holdall::{
         events::EventOptions,
         options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions, RecordingLimits},
     },
-    writer::{self, CompressionMode, CompressionOptions, SplitOptions},
+    writer::{self, CompressionMode, CompressionOptions, SplitOptions, UploadedFiles},
 };
 use holdall_io::{os::DiskMode, process::memory_bytes};
 use holdall_model::topic::NodeName;
@@ -101,7 +101,8 @@ pub fn resolve(
         polling_interval: args.polling_interval,
         merge_duplicates: args.merge_duplicates,
         merge_publishers: args.merge_publishers,
-        lists_complete_files: args.on_file_closed.is_some(),
+        lists_complete_files: args.on_file_closed.is_some() || args.upload.url.is_some(),
+        uploaded: args.upload.url.as_ref().map(|_| UploadedFiles::default()),
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
         no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
         events: Some(events(args, &node)?),
@@ -342,6 +343,7 @@ fn output(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Pat
         Some(path) => path.clone(),
         None => return Ok(free_name(&default_output(surroundings), surroundings.exists)),
     };
+    super::refuse_remote(&path)?;
     if path.file_name().is_none_or(OsStr::is_empty) {
         return Err(UsageError::OutputExists { path });
     }

@@ -144,6 +144,7 @@ pub fn output(
     division: &DivisionArguments,
     surroundings: &Surroundings<'_>,
 ) -> Result<OutputOptions, UsageError> {
+    super::refuse_remote(directory)?;
     if (surroundings.exists)(directory) {
         return Err(UsageError::OutputExists {
             path: directory.to_owned(),

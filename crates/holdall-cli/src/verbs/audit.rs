@@ -9,30 +9,32 @@ use crate::{
     terminal::log,
 };
 use holdall::reader::{AccountKind, Bag, BagAudit};
+use holdall_io::remote;
+use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Counts a bag and shows its account.
 pub fn run(args: &AuditArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let bag =
-        Bag::open(&args.bag).map_err(|error| Failure::opening(error, std::slice::from_ref(&args.bag)))?;
+    let named = remote::clean(&args.bag).into_owned();
+    let bag = Bag::open(&args.bag).map_err(|error| Failure::opening(error, std::slice::from_ref(&named)))?;
     let audit = BagAudit::of(&bag).map_err(Failure::failed)?;
     for notice in &audit.notices {
         warn!("{notice}");
     }
     output::result(&if args.json {
-        serde_json::to_string_pretty(&render::audit::json(&args.bag, &audit)).map_err(Failure::failed)?
+        serde_json::to_string_pretty(&render::audit::json(&named, &audit)).map_err(Failure::failed)?
     } else {
-        render::audit::text(&args.bag, &audit, Paint::stdout())
+        render::audit::text(&named, &audit, Paint::stdout())
     })?;
-    outcome(&audit, args)
+    outcome(&audit, &named)
 }
 
-fn outcome(audit: &BagAudit, args: &AuditArguments) -> VerbResult {
+fn outcome(audit: &BagAudit, bag: &Path) -> VerbResult {
     match audit.account {
         AccountKind::Missing => Err(Failure::refused(format!(
             "{} carries no ledger of losses: another recorder wrote it, or something that rewrote it left the ledger out",
-            args.bag.display()
+            bag.display()
         ))),
         _ if !audit.is_balanced() => Ok(Outcome::Failed),
         AccountKind::Final if audit.shortfall() == 0 => Ok(Outcome::Done),

@@ -21,6 +21,7 @@ use holdall::{
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
+    fs::exists,
     scratch::ScratchDirectory,
 };
 use holdall_storage::{Storage, compression::scratch, readable_storages, storages};
@@ -116,7 +117,7 @@ fn inputs(args: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<In
     for text in &args.input {
         // A bag may be followed by its storage id, which is ignored because the reader detects it.
         let is_storage = readable_storages().any(|storage| storage.id() == text);
-        if !is_storage || Path::new(text).exists() {
+        if !is_storage || exists(Path::new(text)).unwrap_or(false) {
             paths.push(PathBuf::from(text));
         }
     }

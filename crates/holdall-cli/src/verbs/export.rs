@@ -13,12 +13,16 @@ use holdall::{
     export::{ExistingFiles, ExportKind, ExportOptions, Exporter, ImageFormat},
     reader::BagSet,
 };
-use std::path::{Path, PathBuf};
+use holdall_io::remote;
+use std::path::PathBuf;
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Writes tables or images.
 pub fn run(args: &ExportArguments) -> VerbResult {
     let choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
+    if let Some(output) = &args.output {
+        resolve::refuse_remote(output).map_err(Failure::refused)?;
+    }
     log::start(LevelFilter::WARN);
     let input = input::open(&args.choice.bags)?;
     let bags = &input.bags;
@@ -100,8 +104,8 @@ fn default_folder(args: &ExportArguments) -> PathBuf {
         .choice
         .bags
         .first()
-        .and_then(|bag| Path::file_stem(bag))
-        .map_or_else(|| "export".into(), |stem| stem.to_string_lossy().into_owned());
+        .and_then(|bag| Some(remote::clean(bag).file_stem()?.to_string_lossy().into_owned()));
+    let stem = stem.unwrap_or_else(|| "export".to_owned());
     PathBuf::from(format!("{stem}_{}", args.format.as_str()))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{exit::Failure, units::plural};
 use holdall::reader::{Bag, BagSet, Ros1View};
-use holdall_io::{fs::write_new, scratch::ScratchDirectory};
+use holdall_io::{fs::write_new, remote, scratch::ScratchDirectory};
 use holdall_storage::compression::scratch;
 use std::{
     borrow::Cow,
@@ -53,7 +53,8 @@ pub fn resolve(paths: &[PathBuf]) -> Result<Named, Failure> {
     };
     let resolved = paths.iter().map(|path| match &kept {
         Some(kept) if is_standard_input(path) => kept.path().join(STANDARD_INPUT),
-        _ => path.clone(),
+        // A URL is shown without its secrets.
+        _ => remote::clean(path).into_owned(),
     });
     Ok(Named {
         paths: resolved.collect(),

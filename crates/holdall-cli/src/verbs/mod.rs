@@ -36,6 +36,7 @@ mod record_threads;
 mod recorder_node;
 mod reindex;
 mod repair;
+mod upload;
 mod viewers;
 mod web;
 
@@ -93,6 +94,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Attach(arguments) => attach::attach(&arguments),
         Verb::Get(arguments) => attach::get(&arguments),
         Verb::Reindex(arguments) => reindex::run(&arguments),
+        Verb::Upload(arguments) => upload::run(&arguments),
         Verb::List { what } => list::run(&what),
         Verb::Man(arguments) => man::run(&arguments),
         Verb::Bridge(arguments) => viewers::bridge(&arguments),

@@ -18,7 +18,7 @@ use crate::{
     verbs::{
         record_threads::{keep_to_cores, prefer_receiving},
         recorder_node::RecorderNode,
-        viewers, web,
+        upload, viewers, web,
     },
 };
 use holdall::{
@@ -41,6 +41,7 @@ use holdall_web::{dashboard::Dashboard, foxglove::Bridge};
 use std::{
     ffi::OsString,
     panic::{AssertUnwindSafe, catch_unwind},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -137,8 +138,9 @@ impl Running {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let snapshot = resolved.options.cache.snapshot;
         let events = resolved.options.triggers.is_some();
-        let (recorder, request) = start(args, resolved, node, &clock)?;
+        let (recorder, request, bag) = start(args, resolved, node, &clock)?;
         let mut supervision = supervision(args, snapshot || events);
+        supervision.set_upload(upload::beside(args, &bag, resolved.options.uploaded.as_ref())?);
         let requests = || RecordRequests {
             control: recorder.control(),
             observer: recorder.observer(),
@@ -198,8 +200,12 @@ impl Running {
             is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
+        let uploaded = live.supervision.finish_upload(is_signal);
         drop((live, self.control_socket, self.dashboard, self.bridge));
         show(&report, &self.request, args)?;
+        if let Some(uploaded) = uploaded {
+            upload::ended(uploaded, args.console.json)?;
+        }
         if let Some(span) = stall {
             return Err(Failure::failed(format!(
                 "while recording, messages arrived but none was written to the disk for {:.1} s",
@@ -217,7 +223,7 @@ fn start(
     resolved: &ResolvedRecord,
     node: &mut RecorderNode,
     clock: &Arc<dyn Clock>,
-) -> Result<(Recorder, Request), Failure> {
+) -> Result<(Recorder, Request, PathBuf), Failure> {
     let mut options = resolved.options.clone();
     loop {
         // Before the transports, which receive into it.
@@ -246,7 +252,7 @@ fn start(
         let error = match Recorder::start_on(options.clone(), transports, platform) {
             Ok(recorder) => {
                 node.began(&recorder, &options, clock)?;
-                return Ok((recorder, request));
+                return Ok((recorder, request, options.output));
             }
             Err(error) => error,
         };

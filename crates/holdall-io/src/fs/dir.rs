@@ -3,6 +3,7 @@
 use super::sync_parent;
 use crate::{
     disk::{DiskError, Operation},
+    remote::{self, ObjectEntry},
     unfinished::while_nothing_is_removed,
 };
 use std::{
@@ -92,6 +93,14 @@ pub fn list_dir(path: &Path) -> Result<Vec<DirEntry>, DiskError> {
 /// As [`list_dir`].
 pub fn list_dir_up_to(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, DiskError> {
     let fail = |source| DiskError::new(path, Operation::List, source);
+    if let Some(url) = remote::url(path) {
+        let listed = remote::client().and_then(|client| client.list(url, entries_max));
+        let entry = |entry: ObjectEntry| DirEntry {
+            path: entry.url.into(),
+            is_dir: entry.about.is_dir,
+        };
+        return Ok(listed.map_err(fail)?.into_iter().map(entry).collect());
+    }
     let mut entries = Vec::new();
     for entry in fs::read_dir(path).map_err(fail)?.take(entries_max) {
         let path = entry.map_err(fail)?.path();
@@ -101,6 +110,14 @@ pub fn list_dir_up_to(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, 
     }
     entries.sort_unstable();
     Ok(entries)
+}
+
+/// Removes a directory that has nothing in it.
+///
+/// # Errors
+/// When it is not there, has entries or cannot be removed.
+pub fn remove_empty_dir(path: &Path) -> Result<(), DiskError> {
+    fs::remove_dir(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
 }
 
 /// Removes a directory and all that is in it.

@@ -1,10 +1,12 @@
 //! Files that stay open: for reading at any place, and for changes in place.
 
 use crate::{
+    block::BLOCK_ALIGNMENT,
     disk::{DiskError, Operation},
     mutex::lock,
     new_file::{open_regular, open_to_change},
-    sealed::{Seal, SealedEdit, SealedFile},
+    remote::{self, Object},
+    sealed::{Seal, SealedEdit, SealedFile, Stored},
 };
 use rustix::{
     buffer::spare_capacity,
@@ -16,14 +18,31 @@ use std::{
     num::NonZeroU64,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
-/// A file open for reading at any place. Cheap to share: reading needs no `&mut`. Of a sealed file the plain bytes are read.
+/// Where a file's bytes are.
+#[derive(Debug)]
+enum Place {
+    Local(fs::File),
+    Remote(Arc<dyn Object>),
+}
+
+impl Place {
+    fn stored(&self) -> &dyn Stored {
+        match self {
+            Self::Local(file) => file,
+            Self::Remote(object) => object,
+        }
+    }
+}
+
+/// A file open for reading at any place. Cheap to share: reading needs no `&mut`. Of a sealed file the plain bytes are read. The file
+/// may be an object in a bucket.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
-    file: fs::File,
+    place: Place,
     len_bytes: u64,
     sealed: Option<Box<SealedFile>>,
 }
@@ -35,20 +54,57 @@ impl File {
     /// When it cannot be opened or is no regular file, or is sealed and no key of this process opens it.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Open, source);
-        let file = open_regular(path).map_err(fail)?;
-        let stored_bytes = file.metadata().map_err(fail)?.len();
-        let sealed = SealedFile::open(&file, stored_bytes).map_err(fail)?;
+        let (place, stored_bytes) = match remote::url(path) {
+            Some(url) => {
+                let object = remote::client()
+                    .and_then(|client| client.open(url))
+                    .map_err(fail)?;
+                let len_bytes = object.len_bytes();
+                (Place::Remote(object), len_bytes)
+            }
+            None => {
+                let file = open_regular(path).map_err(fail)?;
+                let len_bytes = file.metadata().map_err(fail)?.len();
+                (Place::Local(file), len_bytes)
+            }
+        };
+        // Sealed files consist of blocks. Of an object of another length the beginning is not requested.
+        let may_be_sealed = matches!(place, Place::Local(_)) || is_of_blocks(stored_bytes);
+        let sealed = match may_be_sealed {
+            true => SealedFile::open(place.stored(), stored_bytes).map_err(fail)?,
+            false => None,
+        };
         Ok(Self {
             path: path.to_owned(),
-            file,
+            place,
             len_bytes: sealed.as_ref().map_or(stored_bytes, SealedFile::len_bytes),
             sealed: sealed.map(Box::new),
+        })
+    }
+
+    /// Opens an existing file of this computer for its stored bytes: those of a sealed file stay sealed.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is no regular file.
+    pub fn open_stored(path: &Path) -> Result<Self, DiskError> {
+        let fail = |source| DiskError::new(path, Operation::Open, source);
+        let file = open_regular(path).map_err(fail)?;
+        Ok(Self {
+            path: path.to_owned(),
+            len_bytes: file.metadata().map_err(fail)?.len(),
+            place: Place::Local(file),
+            sealed: None,
         })
     }
 
     /// What it is sealed with; `None` when it is not sealed.
     pub fn seal(&self) -> Option<Seal> {
         self.sealed.as_ref().map(|sealed| sealed.seal().clone())
+    }
+
+    /// Whether it is an object in a bucket: each read that was not announced takes a request.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Remote(_))
     }
 
     /// Where it is.
@@ -66,16 +122,18 @@ impl File {
     /// # Errors
     /// When reading fails or the file ends before.
     pub fn read_exact_at(&self, into: &mut [u8], offset: u64) -> Result<(), DiskError> {
-        if self.sealed.is_some() {
-            let count = self.read_at(into, offset)?;
-            return if count == into.len() {
-                Ok(())
-            } else {
-                Err(self.ends_early(offset))
-            };
-        }
-        self.file
-            .read_exact_at(into, offset)
+        let file = match &self.place {
+            Place::Local(file) if self.sealed.is_none() => file,
+            _ => {
+                let count = self.read_at(into, offset)?;
+                return if count == into.len() {
+                    Ok(())
+                } else {
+                    Err(self.ends_early(offset))
+                };
+            }
+        };
+        file.read_exact_at(into, offset)
             .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
     }
 
@@ -91,14 +149,17 @@ impl File {
             let what = format!("there is not enough memory for {count} bytes");
             fail(io::Error::new(io::ErrorKind::OutOfMemory, what))
         })?;
-        if self.sealed.is_some() {
-            bytes.resize(count, 0);
-            self.read_exact_at(&mut bytes, offset)?;
-            return Ok(bytes);
-        }
+        let file = match &self.place {
+            Place::Local(file) if self.sealed.is_none() => file,
+            _ => {
+                bytes.resize(count, 0);
+                self.read_exact_at(&mut bytes, offset)?;
+                return Ok(bytes);
+            }
+        };
         while bytes.len() < count {
             let at = offset.saturating_add(bytes.len() as u64);
-            match pread(&self.file, spare_capacity(&mut bytes), at) {
+            match pread(file, spare_capacity(&mut bytes), at) {
                 Ok(0) => return Err(fail(io::ErrorKind::UnexpectedEof.into())),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(fail(error.into())),
@@ -115,12 +176,19 @@ impl File {
     /// When reading fails.
     pub fn read_at(&self, into: &mut [u8], offset: u64) -> Result<usize, DiskError> {
         if let Some(sealed) = &self.sealed {
-            let read = sealed.read_at(&self.file, into, offset);
+            let read = sealed.read_at(self.place.stored(), into, offset);
             return read.map_err(|(at, source)| DiskError::new(&self.path, Operation::Read, source).at(at));
         }
+        let file = match &self.place {
+            Place::Local(file) => file,
+            Place::Remote(object) => {
+                let read = object.read_at(into, offset);
+                return read.map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset));
+            }
+        };
         let mut count = 0;
         while count < into.len() {
-            match self.file.read_at(&mut into[count..], offset + count as u64) {
+            match file.read_at(&mut into[count..], offset + count as u64) {
                 Ok(0) => break,
                 Ok(more) => count += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -138,15 +206,31 @@ impl File {
 
     /// Advises the kernel that these bytes will be read soon, so that it fetches them now.
     pub fn expect_read(&self, offset: u64, len_bytes: u64) {
-        // Advice only: failing is harmless.
-        let _ = fadvise(&self.file, offset, NonZeroU64::new(len_bytes), Advice::WillNeed);
+        match &self.place {
+            // Advice only: failing is harmless.
+            Place::Local(file) => {
+                let _ = fadvise(file, offset, NonZeroU64::new(len_bytes), Advice::WillNeed);
+            }
+            // Of a sealed one the places differ a little.
+            Place::Remote(object) => object.expect(offset, len_bytes),
+        }
     }
 
     /// Advises the kernel that the file will be read from front to back, so that it reads further ahead.
     pub fn expect_sequential_reads(&self) {
-        // Advice only: failing is harmless.
-        let _ = fadvise(&self.file, 0, None, Advice::Sequential);
+        match &self.place {
+            // Advice only: failing is harmless.
+            Place::Local(file) => {
+                let _ = fadvise(file, 0, None, Advice::Sequential);
+            }
+            Place::Remote(object) => object.expect_sequential(),
+        }
     }
+}
+
+/// Whether a file of this length may be a sealed one that was closed.
+pub(super) fn is_of_blocks(stored_bytes: u64) -> bool {
+    stored_bytes.is_multiple_of(BLOCK_ALIGNMENT as u64)
 }
 
 /// An existing file that is changed in place: for repairs, which are few and small. A sealed file stays sealed: its changes are appended.

@@ -10,18 +10,18 @@ mod whole;
 
 pub use dir::{
     DirEntry, create_dir_new, create_dir_unsynced, create_dirs, create_private_dir, list_dir, list_dir_up_to,
-    remove_dir_all, sync_dir,
+    remove_dir_all, remove_empty_dir, sync_dir,
 };
 pub use file::{EditedFile, File};
 pub use file_system::FileSystem;
 pub use name::{
     About, FileNumbers, Kind, about, about_name, available_bytes, exists, file_len, file_numbers, is_dir,
-    is_link, make_private, remove_file, rename_over,
+    is_file, is_link, make_private, modified_ns, remove_file, rename_over,
 };
 pub use whole::{
-    append, convert_file, copy_new, copy_to, forget_cached, is_stored_sealed, is_unwritten, make_durable,
-    read, read_any_to_string, read_to_string, truncate, write_atomically, write_atomically_unsynced,
-    write_atomically_with_room, write_new, write_over,
+    append, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed, is_unwritten,
+    make_durable, read, read_any_to_string, read_to_string, truncate, write_atomically,
+    write_atomically_unsynced, write_atomically_with_room, write_new, write_over,
 };
 
 use crate::{

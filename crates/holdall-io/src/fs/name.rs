@@ -3,6 +3,7 @@
 use crate::{
     disk::{DiskError, Operation},
     os,
+    remote::{self, ObjectAbout},
 };
 use std::{
     fs,
@@ -36,13 +37,28 @@ pub fn file_numbers(path: &Path) -> Result<FileNumbers, DiskError> {
 /// # Errors
 /// When that cannot be found out.
 pub fn exists(path: &Path) -> Result<bool, DiskError> {
+    if remote::is_remote(path) {
+        return match about(path) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        };
+    }
     path.try_exists()
         .map_err(|source| DiskError::new(path, Operation::Inspect, source))
 }
 
 /// Whether `path` is a directory (links followed); `false` when nothing is there.
 pub fn is_dir(path: &Path) -> bool {
+    if remote::is_remote(path) {
+        return about(path).is_ok_and(|about| about.is_dir());
+    }
     path.is_dir()
+}
+
+/// Whether `path` is a regular file (links followed); `false` when nothing is there.
+pub fn is_file(path: &Path) -> bool {
+    about(path).is_ok_and(|about| about.kind == Kind::File)
 }
 
 /// Whether a path is a symbolic link, wherever it points.
@@ -89,6 +105,13 @@ impl About {
         }
     }
 
+    fn of_object(about: &ObjectAbout) -> Self {
+        Self {
+            kind: if about.is_dir { Kind::Directory } else { Kind::File },
+            len_bytes: about.len_bytes,
+        }
+    }
+
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == Kind::Directory
@@ -100,6 +123,13 @@ impl About {
 /// # Errors
 /// When nothing is there, or it cannot be inspected.
 pub fn about(path: &Path) -> Result<About, DiskError> {
+    if let Some(url) = remote::url(path) {
+        let about = remote::client().and_then(|client| client.about(url));
+        return match about {
+            Ok(about) => Ok(About::of_object(&about)),
+            Err(source) => Err(DiskError::new(path, Operation::Inspect, source)),
+        };
+    }
     let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(About::of(&metadata))
 }
@@ -109,6 +139,9 @@ pub fn about(path: &Path) -> Result<About, DiskError> {
 /// # Errors
 /// When nothing has the name, or it cannot be inspected.
 pub fn about_name(path: &Path) -> Result<About, DiskError> {
+    if remote::is_remote(path) {
+        return about(path);
+    }
     let metadata =
         fs::symlink_metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(About::of(&metadata))
@@ -128,8 +161,24 @@ pub fn make_private(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When it is not there or cannot be inspected.
 pub fn file_len(path: &Path) -> Result<u64, DiskError> {
+    if remote::is_remote(path) {
+        return Ok(about(path)?.len_bytes);
+    }
     let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(metadata.len())
+}
+
+/// When a file of this computer was last changed, in nanoseconds since 1970.
+///
+/// # Errors
+/// When it is not there or cannot be inspected.
+pub fn modified_ns(path: &Path) -> Result<i64, DiskError> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    Ok(metadata
+        .mtime()
+        .saturating_mul(1_000_000_000)
+        .saturating_add(metadata.mtime_nsec()))
 }
 
 /// Free bytes for an unprivileged user on the file system of `path`.

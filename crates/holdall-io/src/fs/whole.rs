@@ -4,7 +4,7 @@ use super::{EditedFile, File, is_link, sync_parent};
 use crate::{
     disk::{DiskError, Operation},
     new_file::{NewFile, create_new, open_regular, open_to_change},
-    os,
+    os, remote,
     sealed::{Seal, is_sealed, seal_of},
 };
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
@@ -50,8 +50,40 @@ pub fn read_any_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// # Errors
 /// When it cannot be read, or `out` written.
 pub fn copy_to(path: &Path, out: &mut dyn Write) -> io::Result<()> {
+    if remote::is_remote(path) {
+        return copy_object(path, out).map_err(DiskError::into_io);
+    }
     let mut file = open_regular(path)?;
     io::copy(&mut file, out).map(drop)
+}
+
+/// Bytes of an object that are copied at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Copies an object's bytes; of a sealed one the plain bytes.
+fn copy_object(path: &Path, out: &mut dyn Write) -> Result<(), DiskError> {
+    let file = File::open(path)?;
+    file.expect_sequential_reads();
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    loop {
+        let count = file.read_at(&mut piece, offset)?;
+        if count == 0 {
+            return Ok(());
+        }
+        out.write_all(&piece[..count])
+            .map_err(|source| DiskError::new(path, Operation::Write, source))?;
+        offset += count as u64;
+    }
+}
+
+/// Copies an object to a new file, `to`, which is not durable.
+///
+/// # Errors
+/// When the object cannot be read, or `to` exists or cannot be written.
+pub fn download(from: &Path, to: &Path) -> Result<(), DiskError> {
+    let mut file = create_new(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
+    copy_object(from, &mut file)
 }
 
 /// The bytes of a small file; of a sealed one the plain bytes.
@@ -82,6 +114,10 @@ const SEALED_MORE_BYTES: u64 = 1 << 20;
 
 fn read_stored(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
     let fail = |source| DiskError::new(path, Operation::Read, source);
+    if let Some(url) = remote::url(path) {
+        let read = remote::client().and_then(|client| client.read(url, bytes_max));
+        return read.map_err(fail);
+    }
     let file = open_regular(path).map_err(|source| DiskError::new(path, Operation::Open, source))?;
     let mut bytes = Vec::new();
     // The file system's length may be wrong (/proc) or change: the bound is kept while reading.
@@ -156,6 +192,12 @@ fn seal_of_present(path: &Path) -> Result<Option<Seal>, DiskError> {
 
 /// Whether the file at `path` is sealed, as far as its first bytes can be read; a key is not needed.
 pub fn is_stored_sealed(path: &Path) -> bool {
+    if remote::is_remote(path) {
+        return match File::open(path) {
+            Ok(file) => file.seal().is_some(),
+            Err(error) => error.lacks_key(),
+        };
+    }
     let mut beginning = [0; 16];
     let read = open_regular(path).and_then(|mut file| file.read_exact(&mut beginning));
     read.is_ok() && is_sealed(&beginning)

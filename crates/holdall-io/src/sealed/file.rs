@@ -7,7 +7,7 @@ use super::{
     keys::{Seal, SealedError, unwrap},
     log::{Entry, Extent, Map, decode_index},
 };
-use crate::{block::BLOCK_ALIGNMENT, mutex::lock};
+use crate::{block::BLOCK_ALIGNMENT, mutex::lock, remote::Object};
 use std::{
     collections::VecDeque,
     fs, io,
@@ -66,12 +66,12 @@ impl SealedFile {
     ///
     /// # Errors
     /// When it cannot be read, its header is damaged, or no key of this process opens it.
-    pub(crate) fn open(file: &fs::File, stored_bytes: u64) -> io::Result<Option<Self>> {
+    pub(crate) fn open(file: &dyn Stored, stored_bytes: u64) -> io::Result<Option<Self>> {
         let mut magic = [0; 16];
         if stored_bytes < magic.len() as u64 {
             return Ok(None);
         }
-        let count = file.read_at(&mut magic, 0)?;
+        let count = file.read_some_at(&mut magic, 0)?;
         if count < magic.len() || !super::is_sealed(&magic) {
             return Ok(None);
         }
@@ -121,7 +121,7 @@ impl SealedFile {
     }
 
     /// Reads the index of a closed file; false when it was not closed.
-    fn read_index(&mut self, file: &fs::File, stored_bytes: u64) -> io::Result<bool> {
+    fn read_index(&mut self, file: &dyn Stored, stored_bytes: u64) -> io::Result<bool> {
         let Some(at) = stored_bytes
             .checked_sub(BLOCK)
             .filter(|at| at.is_multiple_of(BLOCK))
@@ -171,7 +171,7 @@ impl SealedFile {
     }
 
     /// Finds all frames, from the first on: where one is missing or damaged, the next.
-    fn search(&mut self, file: &fs::File, stored_bytes: u64) -> io::Result<()> {
+    fn search(&mut self, file: &dyn Stored, stored_bytes: u64) -> io::Result<()> {
         self.map = Map::default();
         self.entries.clear();
         let mut at = self.end;
@@ -195,7 +195,7 @@ impl SealedFile {
 
     /// What a frame writes over although it never reached the disk as a whole: a stream repeats the last bytes that it has made durable, and
     /// those must not be lost with the frame that repeats them.
-    fn hidden_by_torn(&self, file: &fs::File, frame: &Frame) -> io::Result<Vec<(u64, Extent)>> {
+    fn hidden_by_torn(&self, file: &dyn Stored, frame: &Frame) -> io::Result<Vec<(u64, Extent)>> {
         let mut older = Vec::new();
         if frame.kind != Kind::Write || frame.offset >= self.map.len {
             return Ok(older);
@@ -215,7 +215,7 @@ impl SealedFile {
     }
 
     /// The first frame from `at` on, which is moved to it.
-    fn next_frame(&self, file: &fs::File, at: &mut u64, stored_bytes: u64) -> io::Result<Option<Frame>> {
+    fn next_frame(&self, file: &dyn Stored, at: &mut u64, stored_bytes: u64) -> io::Result<Option<Frame>> {
         if let Some(head) = self.head_at(file, *at)? {
             return Ok(Some(head.frame));
         }
@@ -223,7 +223,7 @@ impl SealedFile {
         let mut position = *at;
         while position < stored_bytes {
             // Space that was reserved and never written has no data.
-            let Some(data) = next_data(file, position)? else {
+            let Some(data) = file.next_data(position)? else {
                 return Ok(None);
             };
             position = data - data % BLOCK;
@@ -245,7 +245,7 @@ impl SealedFile {
     }
 
     /// The frame whose head is at `at`; `None` when there is none.
-    fn head_at(&self, file: &fs::File, at: u64) -> io::Result<Option<Arc<Head>>> {
+    fn head_at(&self, file: &dyn Stored, at: u64) -> io::Result<Option<Arc<Head>>> {
         let known = |cache: &Cache| cache.heads.iter().find(|head| head.frame.at == at).cloned();
         if let Some(head) = known(&lock(&self.cache)) {
             return Ok(Some(head));
@@ -267,7 +267,7 @@ impl SealedFile {
     }
 
     /// A page of a frame; `None` when it is not what was written.
-    fn page(&self, file: &fs::File, head: &Head, page: u32) -> io::Result<Option<Arc<[u8]>>> {
+    fn page(&self, file: &dyn Stored, head: &Head, page: u32) -> io::Result<Option<Arc<[u8]>>> {
         let id = (head.frame.at, page);
         let known = |cache: &Cache| {
             cache
@@ -303,7 +303,7 @@ impl SealedFile {
     }
 
     /// Fills `into` with the bytes from `offset` on, which are all before the end.
-    fn fill(&self, file: &fs::File, mut into: &mut [u8], mut offset: u64) -> Result<(), (u64, io::Error)> {
+    fn fill(&self, file: &dyn Stored, mut into: &mut [u8], mut offset: u64) -> Result<(), (u64, io::Error)> {
         while !into.is_empty() {
             let left = into.len() as u64;
             let (first, extent) = match self.map.find(offset) {
@@ -340,7 +340,7 @@ impl SealedFile {
         Ok(())
     }
 
-    fn page_of(&self, file: &fs::File, extent: &Extent, page: u32) -> io::Result<Option<Arc<[u8]>>> {
+    fn page_of(&self, file: &dyn Stored, extent: &Extent, page: u32) -> io::Result<Option<Arc<[u8]>>> {
         match self.head_at(file, extent.at)? {
             Some(head) => self.page(file, &head, page),
             None => Ok(None),
@@ -353,7 +353,7 @@ impl SealedFile {
     /// Where, and why: the system's, or bytes that are not those that were written.
     pub(crate) fn read_at(
         &self,
-        file: &fs::File,
+        file: &dyn Stored,
         into: &mut [u8],
         offset: u64,
     ) -> Result<usize, (u64, io::Error)> {
@@ -365,7 +365,7 @@ impl SealedFile {
 
     /// The parts of the plain file, by offset and length, that never reached the disk as a whole: pages of frames that were in flight when the
     /// file was torn. None is longer than a page.
-    pub(super) fn torn_parts(&self, file: &fs::File) -> io::Result<Vec<(u64, u64)>> {
+    pub(super) fn torn_parts(&self, file: &dyn Stored) -> io::Result<Vec<(u64, u64)>> {
         // What a later frame has cut off is none of them.
         let restored = self.restored.iter();
         let mut torn: Vec<(u64, u64)> = restored
@@ -393,10 +393,10 @@ impl SealedFile {
     }
 }
 
-fn read_up_to(file: &fs::File, into: &mut [u8], offset: u64) -> io::Result<usize> {
+fn read_up_to(file: &dyn Stored, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut count = 0;
     while count < into.len() {
-        match file.read_at(&mut into[count..], offset.saturating_add(count as u64)) {
+        match file.read_some_at(&mut into[count..], offset.saturating_add(count as u64)) {
             Ok(0) => break,
             Ok(more) => count += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -406,13 +406,37 @@ fn read_up_to(file: &fs::File, into: &mut [u8], offset: u64) -> io::Result<usize
     Ok(count)
 }
 
-/// Where the next data of a file is from `position` on; `None` when only unwritten space follows.
-fn next_data(file: &fs::File, position: u64) -> io::Result<Option<u64>> {
-    match rustix::fs::seek(file.as_fd(), rustix::fs::SeekFrom::Data(position)) {
-        Ok(data) => Ok(Some(data)),
-        Err(rustix::io::Errno::NXIO) => Ok(None),
-        // A file system that does not know: all of it is data.
-        Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
-        Err(error) => Err(error.into()),
+/// Where the bytes of a sealed file are.
+pub(crate) trait Stored {
+    /// Reads up to `into.len()` bytes from `offset` on, possibly fewer.
+    fn read_some_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Where the next data is from `position` on; `None` when only unwritten space follows.
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>>;
+}
+
+impl Stored for fs::File {
+    fn read_some_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read_at(into, offset)
+    }
+
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        match rustix::fs::seek(self.as_fd(), rustix::fs::SeekFrom::Data(position)) {
+            Ok(data) => Ok(Some(data)),
+            Err(rustix::io::Errno::NXIO) => Ok(None),
+            // A file system that does not know: all of it is data.
+            Err(rustix::io::Errno::INVAL) => Ok(Some(position)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Stored for Arc<dyn Object> {
+    fn read_some_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        Object::read_at(&**self, into, offset)
+    }
+
+    fn next_data(&self, position: u64) -> io::Result<Option<u64>> {
+        Ok(Some(position).filter(|position| *position < self.len_bytes()))
     }
 }

@@ -15,7 +15,7 @@ mod tests;
 
 pub use disk::SealingDisk;
 pub(crate) use edit::SealedEdit;
-pub(crate) use file::SealedFile;
+pub(crate) use file::{SealedFile, Stored};
 pub use keys::{FILE_KEY_BYTES, FileKey, Seal, SealedError, WRAPPED_BYTES_MAX, add_key_opener};
 
 use crate::disk::DiskError;

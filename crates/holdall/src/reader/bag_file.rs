@@ -4,12 +4,13 @@ use crate::{
     reader::{
         error::ReadError,
         file::{self, Payloads, UnpackedFiles, damage},
+        remote,
         repeated::HiddenCopies,
         ros1::{self, Ros1View, SharedReader},
     },
     rescue::RecordedFile,
 };
-use holdall_io::fs::{File, is_stored_sealed};
+use holdall_io::fs::{self, File, is_stored_sealed};
 use holdall_model::time::Timestamp;
 use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_by_path};
 use std::{
@@ -62,7 +63,9 @@ impl BagFile {
     pub(crate) fn open_whole(&self) -> Result<SharedReader, ReadError> {
         let opened = match &self.reader {
             Some(reader) => return Ok(Arc::clone(reader)),
-            None if self.is_packed() => self.unpacked.open(&self.path, self.payloads)?,
+            None if self.is_packed() || remote::is_copied(&self.path) => {
+                self.unpacked.open(&self.path, self.payloads)?
+            }
             None => file::open(&self.path, self.payloads)?,
         };
         Ok(ros1::in_view(opened, self.view).0)
@@ -80,8 +83,11 @@ impl BagFile {
     /// A file that cannot be read.
     pub fn storage(&self) -> Result<Option<&'static dyn Storage>, ReadError> {
         // A storage may be a directory, and what was found in a killed recorder's memory is no file.
-        let is_file = self.path.is_file() || self.reader.is_none();
-        if !is_file || self.path.is_dir() {
+        if let Some(storage) = remote::storage_by_end(&self.path)? {
+            return Ok(Some(storage));
+        }
+        let is_file = fs::is_file(&self.path) || self.reader.is_none();
+        if !is_file || fs::is_dir(&self.path) {
             return Ok(None);
         }
         Ok(storage_by_magic(&file::begins_with(&self.path)?))

@@ -2,7 +2,7 @@
 
 use super::{
     error::{ReadError, io_error},
-    listing,
+    listing, remote,
     ros1::SharedReader,
 };
 use holdall_io::fs::{self, About, File};
@@ -79,8 +79,12 @@ impl UnpackedFiles {
 /// Opens a storage file and undoes rosbag2's compression; the format follows from the first bytes, not from
 /// the name.
 pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, ReadError> {
-    let opened: SharedReader = if path.is_dir() {
+    let opened: SharedReader = if let Some(storage) = remote::storage_by_end(path)? {
+        Arc::from(storage.open_reader(path)?)
+    } else if fs::is_dir(path) {
         Arc::from(open_directory(path)?)
+    } else if is_copied_to_read(path)? {
+        remote::open_copy(path, |copy| open(copy, Payloads::Plain))?
     } else if begins_with(path)?.starts_with(&ZSTD_MAGIC) {
         Arc::new(UnpackedReader::open(path, open_plain)?)
     } else {
@@ -90,6 +94,17 @@ pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, Read
         Payloads::Plain => opened,
         Payloads::Packed => Arc::new(PayloadUnpackingReader::new(opened)),
     })
+}
+
+/// Whether a path is an object of a bag that only a file of this computer can be read as; what is no bag is not copied.
+fn is_copied_to_read(path: &Path) -> Result<bool, ReadError> {
+    if !holdall_io::remote::is_remote(path) {
+        return Ok(false);
+    }
+    let head = begins_with(path)?;
+    let storage = storage_by_magic(&head);
+    // A file without its end is read in place, too.
+    Ok(head.starts_with(&ZSTD_MAGIC) || storage.is_some_and(|storage| storage.end_magic().is_none()))
 }
 
 /// Opens a file whose payload compression is unknown: its own metadata decides, or its first payload.
@@ -183,7 +198,7 @@ pub(crate) fn expect_bag(path: &Path) -> Result<(), ReadError> {
     let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     if about.is_dir() {
         let is_bag = storage_of_directory(path).is_some()
-            || path.join("metadata.yaml").exists()
+            || fs::exists(&path.join("metadata.yaml")).unwrap_or(false)
             || !listing::storage_files(path)?.is_empty();
         return if is_bag {
             Ok(())
@@ -193,6 +208,9 @@ pub(crate) fn expect_bag(path: &Path) -> Result<(), ReadError> {
                 reason: listing::describe_without_storage(path)?,
             })
         };
+    }
+    if remote::storage_by_end(path)?.is_some() {
+        return Ok(());
     }
     let head = begins_with(path)?;
     if head.starts_with(&ZSTD_MAGIC) || storage_by_magic(&head).is_some() {

@@ -56,7 +56,7 @@ pub(crate) fn describe_without_storage(directory: &Path) -> Result<String, ReadE
     let extensions = extensions.join(", ");
     Ok(if listed.is_empty() {
         "the directory is empty".to_owned()
-    } else if directory.join("metadata.yaml").exists() {
+    } else if fs::exists(&directory.join("metadata.yaml")).unwrap_or(false) {
         format!("it holds metadata.yaml and no storage file ({extensions})")
     } else {
         format!("it holds neither metadata.yaml nor a storage file ({extensions})")

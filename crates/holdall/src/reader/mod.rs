@@ -18,6 +18,7 @@ mod parts;
 mod pattern;
 mod publishers;
 mod rebuild;
+mod remote;
 mod repeated;
 mod ros1;
 mod set;

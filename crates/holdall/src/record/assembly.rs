@@ -124,6 +124,7 @@ impl Assembly {
         let bag_options = bag_options(&options, storage)?;
         let compression = options.compression.clone();
         let triggers = options.triggers.clone();
+        let uploaded = options.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
@@ -141,7 +142,10 @@ impl Assembly {
             directory: std::path::absolute(&directory).unwrap_or_else(|_| directory.clone()),
         };
         survival.log.add(|| event);
-        let bag = BagWriter::create(bag_options, open_disk, folder)?;
+        let mut bag = BagWriter::create(bag_options, open_disk, folder)?;
+        if let Some(uploaded) = uploaded {
+            bag.keep_until_uploaded(uploaded);
+        }
         survival.write_pointer(&directory);
         let drain = Drain::new(
             bag,

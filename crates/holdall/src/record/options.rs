@@ -7,7 +7,7 @@ pub use super::{
     trigger::{Trigger, TriggerOptions},
     write::{OnDiskFull, RING_FREE_SPACE_BYTES, latched::RepeatOptions},
 };
-use crate::writer::{CompressionOptions, SplitOptions};
+use crate::writer::{CompressionOptions, SplitOptions, UploadedFiles};
 use holdall_model::qos::QosProfile;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -83,6 +83,8 @@ pub struct RecordOptions {
     pub merge_publishers: bool,
     /// `RecordControl::take_complete_files` returns each file once it is complete (`--on-file-closed`).
     pub lists_complete_files: bool,
+    /// The files that an upload has sent: with [`OnDiskFull::Ring`] no others are removed (`--upload`).
+    pub uploaded: Option<UploadedFiles>,
     /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, where it is set.
     pub ros_distro: Option<String>,
     /// Events for other nodes, `None` for none.
@@ -136,6 +138,7 @@ impl Default for RecordOptions {
             merge_duplicates: false,
             merge_publishers: false,
             lists_complete_files: false,
+            uploaded: None,
             ros_distro: None,
             events: None,
             ament_prefixes: Vec::new(),

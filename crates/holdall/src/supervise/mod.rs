@@ -11,7 +11,10 @@ pub use file_command::FileCommand;
 pub(crate) use progress::{ProgressChange, ProgressWatch};
 pub use service_manager::ServiceManager;
 
-use crate::record::{RecordControl, status::RecordStatus};
+use crate::{
+    record::{RecordControl, status::RecordStatus},
+    upload::{BesideRecording, UploadError, UploadReport},
+};
 use holdall_io::clock::Clock;
 use std::{
     path::PathBuf,
@@ -60,6 +63,7 @@ pub struct Supervision {
     next_report: Duration,
     metrics_failed: bool,
     file_command: Option<FileCommand>,
+    upload: Option<BesideRecording>,
 }
 
 impl Supervision {
@@ -75,6 +79,7 @@ impl Supervision {
             next_report: Duration::ZERO,
             metrics_failed: false,
             file_command: None,
+            upload: None,
         }
     }
 
@@ -100,6 +105,19 @@ impl Supervision {
     pub fn with_file_command(mut self, command: Option<FileCommand>) -> Self {
         self.file_command = command;
         self
+    }
+
+    /// Uploads each file that is complete. The recording must list them.
+    pub fn set_upload(&mut self, upload: Option<BesideRecording>) {
+        self.upload = upload;
+    }
+
+    /// Sends what is left of a recording that has ended; `None` when it is not uploaded. See [`BesideRecording::finish`].
+    pub fn finish_upload(
+        &mut self,
+        pause: impl FnMut(Duration) -> bool,
+    ) -> Option<Result<UploadReport, UploadError>> {
+        self.upload.take().map(|upload| upload.finish(pause))
     }
 
     /// Shows whether the recording is stalled.
@@ -156,10 +174,17 @@ impl Supervision {
     }
 
     fn step_commands(&mut self, control: &RecordControl, now: Duration) {
-        if let Some(command) = &mut self.file_command {
-            if command.has_room() {
-                command.add(control.take_complete_files());
+        let has_room = self.file_command.as_ref().is_none_or(FileCommand::has_room);
+        if has_room && (self.file_command.is_some() || self.upload.is_some()) {
+            let files = control.take_complete_files();
+            if let Some(upload) = &self.upload {
+                upload.add(files.iter().cloned());
             }
+            if let Some(command) = &mut self.file_command {
+                command.add(files);
+            }
+        }
+        if let Some(command) = &mut self.file_command {
             command.step(now);
         }
     }

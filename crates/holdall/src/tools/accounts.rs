@@ -9,6 +9,7 @@ use crate::{
     reader::{Bag, PublisherChoice},
     writer::STATE_KEY,
 };
+use holdall_io::fs;
 use holdall_model::{
     loss::ledger::{
         CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount,
@@ -230,7 +231,7 @@ pub(super) fn gather(
 /// Whether a ledger describes these messages: one file of a bag has the account of the whole recording.
 fn is_of(ledger: &Ledger, bag: &Bag, counts: &BTreeMap<String, TopicCount>) -> bool {
     let count = |name: &str| counts.get(name).map_or(0, |count| count.all);
-    let is_of = bag.path().is_dir()
+    let is_of = fs::is_dir(bag.path())
         || ledger
             .topics
             .iter()

@@ -279,7 +279,7 @@ fn named_files(
             continue;
         }
         let path = bag.join(relative);
-        if !path.exists() {
+        if !fs::exists(&path).unwrap_or(false) {
             check.problem(&path, "storage file", "the file that metadata.yaml names", "none");
             continue;
         }

@@ -10,6 +10,7 @@ mod simple;
 mod split;
 #[cfg(test)]
 mod tests;
+mod uploaded;
 
 pub(crate) use bag::{
     BagEnd, BagOptions, BagWriter, ClosedBag, EndRecords, LatchedMessage, PublisherSlot, ROSBAG2_RECORD,
@@ -22,6 +23,7 @@ pub use options::{CompressionMode, CompressionOptions, SplitOptions};
 pub(crate) use pack_payloads::{CopiedPayload, PayloadPacking};
 pub use simple::Writer;
 pub(crate) use split::SplitRule;
+pub use uploaded::UploadedFiles;
 
 use holdall_io::disk::DiskError;
 use holdall_storage::StorageError;

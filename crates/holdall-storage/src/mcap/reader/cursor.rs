@@ -14,6 +14,9 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 /// Read-ahead in bytes of the file.
 const READ_AHEAD_BYTES: u64 = 16 << 20;
 
+/// Read-ahead in a bucket: sixteen requests of 4 MiB.
+const REMOTE_READ_AHEAD_BYTES: u64 = 64 << 20;
+
 /// An extent whose messages are being returned.
 struct Active {
     extent: Extent,
@@ -114,7 +117,12 @@ impl Cursor {
     /// Asks the system to read ahead while the current messages are processed: each extent once, because the system searches all its pages
     /// for those that it lacks (a fifth of the time of a pass, when it was asked again for each extent).
     fn read_ahead(&mut self) {
-        while self.asked_bytes < READ_AHEAD_BYTES {
+        let bytes_max = if self.index.source.is_remote() {
+            REMOTE_READ_AHEAD_BYTES
+        } else {
+            READ_AHEAD_BYTES
+        };
+        while self.asked_bytes < bytes_max {
             let Some((_, extent)) = self.pending.iter().rev().nth(self.asked) else {
                 return;
             };

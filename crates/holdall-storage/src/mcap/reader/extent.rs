@@ -25,6 +25,9 @@ const WHOLE_BYTES_MAX: u64 = 64 << 20;
 /// A chunk with fewer bytes than this for each wanted message is read whole.
 const BYTES_PER_WANTED_MIN: u64 = 64 << 10;
 
+/// Chunks up to this length are read whole from a bucket.
+const REMOTE_CHUNK_BYTES_MAX: u64 = 16 << 20;
+
 /// A query in terms of the file's channel numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -148,6 +151,10 @@ impl Records {
             return Ok(None);
         };
         if wanted.channels.is_empty() || wanted.order == ReadOrder::PublishTime || !compression.is_empty() {
+            return Ok(None);
+        }
+        // A request for each message takes longer than the chunk.
+        if source.is_remote() && extent.length <= REMOTE_CHUNK_BYTES_MAX {
             return Ok(None);
         }
         let count_max = size / BYTES_PER_WANTED_MIN;

@@ -2,14 +2,16 @@
 
 use super::{
     source::Source,
-    summary::{Parsed, Section, read_header, read_metadata, read_summary},
+    summary::{Parsed, Section, has_footer, read_header, read_metadata, read_summary},
     walk::Walk,
 };
 use crate::{
     chunks::ChunkSummary,
     error::{StorageError, StorageResult},
     mcap::{
-        format::{Channel, ChunkHeader, ChunkIndex, Fields, Header, Record, Schema, op, take_record},
+        format::{
+            Channel, ChunkHeader, ChunkIndex, Fields, Header, MetadataIndex, Record, Schema, op, take_record,
+        },
         options::STORAGE_ID,
         recover,
     },
@@ -167,8 +169,8 @@ pub(crate) struct FileIndex {
     pub ids: Vec<u16>,
     /// Schemas and channels as stored in the file.
     pub definitions: Definitions,
-    /// The profile of the file's header: `ros2`, or anything else.
-    pub profile: String,
+    /// The profile of the file's header; read when it is needed first.
+    profile: OnceLock<String>,
     /// Offset and length of each attachment record.
     pub attachments: Vec<(u64, u64)>,
     extents: OnceLock<Arc<[Extent]>>,
@@ -176,6 +178,15 @@ pub(crate) struct FileIndex {
 }
 
 impl FileIndex {
+    /// The profile of the file's header: `ros2`, or anything else.
+    pub fn profile(&self) -> StorageResult<&str> {
+        if let Some(profile) = self.profile.get() {
+            return Ok(profile);
+        }
+        let header = read_header(&self.source)?;
+        Ok(self.profile.get_or_init(|| header.profile))
+    }
+
     /// The parts of the file that hold messages.
     pub fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
         let summary = |extent: &Extent| {
@@ -197,9 +208,14 @@ impl FileIndex {
 
     /// Reads magic, header and summary; reads the whole file when its summary is missing or insufficient.
     pub fn open(source: Source) -> StorageResult<Self> {
-        let header = read_header(&source)?;
+        // A file in a bucket that has its end is recognized by that: its header would be one more request.
+        let header = if source.is_remote() && has_footer(&source)? {
+            None
+        } else {
+            Some(read_header(&source)?)
+        };
         let trouble = match read_summary(&source) {
-            Ok(Some(parsed)) => match Self::from_summary(&source, &header, parsed) {
+            Ok(Some(parsed)) => match Self::from_summary(&source, header.as_ref(), parsed) {
                 Ok(Some(index)) => return Ok(index),
                 Ok(None) => FileCondition::Unindexed,
                 Err(error @ StorageError::Disk(_)) => return Err(error),
@@ -209,6 +225,7 @@ impl FileIndex {
             Err(error @ StorageError::Disk(_)) => return Err(error),
             Err(error) => damaged(&error),
         };
+        let header = header.map_or_else(|| read_header(&source), Ok)?;
         let found = recover::scan(&source)?;
         let condition = match (&found.condition, trouble) {
             (FileCondition::Complete, trouble) => trouble,
@@ -217,7 +234,7 @@ impl FileIndex {
         Self::from_scan(source, &header, found, condition)
     }
 
-    fn from_summary(source: &Source, header: &Header, parsed: Parsed) -> StorageResult<Option<Self>> {
+    fn from_summary(source: &Source, header: Option<&Header>, parsed: Parsed) -> StorageResult<Option<Self>> {
         let Some(statistics) = parsed.statistics else {
             return Ok(None);
         };
@@ -230,9 +247,19 @@ impl FileIndex {
         if !known {
             return Ok(None);
         }
+        // A recorder writes its own record at the beginning and at the end: in a bucket the first one would be one more request.
+        let is_repeated = |(place, index): &(usize, &MetadataIndex)| {
+            let later = &parsed.metadata[place + 1..];
+            source.is_remote()
+                && index.name == "rosbag2"
+                && later.iter().any(|other| other.name == index.name)
+        };
         let metadata = parsed
             .metadata
             .iter()
+            .enumerate()
+            .filter(|found| !is_repeated(found))
+            .map(|(_, index)| index)
             .map(|index| read_metadata(source, index))
             .collect::<StorageResult<_>>()?;
         let mut index = Self::new(
@@ -263,7 +290,7 @@ impl FileIndex {
         found: recover::Scan,
         condition: FileCondition,
     ) -> StorageResult<Self> {
-        let mut index = Self::new(source, header, &found.definitions, &found.counts);
+        let mut index = Self::new(source, Some(header), &found.definitions, &found.counts);
         index.summary.message_count = found.counts.values().sum();
         index.summary.metadata = found.metadata;
         index.attachments = found.attachments;
@@ -274,7 +301,12 @@ impl FileIndex {
         Ok(index)
     }
 
-    fn new(source: Source, header: &Header, definitions: &Definitions, counts: &BTreeMap<u16, u64>) -> Self {
+    fn new(
+        source: Source,
+        header: Option<&Header>,
+        definitions: &Definitions,
+        counts: &BTreeMap<u16, u64>,
+    ) -> Self {
         let channels = definitions
             .channels
             .values()
@@ -291,7 +323,9 @@ impl FileIndex {
         let summary = StorageSummary {
             path: source.path().to_owned(),
             storage_id: STORAGE_ID,
-            library: Some(header.library.clone()).filter(|library| !library.is_empty()),
+            library: header
+                .map(|header| header.library.clone())
+                .filter(|library| !library.is_empty()),
             file_bytes: source.len(),
             channels,
             ..StorageSummary::default()
@@ -302,7 +336,7 @@ impl FileIndex {
             channel_of_id,
             ids,
             definitions: definitions.clone(),
-            profile: header.profile.clone(),
+            profile: header.map_or_else(OnceLock::new, |header| OnceLock::from(header.profile.clone())),
             attachments: Vec::new(),
             extents: OnceLock::new(),
             chunk_indexes: None,

@@ -109,6 +109,11 @@ impl Source {
         }
     }
 
+    /// Whether it is an object in a bucket, where a request takes longer than megabytes.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.as_file().is_some_and(File::is_remote)
+    }
+
     /// Advises the system that these bytes will be read soon.
     pub(crate) fn will_need(&self, offset: u64, len: u64) {
         if let Content::File(file) = &self.content {

@@ -21,6 +21,9 @@ use bytes::Bytes;
 /// A summary up to this length is read whole and its checksum verified; of a longer one only the needed parts
 /// are read.
 const SUMMARY_WHOLE_BYTES_MAX: u64 = 512 << 10;
+/// Metadata records at the end of the messages are usually in so many bytes before the summary, and the first chunk index in so many.
+const RECORDS_BEFORE_BYTES: u64 = 64 << 10;
+const FIRST_INDEX_BYTES: u64 = 4 << 10;
 /// Longest summary and longest metadata record that are read.
 const SECTION_BYTES_MAX: u64 = 2 << 30;
 
@@ -167,6 +170,9 @@ fn read_whole_summary(
 fn read_groups(source: &Source, footer: Footer, footer_start: u64) -> StorageResult<Parsed> {
     let offset_start = footer.summary_offset_start;
     let offsets = source.read(offset_start, footer_start - offset_start, "summary offsets")?;
+    if source.is_remote() {
+        expect_beginning(source, footer, &offsets);
+    }
     let mut parsed = Parsed::default();
     let mut rest = &offsets[..];
     let mut covered = 0;
@@ -212,8 +218,25 @@ fn read_groups(source: &Source, footer: Footer, footer_start: u64) -> StorageRes
     Ok(parsed)
 }
 
+/// Announces what is read of a long summary before its chunk indexes, with the metadata records that precede it, as one range.
+fn expect_beginning(source: &Source, footer: Footer, mut offsets: &[u8]) {
+    let mut index_start = footer.summary_offset_start;
+    while let Ok(Some((opcode, body))) = take_record(&mut offsets) {
+        if let Ok(Record::SummaryOffset(offset)) = Record::decode(opcode, body)
+            && offset.group_opcode == op::CHUNK_INDEX
+        {
+            index_start = offset.group_start;
+        }
+    }
+    let start = footer.summary_start.saturating_sub(RECORDS_BEFORE_BYTES);
+    let end = index_start.saturating_add(FIRST_INDEX_BYTES);
+    if end.saturating_sub(start) <= SUMMARY_WHOLE_BYTES_MAX {
+        source.will_need(start, end.saturating_sub(start));
+    }
+}
+
 fn first_compression(source: &Source, start: u64, length: u64) -> StorageResult<Option<String>> {
-    let mut walk = Walk::new(source, start, start + length);
+    let mut walk = Walk::new(source, start, start + length).sparse();
     if let Step::Record(place) = walk.step()?
         && let Ok(Record::ChunkIndex(index)) = Record::decode(place.opcode, &walk.body(&place)?)
     {

@@ -175,7 +175,7 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
     let mut tail = Tail::default();
     let mut begin = MAGIC.to_vec();
     Header {
-        profile: common_profile(inputs),
+        profile: common_profile(inputs)?,
         library: format!("holdall {}", env!("CARGO_PKG_VERSION")),
     }
     .encode(&mut begin);
@@ -211,10 +211,12 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
 }
 
 /// The profile of all inputs, or none when they differ.
-fn common_profile(inputs: &[&SpliceInput]) -> String {
-    let first = inputs.first().map_or("", |input| input.index.profile.as_str());
-    let same = inputs.iter().all(|input| input.index.profile == first);
-    if same { first.to_owned() } else { String::new() }
+fn common_profile(inputs: &[&SpliceInput]) -> StorageResult<String> {
+    let profiles = inputs.iter().map(|input| input.index.profile());
+    let profiles = profiles.collect::<StorageResult<Vec<_>>>()?;
+    let first = profiles.first().copied().unwrap_or_default();
+    let same = profiles.iter().all(|profile| *profile == first);
+    Ok(if same { first.to_owned() } else { String::new() })
 }
 
 fn wanted(inputs: &[&SpliceInput], choice: &SpliceChoice, input: usize) -> Wanted {

@@ -14,7 +14,7 @@ use super::{
     ros1::Ros1View,
 };
 use crate::live::writer_of_bag;
-use holdall_io::{fs, lock::Holder};
+use holdall_io::{fs, lock::Holder, remote};
 use holdall_model::{
     metadata::BagMetadata,
     repeated::BagRepeats,
@@ -64,7 +64,8 @@ pub struct Bag {
 }
 
 impl Bag {
-    /// Opens a bag directory or a single storage file.
+    /// Opens a bag directory or a single storage file, of this computer or at a URL (`s3://bucket/run7`; the process has to have
+    /// installed a client, as `holdall-remote` is one).
     ///
     /// Missing or damaged metadata is rebuilt in memory from the storage files, with a notice in
     /// [`Bag::notices`].
@@ -82,6 +83,9 @@ impl Bag {
     /// # Errors
     /// As [`Bag::open`].
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, ReadError> {
+        let path = &*remote::clean(path);
+        // What is in a bucket is asked for anew with each bag that is opened.
+        remote::forget(path);
         // Checked first: a recorder that has exited by now has written the metadata that is read next.
         Self::open_of(path, view, writer_of_bag(path))
     }
@@ -93,7 +97,10 @@ impl Bag {
 
     fn open_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, ReadError> {
         let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
-        if about.is_dir() && (storage_of_directory(path).is_none() || path.join(METADATA_FILE).exists()) {
+        if about.is_dir()
+            && (storage_of_directory(path).is_none()
+                || fs::exists(&path.join(METADATA_FILE)).unwrap_or(false))
+        {
             Self::open_directory(path, view, writer)
         } else {
             // A single storage file is a bag of its own, in any directory.

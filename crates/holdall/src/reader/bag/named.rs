@@ -5,7 +5,7 @@ use crate::reader::{
     error::{ReadError, io_error},
     file::{self, Payloads, UnpackedFiles},
 };
-use holdall_io::fs;
+use holdall_io::{fs, remote};
 use holdall_model::metadata::{BagMetadata, FileInformation};
 use holdall_storage::compression::{is_packed_name, packed_name, unpacked_name};
 use std::{
@@ -16,6 +16,9 @@ use std::{
 /// Longest metadata file that is read; that of a bag of 100 000 files has about 20 MB, and parsing needs
 /// three times as much memory.
 pub(crate) const METADATA_BYTES_MAX: u64 = 64 << 20;
+
+/// A folder in a bucket with more files than this is listed in place of a request for each.
+const LISTED_MIN: usize = 2;
 
 /// Why a metadata file cannot be used.
 pub(super) enum Unusable {
@@ -60,6 +63,10 @@ pub(super) fn named_files(
 ) -> Result<Vec<BagFile>, ReadError> {
     let mut found = Vec::new();
     let unpacked = UnpackedFiles::default();
+    if metadata.relative_file_paths.len() > LISTED_MIN && remote::is_remote(bag) {
+        // Answers what is asked of each file. A server that does not list is asked for each.
+        let _ = fs::list_dir(bag);
+    }
     let mut missing = None;
     for (index, relative) in metadata.relative_file_paths.iter().enumerate() {
         let inside = Path::new(relative)

@@ -1,7 +1,7 @@
 //! Opens a bag's directory by its metadata, or by what its storage files hold.
 
 use super::{
-    Bag, BagFile, METADATA_FILE, Ros1View,
+    Bag, METADATA_FILE, Ros1View,
     named::{Unusable, named_files, read_metadata},
 };
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     rescue,
     writer::STATE_KEY,
 };
-use holdall_io::lock::Holder;
+use holdall_io::{lock::Holder, remote};
 use holdall_model::{
     metadata::BagMetadata,
     repeated::{BagRepeats, repeats_from_custom_data},
@@ -111,7 +111,10 @@ impl Bag {
             unsupported(what, &reason)
         })?;
         let files = named_files(path, &metadata, payloads)?;
-        let notices = files.iter().filter_map(BagFile::cut_short).collect();
+        // In a bucket each end is a request: the first and the last are checked, the others when they are read.
+        let is_checked = |place: usize| !remote::is_remote(path) || place == 0 || place + 1 == files.len();
+        let checked = files.iter().enumerate().filter(|(place, _)| is_checked(*place));
+        let notices = checked.filter_map(|(_, file)| file.cut_short()).collect();
         let repeats = repeats_from_custom_data(&metadata.custom_data);
         Ok(Self {
             path: path.to_owned(),

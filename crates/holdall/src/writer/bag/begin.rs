@@ -64,6 +64,7 @@ impl BagWriter {
             end_records: None,
             latched: None,
             is_unseen: false,
+            uploaded: None,
         }
     }
 }

@@ -57,11 +57,27 @@ impl BagWriter {
     /// # Errors
     /// When it cannot be removed.
     pub(crate) fn remove_oldest_file(&mut self) -> Result<Option<u64>, WriteError> {
+        if !self.is_oldest_uploaded() {
+            return Ok(None);
+        }
         let bytes = self.past.front().map(|oldest| oldest.content.summary.bytes);
         if !self.remove_oldest("to make room on the disk")? {
             return Ok(None);
         }
         self.write_metadata(false).map(|()| bytes)
+    }
+
+    /// From now on a full disk costs only files that are uploaded.
+    pub(crate) fn keep_until_uploaded(&mut self, uploaded: UploadedFiles) {
+        self.uploaded = Some(uploaded);
+    }
+
+    /// Whether the oldest file may be removed as far as an upload is concerned.
+    pub(crate) fn is_oldest_uploaded(&self) -> bool {
+        let (Some(uploaded), Some(oldest)) = (&self.uploaded, self.past.front()) else {
+            return true;
+        };
+        uploaded.has(&self.options.directory.join(oldest.present_name()))
     }
 
     /// Whether a finished file will be there to be removed as soon as the disk has closed it.

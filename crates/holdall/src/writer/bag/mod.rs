@@ -18,7 +18,7 @@ pub(crate) use latched::LatchedMessage;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
-    BagFolder, CompressionMode, CompressionOptions, SplitOptions, SplitRule, WriteError,
+    BagFolder, CompressionMode, CompressionOptions, SplitOptions, SplitRule, UploadedFiles, WriteError,
     folder::FileIdentity, pack_files::FilePacker,
 };
 use channels::{FileChannels, Found};
@@ -260,6 +260,8 @@ pub struct BagWriter {
     latched: Option<Box<Latched>>,
     /// Set where no program can see the bag before its end: `metadata.yaml` is written once.
     is_unseen: bool,
+    /// There where a full disk costs uploaded files only.
+    uploaded: Option<UploadedFiles>,
 }
 
 impl BagWriter {

@@ -48,7 +48,9 @@ impl Drain {
             self.next_space_guard += Duration::from_nanos(bytes / FREED_BYTES_PER_NANO);
             return Ok(());
         }
-        let can_wait = ring && self.bag.has_removable_file();
+        // An upload that is slower than the recording has half of what must stay free to catch up.
+        let upload_has_time = self.bag.is_oldest_uploaded() || available > wanted / 2;
+        let can_wait = ring && self.bag.has_removable_file() && upload_has_time;
         if !can_wait && lock(&self.shared.status).must_end.is_none() {
             let on_full = self.options.on_disk_full;
             let reason = too_little_space(self.bag.directory(), available, wanted, on_full);
