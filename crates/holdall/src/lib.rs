@@ -48,6 +48,7 @@
 //! | [`table`] | a topic's messages as columns |
 //! | [`listen`] | live topics without storing them: rates, sizes, delays |
 //! | [`node`] | ROS services of a recording or a playback |
+//! | `catalog` | tables of many bags, and how engines divide the reading of them (feature `parquet`) |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
 
@@ -56,6 +57,8 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+#[cfg(feature = "parquet")]
+pub mod catalog;
 pub mod decode;
 pub mod diff;
 pub mod export;
@@ -63,6 +66,8 @@ pub mod keys;
 pub mod listen;
 pub mod live;
 pub mod node;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 pub mod play;
 pub mod reader;
 pub mod record;
