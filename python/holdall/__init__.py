@@ -25,6 +25,7 @@ from ._errors import (
 )
 from ._media import image, points
 from ._native import Message, Messages, Struct, __version__
+from ._plan import Part, Task, catalog, find, plan, read
 from ._program import Playback, Recording, audit, check, convert, export, filter, merge, play, program, record, repair, run
 from ._writer import MessageType, Writer, create
 
@@ -42,27 +43,33 @@ __all__ = [
     "Message",
     "MessageType",
     "Messages",
+    "Part",
     "Playback",
     "ProgramError",
     "Recording",
     "Struct",
+    "Task",
     "Topic",
     "TopicError",
     "WriteError",
     "Writer",
     "__version__",
     "audit",
+    "catalog",
     "check",
     "convert",
     "create",
     "export",
     "filter",
+    "find",
     "image",
     "merge",
     "open",
+    "plan",
     "play",
     "points",
     "program",
+    "read",
     "record",
     "repair",
     "run",

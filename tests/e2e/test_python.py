@@ -64,3 +64,16 @@ def test_the_types_are_those_that_the_stubs_state(installed):
     _, site = installed
     run(installed, "-m", "mypy.stubtest", "holdall._native", "--ignore-missing-stub", MYPYPATH=str(site))
     run(installed, "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", "/dev/null", "-p", "holdall", MYPYPATH=str(site))
+
+
+def test_ray_dask_and_spark_read_bags_in_several_processes(installed, tmp_path):
+    _, site = installed
+    # Ray, Dask and Spark are in a venv of their own.
+    python = Path(sys.prefix) / "engines" / "bin" / "python"
+    assert python.exists(), f"{python} is missing: make setup-nodes"
+    # Workers import the functions of the tests.
+    path = f"{site}:{ROOT / 'tests/engines'}"
+    more = {"PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0", "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"}
+    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ROOT / "tests/engines"]
+    done = subprocess.run(words, env=environment(site, **more), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5000:]

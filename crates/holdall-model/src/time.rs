@@ -42,4 +42,115 @@ impl Timestamp {
     pub fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0).max(0).unsigned_abs())
     }
+
+    /// The date and time of day in UTC to the millisecond, as [`Timestamp::from_utc_text`] reads them: `2026-11-01T12:30:05.250`.
+    pub fn to_utc_text(self) -> String {
+        let millis = self.0.div_euclid(1_000_000);
+        let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
+        // The day that the average length of years and months points to, or one of those beside it.
+        let guess = 1970 + days.div_euclid(365);
+        let year = (0..=guess.abs_diff(1970) / 1000 + 1)
+            .filter_map(|less| guess.checked_sub_unsigned(less))
+            .find(|year| days_since_epoch(*year, 1, 1) <= days)
+            .unwrap_or(guess);
+        let month = (1..=12)
+            .rev()
+            .find(|month| days_since_epoch(year, *month, 1) <= days)
+            .unwrap_or(1);
+        let day = days - days_since_epoch(year, month, 1) + 1;
+        let (hours, minutes) = (of_day / 3_600_000, of_day / 60_000 % 60);
+        let (seconds, millis) = (of_day / 1000 % 60, of_day % 1000);
+        format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}")
+    }
+
+    /// Reads a date or a date with a time of day, in UTC: `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:05.25Z`. `None` for anything else,
+    /// and for times that have no number of nanoseconds.
+    pub fn from_utc_text(text: &str) -> Option<Self> {
+        let text = text.strip_suffix('Z').unwrap_or(text);
+        let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, ""));
+        let mut parts = date.splitn(3, '-').map(digits);
+        let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+        let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+        let days = match month {
+            2 => 28 + i64::from(is_leap),
+            4 | 6 | 9 | 11 => 30,
+            1..=12 => 31,
+            _ => return None,
+        };
+        if !(1..=days).contains(&day) {
+            return None;
+        }
+        let seconds = days_since_epoch(year, month, day).checked_mul(86_400)?;
+        seconds
+            .checked_mul(NANOS)?
+            .checked_add(nanos_of_day(clock)?)
+            .map(Self)
+    }
+}
+
+const NANOS: i64 = 1_000_000_000;
+
+/// A number of at most nine digits.
+fn digits(text: &str) -> Option<i64> {
+    let is_number = (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().ok()).flatten()
+}
+
+/// Days from 1970 to a date of the Gregorian calendar; years begin in March, so that a leap day is the last one.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let before_year = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    before_year + (153 * month + 2) / 5 + day - 1 - 719_468
+}
+
+/// `12:30` or `12:30:05.25` since midnight; nothing is midnight.
+fn nanos_of_day(clock: &str) -> Option<i64> {
+    if clock.is_empty() {
+        return Some(0);
+    }
+    let mut parts = clock.splitn(3, ':');
+    let (hours, minutes) = (digits(parts.next()?)?, digits(parts.next()?)?);
+    let (whole, fraction) = parts
+        .next()
+        .map_or(("0", "0"), |text| text.split_once('.').unwrap_or((text, "0")));
+    let seconds = digits(whole)?;
+    digits(fraction)?;
+    let nanos = digits(&format!("{fraction:0<9}"))?;
+    (hours < 24 && minutes < 60 && seconds < 60)
+        .then(|| ((hours * 60 + minutes) * 60 + seconds) * NANOS + nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_become_nanoseconds_since_1970() {
+        for (text, seconds) in [
+            ("1970-01-01", 0.0),
+            ("2000-02-29T12:00", 951_825_600.0),
+            ("2026-11-01", 1_793_491_200.0),
+            ("2026-11-01T00:01:30.5Z", 1_793_491_290.5),
+            ("1969-12-31 23:59:59", -1.0),
+        ] {
+            let found = Timestamp::from_utc_text(text).map(|time| time.as_nanos() as f64 / 1e9);
+            assert_eq!(found, Some(seconds), "{text}");
+        }
+        for text in [
+            "2026-02-29",
+            "2026-1",
+            "x",
+            "2026-11-01T25:00",
+            "2026-11-01T1",
+            "9999-01-01",
+            "2026-00-10",
+            "",
+        ] {
+            assert_eq!(Timestamp::from_utc_text(text), None, "{text}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod error;
 mod ffi_arrow;
 mod ffi_object;
 mod message;
+mod plan;
 mod table;
 mod value;
 mod writer;
@@ -27,5 +28,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<table::Column>()?;
     module.add_class::<writer::Writer>()?;
     module.add_class::<bag::Types>()?;
+    module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan::part, module)?)?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::{
     StorageOptions,
     error::StorageResult,
     reader::StorageSummary,
-    writer::{ChannelInfo, MetadataEntries},
+    writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
 use holdall_io::{fs::File, output::OutputDisk};
 use holdall_model::time::Timestamp;
@@ -159,6 +159,8 @@ pub struct ChunkSummary {
     pub starting_time: Timestamp,
     /// Largest log time.
     pub ending_time: Timestamp,
+    /// The channels that it has messages of; `None` when that is not known without reading it.
+    pub channels: Option<Vec<ChannelIndex>>,
 }
 
 /// The messages of the inputs that are selected.

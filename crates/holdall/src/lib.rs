@@ -49,6 +49,7 @@
 //! | [`listen`] | live topics without storing them: rates, sizes, delays |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`upload`] | sends bags into buckets |
+//! | `catalog` | tables of many bags, and how engines divide the reading of them (feature `parquet`) |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
 
@@ -57,6 +58,8 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+#[cfg(feature = "parquet")]
+pub mod catalog;
 pub mod decode;
 pub mod diff;
 pub mod export;
@@ -64,6 +67,8 @@ pub mod keys;
 pub mod listen;
 pub mod live;
 pub mod node;
+#[cfg(feature = "parquet")]
+mod parquet_file;
 pub mod play;
 pub mod reader;
 pub mod record;

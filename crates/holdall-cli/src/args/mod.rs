@@ -14,6 +14,8 @@ pub mod bench_peer;
 pub mod bench_worker;
 pub mod burst;
 pub mod cat;
+#[cfg(feature = "parquet")]
+pub mod catalog;
 pub mod check;
 pub mod choice;
 pub mod compress;
@@ -168,6 +170,14 @@ pub enum Verb {
         #[command(subcommand)]
         what: tools::ListWhat,
     },
+    #[cfg(feature = "parquet")]
+    /// Make tables of all bags below folders: topics, losses, markers, chunks
+    #[command(after_help = catalog::CATALOG_EXAMPLES, after_long_help = format!("{}\n\n{}", catalog::CATALOG_EXAMPLES, catalog::CATALOG_NOTES))]
+    Catalog(catalog::CatalogArguments),
+    #[cfg(feature = "parquet")]
+    /// List the bags of a catalog for which an expression is true
+    #[command(after_help = catalog::FIND_EXAMPLES, after_long_help = format!("{}\n\n{}", catalog::FIND_EXAMPLES, catalog::find_notes()))]
+    Find(catalog::FindArguments),
     /// Show live topics in Foxglove, Lichtblick and other viewers
     #[command(after_help = viewers::BRIDGE_EXAMPLES)]
     Bridge(viewers::BridgeArguments),

@@ -17,6 +17,8 @@ mod bench_middleware;
 #[cfg(feature = "bench")]
 mod bench_suite;
 mod cat;
+#[cfg(feature = "parquet")]
+mod catalog;
 mod check;
 mod completion;
 mod control;
@@ -95,6 +97,10 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Get(arguments) => attach::get(&arguments),
         Verb::Reindex(arguments) => reindex::run(&arguments),
         Verb::Upload(arguments) => upload::run(&arguments),
+        #[cfg(feature = "parquet")]
+        Verb::Catalog(arguments) => catalog::catalog(&arguments),
+        #[cfg(feature = "parquet")]
+        Verb::Find(arguments) => catalog::find(&arguments),
         Verb::List { what } => list::run(&what),
         Verb::Man(arguments) => man::run(&arguments),
         Verb::Bridge(arguments) => viewers::bridge(&arguments),

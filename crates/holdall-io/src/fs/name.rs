@@ -6,8 +6,8 @@ use crate::{
     remote::{self, ObjectAbout},
 };
 use std::{
-    fs,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
     path::Path,
 };
 
@@ -132,6 +132,33 @@ pub fn about(path: &Path) -> Result<About, DiskError> {
     }
     let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(About::of(&metadata))
+}
+
+/// What changes when the content of a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChangeStamp {
+    /// Its length in bytes.
+    pub len_bytes: u64,
+    /// When its content was last changed, in nanoseconds since 1970.
+    pub changed_nanos: i64,
+}
+
+/// The length and time of change of what is at `path`; `None` when nothing is there (any more).
+///
+/// # Errors
+/// When it cannot be inspected.
+pub fn change_stamp(path: &Path) -> Result<Option<ChangeStamp>, DiskError> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(ChangeStamp {
+            len_bytes: metadata.len(),
+            changed_nanos: metadata
+                .mtime()
+                .saturating_mul(1_000_000_000)
+                .saturating_add(metadata.mtime_nsec()),
+        })),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(DiskError::new(path, Operation::Inspect, source)),
+    }
 }
 
 /// What has the name `path`: a link itself, not what it leads to.

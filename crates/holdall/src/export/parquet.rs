@@ -10,7 +10,10 @@
 
 use super::ExistingFiles;
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
-use crate::reader::BagMessage;
+use crate::{
+    parquet_file::{Levels, Values, group, leaf, list, properties, root, timestamp, write_column},
+    reader::BagMessage,
+};
 use holdall_model::{
     dynamic::{
         ElementPlan, FieldPlan, StructPlan, TypePlan,
@@ -19,15 +22,10 @@ use holdall_model::{
     interface::{Arity, Primitive},
 };
 use parquet::{
-    basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel},
-    column::writer::ColumnWriter,
-    data_type::ByteArray,
+    basic::{LogicalType, Type as Physical},
     errors::ParquetError,
-    file::{
-        properties::WriterProperties,
-        writer::{SerializedFileWriter, SerializedRowGroupWriter},
-    },
-    schema::types::{Type, TypePtr},
+    file::writer::{SerializedFileWriter, SerializedRowGroupWriter},
+    schema::types::TypePtr,
 };
 use std::{
     path::{Path, PathBuf},
@@ -68,12 +66,8 @@ impl ParquetSink {
             return Err(too_many());
         }
         let schema = schema(&plan).map_err(|error| failed(path, error))?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::default()))
-            // zstd finds repetitions at less cost than a dictionary for each column.
-            .set_dictionary_enabled(false)
-            .set_created_by(format!("holdall {}", env!("CARGO_PKG_VERSION")))
-            .build();
+        // zstd finds repetitions at less cost than a dictionary for each column.
+        let properties = properties(Vec::new()).set_dictionary_enabled(false).build();
         let options = ColumnOptions {
             nested: true,
             ..ColumnOptions::default()
@@ -182,16 +176,6 @@ fn leaf_counts(plan: &TypePlan) -> Vec<usize> {
     counts
 }
 
-/// The values of a column.
-enum Values {
-    Bool(Vec<bool>),
-    I32(Vec<i32>),
-    I64(Vec<i64>),
-    F32(Vec<f32>),
-    F64(Vec<f64>),
-    Bytes(Vec<ByteArray>),
-}
-
 /// The values of a column of numbers or booleans.
 fn numbers(kind: Primitive, bytes: &[u8]) -> Values {
     macro_rules! each {
@@ -222,58 +206,6 @@ fn numbers(kind: Primitive, bytes: &[u8]) -> Values {
 fn parts(bytes: Vec<u8>, ends: impl Iterator<Item = (usize, usize)>) -> Values {
     let whole = bytes::Bytes::from(bytes);
     Values::Bytes(ends.map(|(begin, end)| whole.slice(begin..end).into()).collect())
-}
-
-/// Where the values of a column are in their lists.
-struct Levels {
-    /// Number of lists around them.
-    lists: i16,
-    /// Number of values.
-    values: usize,
-    /// For each value or empty list, the number of non-empty lists around it.
-    definitions: Vec<i16>,
-    /// For each value or empty list, the level of the list that it continues; 0 for a new row.
-    repetitions: Vec<i16>,
-}
-
-impl Levels {
-    fn of_rows(rows: usize) -> Self {
-        Self {
-            lists: 0,
-            values: rows,
-            definitions: vec![0; rows],
-            repetitions: vec![0; rows],
-        }
-    }
-
-    /// The levels of the elements of lists that are these values; `count` is the length of each.
-    fn of_elements(&self, mut count: impl FnMut(usize) -> usize) -> Self {
-        let mut inner = Self {
-            lists: self.lists + 1,
-            values: 0,
-            definitions: Vec::with_capacity(self.definitions.len()),
-            repetitions: Vec::with_capacity(self.definitions.len()),
-        };
-        let mut value = 0;
-        for (definition, repetition) in self.definitions.iter().zip(&self.repetitions) {
-            let mut elements = 0;
-            if *definition == self.lists {
-                elements = count(value);
-                value += 1;
-            }
-            if elements == 0 {
-                inner.definitions.push(*definition);
-                inner.repetitions.push(*repetition);
-                continue;
-            }
-            inner.values += elements;
-            let end = inner.definitions.len() + elements;
-            inner.definitions.resize(end, inner.lists);
-            inner.repetitions.push(*repetition);
-            inner.repetitions.resize(end, inner.lists);
-        }
-        inner
-    }
 }
 
 /// Writes the columns of a row group in the order of the schema.
@@ -361,33 +293,7 @@ impl GroupWriter<'_, '_> {
     }
 
     fn write(&mut self, values: &Values, levels: &Levels) -> Result<(), ParquetError> {
-        let other = || ParquetError::General("a column of another type than its values".into());
-        let mut column = self.group.next_column()?.ok_or_else(other)?;
-        let found = |found: &'_ [i16]| (levels.lists > 0).then(|| found.to_vec());
-        let (definitions, repetitions) = (found(&levels.definitions), found(&levels.repetitions));
-        let (definitions, repetitions) = (definitions.as_deref(), repetitions.as_deref());
-        match (values, column.untyped()) {
-            (Values::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
-                writer.write_batch(values, definitions, repetitions)?
-            }
-            (Values::I32(values), ColumnWriter::Int32ColumnWriter(writer)) => {
-                writer.write_batch(values, definitions, repetitions)?
-            }
-            (Values::I64(values), ColumnWriter::Int64ColumnWriter(writer)) => {
-                writer.write_batch(values, definitions, repetitions)?
-            }
-            (Values::F32(values), ColumnWriter::FloatColumnWriter(writer)) => {
-                writer.write_batch(values, definitions, repetitions)?
-            }
-            (Values::F64(values), ColumnWriter::DoubleColumnWriter(writer)) => {
-                writer.write_batch(values, definitions, repetitions)?
-            }
-            (Values::Bytes(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                writer.write_batch(values, definitions, repetitions)?
-            }
-            _ => return Err(other()),
-        };
-        column.close()
+        write_column(&mut self.group, values, levels)
     }
 }
 
@@ -396,8 +302,7 @@ fn schema(plan: &TypePlan) -> Result<TypePtr, ParquetError> {
     let names = stamp_names(plan);
     let mut fields = Vec::new();
     for name in &names[..2] {
-        let logical = LogicalType::timestamp(true, TimeUnit::NANOS);
-        fields.push(leaf(name, Physical::INT64, Some(logical))?);
+        fields.push(leaf(name, Physical::INT64, Some(timestamp()))?);
     }
     fields.push(leaf(
         &names[2],
@@ -405,8 +310,7 @@ fn schema(plan: &TypePlan) -> Result<TypePtr, ParquetError> {
         Some(LogicalType::integer(32, false)),
     )?);
     fields.extend(struct_fields(plan, plan.root())?);
-    let root = Type::group_type_builder("message").with_fields(fields).build()?;
-    Ok(Arc::new(root))
+    root(fields)
 }
 
 fn struct_fields(plan: &TypePlan, structure: &StructPlan) -> Result<Vec<TypePtr>, ParquetError> {
@@ -419,16 +323,7 @@ fn struct_fields(plan: &TypePlan, structure: &StructPlan) -> Result<Vec<TypePtr>
                 return element(plan, field, &field.name);
             }
             let inner = element(plan, field, "element")?;
-            let repeated = Type::group_type_builder("list")
-                .with_repetition(Repetition::REPEATED)
-                .with_fields(vec![inner])
-                .build()?;
-            let list = Type::group_type_builder(&field.name)
-                .with_repetition(Repetition::REQUIRED)
-                .with_logical_type(Some(LogicalType::List))
-                .with_fields(vec![Arc::new(repeated)])
-                .build()?;
-            Ok(Arc::new(list))
+            list(&field.name, inner)
         })
         .collect()
 }
@@ -437,11 +332,7 @@ fn element(plan: &TypePlan, field: &FieldPlan, name: &str) -> Result<TypePtr, Pa
     let (physical, logical) = match field.element {
         ElementPlan::Struct(index) => {
             let fields = struct_fields(plan, plan.structure(index))?;
-            let group = Type::group_type_builder(name)
-                .with_repetition(Repetition::REQUIRED)
-                .with_fields(fields)
-                .build()?;
-            return Ok(Arc::new(group));
+            return group(name, fields);
         }
         _ if is_binary(field) => (Physical::BYTE_ARRAY, None),
         ElementPlan::Text { .. } | ElementPlan::WideText { .. } => {
@@ -483,14 +374,6 @@ fn is_binary(field: &FieldPlan) -> bool {
             field.element,
             ElementPlan::Primitive(Primitive::Uint8 | Primitive::Byte | Primitive::Char)
         )
-}
-
-fn leaf(name: &str, physical: Physical, logical: Option<LogicalType>) -> Result<TypePtr, ParquetError> {
-    let built = Type::primitive_type_builder(name, physical)
-        .with_repetition(Repetition::REQUIRED)
-        .with_logical_type(logical)
-        .build()?;
-    Ok(Arc::new(built))
 }
 
 #[cfg(test)]

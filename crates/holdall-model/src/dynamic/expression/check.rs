@@ -123,6 +123,7 @@ impl<'p> Checker<'p> {
             Kind::Integer(value) => plain(Node::Integer(*value), Sort::Number),
             Kind::Float(value) => plain(Node::Float(*value), Sort::Number),
             Kind::Text(text) => plain(Node::Text(text.clone()), Sort::Text),
+            Kind::Time(_) => return Err(ExpressionError::new(parsed.at, "messages have no dates")),
             Kind::Negative(inner) => {
                 let part = self.number(inner, parsed.at, "-")?;
                 Part {

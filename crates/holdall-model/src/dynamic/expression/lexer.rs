@@ -1,6 +1,7 @@
 //! Cuts an expression into words, numbers, texts and operators.
 
 use super::{EXPRESSION_BYTES_MAX, ExpressionError};
+use crate::time::Timestamp;
 use std::fmt;
 
 /// A token of an expression.
@@ -10,6 +11,8 @@ pub(super) enum Token {
     Integer(i128),
     Float(f64),
     Text(String),
+    /// A point in time, in nanoseconds since 1970; only where dates are read.
+    Time(i64),
     Sign(&'static str),
     End,
 }
@@ -21,6 +24,7 @@ impl fmt::Display for Token {
             Self::Integer(value) => write!(f, "{value}"),
             Self::Float(value) => write!(f, "{value}"),
             Self::Text(text) => write!(f, "{text:?}"),
+            Self::Time(nanos) => write!(f, "the time {nanos} ns"),
             Self::Sign(sign) => f.write_str(sign),
             Self::End => f.write_str("the end"),
         }
@@ -28,13 +32,25 @@ impl fmt::Display for Token {
 }
 
 /// Operators; each before those that it begins with.
-const SIGNS: [&str; 22] = [
+const SIGNS: [&str; 23] = [
     "||", "&&", "==", "!=", "<=", ">=", "=~", "!~", "<", ">", "!", "+", "-", "*", "/", "%", "(", ")", "[",
-    "]", ".", ",",
+    "]", ".", ",", "=",
 ];
 
 /// All tokens with their positions, in characters from 0; the last is [`Token::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError> {
+    tokens_by(text, &|_, _| Ok(None))
+}
+
+/// As [`tokens`], where `2026-11-01`, `2026-11-01T12:30` and `2026-11-01T12:30:05.25Z` are points in time (UTC).
+pub(super) fn tokens_with_dates(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError> {
+    tokens_by(text, &date)
+}
+
+/// Reads a token of a kind of its own at a position: the token and where it ends.
+type Special<'a> = &'a dyn Fn(&[char], usize) -> Result<Option<(Token, usize)>, ExpressionError>;
+
+fn tokens_by(text: &str, special: Special<'_>) -> Result<Vec<(usize, Token)>, ExpressionError> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let reason = format!("it is longer than {EXPRESSION_BYTES_MAX} bytes");
         return Err(ExpressionError::new(0, reason));
@@ -47,7 +63,10 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, ExpressionError>
             at += 1;
             continue;
         }
-        let (token, end) = token(&chars, at, first)?;
+        let (token, end) = match special(&chars, at)? {
+            Some(found) => found,
+            None => token(&chars, at, first)?,
+        };
         found.push((at, token));
         at = end;
     }
@@ -74,8 +93,37 @@ fn token(chars: &[char], at: usize, first: char) -> Result<(Token, usize), Expre
     }
     let rest: String = chars[at..].iter().take(2).collect();
     match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+        // A single one, as in SQL, compares too.
+        Some(&"=") => Ok((Token::Sign("=="), at + 1)),
         Some(sign) => Ok((Token::Sign(sign), at + sign.len())),
         None => Err(ExpressionError::new(at, format!("unexpected {first:?}"))),
+    }
+}
+
+/// A date, with or without a time of day: `2026-11-01`.
+fn date(chars: &[char], at: usize) -> Result<Option<(Token, usize)>, ExpressionError> {
+    const FORM: &str = "dddd-dd-dd";
+    let begins = FORM.chars().enumerate().all(|(place, wanted)| {
+        let found = chars.get(at + place).copied().unwrap_or(' ');
+        if wanted == 'd' {
+            found.is_ascii_digit()
+        } else {
+            found == wanted
+        }
+    });
+    if !begins {
+        return Ok(None);
+    }
+    let is_more = |c: &&char| c.is_ascii_alphanumeric() || matches!(c, ':' | '.');
+    let rest = at + FORM.len();
+    let end = rest + chars[rest..].iter().take_while(is_more).count();
+    let text: String = chars[at..end].iter().collect();
+    match Timestamp::from_utc_text(&text) {
+        Some(time) => Ok(Some((Token::Time(time.as_nanos()), end))),
+        None => Err(ExpressionError::new(
+            at,
+            format!("{text:?} is no date; expected 2026-11-01 or 2026-11-01T12:30:05"),
+        )),
     }
 }
 

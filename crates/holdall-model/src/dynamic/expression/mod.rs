@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a || b, a or b          a && b, a and b          !a, not a          ( )
-//! == != < <= > >=         numbers with numbers, texts with texts, booleans with booleans
+//! == != < <= > >=         (= is ==) numbers with numbers, texts with texts, booleans with booleans
 //! =~ !~                   a text matches a regular expression somewhere, or does not
 //! + - * / %               / divides without rounding
 //! 12  -0.5  1e9  0x1f     "text"  'text'           true  false
@@ -19,6 +19,7 @@ mod check;
 mod evaluate;
 mod lexer;
 mod parse;
+pub mod rows;
 
 use super::{
     DecodeError, FieldPlan, TypePlan,

@@ -2,7 +2,7 @@
 
 use super::{
     DEPTH_MAX, ExpressionError,
-    lexer::{Token, tokens},
+    lexer::{Token, tokens, tokens_with_dates},
 };
 
 /// A part of an expression and its position.
@@ -26,6 +26,8 @@ pub(super) enum Kind {
     Float(f64),
     Text(String),
     Truth(bool),
+    /// A point in time in nanoseconds; only where dates are read.
+    Time(i64),
 }
 
 /// A step of a path as written.
@@ -40,8 +42,17 @@ const COMPARISONS: [&str; 8] = ["==", "!=", "<=", ">=", "<", ">", "=~", "!~"];
 
 /// Reads a whole expression.
 pub(super) fn parse(text: &str) -> Result<Parsed, ExpressionError> {
+    whole(tokens(text)?)
+}
+
+/// As [`parse`], with dates.
+pub(super) fn parse_with_dates(text: &str) -> Result<Parsed, ExpressionError> {
+    whole(tokens_with_dates(text)?)
+}
+
+fn whole(tokens: Vec<(usize, Token)>) -> Result<Parsed, ExpressionError> {
     let mut parser = Parser {
-        tokens: tokens(text)?,
+        tokens,
         next: 0,
         depth: 0,
     };
@@ -220,6 +231,7 @@ impl Parser {
             Token::Integer(value) => Kind::Integer(value),
             Token::Float(value) => Kind::Float(value),
             Token::Text(text) => Kind::Text(text),
+            Token::Time(nanos) => Kind::Time(nanos),
             Token::Word(word) if word == "true" || word == "false" => Kind::Truth(word == "true"),
             Token::Word(word) if self.peek().1 == Token::Sign("(") => {
                 self.expect("(")?;

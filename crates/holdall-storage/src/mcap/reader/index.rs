@@ -189,6 +189,7 @@ impl FileIndex {
 
     /// The parts of the file that hold messages.
     pub fn chunks(&self) -> StorageResult<Vec<ChunkSummary>> {
+        let channel = |id: &(u16, u64)| self.channel_of_id.get(usize::from(id.0)).copied().flatten();
         let summary = |extent: &Extent| {
             let (compression, size) = match &extent.kind {
                 ExtentKind::Chunk { compression, size } => (Some(compression.to_string()), *size),
@@ -201,6 +202,10 @@ impl FileIndex {
                 compression,
                 starting_time: signed(extent.times.0),
                 ending_time: signed(extent.times.1),
+                channels: extent
+                    .channels
+                    .as_ref()
+                    .map(|ids| ids.iter().filter_map(channel).collect()),
             }
         };
         Ok(self.extents()?.iter().map(summary).collect())

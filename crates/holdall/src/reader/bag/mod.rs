@@ -150,6 +150,13 @@ impl Bag {
         self
     }
 
+    /// The same bag with one of its storage files only; without messages if it has no such file. Counts in the metadata stay.
+    #[must_use]
+    pub fn with_file(mut self, number: usize) -> Self {
+        self.files = self.files.into_iter().skip(number).take(1).collect();
+        self
+    }
+
     /// The bounds set by [`Bag::within`].
     pub fn bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         self.bounds
