@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import Node
+from conftest import Node, cdr_string, messages_of
 
 CAPTURED = Path(__file__).resolve().parents[2] / "crates/holdall-transport/src/dds/announcements/fast_dds_default.hex"
 STRING = "std_msgs/msg/String"
@@ -74,3 +74,19 @@ def test_what_cannot_be_heard_is_named_in_log_status_report_and_info(wide):
     # A copy says it too.
     assert world.run("convert", world.folder / "bag", "-o", world.folder / "copy", "-s", "sqlite3").returncode == 0
     assert {(one["who"], one["kind"]) for one in world.info(world.folder / "copy")["not_heard"]} == named
+
+
+def test_publishers_that_no_subscription_matches_and_nodes_without_their_publishers_are_named(world):
+    odd = world._keep(Node("odd_publishers.py", {}, world.env))
+    odd.wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--json", "--disable-keyboard-controls")
+    # Both take time by themselves: a match may take ten seconds, the announcement of a publisher eight.
+    recorder.wait_until_says("not heard: /absent: it announces publishers (ros_discovery_info) that discovery does not show")
+    for name in ("partitioned", "owned"):
+        recorder.wait_until_says(f"not heard: /{name} on /{name}: it was discovered, but no subscription is matched")
+    code, said = recorder.stop()
+    assert code == 0, said
+    named = {(one["who"], one["kind"]) for one in world.info(world.folder / "bag")["not_heard"]}
+    assert named == {("/absent", "not_discovered"), ("/partitioned", "unmatched"), ("/owned", "unmatched")}
+    recorded = messages_of(world.folder / "bag")
+    assert set(recorded["/plain"]) == {cdr_string("plain")} and not recorded.get("/partitioned"), recorded.keys()

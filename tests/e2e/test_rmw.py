@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import cdr_string, messages_of
+from conftest import Node, cdr_string, messages_of
 
 BYTES = "std_msgs/msg/UInt8MultiArray"
 STRING = "std_msgs/msg/String"
@@ -64,9 +64,41 @@ def test_every_message_is_recorded_whatever_reaches_the_node(sourced, reached_by
     for topic, count in (("/big", 150), ("/small", 300)):
         assert len(recorded[topic]) == count == report["topics"][topic]["message_count"], report
         assert not report["topics"][topic]["loss_unknown"], "sequence numbers are there"
+        # rmw passes nothing on of what the publisher has announced before it ended.
+        assert report["topics"][topic]["ends_unknown"] == 1, report
         assert hashlib.md5(b"".join(recorded[topic])).hexdigest() == sent[topic][0]["md5"], topic
     publishers = world.run("info", "-v", world.folder / "bag").stdout
     assert "/talker" in publishers, publishers
+
+
+@pytest.mark.parametrize("environment", ["SHM", "LARGE_DATA"])
+def test_auto_takes_rmw_for_what_dds_cannot_hear_and_each_message_once(sourced, environment):
+    world = sourced
+    # With SHM rmw does not hear the other node, with LARGE_DATA it does, too.
+    world.env["FASTDDS_BUILTIN_TRANSPORTS"] = environment
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--transport", "auto", "--json", "--disable-keyboard-controls")
+    recorder.wait_until_says("Listening for topics...")
+    talkers = []
+    # One topic has a publisher of each kind.
+    for name, transports in (("over_udp", "DEFAULT"), ("over_memory", environment)):
+        own = {"topic": f"/{name}", "type": STRING, "text": name + " {n}", "count": 200, "rate_hz": 50, "qos": {"depth": 300}}
+        plan = {"node": name, "publishers": [own, {**own, "topic": "/shared"}]}
+        talkers.append(world._keep(Node("talker.py", plan, {**world.env, "FASTDDS_BUILTIN_TRANSPORTS": transports})))
+    for talker in talkers:
+        talker.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    report = json.loads(said[said.index("{\n") : said.rindex("\n}") + 2])
+    assert report["not_heard"] == [], report["not_heard"]
+    recorded = messages_of(world.folder / "bag")
+    for name in ("over_udp", "over_memory"):
+        sent = [cdr_string(f"{name} {n}") for n in range(200)]
+        assert recorded[f"/{name}"] == sent, len(recorded[f"/{name}"])
+        assert [one for one in recorded["/shared"] if name.encode() in one] == sent
+    assert len(recorded["/shared"]) == 400
+    audit = json.loads(world.run("audit", "--json", world.folder / "bag").stdout)
+    by_node = {one["node"]: one["transport"] for one in audit["topics"]["/shared"]["publishers"]}
+    assert by_node == {"/over_udp": "dds", "/over_memory": "rmw"}, by_node
 
 
 def test_a_bag_is_played_to_a_node_in_shared_memory(sourced):

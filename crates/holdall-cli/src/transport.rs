@@ -9,6 +9,15 @@ use holdall_transport::{
 };
 use std::sync::Arc;
 
+/// What a program does with its transports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It receives each message once, whatever brings it: `auto` has transports that only complete others, too.
+    Record,
+    /// Whatever else: `auto` leaves them out, because each message would come or go twice.
+    Other,
+}
+
 /// Joins through each transport of `names`, once each and in their order, as this node; without
 /// names through the one that `RMW_IMPLEMENTATION` selects.
 ///
@@ -19,6 +28,7 @@ pub fn join(
     names: &[TransportName],
     node: &NodeName,
     clock: &Arc<dyn Clock>,
+    purpose: Purpose,
 ) -> Result<Vec<Box<dyn Transport>>, Failure> {
     let rmw = variable("RMW_IMPLEMENTATION");
     let of_environment = [TransportName::Id(registry::id_by_rmw(rmw.as_deref()))];
@@ -29,11 +39,22 @@ pub fn join(
         clock: Arc::clone(clock),
     };
     let mut joined: Vec<(&str, Box<dyn Transport>)> = Vec::new();
-    for id in wanted(names) {
+    for id in wanted(names, purpose) {
         if joined.iter().any(|(known, _)| *known == id) {
             continue;
         }
         let by_name = names.contains(&TransportName::Id(id));
+        let completes = registry::transports()
+            .iter()
+            .any(|entry| entry.id == id && entry.completes_others);
+        if !by_name
+            && completes
+            && let Some(reason) = registry::missing(id, &variable)
+        {
+            // Most computers with DDS have no ROS 2 that is sourced for this.
+            tracing::info!("--transport auto is without {id}: {reason}");
+            continue;
+        }
         match registry::open(id, &options) {
             Ok(transport) => joined.push((id, transport)),
             Err(error) if by_name => return Err(failure(error)),
@@ -67,7 +88,7 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 /// The ids of the transports for `names`: those given by name first.
-fn wanted(names: &[TransportName]) -> Vec<&'static str> {
+fn wanted(names: &[TransportName], purpose: Purpose) -> Vec<&'static str> {
     let mut wanted: Vec<&str> = names
         .iter()
         .filter_map(|name| match name {
@@ -76,7 +97,8 @@ fn wanted(names: &[TransportName]) -> Vec<&'static str> {
         })
         .collect();
     if names.contains(&TransportName::Auto) {
-        let all = registry::transports().iter().filter(|entry| entry.joins_with_all);
+        let joins = |entry: &&registry::Entry| !entry.completes_others || purpose == Purpose::Record;
+        let all = registry::transports().iter().filter(joins);
         wanted.extend(all.map(|entry| entry.id));
     }
     wanted
@@ -89,21 +111,26 @@ mod tests {
     #[test]
     fn auto_is_all_transports_after_those_given_by_name() {
         let last = registry::transports().last().unwrap().id;
-        let found = wanted(&[TransportName::Auto, TransportName::Id(last)]);
+        let names = [TransportName::Auto, TransportName::Id(last)];
+        let found = wanted(&names, Purpose::Other);
         assert_eq!(found.first(), Some(&last));
-        assert!(
-            registry::transports()
-                .iter()
-                .all(|entry| found.contains(&entry.id) == (entry.joins_with_all || entry.id == last))
-        );
+        for entry in registry::transports() {
+            let is_wanted = found.contains(&entry.id);
+            assert_eq!(is_wanted, !entry.completes_others || entry.id == last);
+            assert!(wanted(&[TransportName::Auto], Purpose::Record).contains(&entry.id));
+        }
     }
 
     #[test]
     fn a_transport_that_this_build_has_not_is_refused_with_what_to_do() {
         let clock: Arc<dyn Clock> = Arc::new(holdall_io::clock::SystemClock);
-        let Err(Failure::Refused(reason)) =
-            join(&[TransportName::Id("pigeon")], &NodeName::in_root("node"), &clock).map(drop)
-        else {
+        let Err(Failure::Refused(reason)) = join(
+            &[TransportName::Id("pigeon")],
+            &NodeName::in_root("node"),
+            &clock,
+            Purpose::Other,
+        )
+        .map(drop) else {
             panic!("not refused");
         };
         assert!(reason.contains("--features pigeon"), "{reason}");

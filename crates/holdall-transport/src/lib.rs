@@ -16,6 +16,7 @@ mod transport;
     allow(dead_code, reason = "each transport uses a part of it")
 )]
 mod type_messages;
+mod unreached;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
@@ -24,3 +25,4 @@ pub use service::{
     ServiceRequest, ServiceServer, ServiceWake,
 };
 pub use transport::*;
+pub use unreached::{Identity, Unreached};

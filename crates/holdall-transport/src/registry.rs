@@ -36,6 +36,8 @@ pub struct Backend {
     pub open: fn(&OpenOptions<'_>) -> Result<Box<dyn Transport>, OpenError>,
     /// Whether a thread of this name receives its messages.
     pub receives: fn(&str) -> bool,
+    /// What it needs beside this program and is not installed: one sentence.
+    pub missing: fn(&dyn Fn(&str) -> Option<String>) -> Option<String>,
 }
 
 /// A transport that users can name.
@@ -46,20 +48,20 @@ pub struct Entry {
     pub about: &'static str,
     /// Values of `RMW_IMPLEMENTATION` that select it; the first transport is selected by all others.
     pub rmw_implementations: &'static [&'static str],
-    /// Whether it is joined where all transports are requested; else only by its name.
-    pub joins_with_all: bool,
+    /// Whether it completes the others: where all transports are requested, it is joined only to receive, and only where what it needs is installed.
+    pub completes_others: bool,
     /// `None` where this build lacks it.
     backend: Option<&'static Backend>,
 }
 
 macro_rules! transports {
-    ($($module:ident $id:tt $rmw:expr, $with_all:literal, $about:literal;)*) => {
+    ($($module:ident $id:tt $rmw:expr, $completes:literal, $about:literal;)*) => {
         /// All transports, in the order in which a topic without an origin prefers them; the first one is the default.
         static TRANSPORTS: &[Entry] = &[$(Entry {
             id: $id,
             about: $about,
             rmw_implementations: &$rmw,
-            joins_with_all: $with_all,
+            completes_others: $completes,
             #[cfg(feature = $id)]
             backend: Some(&crate::$module::BACKEND),
             #[cfg(not(feature = $id))]
@@ -69,11 +71,11 @@ macro_rules! transports {
 }
 
 transports! {
-    dds "dds" [], true, "DDS, as most ROS 2 systems do";
-    zenoh "zenoh" ["rmw_zenoh_cpp"], true, "Zenoh, as systems with rmw_zenoh do";
-    iceoryx2 "iceoryx2" [], true, "Shared memory of this host, through iceoryx2";
-    // What it reaches, others reach as well: with them each message would come twice.
-    rmw "rmw" [], false, "What the ROS 2 that is sourced reaches, through its rmw implementation";
+    dds "dds" [], false, "DDS, as most ROS 2 systems do";
+    zenoh "zenoh" ["rmw_zenoh_cpp"], false, "Zenoh, as systems with rmw_zenoh do";
+    iceoryx2 "iceoryx2" [], false, "Shared memory of this host, through iceoryx2";
+    // Most of what it reaches, others reach as well.
+    rmw "rmw" [], true, "What the ROS 2 that is sourced reaches, through its rmw implementation";
 }
 
 /// All transports, also those that this build lacks.
@@ -114,6 +116,15 @@ pub fn open(id: &str, options: &OpenOptions<'_>) -> Result<Box<dyn Transport>, O
     (backend.open)(options)
 }
 
+/// Why the transport with this id cannot be opened here, before that is tried: it is not built, or what it needs is not installed. One sentence.
+pub fn missing(id: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let entry = TRANSPORTS.iter().find(|entry| entry.id == id);
+    match entry.and_then(|entry| entry.backend) {
+        Some(backend) => (backend.missing)(variable),
+        None => Some(OpenError::Absent(id.to_owned()).to_string()),
+    }
+}
+
 /// Whether a thread of this name receives messages of any transport.
 pub fn is_receiving_thread(name: &str) -> bool {
     let mut backends = TRANSPORTS.iter().filter_map(|entry| entry.backend);
@@ -145,6 +156,7 @@ mod tests {
             matches!(&error, OpenError::Absent(id) if id == "pigeon"),
             "{error}"
         );
+        assert_eq!(missing("pigeon", &|_| None), Some(error.to_string()));
         assert!(!is_receiving_thread("main"));
     }
 }

@@ -1,13 +1,15 @@
 //! What every transport does: report the graph, subscribe without knowing types, publish serialized messages.
 
-use crate::service::{ServiceClient, ServiceDescription, ServiceServer, ServiceWake, no_services};
+use crate::{
+    service::{ServiceClient, ServiceDescription, ServiceServer, ServiceWake, no_services},
+    unreached::Unreached,
+};
 use holdall_model::{
     interface::IndividualTypeDescription,
     message::{MessageHeader, Payload},
     qos::QosProfile,
     time::Timestamp,
     topic::{Gid, NodeName, TopicOrigin},
-    unheard::NotHeard,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -272,8 +274,19 @@ pub trait Transport: Send {
 
     /// Nodes and publishers that are there and that this transport cannot receive, as far as it can know; to be called about once a
     /// second. Never blocks for long: it may read some files.
-    fn not_heard(&mut self) -> Vec<NotHeard> {
+    fn not_heard(&mut self) -> Vec<Unreached> {
         Vec::new()
+    }
+
+    /// Whether it only completes what others reach: beside another transport it is used for publishers that no other one shows.
+    fn completes_others(&self) -> bool {
+        false
+    }
+
+    /// Whether it learns what a reliable publisher has sent after the last message that arrived, so that nothing at the end is lost without
+    /// a count.
+    fn knows_ends(&self) -> bool {
+        true
     }
 
     /// The time on the clock that stamps `log_time`.

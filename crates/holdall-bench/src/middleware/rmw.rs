@@ -1,32 +1,26 @@
-//! The worker for rmw implementations: found headers and libraries, and a program compiled against them.
+//! Workers for rmw implementations: the ROS 2 that is found, and what a program needs to know of it.
 
-use crate::{
-    error::{BenchError, BenchResult},
-    suite::live::installed::find_rclpy,
-};
-use holdall_io::fs::write_atomically_unsynced;
+use crate::suite::live::installed::find_rclpy;
+use holdall_transport::registry;
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-const SOURCE: &str = include_str!("../../helpers/rmw_worker.c");
-/// Linked beside the implementation itself.
-const LIBRARIES: [&str; 5] = [
-    "librmw.so",
-    "librcutils.so",
-    "libstd_msgs__rosidl_typesupport_c.so",
-    "libstd_msgs__rosidl_generator_c.so",
-    "librosidl_runtime_c.so",
-];
+/// The transport that calls them.
+const TRANSPORT: &str = "rmw";
 
-/// A ROS 2 that a worker can be compiled against.
+/// A ROS 2 with headers.
 #[derive(Clone, Debug)]
 pub(crate) struct RosPrefix {
     path: PathBuf,
-    /// Folders with libraries: its own, and those that Python packages bring.
-    libraries: Vec<PathBuf>,
+    /// Every prefix, where it was sourced; else this one.
+    prefixes: OsString,
+    /// Folders with libraries: its own, those that Python packages bring, and those that the environment names.
+    libraries: OsString,
 }
 
 impl RosPrefix {
@@ -36,28 +30,29 @@ impl RosPrefix {
         let python = find_rclpy(python).and_then(|python| Some(python.parent()?.parent()?.to_owned()));
         let mut installed: Vec<PathBuf> = entries(Path::new("/opt/ros")).collect();
         installed.sort();
-        let candidates = env::split_paths(&sourced)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .chain(python)
-            .chain(installed.into_iter().rev());
-        candidates
-            .filter(|path| path.join("include/rmw/rmw/rmw.h").is_file())
-            .find_map(|path| {
-                let path = path.canonicalize().ok()?;
-                let packages = entries(&path.join("lib")).filter(|path| path.join("site-packages").is_dir());
-                let bundled =
-                    packages.flat_map(|python| entries(&python.join("site-packages")).collect::<Vec<_>>());
-                let bundled =
-                    bundled.filter(|path| path.extension().is_some_and(|extension| extension == "libs"));
-                let libraries = std::iter::once(path.join("lib")).chain(bundled).collect();
-                Some(Self { path, libraries })
-            })
-    }
-
-    /// Whether an implementation is installed.
-    pub(crate) fn has(&self, library: &str) -> bool {
-        self.path.join("lib").join(format!("lib{library}.so")).is_file()
+        let of_environment: Vec<PathBuf> = env::split_paths(&sourced).collect();
+        let candidates = of_environment.iter().cloned().chain(python);
+        let path = candidates
+            .chain(installed.into_iter().rev())
+            .find(|path| path.join("include/rmw/rmw/rmw.h").is_file())?;
+        let prefixes = if of_environment.contains(&path) {
+            sourced
+        } else {
+            path.clone().into_os_string()
+        };
+        let packages = entries(&path.join("lib")).map(|python| python.join("site-packages"));
+        let bundled = packages.flat_map(|packages| entries(&packages).collect::<Vec<_>>());
+        let bundled = bundled.filter(|path| path.extension().is_some_and(|extension| extension == "libs"));
+        let inherited = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let libraries = std::iter::once(path.join("lib"))
+            .chain(bundled)
+            .chain(env::split_paths(&inherited));
+        let libraries = env::join_paths(libraries).ok()?;
+        Some(Self {
+            path,
+            prefixes,
+            libraries,
+        })
     }
 
     /// Where it is.
@@ -65,63 +60,29 @@ impl RosPrefix {
         &self.path
     }
 
-    /// Compiles the worker for an implementation into `folder`, unless that was done before.
-    ///
-    /// # Errors
-    /// No C compiler, or one that fails: one sentence.
-    pub(crate) fn worker(&self, library: &str, folder: &Path) -> BenchResult<PathBuf> {
-        let program = folder.join(format!("worker_{library}"));
-        // Stored after the compiler has ended: an interrupted one may leave a part.
-        let compiled = program.with_extension("compiled");
-        if compiled.is_file() {
-            return Ok(program);
-        }
-        let source = folder.join("rmw_worker.c");
-        write_atomically_unsynced(&source, SOURCE.as_bytes())?;
-        let mut command = Command::new(env::var_os("CC").unwrap_or_else(|| "cc".into()));
-        // An undeclared function would be called with wrong types.
-        command.args(["-std=gnu11", "-O2", "-Werror=implicit-function-declaration"]);
-        let include = self.path.join("include");
-        command.arg("-I").arg(&include);
-        for folder in entries(&include).filter(|path| path.is_dir()) {
-            command.arg("-I").arg(folder);
-        }
-        command.arg(&source).arg("-o").arg(&program);
-        command
-            .arg("-L")
-            .arg(self.path.join("lib"))
-            .arg(format!("-l:lib{library}.so"));
-        command.args(LIBRARIES.map(|name| format!("-l:{name}")));
-        // What these libraries need themselves is found when the program starts.
-        command.arg("-Wl,--allow-shlib-undefined").stdin(Stdio::null());
-        let failed = |reason: String| BenchError::Program {
-            program: format!("the C compiler, for {library}"),
-            reason,
+    /// Why a worker of an implementation cannot be started; what has to be compiled once for it is compiled now.
+    pub(crate) fn missing(&self, library: &str) -> Option<String> {
+        let variable = |name: &str| {
+            let own = self.variables(library).into_iter().find(|(key, _)| *key == name);
+            let value = own.map(|(_, value)| value).or_else(|| env::var_os(name))?;
+            Some(value.to_string_lossy().into_owned()).filter(|value| !value.is_empty())
         };
-        let output = command
-            .output()
-            .map_err(|error| failed(format!("cannot be started: {error}")))?;
-        if !output.status.success() {
-            let text = String::from_utf8_lossy(&output.stderr);
-            let first = text
-                .lines()
-                .find(|line| line.contains("error"))
-                .unwrap_or("no reason printed");
-            return Err(failed(first.to_owned()));
-        }
-        write_atomically_unsynced(&compiled, self.path.to_string_lossy().as_bytes())?;
-        Ok(program)
+        registry::missing(TRANSPORT, &variable)
     }
 
-    /// Lets the program of `command` find its libraries.
-    pub(crate) fn prepare(&self, command: &mut Command) {
-        let own = self.libraries.iter().cloned();
-        let inherited = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        let all: Vec<PathBuf> = own.chain(env::split_paths(&inherited)).collect();
-        if let Ok(joined) = env::join_paths(all) {
-            command.env("LD_LIBRARY_PATH", joined);
-        }
-        command.env("AMENT_PREFIX_PATH", &self.path);
+    /// Lets `command`, a worker of this program, use an implementation.
+    pub(crate) fn prepare(&self, command: &mut Command, library: &str) {
+        command
+            .args(["--transport", TRANSPORT])
+            .envs(self.variables(library));
+    }
+
+    fn variables(&self, library: &str) -> [(&'static str, OsString); 3] {
+        [
+            ("AMENT_PREFIX_PATH", self.prefixes.clone()),
+            ("LD_LIBRARY_PATH", self.libraries.clone()),
+            ("RMW_IMPLEMENTATION", library.into()),
+        ]
     }
 }
 

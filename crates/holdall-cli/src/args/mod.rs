@@ -250,7 +250,7 @@ impl ValueEnum for TransportName {
                 PossibleValue::new(entry.id).help(entry.about)
             }
             Self::Auto => PossibleValue::new("auto")
-                .help("Every transport of this build that can be started here, but rmw"),
+                .help("Every transport of this build that can be started here; rmw to record only"),
         })
     }
 }

@@ -5,7 +5,10 @@ use crate::units::{format_count, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::reader::{AccountKind, BagAudit, TopicAudit};
 use holdall_model::{
-    loss::{LossStage, LossSums, ledger::PublisherAccount},
+    loss::{
+        LossStage, LossSums,
+        ledger::{PublisherAccount, TopicAccount},
+    },
     text::{Outside, OutsidePath},
 };
 use serde_json::{Map, Value, json};
@@ -54,6 +57,14 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
             "losses on the way cannot be known for {}, whose publishers send no sequence numbers",
             Outside(&unknown.join(", "))
         )));
+    }
+    let accounts = audit.topics.iter().filter_map(|topic| topic.account.as_ref());
+    let ends_unknown = accounts.map(TopicAccount::ends_unknown).sum();
+    if ends_unknown > 0 {
+        lines.push(format!(
+            "what {} sent after the last message that arrived is not known, because the transport announces nothing",
+            plural(ends_unknown, "publisher")
+        ));
     }
     lines.extend(
         audit
@@ -166,6 +177,7 @@ fn json_topic(topic: &TopicAudit) -> Value {
         "removed": topic.removed,
         "repeated": topic.repeated,
         "loss_unknown": account.is_some_and(|account| account.loss_unknown),
+        "ends_unknown": account.map_or(0, TopicAccount::ends_unknown),
         "publishers": publishers,
         "folded": account.and_then(|account| account.folded.as_ref()),
     })

@@ -238,7 +238,20 @@ fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
             Outside(&unknown.join(", "))
         )));
     }
+    lines.extend(ends_unknown(status));
     lines
+}
+
+/// Where nothing is known about the end, which is no loss that could be counted.
+fn ends_unknown(status: &RecordStatus) -> Option<String> {
+    let publishers = status.topics.iter().map(|topic| topic.ends_unknown).sum();
+    let topics = topics_with(status, |topic| Some(topic.ends_unknown));
+    (publishers > 0).then(|| {
+        format!(
+            "what {} sent after the last message that arrived is not known, because the transport announces nothing ({topics})",
+            plural(publishers, "publisher")
+        )
+    })
 }
 
 /// `/camera 12, /imu 3`, the topic with the most first.
@@ -366,6 +379,7 @@ fn json_topic(topic: &TopicStatus) -> Value {
         "lost_by_stage": json_stages(&sums.by_stage),
         "sent_before_match": sums.before_match,
         "loss_unknown": topic.loss_unknown,
+        "ends_unknown": topic.ends_unknown,
     })
 }
 
@@ -393,6 +407,7 @@ mod tests {
             lost: lost.iter().copied().collect(),
             left_out: 0,
             loss_unknown: false,
+            ends_unknown: 0,
         }
     }
 

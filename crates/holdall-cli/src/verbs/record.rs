@@ -228,7 +228,8 @@ fn start(
     loop {
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
-        let mut transports = transport::join(&args.transport, &resolved.node, clock)?;
+        let mut transports =
+            transport::join(&args.transport, &resolved.node, clock, transport::Purpose::Record)?;
         prefer_receiving(args.rt_priority, transports.len(), &**clock);
         node.offer(&mut transports);
         let request = Request::new(

@@ -84,7 +84,7 @@ fn start(
     selection: &Selection,
 ) -> Result<Bridge, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transports = transport::join(transports, node, &clock)?;
+    let transports = transport::join(transports, node, &clock, transport::Purpose::Other)?;
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }

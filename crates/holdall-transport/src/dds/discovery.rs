@@ -6,7 +6,7 @@ use super::{
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
 };
-use crate::{EndpointInfo, GraphEvent, ServerInfo};
+use crate::{EndpointInfo, GraphEvent, Identity, ServerInfo, Unreached};
 use holdall_model::{
     names::dds::{RosName, name_from_dds, type_from_dds},
     time::Timestamp,
@@ -238,7 +238,7 @@ impl Discovery {
     }
 
     /// Nodes that announce publishers which discovery does not show, for a while at `now` (monotonic time).
-    pub(super) fn undiscovered(&mut self, now: Duration) -> Vec<NotHeard> {
+    pub(super) fn undiscovered(&mut self, now: Duration) -> Vec<Unreached> {
         let missing = || {
             let publishers = self.graph.publishers();
             publishers.filter(|(gid, _)| !self.writers.contains(gid))
@@ -251,16 +251,20 @@ impl Discovery {
                 .get(gid)
                 .is_some_and(|since| now >= *since + WRITER_LATE_MAX)
         };
-        let nodes: BTreeSet<String> = missing()
+        let nodes: BTreeSet<NodeName> = missing()
             .filter(|(gid, _)| is_late(gid))
-            .map(|(_, node)| node.to_string())
+            .map(|(_, node)| node.clone())
             .collect();
         self.undiscovered = since;
-        let found = nodes.into_iter().map(|who| NotHeard {
-            who,
-            kind: NotHeardKind::NotDiscovered,
-            reason: "it announces publishers (ros_discovery_info) that discovery does not show".to_owned(),
-            topics: Vec::new(),
+        let found = nodes.into_iter().map(|node| Unreached {
+            about: NotHeard {
+                who: node.to_string(),
+                kind: NotHeardKind::NotDiscovered,
+                reason: "it announces publishers (ros_discovery_info) that discovery does not show"
+                    .to_owned(),
+                topics: Vec::new(),
+            },
+            identity: Identity::Node(node),
         });
         found.collect()
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
-    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply, Unreached,
     registry::{Backend, OpenError},
     service::{check_service, service_error},
 };
@@ -26,7 +26,7 @@ use holdall_io::{
     process::free_descriptors,
     socket::{has_network, interface_addresses, raise_receive_buffers, udp_sockets},
 };
-use holdall_model::{time::Timestamp, topic::NodeName, unheard::NotHeard};
+use holdall_model::{time::Timestamp, topic::NodeName};
 use std::{collections::BTreeSet, net::Ipv4Addr, os::fd::RawFd, sync::Arc, time::Duration};
 
 const NAME: &str = "dds";
@@ -43,6 +43,7 @@ pub(crate) static BACKEND: Backend = Backend {
     },
     // Cyclone's.
     receives: |thread| thread.starts_with("recv"),
+    missing: |_| None,
 };
 
 /// Socket receive buffer to request by default, in bytes: 4 × 6.2 MB at 30 Hz lost nothing from 32 MB on.
@@ -316,7 +317,7 @@ impl Transport for DdsTransport {
         type_descriptions.poll(clock.monotonic(), |node| discovery.has_node(node), replies);
     }
 
-    fn not_heard(&mut self) -> Vec<NotHeard> {
+    fn not_heard(&mut self) -> Vec<Unreached> {
         let now = self.clock.monotonic();
         let mut all = self.unheard.poll(now);
         all.extend(self.discovery.undiscovered(now));

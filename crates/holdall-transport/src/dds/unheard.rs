@@ -9,6 +9,7 @@ use super::{
     processes::Processes,
     repeats::GuidPrefix,
 };
+use crate::{Identity, Unreached};
 use holdall_io::{
     fs::read_to_string,
     socket::{interface_addresses, multicast_listener},
@@ -91,18 +92,28 @@ impl Unheard {
     }
 
     /// Reads what has arrived and looks for processes, as far as that is due at `now` (monotonic time); returns all that cannot be heard.
-    pub(super) fn poll(&mut self, now: Duration) -> Vec<NotHeard> {
+    pub(super) fn poll(&mut self, now: Duration) -> Vec<Unreached> {
         if now >= self.next_interfaces {
             self.next_interfaces = now + INTERFACES_EVERY;
             self.join_groups();
         }
         self.read();
         self.processes.scan(now);
-        let announced = self.announced.values();
-        let by_process: BTreeSet<u32> = announced.clone().filter_map(|(process, _)| *process).collect();
+        let by_process: BTreeSet<u32> = self
+            .announced
+            .values()
+            .filter_map(|(process, _)| *process)
+            .collect();
         let others = self.processes.found().filter(|(id, _)| !by_process.contains(id));
-        let announced = announced.map(|(_, found)| found);
-        announced.chain(others.map(|(_, found)| found)).cloned().collect()
+        let announced = self.announced.iter().map(|(participant, (_, about))| Unreached {
+            about: about.clone(),
+            identity: Identity::Participant(*participant),
+        });
+        let others = others.map(|(process, about)| Unreached {
+            about: about.clone(),
+            identity: Identity::Process(process),
+        });
+        announced.chain(others).collect()
     }
 
     fn join_groups(&mut self) {
@@ -131,6 +142,10 @@ impl Unheard {
                     }
                     let is_here = about.host.is_none() || about.host == self.host;
                     let process = about.process.filter(|_| is_here);
+                    // Another transport of this program.
+                    if process == Some(std::process::id()) {
+                        continue;
+                    }
                     let name = process.and_then(|process| self.processes.name(process));
                     let found = not_heard(&about, is_here, name);
                     self.announced
@@ -280,9 +295,9 @@ mod tests {
         for _ in 0..2 {
             socket.send_to(&packet, port).unwrap();
         }
-        let named = |all: Vec<NotHeard>| {
+        let named = |all: Vec<Unreached>| {
             all.iter()
-                .filter(|one| one.reason.contains("TCP and shared memory"))
+                .filter(|one| one.about.reason.contains("TCP and shared memory"))
                 .count()
         };
         assert_eq!(named(unheard.poll(Duration::ZERO)), 1);

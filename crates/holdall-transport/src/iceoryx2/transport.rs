@@ -32,6 +32,7 @@ pub(crate) static BACKEND: Backend = Backend {
         Ok(Box::new(transport))
     },
     receives: |thread| thread == RECEIVE_THREAD,
+    missing: |_| None,
 };
 
 /// A node of iceoryx2.

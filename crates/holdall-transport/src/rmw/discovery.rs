@@ -1,7 +1,7 @@
 //! The graph: what rmw shows now, compared with what it showed before.
 
 use super::{ffi::Endpoint, qos::profile_of};
-use crate::{EndpointInfo, GraphEvent, ServerInfo};
+use crate::{EndpointInfo, GraphEvent, Identity, ServerInfo, Unreached};
 use holdall_io::mutex::lock;
 use holdall_model::{
     topic::{Gid, NodeName},
@@ -42,7 +42,7 @@ pub(super) struct Discovery {
     known: HashMap<Gid, (EndpointInfo, bool)>,
     servers: BTreeMap<(String, String), Gid>,
     /// Publishers of types without a type support.
-    not_heard: BTreeSet<NotHeard>,
+    not_heard: BTreeMap<NotHeard, Gid>,
 }
 
 impl Discovery {
@@ -53,7 +53,7 @@ impl Discovery {
             own,
             known: HashMap::new(),
             servers: BTreeMap::new(),
-            not_heard: BTreeSet::new(),
+            not_heard: BTreeMap::new(),
         }
     }
 
@@ -74,15 +74,17 @@ impl Discovery {
                 continue;
             }
             if let Some(reason) = lacks(&endpoint.type_name) {
+                // Another transport of this program may have such a publisher.
                 if endpoint.is_publisher
-                    && let Some(node) = node
+                    && let Some(node) = node.filter(|node| *node != self.node)
                 {
-                    self.not_heard.insert(NotHeard {
+                    let about = NotHeard {
                         who: node.to_string(),
                         kind: NotHeardKind::NoTypeSupport,
                         reason,
                         topics: vec![endpoint.topic],
-                    });
+                    };
+                    self.not_heard.insert(about, gid);
                 }
                 continue;
             }
@@ -122,7 +124,10 @@ impl Discovery {
 
     /// The same for services. rmw identifies no servers, so a service counts as one.
     pub(super) fn compare_services(&mut self, services: Vec<(String, String)>, events: &mut Vec<GraphEvent>) {
-        let now: BTreeSet<(String, String)> = services.into_iter().collect();
+        // Those of this program, over another transport, are no one else's.
+        let own = format!("{}/", self.node);
+        let services = services.into_iter().filter(|(name, _)| !name.starts_with(&own));
+        let now: BTreeSet<(String, String)> = services.collect();
         self.servers.retain(|service, gid| {
             let is_there = now.contains(service);
             if !is_there {
@@ -145,8 +150,12 @@ impl Discovery {
     }
 
     /// Publishers of types without a type support, all that were seen.
-    pub(super) fn not_heard(&self) -> Vec<NotHeard> {
-        self.not_heard.iter().cloned().collect()
+    pub(super) fn not_heard(&self) -> Vec<Unreached> {
+        let unreached = |(about, gid): (&NotHeard, &Gid)| Unreached {
+            about: about.clone(),
+            identity: Identity::Publisher(*gid),
+        };
+        self.not_heard.iter().map(unreached).collect()
     }
 }
 
@@ -244,7 +253,7 @@ mod tests {
             panic!("not one")
         };
         assert_eq!(
-            (one.who.as_str(), one.topics.as_slice()),
+            (one.about.who.as_str(), one.about.topics.as_slice()),
             ("/talker", &["/a".to_owned()][..])
         );
     }

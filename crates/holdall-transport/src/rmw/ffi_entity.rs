@@ -9,6 +9,15 @@ use std::{
     time::Duration,
 };
 
+/// How messages are handed over to an implementation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Serialized.
+    Bytes,
+    /// As the structures that nodes have, of `std_msgs/UInt8MultiArray` without dimensions; buffers hold its content.
+    Structures,
+}
+
 /// Memory that messages are taken into; grows with them.
 pub(super) struct Buffer {
     shim: Arc<Shim>,
@@ -60,6 +69,7 @@ pub(super) struct Info {
 /// A subscription; not waited for any more when it is dropped.
 pub(super) struct RawSubscription {
     context: Arc<Context>,
+    pub form: Form,
     pub raw: NonNull<c_void>,
 }
 
@@ -78,6 +88,7 @@ impl RawSubscription {
         types: TypeSupport,
         topic: &str,
         qos: &Qos,
+        form: Form,
     ) -> Result<Self, String> {
         let topic = c_string(topic)?;
         // SAFETY: the context is live, the type support lives as long as the process, and rmw copies name and QoS.
@@ -92,6 +103,7 @@ impl RawSubscription {
         let raw = NonNull::new(raw).ok_or_else(|| context.shim.reason())?;
         Ok(Self {
             context: Arc::clone(context),
+            form,
             raw,
         })
     }
@@ -114,9 +126,13 @@ impl RawSubscription {
     /// The implementation's own reason.
     pub(super) fn take(&self, into: &mut Buffer) -> Result<Option<Info>, String> {
         let mut info = RawInfo::default();
+        let shim = &self.context.shim;
+        let take = match self.form {
+            Form::Bytes => shim.0.take,
+            Form::Structures => shim.0.take_structure,
+        };
         // SAFETY: the subscription is live; the shim leaves a valid buffer, whatever it returns.
-        let taken =
-            unsafe { (self.context.shim.0.take)(self.raw.as_ptr(), &raw mut into.raw, &raw mut info) };
+        let taken = unsafe { take(self.raw.as_ptr(), &raw mut into.raw, &raw mut info) };
         match taken {
             0 => Ok(None),
             1 => Ok(Some(Info {
@@ -124,7 +140,7 @@ impl RawSubscription {
                 sequence: Some(info.sequence).filter(|number| *number != u64::MAX),
                 source_nanos: Some(info.source_timestamp).filter(|nanos| *nanos > 0),
             })),
-            _ => Err(self.context.shim.reason()),
+            _ => Err(shim.reason()),
         }
     }
 
@@ -146,6 +162,7 @@ impl Drop for RawSubscription {
 /// A publisher.
 pub(super) struct RawPublisher {
     context: Arc<Context>,
+    pub form: Form,
     raw: NonNull<c_void>,
     /// Its identifier in the graph.
     pub gid: [u8; 16],
@@ -164,6 +181,7 @@ impl RawPublisher {
         types: TypeSupport,
         topic: &str,
         qos: &Qos,
+        form: Form,
     ) -> Result<Self, String> {
         let topic = c_string(topic)?;
         let mut gid = [0; 16];
@@ -180,19 +198,24 @@ impl RawPublisher {
         let raw = NonNull::new(raw).ok_or_else(|| context.shim.reason())?;
         Ok(Self {
             context: Arc::clone(context),
+            form,
             raw,
             gid,
         })
     }
 
-    /// Sends one serialized message.
+    /// Sends one message, or the content of one, as its form is.
     ///
     /// # Errors
     /// The implementation's own reason.
     pub(super) fn publish(&mut self, payload: &[u8]) -> Result<(), String> {
         let shim = &self.context.shim;
+        let publish = match self.form {
+            Form::Bytes => shim.0.publish,
+            Form::Structures => shim.0.publish_structure,
+        };
         // SAFETY: the publisher is live; the payload is read during the call only.
-        let outcome = unsafe { (shim.0.publish)(self.raw.as_ptr(), payload.as_ptr(), payload.len() as u64) };
+        let outcome = unsafe { publish(self.raw.as_ptr(), payload.as_ptr(), payload.len() as u64) };
         if outcome == 0 { Ok(()) } else { Err(shim.reason()) }
     }
 

@@ -21,7 +21,7 @@ const PACKAGES: [&str; 4] = [
     "rosidl_runtime_c",
     "rosidl_typesupport_interface",
 ];
-const PACKAGES_OF_SOME: [&str; 1] = ["rosidl_dynamic_typesupport"];
+const PACKAGES_OF_SOME: [&str; 2] = ["rosidl_dynamic_typesupport", "std_msgs"];
 /// Linked beside the implementation.
 const LIBRARIES: [&str; 3] = ["librmw.so", "librcutils.so", "librosidl_runtime_c.so"];
 /// Largest header that is read.
@@ -242,8 +242,11 @@ fn include_folder(prefix: &Path, package: &str) -> Option<PathBuf> {
     let common = prefix.join("include");
     [common.join(package), common].into_iter().find(|folder| {
         fs::is_dir(&folder.join(package))
-            && fs::list_dir_up_to(&folder.join(package), ENTRIES_MAX)
-                .is_ok_and(|found| found.iter().any(|entry| !entry.is_dir))
+            && fs::list_dir_up_to(&folder.join(package), ENTRIES_MAX).is_ok_and(|found| {
+                found
+                    .iter()
+                    .any(|entry| !entry.is_dir || entry.path.ends_with("msg"))
+            })
     })
 }
 

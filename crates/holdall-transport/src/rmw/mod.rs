@@ -10,6 +10,7 @@ mod installation;
 mod publisher;
 mod qos;
 mod receiving;
+mod structures;
 mod subscription;
 mod transport;
 mod types;

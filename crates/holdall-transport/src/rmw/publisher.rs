@@ -1,6 +1,10 @@
 //! Publishers: serialized messages to a topic, byte for byte.
 
-use super::{discovery::OwnPublishers, ffi_entity::RawPublisher};
+use super::{
+    discovery::OwnPublishers,
+    ffi_entity::{Form, RawPublisher},
+    structures::HEAD_BYTES,
+};
 use crate::{Publisher, TransportError};
 use holdall_model::topic::Gid;
 use std::time::Duration;
@@ -25,7 +29,11 @@ impl Publisher for RmwPublisher {
                 "a serialized message has 4 bytes or more, not {len}"
             )));
         }
-        self.raw.publish(payload).map_err(refused)
+        let handed = match self.raw.form {
+            Form::Bytes => payload,
+            Form::Structures => payload.get(HEAD_BYTES..).unwrap_or_default(),
+        };
+        self.raw.publish(handed).map_err(refused)
     }
 
     fn matched_subscriptions(&self) -> usize {

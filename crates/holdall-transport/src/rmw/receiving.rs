@@ -2,7 +2,8 @@
 
 use super::{
     ffi::{Context, Waiter},
-    ffi_entity::{Buffer, Info, RawSubscription},
+    ffi_entity::{Buffer, Form, Info, RawSubscription},
+    structures,
 };
 use crate::Sink;
 use holdall_io::{clock::Clock, mutex::lock};
@@ -29,6 +30,8 @@ const LOAN_BYTES_MIN: usize = 64 << 10;
 const SPARE_MAX: usize = 4;
 /// Messages that are taken from one subscription before others have their turn.
 const TAKE_MAX: usize = 64;
+/// So often as many are taken at the end of a subscription.
+const LAST_TAKES_MAX: usize = 64;
 /// Longest wait without a look at what is asked of the thread.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Wait after a failure of the implementation, which may last.
@@ -61,6 +64,8 @@ impl Spare {
 
 /// A message in the memory that rmw has written it into.
 struct BufferLoan {
+    /// What the message begins with where the buffer has its content only.
+    head: Option<[u8; structures::HEAD_BYTES]>,
     /// Taken out when the loan ends.
     buffer: Option<Buffer>,
     spare: Arc<Spare>,
@@ -76,7 +81,8 @@ impl Drop for BufferLoan {
 
 impl Loan for BufferLoan {
     fn len(&self) -> usize {
-        self.buffer.as_ref().map_or(0, |buffer| buffer.bytes().len())
+        let content = self.buffer.as_ref().map_or(0, |buffer| buffer.bytes().len());
+        self.head.map_or(0, |head| head.len()) + content
     }
 
     fn pinned_bytes(&self) -> usize {
@@ -84,6 +90,9 @@ impl Loan for BufferLoan {
     }
 
     fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        if let Some(head) = &self.head {
+            visit(head);
+        }
         if let Some(buffer) = &self.buffer {
             visit(buffer.bytes());
         }
@@ -102,22 +111,27 @@ impl Slot {
         }
     }
 
-    /// Takes what has arrived and offers it.
-    fn drain(&self, clock: &dyn Clock) {
+    /// Takes what has arrived and offers it; true when there may be more.
+    fn drain(&self, clock: &dyn Clock) -> bool {
         for _ in 0..TAKE_MAX {
             let spare = lock(&self.spare.0).pop();
             let mut buffer = spare.unwrap_or_else(|| self.subscription.buffer());
             match self.subscription.take(&mut buffer) {
                 Ok(Some(info)) => self.offer(info, buffer, clock.now()),
-                Ok(None) => return self.spare.put(buffer),
+                Ok(None) => {
+                    self.spare.put(buffer);
+                    return false;
+                }
                 Err(reason) => {
                     if !self.has_failed.swap(true, Ordering::Relaxed) {
                         tracing::warn!("{}: a message cannot be taken: {reason}", self.topic);
                     }
-                    return self.spare.put(buffer);
+                    self.spare.put(buffer);
+                    return false;
                 }
             }
         }
+        true
     }
 
     fn offer(&self, info: Info, buffer: Buffer, log_time: Timestamp) {
@@ -127,8 +141,11 @@ impl Slot {
             publish_time: info.source_nanos.map(Timestamp::from_nanos),
             log_time,
         };
-        if buffer.bytes().len() >= LOAN_BYTES_MIN {
+        let len = buffer.bytes().len();
+        let head = (self.subscription.form == Form::Structures).then(|| structures::head(len));
+        if head.is_some() || len >= LOAN_BYTES_MIN {
             let loan = BufferLoan {
+                head,
                 buffer: Some(buffer),
                 spare: Arc::clone(&self.spare),
             };
@@ -242,18 +259,26 @@ impl Receiving {
     fn run(&self, mut waiter: Waiter, clock: &dyn Clock) {
         let (mut slots, mut known, mut failures) = (Vec::new(), 0, 0);
         loop {
-            {
-                let mut wanted = lock(&self.wanted);
+            let before: Vec<Arc<Slot>> = {
+                let wanted = lock(&self.wanted);
                 if wanted.is_stopping {
                     return;
                 }
-                if wanted.change != known {
+                if wanted.change == known {
+                    Vec::new()
+                } else {
                     known = wanted.change;
-                    slots.clone_from(&wanted.slots);
+                    std::mem::replace(&mut slots, wanted.slots.clone())
                 }
-                wanted.known = known;
-                self.changed.notify_all();
+            };
+            for slot in &before {
+                if !slots.iter().any(|other| Arc::ptr_eq(slot, other)) {
+                    // What has arrived until the end was received.
+                    let _left = (0..LAST_TAKES_MAX).all(|_| slot.drain(clock));
+                }
             }
+            lock(&self.wanted).known = known;
+            self.changed.notify_all();
             let mut ready = Vec::new();
             let subscriptions = slots.iter().map(|slot: &Arc<Slot>| &slot.subscription);
             match waiter.wait(subscriptions, WAIT_MAX, |place| ready.push(place)) {
@@ -274,7 +299,7 @@ impl Receiving {
                 }
             }
             for place in ready {
-                slots[place].drain(clock);
+                let _waits_for_its_turn = slots[place].drain(clock);
             }
         }
     }

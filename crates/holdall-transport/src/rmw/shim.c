@@ -23,6 +23,11 @@
 #include <rosidl_runtime_c/type_hash.h>
 #define HAS_TYPE_HASH 1
 #endif
+// Installed with nearly every ROS 2; used for measurements only.
+#if __has_include(<std_msgs/msg/u_int8_multi_array.h>)
+#include <std_msgs/msg/u_int8_multi_array.h>
+#define HAS_STRUCTURES 1
+#endif
 
 #include <dlfcn.h>
 #include <stdbool.h>
@@ -31,7 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLDALL_SHIM_VERSION 1
+#define HOLDALL_SHIM_VERSION 2
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct {
@@ -363,6 +368,21 @@ EXPORT int holdall_wait(holdall_context_t *self, void *const *all, uint64_t coun
     return 0;
 }
 
+static rmw_message_info_t nothing_known(void)
+{
+    rmw_message_info_t about;
+    memset(&about, 0, sizeof about);
+    about.publication_sequence_number = UINT64_MAX;
+    return about;
+}
+
+static void show_info(const rmw_message_info_t *about, holdall_info_t *info)
+{
+    memcpy(info->gid, about->publisher_gid.data, sizeof info->gid);
+    info->sequence = about->publication_sequence_number;
+    info->source_timestamp = about->source_timestamp;
+}
+
 // Takes a message into a buffer, which grows where it is too small. Returns 1, 0 when there is none, -1 on a failure.
 EXPORT int holdall_take(void *subscription, holdall_buffer_t *buffer, holdall_info_t *info)
 {
@@ -370,9 +390,7 @@ EXPORT int holdall_take(void *subscription, holdall_buffer_t *buffer, holdall_in
     message.allocator = rcutils_get_default_allocator();
     message.buffer = buffer->bytes;
     message.buffer_capacity = buffer->capacity;
-    rmw_message_info_t about;
-    memset(&about, 0, sizeof about);
-    about.publication_sequence_number = UINT64_MAX;
+    rmw_message_info_t about = nothing_known();
     bool taken = false;
     rmw_ret_t result = rmw_take_serialized_message_with_info(subscription, &message, &taken, &about, NULL);
     // The buffer may have moved even where nothing was taken.
@@ -383,10 +401,35 @@ EXPORT int holdall_take(void *subscription, holdall_buffer_t *buffer, holdall_in
         failed("rmw_take_serialized_message_with_info");
         return -1;
     }
-    memcpy(info->gid, about.publisher_gid.data, sizeof info->gid);
-    info->sequence = about.publication_sequence_number;
-    info->source_timestamp = about.source_timestamp;
+    show_info(&about, info);
     return taken ? 1 : 0;
+}
+
+// As holdall_take, of a std_msgs/UInt8MultiArray without dimensions as the structure that nodes take: its content. For measurements.
+EXPORT int holdall_take_structure(void *subscription, holdall_buffer_t *content, holdall_info_t *info)
+{
+#ifdef HAS_STRUCTURES
+    std_msgs__msg__UInt8MultiArray message;
+    memset(&message, 0, sizeof message);
+    message.data.data = content->bytes;
+    message.data.size = message.data.capacity = content->capacity;
+    rmw_message_info_t about = nothing_known();
+    bool taken = false;
+    rmw_ret_t result = rmw_take_with_info(subscription, &message, &taken, &about, NULL);
+    content->bytes = message.data.data;
+    content->capacity = message.data.capacity;
+    content->length = message.data.size;
+    if (result != RMW_RET_OK) {
+        failed("rmw_take_with_info");
+        return -1;
+    }
+    show_info(&about, info);
+    return taken ? 1 : 0;
+#else
+    (void)subscription, (void)content, (void)info;
+    snprintf(last_error, sizeof last_error, "the headers of std_msgs are not installed");
+    return -1;
+#endif
 }
 
 EXPORT void holdall_free(uint8_t *bytes)
@@ -428,6 +471,24 @@ EXPORT int holdall_publish(void *publisher, const uint8_t *bytes, uint64_t lengt
         return -1;
     }
     return 0;
+}
+
+// As holdall_publish, of a std_msgs/UInt8MultiArray without dimensions as the structure that nodes publish. For measurements.
+EXPORT int holdall_publish_structure(void *publisher, const uint8_t *content, uint64_t length)
+{
+#ifdef HAS_STRUCTURES
+    std_msgs__msg__UInt8MultiArray message;
+    memset(&message, 0, sizeof message);
+    // Only read.
+    message.data.data = (uint8_t *)(uintptr_t)content;
+    message.data.size = message.data.capacity = length;
+    if (rmw_publish(publisher, &message, NULL) == RMW_RET_OK) return 0;
+    failed("rmw_publish");
+#else
+    (void)publisher, (void)content, (void)length;
+    snprintf(last_error, sizeof last_error, "the headers of std_msgs are not installed");
+#endif
+    return -1;
 }
 
 EXPORT uint64_t holdall_matched_subscriptions(void *publisher)

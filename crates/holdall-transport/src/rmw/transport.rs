@@ -3,16 +3,18 @@
 use super::{
     discovery::{Discovery, OwnPublishers},
     ffi::{Context, Join, Shim},
-    ffi_entity::{RawPublisher, RawSubscription},
+    ffi_entity::{Form, RawPublisher, RawSubscription},
     installation::Installation,
     publisher::RmwPublisher,
     qos::{offer_of, request_of},
     receiving::{RECEIVE_THREAD, Receiving, Slot},
+    structures,
     subscription::RmwSubscription,
     types::Types,
 };
 use crate::{
     GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    Unreached,
     dds::DdsEnvironment,
     registry::{Backend, OpenError},
 };
@@ -20,7 +22,6 @@ use holdall_io::clock::Clock;
 use holdall_model::{
     time::Timestamp,
     topic::{Gid, NodeName},
-    unheard::NotHeard,
 };
 use std::{ffi::OsString, path::PathBuf, sync::Arc, thread::JoinHandle, time::Duration};
 
@@ -38,6 +39,13 @@ pub(crate) static BACKEND: Backend = Backend {
         )?))
     },
     receives: |thread| thread == RECEIVE_THREAD,
+    missing: |variable| {
+        let find = || {
+            let options = RmwOptions::from_environment(&NodeName::in_root(NAME), variable)?;
+            Installation::find(variable)?.shim(&options.cache, options.compiler)
+        };
+        find().err()
+    },
 };
 
 /// Shortest time between two looks at the whole graph.
@@ -97,6 +105,7 @@ pub struct RmwTransport {
     thread: Option<JoinHandle<()>>,
     clock: Arc<dyn Clock>,
     next_graph: Duration,
+    form: Form,
 }
 
 impl RmwTransport {
@@ -145,6 +154,7 @@ impl RmwTransport {
             thread: Some(thread),
             clock,
             next_graph: Duration::ZERO,
+            form: structures::form(variable),
         })
     }
 }
@@ -194,10 +204,11 @@ impl Transport for RmwTransport {
             topic: request.topic.clone(),
             reason,
         };
+        structures::check(self.form, &request.type_name).map_err(refused)?;
         let types = self.types.get(&request.type_name).map_err(refused)?;
         let qos = request_of(&request.qos);
         let subscription =
-            RawSubscription::new(&self.context, types, &request.topic, &qos).map_err(refused)?;
+            RawSubscription::new(&self.context, types, &request.topic, &qos, self.form).map_err(refused)?;
         let slot = Arc::new(Slot::new(subscription, &request.topic, sink));
         self.receiving.add(Arc::clone(&slot));
         Ok(Box::new(RmwSubscription {
@@ -211,9 +222,11 @@ impl Transport for RmwTransport {
             topic: request.topic.clone(),
             reason,
         };
+        structures::check(self.form, &request.type_name).map_err(refused)?;
         let types = self.types.get(&request.type_name).map_err(refused)?;
-        let raw = RawPublisher::new(&self.context, types, &request.topic, &offer_of(&request.qos))
-            .map_err(refused)?;
+        let qos = offer_of(&request.qos);
+        let raw =
+            RawPublisher::new(&self.context, types, &request.topic, &qos, self.form).map_err(refused)?;
         self.own.add(Gid(raw.gid));
         Ok(Box::new(RmwPublisher {
             topic: request.topic.clone(),
@@ -222,8 +235,16 @@ impl Transport for RmwTransport {
         }))
     }
 
-    fn not_heard(&mut self) -> Vec<NotHeard> {
+    fn not_heard(&mut self) -> Vec<Unreached> {
         self.discovery.not_heard()
+    }
+
+    fn completes_others(&self) -> bool {
+        true
+    }
+
+    fn knows_ends(&self) -> bool {
+        false
     }
 
     fn now(&self) -> Timestamp {

@@ -44,6 +44,7 @@ pub(crate) static BACKEND: Backend = Backend {
         Ok(Box::new(ZenohTransport::new(&zenoh, Arc::clone(&options.clock))?))
     },
     receives: |thread| thread.starts_with("rx-"),
+    missing: |_| None,
 };
 
 /// The number in `ROS_DOMAIN_ID`, with the bounds that hold for all of ROS.
@@ -142,6 +143,10 @@ impl ZenohTransport {
 impl Transport for ZenohTransport {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn knows_ends(&self) -> bool {
+        false
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {

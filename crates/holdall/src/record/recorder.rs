@@ -36,7 +36,8 @@ const TICK_BUSY: Duration = Duration::from_millis(1);
 /// Time between two polls of how much waits to be written.
 const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How long the end waits for messages that publishers have announced and that have not arrived.
+/// How long the end waits for messages that publishers have announced and that have not arrived; where transports announce nothing, for later
+/// ones, which show that nothing before is missing.
 const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 
 /// What a recording runs on. The default is the machine itself; tests and programs with needs of their own replace parts of it.
@@ -309,7 +310,9 @@ impl Recording {
         let clock = Arc::clone(&self.view.clock);
         let deadline = clock.monotonic() + CATCH_UP_MAX;
         self.session.poll_announcements();
-        while !self.session.is_caught_up() && clock.monotonic() < deadline {
+        self.session.stops();
+        let is_complete = |session: &Session| session.is_caught_up() && session.knows_ends();
+        while !is_complete(&self.session) && clock.monotonic() < deadline {
             self.session.pump();
             clock.sleep_until(clock.monotonic() + TICK_BUSY);
         }

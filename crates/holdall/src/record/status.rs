@@ -36,6 +36,8 @@ pub struct TopicStatus {
     pub left_out: u64,
     /// True when losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
+    /// Publishers of which it is not known what they sent after the last message that arrived; 0 until the recording is closed.
+    pub ends_unknown: u64,
 }
 
 impl TopicStatus {

@@ -80,7 +80,7 @@ pub(super) struct Site {
     prefix: Option<RosPrefix>,
     ros1: Result<Ros1, String>,
     holdall: PathBuf,
-    /// Where programs are compiled and settings are stored.
+    /// Where settings are stored.
     folder: PathBuf,
 }
 
@@ -107,10 +107,7 @@ impl Site {
                 None => Some(
                     "no ROS 2 with headers was found: none sourced, no Python with rclpy, none below /opt/ros".to_owned(),
                 ),
-                Some(prefix) if !prefix.has(library) => {
-                    Some(format!("{} has no lib{library}.so", prefix.path().display()))
-                }
-                Some(prefix) => prefix.worker(library, &self.folder).err().map(|error| error.to_string()),
+                Some(prefix) => prefix.missing(library),
             },
             MiddlewareKind::Transport(id) => {
                 let is_built = transports().iter().any(|entry| entry.id == *id && entry.is_built());
@@ -179,7 +176,7 @@ impl Site {
     /// The command of one worker, which stores its records in `records`.
     ///
     /// # Errors
-    /// A worker that cannot be compiled.
+    /// A worker that cannot be started here.
     pub(super) fn command(&self, spec: &WorkerSpec, records: &Path) -> BenchResult<Command> {
         let mut command = self.program(spec)?;
         // Over TCP nothing is lost but what the publisher does not wait for.
@@ -245,9 +242,8 @@ impl Site {
                 Some(prefix),
                 _,
             ) => {
-                let mut command = Command::new(prefix.worker(library, &self.folder)?);
-                prefix.prepare(&mut command);
-                command.env("RMW_IMPLEMENTATION", library);
+                let mut command = self.own_command(spec);
+                prefix.prepare(&mut command, library);
                 if let Some(mode) = publication_mode {
                     command.env("RMW_FASTRTPS_PUBLICATION_MODE", mode);
                 }
@@ -257,7 +253,7 @@ impl Site {
                         command.env("FASTRTPS_DEFAULT_PROFILES_FILE", profiles);
                     }
                     Settings::Typed => {
-                        command.args(["--typed", "1"]);
+                        command.env("HOLDALL_RMW_STRUCTURES", "1");
                     }
                     Settings::Default | Settings::Drop => {}
                 }
@@ -301,7 +297,7 @@ impl Site {
             MiddlewareKind::Tcp => {
                 command.args(["--tcp", &spec.meet.to_string()]);
             }
-            // Without anything between.
+            // Without anything between, or named by the caller.
             MiddlewareKind::Memory | MiddlewareKind::Rmw { .. } | MiddlewareKind::Tcpros => {}
         }
         command

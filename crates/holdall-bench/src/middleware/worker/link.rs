@@ -1,6 +1,6 @@
 //! How a worker's messages leave and arrive: through a transport of this program, or plain sockets.
 
-use super::{Carrier, TYPE, WorkerPlan, plain, subscribe::Received};
+use super::{Carrier, HEAD_BYTES, TYPE, WorkerPlan, plain, subscribe::Received};
 use holdall_model::{
     message::{MessageHeader, Payload},
     qos::{QosProfile, Reliability},
@@ -124,12 +124,15 @@ impl Sink for TransportSink {
         match payload {
             Payload::Borrowed(bytes) => self.0.note(bytes),
             Payload::Loaned(loan) => {
-                let mut is_first = true;
+                // Its slices may be shorter than what is read.
+                let mut beginning = [0; HEAD_BYTES + 8];
+                let mut filled = 0;
                 loan.for_each_slice(&mut |slice| {
-                    if std::mem::take(&mut is_first) {
-                        self.0.note(slice);
-                    }
+                    let part = slice.len().min(beginning.len() - filled);
+                    beginning[filled..filled + part].copy_from_slice(&slice[..part]);
+                    filled += part;
                 });
+                self.0.note(&beginning[..filled]);
             }
         }
     }

@@ -1,5 +1,5 @@
 //! One side of a run: publishes to a schedule or receives, and keeps a record of each message. It talks to its parent by lines: events on
-//! standard output, orders on standard input. `helpers/rmw_worker.c` does the same for every rmw implementation.
+//! standard output, orders on standard input. `helpers/tcpros_worker.py` does the same for ROS 1.
 
 mod discover;
 mod link;

@@ -56,6 +56,12 @@ impl TopicAccount {
         put_in.saturating_sub(self.removed).saturating_sub(self.left_out)
     }
 
+    /// Publishers of which it is not known what they sent after the last message that arrived.
+    pub fn ends_unknown(&self) -> u64 {
+        let publishers = self.publishers.iter().filter(|one| one.end_unknown);
+        publishers.count() as u64
+    }
+
     /// Messages left out on request: by the recording, and by tools since.
     pub fn left_out_in_all(&self) -> u64 {
         let by_recording = self.missing.get(&LossStage::Policy).copied().unwrap_or(0);

@@ -37,6 +37,9 @@ pub struct PublisherAccount {
     /// Messages that it had sent before the recording, as far as its sequence numbers show; no loss.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent_before: u64,
+    /// What it sent after the last message that arrived is not known: its transport announces nothing, and no later message came.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end_unknown: bool,
     /// Messages in the bag.
     pub recorded: u64,
     /// Messages that came once more over another subscription and were not stored again.

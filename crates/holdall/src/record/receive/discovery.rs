@@ -165,6 +165,18 @@ impl Discovery {
         known.is_some_and(|known| known.state == State::Recorded || !known.publishers.is_empty())
     }
 
+    /// Whether a publisher is there now.
+    pub(crate) fn shows(&self, gid: Gid) -> bool {
+        let topic = self.topic_of.get(&gid).and_then(|topic| self.topics.get(topic));
+        topic.is_some_and(|topic| topic.publishers.contains_key(&gid))
+    }
+
+    /// All publishers and subscriptions that are there now.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &EndpointInfo> {
+        let topics = self.topics.values();
+        topics.flat_map(|topic| topic.publishers.values().chain(topic.subscriptions.values()))
+    }
+
     /// Whether the selection takes a topic that has publishers and subscriptions.
     pub(crate) fn selects(&self, topic: &str, type_name: &str) -> bool {
         self.filter.decide(topic, type_name, true, true)

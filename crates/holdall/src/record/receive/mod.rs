@@ -1,5 +1,6 @@
 //! Receiving: follows the graph, subscribes, checks sequences, and offers what is wanted to the cache.
 
+mod covered;
 pub mod definitions;
 pub mod discovery;
 pub mod gate;

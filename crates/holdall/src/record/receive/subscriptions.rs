@@ -1,7 +1,8 @@
 //! The subscriptions of one recorded topic: as many as its publishers' QoS needs, so that none of them is missed.
 
 use super::{
-    intake::{Intake, PublisherOrigin},
+    covered::Covered,
+    intake::{Intake, PublisherOrigin, subscription_bit},
     merging::Merging,
 };
 use holdall_model::{
@@ -23,6 +24,8 @@ struct OpenSubscription {
     request: QosProfile,
     /// The type, where that is not the topic's.
     other_type: Option<usize>,
+    /// The intake's number of it.
+    number: usize,
     subscription: Box<dyn Subscription>,
 }
 
@@ -46,9 +49,13 @@ pub(in crate::record) struct RecordedTopic {
     qos_override: Option<QosProfile>,
     /// Remembers messages, where those that several transports bring are recorded once.
     merging: Option<Arc<Merging>>,
+    /// The transport that completes the others, and whose messages are left to them.
+    completed: Option<(usize, Arc<Covered>)>,
     /// Transient local is requested whatever the overrides are.
     requests_latched: bool,
     subscriptions: Vec<OpenSubscription>,
+    /// Subscriptions that were ever made.
+    subscribed: usize,
     other_types: Vec<OtherType>,
     /// Publishers that were reported as incompatible.
     refused: BTreeSet<Gid>,
@@ -85,8 +92,10 @@ impl RecordedTopic {
             intake,
             qos_override,
             merging: None,
+            completed: None,
             requests_latched: false,
             subscriptions: Vec::new(),
+            subscribed: 0,
             other_types: Vec::new(),
             refused: BTreeSet::new(),
             served: BTreeMap::new(),
@@ -96,6 +105,12 @@ impl RecordedTopic {
     /// Records messages that several transports bring once.
     pub(in crate::record) fn merge_duplicates(mut self) -> Self {
         self.merging = Some(Arc::default());
+        self
+    }
+
+    /// Leaves to other transports what they bring, where transport `number` brings it, too.
+    pub(in crate::record) fn completed_by(mut self, number: usize, covered: Arc<Covered>) -> Self {
+        self.completed = Some((number, covered));
         self
     }
 
@@ -175,6 +190,7 @@ impl RecordedTopic {
             self.intake.publisher_of_type(Some(publisher.gid), type_name);
         }
         self.intake.publisher_discovered(publisher.gid, origin, Some(who));
+        self.intake.end_is_known(publisher.gid, transport.knows_ends());
         let request = self.request_of(&publisher.qos);
         let served = self.served.entry(publisher.gid).or_insert(Served {
             transport: number,
@@ -230,13 +246,18 @@ impl RecordedTopic {
             type_name: type_name.to_owned(),
             qos: request,
         };
-        let bit = self.subscriptions.len();
+        let bit = self.subscribed;
         let sink = match (other, &self.merging) {
             (Some(other), _) => self.intake.sink_of_type(bit, &other.type_name, other.is_kept),
             (None, Some(merging)) => self.intake.merging_sink(bit, number, merging),
             (None, None) => self.intake.sink(bit),
         };
+        let sink = match &self.completed {
+            Some((completing, covered)) if *completing == number => covered.before(sink),
+            _ => sink,
+        };
         let subscription = transport.subscribe(&asked, sink)?;
+        self.subscribed += 1;
         let is_first = !self
             .subscriptions
             .iter()
@@ -254,9 +275,32 @@ impl RecordedTopic {
             transport: number,
             request,
             other_type,
+            number: bit,
             subscription,
         });
         Ok(())
+    }
+
+    /// Whether a subscription of another transport than this one has brought a message of this publisher.
+    pub(super) fn is_brought_by_others(&self, transport: usize, gid: Gid) -> bool {
+        let over = self.intake.subscriptions_of(gid);
+        let others = self
+            .subscriptions
+            .iter()
+            .filter(|open| open.transport != transport);
+        others
+            .into_iter()
+            .any(|open| over & subscription_bit(open.number) != 0)
+    }
+
+    /// Whether a transport has subscriptions of this topic.
+    pub(super) fn is_subscribed_over(&self, transport: usize) -> bool {
+        self.subscriptions.iter().any(|open| open.transport == transport)
+    }
+
+    /// Ends the subscriptions of one transport.
+    pub(super) fn unsubscribe_from(&mut self, transport: usize) {
+        self.subscriptions.retain(|open| open.transport != transport);
     }
 
     /// A publisher is gone.
@@ -266,7 +310,7 @@ impl RecordedTopic {
     }
 
     /// Publishers that are not received although they are there, each returned once; `now` is monotonic time.
-    pub(super) fn newly_unmatched(&mut self, now: Duration) -> Vec<NotHeard> {
+    pub(super) fn newly_unmatched(&mut self, now: Duration) -> Vec<(Gid, NotHeard)> {
         if self.served.values().all(|served| served.is_settled) {
             return Vec::new();
         }
@@ -295,12 +339,13 @@ impl RecordedTopic {
             };
             served.is_settled = true;
             let node = served.node.as_ref().map(ToString::to_string);
-            found.push(NotHeard {
+            let about = NotHeard {
                 who: node.unwrap_or_else(|| format!("publisher {gid}")),
                 kind,
                 reason: reason.to_owned(),
                 topics: vec![self.name.clone()],
-            });
+            };
+            found.push((*gid, about));
         }
         found
     }

@@ -1,6 +1,6 @@
 //! Publishers that go and the end of the topic: their accounts are closed, and folded into the topic's sum.
 
-use super::{Intake, IntakeState, PUBLISHERS_KEPT_MAX, PublisherTrack, sequences::ANNOUNCED_MAX};
+use super::{End, Intake, IntakeState, PUBLISHERS_KEPT_MAX, PublisherTrack, sequences::ANNOUNCED_MAX};
 use holdall_model::{loss::LossStage, topic::Gid};
 
 impl Intake {
@@ -81,6 +81,7 @@ impl Intake {
             account.sent = (track.numbered || sent > 0).then_some(sent);
             account.sent_before = head - wanted_head;
             account.duplicates = track.duplicates;
+            account.end_unknown = track.end == End::Unknown && track.received > 0;
         }
     }
 }

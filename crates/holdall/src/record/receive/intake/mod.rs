@@ -45,6 +45,11 @@ pub(crate) enum PublisherOrigin {
     During,
 }
 
+/// The bit of a topic's subscription with this number, counted from 0.
+pub(super) const fn subscription_bit(number: usize) -> u64 {
+    1 << if number < 63 { number } else { 63 }
+}
+
 /// What is known about one publisher's sequence. The order of fields keeps what each message needs together: see [`Intake`].
 #[derive(Debug)]
 #[repr(C)]
@@ -66,6 +71,21 @@ struct PublisherTrack {
     not_believable: u64,
     /// The last number of a message that was not believed; the next one after it is.
     last_not_believed: Option<u64>,
+    end: End,
+}
+
+/// Whether it is known that nothing came after the last message of a publisher that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    /// No transport serves it yet.
+    #[default]
+    Unset,
+    /// Its transport learns how many it has sent.
+    Known,
+    /// Its transport does not.
+    Unknown,
+    /// Its transport does not, and a message that was sent after the stop has come: nothing of before is missing.
+    Passed,
 }
 
 impl PublisherTrack {
@@ -82,6 +102,7 @@ impl PublisherTrack {
             unclear: 0,
             not_believable: 0,
             last_not_believed: None,
+            end: End::Unset,
         }
     }
 
@@ -108,8 +129,8 @@ impl PublisherTrack {
 struct IntakeState {
     received: u64,
     closed: bool,
-    /// `throttle` is there.
-    is_throttled: bool,
+    /// `throttle` or `stop` is there.
+    is_rare: bool,
     /// The track of the last message: most topics have one publisher.
     last: Option<(Option<Gid>, usize)>,
     /// By the publisher's place in the ledger.
@@ -124,24 +145,31 @@ struct IntakeState {
     /// Publishers of another type than the topic's.
     other_types: OtherTypes,
     throttle: Option<Throttle>,
+    /// When the recording was asked to end.
+    stop: Option<Timestamp>,
 }
 
 impl IntakeState {
-    /// The stage at which a message of this time is left out before the cache, if it is.
+    /// The stage at which a message of this track is left out before the cache, if it is.
     #[inline]
-    fn refusal(&mut self, time: Timestamp) -> Option<LossStage> {
-        // One test: both are rare.
-        if self.closed | self.is_throttled {
-            self.rare_refusal(time)
+    fn refusal(&mut self, index: usize, header: &MessageHeader) -> Option<LossStage> {
+        // One test: all are rare.
+        if self.closed | self.is_rare {
+            self.rare_refusal(index, header)
         } else {
             None
         }
     }
 
     #[cold]
-    fn rare_refusal(&mut self, time: Timestamp) -> Option<LossStage> {
+    fn rare_refusal(&mut self, index: usize, header: &MessageHeader) -> Option<LossStage> {
         if self.closed {
             return Some(LossStage::Shutdown);
+        }
+        let time = header.log_time;
+        let track = &mut self.tracks[index];
+        if track.end == End::Unknown && self.stop.is_some() && header.publish_time >= self.stop {
+            track.end = End::Passed;
         }
         let kept = self.throttle.as_mut().is_none_or(|throttle| throttle.keeps(time));
         (!kept).then_some(LossStage::Policy)
@@ -178,7 +206,7 @@ impl Intake {
         {
             let mut state = self.lock();
             state.throttle = Throttle::new(hertz);
-            state.is_throttled = state.throttle.is_some();
+            state.is_rare = state.throttle.is_some();
         }
         self
     }
@@ -191,7 +219,7 @@ impl Intake {
         // More than 64 subscriptions of one topic share the last bit: at most eight are ever made.
         Arc::new(SubscriptionSink {
             intake: Arc::clone(self),
-            bit: 1 << number.min(63),
+            bit: subscription_bit(number),
         })
     }
 
@@ -205,7 +233,7 @@ impl Intake {
     ) -> Arc<dyn Sink> {
         Arc::new(MergingSink {
             intake: Arc::clone(self),
-            bit: 1 << number.min(63),
+            bit: subscription_bit(number),
             transport,
             merging: Arc::clone(merging),
         })
@@ -246,6 +274,49 @@ impl Intake {
             .by_gid
             .values()
             .all(|&index| state.tracks[index].sequence.tail().is_none())
+    }
+
+    /// The bits of all subscriptions that messages of a publisher came over.
+    pub(super) fn subscriptions_of(&self, gid: Gid) -> u64 {
+        let state = self.lock();
+        let index = state.by_gid.get(&Some(gid));
+        index.map_or(0, |index| state.tracks[*index].subscriptions)
+    }
+
+    /// Sets whether a transport that serves a publisher learns how many messages it has sent; one that does decides.
+    pub(super) fn end_is_known(&self, gid: Gid, is_known: bool) {
+        let mut state = self.lock();
+        let index = self.track(&mut state, Some(gid));
+        let track = &mut state.tracks[index];
+        match (is_known, track.end) {
+            (true, _) => track.end = End::Known,
+            (false, End::Unset) => track.end = End::Unknown,
+            (false, _) => {}
+        }
+    }
+
+    /// The recording was asked to end at `now`: a message that was sent later shows that all earlier ones are known.
+    pub(super) fn stops(&self, now: Timestamp) {
+        let mut state = self.lock();
+        let IntakeState { tracks, by_gid, .. } = &*state;
+        if by_gid.values().any(|&index| tracks[index].end == End::Unknown) {
+            state.stop = Some(now);
+            state.is_rare = true;
+        }
+    }
+
+    /// Publishers that have sent something, are still there and whose end is not known.
+    pub(super) fn ends_unknown(&self) -> usize {
+        let state = self.lock();
+        let live = state
+            .by_gid
+            .iter()
+            .filter(|(gid, _)| gid.is_none_or(|gid| !state.gone.contains(&gid)));
+        live.filter(|(_, index)| {
+            let track = &state.tracks[**index];
+            track.end == End::Unknown && track.received > 0
+        })
+        .count()
     }
 
     fn lock(&self) -> MutexGuard<'_, IntakeState> {
@@ -335,7 +406,7 @@ impl Intake {
         let stage = match (passage, payload) {
             (Passage::Shut, _) => LossStage::Policy,
             (Passage::Open, Err(stage)) => stage,
-            (Passage::Open, Ok(payload)) => match state.refusal(header.log_time) {
+            (Passage::Open, Ok(payload)) => match state.refusal(index, &header) {
                 Some(stage) => stage,
                 None => match self.offer(publisher, &header, payload) {
                     Offered::Stored => return,

@@ -1,10 +1,14 @@
 //! A recording session: follows the graph, keeps subscriptions, finds definitions. Runs in steps, each given the time.
 
+mod complement;
 mod definitions;
+mod not_heard;
 mod source;
 mod topics;
 
+use complement::Complement;
 use holdall_io::{clock::Clock, mutex::lock};
+use not_heard::NotHeardWatch;
 pub use source::INITIAL_DISCOVERY;
 use source::{Moment, Source};
 
@@ -30,7 +34,6 @@ use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},
     topic::NodeName,
-    unheard::NotHeard,
 };
 use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply};
 use std::{
@@ -102,7 +105,10 @@ pub(in crate::record) struct Session {
     parts: Parts,
     /// The storage has a place for several types of one topic.
     keeps_types: bool,
+    /// The one that completes others is the last.
     sources: Vec<Source>,
+    complement: Option<Complement>,
+    not_heard: NotHeardWatch,
     definitions: Definitions,
     /// By name.
     topics: BTreeMap<String, RecordedTopic>,
@@ -148,11 +154,15 @@ impl Session {
         let definitions = Definitions::new(options.ament_prefixes.clone(), |name| {
             Bundle::embedded().get(name)
         });
+        let mut sources: Vec<Source> = transports.into_iter().map(source).collect();
+        sources.sort_by_key(|source| source.transport.completes_others());
         let mut session = Self {
             options,
             parts,
             keeps_types,
-            sources: transports.into_iter().map(source).collect(),
+            complement: Complement::of(&sources),
+            not_heard: NotHeardWatch::default(),
+            sources,
             definitions,
             topics: BTreeMap::new(),
             clock,
@@ -169,8 +179,13 @@ impl Session {
             replies: VecDeque::new(),
         };
         session.events = session.options.events.clone().map(|options| {
-            let transports = session.sources.iter_mut().map(|source| &mut source.transport);
-            EventPublishers::new(options, transports)
+            // Subscriptions that the last one reaches too would have each event twice.
+            let publishing = session
+                .complement
+                .as_ref()
+                .map_or(session.sources.len(), |last| last.number);
+            let transports = session.sources[..publishing].iter_mut();
+            EventPublishers::new(options, transports.map(|source| &mut source.transport))
         });
         session.log_warnings();
         session.subscribe_clock()?;
@@ -226,7 +241,8 @@ impl Session {
             self.next_loss_check = now + LOSS_INTERVAL;
             self.losses.log_new(&lock(&self.parts.ledger));
             self.report_services(now);
-            self.report_not_heard(now);
+            self.report_not_heard(now, false);
+            self.leave_to_others();
         }
         self.publish_events(now);
         self.ask_for_definitions(now);
@@ -256,20 +272,6 @@ impl Session {
                 "{count} {services} without introspection: their calls are not in the bag: {}{more}",
                 names.join(", ")
             );
-        }
-    }
-
-    /// Reports nodes and publishers that cannot be heard, each once, and stores all of them for the bag.
-    fn report_not_heard(&mut self, now: Duration) {
-        let mut found: Vec<NotHeard> = Vec::new();
-        for source in self.sources.iter_mut().filter(|source| source.failure.is_none()) {
-            found.extend(source.transport.not_heard());
-        }
-        for topic in self.topics.values_mut() {
-            found.extend(topic.newly_unmatched(now));
-        }
-        for new in self.parts.drain.add_not_heard(found) {
-            tracing::warn!("not heard: {new}");
         }
     }
 
@@ -363,13 +365,18 @@ impl Session {
                 publishers.notice(number, source.transport.as_mut(), &events);
             }
             source.services.apply(&events, elapsed);
-            let decisions = source.discovery.apply(events);
+            let mut decisions = source.discovery.apply(events);
+            if let Some(complement) = self.complement.as_mut().filter(|last| last.number == number) {
+                decisions = complement.keep(decisions, now);
+            }
             if let Err(error) = polled {
                 self.transport_failed(number, &error);
             }
             self.defer(number, decisions);
             self.carry_out_decided();
         }
+        self.complete(now);
+        self.carry_out_decided();
     }
 
     /// Subscribes to topics that the control asked for.
@@ -423,6 +430,17 @@ impl Session {
         self.topics.values().all(|topic| topic.intake.is_caught_up())
     }
 
+    /// The recording was asked to end: from now on each publisher whose end is not known is watched for a later message.
+    pub(in crate::record) fn stops(&self) {
+        let now = self.clock.now();
+        self.topics.values().for_each(|topic| topic.intake.stops(now));
+    }
+
+    /// True when no living publisher's end is unknown.
+    pub(in crate::record) fn knows_ends(&self) -> bool {
+        self.topics.values().all(|topic| topic.intake.ends_unknown() == 0)
+    }
+
     /// Ends all subscriptions and closes the accounts of what arrived.
     pub(in crate::record) fn close(&mut self) {
         let is_new = |decided: &&Decided| matches!(decided.decision, GraphDecision::Record(_));
@@ -432,6 +450,7 @@ impl Session {
                 "{unheard} topics were never subscribed to: the disk was busy from their appearance to the end"
             );
         }
+        self.report_not_heard(self.clock.monotonic(), true);
         self.clock_subscriptions.clear();
         for topic in self.topics.values_mut() {
             topic.unsubscribe();

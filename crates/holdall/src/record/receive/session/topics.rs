@@ -111,7 +111,11 @@ impl Session {
         }
         let source = &mut self.sources[number];
         match self.topics.get_mut(&plan.name) {
-            Some(topic) if plan.publishers.is_empty() => {
+            // The one that completes others waits for a publisher.
+            Some(topic)
+                if plan.publishers.is_empty()
+                    && self.complement.as_ref().is_none_or(|last| last.number != number) =>
+            {
                 topic.subscribe_unseen(number, source.transport.as_mut())
             }
             _ => Ok(()),
@@ -167,6 +171,9 @@ impl Session {
         }
         if self.options.merge_duplicates && self.sources.len() > 1 {
             topic = topic.merge_duplicates();
+        }
+        if let Some(complement) = &self.complement {
+            topic = topic.completed_by(complement.number, Arc::clone(&complement.covered));
         }
         self.topics.insert(plan.name.clone(), topic);
     }
