@@ -19,7 +19,7 @@ pub enum Purpose {
 }
 
 /// Joins through each transport of `names`, once each and in their order, as this node; without
-/// names through the one that `RMW_IMPLEMENTATION` selects.
+/// names through the one that `RMW_IMPLEMENTATION` selects. In secured domains it belongs to the enclave.
 ///
 /// # Errors
 /// When a transport that was requested by name is not in this build or cannot be started; for `auto` when
@@ -27,6 +27,7 @@ pub enum Purpose {
 pub fn join(
     names: &[TransportName],
     node: &NodeName,
+    enclave: Option<&str>,
     clock: &Arc<dyn Clock>,
     purpose: Purpose,
 ) -> Result<Vec<Box<dyn Transport>>, Failure> {
@@ -35,6 +36,7 @@ pub fn join(
     let names = if names.is_empty() { &of_environment } else { names };
     let options = OpenOptions {
         node,
+        enclave,
         variable: &variable,
         clock: Arc::clone(clock),
     };
@@ -127,6 +129,7 @@ mod tests {
         let Err(Failure::Refused(reason)) = join(
             &[TransportName::Id("pigeon")],
             &NodeName::in_root("node"),
+            None,
             &clock,
             Purpose::Other,
         )

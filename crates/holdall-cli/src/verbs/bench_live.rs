@@ -142,6 +142,7 @@ fn join(name: TransportName, node: &str, clock: &Arc<dyn Clock>) -> Result<Box<d
     let mut joined = transport::join(
         &[name],
         &NodeName::in_root(node),
+        None,
         clock,
         transport::Purpose::Other,
     )?;

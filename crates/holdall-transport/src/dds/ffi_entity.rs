@@ -3,10 +3,14 @@
 
 use super::{
     ffi_announcing::Announcing,
+    ffi_log::{log_words, with_words},
     ffi_qos::{QosHandle, read_qos},
-    ffi_reliability::{acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next},
+    ffi_reliability::{
+        acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next, takes_part,
+    },
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
+    handshake_names::SecuredParticipant,
     qos::DdsQos,
 };
 use cyclors::*;
@@ -23,9 +27,11 @@ use std::{
     },
 };
 
+/// `DDS_RETCODE_NOT_ALLOWED_BY_SECURITY`.
+const NOT_ALLOWED: dds_return_t = -13;
+
 /// A call of Cyclone DDS that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{call} failed: {reason} ({code})")]
+#[derive(Debug)]
 pub(super) struct DdsError {
     /// Name of the C function.
     pub call: &'static str,
@@ -34,6 +40,22 @@ pub(super) struct DdsError {
     /// Cyclone's description of the code.
     pub reason: String,
 }
+
+impl std::fmt::Display for DdsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { call, code, reason } = self;
+        if *code == NOT_ALLOWED {
+            write!(
+                f,
+                "the permissions of this enclave do not allow it ({call}: {reason})"
+            )
+        } else {
+            write!(f, "{call} failed: {reason} ({code})")
+        }
+    }
+}
+
+impl std::error::Error for DdsError {}
 
 pub(super) fn check(call: &'static str, code: dds_return_t) -> Result<dds_return_t, DdsError> {
     if code >= 0 {
@@ -44,6 +66,23 @@ pub(super) fn check(call: &'static str, code: dds_return_t) -> Result<dds_return
         .to_string_lossy()
         .into_owned();
     Err(DdsError { call, code, reason })
+}
+
+/// Runs a call that creates something; where Cyclone names a reason why it failed, the error has its words.
+fn create(call: &'static str, run: impl FnOnce() -> dds_return_t) -> Result<dds_return_t, DdsError> {
+    let (code, words) = with_words(run);
+    let outcome = check(call, code);
+    if outcome.is_ok() {
+        log_words(&words);
+    }
+    outcome.map_err(|error| {
+        let reason = if words.is_empty() {
+            error.reason
+        } else {
+            words.join("; ")
+        };
+        DdsError { reason, ..error }
+    })
 }
 
 /// A string for C; one with a NUL is refused as Cyclone refuses bad names.
@@ -147,23 +186,33 @@ pub(super) struct Participant {
     entity: dds_entity_t,
     instance: dds_instance_handle_t,
     gid: Gid,
+    secured: Option<SecuredParticipant>,
     domain: Arc<Domain>,
 }
 
 impl Participant {
-    /// Joins a domain.
-    pub(super) fn new(domain: Arc<Domain>, user_data: &[u8]) -> Result<Self, DdsError> {
-        let qos = QosHandle::for_participant(user_data);
+    /// Joins a domain, with user data and properties that it announces or is configured by.
+    pub(super) fn new(
+        domain: Arc<Domain>,
+        user_data: &[u8],
+        properties: &[(&str, String)],
+    ) -> Result<Self, DdsError> {
+        const CREATE: &str = "dds_create_participant";
+        let properties = properties
+            .iter()
+            .map(|(name, value)| Ok((c_string(CREATE, name)?, c_string(CREATE, value)?)))
+            .collect::<Result<Vec<_>, DdsError>>()?;
+        let qos = QosHandle::for_participant(user_data, &properties);
         // SAFETY: Cyclone copies the QoS; out-pointers are valid.
         unsafe {
-            let entity = check(
-                "dds_create_participant",
-                dds_create_participant(domain.id.0, qos.as_ptr(), ptr::null()),
-            )?;
+            let entity = create(CREATE, || {
+                dds_create_participant(domain.id.0, qos.as_ptr(), ptr::null())
+            })?;
             let mut participant = Self {
                 entity,
                 instance: 0,
                 gid: Gid([0; 16]),
+                secured: None,
                 domain,
             };
             check(
@@ -171,6 +220,11 @@ impl Participant {
                 dds_get_instance_handle(entity, &raw mut participant.instance),
             )?;
             participant.gid = gid_of(entity)?;
+            if !properties.is_empty() {
+                // Cyclone waits some milliseconds before its first handshake.
+                let prefix = std::array::from_fn(|index| participant.gid.0[index]);
+                participant.secured = Some(SecuredParticipant::new(prefix));
+            }
             Ok(participant)
         }
     }
@@ -183,6 +237,11 @@ impl Participant {
     /// Its handle, which is live as long as this value.
     pub(super) fn entity(&self) -> dds_entity_t {
         self.entity
+    }
+
+    /// Whether it takes part in a secured domain.
+    pub(super) fn is_secured(&self) -> bool {
+        self.secured.is_some()
     }
 
     /// The domain that it belongs to.
@@ -225,7 +284,7 @@ impl Topic {
         let type_name = c_string("dds_create_topic", type_name)?;
         let mut sertype = new_sertype(&type_name);
         // SAFETY: Cyclone takes over our reference on success and replaces the pointer by the registered sertype of that name.
-        let entity = unsafe {
+        let created = create("dds_create_topic", || unsafe {
             dds_create_topic_sertype(
                 participant.entity,
                 name.as_ptr(),
@@ -234,12 +293,12 @@ impl Topic {
                 ptr::null(),
                 ptr::null(),
             )
-        };
-        if entity < 0 && !sertype.is_null() {
+        });
+        if created.is_err() && !sertype.is_null() {
             // SAFETY: on failure the reference is still ours.
             unsafe { ddsi_sertype_unref(sertype) };
         }
-        let entity = check("dds_create_topic", entity)?;
+        let entity = created?;
         Ok(Self {
             entity,
             sertype,
@@ -305,11 +364,13 @@ impl Reader {
                 listener = dds_create_listener(ptr::from_ref::<ListenerState>(state).cast_mut().cast());
                 dds_lset_data_available(listener, Some(on_data_available));
             }
-            let entity = dds_create_reader(topic.participant.entity, topic.entity, qos.as_ptr(), listener);
+            let created = create("dds_create_reader", || {
+                dds_create_reader(topic.participant.entity, topic.entity, qos.as_ptr(), listener)
+            });
             if !listener.is_null() {
                 dds_delete_listener(listener);
             }
-            let entity = check("dds_create_reader", entity)?;
+            let entity = created?;
             let mut reader = Self {
                 entity,
                 gid: Gid([0; 16]),
@@ -376,6 +437,12 @@ impl Reader {
                 &self.matched_gids(),
             )
         }
+    }
+
+    /// Whether its participant still takes part: one whose certificate or permissions expire does no longer.
+    pub(super) fn takes_part(&self) -> bool {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { takes_part(self.topic.sertype, self.topic.participant.gid) }
     }
 
     /// Resets a writer's proxy after a forged number; must not be called from a handler.
@@ -463,10 +530,9 @@ impl Writer {
         let qos = QosHandle::for_writer(qos);
         // SAFETY: Cyclone copies the QoS.
         unsafe {
-            let entity = check(
-                "dds_create_writer",
-                dds_create_writer(participant.entity, topic.entity, qos.as_ptr(), ptr::null()),
-            )?;
+            let entity = create("dds_create_writer", || {
+                dds_create_writer(participant.entity, topic.entity, qos.as_ptr(), ptr::null())
+            })?;
             let mut writer = Self {
                 entity,
                 gid: Gid([0; 16]),
@@ -485,6 +551,11 @@ impl Writer {
     /// Its handle, which is live as long as this value.
     pub(super) fn entity(&self) -> dds_entity_t {
         self.entity
+    }
+
+    /// Its participant.
+    pub(super) fn participant(&self) -> &Participant {
+        &self.topic.participant
     }
 
     /// Sends one serialized sample; waits for slow reliable readers as long as its QoS allows.

@@ -10,6 +10,7 @@
 
 mod announced;
 mod config;
+mod handshake_names;
 mod locators;
 mod log_limit;
 mod node_graph;
@@ -17,9 +18,11 @@ mod processes;
 mod qos;
 mod repeats;
 mod reply_identity;
+mod security;
 mod service_header;
 
 pub use config::DdsEnvironment;
+pub use security::Security;
 
 #[cfg(feature = "dds")]
 mod announcement;
@@ -33,10 +36,14 @@ mod ffi_alloc;
 mod ffi_announcing;
 #[cfg(feature = "dds")]
 mod ffi_entity;
+#[cfg(all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod ffi_handshake;
 #[cfg(feature = "dds")]
 mod ffi_hosts;
 #[cfg(feature = "dds")]
 mod ffi_log;
+#[cfg(feature = "sros2")]
+mod ffi_openssl;
 #[cfg(feature = "dds")]
 mod ffi_qos;
 #[cfg(feature = "dds")]
@@ -51,8 +58,6 @@ mod ffi_trial;
 mod peers;
 #[cfg(feature = "dds")]
 mod publisher;
-#[cfg(feature = "dds")]
-mod security;
 #[cfg(feature = "dds")]
 mod service;
 #[cfg(feature = "dds")]
