@@ -7,7 +7,10 @@
 
 mod address;
 pub mod dashboard;
+pub mod folder;
 pub mod foxglove;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod listen;
 

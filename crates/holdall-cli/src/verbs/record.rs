@@ -29,6 +29,7 @@ use holdall::{
     supervise::{
         FileCommand, ServiceManager, Supervision,
         control_socket::{ControlSocket, RecordRequests},
+        running::RunningKind,
     },
     writer,
 };
@@ -113,6 +114,7 @@ struct Running {
     recorder: Recorder,
     request: Request,
     control_socket: Option<ControlSocket>,
+    found: Option<ControlSocket>,
     dashboard: Option<Dashboard>,
     bridge: Option<Bridge>,
     supervision: Supervision,
@@ -150,6 +152,7 @@ impl Running {
         if let Some(socket) = &control_socket {
             socket.serve(requests()).map_err(Failure::failed)?;
         }
+        let found = web::be_found(RunningKind::Recording, requests());
         let selection = &resolved.options.selection;
         let bridge =
             viewers::beside_recording(viewer_port, (&args.transport, args.enclave.as_deref()), selection)?;
@@ -162,6 +165,7 @@ impl Running {
             recorder,
             request,
             control_socket,
+            found,
             dashboard,
             bridge,
             supervision,
@@ -202,7 +206,7 @@ impl Running {
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
         let uploaded = live.supervision.finish_upload(is_signal);
-        drop((live, self.control_socket, self.dashboard, self.bridge));
+        drop((live, self.control_socket, self.found, self.dashboard, self.bridge));
         show(&report, &self.request, args)?;
         if let Some(uploaded) = uploaded {
             upload::ended(uploaded, args.console.json)?;
