@@ -28,6 +28,7 @@ pub mod known;
 pub mod listen;
 mod node_parameters;
 pub mod play;
+pub mod preflight;
 pub mod record;
 pub mod repair;
 #[cfg(test)]
@@ -100,6 +101,9 @@ pub enum Verb {
     /// Record live topics into a bag
     #[command(after_help = record::EXAMPLES, after_long_help = record::after_long_help())]
     Record(Box<record::RecordArguments>),
+    /// Find out before a recording whether it will fit: a trial, and a forecast
+    #[command(after_help = preflight::EXAMPLES, after_long_help = format!("{}\n\n{}", preflight::EXAMPLES, preflight::NOTES))]
+    Preflight(Box<preflight::PreflightArguments>),
     /// Play a bag back to live topics
     #[command(after_help = play::EXAMPLES, after_long_help = play::after_long_help())]
     Play(Box<play::PlayArguments>),

@@ -31,6 +31,7 @@ mod listen;
 mod man;
 mod play;
 mod player_node;
+mod preflight;
 mod record;
 mod record_threads;
 mod recorder_node;
@@ -46,6 +47,7 @@ use std::path::PathBuf;
 fn handles_signals(verb: &Verb) -> bool {
     match verb {
         Verb::Record(_)
+        | Verb::Preflight(_)
         | Verb::Play(_)
         | Verb::Burst(_)
         | Verb::Bridge(_)
@@ -74,6 +76,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
     }
     match verb {
         Verb::Record(arguments) => record::run(&arguments),
+        Verb::Preflight(arguments) => preflight::run(&arguments),
         Verb::Play(arguments) => play::run(&arguments),
         Verb::Burst(arguments) => play::burst(&arguments),
         Verb::Cat(arguments) => cat::run(&arguments),
