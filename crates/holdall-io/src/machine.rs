@@ -1,6 +1,7 @@
 //! What this machine has and how busy it is: processors, memory, receive buffers, clock.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
@@ -33,25 +34,46 @@ pub fn processors_of_machine() -> usize {
 }
 
 /// Time that all processors together have spent, since the machine was started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTimes {
-    /// With work, that of interrupts included.
-    pub busy: Duration,
-    /// Of that: with work of low priority (nice above 0, or `SCHED_IDLE`), which makes room for a recorder.
-    pub yielding: Duration,
-    /// Of machines that share the processors, what they took.
-    pub stolen: Duration,
+    /// With work, that of interrupts included, and what other machines on the same processors took.
+    busy: u64,
+    /// Processes that make room for others.
+    yielding: BTreeMap<u64, Yielding>,
+}
+
+/// A process of low priority (nice above 0, or `SCHED_IDLE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Yielding {
+    parent: u64,
+    /// Of itself, and of its children that have ended.
+    ticks: u64,
 }
 
 /// The time that all processors have spent.
 pub fn processor_times() -> ProcessorTimes {
-    let stat = read(Path::new("/proc/stat")).unwrap_or_default();
-    let [busy, nice, stolen] = parse_stat(&stat);
     ProcessorTimes {
-        busy: ticks(busy),
-        // Threads of SCHED_IDLE count as user time there; their processes have it by themselves.
-        yielding: ticks(nice.max(yielding_ticks())),
-        stolen: ticks(stolen),
+        busy: busy_ticks(&read(Path::new("/proc/stat")).unwrap_or_default()),
+        yielding: yielding(),
+    }
+}
+
+impl ProcessorTimes {
+    /// Busy time since an earlier moment, and the part of it that was work of low priority, which makes room for a recorder.
+    pub fn since(&self, before: &Self) -> (Duration, Duration) {
+        // What a process had moves to its parent when it ends; it is gone with the last of them that makes room.
+        let moved = |(id, one): &(&u64, &Yielding)| {
+            self.yielding.contains_key(id) || self.yielding.contains_key(&one.parent)
+        };
+        let had: u64 = before
+            .yielding
+            .iter()
+            .filter(moved)
+            .map(|(_, one)| one.ticks)
+            .sum();
+        let has: u64 = self.yielding.values().map(|one| one.ticks).sum();
+        let busy = self.busy.saturating_sub(before.busy);
+        (ticks(busy), ticks(has.saturating_sub(had).min(busy)))
     }
 }
 
@@ -60,42 +82,42 @@ fn ticks(count: u64) -> Duration {
     Duration::from_millis(count.saturating_mul(10))
 }
 
-/// Busy, nice and stolen ticks of the line `cpu` of `/proc/stat` (proc_stat(5)): user, nice, system, idle, iowait, irq, softirq, steal.
-fn parse_stat(stat: &str) -> [u64; 3] {
+/// Ticks of the line `cpu` of `/proc/stat` (proc_stat(5)) that are neither idle nor waiting: user, nice, system, irq, softirq, steal.
+fn busy_ticks(stat: &str) -> u64 {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    let fields: Vec<u64> = line
-        .into_iter()
-        .flat_map(str::split_ascii_whitespace)
-        .map(|field| field.parse().unwrap_or(0))
-        .collect();
-    let of = |at: usize| fields.get(at).copied().unwrap_or(0);
-    [of(0) + of(1) + of(2) + of(5) + of(6), of(1), of(7)]
+    let fields = line.into_iter().flat_map(str::split_ascii_whitespace).take(8);
+    let is_work = |(at, _): &(usize, &str)| ![3, 4].contains(at);
+    fields
+        .enumerate()
+        .filter(is_work)
+        .filter_map(|(_, field)| field.parse::<u64>().ok())
+        .sum()
 }
 
 /// Policy of threads that run when nothing else wants to (sched(7)).
-const SCHED_IDLE: u64 = 5;
+const SCHED_IDLE: i64 = 5;
 
-/// Ticks of all processes that make room for others, and of their children that have ended.
-fn yielding_ticks() -> u64 {
+/// All processes that make room for others.
+fn yielding() -> BTreeMap<u64, Yielding> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let stats = processes
-        .filter(|entry| {
-            entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(|c: char| c.is_ascii_digit())
-        })
-        .filter_map(|entry| read(&entry.path().join("stat")).ok());
-    stats.map(|stat| yielding_ticks_of(&stat).unwrap_or(0)).sum()
+    let one = |entry: fs::DirEntry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let stat = read(&entry.path().join("stat")).ok()?;
+        Some((id, yielding_of(&stat)?))
+    };
+    processes.filter_map(one).collect()
 }
 
-/// The same of one `/proc/PID/stat` (proc_pid_stat(5)); its fields are numbered from 1, and the third follows the name in brackets.
-fn yielding_ticks_of(stat: &str) -> Option<u64> {
+/// The process of a `/proc/PID/stat` (proc_pid_stat(5)), where it makes room; fields are numbered from 1, and the third follows the name in brackets.
+fn yielding_of(stat: &str) -> Option<Yielding> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<i64>().ok();
-    let is_yielding = field(19)? > 0 || field(41) == i64::try_from(SCHED_IDLE).ok();
+    let is_yielding = field(19)? > 0 || field(41) == Some(SCHED_IDLE);
     let times = [14, 15, 16, 17].map(|number| field(number).and_then(|ticks| u64::try_from(ticks).ok()));
-    is_yielding.then(|| times.into_iter().flatten().sum())
+    is_yielding.then_some(Yielding {
+        parent: u64::try_from(field(4)?).ok()?,
+        ticks: times.into_iter().flatten().sum(),
+    })
 }
 
 /// A thread of this process: its number, its name, and its processor time.
@@ -224,14 +246,14 @@ mod tests {
     #[test]
     fn idle_and_waiting_processors_are_not_busy() {
         let stat = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4\n";
-        assert_eq!(parse_stat(stat), [73, 20, 8]);
-        assert_eq!(parse_stat(""), [0; 3]);
+        assert_eq!(busy_ticks(stat), 10 + 20 + 30 + 6 + 7 + 8);
+        assert_eq!(busy_ticks(""), 0);
     }
 
     /// A line of `/proc/PID/stat` with this nice value and policy.
     fn stat(nice: i64, policy: u64) -> String {
         let mut fields = vec!["0".to_owned(); 50];
-        for (number, value) in [(14, 1), (15, 2), (16, 3), (17, 4)] {
+        for (number, value) in [(4, 77), (14, 1), (15, 2), (16, 3), (17, 4)] {
             fields[number - 3] = value.to_string();
         }
         fields[19 - 3] = nice.to_string();
@@ -241,11 +263,42 @@ mod tests {
 
     #[test]
     fn processes_of_low_priority_make_room() {
-        assert_eq!(yielding_ticks_of(&stat(0, 0)), None);
-        assert_eq!(yielding_ticks_of(&stat(-5, 0)), None);
-        assert_eq!(yielding_ticks_of(&stat(19, 0)), Some(10));
-        assert_eq!(yielding_ticks_of(&stat(0, 5)), Some(10));
-        assert_eq!(yielding_ticks_of("nothing"), None);
+        let found = Some(Yielding {
+            parent: 77,
+            ticks: 10,
+        });
+        assert_eq!(yielding_of(&stat(0, 0)), None);
+        assert_eq!(yielding_of(&stat(-5, 0)), None);
+        assert_eq!(yielding_of(&stat(19, 0)), found);
+        assert_eq!(yielding_of(&stat(0, 5)), found);
+        assert_eq!(yielding_of("nothing"), None);
+    }
+
+    #[test]
+    fn the_time_of_processes_that_end_is_counted_once() {
+        let times = |busy, all: &[(u64, u64, u64)]| ProcessorTimes {
+            busy,
+            yielding: all
+                .iter()
+                .map(|(id, parent, ticks)| {
+                    (
+                        *id,
+                        Yielding {
+                            parent: *parent,
+                            ticks: *ticks,
+                        },
+                    )
+                })
+                .collect(),
+        };
+        // 10 is the parent of 11, which ends; 20 ends with its parent, which does not make room; 30 is new.
+        let before = times(1000, &[(10, 1, 50), (11, 10, 30), (20, 2, 500)]);
+        let after = times(1100, &[(10, 1, 95), (30, 10, 7)]);
+        let (busy, low) = after.since(&before);
+        assert_eq!(
+            (busy.as_millis(), low.as_millis()),
+            (1000, (95 + 7 - 50 - 30) * 10)
+        );
     }
 
     #[test]
@@ -264,7 +317,7 @@ mod tests {
     fn this_machine_has_processors_memory_and_threads() {
         assert!(processor_count() >= 1);
         assert!(available_memory_bytes(&read).is_some_and(|bytes| bytes > 1 << 20));
-        assert!(processor_times().busy > Duration::ZERO);
+        assert!(processor_times().since(&ProcessorTimes::default()).0 > Duration::ZERO);
         assert!(
             thread_times()
                 .iter()

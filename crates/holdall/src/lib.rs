@@ -47,6 +47,7 @@
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
 //! | [`table`] | a topic's messages as columns |
 //! | [`listen`] | live topics without storing them: rates, sizes, delays |
+//! | [`plot`] | pictures of bags: SVG, pages, PNG |
 //! | [`mod@preflight`] | whether a recording will fit: a trial, and a forecast from it |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
@@ -65,6 +66,7 @@ pub mod listen;
 pub mod live;
 pub mod node;
 pub mod play;
+pub mod plot;
 pub mod preflight;
 pub mod reader;
 pub mod record;

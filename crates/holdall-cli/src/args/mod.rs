@@ -28,6 +28,7 @@ pub mod known;
 pub mod listen;
 mod node_parameters;
 pub mod play;
+pub mod plot;
 pub mod preflight;
 pub mod record;
 pub mod repair;
@@ -125,6 +126,9 @@ pub enum Verb {
     /// Write messages as tables (CSV, Parquet) or image files
     #[command(after_help = export::EXAMPLES, after_long_help = format!("{}\n\n{}", export::EXAMPLES, export::NOTES))]
     Export(Box<export::ExportArguments>),
+    /// Draw a bag over time: losses, periods, sizes, values of fields, as a page, SVG or PNG
+    #[command(after_help = plot::EXAMPLES)]
+    Plot(plot::PlotArguments),
     /// Show the differences between two bags
     #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
     Diff(diff::DiffArguments),

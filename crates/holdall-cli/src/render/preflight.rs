@@ -3,6 +3,7 @@
 use super::{
     fit::{self, Column},
     hint::not_heard_hint,
+    line::Line,
     paint::Paint,
 };
 use crate::units::{format_byte_rate, format_bytes, format_count, format_span, plural};
@@ -23,18 +24,17 @@ const TOPICS_MAX: usize = 20;
 /// Problems in the report that nothing is lost by; JSON has all.
 const PROBLEMS_MAX: usize = 12;
 
-/// The line while a trial runs.
-pub fn progress(progress: &Progress) -> String {
+/// The line while a trial runs, for a terminal of this width.
+pub fn progress(progress: &Progress, columns: usize) -> String {
     if progress.is_probing {
         return "measuring the disk".to_owned();
     }
-    format!(
-        "trial  {:.0} of {:.0} s  {}  {}",
-        progress.elapsed.as_secs_f64(),
-        progress.span.as_secs_f64(),
-        plural(progress.topics as u64, "topic"),
-        plural(progress.messages, "message")
-    )
+    let (elapsed, span) = (progress.elapsed.as_secs_f64(), progress.span.as_secs_f64());
+    Line::new(columns)
+        .part(1, &format!("trial  {elapsed:.0} of {span:.0} s"))
+        .part(3, &plural(progress.topics as u64, "topic"))
+        .part(2, &plural(progress.messages, "message"))
+        .text()
 }
 
 /// The report, for a terminal of this width.
@@ -367,7 +367,7 @@ fn long_span(seconds: f64) -> String {
         seconds if seconds >= 1000.0 * DAY => "more than 1000 days".to_owned(),
         seconds if seconds >= 2.0 * DAY => format!("{:.1} days", seconds / DAY),
         seconds if seconds >= 7200.0 => format!("{:.1} h", seconds / 3600.0),
-        seconds if seconds >= 600.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds >= 180.0 => format!("{:.0} min", seconds / 60.0),
         seconds => format_span(Duration::from_secs_f64(seconds.max(0.0))),
     }
 }

@@ -31,6 +31,7 @@ mod listen;
 mod man;
 mod play;
 mod player_node;
+mod plot;
 mod preflight;
 mod record;
 mod record_threads;
@@ -82,6 +83,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Cat(arguments) => cat::run(&arguments),
         Verb::Diff(arguments) => diff::run(&arguments),
         Verb::Export(arguments) => export::run(&arguments),
+        Verb::Plot(arguments) => plot::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Repair(arguments) => repair::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),

@@ -98,7 +98,7 @@ fn trial(
         span,
         &mut |progress| {
             if let Some(screen) = &screen {
-                screen.show(vec![render::preflight::progress(progress)]);
+                screen.show(vec![render::preflight::progress(progress, screen::columns())]);
             }
             !matches!(events.next(Duration::ZERO), Some(Event::Stop(_)))
         },

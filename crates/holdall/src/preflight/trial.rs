@@ -389,16 +389,13 @@ fn recorder_figures(before: &Counters, after: &Counters, span_s: f64) -> Recorde
 }
 
 fn machine_figures(before: &Counters, after: &Counters, span_s: f64, late_max: Duration) -> MachineFigures {
-    let since = |of: fn(&ProcessorTimes) -> Duration| {
-        of(&after.all).saturating_sub(of(&before.all)).as_secs_f64() / span_s
-    };
-    let yielding = since(|times| times.yielding);
-    let busy = since(|times| times.busy) - yielding + since(|times| times.stolen);
+    let (busy, yielding) = after.all.since(&before.all);
+    let (busy, yielding) = (busy.as_secs_f64() / span_s, yielding.as_secs_f64() / span_s);
     MachineFigures {
         processors: machine::processors_of_machine(),
         own_processors: machine::processor_count(),
         // Ticks are coarse; the recorder's own time is exact.
-        busy_processors: busy.max(after.own.saturating_sub(before.own).as_secs_f64() / span_s),
+        busy_processors: (busy - yielding).max(after.own.saturating_sub(before.own).as_secs_f64() / span_s),
         yielding_processors: yielding,
         governors: machine::governors(&machine::read),
         receive_buffer_bytes_max: machine::receive_buffer_bytes_max(&machine::read),
