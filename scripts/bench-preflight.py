@@ -6,7 +6,7 @@ Usage: bench-preflight.py [--holdall PROGRAM] [--workload small,images,mixed] [-
 
 Each round of a workload: a trial while the load runs at --base times its rates, then a ladder of recordings, the first one at six tenths of the
 predicted load, each 8 % above the one before, until one of them loses a message or the publishers cannot send as planned because the machine is full.
-Three recordings without loss are needed for a step. Prints a line for each step, and for each round the predicted and the measured load in units of the
+Two recordings without loss are needed for a step. Prints a line for each step, and for each round the predicted and the measured load in units of the
 workload. Domain and folder are the caller's; everything is over loopback (LOCALHOST).
 """
 
@@ -49,7 +49,7 @@ WORKLOADS = {
 # Lateness of the whole load from which the publishers count as unable to send it.
 LATE = 1.05
 STEP = 1.08
-REPEATED = 3
+REPEATED = 2
 
 
 class Load:

@@ -13,7 +13,7 @@ TOO_LONG = "1000000h"
 def nodes(world):
     node = world.talker(
         {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "count": None, "rate_hz": 100},
-        {"topic": "/blob", "type": "std_msgs/msg/UInt8MultiArray", "size": 50_000, "count": None, "rate_hz": 20, "qos": {"reliability": "best_effort"}},
+        {"topic": "/blob", "type": "std_msgs/msg/UInt8MultiArray", "size": 500_000, "count": None, "rate_hz": 20, "qos": {"reliability": "best_effort"}},
     )
     node.wait_for("ready")
     return node
@@ -35,11 +35,11 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
     assert not list(folder.iterdir()), "the scratch bag and the probe are removed"
     topics = {topic["name"]: topic for topic in found["measured"]["topics"]}
     imu, blob = topics["/imu"], topics["/blob"]
-    assert imu["type"] == "sensor_msgs/msg/Imu" and imu["publishers"] == 1 and imu["is_reliable"] and imu["depth"] == 10
-    assert not blob["is_reliable"] and blob["bytes_max"] > 50_000 and blob["burst_bytes"] >= blob["bytes_max"]
+    assert imu["type"] == "sensor_msgs/msg/Imu" and imu["publishers"] == 1 and imu["is_reliable"]
+    assert not blob["is_reliable"] and blob["bytes_max"] > 500_000 and blob["burst_bytes"] >= blob["bytes_max"]
     for topic in (imu, blob):
         assert topic["messages"] > 0 and topic["hz"] > 0 and topic["period_max_s"] > 0
-        assert topic["bytes_per_s"] * found["measured"]["span_s"] == topic["bytes"] or abs(topic["bytes_per_s"] * found["measured"]["span_s"] / topic["bytes"] - 1) < 1e-6
+        assert abs(topic["bytes_per_s"] * found["measured"]["span_s"] / topic["bytes"] - 1) < 1e-6
     assert found["costs"][0]["name"] == "/blob"
     assert {limit["kind"] for limit in found["limits"]} >= {"disk", "processors", "writing_thread"}
     assert found["margin"] == min(limit["margin"] for limit in found["limits"])

@@ -11,7 +11,7 @@ use console::measure_text_width;
 use holdall::preflight::{
     Answer, Forecast, Limit, LimitKind, Measured, Problem, ProblemKind, Progress, TopicFigures, by_cost,
 };
-use holdall_model::text::Outside;
+use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -142,9 +142,20 @@ const fn limit_name(kind: LimitKind) -> &'static str {
     }
 }
 
+/// A name, and what there is of it.
+type Fact = (&'static str, String);
+
 /// What there is, a line for each.
 fn facts(measured: &Measured, forecast: &Forecast, width: usize) -> String {
-    let (disk, machine, recorder) = (&measured.disk, &measured.machine, &measured.recorder);
+    let line = |(name, text): Fact| wrapped(&text, &format!("{name:<11}"), "           ", width);
+    let all = disk_facts(measured, forecast, width)
+        .into_iter()
+        .chain(machine_facts(measured, forecast));
+    all.map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn disk_facts(measured: &Measured, forecast: &Forecast, width: usize) -> Vec<Fact> {
+    let disk = &measured.disk;
     let mut lines = Vec::new();
     let full = forecast.full_in_s.map_or(String::new(), |seconds| {
         format!(", full in {}", long_span(seconds))
@@ -153,7 +164,10 @@ fn facts(measured: &Measured, forecast: &Forecast, width: usize) -> String {
         "disk",
         format!(
             "{}: {} free{full}",
-            disk.folder.display(),
+            fit::end_of(
+                &OutsidePath(&disk.folder).to_string(),
+                width.saturating_sub(14).max(8)
+            ),
             format_bytes(disk.available_bytes)
         ),
     ));
@@ -172,6 +186,12 @@ fn facts(measured: &Measured, forecast: &Forecast, width: usize) -> String {
             ),
         ));
     }
+    lines
+}
+
+fn machine_facts(measured: &Measured, forecast: &Forecast) -> Vec<Fact> {
+    let (machine, recorder) = (&measured.machine, &measured.recorder);
+    let mut lines = Vec::new();
     let bridged = forecast.bridged_s.map_or(String::new(), |seconds| {
         format!(", bridges {} without the disk", long_span(seconds))
     });
@@ -221,8 +241,7 @@ fn facts(measured: &Measured, forecast: &Forecast, width: usize) -> String {
         None => "not known whether it is synchronised",
     };
     lines.push(("clock", clock.to_owned()));
-    let line = |(name, text): (&str, String)| wrapped(&text, &format!("{name:<11}"), "           ", width);
-    lines.into_iter().map(line).collect::<Vec<_>>().join("\n")
+    lines
 }
 
 fn least(values: &[f64]) -> Option<f64> {

@@ -116,9 +116,7 @@ fn drawn(picture: &Picture, form: Form) -> Result<Vec<u8>, Failure> {
         Form::Page => Ok(picture.page().into_bytes()),
         Form::Svg => Ok(picture.svg().into_bytes()),
         #[cfg(feature = "pictures")]
-        Form::Png => holdall::plot::Painter::new()
-            .png(&picture.svg())
-            .map_err(Failure::failed),
+        Form::Png => picture.png().map_err(Failure::failed),
         #[cfg(not(feature = "pictures"))]
         Form::Png => Err(Failure::refused("this build of holdall draws no PNG")),
     }

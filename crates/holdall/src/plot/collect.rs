@@ -203,7 +203,7 @@ fn with_lanes(bags: &BagSet, topics: &[TopicInfo]) -> (Vec<TopicInfo>, usize) {
     let mut counts: HashMap<&str, u64> = HashMap::new();
     for bag in bags.bags() {
         for topic in &bag.metadata().topics_with_message_count {
-            *counts.entry(topic.topic.name.as_str()).or_default() += topic.message_count;
+            *counts.entry(topic.topic_metadata.name.as_str()).or_default() += topic.message_count;
         }
     }
     let mut shown = topics.to_vec();

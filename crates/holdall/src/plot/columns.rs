@@ -1,4 +1,4 @@
-//! Messages and values as columns of time: each has its count and its extremes, whatever number of messages it stands for.
+//! Messages and values as columns of time: each has its count and its extremes, however many messages it is made of.
 
 use holdall_model::loss::LossStage;
 

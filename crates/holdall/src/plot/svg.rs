@@ -35,8 +35,21 @@ const STYLE: &str = "<style>@media (prefers-color-scheme:dark){.paper{fill:#1518
 impl Picture {
     /// The picture as SVG, for pages and documents; without scripts.
     pub fn svg(&self) -> String {
+        self.styled(STYLE)
+    }
+
+    /// The picture as PNG, in light colours.
+    ///
+    /// # Errors
+    /// Only by a defect of this program.
+    #[cfg(feature = "pictures")]
+    pub fn png(&self) -> Result<Vec<u8>, super::PaintError> {
+        super::Painter::new().png(&self.styled(""))
+    }
+
+    fn styled(&self, style: &str) -> String {
         if self.columns > COLUMNS {
-            return self.clone().halved().svg();
+            return self.clone().halved().styled(style);
         }
         let lanes = LANE * self.lanes.len() as f64;
         let body = lanes + PANEL * self.lines.len() as f64;
@@ -46,7 +59,7 @@ impl Picture {
             &mut svg,
             format_args!(
                 "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-             font-family=\"sans-serif\" font-size=\"12\">{STYLE}<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
+             font-family=\"sans-serif\" font-size=\"12\">{style}<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>"
             ),
         );
         self.head(&mut svg);
@@ -173,22 +186,7 @@ impl Picture {
             );
         }
         density(svg, lane, top);
-        for loss in &lane.losses {
-            let (from, until) = (
-                self.place(loss.from) * COLUMNS as f64,
-                self.place(loss.until) * COLUMNS as f64,
-            );
-            put(
-                svg,
-                format_args!(
-                    "<rect class=\"loss\" x=\"{:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{DENSITY}\" fill=\"#c43b2e\"><title>{} lost ({})</title></rect>",
-                    GUTTER + from,
-                    (until - from).max(2.0),
-                    loss.count,
-                    loss.stage.as_str()
-                ),
-            );
-        }
+        self.losses(svg, lane, top);
         let gap = |at: usize| lane.cells[at].gap_max as f64;
         let most = curve(
             svg,
@@ -206,6 +204,25 @@ impl Picture {
         );
         figure(svg, top + DENSITY + CURVE + 20.0, &format_bytes(most as u64));
         svg.push_str("</g>");
+    }
+
+    fn losses(&self, svg: &mut String, lane: &Lane, top: f64) {
+        for loss in &lane.losses {
+            let (from, until) = (
+                self.place(loss.from) * COLUMNS as f64,
+                self.place(loss.until) * COLUMNS as f64,
+            );
+            put(
+                svg,
+                format_args!(
+                    "<rect class=\"loss\" x=\"{:.1}\" y=\"{top}\" width=\"{:.1}\" height=\"{DENSITY}\" fill=\"#c43b2e\"><title>{} lost ({})</title></rect>",
+                    GUTTER + from,
+                    (until - from).max(2.0),
+                    loss.count,
+                    loss.stage.as_str()
+                ),
+            );
+        }
     }
 
     fn panel(&self, svg: &mut String, line: &Line, top: f64) {
@@ -320,14 +337,16 @@ fn curve(
     let width = COLUMNS as f64 / columns as f64;
     let height = CURVE - 4.0;
     let mut path = String::new();
+    let mut before = 0.0;
     for at in (0..columns).filter(|at| value(*at) > 0.0) {
         let x = GUTTER + at as f64 * width;
         let y = top + height - value(at) / most * height;
         put(&mut path, format_args!("M{x:.1} {y:.1}h{:.1}", width.max(1.0)));
-        // Down to the base, so that a single column is seen.
-        if value(at) > most * 0.5 && (at == 0 || value(at - 1) < value(at) * 0.7) {
+        // A column that is much higher than the one before has a stroke down to the base, so that it is seen alone.
+        if before < value(at) * 0.7 {
             put(&mut path, format_args!("M{x:.1} {:.1}V{y:.1}", top + height));
         }
+        before = value(at);
     }
     put(
         svg,
@@ -404,7 +423,7 @@ fn round_step(least: f64) -> f64 {
 /// Seconds as people read them.
 pub(super) fn span(seconds: f64) -> String {
     match seconds {
-        s if s == 0.0 => "0 s".to_owned(),
+        0.0 => "0 s".to_owned(),
         s if s < 1e-3 => format!("{} µs", short(s * 1e6)),
         s if s < 1.0 => format!("{} ms", short(s * 1e3)),
         s if s < 120.0 => format!("{} s", short(s)),

@@ -63,7 +63,7 @@ pub struct TopicFigures {
     pub burst_bytes: u64,
     /// Whether all its publishers send again what was lost.
     pub is_reliable: bool,
-    /// Messages that its publishers keep for that; the fewest, `None` where one keeps all.
+    /// Messages that its publishers keep for that; the fewest, `None` where that is all or not announced (Fast DDS).
     pub depth: Option<u64>,
 }
 

@@ -444,7 +444,12 @@ fn of_receiving(measured: &Measured) -> Vec<Problem> {
                     "{name}: its publisher keeps the last {depth} messages only; let it keep {wanted} (a second of them)"
                 )
             }
-            (true, None) => continue,
+            (true, None) => {
+                let wanted = topic.hz.ceil() as u64;
+                format!(
+                    "{name}: its publisher could not send them again; let it keep the last {wanted} messages (a second of them)"
+                )
+            }
         };
         found.push(problem(ProblemKind::Qos, false, change));
     }
@@ -472,7 +477,10 @@ fn of_machine(measured: &Measured) -> Vec<Problem> {
             slow.join(", ")
         );
         found.push(Problem {
-            command: Some("sudo cpupower frequency-set -g performance".to_owned()),
+            command: Some(
+                "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+                    .to_owned(),
+            ),
             ..problem(ProblemKind::Governor, false, sentence)
         });
     }

@@ -187,7 +187,7 @@ fn kernel_settings_are_proposed_as_commands() {
         [
             "sudo sysctl -w net.core.rmem_max=67108864",
             "sudo sysctl -w net.core.rmem_max=16777216",
-            "sudo cpupower frequency-set -g performance",
+            "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
             "sudo timedatectl set-ntp true",
         ]
     );

@@ -31,8 +31,10 @@ use std::{
 /// Time between two steps.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Discovery and first messages are no part of the figures.
-const SETTLE_MAX: Duration = Duration::from_secs(3);
+/// Discovery and first messages are no part of the figures, which begin when messages come and no topic has been new for [`SETTLED`], at the
+/// latest after this.
+const SETTLE_MAX: Duration = Duration::from_secs(5);
+const SETTLED: Duration = Duration::from_millis(500);
 
 /// Free space that a trial needs.
 const FREE_BYTES_MIN: u64 = 64 << 20;
@@ -102,7 +104,7 @@ pub struct Progress {
     pub is_probing: bool,
 }
 
-/// Records for `span` what `options` selects into a scratch bag in the folder of their output, removes it, measures the disk, and returns the figures.
+/// Finds the system, and then records for `span` what `options` selects into a scratch bag in the folder of their output, removes it, measures the disk, and returns the figures.
 /// Output, splits, limits and events of the options have no effect. `keep_going` is called some twenty times a second; false ends the trial.
 ///
 /// # Errors
@@ -210,12 +212,10 @@ struct Counters {
 
 impl Trial<'_> {
     fn run(self, keep_going: &mut dyn FnMut(&Progress) -> bool) -> Result<Measured, PreflightError> {
-        let began = self.clock.monotonic();
-        let settle = SETTLE_MAX.min(self.span / 4);
-        self.wait(began, began + settle, keep_going)?;
+        self.settle(keep_going)?;
         self.arrivals.reset();
         let before = self.counters();
-        let seen = self.wait(began, began + self.span, keep_going)?;
+        let seen = self.wait(before.at, keep_going)?;
         let after = self.counters();
         let span_s = (after.at - before.at).as_secs_f64();
         let topics = self.arrivals.topics(span_s);
@@ -254,14 +254,42 @@ impl Trial<'_> {
         Ok(measured)
     }
 
-    /// Waits until `end`, which is monotonic.
+    /// Waits until the system is found.
+    fn settle(&self, keep_going: &mut dyn FnMut(&Progress) -> bool) -> Result<(), PreflightError> {
+        let began = self.clock.monotonic();
+        let settle_max = SETTLE_MAX.min(self.span * 5);
+        let (mut topics, mut changed) = (0, began);
+        loop {
+            self.clock.sleep_until(self.clock.monotonic() + TICK);
+            let (now, status) = (self.clock.monotonic(), self.recorder.status());
+            if status.topics.len() != topics {
+                (topics, changed) = (status.topics.len(), now);
+            }
+            let progress = Progress {
+                span: self.span,
+                topics,
+                messages: status.recorded,
+                bytes: status.recorded_bytes,
+                ..Progress::default()
+            };
+            if !keep_going(&progress) {
+                return Err(PreflightError::Interrupted);
+            }
+            let is_settled = status.recorded > 0 && now - changed >= SETTLED;
+            if is_settled || now - began >= settle_max || self.recorder.wait_finished(Duration::ZERO) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until the span is over that began at `began`, which is monotonic.
     fn wait(
         &self,
         began: Duration,
-        end: Duration,
         keep_going: &mut dyn FnMut(&Progress) -> bool,
     ) -> Result<Seen, PreflightError> {
         let mut seen = Seen::default();
+        let end = began + self.span;
         loop {
             let now = self.clock.monotonic();
             if now >= end {
