@@ -19,6 +19,23 @@ def nodes(world):
     return node
 
 
+def trial(world, ready, *flags):
+    """A trial that has found what the test needs: on a busy machine a node may say nothing for as long as a short one takes."""
+    end = time.monotonic() + 60
+    while True:
+        told = world.run("preflight", *flags)
+        if ready(told) or time.monotonic() > end:
+            return told
+
+
+def has_messages(told):
+    return told.returncode in (0, 3) and "no message came" not in told.stdout
+
+
+def has_services(told):
+    return has_messages(told) and "/get_parameters" in told.stdout
+
+
 def rows(shown):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()
 
@@ -27,7 +44,7 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
     nodes(world)
     folder = world.folder / "disk"
     folder.mkdir()
-    told = world.run("preflight", "-a", "-d", "4", "--for", "1s", "-o", folder / "bag", "--json")
+    told = trial(world, has_services, "-a", "-d", "3", "--for", "1s", "-o", folder / "bag", "--json")
     found = json.loads(told.stdout)
     # Other programs may keep the processors busy: then the answer is no, and has its reason.
     assert told.returncode == (0 if found["fits"] else 3), told.stderr
@@ -50,7 +67,7 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
 
 def test_a_disk_that_does_not_last_makes_the_answer_no(world):
     nodes(world)
-    told = world.run("preflight", "--topics", "/imu", "-d", "2", "--for", TOO_LONG, "-o", world.folder / "bag")
+    told = trial(world, has_messages, "--topics", "/imu", "-d", "2", "--for", TOO_LONG, "-o", world.folder / "bag")
     assert told.returncode == 3, told.stdout + told.stderr
     assert re.search(r"✗ the bag will need .* and .* are free", told.stdout.replace("\n  ", " ")), told.stdout
     assert "Messages will be missing" in told.stdout
@@ -74,7 +91,7 @@ def test_the_report_fits_terminals(world, terminal):
         assert shown.wait() in (0, 3)
         lines = rows(shown.text)
         assert all(len(line) <= columns for line in lines if "sudo" not in line), lines
-        assert any("/imu" in line for line in lines), lines
+        assert any("Messages will be missing" in line or "It fits" in line for line in lines), lines
 
 
 def test_a_recording_asks_when_the_answer_is_no(world, terminal):

@@ -391,25 +391,39 @@ fn long_span(seconds: f64) -> String {
     }
 }
 
-/// A text in lines of at most `width` cells; the first one begins with `head`, the others with `indent`. A longer word has a line of its own.
+/// A text in lines of at most `width` cells; the first one begins with `head`, the others with `indent`. A longer word is broken.
 fn wrapped(text: &str, head: &str, indent: &str, width: usize) -> String {
     let mut lines = Vec::new();
     let mut line = head.to_owned();
     let mut is_empty = true;
-    for word in text.split(' ') {
+    let room = width.saturating_sub(indent.len() + 1).max(1);
+    for word in text.split(' ').flat_map(|word| pieces(word, room)) {
         let gap = usize::from(!is_empty);
-        if !is_empty && measure_text_width(&line) + gap + measure_text_width(word) >= width {
+        let begins = !is_empty || line == head;
+        if begins && measure_text_width(&line) + gap + measure_text_width(&word) >= width {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
             is_empty = true;
         }
         if !is_empty {
             line.push(' ');
         }
-        line.push_str(word);
+        line.push_str(&word);
         is_empty = false;
     }
     lines.push(line);
     lines.join("\n")
+}
+
+/// A word in pieces of so many letters.
+fn pieces(word: &str, letters: usize) -> Vec<String> {
+    let letters_of: Vec<char> = word.chars().collect();
+    match letters_of.len() {
+        0 => vec![String::new()],
+        _ => letters_of
+            .chunks(letters)
+            .map(|piece| piece.iter().collect())
+            .collect(),
+    }
 }
 
 #[cfg(test)]

@@ -312,6 +312,11 @@ fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
+/// `1 topic`, `2 topics`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Silence and losses.
 fn of_trial(measured: &Measured) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -515,8 +520,8 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
     let services = &measured.services_without_introspection;
     if !services.is_empty() {
         let sentence = format!(
-            "the calls of {} services are not published, so they will not be in the bag: {}",
-            services.len(),
+            "the calls of {} are not published, so they will not be in the bag: {}",
+            counted(services.len(), "service"),
             named(services.iter().map(String::as_str))
         );
         found.push(problem(ProblemKind::Services, false, sentence));
@@ -524,8 +529,8 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
     let undefined = &measured.undefined_topics;
     if !undefined.is_empty() {
         let sentence = format!(
-            "no definition was found for the types of {} topics; the bag alone cannot decode {}",
-            undefined.len(),
+            "no definition was found for the types of {}; the bag alone cannot decode {}",
+            counted(undefined.len(), "topic"),
             named(undefined.iter().map(|(name, _)| name.as_str()))
         );
         found.push(problem(ProblemKind::Definitions, false, sentence));
