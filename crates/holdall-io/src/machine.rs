@@ -1,9 +1,11 @@
 //! What this machine has and how busy it is: processors, memory, receive buffers, clock.
 
+use crate::process::process_cpu_time;
 use std::{
     collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
+    sync::mpsc::sync_channel,
     time::Duration,
 };
 
@@ -38,6 +40,8 @@ pub fn processors_of_machine() -> usize {
 pub struct ProcessorTimes {
     /// With work, that of interrupts included, and what other machines on the same processors took.
     busy: u64,
+    /// How often a processor has gone from one thread to another.
+    switches: u64,
     /// Processes that make room for others.
     yielding: BTreeMap<u64, Yielding>,
 }
@@ -52,13 +56,20 @@ struct Yielding {
 
 /// The time that all processors have spent.
 pub fn processor_times() -> ProcessorTimes {
+    let stat = read(Path::new("/proc/stat")).unwrap_or_default();
     ProcessorTimes {
-        busy: busy_ticks(&read(Path::new("/proc/stat")).unwrap_or_default()),
+        busy: busy_ticks(&stat),
+        switches: number_after(&stat, "ctxt").unwrap_or(0),
         yielding: yielding(),
     }
 }
 
 impl ProcessorTimes {
+    /// How often a processor has gone from one thread to another since an earlier moment.
+    pub fn switches_since(&self, before: &Self) -> u64 {
+        self.switches.saturating_sub(before.switches)
+    }
+
     /// Busy time since an earlier moment, and the part of it that was work of low priority, which makes room for a recorder.
     pub fn since(&self, before: &Self) -> (Duration, Duration) {
         // What a process had moves to its parent when it ends; it is gone with the last of them that makes room.
@@ -129,6 +140,8 @@ pub struct ThreadTime {
     pub name: String,
     /// Time on a processor.
     pub busy: Duration,
+    /// How often it has waited for something.
+    pub waits: u64,
 }
 
 /// The threads of this process.
@@ -138,13 +151,42 @@ pub fn thread_times() -> Vec<ThreadTime> {
     let time = |folder: PathBuf| {
         let name = read(&folder.join("comm")).ok()?;
         let statistics = read(&folder.join("schedstat")).ok()?;
+        let status = read(&folder.join("status")).unwrap_or_default();
         Some(ThreadTime {
             id: folder.file_name()?.to_str()?.parse().ok()?,
             name: name.trim_end().to_owned(),
             busy: Duration::from_nanos(statistics.split(' ').next()?.parse().ok()?),
+            waits: number_after(&status, "voluntary_ctxt_switches:").unwrap_or(0),
         })
     };
     threads.filter_map(|entry| time(entry.path())).collect()
+}
+
+/// Times that two threads wake one another to measure what that costs.
+const WAKES: u32 = 4000;
+
+/// Processor time that it takes to let one thread wait and another one run, on this machine now.
+pub fn switch_cost() -> Duration {
+    let (there, from_there) = sync_channel::<()>(0);
+    let (here, from_here) = sync_channel::<()>(0);
+    let before = process_cpu_time().total();
+    let other = move || {
+        while from_there.recv().is_ok() && here.send(()).is_ok() {}
+    };
+    let Ok(thread) = std::thread::Builder::new()
+        .name("switches".to_owned())
+        .spawn(other)
+    else {
+        return Duration::ZERO;
+    };
+    let mut wakes = 0;
+    while wakes < WAKES && there.send(()).is_ok() && from_here.recv().is_ok() {
+        wakes += 2;
+    }
+    drop(there);
+    // It has nothing to panic about.
+    drop(thread.join());
+    process_cpu_time().total().saturating_sub(before) / WAKES
 }
 
 /// Bytes that this process has made the disk write; `None` where the kernel does not count them.
@@ -278,6 +320,7 @@ mod tests {
     fn the_time_of_processes_that_end_is_counted_once() {
         let times = |busy, all: &[(u64, u64, u64)]| ProcessorTimes {
             busy,
+            switches: 0,
             yielding: all
                 .iter()
                 .map(|(id, parent, ticks)| {
@@ -323,6 +366,7 @@ mod tests {
                 .iter()
                 .any(|thread| !thread.name.is_empty() && thread.id > 0)
         );
+        assert!(switch_cost() > Duration::ZERO);
         // Whatever the state is, it can be read.
         clock_state();
     }

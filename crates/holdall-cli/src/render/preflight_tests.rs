@@ -48,6 +48,7 @@ fn measured() -> Measured {
             written_bytes_per_s: 187e6,
             cache_bytes_max: 512 << 20,
             cache_bytes_peak: 20 << 20,
+            ..RecorderFigures::default()
         },
         disk: DiskFigures {
             folder: "/data".into(),
@@ -67,6 +68,7 @@ fn measured() -> Measured {
             dropped_packets: 7,
             wake_late_max_s: 0.0042,
             clock_is_synchronised: Some(false),
+            ..MachineFigures::default()
         },
         services_without_introspection: vec!["/camera/set_parameters".to_owned()],
         undefined_topics: vec![("/odd".to_owned(), "my_msgs/msg/Odd".to_owned())],

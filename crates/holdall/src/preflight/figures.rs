@@ -94,8 +94,12 @@ pub struct RecorderFigures {
     pub processors: f64,
     /// The busiest thread that receives.
     pub receiving_thread: f64,
+    /// How often a second that thread waited.
+    pub receiving_waits_per_s: f64,
     /// The thread that writes.
     pub writing_thread: f64,
+    /// How often a second that thread waited.
+    pub writing_waits_per_s: f64,
     /// Bytes a second that were written to the disk.
     pub written_bytes_per_s: f64,
     /// What the cache may hold.
@@ -130,6 +134,10 @@ pub struct MachineFigures {
     pub own_processors: usize,
     /// How many of all processors were busy, with everything that runs; work of low priority, which makes room, is left out.
     pub busy_processors: f64,
+    /// How often a second a processor went from one thread to another.
+    pub switches_per_s: f64,
+    /// Seconds of a processor that one of these took, measured in the trial.
+    pub switch_cost_s: f64,
     /// Busy with work of low priority.
     pub yielding_processors: f64,
     /// How the processors' speed is governed; empty where it is not.

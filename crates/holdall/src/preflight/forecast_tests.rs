@@ -29,6 +29,7 @@ fn robot() -> Measured {
             written_bytes_per_s: 100e6,
             cache_bytes_max: 512 << 20,
             cache_bytes_peak: 1 << 20,
+            ..RecorderFigures::default()
         },
         disk: DiskFigures {
             available_bytes: 360_000_000_000,
@@ -87,6 +88,33 @@ fn a_margin_near_one_is_tight_and_one_below_loses() {
         assert_eq!(problem.loses, answer == Answer::Loses);
         assert!(problem.sentence.contains("processors are busy"), "{problem:?}");
     }
+}
+
+#[test]
+fn what_waking_costs_does_not_grow_with_the_load() {
+    let mut measured = robot();
+    measured.disk.write_bytes_per_s.clear();
+    measured.machine.switch_cost_s = 10e-6;
+    measured.machine.switches_per_s = 50_000.0;
+    let found = forecast(&measured, None);
+    // Of the 2 busy processors 50 000 × 20 µs are waking; 7.6 carry the other one.
+    let processors = found
+        .limits
+        .iter()
+        .find(|limit| limit.kind == LimitKind::Processors)
+        .unwrap();
+    assert!((processors.margin - 7.6).abs() < 1e-9, "{processors:?}");
+    measured.machine.switches_per_s = 1e9;
+    let bounded = forecast(&measured, None);
+    let processors = bounded
+        .limits
+        .iter()
+        .find(|limit| limit.kind == LimitKind::Processors)
+        .unwrap();
+    assert!(
+        (processors.waking - 1.4).abs() < 1e-9,
+        "most of the work stays work: {processors:?}"
+    );
 }
 
 #[test]

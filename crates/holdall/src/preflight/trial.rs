@@ -141,6 +141,7 @@ pub fn measure(
         span,
     };
     let mut measured = trial.run(keep_going)?;
+    measured.machine.switch_cost_s = machine::switch_cost().as_secs_f64();
     fs::remove_dir_all(&scratch.path().join(BAG))?;
     keep_going(&Progress {
         elapsed: span,
@@ -389,26 +390,32 @@ fn with_status(
     all
 }
 
-/// Shares of one processor that threads had, by what `wanted` selects: that of the busiest.
-fn busiest(before: &Counters, after: &Counters, span_s: f64, wanted: impl Fn(&str) -> bool) -> f64 {
+/// Shares of one processor that threads had, by what `wanted` selects: that of the busiest, and how often a second it waited.
+fn busiest(before: &Counters, after: &Counters, span_s: f64, wanted: impl Fn(&str) -> bool) -> (f64, f64) {
+    let none = ThreadTime::default();
     let share = |thread: &ThreadTime| {
-        let had = before
-            .threads
-            .get(&thread.id)
-            .map_or(Duration::ZERO, |thread| thread.busy);
-        thread.busy.saturating_sub(had).as_secs_f64() / span_s
+        let had = before.threads.get(&thread.id).unwrap_or(&none);
+        let busy = thread.busy.saturating_sub(had.busy).as_secs_f64() / span_s;
+        (busy, thread.waits.saturating_sub(had.waits) as f64 / span_s)
     };
     let threads = after.threads.values().filter(|thread| wanted(&thread.name));
-    threads.map(share).fold(0.0, f64::max)
+    threads
+        .map(share)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .unwrap_or_default()
 }
 
 fn recorder_figures(before: &Counters, after: &Counters, span_s: f64) -> RecorderFigures {
     let receives = |name: &str| is_receiving_thread(name) || name == RECORDING_THREAD;
+    let (receiving_thread, receiving_waits_per_s) = busiest(before, after, span_s, receives);
+    let (writing_thread, writing_waits_per_s) = busiest(before, after, span_s, |name| name == WRITING_THREAD);
     let written = after.written.zip(before.written);
     RecorderFigures {
         processors: after.own.saturating_sub(before.own).as_secs_f64() / span_s,
-        receiving_thread: busiest(before, after, span_s, receives),
-        writing_thread: busiest(before, after, span_s, |name| name == WRITING_THREAD),
+        receiving_thread,
+        receiving_waits_per_s,
+        writing_thread,
+        writing_waits_per_s,
         written_bytes_per_s: written.map_or(0.0, |(after, before)| {
             after.saturating_sub(before) as f64 / span_s
         }),
@@ -424,6 +431,7 @@ fn machine_figures(before: &Counters, after: &Counters, span_s: f64, late_max: D
         own_processors: machine::processor_count(),
         // Ticks are coarse; the recorder's own time is exact.
         busy_processors: (busy - yielding).max(after.own.saturating_sub(before.own).as_secs_f64() / span_s),
+        switches_per_s: after.all.switches_since(&before.all) as f64 / span_s,
         yielding_processors: yielding,
         governors: machine::governors(&machine::read),
         receive_buffer_bytes_max: machine::receive_buffer_bytes_max(&machine::read),
