@@ -95,9 +95,9 @@ fn what_waking_costs_does_not_grow_with_the_load() {
     let mut measured = robot();
     measured.disk.write_bytes_per_s.clear();
     measured.machine.switch_cost_s = 10e-6;
-    measured.machine.switches_per_s = 50_000.0;
+    measured.machine.switches_per_s = 100_000.0 / WAKE_FACTOR;
     let found = forecast(&measured, None);
-    // Of the 2 busy processors 50 000 × 20 µs are waking; 7.6 carry the other one.
+    // Of the 2 busy processors one is waking; 7.6 carry the other one.
     let processors = found
         .limits
         .iter()
