@@ -10,6 +10,7 @@ pub mod fs;
 pub mod limits;
 pub mod link;
 pub mod lock;
+pub mod machine;
 pub mod memory;
 pub mod mutex;
 pub mod new_file;

@@ -11,6 +11,7 @@ pub mod message;
 pub mod metadata;
 pub mod names;
 pub mod qos;
+pub mod rates;
 pub mod repeated;
 pub mod ros1;
 pub mod selection;

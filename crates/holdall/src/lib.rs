@@ -47,6 +47,8 @@
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
 //! | [`table`] | a topic's messages as columns |
 //! | [`listen`] | live topics without storing them: rates, sizes, delays |
+//! | [`plot`] | pictures of bags: SVG, pages, PNG |
+//! | [`mod@preflight`] | whether a recording will fit: a trial, and a forecast from it |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`upload`] | sends bags into buckets |
 //! | `catalog` | tables of many bags, and how engines divide the reading of them (feature `parquet`) |
@@ -70,6 +72,8 @@ pub mod node;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 pub mod play;
+pub mod plot;
+pub mod preflight;
 pub mod reader;
 pub mod record;
 pub(crate) mod rescue;

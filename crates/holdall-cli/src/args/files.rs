@@ -15,7 +15,12 @@ use std::{
 };
 
 /// The verbs whose flags a file may set.
-const VERBS: [&str; 2] = ["record", "play"];
+const VERBS: [&str; 3] = ["record", "play", "preflight"];
+
+/// The verb whose settings a verb has: a trial has those of the recording.
+fn settings_of(verb: &str) -> &str {
+    if verb == "preflight" { "record" } else { verb }
+}
 
 /// The key of a profile below which single topics have settings.
 const PER_TOPIC: &str = "per-topic";
@@ -169,7 +174,7 @@ fn of_file(
 /// What a profile says: flags by their long names, at the top or below the verb's name.
 fn profile_flags(verb: &str, node: &Node) -> Result<Vec<Flag>, YamlError> {
     let command = command_of(verb);
-    let node = node.get(verb).unwrap_or(node);
+    let node = node.get(settings_of(verb)).unwrap_or(node);
     if matches!(node.value, Value::Null) {
         return Ok(Vec::new());
     }
@@ -262,7 +267,7 @@ fn collect(
         let name = format!("{prefix}{key}");
         let known = PARAMETERS
             .iter()
-            .find(|(of_verb, parameter, _)| *of_verb == verb && *parameter == name);
+            .find(|(of_verb, parameter, _)| *of_verb == settings_of(verb) && *parameter == name);
         match (known, &value.value) {
             // A span has two parts.
             (Some((_, _, long)), Value::Map(_)) => {

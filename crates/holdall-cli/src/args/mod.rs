@@ -30,6 +30,8 @@ pub mod known;
 pub mod listen;
 mod node_parameters;
 pub mod play;
+pub mod plot;
+pub mod preflight;
 pub mod record;
 pub mod repair;
 #[cfg(test)]
@@ -103,6 +105,9 @@ pub enum Verb {
     /// Record live topics into a bag
     #[command(after_help = record::EXAMPLES, after_long_help = record::after_long_help())]
     Record(Box<record::RecordArguments>),
+    /// Find out before a recording whether it will fit: a trial, and a forecast
+    #[command(after_help = preflight::EXAMPLES, after_long_help = format!("{}\n\n{}", preflight::EXAMPLES, preflight::NOTES))]
+    Preflight(Box<preflight::PreflightArguments>),
     /// Play a bag back to live topics
     #[command(after_help = play::EXAMPLES, after_long_help = play::after_long_help())]
     Play(Box<play::PlayArguments>),
@@ -124,6 +129,9 @@ pub enum Verb {
     /// Write messages as tables (CSV, Parquet) or image files
     #[command(after_help = export::EXAMPLES, after_long_help = format!("{}\n\n{}", export::EXAMPLES, export::NOTES))]
     Export(Box<export::ExportArguments>),
+    /// Draw a bag over time: losses, periods, sizes, values of fields, as a page, SVG or PNG
+    #[command(after_help = plot::EXAMPLES)]
+    Plot(plot::PlotArguments),
     /// Show the differences between two bags
     #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
     Diff(diff::DiffArguments),

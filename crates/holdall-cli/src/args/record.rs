@@ -28,6 +28,7 @@ Examples:
                                                 ends by itself
   holdall record -a --trigger '/battery: voltage < 11.5' --trigger '/scan silent 2s' --before 30 --after 10
                                                 only around events
+  holdall record -a --preflight                 tries for five seconds first whether it will fit
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -486,6 +487,11 @@ pub struct RecordArguments {
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=i64::from(RT_PRIORITY_MAX)),
           help_heading = "While it runs")]
     pub rt_priority: Option<u8>,
+
+    /// Record into a scratch bag for S seconds first (5), and ask before the recording begins when messages will be missing; without a terminal it
+    /// begins in any case (see holdall preflight)
+    #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "5", value_parser = units::parse_seconds, help_heading = "Safety")]
+    pub preflight: Option<Duration>,
 
     /// YAML file with flags by their long names; the command line overrides it (holdall record --print-profile writes one)
     #[arg(long, value_name = "FILE", help_heading = "Settings in files")]

@@ -108,7 +108,7 @@ fn shorten_names(columns: &mut [Column], room: usize) {
 }
 
 /// `…ra/image_raw`: the last cells of a text.
-fn end_of(text: &str, cells_max: usize) -> String {
+pub fn end_of(text: &str, cells_max: usize) -> String {
     if measure_text_width(text) <= cells_max {
         return text.to_owned();
     }

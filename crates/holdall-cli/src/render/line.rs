@@ -62,7 +62,8 @@ impl<'a> Line<'a> {
         self
     }
 
-    fn width(&self) -> usize {
+    /// Cells of the parts so far.
+    pub fn width(&self) -> usize {
         let gaps = GAP.len() * self.parts.len().saturating_sub(1);
         self.parts
             .iter()

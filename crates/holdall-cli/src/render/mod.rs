@@ -14,6 +14,7 @@ pub mod listen;
 mod marker;
 pub mod paint;
 pub mod play;
+pub mod preflight;
 pub mod rate;
 pub mod record;
 pub mod repair;

@@ -14,6 +14,7 @@ use holdall::{
 };
 use holdall_model::{
     loss::{LossStage, LossSums},
+    rates::FallenTopic,
     text::{Outside, OutsidePath, one_line},
 };
 use serde_json::{Value, json};
@@ -22,8 +23,15 @@ use std::{collections::BTreeMap, time::Duration};
 /// The longest cache bar in cells.
 const BAR_CELLS_MAX: usize = 22;
 
-/// The live lines, for a terminal of this width.
-pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint, columns: usize) -> Vec<String> {
+/// The live lines, for a terminal of this width; topics that have fallen below their usual rate have one of their own.
+pub fn live(
+    status: &RecordStatus,
+    rates: Rates,
+    fallen: &[FallenTopic],
+    hint: &str,
+    paint: Paint,
+    columns: usize,
+) -> Vec<String> {
     let is_waiting = status
         .triggered
         .as_ref()
@@ -49,12 +57,42 @@ pub fn live(status: &RecordStatus, rates: Rates, hint: &str, paint: Paint, colum
         .part(2, &format_byte_rate(rates.bytes_per_s))
         .part(4, &one_line(&file))
         .text();
-    vec![
+    let mut lines = vec![
         head,
         cache_line(status, paint, columns),
         lost_line(status, paint, columns),
-        paint.faint(hint),
-    ]
+    ];
+    lines.extend(slow_line(fallen, paint, columns));
+    lines.push(paint.faint(hint));
+    lines
+}
+
+/// Topics that the line about slow ones names; it counts the others.
+const FALLEN_LISTED_MAX: usize = 4;
+
+/// `slow      /lidar: 20 → 3 Hz  /imu: 100 → 0 Hz  and 2 more`; absent where no topic has fallen below its usual rate.
+fn slow_line(fallen: &[FallenTopic], paint: Paint, columns: usize) -> Option<String> {
+    let (first, others) = fallen.split_first()?;
+    // A name of any length must not push the rates out of the line.
+    let room = columns.saturating_sub("slow      : 1000 → 1000 Hz  and 999 more".len());
+    let topic = |one: &FallenTopic| {
+        let name = fit::end_of(&Outside(&one.name).to_string(), room.max(8));
+        FallenTopic { name, ..one.clone() }.to_string()
+    };
+    let mut line = Line::new(columns).part(1, &format!("slow      {}", paint.attention(&topic(first))));
+    let listed = others.iter().take(FALLEN_LISTED_MAX - 1);
+    let mut shown = 1;
+    for (rank, one) in (3..).zip(listed) {
+        let text = topic(one);
+        if line.width() + text.chars().count() + " and 999 more".len() + 4 > columns {
+            break;
+        }
+        line = line.part(rank, &paint.attention(&text));
+        shown += 1;
+    }
+    let more = fallen.len() - shown;
+    let more = (more > 0).then(|| paint.attention(&format!("and {more} more")));
+    Some(line.part(2, more.as_deref().unwrap_or_default()).text())
 }
 
 /// `cache     ▕███░░░▏   12 %  12.0 MiB of 100.0 MiB  disk 80.0 GiB free`; the bar is red when it is nearly full.
@@ -454,6 +492,7 @@ mod tests {
             live(
                 &report.status,
                 rates,
+                &[],
                 "SPACE pause · Ctrl-C stop",
                 Paint::Plain,
                 100
@@ -467,9 +506,38 @@ mod tests {
         let mut status = lossy().status;
         status.paused = true;
         status.cache_bytes = status.cache_bytes_max;
-        let text = live(&status, Rates::default(), "", Paint::Colored, 100).join("\n");
+        let text = live(&status, Rates::default(), &[], "", Paint::Colored, 100).join("\n");
         assert!(text.contains("\u{1b}[31m"), "{text:?}");
         insta::assert_snapshot!(console::strip_ansi_codes(&text));
+    }
+
+    #[test]
+    fn topics_below_their_usual_rate_have_a_line_that_fits() {
+        let fallen: Vec<FallenTopic> = [
+            "/lidar",
+            "/a/name/that/is/longer/than/a/narrow/terminal/has",
+            "/imu",
+        ]
+        .into_iter()
+        .map(|name| FallenTopic {
+            name: name.to_owned(),
+            usual_hz: 20.0,
+            now_hz: 3.0,
+        })
+        .collect();
+        let status = RecordStatus::default();
+        for columns in [40, 80, 200] {
+            let lines = live(&status, Rates::default(), &fallen, "", Paint::Plain, columns);
+            let line = &lines[3];
+            assert!(line.starts_with("slow      /lidar: 20 → 3 Hz"), "{line}");
+            assert!(line.chars().count() < columns, "{line}");
+            assert_eq!(line.contains("/imu"), columns == 200, "{line}");
+            assert_eq!(line.ends_with("more"), columns < 200, "{line}");
+        }
+        assert_eq!(
+            live(&status, Rates::default(), &[], "", Paint::Plain, 80).len(),
+            4
+        );
     }
 
     #[test]

@@ -34,6 +34,8 @@ mod listen;
 mod man;
 mod play;
 mod player_node;
+mod plot;
+mod preflight;
 mod record;
 mod record_threads;
 mod recorder_node;
@@ -50,6 +52,7 @@ use std::path::PathBuf;
 fn handles_signals(verb: &Verb) -> bool {
     match verb {
         Verb::Record(_)
+        | Verb::Preflight(_)
         | Verb::Play(_)
         | Verb::Burst(_)
         | Verb::Bridge(_)
@@ -79,11 +82,13 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
     }
     match verb {
         Verb::Record(arguments) => record::run(&arguments),
+        Verb::Preflight(arguments) => preflight::run(&arguments),
         Verb::Play(arguments) => play::run(&arguments),
         Verb::Burst(arguments) => play::burst(&arguments),
         Verb::Cat(arguments) => cat::run(&arguments),
         Verb::Diff(arguments) => diff::run(&arguments),
         Verb::Export(arguments) => export::run(&arguments),
+        Verb::Plot(arguments) => plot::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Repair(arguments) => repair::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),

@@ -16,6 +16,7 @@ use crate::{
     },
     transport, units,
     verbs::{
+        preflight,
         record_threads::{keep_to_cores, prefer_receiving},
         recorder_node::RecorderNode,
         upload, viewers, web,
@@ -37,6 +38,7 @@ use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
 };
+use holdall_model::rates::RatesByTopic;
 use holdall_storage::StorageError;
 use holdall_web::{dashboard::Dashboard, foxglove::Bridge};
 use std::{
@@ -79,6 +81,9 @@ pub fn run(args: &RecordArguments) -> VerbResult {
     let (sender, events) = queue();
     signals::listen(sender.clone())
         .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    if !preflight::before(args, &resolved, &events)? {
+        return Ok(Outcome::Done);
+    }
     let mut sender = Some(sender);
     let mut node = RecorderNode::new(&resolved);
     let mut keyboard = None;
@@ -190,6 +195,7 @@ impl Running {
         let mut live = Live {
             screen: Screen::open(),
             rates: RateMeter::default(),
+            topics: RatesByTopic::default(),
             hint,
             supervision: self.supervision,
         };
@@ -249,18 +255,7 @@ fn start(
             transports.iter().map(|transport| transport.name()).collect(),
             transport::variable,
         );
-        let platform = match &resolved.seal {
-            None => Platform {
-                clock: Arc::clone(clock),
-                open_disk: writer::os_disk(resolved.disk_mode, BlockPoolOptions::default()),
-                memory: Some(memory),
-                ..Platform::default()
-            },
-            Some(seal) => Platform {
-                clock: Arc::clone(clock),
-                ..Platform::sealed(resolved.disk_mode, seal.clone())
-            },
-        };
+        let platform = platform(resolved, memory, clock);
         let error = match Recorder::start_on(options.clone(), transports, platform) {
             Ok(recorder) => {
                 node.began(&recorder, &options, clock)?;
@@ -276,6 +271,22 @@ fn start(
         if options.output == taken {
             return Err(failure(error));
         }
+    }
+}
+
+/// What a recording runs on.
+pub fn platform(resolved: &ResolvedRecord, memory: RescueMemory, clock: &Arc<dyn Clock>) -> Platform {
+    match &resolved.seal {
+        None => Platform {
+            clock: Arc::clone(clock),
+            open_disk: writer::os_disk(resolved.disk_mode, BlockPoolOptions::default()),
+            memory: Some(memory),
+            ..Platform::default()
+        },
+        Some(seal) => Platform {
+            clock: Arc::clone(clock),
+            ..Platform::sealed(resolved.disk_mode, seal.clone())
+        },
     }
 }
 
@@ -300,6 +311,7 @@ fn supervision(args: &RecordArguments, on_request: bool) -> Supervision {
 struct Live {
     screen: Option<Screen>,
     rates: RateMeter,
+    topics: RatesByTopic,
     hint: &'static str,
     supervision: Supervision,
 }
@@ -322,9 +334,13 @@ impl Live {
             let rates = self
                 .rates
                 .update(status.elapsed, status.recorded, status.recorded_bytes);
+            let counters = status.topics.iter();
+            let counters = counters.map(|topic| (topic.name.as_str(), topic.received, topic.recorded_bytes));
+            self.topics.note(status.elapsed, counters);
             screen.show(render::record::live(
                 status,
                 rates,
+                &self.topics.fallen(),
                 self.hint,
                 Paint::stderr(),
                 screen::columns(),
@@ -448,7 +464,7 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
 }
 
 /// Wrong choices are refused; everything else has failed.
-fn failure(error: RecordError) -> Failure {
+pub fn failure(error: RecordError) -> Failure {
     let is_choice = match &error {
         RecordError::Selection(_) | RecordError::Bag(writer::WriteError::Exists { .. }) => true,
         RecordError::Storage(error) => matches!(

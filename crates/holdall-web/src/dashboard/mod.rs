@@ -1,6 +1,5 @@
 //! The dashboard of a recording or playback: a page, its state as JSON and as events, metrics, and requests.
 
-mod rates;
 mod sampler;
 mod state;
 mod watched;

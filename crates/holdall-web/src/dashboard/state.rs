@@ -1,17 +1,11 @@
 //! The state of a recording or playback for the page: what its control socket reports, with rates.
 
-use super::rates::Rates;
+use holdall_model::rates::{RatesByTopic, TopicRates, rounded};
 use serde_json::{Map, Value, json};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 /// Most bytes of one event to the page; topics that do not fit are left out and counted.
 const EVENT_BYTES_MAX: usize = 20 * 1000;
-
-/// Topics whose rates are kept.
-const TOPICS_MAX: usize = 5000;
 
 /// Alarms, silent services and nodes that are not heard that one event names, and letters of each.
 const NAMED_MAX: usize = 20;
@@ -23,8 +17,8 @@ const RECORDED_MAX: usize = 120;
 /// What is known about the subject over time.
 #[derive(Default)]
 pub(super) struct State {
-    topics: BTreeMap<String, Rates>,
-    all: Rates,
+    topics: RatesByTopic,
+    all: TopicRates,
     /// Messages that were recorded at these times.
     recorded: VecDeque<(Duration, u64)>,
 }
@@ -112,16 +106,13 @@ impl State {
     fn note_topics(&mut self, topics: &mut Value, now: Duration) -> (Vec<Row>, Vec<String>) {
         let (mut rows, mut alarms) = (Vec::new(), Vec::new());
         for (name, topic) in topics.as_object_mut().into_iter().flatten() {
-            if !self.topics.contains_key(name) && self.topics.len() >= TOPICS_MAX {
+            let Some(rates) = self.topics.of(name) else {
                 continue;
-            }
-            let rates = self.topics.entry(name.clone()).or_default();
+            };
             let bytes = topic["bytes"].as_u64().unwrap_or(0);
             rates.note(now, topic["received"].as_u64().unwrap_or(0), bytes);
             let (hertz, expected) = (rounded(rates.hertz()), rates.expected().map(rounded));
-            if let Some(expected) = expected.filter(|_| rates.is_fallen()) {
-                alarms.push(format!("{name}: {expected} → {hertz} Hz"));
-            }
+            alarms.extend(rates.fallen(name).map(|fallen| fallen.to_string()));
             topic["hz"] = json!(hertz);
             topic["expected_hz"] = json!(expected);
             topic["bytes_per_s"] = json!(rates.bytes_per_second().round());
@@ -137,7 +128,7 @@ impl State {
         let topics: Map<String, Value> = self
             .topics
             .iter()
-            .map(|(name, rates)| (name.clone(), json!(rates.history().collect::<Vec<_>>())))
+            .map(|(name, rates)| (name.to_owned(), json!(rates.history().collect::<Vec<_>>())))
             .collect();
         json!({"ok": true, "step_s": 1, "all": self.all.history().collect::<Vec<_>>(), "topics": topics})
             .to_string()
@@ -238,16 +229,6 @@ fn with_rows(mut event: Value, mut rows: Vec<Row>) -> String {
 /// Milliseconds are read.
 fn rounded_span(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
-}
-
-/// Three digits are read; more make events longer.
-fn rounded(value: f64) -> f64 {
-    let digits = match value.abs() {
-        below if below < 10.0 => 100.0,
-        below if below < 100.0 => 10.0,
-        _ => 1.0,
-    };
-    (value * digits).round() / digits
 }
 
 #[cfg(test)]

@@ -167,7 +167,10 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
     let mut keep_plot = |id: &str, plot: &plots::Plot| {
         let svg = plots::standalone(&plot.svg);
         keep(&format!("{id}_{}.svg", plot.name), svg.as_bytes())?;
-        keep(&format!("{id}_{}.png", plot.name), &painter.png(&svg)?)?;
+        keep(
+            &format!("{id}_{}.png", plot.name),
+            &painter.png(&svg).map_err(plots::failed)?,
+        )?;
         keep(&format!("{id}_{}.csv", plot.name), plot.csv.as_bytes())
     };
     for one in &loaded.experiments {

@@ -61,6 +61,28 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
     })
 }
 
+/// Checks an expression that is to have one number for each message; a truth is 1 or 0.
+pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, ExpressionError> {
+    let mut checker = Checker {
+        plan,
+        selection: Selection::default(),
+        known: Vec::new(),
+    };
+    let part = checker.part(parsed)?;
+    if part.is_any {
+        let reason = "it has many values; name one, as in [0]";
+        return Err(ExpressionError::new(parsed.at, reason));
+    }
+    if part.sort == Sort::Text {
+        return Err(ExpressionError::new(parsed.at, "a text is not a number"));
+    }
+    Ok(Checked {
+        selection: checker.selection,
+        slots: checker.known.len(),
+        node: part.node,
+    })
+}
+
 /// Follows a path through a type.
 pub(super) fn typed_path<'p>(
     plan: &'p TypePlan,

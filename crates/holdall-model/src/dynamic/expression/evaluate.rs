@@ -116,6 +116,14 @@ pub(super) fn truth(node: &Node, slots: &[Found<'_>]) -> bool {
     }
 }
 
+/// The value of a node that is a number or a truth; `None` where a list is too short.
+pub(super) fn number(node: &Node, slots: &[Found<'_>]) -> Option<f64> {
+    match single(node, slots)? {
+        Value::Truth(value) => Some(f64::from(u8::from(value))),
+        value => float(&value),
+    }
+}
+
 /// One side may have many values; the other has one or none.
 fn compares(comparison: Comparison, left: &Node, right: &Node, slots: &[Found<'_>]) -> bool {
     if has_many(left, slots) {

@@ -84,15 +84,73 @@ impl Predicate {
     pub fn matches(&self, payload: &[u8]) -> Result<bool, DecodeError> {
         let mut few: [Found<'_>; 4] = Default::default();
         let mut many = Vec::new();
-        let slots = match few.get_mut(..self.slots) {
-            Some(slots) => slots,
-            None => {
-                many.resize_with(self.slots, Found::default);
-                many.as_mut_slice()
-            }
-        };
+        let slots = slots(&mut few, &mut many, self.slots);
         self.selection.find(&self.plan, payload, slots)?;
         Ok(evaluate::truth(&self.question, slots))
+    }
+
+    /// The type of the messages.
+    pub fn type_name(&self) -> &str {
+        self.plan.type_name()
+    }
+}
+
+/// So many slots: few of them need no allocation.
+fn slots<'s, 'a>(
+    few: &'s mut [Found<'a>],
+    many: &'s mut Vec<Found<'a>>,
+    count: usize,
+) -> &'s mut [Found<'a>] {
+    match few.get_mut(..count) {
+        Some(slots) => slots,
+        None => {
+            many.resize_with(count, Found::default);
+            many.as_mut_slice()
+        }
+    }
+}
+
+/// A compiled calculation on messages of one type: `linear.x`, `abs(pose.position.z) * 100`, `len(ranges)`. Conditions are 1 or 0.
+///
+/// ```
+/// # use holdall_model::{dynamic::{TypePlan, expression::Formula}, interface::bundle::Bundle};
+/// let plan = TypePlan::compile(&Bundle::embedded().define("std_msgs/msg/UInt8").unwrap()).unwrap();
+/// let formula = Formula::compile(plan.into(), "data * 2 + 0.5").unwrap();
+/// assert_eq!(formula.value(&[0, 1, 0, 0, 20]).unwrap(), Some(40.5));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Formula {
+    plan: Arc<TypePlan>,
+    selection: Selection,
+    slots: usize,
+    node: evaluate::Node,
+}
+
+impl Formula {
+    /// Parses a calculation and checks it against a type.
+    ///
+    /// # Errors
+    /// As [`Predicate::compile`]; a text, or every element of a list, which are not one number.
+    pub fn compile(plan: Arc<TypePlan>, text: &str) -> Result<Self, ExpressionError> {
+        let checked = check::check_number(&plan, &parse::parse(text)?)?;
+        Ok(Self {
+            plan,
+            selection: checked.selection,
+            slots: checked.slots,
+            node: checked.node,
+        })
+    }
+
+    /// Its value for a message; `None` where a list is too short.
+    ///
+    /// # Errors
+    /// When the payload cannot be decoded up to the fields that are needed.
+    pub fn value(&self, payload: &[u8]) -> Result<Option<f64>, DecodeError> {
+        let mut few: [Found<'_>; 4] = Default::default();
+        let mut many = Vec::new();
+        let slots = slots(&mut few, &mut many, self.slots);
+        self.selection.find(&self.plan, payload, slots)?;
+        Ok(evaluate::number(&self.node, slots))
     }
 
     /// The type of the messages.
@@ -269,6 +327,39 @@ mod tests {
             "names[*] == 'other'",
         ] {
             assert!(!holds(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn formulas_have_the_value_of_each_message() {
+        let value = |text: &str| {
+            let formula = Formula::compile(Arc::new(plan(TYPES)), text).unwrap();
+            assert_eq!(formula.type_name(), "a/msg/A");
+            formula.value(&payload(true, false)).unwrap()
+        };
+        for (text, expected) in [
+            ("v.x", Some(12.5)),
+            ("abs(big) * 2 + 1", Some(11.0)),
+            ("-fixed[-1]", Some(3.0)),
+            ("len(bytes) + len(frame_id)", Some(7.0)),
+            ("stamp", Some(1_700_000_000.5)),
+            ("ok", Some(1.0)),
+            ("v.x > 100", Some(0.0)),
+            ("bytes[3]", None),
+            ("path[2].x + 1", None),
+        ] {
+            assert_eq!(value(text), expected, "{text}");
+        }
+        for (text, reason) in [
+            ("frame_id", "character 1: a text is not a number"),
+            ("bytes[*]", "character 1: it has many values; name one, as in [0]"),
+            ("fixed", "character 1: fixed is a list"),
+            ("", "character 1: expected a value"),
+        ] {
+            let error = Formula::compile(Arc::new(plan(TYPES)), text)
+                .unwrap_err()
+                .to_string();
+            assert!(error.contains(reason), "{text}: {error}");
         }
     }
 

@@ -5,7 +5,6 @@ mod bars;
 pub(crate) mod lines;
 mod loss;
 mod over_time;
-mod png;
 mod time;
 
 use super::{Loaded, compare::Change};
@@ -21,10 +20,10 @@ use crate::{
     },
 };
 pub(crate) use bars::{Bar, Chart};
+pub(crate) use holdall::plot::Painter;
 use holdall_model::units::format_bytes;
 use lines::{Axes, LOG_MIN, Line};
 use plotters::style::RGBColor;
-pub(crate) use png::Painter;
 use std::fmt::{Display, Write};
 
 /// Ink of axes and text. The page maps it to a colour of its theme.

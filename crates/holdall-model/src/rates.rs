@@ -1,9 +1,13 @@
 //! Rates of a topic over time, the rate that it usually has, and whether it has fallen below that.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    time::Duration,
+};
 
 /// Seconds of rates that are kept for the small graph.
-pub(super) const HISTORY_SECONDS: usize = 60;
+const HISTORY_SECONDS: usize = 60;
 
 /// Span that the present rate is measured over.
 const SPAN: Duration = Duration::from_secs(2);
@@ -35,7 +39,7 @@ struct Sample {
 
 /// What is learned about one topic, from its counters.
 #[derive(Debug, Default)]
-pub(super) struct Rates {
+pub struct TopicRates {
     samples: VecDeque<Sample>,
     /// Messages in each whole second, the newest last.
     history: VecDeque<u32>,
@@ -46,9 +50,9 @@ pub(super) struct Rates {
     is_fallen: bool,
 }
 
-impl Rates {
+impl TopicRates {
     /// Notes the counters at `at`, which is monotonic; called about twice a second.
-    pub(super) fn note(&mut self, at: Duration, messages: u64, bytes: u64) {
+    pub fn note(&mut self, at: Duration, messages: u64, bytes: u64) {
         let sample = Sample { at, messages, bytes };
         let last = self.samples.back().map_or(0, |last| last.messages);
         if messages > last {
@@ -102,7 +106,7 @@ impl Rates {
     }
 
     /// Messages a second now.
-    pub(super) fn hertz(&self) -> f64 {
+    pub fn hertz(&self) -> f64 {
         let fast = self.per_second(SPAN, |sample| sample.messages);
         if fast < SLOW_HZ {
             self.per_second(SPAN_SLOW, |sample| sample.messages)
@@ -112,7 +116,7 @@ impl Rates {
     }
 
     /// Bytes a second now.
-    pub(super) fn bytes_per_second(&self) -> f64 {
+    pub fn bytes_per_second(&self) -> f64 {
         self.per_second(SPAN, |sample| sample.bytes)
     }
 
@@ -133,23 +137,116 @@ impl Rates {
     }
 
     /// Time since the last message, within half a second; `None` before the first.
-    pub(super) fn age(&self, now: Duration) -> Option<Duration> {
+    pub fn age(&self, now: Duration) -> Option<Duration> {
         Some(now.saturating_sub(self.changed?))
     }
 
     /// The rate that it usually has, once it was steady for some seconds.
-    pub(super) fn expected(&self) -> Option<f64> {
+    pub fn expected(&self) -> Option<f64> {
         self.expected
     }
 
     /// Whether it sends much less than usual.
-    pub(super) fn is_fallen(&self) -> bool {
+    pub fn is_fallen(&self) -> bool {
         self.is_fallen
     }
 
+    /// The topic as one that has fallen, where it has.
+    pub fn fallen(&self, name: &str) -> Option<FallenTopic> {
+        let usual_hz = self.expected.filter(|_| self.is_fallen)?;
+        Some(FallenTopic {
+            name: name.to_owned(),
+            usual_hz,
+            now_hz: self.hertz(),
+        })
+    }
+
     /// Messages in each of the last seconds, the newest last.
-    pub(super) fn history(&self) -> impl Iterator<Item = u32> {
+    pub fn history(&self) -> impl Iterator<Item = u32> {
         self.history.iter().copied()
+    }
+}
+
+/// A topic that sends much less than usual.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FallenTopic {
+    /// Full ROS name.
+    pub name: String,
+    /// Messages a second that it usually sends.
+    pub usual_hz: f64,
+    /// Messages a second now.
+    pub now_hz: f64,
+}
+
+impl fmt::Display for FallenTopic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: {} → {} Hz",
+            self.name,
+            rounded(self.usual_hz),
+            rounded(self.now_hz)
+        )
+    }
+}
+
+/// Three digits are read; more make lines longer.
+pub fn rounded(value: f64) -> f64 {
+    let digits = match value.abs() {
+        below if below < 10.0 => 100.0,
+        below if below < 100.0 => 10.0,
+        _ => 1.0,
+    };
+    (value * digits).round() / digits
+}
+
+/// Time between two notes of [`RatesByTopic`].
+const NOTE_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Topics whose rates are kept.
+const TOPICS_MAX: usize = 5000;
+
+/// The rates of all topics.
+#[derive(Debug, Default)]
+pub struct RatesByTopic {
+    topics: BTreeMap<String, TopicRates>,
+    noted: Option<Duration>,
+}
+
+impl RatesByTopic {
+    /// Notes messages and bytes of each topic at `at`, which is monotonic; may be called as often as the caller likes.
+    pub fn note<'a>(&mut self, at: Duration, topics: impl Iterator<Item = (&'a str, u64, u64)>) {
+        if self.noted.is_some_and(|noted| at < noted + NOTE_INTERVAL) {
+            return;
+        }
+        self.noted = Some(at);
+        for (name, messages, bytes) in topics {
+            if let Some(rates) = self.of(name) {
+                rates.note(at, messages, bytes);
+            }
+        }
+    }
+
+    /// The rates of a topic, which is new where it is not known; `None` where there are too many.
+    pub fn of(&mut self, name: &str) -> Option<&mut TopicRates> {
+        if !self.topics.contains_key(name) {
+            if self.topics.len() >= TOPICS_MAX {
+                return None;
+            }
+            self.topics.insert(name.to_owned(), TopicRates::default());
+        }
+        self.topics.get_mut(name)
+    }
+
+    /// All topics with their rates, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &TopicRates)> {
+        self.topics.iter().map(|(name, rates)| (name.as_str(), rates))
+    }
+
+    /// The topics that send much less than usual, by name.
+    pub fn fallen(&self) -> Vec<FallenTopic> {
+        let fallen = self.topics.iter().filter(|(_, rates)| rates.is_fallen());
+        fallen.filter_map(|(name, rates)| rates.fallen(name)).collect()
     }
 }
 
@@ -160,7 +257,7 @@ mod tests {
     const TICK: Duration = Duration::from_millis(500);
 
     /// Notes a topic that sends so many messages in each tick.
-    fn run(rates: &mut Rates, at: &mut Duration, count: &mut u64, ticks: usize, each: u64) {
+    fn run(rates: &mut TopicRates, at: &mut Duration, count: &mut u64, ticks: usize, each: u64) {
         for _ in 0..ticks {
             *at += TICK;
             *count += each;
@@ -170,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_topic_that_falls_below_its_usual_rate_is_named_until_it_recovers() {
-        let (mut rates, mut at, mut count) = (Rates::default(), Duration::ZERO, 0);
+        let (mut rates, mut at, mut count) = (TopicRates::default(), Duration::ZERO, 0);
         run(&mut rates, &mut at, &mut count, 24, 10);
         assert_eq!((rates.expected(), rates.hertz()), (Some(20.0), 20.0));
         assert!(!rates.is_fallen());
@@ -185,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_dead_topic_has_fallen_and_ages() {
-        let (mut rates, mut at, mut count) = (Rates::default(), Duration::ZERO, 0);
+        let (mut rates, mut at, mut count) = (TopicRates::default(), Duration::ZERO, 0);
         run(&mut rates, &mut at, &mut count, 30, 5);
         run(&mut rates, &mut at, &mut count, 20, 0);
         assert!(rates.is_fallen());
@@ -195,22 +292,50 @@ mod tests {
 
     #[test]
     fn an_irregular_topic_has_no_usual_rate() {
-        let (mut rates, mut at, mut count) = (Rates::default(), Duration::ZERO, 0);
+        let (mut rates, mut at, mut count) = (TopicRates::default(), Duration::ZERO, 0);
         for _ in 0..20 {
             run(&mut rates, &mut at, &mut count, 6, 0);
             run(&mut rates, &mut at, &mut count, 2, 30);
         }
         assert_eq!(rates.expected(), None);
-        let mut silent = Rates::default();
+        let mut silent = TopicRates::default();
         run(&mut silent, &mut at, &mut 0, 100, 0);
         assert_eq!((silent.expected(), silent.age(at)), (None, None));
     }
 
     #[test]
     fn counters_that_begin_anew_are_no_rate() {
-        let mut rates = Rates::default();
+        let mut rates = TopicRates::default();
         rates.note(Duration::from_secs(1), 100, 100);
         rates.note(Duration::from_secs(2), 5, 5);
         assert_eq!(rates.hertz(), 0.0);
+    }
+
+    #[test]
+    fn fallen_topics_are_named_with_both_rates_however_often_they_are_noted() {
+        let mut rates = RatesByTopic::default();
+        for tick in 0..600_u64 {
+            let at = Duration::from_millis(tick * 100);
+            // `/lidar` sends 20 a second for 30 s, then 2.
+            let lidar = if tick < 300 {
+                tick * 2
+            } else {
+                600 + (tick - 300) / 5
+            };
+            rates.note(at, [("/lidar", lidar, 0), ("/imu", tick * 10, 0)].into_iter());
+        }
+        let fallen = rates.fallen();
+        assert_eq!(fallen.len(), 1, "{fallen:?}");
+        assert_eq!(fallen[0].to_string(), "/lidar: 20 → 2 Hz");
+        assert_eq!(rates.iter().count(), 2);
+    }
+
+    #[test]
+    fn further_topics_than_the_bound_are_left_out() {
+        let mut rates = RatesByTopic::default();
+        for number in 0..=TOPICS_MAX {
+            rates.of(&format!("/t{number}"));
+        }
+        assert_eq!(rates.iter().count(), TOPICS_MAX);
     }
 }

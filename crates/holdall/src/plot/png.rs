@@ -1,7 +1,6 @@
-//! Draws the SVG of a plot as PNG, with the program's own fonts: a machine without fonts gets the same
+//! Draws an SVG as PNG, with the program's own fonts: a machine without fonts gets the same
 //! picture.
 
-use crate::error::{BenchError, BenchResult};
 use resvg::{
     render,
     tiny_skia::{Pixmap, Transform},
@@ -10,8 +9,8 @@ use resvg::{
 
 /// Regular and bold; `fonts/LICENSE` names their content.
 const FONTS: [&[u8]; 2] = [
-    include_bytes!("../../../../fonts/DejaVuSans.ttf"),
-    include_bytes!("../../../../fonts/DejaVuSans-Bold.ttf"),
+    include_bytes!("../../fonts/DejaVuSans.ttf"),
+    include_bytes!("../../fonts/DejaVuSans-Bold.ttf"),
 ];
 const FAMILY: &str = "DejaVu Sans";
 /// Characters that the fonts have; those that no plot needs are left out.
@@ -31,8 +30,19 @@ const SCALE: f32 = 2.0;
 /// A picture with more pixels, of hundreds of bars, gets fewer for each unit: this many take 256 MiB.
 const PIXELS_MAX: f32 = (64 << 20) as f32;
 
-/// Draws plots.
-pub(crate) struct Painter {
+/// Why a picture could not be drawn; a picture of this program fails only by a defect of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot draw the picture: {0}")]
+pub struct PaintError(String);
+
+/// Draws SVG as PNG.
+///
+/// ```
+/// let svg = "<svg width=\"9\" height=\"9\" xmlns=\"http://www.w3.org/2000/svg\"><rect width=\"9\" height=\"9\"/></svg>";
+/// let png = holdall::plot::Painter::new().png(svg).unwrap();
+/// assert!(png.starts_with(b"\x89PNG"));
+/// ```
+pub struct Painter {
     options: Options<'static>,
     has_fonts_of_system: bool,
 }
@@ -59,7 +69,7 @@ impl Painter {
     ///
     /// # Errors
     /// An SVG that cannot be read, or an empty picture.
-    pub fn png(&mut self, svg: &str) -> BenchResult<Vec<u8>> {
+    pub fn png(&mut self, svg: &str) -> Result<Vec<u8>, PaintError> {
         let is_covered = |c: char| c == '\n' || COVERED.iter().any(|range| range.contains(&c));
         if !self.has_fonts_of_system && !svg.chars().all(is_covered) {
             // Names in other scripts are drawn with the machine's fonts.
@@ -77,12 +87,13 @@ impl Painter {
     }
 }
 
-/// Why a picture could not be drawn; our own SVG fails only by a defect of ours.
-fn failed(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Rival {
-        library: "resvg",
-        path: "report.html".into(),
-        reason: error.to_string(),
+fn failed(error: impl std::fmt::Display) -> PaintError {
+    PaintError(error.to_string())
+}
+
+impl Default for Painter {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

@@ -1,0 +1,44 @@
+//! The arguments of `holdall plot`.
+
+use crate::units;
+use clap::Args;
+use std::{path::PathBuf, time::Duration};
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall plot lab -o lab.html            a page: all topics, losses, periods and sizes over time, with zoom
+  holdall plot lab -t /imu.linear_acceleration.z -t '/odom: abs(twist.twist.linear.x)' -o speed.svg
+                                          two values over time, and their topics
+  holdall plot lab -t /camera/image_raw -o camera.png
+                                          one topic
+  holdall plot lab --start-offset 60 --duration 10 -o ten-seconds.html";
+
+/// All flags of `holdall plot`.
+#[derive(Args, Clone, Debug)]
+pub struct PlotArguments {
+    /// Bag directories or single storage files, - for one on standard input
+    #[arg(value_name = "BAG", required = true)]
+    pub bags: Vec<PathBuf>,
+
+    /// Draw this topic, or a value of its messages: /imu.linear_acceleration.z, '/imu: abs(linear_acceleration.z) - 9.81' (as in holdall cat -w);
+    /// may be given several times [default: all topics]
+    #[arg(short = 't', long = "topic", value_name = "TOPIC[.FIELD]", action = clap::ArgAction::Append)]
+    pub wanted: Vec<String>,
+
+    /// The picture: .html, .svg or .png
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Leave out the first S seconds
+    #[arg(long, value_name = "S", default_value = "0", value_parser = units::parse_seconds)]
+    pub start_offset: Duration,
+
+    /// Draw so many seconds
+    #[arg(long, value_name = "S", value_parser = units::parse_seconds)]
+    pub duration: Option<Duration>,
+
+    /// Overwrite an existing file
+    #[arg(long)]
+    pub overwrite: bool,
+}

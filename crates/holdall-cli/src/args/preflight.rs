@@ -1,0 +1,99 @@
+//! The arguments of `holdall preflight`: those of `record`, and for how long.
+
+use super::record::RecordArguments;
+use crate::units;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use std::{ops::Deref, time::Duration};
+
+/// Shown below `-h` and `--help`.
+pub const EXAMPLES: &str = "\
+Examples:
+  holdall preflight -a                    records for a minute into a scratch bag, and answers whether a recording would fit
+  holdall preflight -a -d 10 --for 2h -o /data/run7
+                                          ten seconds, for a recording of two hours to that disk
+  holdall preflight --topics /camera /imu --json > preflight.json
+  holdall preflight -a --profile robot.yaml
+                                          with the settings of holdall record";
+
+/// Shown below `--help`.
+pub const NOTES: &str = "\
+A trial with the real recorder: its scratch bag is where the bag would be, has at most three sixteenths of the free space (and 768MiB), and is removed.
+Then the disk alone is measured, with at most 512MiB. All flags of holdall record count, but -d; those for the end and for events have no effect.
+
+Exit codes:
+  0  it fits
+  1  failed
+  2  refused before anything was done
+  3  messages will be missing: the report says why, and what to change";
+
+/// Flags of `record` that mean nothing here, or something else.
+const HIDDEN: [&str; 17] = [
+    "max_bag_duration",
+    "max_bag_files",
+    "max_bag_size",
+    "max_recording_duration",
+    "max_recording_size",
+    "max_recording_messages",
+    "start_paused",
+    "print_profile",
+    "preflight",
+    "control_socket",
+    "metrics_file",
+    "on_file_closed",
+    "restart_on_stall",
+    "web",
+    "foxglove",
+    "trigger",
+    "disable_keyboard_controls",
+];
+
+/// The flags of `record`, without a meaning for `-d`.
+#[derive(Clone, Debug, Default)]
+pub struct RecordFlags(RecordArguments);
+
+impl Deref for RecordFlags {
+    type Target = RecordArguments;
+
+    fn deref(&self) -> &RecordArguments {
+        &self.0
+    }
+}
+
+impl FromArgMatches for RecordFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        RecordArguments::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Args for RecordFlags {
+    fn augment_args(command: Command) -> Command {
+        let hide = |command: Command, name: &&str| command.mut_arg(*name, |argument| argument.hide(true));
+        HIDDEN
+            .iter()
+            .fold(RecordArguments::augment_args(command), hide)
+            .mut_arg("max_bag_duration", |argument| argument.short(None))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// All flags of `holdall preflight`.
+#[derive(Args, Clone, Debug)]
+pub struct PreflightArguments {
+    /// Record for so long, in seconds
+    #[arg(short = 'd', long, value_name = "S", default_value = "60", value_parser = units::parse_seconds, help_heading = "Trial")]
+    pub duration: Duration,
+
+    /// How long the recording is to be: 2h; whether the disk lasts for that
+    #[arg(long = "for", value_name = "SPAN", value_parser = units::parse_seconds, help_heading = "Trial")]
+    pub planned: Option<Duration>,
+
+    #[command(flatten)]
+    pub record: RecordFlags,
+}
