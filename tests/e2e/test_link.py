@@ -180,3 +180,13 @@ def test_both_programs_end_on_a_signal_and_the_report_is_printed(world):
 def test_bad_input_is_one_sentence(world, arguments, reason):
     done = subprocess.run([HOLDALL, "bench", "link", *arguments], stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 2 and reason in done.stderr, done.stderr
+
+
+def test_a_kernel_without_netem_is_named_in_one_sentence(world):
+    done = subprocess.run(
+        [HOLDALL, "bench", "link", "delay=5ms,backend=netem", "--", "true", "--", "true"],
+        stderr=subprocess.PIPE, text=True, timeout=60,
+    )  # fmt: skip
+    if done.returncode == 0:
+        pytest.skip("this kernel has netem")
+    assert done.returncode == 2 and "load the kernel's module sch_netem" in done.stderr, done.stderr

@@ -88,6 +88,16 @@ def test_every_message_is_accounted_for(world, tmp_path):
     assert "cyclone" in (page / "X1_delivered_1.csv").read_text()
 
 
+def test_two_that_never_meet_end_and_every_message_has_that_fate(world, tmp_path):
+    text = EXPERIMENT.replace("loss=5%", "loss=100%").replace('  - {label: "good", link: "rate=54Mb/s,bottleneck=nic"}\n', "")
+    done = bench(world, tmp_path, "cyclone", text=text)
+    assert done.returncode == 0, done.stderr
+    _, runs = runs_of(tmp_path)
+    run = runs["cyclone", "bad"]
+    assert run["account"]["before_match"] + run["account"]["not_sent"] == 50, run["account"]
+    assert run["account"]["received"] == 0 and run["matched_s"] == [None, None], run
+
+
 def test_two_loads_at_once_are_accounted_for_apart(world, tmp_path):
     beside = "depth: 10, beside: {label: large, bytes: 61440, rate_hz: 20, reliability: reliable, depth: 10}"
     text = EXPERIMENT.replace("depth: 10", beside).replace("2 kB at 50 Hz", "small")

@@ -4,7 +4,7 @@ use super::{
     LinkRunError,
     forward::forward,
     model::ETHERNET_BYTES,
-    shaper,
+    qdisc,
     spec::{LinkSpec, Loss},
 };
 use crate::report::TABLE_STYLE;
@@ -179,7 +179,7 @@ fn check_rate(text: &'static str, tolerance: f64) -> Result<LinkCheck, LinkRunEr
     let spec = parsed(text)?;
     let rate = spec.rate_bits_per_s.unwrap_or_default() as f64;
     let packet_bits = ((FULL_BYTES as u64 + HEADER_BYTES + ETHERNET_BYTES) * 8) as f64;
-    let gap = shaper(&spec)
+    let gap = qdisc(&spec)
         .is_none()
         .then(|| Duration::from_secs_f64(packet_bits / (1.2 * rate)));
     let flow = Flow {
@@ -280,7 +280,7 @@ fn loss_of(text: &'static str, loss: Loss, probe: &Probe) -> Vec<LinkCheck> {
 
 /// Sends a flow from A to B over a link of its own.
 fn probe(spec: &LinkSpec, flow: Flow) -> Result<Probe, LinkRunError> {
-    let ends = link::create(spec.mtu, shaper(spec))?;
+    let ends = link::create(spec.mtu, qdisc(spec))?;
     let socket = |end: usize| {
         let address = SocketAddr::from((ADDRESSES[end], PORT));
         ends[end].udp_socket(address, RECEIVE_BUFFER_BYTES)

@@ -13,12 +13,12 @@ use counters::{Amount, DirectionCounters};
 use forward::{Forwarded, forward};
 use holdall_io::{
     clock::{Clock, SystemClock},
-    link::{self, KernelCounters, LinkEnd, LinkError, Shaper},
+    link::{self, KernelCounters, LinkEnd, LinkError, Netem, Qdisc, Shaper},
 };
 use model::ETHERNET_BYTES;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
-use spec::{Bottleneck, LinkSpec};
+use spec::{Backend, Bottleneck, LinkSpec};
 use std::{
     collections::BTreeMap,
     io,
@@ -164,7 +164,7 @@ pub fn run(spec: &LinkSpec, commands: [Command; 2], stop: &AtomicBool) -> Result
 /// A system that does not allow links.
 pub(crate) fn probe() -> Result<(), LinkRunError> {
     let spec = LinkSpec::default();
-    let _ends = link::create(spec.mtu, shaper(&spec))?;
+    let _ends = link::create(spec.mtu, qdisc(&spec))?;
     Ok(())
 }
 
@@ -176,12 +176,13 @@ pub(crate) fn carry<T>(
     spec: &LinkSpec,
     work: impl FnOnce(&[LinkEnd; 2]) -> T,
 ) -> Result<(T, Carried), LinkRunError> {
-    let ends = link::create(spec.mtu, shaper(spec))?;
+    let ends = link::create(spec.mtu, qdisc(spec))?;
+    let of_model = spec.of_model();
     let has_ended = AtomicBool::new(false);
     thread::scope(|scope| {
         let forwarding = thread::Builder::new()
             .name("link".to_owned())
-            .spawn_scoped(scope, || forward(&ends, spec, &has_ended))
+            .spawn_scoped(scope, || forward(&ends, &of_model, &has_ended))
             .map_err(LinkRunError::Forward)?;
         let done = work(&ends);
         has_ended.store(true, Ordering::Release);
@@ -194,15 +195,35 @@ pub(crate) fn carry<T>(
 }
 
 /// The queue in front of the sender's device.
-fn shaper(spec: &LinkSpec) -> Option<Shaper> {
-    let bytes_per_s = spec.rate_bits_per_s? / 8;
-    (spec.bottleneck == Bottleneck::Nic).then(|| Shaper {
+fn qdisc(spec: &LinkSpec) -> Option<Qdisc> {
+    let bytes_per_s = spec.rate_bits_per_s.map(|bits| bits / 8);
+    if spec.backend == Backend::Netem {
+        return Some(Qdisc::Netem(netem(spec, bytes_per_s)));
+    }
+    let bytes_per_s = bytes_per_s.filter(|_| spec.bottleneck == Bottleneck::Nic)?;
+    Some(Qdisc::Shaper(Shaper {
         bytes_per_s,
         overhead_bytes: ETHERNET_BYTES as u16,
         queue_bytes: u32::try_from((bytes_per_s as f64 * spec.queue.as_secs_f64()) as u64)
             .unwrap_or(u32::MAX)
             .max(2 * u32::from(spec.mtu)),
-    })
+    }))
+}
+
+/// The same link for the kernel: its queue counts packets, and holds those that are delayed, too.
+fn netem(spec: &LinkSpec, bytes_per_s: Option<u64>) -> Netem {
+    /// As many as without a rate may be delayed at a time.
+    const PACKETS_MAX: u32 = 1_000_000;
+    let packets = |bytes_per_s| bytes_per_s as f64 * spec.longest().as_secs_f64() / f64::from(spec.mtu);
+    Netem {
+        rate: bytes_per_s.map(|bytes_per_s| (bytes_per_s, ETHERNET_BYTES as u16)),
+        limit_packets: bytes_per_s.map_or(PACKETS_MAX, |bytes| (packets(bytes).round() as u32).max(2)),
+        delay: spec.delay,
+        jitter: spec.jitter,
+        loss: spec.loss.chances(),
+        reorder: spec.reorder,
+        seed: spec.seed,
+    }
 }
 
 /// Between two polls of whether programs have ended.
@@ -320,4 +341,30 @@ fn carried(ends: &[LinkEnd; 2], forwarded: Forwarded) -> io::Result<Carried> {
         has_real_time_priority: is_punctual,
         cores: cpu.as_secs_f64() / elapsed.as_secs_f64().max(1e-9),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{spec::Loss, *};
+
+    #[test]
+    fn netem_is_asked_for_the_same_link_and_nothing_is_left_for_the_model() {
+        let text = "rate=54Mb/s,loss=20%/burst=4,delay=10ms±2ms,queue=188ms,reorder=1%,seed=9,backend=netem";
+        let spec: LinkSpec = text.parse().unwrap();
+        let Some(Qdisc::Netem(netem)) = qdisc(&spec) else {
+            panic!("no netem");
+        };
+        assert_eq!(netem.rate, Some((6_750_000, 14)));
+        // What the rate and the delay hold in packets of the largest size: 0.2 s of it.
+        assert_eq!(netem.limit_packets, 900);
+        assert_eq!((netem.delay, netem.jitter), (spec.delay, spec.jitter));
+        assert_eq!(netem.loss, (0.0625, Some(0.25)));
+        assert_eq!((netem.reorder, netem.seed), (0.01, 9));
+        let left = spec.of_model();
+        assert_eq!(
+            (left.rate_bits_per_s, left.loss, left.delay),
+            (None, Loss::default(), Duration::ZERO)
+        );
+        assert_eq!(left.longest(), spec.longest());
+    }
 }

@@ -107,14 +107,8 @@ impl LinkModel {
             return false;
         }
         let chance = self.rng.f64();
-        let Some(length) = loss.burst else {
+        let (begins, Some(ends)) = loss.chances() else {
             return chance < loss.share;
-        };
-        let ends = 1.0 / length;
-        let begins = if loss.share < 1.0 {
-            loss.share * ends / (1.0 - loss.share)
-        } else {
-            1.0
         };
         self.is_bad = if self.is_bad {
             chance >= ends

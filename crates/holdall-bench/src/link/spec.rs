@@ -13,6 +13,17 @@ pub enum Bottleneck {
     Nic,
 }
 
+/// What decides about packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// The model of this program.
+    #[default]
+    Holdall,
+    /// netem of the kernel, where it has one: it drops without saying why.
+    Netem,
+}
+
 /// How packets are lost at random.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Loss {
@@ -20,6 +31,22 @@ pub struct Loss {
     pub share: f64,
     /// Mean number of packets lost one after the other (Gilbert's model); `None` loses each by itself.
     pub burst: Option<f64>,
+}
+
+impl Loss {
+    /// Gilbert's model: chances that a burst begins and ends at a packet, so that the share is lost; without bursts the chance of each packet.
+    pub(super) fn chances(self) -> (f64, Option<f64>) {
+        let Some(length) = self.burst else {
+            return (self.share, None);
+        };
+        let ends = 1.0 / length;
+        let begins = if self.share < 1.0 {
+            self.share * ends / (1.0 - self.share)
+        } else {
+            1.0
+        };
+        (begins, Some(ends))
+    }
 }
 
 /// A time without any delivery.
@@ -54,6 +81,8 @@ pub struct LinkSpec {
     pub mtu: u16,
     /// Of all random numbers: the same seed loses the same packets.
     pub seed: u64,
+    /// What decides about packets.
+    pub backend: Backend,
     /// So long before a packet is due the link does not sleep: it keeps a processor busy, and is not late by what a sleeping thread is.
     pub spin: Duration,
 }
@@ -71,6 +100,7 @@ impl Default for LinkSpec {
             outages: Vec::new(),
             mtu: 1500,
             seed: 1,
+            backend: Backend::Holdall,
             spin: Duration::ZERO,
         }
     }
@@ -88,7 +118,7 @@ pub struct LinkSpecError {
 
 /// Every key with an example.
 const KEYS: &str = "one of rate=54Mb/s, loss=10%, loss=10%/burst=20, delay=5ms, delay=5ms±1ms, reorder=1%, queue=200ms, bottleneck=path, \
-     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, spin=500us";
+     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, backend=netem, spin=500us";
 
 /// Rates from a slow radio to what this forwards.
 const RATE_BITS: std::ops::RangeInclusive<f64> = 1e3..=1e11;
@@ -116,6 +146,13 @@ impl FromStr for LinkSpec {
             return Err(LinkSpecError {
                 part: "bottleneck=nic".to_owned(),
                 expected: "a rate, too: without one nothing waits",
+            });
+        }
+        if spec.backend == Backend::Netem && (spec.bottleneck == Bottleneck::Nic || !spec.outages.is_empty())
+        {
+            return Err(LinkSpecError {
+                part: "backend=netem".to_owned(),
+                expected: "neither bottleneck=nic nor down: netem has no such thing",
             });
         }
         Ok(spec)
@@ -158,6 +195,13 @@ impl LinkSpec {
                 self.mtu = mtu.ok_or("a number of bytes from 576 to 65535")?;
             }
             "seed" => self.seed = value.trim().parse().map_err(|_| "a whole number")?,
+            "backend" => {
+                self.backend = match value.trim() {
+                    "holdall" => Backend::Holdall,
+                    "netem" => Backend::Netem,
+                    _ => return Err("holdall or netem"),
+                }
+            }
             "spin" => {
                 let spin = time(value).filter(|spin| *spin <= SPIN_MAX);
                 self.spin = spin.ok_or("a time up to 10ms, for example 500us")?;
@@ -165,6 +209,19 @@ impl LinkSpec {
             _ => return Err(KEYS),
         }
         Ok(())
+    }
+
+    /// What is left for this program's model: nothing where the kernel's decides.
+    pub(super) fn of_model(&self) -> Self {
+        match self.backend {
+            Backend::Holdall => self.clone(),
+            Backend::Netem => Self {
+                queue: self.longest(),
+                mtu: self.mtu,
+                spin: self.spin,
+                ..Self::default()
+            },
+        }
     }
 
     /// The longest that a packet can be on the way.
@@ -289,6 +346,11 @@ mod tests {
             ("bottleneck=nic", "expected a rate, too"),
             ("down=5s", "expected a length and a beginning"),
             ("mtu=100", "expected a number of bytes"),
+            ("backend=tc", "expected holdall or netem"),
+            (
+                "backend=netem,down=5s@20s",
+                "expected neither bottleneck=nic nor down",
+            ),
             ("speed=5", "expected one of rate=54Mb/s, loss=10%"),
             ("loss", "expected one of"),
         ] {

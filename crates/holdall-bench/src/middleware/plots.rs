@@ -11,6 +11,7 @@ use super::{
 use crate::{
     engine::{Csv, grouped},
     error::BenchResult,
+    statistics::Estimate,
     suite::report::plots::{
         Bar, Chart, Plot,
         lines::{self, Axes, Line},
@@ -295,15 +296,15 @@ impl BarPlot {
         let factor = if self.is_of_machine { 100.0 / cores } else { 1.0 };
         for group in groups(cells) {
             for (series, cell) in group.iter().enumerate() {
-                let Some(estimate) = cell.estimate(|run| (self.figure)(run).map(|figure| factor * figure))
-                else {
-                    continue;
-                };
+                let estimate = cell.estimate(|run| (self.figure)(run).map(|figure| factor * figure));
                 let published = context.figures(cell).remove(self.name);
-                let (median, (low, high)) = (estimate.median, estimate.ends());
-                let theirs = published
-                    .as_ref()
-                    .map_or(String::new(), |figure| figure.median.to_string());
+                let text = |estimate: Option<&Estimate>, figure: fn(&Estimate) -> f64| {
+                    estimate.map_or(String::new(), |estimate| figure(estimate).to_string())
+                };
+                let median = text(estimate.as_ref(), |estimate| estimate.median);
+                let low = text(estimate.as_ref(), |estimate| estimate.ends().0);
+                let high = text(estimate.as_ref(), |estimate| estimate.ends().1);
+                let theirs = text(published.as_ref(), |estimate| estimate.median);
                 let bar = Bar {
                     other: published,
                     ..Bar::new(&cell.middleware, series, estimate)

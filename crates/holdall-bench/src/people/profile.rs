@@ -146,7 +146,7 @@ impl Profile {
                 .map(|count| 100.0 * *count as f64 / (all as f64).max(1.0))
                 .collect();
             let bar = Bar {
-                estimate: Estimate::exactly(100.0),
+                estimate: Some(Estimate::exactly(100.0)),
                 ..Bar::stacked(format!("{cohort} ({all})"), &shares)
             };
             let names: [&dyn std::fmt::Display; 2] = [cohort, &all];

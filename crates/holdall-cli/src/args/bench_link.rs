@@ -21,6 +21,7 @@ The link:
   down=5s@20s          an outage; may be given several times
   mtu=1500             largest packet in bytes
   seed=1               the same seed loses the same packets
+  backend=netem        the kernel's netem decides instead of holdall's model, where the kernel has it
   spin=500us           so long before a packet is due the link does not sleep: more exact delays, for more of a processor
 
 A has the address 10.99.0.1, B 10.99.0.2; both have their own network and /dev/shm, and nothing else is reached.

@@ -29,6 +29,34 @@ pub struct Shaper {
     pub queue_bytes: u32,
 }
 
+/// The kernel's own emulation of a link, tc-netem(8), in front of the sending end's device.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Netem {
+    /// Bytes a second, and bytes that are added to the length of each packet; `None` does not limit.
+    pub rate: Option<(u64, u16)>,
+    /// Most packets that wait, for the rate or the delay.
+    pub limit_packets: u32,
+    /// Mean time on the way.
+    pub delay: Duration,
+    /// Each delay is between `delay - jitter` and `delay + jitter`.
+    pub jitter: Duration,
+    /// Chances that a burst of losses begins and ends at a packet; without bursts of losses, the chance of each packet, and `None`.
+    pub loss: (f64, Option<f64>),
+    /// Share of packets that are not delayed.
+    pub reorder: f64,
+    /// Of its random numbers, where the kernel is 6.6 or newer.
+    pub seed: u64,
+}
+
+/// What queues packets in front of the sending end's device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Qdisc {
+    /// A rate.
+    Shaper(Shaper),
+    /// A whole link.
+    Netem(Netem),
+}
+
 /// Address of each end; both are in a network of 24 bits.
 pub const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 99, 0, 1), Ipv4Addr::new(10, 99, 0, 2)];
 /// Bits of the network that both addresses are in.
@@ -52,6 +80,11 @@ pub enum LinkError {
         "cannot open /dev/net/tun: {0}; load the kernel's module tun, or run as root (or chmod 0666 /dev/net/tun)"
     )]
     Tun(io::Error),
+    /// No netem.
+    #[error(
+        "cannot set up netem: {0}; load the kernel's module sch_netem, or leave out backend=netem: the link of holdall needs no netem"
+    )]
+    Netem(io::Error),
     /// A setting of the device.
     #[error("cannot {action} of the link's device: {source}")]
     Setting {
@@ -86,12 +119,12 @@ pub struct KernelCounters {
 ///
 /// # Errors
 /// A system that does not allow it; see [`LinkError`].
-pub fn create(mtu_bytes: u16, shaper: Option<Shaper>) -> Result<[LinkEnd; 2], LinkError> {
+pub fn create(mtu_bytes: u16, qdisc: Option<Qdisc>) -> Result<[LinkEnd; 2], LinkError> {
     let end = |number: usize| {
         // The namespace is that of a thread, which ends with it; the descriptors keep both alive.
         let made = thread::Builder::new()
             .name("link-end".to_owned())
-            .spawn(move || make_end(ADDRESSES[number], mtu_bytes, shaper))
+            .spawn(move || make_end(ADDRESSES[number], mtu_bytes, qdisc))
             .map_err(LinkError::Namespace)?;
         made.join()
             .unwrap_or_else(|_| Err(LinkError::Namespace(io::Error::other("the thread panicked"))))
@@ -99,7 +132,7 @@ pub fn create(mtu_bytes: u16, shaper: Option<Shaper>) -> Result<[LinkEnd; 2], Li
     Ok([end(0)?, end(1)?])
 }
 
-fn make_end(address: Ipv4Addr, mtu_bytes: u16, shaper: Option<Shaper>) -> Result<LinkEnd, LinkError> {
+fn make_end(address: Ipv4Addr, mtu_bytes: u16, qdisc: Option<Qdisc>) -> Result<LinkEnd, LinkError> {
     // SAFETY: changes the namespace of the calling thread only; takes no pointer.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return Err(LinkError::Namespace(io::Error::last_os_error()));
@@ -120,10 +153,12 @@ fn make_end(address: Ipv4Addr, mtu_bytes: u16, shaper: Option<Shaper>) -> Result
     netlink
         .add_route(DEVICE, Ipv4Addr::new(224, 0, 0, 0), 4)
         .map_err(setting("set the route for multicast"))?;
-    if let Some(shaper) = shaper {
-        netlink
+    match qdisc {
+        Some(Qdisc::Shaper(shaper)) => netlink
             .add_shaper(DEVICE, shaper)
-            .map_err(setting("set the rate (kernel module sch_tbf)"))?;
+            .map_err(setting("set the rate (kernel module sch_tbf)"))?,
+        Some(Qdisc::Netem(netem)) => netlink.add_netem(DEVICE, &netem).map_err(LinkError::Netem)?,
+        None => {}
     }
     Ok(LinkEnd {
         device,

@@ -9,6 +9,7 @@ mod subscribe;
 
 use holdall_io::fs::write_atomically_unsynced;
 pub use link::Join;
+pub use publish::publish_into_memory;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,

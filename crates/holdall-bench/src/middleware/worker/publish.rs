@@ -110,37 +110,44 @@ fn send_all(
     }
 }
 
-/// Publishes into memory and records each copy as received: what the measurement itself costs.
-pub(super) fn run_both(plan: &WorkerPlan, orders: &Orders) -> io::Result<()> {
+/// Publishes into memory and records each copy as received: what the measurement itself costs. No allocation is made for a message.
+pub fn publish_into_memory(plan: &WorkerPlan, start: Duration) -> (Vec<SentRecord>, Vec<ReceivedRecord>) {
     let mut message = plan.message();
     let mut memory = message.clone();
     let records = Records::new(plan);
     let mut received = Vec::with_capacity(plan.count as usize);
+    send_all(plan, start, &records, &mut |number| {
+        message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
+        memory.copy_from_slice(&message);
+        let at = SystemClock.monotonic().as_nanos();
+        received.push(ReceivedRecord {
+            number,
+            at: u64::try_from(at).unwrap_or(u64::MAX),
+        });
+        (true, true)
+    });
+    let sent = std::mem::take(&mut *lock(&records.0));
+    (sent, received)
+}
+
+/// Both sides in one thread, by memory.
+pub(super) fn run_both(plan: &WorkerPlan, orders: &Orders) -> io::Result<()> {
     WorkerEvent::Ready.print()?;
     WorkerEvent::Matched.print()?;
+    let (mut sent, mut received) = (Vec::new(), Vec::new());
     loop {
-        let start = match orders.within(LONG) {
-            Some(Order::Start(start)) => start,
+        match orders.within(LONG) {
+            Some(Order::Start(start)) => (sent, received) = publish_into_memory(plan, start),
             Some(Order::End) => break,
             None => continue,
-        };
-        send_all(plan, start, &records, &mut |number| {
-            message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
-            memory.copy_from_slice(&message);
-            let at = SystemClock.monotonic().as_nanos();
-            received.push(ReceivedRecord {
-                number,
-                at: u64::try_from(at).unwrap_or(u64::MAX),
-            });
-            (true, true)
-        });
+        }
         WorkerEvent::Sent.print()?;
         WorkerEvent::Received {
             count: received.len() as u64,
         }
         .print()?;
     }
-    super::write_sent(&plan.records, &lock(&records.0))?;
+    super::write_sent(&plan.records, &sent)?;
     super::write_received(&plan.records.with_extension("received"), &received)?;
     WorkerEvent::Done.print()
 }

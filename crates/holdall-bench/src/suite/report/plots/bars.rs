@@ -32,8 +32,8 @@ pub(crate) struct Bar {
     pub label: String,
     /// Bars of one series have one colour.
     pub series: usize,
-    /// Our figure.
-    pub estimate: Estimate,
+    /// Our figure; `None` is written as "none".
+    pub estimate: Option<Estimate>,
     /// The published figure, or that of another result.
     pub other: Option<Estimate>,
     /// Parts of the figure, in the order of the chart's; empty for a bar of one colour.
@@ -42,11 +42,15 @@ pub(crate) struct Bar {
 
 impl Bar {
     /// A bar of one colour.
-    pub(crate) fn new(label: impl Into<String>, series: usize, estimate: Estimate) -> Self {
+    pub(crate) fn new(
+        label: impl Into<String>,
+        series: usize,
+        estimate: impl Into<Option<Estimate>>,
+    ) -> Self {
         Self {
             label: label.into(),
             series,
-            estimate,
+            estimate: estimate.into(),
             other: None,
             stack: Vec::new(),
         }
@@ -124,8 +128,9 @@ impl Chart {
 
     /// Adds a bar to the group of this name, and a row to the data.
     pub(crate) fn add(&mut self, group: &str, bar: Bar, row: &[&dyn Display]) {
-        let others = bar.other.iter().map(|other| other.ends().1.max(other.median));
-        self.most = others.fold(self.most.max(bar.estimate.ends().1), f64::max);
+        let both = bar.estimate.iter().chain(&bar.other);
+        let ends = both.map(|figure| figure.ends().1.max(figure.median));
+        self.most = ends.fold(self.most, f64::max);
         self.csv.row(row);
         match self.groups.iter_mut().find(|known| known.name == group) {
             Some(known) => known.bars.push(bar),
@@ -142,12 +147,13 @@ impl Chart {
         bars.any(|bar| bar.other.is_some())
     }
 
-    /// Draws the bars; `None` where there are none.
+    /// Draws the bars; `None` where none has a figure.
     ///
     /// # Errors
     /// Only by a defect of ours.
     pub(crate) fn plot(self, name: impl Into<String>, title: impl Into<String>) -> BenchResult<Option<Plot>> {
-        if self.groups.is_empty() {
+        let mut bars = self.groups.iter().flat_map(|group| &group.bars);
+        if bars.all(|bar| bar.estimate.is_none()) {
             return Ok(None);
         }
         Ok(Some(Plot {
@@ -205,7 +211,7 @@ impl Chart {
                 let at = axis.x(value);
                 root.draw(&PathElement::new(vec![(at, begin + 22), (at, height - 4)], GRID))
                     .map_err(failed)?;
-                let name = format!("{value} {}", self.unit);
+                let name = format!("{} {}", super::lines::figure(value), self.unit);
                 root.draw(&Text::new(name, (at - 14, begin + 4), text.clone()))
                     .map_err(failed)?;
             }
@@ -237,14 +243,17 @@ impl Chart {
         let zero = axis.x(0.0);
         root.draw(&Text::new(bar.label.clone(), (14, top + 2), text.clone()))
             .map_err(failed)?;
-        let whole = [(bar.estimate.median, SERIES[bar.series % SERIES.len()])];
+        let whole = bar
+            .estimate
+            .iter()
+            .map(|estimate| (estimate.median, SERIES[bar.series % SERIES.len()]));
         let parts = bar
             .stack
             .iter()
             .copied()
             .zip(self.parts.iter().map(|part| part.1));
         let drawn: Vec<(f64, RGBColor)> = if bar.stack.is_empty() {
-            whole.to_vec()
+            whole.collect()
         } else {
             parts.collect()
         };
@@ -266,8 +275,10 @@ impl Chart {
             ))
             .map_err(failed)?;
         }
-        whisker(root, bar.estimate.interval, top + 6, axis)?;
-        let figure = format!("{:.*}", axis.digits, bar.estimate.median);
+        let interval = bar.estimate.as_ref().and_then(|estimate| estimate.interval);
+        whisker(root, interval, top + 6, axis)?;
+        let figure = |estimate: &Estimate| format!("{:.*}", axis.digits, estimate.median);
+        let figure = bar.estimate.as_ref().map_or("none".to_owned(), figure);
         root.draw(&Text::new(figure, (axis.x(axis.most) + 8, top + 2), text))
             .map_err(failed)?;
         if let Some(other) = &bar.other {

@@ -167,9 +167,10 @@ fn colour_of(line: &Line) -> RGBColor {
 }
 
 /// A figure of an axis with no more digits than it needs.
-fn figure(value: f64) -> String {
-    let rounded = (value * 100.0).round() / 100.0;
-    rounded.to_string()
+pub(super) fn figure(value: f64) -> String {
+    let places = 2.0 - value.abs().log10().floor().clamp(-6.0, 0.0);
+    let scale = 10_f64.powf(places);
+    ((value * scale).round() / scale).to_string()
 }
 
 #[cfg(test)]
@@ -198,8 +199,8 @@ mod tests {
             }
         }
         assert_eq!(
-            [0.0, 0.1 + 0.2, 1000.0].map(figure),
-            ["0".to_owned(), "0.3".to_owned(), "1000".to_owned()]
+            [0.0, 0.1 + 0.2, 0.015, 1000.0].map(figure),
+            ["0", "0.3", "0.015", "1000"].map(str::to_owned)
         );
     }
 }
