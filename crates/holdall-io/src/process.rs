@@ -58,6 +58,16 @@ pub fn set_thread_nice(nice: i32) -> io::Result<()> {
     Ok(setpriority_process(None, nice)?)
 }
 
+/// Number of the user that this process acts as.
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether there is a process of this number.
+pub fn exists(process: u32) -> bool {
+    Path::new("/proc").join(process.to_string()).exists()
+}
+
 /// Resident memory of this process in bytes.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ use std::{
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
     os::fd::{AsRawFd, FromRawFd as _, RawFd},
     ptr,
+    time::Duration,
 };
 
 /// The UDP sockets that this process has open (empty where `/proc` does not exist).
@@ -78,6 +79,44 @@ pub fn limit_unsent(connection: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// Bytes of a TCP connection that were written and that the other side has not acknowledged (`SIOCOUTQ`): in flight, or not sent yet.
+///
+/// # Errors
+/// It is no TCP connection.
+pub fn unacknowledged_bytes(connection: &impl AsRawFd) -> io::Result<u64> {
+    let mut bytes: c_int = 0;
+    // SAFETY: `bytes` is a writable int, which is what TIOCOUTQ (the same number as SIOCOUTQ) fills; the descriptor is open while
+    // `connection` is borrowed.
+    let outcome = unsafe { libc::ioctl(connection.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome == 0 {
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// The shortest round trip of a TCP connection that the kernel has seen; `None` where it does not report it.
+pub fn shortest_round_trip(connection: &impl AsRawFd) -> Option<Duration> {
+    /// Where `tcpi_min_rtt` is in `struct tcp_info` (linux/tcp.h), in microseconds.
+    const AT: usize = 148;
+    let mut about = [0_u8; AT + 4];
+    let mut len = about.len() as libc::socklen_t;
+    // SAFETY: `about` and `len` are writable and of the given sizes; the descriptor is open while `connection` is borrowed.
+    let outcome = unsafe {
+        libc::getsockopt(
+            connection.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            about.as_mut_ptr().cast::<c_void>(),
+            &raw mut len,
+        )
+    };
+    let micros = u32::from_ne_bytes(about[AT..].try_into().ok()?);
+    // Before the first acknowledgement the kernel has the largest number.
+    let is_known = outcome == 0 && len as usize == about.len() && micros != u32::MAX;
+    is_known.then(|| Duration::from_micros(u64::from(micros)))
 }
 
 /// Size of an int as the socket calls expect it.
@@ -226,6 +265,22 @@ mod tests {
             reached == wanted || reached == limit,
             "{reached} of {wanted}, limit {limit}"
         );
+    }
+
+    #[test]
+    fn what_the_other_side_has_not_got_is_counted() {
+        use std::io::Write;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        assert_eq!(unacknowledged_bytes(&sender).unwrap(), 0);
+        assert!(shortest_round_trip(&sender).is_some_and(|span| span < Duration::from_secs(60)));
+        sender.set_nonblocking(true).unwrap();
+        // Until the receiver's buffer is full.
+        while sender.write(&[0; 65536]).is_ok() {}
+        assert!(unacknowledged_bytes(&sender).unwrap() > 0);
+        drop(receiver);
+        assert!(unacknowledged_bytes(&listener).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Whole-file operations for everything that is not recorded data; every error names its path.
 
+mod beneath;
 mod dir;
 mod file;
 mod file_system;
@@ -8,6 +9,7 @@ mod name;
 mod tests;
 mod whole;
 
+pub use beneath::{Beneath, StoredFile};
 pub use dir::{
     DirEntry, create_dir_new, create_dir_unsynced, create_dirs, create_private_dir, list_dir, list_dir_up_to,
     remove_dir_all, sync_dir,
@@ -16,7 +18,7 @@ pub use file::{EditedFile, File};
 pub use file_system::FileSystem;
 pub use name::{
     About, FileNumbers, Kind, about, about_name, available_bytes, exists, file_len, file_numbers, is_dir,
-    is_link, make_private, remove_file, rename_over,
+    is_link, is_private_dir, make_private, remove_file, rename_over,
 };
 pub use whole::{
     append, convert_file, copy_new, copy_to, forget_cached, is_stored_sealed, is_unwritten, make_durable,

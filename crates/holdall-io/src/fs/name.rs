@@ -114,6 +114,15 @@ pub fn about_name(path: &Path) -> Result<About, DiskError> {
     Ok(About::of(&metadata))
 }
 
+/// Whether `path` is a directory, itself and not by a link, that belongs to this user and that no other can enter or change.
+pub fn is_private_dir(path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::symlink_metadata(path).is_ok_and(|about| {
+        let is_ours = about.uid() == rustix::process::geteuid().as_raw();
+        about.is_dir() && is_ours && about.mode() & 0o077 == 0
+    })
+}
+
 /// Lets only the owner of what is at `path` read and write it.
 ///
 /// # Errors

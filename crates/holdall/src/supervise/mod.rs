@@ -5,6 +5,7 @@ pub mod control_socket;
 mod file_command;
 pub mod metrics;
 mod progress;
+pub mod running;
 mod service_manager;
 
 pub use file_command::FileCommand;

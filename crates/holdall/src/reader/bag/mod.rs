@@ -28,7 +28,7 @@ use std::{
 };
 
 /// The file that describes a bag, in its directory.
-const METADATA_FILE: &str = "metadata.yaml";
+pub(in crate::reader) const METADATA_FILE: &str = "metadata.yaml";
 
 /// A bag that can be read. Opening one reads its metadata only, unless that has to be rebuilt.
 ///

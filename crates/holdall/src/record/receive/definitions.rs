@@ -97,6 +97,23 @@ impl Definitions {
         None
     }
 
+    /// The definition of a type that no hash is known of, as this machine has it, with its hash; `None` where it has none.
+    pub fn on_this_machine(&self, type_name: &str) -> Option<MessageDefinition> {
+        let in_shares = |name: &str| {
+            self.ament_prefixes
+                .iter()
+                .find_map(|prefix| read_share(prefix, name))
+        };
+        let found = Definition::resolve(type_name, in_shares);
+        let found = found
+            .or_else(|_| Definition::resolve(type_name, self.bundle))
+            .ok()?;
+        Some(MessageDefinition {
+            type_description_hash: found.type_hash(),
+            ..found.message_definition()
+        })
+    }
+
     /// Searches the share folders and the bundle.
     fn find_here(&self, type_name: &str, announced_hash: &str) -> Option<MessageDefinition> {
         let in_shares = |name: &str| {

@@ -1,0 +1,190 @@
+//! Where running recordings and playbacks of this user are found: a folder of the user's with a control socket for each process.
+
+use super::control_socket::{ControlError, ControlSocket, PLAY_REQUESTS, RECORD_REQUESTS, Requests, ask};
+use holdall_io::{fs, process};
+use serde_json::{Value, json};
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+};
+
+/// Most sockets that are listed.
+const LISTED_MAX: usize = 1000;
+
+/// What runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunningKind {
+    /// A recording.
+    Recording,
+    /// A playback.
+    Playback,
+}
+
+impl RunningKind {
+    /// `recording` or `playback`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recording => "recording",
+            Self::Playback => "playback",
+        }
+    }
+}
+
+/// A recording or playback that runs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Running {
+    /// Its process.
+    pub process: u32,
+    /// What it is.
+    pub kind: RunningKind,
+    /// Its control socket.
+    pub socket: PathBuf,
+}
+
+/// The folder of the sockets.
+#[derive(Clone, Debug)]
+pub struct RunningFolder(PathBuf);
+
+impl RunningFolder {
+    /// At this path.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// Makes the socket of this process, whose name others find.
+    ///
+    /// # Errors
+    /// The folder cannot be made or belongs to another user, or the socket cannot be made.
+    pub fn bind(&self, kind: RunningKind) -> Result<ControlSocket, ControlError> {
+        self.make().map_err(|source| ControlError::Bind {
+            path: self.0.clone(),
+            source,
+        })?;
+        let name = format!("{}-{}.sock", kind.as_str(), std::process::id());
+        ControlSocket::bind(&self.0.join(name))
+    }
+
+    fn make(&self) -> io::Result<()> {
+        if !fs::exists(&self.0).map_err(|error| error.into_io())? {
+            // Another process may have been faster.
+            let _ = fs::create_private_dir(&self.0);
+        }
+        if fs::is_private_dir(&self.0) {
+            Ok(())
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "others than this user can enter it",
+            ))
+        }
+    }
+
+    /// What runs now, by process. Sockets of processes that were killed are removed.
+    pub fn list(&self) -> Vec<Running> {
+        if !fs::is_private_dir(&self.0) {
+            return Vec::new();
+        }
+        let listed = fs::list_dir_up_to(&self.0, LISTED_MAX).unwrap_or_default();
+        let mut running: Vec<Running> = listed
+            .into_iter()
+            .filter_map(|entry| of_socket(&entry.path))
+            .filter(|running| {
+                let is_there = UnixStream::connect(&running.socket).is_ok();
+                if !is_there && !process::exists(running.process) {
+                    drop(fs::remove_file(&running.socket));
+                }
+                is_there
+            })
+            .collect();
+        running.sort();
+        running
+    }
+}
+
+fn of_socket(path: &Path) -> Option<Running> {
+    let name = path.file_name()?.to_str()?.strip_suffix(".sock")?;
+    let (kind, process) = name.split_once('-')?;
+    let kind = [RunningKind::Recording, RunningKind::Playback]
+        .into_iter()
+        .find(|known| known.as_str() == kind)?;
+    Some(Running {
+        process: process.parse().ok()?,
+        kind,
+        socket: path.to_owned(),
+    })
+}
+
+/// Sends the requests to another process, over its control socket.
+pub struct RemoteRequests(pub Running);
+
+impl Requests for RemoteRequests {
+    fn names(&self) -> &'static [&'static str] {
+        match self.0.kind {
+            RunningKind::Recording => RECORD_REQUESTS,
+            RunningKind::Playback => PLAY_REQUESTS,
+        }
+    }
+
+    fn carry_out(&self, name: &str, request: &Value) -> Value {
+        let mut request = request.clone();
+        request["request"] = json!(name);
+        ask(&self.0.socket, &request).unwrap_or_else(|error| json!({"ok": false, "error": error.to_string()}))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Counting;
+
+    impl Requests for Counting {
+        fn names(&self) -> &'static [&'static str] {
+            RECORD_REQUESTS
+        }
+
+        fn carry_out(&self, name: &str, request: &Value) -> Value {
+            json!({"ok": true, "asked": name, "of": request})
+        }
+    }
+
+    #[test]
+    fn what_runs_is_found_asked_and_gone_when_it_ends() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = RunningFolder::new(outer.path().join("holdall"));
+        assert_eq!(folder.list(), []);
+        let socket = folder.bind(RunningKind::Recording).unwrap();
+        socket.serve(Counting).unwrap();
+        let running = folder.list();
+        assert_eq!(running.len(), 1);
+        assert_eq!(
+            (running[0].process, running[0].kind),
+            (std::process::id(), RunningKind::Recording)
+        );
+        let remote = RemoteRequests(running[0].clone());
+        let reply = remote.carry_out("pause", &json!({"a": 1}));
+        assert_eq!(
+            reply,
+            json!({"ok": true, "asked": "pause", "of": {"a": 1, "request": "pause"}})
+        );
+        drop(socket);
+        assert_eq!(folder.list(), []);
+        let reply = remote.carry_out("pause", &json!({}));
+        assert_eq!(reply["ok"], json!(false));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_enter_is_not_used() {
+        use std::{fs, os::unix::fs::PermissionsExt};
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("holdall");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = RunningFolder::new(&path)
+            .bind(RunningKind::Playback)
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("others than this user"), "{error}");
+    }
+}
