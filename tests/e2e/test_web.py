@@ -142,7 +142,9 @@ def test_the_page_shows_the_recording_and_its_buttons_steer_it(world, browser):
     until(lambda: browser.script("document.querySelectorAll('#rows .hz').length >= 2"), "topics")
     assert browser.script("document.getElementById('state').textContent") == "● recording"
     assert "every message is accounted for" in browser.script("document.getElementById('cards').textContent")
-    browser.script("document.getElementById('do-toggle_paused').click()")
+    # A recording that is paused by mistake would lose messages: it asks.
+    browser.script("document.getElementById('do-toggle_paused').click(); document.getElementById('ask-no').click()")
+    browser.script("document.getElementById('do-toggle_paused').click(); document.getElementById('ask-yes').click()")
     until(lambda: browser.script("document.getElementById('state').textContent") == "● paused", "the pause")
     browser.script("document.getElementById('do-toggle_paused').click()")
     until(lambda: browser.script("document.getElementById('state').textContent") == "● recording", "the end of the pause")
@@ -156,7 +158,8 @@ def test_the_page_shows_the_recording_and_its_buttons_steer_it(world, browser):
     for width, height in ((390, 844), (1280, 900), (2560, 1440)):
         for scheme in ("light", "dark"):
             browser.look(width, height, scheme, width < 500)
-            wide = browser.script("document.documentElement.scrollWidth - innerWidth")
+            # A phone would widen its window to what does not fit.
+            wide = browser.script("document.documentElement.scrollWidth") - width
             assert wide <= 0, f"{width} {scheme}: the page is {wide} pixels too wide"
     assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
     browser.script("document.getElementById('do-stop').click()")

@@ -98,6 +98,7 @@ const OTHERS: &[&[&str]] = &[
 /// Verbs without an input; all that they can refuse is a wrong flag.
 const WITHOUT_INPUT: &[&[&str]] = &[
     &["bridge", "--foxglove", "robot:8765"],
+    &["web", "nowhere", "127.0.0.1:0"],
     &["top", "-e", "("],
     &["hz"],
     &["bw", "/a", "-w", "0"],

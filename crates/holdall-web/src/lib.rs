@@ -7,6 +7,7 @@
 
 mod address;
 pub mod dashboard;
+pub mod folder;
 pub mod foxglove;
 mod http;
 mod listen;

@@ -170,6 +170,9 @@ pub enum Verb {
     /// Show a bag in Foxglove, Lichtblick and other viewers, steered by their timeline
     #[command(after_help = viewers::SERVE_EXAMPLES)]
     Serve(viewers::ServeArguments),
+    /// Show a folder of bags, and what records and plays on this machine, in a browser
+    #[command(after_help = viewers::WEB_EXAMPLES)]
+    Web(viewers::WebArguments),
     /// Show rate, bandwidth, delay and loss of live topics in a table
     #[command(after_help = listen::TOP_EXAMPLES)]
     Top(listen::TopArguments),

@@ -1,8 +1,8 @@
-//! The arguments of `holdall bridge` and `holdall serve`: live topics, and bags, for viewers.
+//! The arguments of `holdall bridge`, `holdall serve` and `holdall web`: live topics, and bags, for viewers and browsers.
 
 use super::{LogLevel, TransportName, console::ConsoleArguments, play::PlayArguments};
 use clap::Args;
-use holdall_web::{foxglove::DEFAULT_FOXGLOVE, parse_address};
+use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Shown below `-h` and `--help`.
@@ -17,6 +17,37 @@ pub const SERVE_EXAMPLES: &str = "\
 Examples:
   holdall serve lab                        a bag on ws://127.0.0.1:8765; the viewer's timeline plays and seeks
   holdall serve lab --topics /tf /scan     two of its topics";
+
+/// Shown below `-h` and `--help`.
+pub const WEB_EXAMPLES: &str = "\
+Examples:
+  holdall web                            the bags of this folder, on http://127.0.0.1:8890
+  holdall web /data/bags 0.0.0.0:8890    for other machines, by the link with a token
+  holdall web /data/bags 9000            on another port";
+
+/// All flags of `holdall web`.
+#[derive(Args, Clone, Debug)]
+pub struct WebArguments {
+    /// Folder of bags
+    #[arg(value_name = "PATH", default_value = ".")]
+    pub folder: PathBuf,
+
+    /// Where browsers connect; on other addresses than loopback the link has a token
+    #[arg(value_name = "ADDR:PORT", default_value = DEFAULT_WEB, value_parser = parse_address)]
+    pub address: SocketAddr,
+
+    /// Where viewers connect while the page plays a bag
+    #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_FOXGLOVE, value_parser = parse_address)]
+    pub foxglove: SocketAddr,
+
+    /// Transports that the page plays bags over; may be given several times
+    #[arg(long, value_name = "TRANSPORT", action = clap::ArgAction::Append)]
+    pub transport: Vec<TransportName>,
+
+    /// Lowest severity to log
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: LogLevel,
+}
 
 /// All flags of `holdall bridge`.
 #[derive(Args, Clone, Debug)]
@@ -89,19 +120,27 @@ impl ServeArguments {
     /// The same as a playback that stays, and has viewers only.
     pub fn as_play(&self) -> PlayArguments {
         PlayArguments {
-            bags: self.bags.clone(),
             topics: self.topics.clone(),
             rate: self.rate,
             r#loop: self.r#loop,
             start_paused: !self.play,
-            persistent: true,
             foxglove: Some(self.foxglove),
             viewers_only: true,
             console: self.console.clone(),
-            node_name: "rosbag2_player".to_owned(),
-            read_ahead_queue_size: 1000,
-            progress_bar_update_rate: 10,
-            ..PlayArguments::default()
+            ..lasting(self.bags.clone())
         }
+    }
+}
+
+/// A playback that stays after its end, so that it can be played again.
+pub fn lasting(bags: Vec<PathBuf>) -> PlayArguments {
+    PlayArguments {
+        bags,
+        rate: 1.0,
+        persistent: true,
+        node_name: "rosbag2_player".to_owned(),
+        read_ahead_queue_size: 1000,
+        progress_bar_update_rate: 10,
+        ..PlayArguments::default()
     }
 }

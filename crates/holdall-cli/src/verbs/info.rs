@@ -3,7 +3,7 @@
 use super::input;
 use crate::{
     VerbResult,
-    args::info::InfoArguments,
+    args::info::{InfoArguments, Sort},
     exit::{Failure, Outcome},
     output,
     render::{
@@ -18,7 +18,10 @@ use holdall::{
 };
 use holdall_model::{marker::Marker, names::service_of_event_topic, text::one_line};
 use jiff::tz::TimeZone;
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::Path,
+};
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Shows a bag.
@@ -30,6 +33,31 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     for notice in bag.notices() {
         warn!("{notice}");
     }
+    output::result(&text_of(&bag, args)?)?;
+    if args.timeline {
+        let markers = bag.markers().map_err(Failure::failed)?;
+        let lanes = timeline(&bag, &markers).map_err(Failure::failed)?;
+        output::result(&format!("\n{lanes}"))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// What `--json` shows of a bag.
+pub fn json(path: &Path) -> Result<String, Failure> {
+    let bag = Bag::open_with(path, Ros1View::AsStored).map_err(Failure::failed)?;
+    let args = InfoArguments {
+        bag: path.to_owned(),
+        storage: None,
+        topic_name: false,
+        verbose: false,
+        timeline: false,
+        sort: Sort::Name,
+        json: true,
+    };
+    text_of(&bag, &args)
+}
+
+fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     let lost = bag.lost().map_err(Failure::failed)?;
     let account = bag.account().map_err(Failure::failed)?;
     let contents = if args.verbose {
@@ -52,7 +80,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     // A file without its end would be read whole for them; attachments are made in complete bags only.
     let is_complete = bag.notices().is_empty() && bag.writer().is_none();
     let attached = if is_complete || args.verbose {
-        attach::contents_of(&bag).unwrap_or_default()
+        attach::contents_of(bag).unwrap_or_default()
     } else {
         attach::Contents::default()
     };
@@ -70,7 +98,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         writer: bag.writer(),
         sort: args.sort,
     };
-    output::result(&if args.json {
+    Ok(if args.json {
         view.json().map_err(Failure::failed)?
     } else if args.topic_name {
         let names = view.topic_names().into_iter().map(one_line);
@@ -81,14 +109,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
             true => format!("{}\nEncrypted:         yes", text.trim_end_matches('\n')),
             false => text,
         }
-    })?;
-    if args.timeline {
-        output::result(&format!(
-            "\n{}",
-            timeline(&bag, &markers).map_err(Failure::failed)?
-        ))?;
-    }
-    Ok(Outcome::Done)
+    })
 }
 
 /// When each topic has messages.

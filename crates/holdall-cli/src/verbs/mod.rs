@@ -24,6 +24,7 @@ mod convert;
 mod decrypt;
 mod diff;
 mod export;
+mod folder;
 mod info;
 pub(crate) mod input;
 mod list;
@@ -50,6 +51,7 @@ fn handles_signals(verb: &Verb) -> bool {
         | Verb::Burst(_)
         | Verb::Bridge(_)
         | Verb::Serve(_)
+        | Verb::Web(_)
         | Verb::Top(_)
         | Verb::Hz(_)
         | Verb::Bw(_)
@@ -97,6 +99,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Man(arguments) => man::run(&arguments),
         Verb::Bridge(arguments) => viewers::bridge(&arguments),
         Verb::Serve(arguments) => play::serve(&arguments),
+        Verb::Web(arguments) => folder::run(&arguments),
         Verb::Top(arguments) => listen::top(&arguments),
         Verb::Hz(arguments) => listen::hz(&arguments),
         Verb::Bw(arguments) => listen::bw(&arguments),

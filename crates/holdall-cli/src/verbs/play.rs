@@ -23,7 +23,10 @@ use holdall::play::{
     Player,
     status::{PlayPhase, PlayReport, PlayStatus},
 };
-use holdall::supervise::control_socket::{ControlSocket, PlayRequests};
+use holdall::supervise::{
+    control_socket::{ControlSocket, PlayRequests},
+    running::RunningKind,
+};
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::marker::Marker;
 use holdall_web::{dashboard::Dashboard, foxglove::PlaybackServer};
@@ -98,6 +101,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
         .map_err(|error| Failure::playing(error, &named.paths))?;
     let node = node.map(|node| node.start(&player, clock)).transpose()?;
     servers.serve(&player, shown)?;
+    let found = web::be_found(RunningKind::Playback, PlayRequests(player.control()));
     for notice in player.notices() {
         warn!("{notice}");
     }
@@ -115,7 +119,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     } else {
         player.wait()
     };
-    drop((keyboard, servers, node));
+    drop((keyboard, servers, found, node));
     show(&report, args)?;
     let unanswered = report.services.values().any(|calls| !calls.all_answered());
     if args.fail_if_unanswered && unanswered {

@@ -29,6 +29,7 @@ use holdall::{
     supervise::{
         FileCommand, ServiceManager, Supervision,
         control_socket::{ControlSocket, RecordRequests},
+        running::RunningKind,
     },
     writer,
 };
@@ -112,6 +113,7 @@ struct Running {
     recorder: Recorder,
     request: Request,
     control_socket: Option<ControlSocket>,
+    found: Option<ControlSocket>,
     dashboard: Option<Dashboard>,
     bridge: Option<Bridge>,
     supervision: Supervision,
@@ -148,6 +150,7 @@ impl Running {
         if let Some(socket) = &control_socket {
             socket.serve(requests()).map_err(Failure::failed)?;
         }
+        let found = web::be_found(RunningKind::Recording, requests());
         let selection = &resolved.options.selection;
         let bridge = viewers::beside_recording(viewer_port, &args.transport, selection)?;
         let shown = bridge.as_ref().map(Bridge::report);
@@ -159,6 +162,7 @@ impl Running {
             recorder,
             request,
             control_socket,
+            found,
             dashboard,
             bridge,
             supervision,
@@ -198,7 +202,7 @@ impl Running {
             is_stop && SystemClock.monotonic().saturating_sub(ended) >= REPEATED_SIGNAL
         };
         live.supervision.await_commands(&control, &SystemClock, is_signal);
-        drop((live, self.control_socket, self.dashboard, self.bridge));
+        drop((live, self.control_socket, self.found, self.dashboard, self.bridge));
         show(&report, &self.request, args)?;
         if let Some(span) = stall {
             return Err(Failure::failed(format!(

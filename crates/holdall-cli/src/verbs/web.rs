@@ -1,13 +1,16 @@
 //! The dashboard beside a recording or playback (`--web`).
 
 use crate::exit::Failure;
-use holdall::supervise::control_socket::Requests;
+use holdall::supervise::{
+    control_socket::{ControlSocket, Requests},
+    running::{RunningFolder, RunningKind},
+};
 use holdall_web::{
     dashboard::{Dashboard, Subject},
     foxglove::ViewerReport,
 };
-use std::{net::SocketAddr, sync::Arc};
-use tracing::info;
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use tracing::{debug, info};
 
 /// Binds the port, before anything is made or joined.
 pub fn bind(address: Option<SocketAddr>) -> Result<Option<Dashboard>, Failure> {
@@ -32,4 +35,26 @@ pub fn serve(
         .map_err(Failure::failed)?;
     info!("dashboard: {}", dashboard.link());
     Ok(())
+}
+
+/// Where recordings and playbacks of this user are found by `holdall web`.
+pub fn running_folder() -> RunningFolder {
+    let of_session = std::env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute() && folder.is_dir());
+    RunningFolder::new(match of_session {
+        Some(folder) => folder.join("holdall"),
+        None => std::env::temp_dir().join(format!("holdall-{}", holdall_io::process::user())),
+    })
+}
+
+/// Lets `holdall web` find this process. Without it a recording is none the worse.
+pub fn be_found(kind: RunningKind, requests: impl Requests) -> Option<ControlSocket> {
+    let bound = running_folder().bind(kind).and_then(|socket| {
+        socket.serve(requests)?;
+        Ok(socket)
+    });
+    bound
+        .inspect_err(|error| debug!("holdall web will not find this process: {error}"))
+        .ok()
 }

@@ -2,7 +2,10 @@
 
 use super::rates::Rates;
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 /// Most bytes of one event to the page; topics that do not fit are left out and counted.
 const EVENT_BYTES_MAX: usize = 20 * 1000;
@@ -10,14 +13,20 @@ const EVENT_BYTES_MAX: usize = 20 * 1000;
 /// Topics whose rates are kept.
 const TOPICS_MAX: usize = 5000;
 
-/// Alarms and silent services that one event names.
+/// Alarms, silent services and nodes that are not heard that one event names, and letters of each.
 const NAMED_MAX: usize = 20;
+const NAMED_LETTERS_MAX: usize = 160;
+
+/// Samples of what was recorded, for the age of what is not durable: a minute.
+const RECORDED_MAX: usize = 120;
 
 /// What is known about the subject over time.
 #[derive(Default)]
 pub(super) struct State {
     topics: BTreeMap<String, Rates>,
     all: Rates,
+    /// Messages that were recorded at these times.
+    recorded: VecDeque<(Duration, u64)>,
 }
 
 /// One state of the subject.
@@ -56,13 +65,19 @@ impl State {
             .filter(|_| bytes >= 1.0)
             .map(|free| (free as f64 / bytes).round());
         let (rows, alarms) = self.note_topics(&mut status["topics"], now);
-        let sums = json!({"hz": rounded(hertz), "bytes_per_s": bytes.round(), "full_in_s": full_in, "alarms": alarms});
+        let mut sums = json!({"hz": rounded(hertz), "bytes_per_s": bytes.round(), "full_in_s": full_in, "alarms": alarms});
+        if let Some(waiting) = status["cache_bytes"].as_u64() {
+            // What waits is written at the rate at which it comes.
+            let wait = (bytes >= 1.0).then(|| rounded_span(waiting as f64 / bytes));
+            sums["write_wait_s"] = json!(wait);
+            sums["sync_age_s"] = json!(self.sync_age(&status, now).map(|age| rounded(age.as_secs_f64())));
+        }
         for place in [&mut event, &mut status] {
             for (key, value) in sums.as_object().into_iter().flatten() {
                 place[key] = value.clone();
             }
         }
-        let named: Vec<String> = alarms.into_iter().take(NAMED_MAX).collect();
+        let named: Vec<String> = alarms.iter().take(NAMED_MAX).map(|text| cut(text)).collect();
         event["alarms"] = json!(named);
         Snapshot {
             event: with_rows(event, rows),
@@ -80,6 +95,17 @@ impl State {
             of("recorded", "published"),
             of("recorded_bytes", "published_bytes"),
         );
+    }
+
+    /// How long ago the oldest message was recorded that is not durable; known to half a second.
+    fn sync_age(&mut self, status: &Value, now: Duration) -> Option<Duration> {
+        let (recorded, durable) = (status["recorded"].as_u64()?, status["durable"].as_u64()?);
+        if self.recorded.len() == RECORDED_MAX {
+            self.recorded.pop_front();
+        }
+        self.recorded.push_back((now, recorded));
+        let first = self.recorded.iter().find(|(_, recorded)| *recorded > durable);
+        first.map(|(at, _)| now.saturating_sub(*at))
     }
 
     /// Adds rates to the topics of a status; returns the page's rows, and the topics that have fallen below their usual rate.
@@ -121,11 +147,41 @@ impl State {
 /// Lists that grow with the system are cut for the page; their whole is in the status.
 fn shortened(key: &str, value: &Value) -> Value {
     match value {
-        Value::Array(list) if key != "viewers" && list.len() > NAMED_MAX => json!(&list[..NAMED_MAX]),
         Value::Array(list) if key == "viewers" => list.iter().map(viewer).collect(),
+        Value::Array(list) => list.iter().take(NAMED_MAX).map(named).collect(),
         // What a recording waits for: texts of any length.
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
         _ => value.clone(),
+    }
+}
+
+/// A short text of an entry: a name, or a node that is not heard.
+fn named(entry: &Value) -> Value {
+    let text = match entry {
+        Value::String(text) => cut(text),
+        _ => {
+            let topics: Vec<&str> = entry["topics"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let on = if topics.is_empty() {
+                String::new()
+            } else {
+                format!(" on {}", topics.join(", "))
+            };
+            let text = |key: &str| entry[key].as_str().unwrap_or_default();
+            cut(&format!("{}{on}: {}", text("who"), text("reason")))
+        }
+    };
+    json!(text)
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(NAMED_LETTERS_MAX) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
     }
 }
 
@@ -177,6 +233,11 @@ fn with_rows(mut event: Value, mut rows: Vec<Row>) -> String {
     event["topics_left_out"] = json!(count - cells.len());
     event["topics"] = Value::Array(cells);
     event.to_string()
+}
+
+/// Milliseconds are read.
+fn rounded_span(seconds: f64) -> f64 {
+    (seconds * 1000.0).round() / 1000.0
 }
 
 /// Three digits are read; more make events longer.
@@ -262,6 +323,47 @@ mod tests {
                 .len(),
             1000
         );
+    }
+
+    #[test]
+    fn what_waits_to_be_written_and_to_be_synced_has_an_age() {
+        let mut state = State::default();
+        let mut event = Value::Null;
+        for second in 1..=4_u64 {
+            let mut reply = reply(1, second * 10);
+            reply["status"]["cache_bytes"] = json!(50);
+            reply["status"]["durable"] = json!(15);
+            let snapshot = state.note(&reply, "recording", &[], Duration::from_secs(second));
+            event = parsed(&snapshot.event);
+        }
+        // The messages after the fifteenth were recorded between the first and the second second.
+        assert_eq!(event["sync_age_s"], json!(2.0));
+        assert_eq!(event["write_wait_s"], json!(0.5));
+    }
+
+    #[test]
+    fn nodes_that_are_not_heard_are_named_in_short() {
+        let mut state = State::default();
+        let mut reply = reply(500, 1);
+        let topics: Vec<String> = (0..500).map(|number| format!("/a/topic/{number}")).collect();
+        let node =
+            json!({"who": "/camera", "kind": "no_udp", "reason": "shared memory only", "topics": ["/image"]});
+        let many =
+            json!({"who": "/many", "kind": "no_udp", "reason": "shared memory only", "topics": topics});
+        reply["status"]["not_heard"] = json!(
+            vec![node; 1]
+                .into_iter()
+                .chain(vec![many; 100])
+                .collect::<Vec<_>>()
+        );
+        let snapshot = state.note(&reply, "recording", &[], Duration::from_secs(1));
+        assert!(snapshot.event.len() <= EVENT_BYTES_MAX);
+        let event = parsed(&snapshot.event);
+        assert_eq!(
+            event["not_heard"][0],
+            json!("/camera on /image: shared memory only")
+        );
+        assert_eq!(event["not_heard"].as_array().unwrap().len(), NAMED_MAX);
     }
 
     #[test]

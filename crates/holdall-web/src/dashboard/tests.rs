@@ -1,9 +1,12 @@
 //! The dashboard over real connections: its routes, and clients that are hostile, slow or many.
 
-use super::*;
-use serde_json::Map;
-use std::sync::Mutex;
-
+use super::{watched::WATCHERS_MAX, *};
+use serde_json::{Map, Value, json};
+use std::{
+    io::{Read, Write},
+    sync::Mutex,
+    time::Duration,
+};
 /// A subject that counts, and keeps what it was asked to do.
 #[derive(Default)]
 struct Subjected(Mutex<Vec<String>>);

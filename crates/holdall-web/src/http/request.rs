@@ -51,6 +51,26 @@ impl Request {
     }
 }
 
+/// A text of a query with its percent signs and pluses decoded; `None` when that is no text.
+pub(crate) fn percent_decoded(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                let digit = |byte| char::from(byte).to_digit(16);
+                u8::try_from(digit(digits[0])? * 16 + digit(digits[1])?).ok()?
+            }
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(decoded)
+        .ok()
+        .filter(|text| !text.contains('\0'))
+}
+
 /// The request that bytes begin with, and the length of its head; `None` while that is not whole.
 pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
@@ -224,6 +244,14 @@ mod tests {
             (&many, 431),
         ] {
             assert_eq!(read(text), Err(status), "{}", &text[..text.len().min(80)]);
+        }
+    }
+
+    #[test]
+    fn percent_signs_are_decoded_or_refused() {
+        assert_eq!(percent_decoded("a%2fb%C3%A4+c").as_deref(), Some("a/bä c"));
+        for text in ["%", "%2", "%zz", "%+1", "%00", "%ff"] {
+            assert_eq!(percent_decoded(text), None, "{text}");
         }
     }
 

@@ -47,13 +47,17 @@ impl<'a> Response<'a> {
 
     /// Sends it; without its body for a request that wants the head only.
     pub(crate) fn send(&self, to: &mut impl Write, with_body: bool) -> io::Result<()> {
-        let head = head(self.status, self.content_type, &self.headers);
-        let length = self.body.len();
-        to.write_all(format!("{head}Content-Length: {length}\r\n\r\n").as_bytes())?;
+        self.send_head(to, self.body.len() as u64)?;
         if with_body {
             to.write_all(&self.body)?;
         }
         Ok(())
+    }
+
+    /// Sends its head, for a body of this length.
+    pub(crate) fn send_head(&self, to: &mut impl Write, length: u64) -> io::Result<()> {
+        let head = head(self.status, self.content_type, &self.headers);
+        to.write_all(format!("{head}Content-Length: {length}\r\n\r\n").as_bytes())
     }
 }
 

@@ -1,0 +1,173 @@
+//! `holdall web`: a folder of bags in a browser.
+
+use super::{info, player_node::PlayerNode, viewers, web};
+use crate::{
+    VerbResult,
+    args::{
+        TransportName,
+        viewers::{WebArguments, lasting},
+    },
+    exit::{Failure, Outcome},
+    resolve,
+    terminal::{
+        events::{Event, queue},
+        log, signals,
+    },
+    transport,
+};
+use holdall::{
+    node::Node,
+    play::Player,
+    supervise::{
+        control_socket::{PlayRequests, Requests},
+        running::Running,
+    },
+};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_web::{
+    folder::{FolderServer, Host, PlayTo, PlayingBag},
+    foxglove::{PlaybackServer, ViewerPort, ViewerReport},
+};
+use serde_json::Value;
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tracing::{info, warn};
+
+/// Time between two polls for a signal.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Serves the folder until a signal.
+pub fn run(args: &WebArguments) -> VerbResult {
+    log::start(args.log_level.filter());
+    let (sender, events) = queue();
+    signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    let host = Arc::new(Bags {
+        foxglove: args.foxglove,
+        transports: args.transport.clone(),
+    });
+    let server = FolderServer::start(args.address, &args.folder, host).map_err(Failure::refused)?;
+    info!("bags: {}", server.link());
+    loop {
+        if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
+            info!("{signal}: stopping");
+            return Ok(Outcome::Done);
+        }
+    }
+}
+
+/// What the page has of this program.
+struct Bags {
+    foxglove: SocketAddr,
+    transports: Vec<TransportName>,
+}
+
+impl Host for Bags {
+    fn info(&self, bag: &Path) -> Result<Value, String> {
+        let text = info::json(bag).map_err(|failure| failure.sentence().to_owned())?;
+        serde_json::from_str(&text).map_err(|error| error.to_string())
+    }
+
+    fn play(&self, bag: &Path, to: PlayTo) -> Result<Box<dyn PlayingBag>, String> {
+        self.start(bag, to)
+            .map_err(|failure| failure.sentence().to_owned())
+    }
+
+    fn running(&self) -> Vec<Running> {
+        web::running_folder().list()
+    }
+}
+
+impl Bags {
+    fn start(&self, bag: &Path, to: PlayTo) -> Result<Box<dyn PlayingBag>, Failure> {
+        let args = lasting(vec![bag.to_owned()]);
+        let surroundings = resolve::surroundings::real(SystemClock.now());
+        let mut options = resolve::play::resolve(&args, &surroundings).map_err(Failure::refused)?;
+        let port = ViewerPort::bind(self.foxglove).map_err(Failure::refused)?;
+        let viewers = viewers::of_playback(Some(port), &options.inputs)?
+            .ok_or_else(|| Failure::failed("no server for viewers"))?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
+        let joined = match to {
+            PlayTo::Nodes => transport::join(&self.transports, &node, &clock)?,
+            PlayTo::Viewers => {
+                // Nothing is to be discovered.
+                options.discovery_wait = Duration::ZERO;
+                Vec::new()
+            }
+        };
+        let mut transports = viewers::with_viewers(Some(&viewers), joined);
+        let node = (to == PlayTo::Nodes).then(|| PlayerNode::offer(&options, &node, &mut transports));
+        let inputs = options.inputs.clone();
+        let player = Player::start(options, transports, Arc::clone(&clock))
+            .map_err(|error| Failure::playing(error, &inputs))?;
+        let node = node.map(|node| node.start(&player, clock)).transpose()?;
+        viewers
+            .serve(player.control(), viewers::shown_name(&inputs))
+            .map_err(Failure::failed)?;
+        for notice in player.notices() {
+            warn!("{notice}");
+        }
+        info!("playing {} to {}", bag.display(), viewers.link());
+        Ok(Box::new(Played {
+            requests: Arc::new(StoppableRequests {
+                inner: PlayRequests(player.control()),
+                is_over: AtomicBool::new(false),
+            }),
+            viewers,
+            _node: node,
+            _player: player,
+        }))
+    }
+}
+
+/// A playback that the page has begun. Its parts end in their order.
+struct Played {
+    requests: Arc<StoppableRequests>,
+    viewers: PlaybackServer,
+    _node: Option<Node>,
+    _player: Player,
+}
+
+impl PlayingBag for Played {
+    fn requests(&self) -> Arc<dyn Requests> {
+        Arc::clone(&self.requests) as Arc<dyn Requests>
+    }
+
+    fn link(&self) -> String {
+        self.viewers.link()
+    }
+
+    fn viewers(&self) -> ViewerReport {
+        self.viewers.report()
+    }
+
+    fn is_over(&self) -> bool {
+        self.requests.is_over.load(Ordering::SeqCst)
+    }
+}
+
+/// The requests to a playback, which would stay after a stop.
+struct StoppableRequests {
+    inner: PlayRequests,
+    is_over: AtomicBool,
+}
+
+impl Requests for StoppableRequests {
+    fn names(&self) -> &'static [&'static str] {
+        self.inner.names()
+    }
+
+    fn carry_out(&self, name: &str, request: &Value) -> Value {
+        if name == "stop" {
+            self.is_over.store(true, Ordering::SeqCst);
+        }
+        self.inner.carry_out(name, request)
+    }
+}

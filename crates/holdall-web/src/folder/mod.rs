@@ -1,0 +1,449 @@
+//! A folder of bags in a browser, with the recordings and playbacks that run on this machine.
+
+mod bags;
+mod download;
+mod jobs;
+mod recorders;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use crate::{
+    dashboard::{CLIENTS_MAX, PAGE as DASHBOARD, Subject, TOO_MANY, Watched},
+    foxglove::ViewerReport,
+    http::{
+        Guard, Method, Refusal, Request, Response, Token, exchange, json_body, link, page, percent_decoded,
+        send, send_stream,
+    },
+    listen::{Ended, Listener, Service, WebError},
+};
+use bags::{Bags, Listed};
+use holdall::{
+    Bag,
+    supervise::{control_socket::Requests, running::Running},
+    tools::check,
+};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    disk::DiskError,
+    fs::Beneath,
+    mutex::lock,
+};
+use jobs::{Jobs, Progress, Task};
+use recorders::Recorders;
+use serde_json::{Value, json};
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+const PAGE: &str = include_str!("page.html");
+
+/// Time between two searches for what runs, and between two of the folder, while a page is open.
+const ROUND: Duration = Duration::from_millis(500);
+const SEARCH_INTERVAL: Duration = Duration::from_secs(3);
+
+/// Without a request for so long nothing is searched.
+const ASKED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Findings of a check that are shown.
+const FINDINGS_MAX: usize = 200;
+
+/// Where a bag is played to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlayTo {
+    /// Viewers over WebSocket only.
+    Viewers,
+    /// Viewers, and nodes over the middleware.
+    Nodes,
+}
+
+/// A playback that this server has begun; dropped, it ends.
+pub trait PlayingBag: Send {
+    /// Its state, and what it accepts.
+    fn requests(&self) -> Arc<dyn Requests>;
+
+    /// What is entered in a viewer.
+    fn link(&self) -> String;
+
+    /// What viewers get and do not get.
+    fn viewers(&self) -> ViewerReport;
+
+    /// Whether it was stopped.
+    fn is_over(&self) -> bool;
+}
+
+/// What the server leaves to its program.
+pub trait Host: Send + Sync + 'static {
+    /// What is in a bag, as JSON.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn info(&self, bag: &Path) -> Result<Value, String>;
+
+    /// Begins to play a bag.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn play(&self, bag: &Path, to: PlayTo) -> Result<Box<dyn PlayingBag>, String>;
+
+    /// The recordings and playbacks of this machine.
+    fn running(&self) -> Vec<Running>;
+}
+
+/// Why a folder cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    /// The port cannot be bound, or no thread be started.
+    #[error(transparent)]
+    Web(#[from] WebError),
+    /// The folder cannot be opened.
+    #[error(transparent)]
+    Folder(#[from] DiskError),
+}
+
+/// A server of a folder; dropping it ends it, and the playback that it has begun.
+pub struct FolderServer {
+    listener: Listener,
+    server: Arc<Server>,
+}
+
+impl FolderServer {
+    /// Binds the port and serves the folder from now on, on threads of its own.
+    ///
+    /// # Errors
+    /// The port is taken or not allowed, the folder cannot be opened, or no thread can be started.
+    pub fn start(address: SocketAddr, folder: &Path, host: Arc<dyn Host>) -> Result<Self, FolderError> {
+        let beneath = Beneath::open(folder)?;
+        let listener = Listener::bind("the folder's page", address)?;
+        let guard = Guard::new(listener.address()).map_err(start_error)?;
+        let ended = listener.ended();
+        let server = Arc::new(Server {
+            guard,
+            nonce: Token::random().map_err(start_error)?,
+            beneath,
+            host,
+            bags: Bags::default(),
+            jobs: Jobs::default(),
+            recorders: Recorders::default(),
+            playing: Mutex::default(),
+            asked: AtomicU64::new(0),
+            ended,
+        });
+        let searching = Arc::clone(&server);
+        thread::Builder::new()
+            .name(format!("{}folder", crate::THREADS))
+            .spawn(move || searching.search())
+            .map_err(start_error)?;
+        let serving = Arc::clone(&server);
+        listener.serve(Service {
+            thread: "client",
+            clients_max: CLIENTS_MAX,
+            refusal: TOO_MANY,
+            serve: move |client: TcpStream| {
+                // A client that disconnects is not an error.
+                let _ = exchange(&client, &serving.guard, |request| {
+                    serving.answer(request, &client)
+                });
+            },
+        })?;
+        Ok(Self { listener, server })
+    }
+
+    /// The link to the page, with the token where one is needed.
+    pub fn link(&self) -> String {
+        link("http", self.listener.address(), &self.server.guard)
+    }
+}
+
+impl Drop for FolderServer {
+    fn drop(&mut self) {
+        self.listener.ended().set();
+        self.server.jobs.end();
+        self.server.recorders.end();
+        self.server.end_playback();
+    }
+}
+
+fn start_error(source: io::Error) -> WebError {
+    WebError::Start {
+        what: "the folder's page",
+        source,
+    }
+}
+
+struct Playing {
+    bag: String,
+    to: PlayTo,
+    watched: Arc<Watched>,
+    handle: Box<dyn PlayingBag>,
+}
+
+struct Server {
+    guard: Guard,
+    nonce: Token,
+    beneath: Beneath,
+    host: Arc<dyn Host>,
+    bags: Bags,
+    jobs: Jobs,
+    recorders: Recorders,
+    playing: Mutex<Option<Playing>>,
+    /// When a page last asked for anything, in monotonic milliseconds; 0 before the first time.
+    asked: AtomicU64,
+    ended: Ended,
+}
+
+/// What an answer is made of, where it is not sent already.
+type Answer = Result<Option<Response<'static>>, Refusal>;
+
+impl Server {
+    /// Searches while pages are open.
+    fn search(&self) {
+        let mut next_search = Duration::ZERO;
+        while !self.ended.is_set() {
+            let now = SystemClock.monotonic();
+            let asked = Duration::from_millis(self.asked.load(Ordering::Relaxed));
+            if !asked.is_zero() && now.saturating_sub(asked) <= ASKED_WITHIN {
+                self.recorders.follow(&self.host.running());
+                if now >= next_search {
+                    self.bags.search(&self.beneath, &|| self.ended.is_set());
+                    next_search = SystemClock.monotonic() + SEARCH_INTERVAL;
+                }
+            } else {
+                self.recorders.end();
+            }
+            self.jobs.end_unwanted();
+            let is_over = |playing: &Playing| playing.handle.is_over();
+            if lock(&self.playing).as_ref().is_some_and(is_over) {
+                self.end_playback();
+            }
+            SystemClock.sleep_until(now + ROUND);
+        }
+    }
+
+    fn answer(&self, request: &Request, client: &TcpStream) -> io::Result<()> {
+        let now = u64::try_from(SystemClock.monotonic().as_millis()).unwrap_or(u64::MAX);
+        self.asked.store(now.max(1), Ordering::Relaxed);
+        let with_body = request.method != Method::Head;
+        if let Some((watched, path)) = self.mounted(&request.path) {
+            let Some(watched) = watched else {
+                let gone = Refusal::new(404, "it has ended, or is not found");
+                return send(client, &gone.into(), with_body);
+            };
+            if request.method != Method::Post && path == "/" {
+                let page = page(DASHBOARD, "../../", &self.nonce, &self.guard);
+                return send(client, &page, with_body);
+            }
+            if watched.answer(request, path, client)? {
+                return Ok(());
+            }
+        }
+        match self.respond(request, client) {
+            Ok(Some(response)) => send(client, &response, with_body),
+            Ok(None) => Ok(()),
+            Err(refusal) => send(client, &refusal.into(), with_body),
+        }
+    }
+
+    /// What is watched at a path, and the rest of the path.
+    fn mounted<'a>(&self, path: &'a str) -> Option<(Option<Arc<Watched>>, &'a str)> {
+        if let Some(rest) = path.strip_prefix("/playback/now") {
+            let playing = lock(&self.playing);
+            return Some((playing.as_ref().map(|playing| Arc::clone(&playing.watched)), rest));
+        }
+        let rest = path.strip_prefix("/running/")?;
+        let end = rest.find('/')?;
+        let process = rest[..end].parse().ok()?;
+        Some((self.recorders.get(process), &rest[end..]))
+    }
+
+    fn respond(&self, request: &Request, client: &TcpStream) -> Answer {
+        let is_read = request.method != Method::Post;
+        match (is_read, request.path.as_str()) {
+            (true, "/") => Ok(Some(page(PAGE, "", &self.nonce, &self.guard))),
+            (true, "/api/folder") => Ok(Some(Response::json(self.state().to_string()))),
+            (true, "/api/bags") => Ok(Some(Response::json(self.bags.json().to_string()))),
+            (true, "/api/info") => self.info(&self.bag(parameter(request, "bag")?)?),
+            (true, "/api/download") => self.download(request, client),
+            (false, "/api/timeline") => self.read_whole(Task::Timeline, &self.named(request)?),
+            (false, "/api/check") => self.read_whole(Task::Check, &self.named(request)?),
+            (false, "/api/play") => self.play(request),
+            (false, "/api/end_playback") => {
+                self.end_playback();
+                Ok(Some(Response::json(json!({"ok": true}).to_string())))
+            }
+            _ => Err(Refusal::new(404, "there is no such page")),
+        }
+    }
+
+    /// What the page shows of what runs.
+    fn state(&self) -> Value {
+        let playing = lock(&self.playing);
+        let playback = playing.as_ref().map(|playing| {
+            json!({
+                "bag": playing.bag,
+                "to": if playing.to == PlayTo::Nodes { "nodes" } else { "viewers" },
+                "link": playing.handle.link(),
+                "state": playing.watched.event(),
+            })
+        });
+        json!({
+            "ok": true,
+            "folder": self.beneath.path().display().to_string(),
+            "bags_number": self.bags.number(),
+            "running": self.recorders.json(),
+            "playback": playback,
+        })
+    }
+
+    /// A bag of the list, by the name that it has there: names that are not in it lead nowhere.
+    fn bag(&self, name: String) -> Result<Arc<Listed>, Refusal> {
+        let none = || Refusal::new(404, "the folder has no such bag");
+        let bag = self.bags.get(&name).ok_or_else(none)?;
+        if bag.found.has_links {
+            return Err(Refusal::new(
+                403,
+                "the bag has symbolic links, which are not followed",
+            ));
+        }
+        Ok(bag)
+    }
+
+    /// The bag that a request's body names.
+    fn named(&self, request: &Request) -> Result<Arc<Listed>, Refusal> {
+        let body = json_body(&request.body)?;
+        let name = body["bag"].as_str();
+        self.bag(
+            name.ok_or_else(|| Refusal::new(400, "the request names no \"bag\""))?
+                .to_owned(),
+        )
+    }
+
+    /// Where a bag is, which is not being written.
+    fn path_of(&self, bag: &Listed) -> Result<PathBuf, Refusal> {
+        if bag.is_written {
+            return Err(Refusal::new(
+                409,
+                "the bag is being written; wait for the end of the recording",
+            ));
+        }
+        self.beneath
+            .find(Path::new(&bag.name))
+            .map_err(|error| Refusal::new(404, &error.to_string()))
+    }
+
+    fn info(&self, bag: &Arc<Listed>) -> Answer {
+        let path = self.path_of(bag)?;
+        let info = self
+            .host
+            .info(&path)
+            .map_err(|reason| Refusal::new(409, &reason))?;
+        let files = bag.found.files.iter().map(|(name, bytes)| {
+            let name = name.strip_prefix(&bag.name).unwrap_or(name);
+            json!({"name": name.to_string_lossy(), "bytes": bytes})
+        });
+        let files: Vec<Value> = files.collect();
+        let answer = json!({"ok": true, "name": bag.name, "info": info, "files": files});
+        Ok(Some(Response::json(answer.to_string())))
+    }
+
+    fn download(&self, request: &Request, client: &TcpStream) -> Answer {
+        if request.method == Method::Head {
+            return Err(Refusal::new(405, "a download is answered to GET only"));
+        }
+        let bag = self.bag(parameter(request, "bag")?)?;
+        self.path_of(&bag)?;
+        // A client that hangs up is not an error.
+        let _ = if request.parameter("file").is_some() {
+            let (head, length, content) = download::file(&self.beneath, &bag, &parameter(request, "file")?)?;
+            send_stream(client, &head, length, content)
+        } else {
+            download::archive(&self.beneath, &bag, client)
+        };
+        Ok(None)
+    }
+
+    fn read_whole(&self, task: Task, bag: &Arc<Listed>) -> Answer {
+        let path = self.path_of(bag)?;
+        let work = move |progress: &Progress| match task {
+            Task::Timeline => {
+                let bag = Bag::open(&path).map_err(|error| error.to_string())?;
+                timeline::draw(&bag, progress)
+            }
+            Task::Check => check_bag(&path, progress),
+        };
+        let reply = self.jobs.ask(task, &bag.name, &bag.state, Box::new(work));
+        Ok(Some(Response {
+            status: if reply["ok"] == json!(true) { 200 } else { 409 },
+            ..Response::json(reply.to_string())
+        }))
+    }
+
+    fn play(&self, request: &Request) -> Answer {
+        let bag = self.named(request)?;
+        let path = self.path_of(&bag)?;
+        let to = match json_body(&request.body)?["to"].as_str() {
+            Some("viewers") => PlayTo::Viewers,
+            Some("nodes") => PlayTo::Nodes,
+            _ => return Err(Refusal::new(400, "\"to\" must be \"viewers\" or \"nodes\"")),
+        };
+        // One at a time: two would publish the same topics, and need two ports.
+        let mut playing = lock(&self.playing);
+        end(playing.take());
+        let refused = |reason: String| Refusal::new(409, &reason);
+        let handle = self.host.play(&path, to).map_err(refused)?;
+        let subject = Subject {
+            kind: "playback",
+            requests: handle.requests(),
+            viewers: Some(handle.viewers()),
+        };
+        let watched =
+            Watched::start(subject, Ended::default()).map_err(|error| refused(error.to_string()))?;
+        let link = handle.link();
+        *playing = Some(Playing {
+            bag: bag.name.clone(),
+            to,
+            watched,
+            handle,
+        });
+        Ok(Some(Response::json(
+            json!({"ok": true, "link": link}).to_string(),
+        )))
+    }
+
+    fn end_playback(&self) {
+        end(lock(&self.playing).take());
+    }
+}
+
+fn end(playing: Option<Playing>) {
+    if let Some(playing) = playing {
+        playing.watched.end();
+    }
+}
+
+/// A parameter of the query, decoded.
+fn parameter(request: &Request, name: &str) -> Result<String, Refusal> {
+    let text = request
+        .parameter(name)
+        .ok_or_else(|| Refusal::new(400, &format!("the request has no parameter {name}")))?;
+    percent_decoded(text).ok_or_else(|| Refusal::new(400, &format!("the parameter {name} is no text")))
+}
+
+fn check_bag(path: &Path, progress: &Progress) -> Result<Value, String> {
+    let checked = check::check(path, &mut |done, total| {
+        progress.note(done, total);
+    });
+    let checked = checked.map_err(|error| error.to_string())?;
+    let findings = checked.findings().take(FINDINGS_MAX);
+    let findings: Vec<String> = findings.map(ToString::to_string).collect();
+    Ok(json!({"sound": checked.is_sound(), "problems": checked.problems(), "findings": findings}))
+}

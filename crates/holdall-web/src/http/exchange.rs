@@ -1,0 +1,102 @@
+//! One request of a client and its answer.
+
+use super::{Guard, Method, Refusal, Request, Response, Token, read_request};
+use crate::listen::{Timely, UNREAD_MAX};
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
+
+/// How long a client may take to send its request.
+const REQUEST_WITHIN: Duration = Duration::from_secs(5);
+
+/// What an answer leaves unread is read, so that hanging up does not destroy the answer; at most so much.
+const UNREAD_BYTES_MAX: u64 = 256 * 1024;
+
+/// Bytes of a file that are sent at once.
+const PIECE_BYTES: usize = 256 * 1024;
+
+/// The style that the pages share; pages name it where it is put in.
+const STYLE: &str = include_str!("style.css");
+
+/// Reads a request, and lets `answer` send the answer to one that the guard lets pass.
+pub(crate) fn exchange(
+    client: &TcpStream,
+    guard: &Guard,
+    answer: impl FnOnce(&Request) -> io::Result<()>,
+) -> io::Result<()> {
+    client.set_write_timeout(Some(UNREAD_MAX))?;
+    client.set_nodelay(true)?;
+    let request = match read_request(&mut Timely::new(client, REQUEST_WITHIN)) {
+        Ok(Some(request)) => request,
+        Ok(None) => return Ok(()),
+        Err(refusal) => return send(client, &refusal.into(), true),
+    };
+    match guard.check(&request) {
+        Ok(()) => answer(&request),
+        Err(refusal) => send(client, &refusal.into(), request.method != Method::Head),
+    }
+}
+
+/// Sends an answer and ends the connection.
+pub(crate) fn send(mut client: &TcpStream, response: &Response<'_>, with_body: bool) -> io::Result<()> {
+    response.send(&mut client, with_body)?;
+    end(client)
+}
+
+/// Sends what is read as an answer of this length, and ends the connection. What is shorter than promised ends it early, which the client notices.
+pub(crate) fn send_stream(
+    mut client: &TcpStream,
+    head: &Response<'_>,
+    length: u64,
+    mut content: impl Read,
+) -> io::Result<()> {
+    head.send_head(&mut client, length)?;
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut left = length;
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let len = content.read(&mut piece[..most])?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        client.write_all(&piece[..len])?;
+        left -= len as u64;
+    }
+    end(client)
+}
+
+fn end(client: &TcpStream) -> io::Result<()> {
+    client.shutdown(Shutdown::Write)?;
+    let unread = Timely::new(client, Duration::from_secs(1));
+    io::copy(&mut unread.take(UNREAD_BYTES_MAX), &mut io::sink()).map(drop)
+}
+
+/// A page; its own style and script may run, and no other. `home` is where its title leads, if anywhere.
+pub(crate) fn page(template: &str, home: &str, nonce: &Token, guard: &Guard) -> Response<'static> {
+    let nonce = nonce.text();
+    let text = template
+        .replace("/*STYLE*/", STYLE)
+        .replace("NONCE", nonce)
+        .replace("HOME", home);
+    Response {
+        headers: format!(
+            "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
+             frame-ancestors 'none'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'\r\n{}",
+            guard.set_cookie()
+        ),
+        ..Response::new("text/html; charset=utf-8", text.into_bytes())
+    }
+}
+
+/// A request's body as a JSON object; an empty one when there is none.
+pub(crate) fn json_body(body: &[u8]) -> Result<serde_json::Value, Refusal> {
+    match body {
+        [] => Ok(serde_json::json!({})),
+        _ => serde_json::from_slice::<serde_json::Value>(body)
+            .ok()
+            .filter(serde_json::Value::is_object)
+            .ok_or_else(|| Refusal::new(400, "the body of the request is not a JSON object")),
+    }
+}

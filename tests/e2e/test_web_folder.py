@@ -1,0 +1,289 @@
+"""`holdall web`: a folder of bags and what records on this machine, in a real browser; what is given is what is stored."""
+
+import http.client
+import io
+import json
+import os
+import re
+import struct
+import tarfile
+import time
+from urllib.parse import quote
+
+import pytest
+from browser import PROGRAM, Browser
+from conftest import DEADLINE_S, messages_of
+from test_foxglove import Viewer
+from test_web import STRING, until
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    if PROGRAM is None:
+        pytest.skip("needs Chromium")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.end()
+
+
+def ask(address, method, path, body=None, headers=None):
+    connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
+    sent = {"Content-Type": "application/json"} if method == "POST" else {}
+    connection.request(method, path, body=None if body is None else json.dumps(body), headers={**sent, **(headers or {})})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    return answer.status, content
+
+
+def get(address, path):
+    code, content = ask(address, "GET", path)
+    assert code == 200, (path, content)
+    return json.loads(content)
+
+
+def private_runtime(world):
+    """What runs is found in a folder that other tests do not use."""
+    runtime = world.folder / "runtime"
+    runtime.mkdir(mode=0o700)
+    world.env["XDG_RUNTIME_DIR"] = str(runtime)
+
+
+def bags_of(world):
+    """A folder with a bag of two topics, three files and a marker, which this returns."""
+    folder = world.folder / "bags"
+    folder.mkdir()
+    talker = world.talker({"topic": "/imu", "type": STRING, "count": 300, "rate_hz": 100}, {"topic": "/lidar", "type": STRING, "count": 60, "rate_hz": 20})
+    talker.wait_for("ready")
+    socket = world.folder / "rec.sock"
+    recorder = world.holdall("record", "--topics", "/imu", "/lidar", "-o", folder / "läb 1", "--control-socket", socket)
+    recorder.wait_until_says("Listening")
+    for request in (("split_bagfile",), ("add_marker", "dock <b>"), ("split_bagfile",)):
+        until(lambda: json.loads(world.run("control", socket, "status").stdout)["status"]["recorded"] > 50, "messages")
+        assert world.run("control", socket, *request).returncode == 0
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    return folder
+
+
+def served(world, folder):
+    web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
+    web.wait_until_says("bags: http://")
+    (line,) = [line for line in web.lines if "bags: http://" in line]
+    host, port = re.search(r"http://([\d.]+):(\d+)/", line).groups()
+    return web, (host, int(port))
+
+
+def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
+    private_runtime(world)
+    folder = bags_of(world)
+    os.symlink("/etc", folder / "etc")
+    web, address = served(world, folder)
+    talker = world.talker({"topic": "/live", "type": STRING, "count": None, "rate_hz": 50})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/live", "-o", world.folder / "live")
+    page = f"http://{address[0]}:{address[1]}/"
+    browser.look(1280, 900, "light")
+    browser.open(page)
+    until(lambda: browser.script("document.querySelectorAll('#rows tr').length") == 1, "the bag in the list")
+    row = browser.script("document.getElementById('rows').textContent")
+    assert "läb 1" in row and "whole" in row, row
+    until(lambda: "● recording" in browser.script("document.getElementById('now').textContent"), "the recording")
+    # Its dashboard is here too, and steers it.
+    until(lambda: get(address, f"/running/{recorder.process.pid}/api/status")["status"]["recorded"] > 3, "messages of the recording")
+    code, _ = ask(address, "POST", f"/running/{recorder.process.pid}/api/add_marker", {"name": "from afar"})
+    assert code == 200
+    # The bag: lanes, files, check, download.
+    browser.script("document.querySelector('#rows tr').click()")
+    until(lambda: browser.script("document.querySelectorAll('#lanes canvas').length") == 3, "the lanes")
+    drawn = browser.script("JSON.stringify([drawn.topics.map(t => [t.name, t.messages]), drawn.markers.map(m => m.name), drawn.splits.length])")
+    topics, markers, splits = json.loads(drawn)
+    stored = messages_of(folder / "läb 1")
+    assert dict(topics) == {topic: len(messages) for topic, messages in stored.items()}
+    assert markers == ["dock <b>"] and splits == 2
+    browser.script("document.getElementById('do-check').click()")
+    until(lambda: "nothing is wrong" in browser.script("document.getElementById('report').textContent"), "the check")
+    for width, height in ((390, 844), (1280, 900), (2560, 1440)):
+        for scheme in ("light", "dark"):
+            browser.look(width, height, scheme, width < 500)
+            # A phone would widen its window to what does not fit.
+            wide = browser.script("document.documentElement.scrollWidth") - width
+            assert wide <= 0, f"{width} {scheme}: the page is {wide} pixels too wide"
+            if pictures := os.environ.get("HOLDALL_PICTURES"):
+                from pathlib import Path
+
+                browser.photograph(Path(pictures) / f"bag-{width}-{scheme}.png")
+                browser.script("location.hash = ''")
+                time.sleep(0.5)
+                browser.photograph(Path(pictures) / f"folder-{width}-{scheme}.png")
+                browser.script("location.hash = encodeURIComponent('läb 1')")
+                until(lambda: browser.script("document.querySelectorAll('#lanes canvas').length") == 3, "the lanes")
+    # Play it to viewers: a question first, then the link, and a real viewer gets the bag.
+    browser.script("document.getElementById('do-play').click()")
+    browser.script("document.querySelector('#ask-choice button[value=viewers]').click()")
+    link = until(lambda: (get(address, "/api/folder")["playback"] or {}).get("link"), "a playback")
+    viewer = Viewer(link)
+    viewer.take("/imu")
+    start = viewer.info["dataStartTime"]
+    viewer.steer(True, 10.0, start["sec"] * 1_000_000_000 + start["nsec"])
+    viewer.until(lambda: len(viewer.messages.get("/imu", [])) >= len(stored["/imu"]), "the bag's messages")
+    assert viewer.payloads("/imu") == stored["/imu"]
+    viewer.socket.close()
+    # Its state is sampled twice a second.
+    until(lambda: get(address, "/playback/now/api/status")["status"]["published"] > 0, "messages in the playback's state")
+    until(lambda: browser.script("document.getElementById('end-playback') !== null"), "the button that ends it")
+    browser.script("document.getElementById('end-playback').click()")
+    until(lambda: get(address, "/api/folder")["playback"] is None, "the end of the playback")
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert "from afar" in json.dumps(world.info(world.folder / "live"))
+    until(lambda: not get(address, "/api/folder")["running"], "the end of the recording")
+    code, said = web.stop()
+    assert code == 0, said
+
+
+def test_downloads_are_the_stored_bytes_and_nothing_else_is_given(world):
+    private_runtime(world)
+    folder = bags_of(world)
+    (world.folder / "secret").write_text("secret")
+    (folder / "etc").symlink_to("/etc")
+    (folder / "linked").mkdir()
+    (folder / "linked" / "linked_0.mcap").symlink_to(folder / "läb 1" / "läb 1_0.mcap")
+    web, address = served(world, folder)
+    until(lambda: len(get(address, "/api/bags")["bags"]) == 2, "the list")
+    bag = folder / "läb 1"
+    for file in sorted(bag.iterdir()):
+        code, content = ask(address, "GET", f"/api/download?bag={quote('läb 1')}&file={quote(file.name)}")
+        assert (code, content) == (200, file.read_bytes())
+    code, content = ask(address, "GET", f"/api/download?bag={quote('läb 1')}")
+    assert code == 200
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        unpacked = {member.name: archive.extractfile(member).read() for member in archive}
+    assert unpacked == {f"läb 1/{file.name}": file.read_bytes() for file in bag.iterdir()}
+    for path in (
+        "/api/download?bag=..%2fsecret",
+        "/api/download?bag=%2e%2e%2fsecret",
+        "/api/download?bag=etc&file=passwd",
+        "/api/download?bag=etc",
+        f"/api/download?bag={quote('läb 1')}&file=..%2f..%2fsecret",
+        f"/api/download?bag={quote('läb 1')}&file=%2fetc%2fpasswd",
+        "/api/info?bag=..",
+        "/..%2f..%2fetc%2fpasswd",
+        "/../secret",
+    ):
+        code, content = ask(address, "GET", path)
+        assert code in (400, 404), (path, code, content)
+    code, content = ask(address, "GET", "/api/download?bag=linked")
+    assert code == 403 and b"symbolic links" in content
+    for headers in ({"Origin": "http://evil.example"}, {"Host": "evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        for method, path in (("GET", "/api/bags"), ("GET", f"/api/download?bag={quote('läb 1')}"), ("POST", "/api/play")):
+            code, content = ask(address, method, path, {} if method == "POST" else None, headers)
+            assert code == 403, (headers, path, code)
+    code, said = web.stop()
+    assert code == 0, said
+
+
+def test_other_addresses_need_the_token_and_wrong_folders_are_refused(world):
+    private_runtime(world)
+    (world.folder / "bags").mkdir()
+    web = world.holdall("web", world.folder / "bags", "0.0.0.0:0")
+    web.wait_until_says("bags: http://")
+    (line,) = [line for line in web.lines if "bags: http://" in line]
+    port, token = re.search(r":(\d+)/\?token=([0-9a-f]{32})", line).groups()
+    address = ("127.0.0.1", int(port))
+    assert ask(address, "GET", "/api/bags")[0] == 401
+    assert ask(address, "GET", f"/?token={token}")[0] == 200
+    assert ask(address, "GET", "/api/bags", headers={"Cookie": f"holdall_{port}={token}"})[0] == 200
+    assert web.stop()[0] == 0
+    told = world.run("web", world.folder / "none")
+    assert told.returncode == 2 and "none" in told.stderr, told.stderr
+    told = world.run("web", world.folder / "bags", "robot:80")
+    assert told.returncode == 2 and "is not an address to listen on" in told.stderr, told.stderr
+
+
+def test_viewers_call_services_and_change_parameters(world):
+    recorder = world.holdall("record", "--topics", "/chatter", "-o", world.folder / "bag")
+    recorder.wait_until_says("Listening")
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": None, "rate_hz": 20}, node="talking")
+    talker.wait_for("ready")
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    bridge.wait_until_says("Foxglove: ws://")
+    (line,) = [line for line in bridge.lines if "Foxglove: ws://" in line]
+    services, answers, failures, parameters = {}, {}, {}, []
+
+    class Caller(Viewer):
+        def read(self):
+            got = self.socket.recv(timeout=DEADLINE_S)
+            if isinstance(got, bytes):
+                if got[0] == 3:
+                    _, call, length = struct.unpack_from("<III", got, 1)
+                    assert got[13 : 13 + length] == b"cdr"
+                    answers[call] = got[13 + length :]
+                return
+            told = json.loads(got)
+            match told["op"]:
+                case "serverInfo":
+                    self.info = told
+                case "advertiseServices":
+                    services.update({service["name"]: service for service in told["services"]})
+                case "serviceCallFailure":
+                    failures[told["callId"]] = told["message"]
+                case "parameterValues":
+                    parameters.append(told)
+                case "status":
+                    self.statuses.append(told)
+
+        def call(self, service, number, payload, encoding=b"cdr"):
+            self.socket.send(struct.pack("<BIII", 2, service, number, len(encoding)) + encoding + payload)
+
+        def value(self, name, request):
+            self.until(lambda: any(told.get("id") == request for told in parameters), f"parameters for {request}")
+            (told,) = [told for told in parameters if told.get("id") == request]
+            return {p["name"]: p for p in told["parameters"]}.get(name)
+
+    seen = Caller(re.search(r"ws://\S+", line).group())
+    assert {"services", "parameters", "parametersSubscribe"} <= set(seen.info["capabilities"])
+    paused = "/rosbag2_recorder/is_paused"
+    seen.until(lambda: {paused, "/rosbag2_recorder/pause", "/talking/list_parameters"} <= services.keys(), "services")
+    about = services[paused]
+    assert about["type"] == "rosbag2_interfaces/srv/IsPaused" and "bool paused" in about["response"]["schema"]
+    assert about["request"]["encoding"] == "cdr" and about["request"]["schemaEncoding"] == "ros2msg"
+    nothing = b"\x00\x01\x00\x00\x00"
+    seen.call(about["id"], 1, nothing)
+    seen.until(lambda: 1 in answers, "an answer")
+    assert answers[1][4] == 0
+    seen.call(services["/rosbag2_recorder/pause"]["id"], 2, nothing)
+    seen.until(lambda: 2 in answers, "the pause")
+    seen.call(about["id"], 3, nothing)
+    seen.until(lambda: 3 in answers, "another answer")
+    assert answers[3][4] == 1, "the recorder is paused"
+    seen.call(9999, 4, nothing)
+    seen.call(about["id"], 5, b"{}", b"json")
+    seen.until(lambda: failures.keys() >= {4, 5}, "two refusals")
+    assert "no service 9999" in failures[4] and "must be cdr" in failures[5]
+    # Parameters: of a node of rclpy, and of the recorder.
+    seen.tell(op="getParameters", parameterNames=[], id="all")
+    assert seen.value("/talking.use_sim_time", "all")["value"] is False
+    assert seen.value("/rosbag2_recorder.storage.uri", "all")["value"] == str(world.folder / "bag")
+    seen.tell(op="subscribeParameterUpdates", parameterNames=["/talking.use_sim_time"])
+    until_followed = time.monotonic() + DEADLINE_S
+    number, value = 0, True
+    # The subscription to changes is matched some time after the request.
+    while not any("id" not in told for told in parameters):
+        assert time.monotonic() < until_followed, "no change was reported"
+        number += 1
+        seen.tell(op="setParameters", parameters=[{"name": "/talking.use_sim_time", "value": value}], id=f"set {number}")
+        assert seen.value("/talking.use_sim_time", f"set {number}")["value"] is value
+        value = not value
+        if number > 1:
+            # What was reported is read with the answer to a further request.
+            seen.tell(op="getParameters", parameterNames=["/talking.use_sim_time"], id=f"get {number}")
+            seen.value("", f"get {number}")
+    seen.tell(op="setParameters", parameters=[{"name": "/rosbag2_recorder.storage.uri", "value": "x"}], id="refused")
+    assert seen.value("/rosbag2_recorder.storage.uri", "refused")["value"] == str(world.folder / "bag")
+    seen.until(lambda: any("is not changed" in status["message"] for status in seen.statuses), "the refusal")
+    seen.socket.close()
+    assert bridge.stop()[0] == 0
+    recorder.stop()
