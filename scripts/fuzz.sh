@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets of holdall-storage and holdall-model, each for some seconds, without cargo-fuzz: only rustup's nightly toolchain.
+# Runs the fuzz targets of holdall-storage, holdall-model and holdall-web, each for some seconds, without cargo-fuzz: only rustup's nightly toolchain.
 #
 #   scripts/fuzz.sh                        every target for 60 s
 #   scripts/fuzz.sh 600 mcap_reader        one target for ten minutes
@@ -30,13 +30,19 @@ seeds() {
         rosbag1_*) find crates/holdall-storage/tests/data -name '*.bag' -size -64k ;;
         # With pages of 512 bytes: a byte that changes is seldom one that nobody reads.
         sqlite3_*) find crates/holdall-storage/fuzz/seeds -name '*.db3' ;;
+        http_*|websocket|viewer_*) find crates/holdall-web/fuzz/seeds -name "$1-*" ;;
         leveldb_*) find crates/holdall-storage/tests/data -path '*ldb*' -type f -size -64k ;;
     esac
 }
 
 failed=()
-for crate in holdall-storage holdall-model; do
+for crate in holdall-storage holdall-model holdall-web; do
     folder="$PWD/crates/$crate/fuzz"
+    if [ $# -gt 0 ]; then
+        is_wanted=
+        for name in "$@"; do if [ -e "$folder/fuzz_targets/$name.rs" ]; then is_wanted=1; fi; done
+        if [ -z "$is_wanted" ]; then continue; fi
+    fi
     # A folder of its own: these flags would make cargo build everything else anew.
     target="${CARGO_TARGET_DIR:-$PWD/target}/fuzz"
     CARGO_TARGET_DIR="$target" cargo build --quiet --manifest-path "$folder/Cargo.toml" --release --bins --target "$triple"

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from conftest import DEADLINE_S, messages_of
-from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
 from websockets.sync.client import connect
 
 STRING = "std_msgs/msg/String"
@@ -231,3 +231,43 @@ def test_clients_that_are_no_viewers_are_refused_in_a_sentence(world, viewer):
     assert "there is no channel 99" in again.statuses[0]["message"] and "not a request" in again.statuses[1]["message"]
     code, said = bridge.stop()
     assert code == 0, said
+
+
+def test_hostile_viewers_do_not_touch_the_recording(world, viewer):
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--foxglove", "127.0.0.1:0")
+    address = link(recorder)
+    talker = world.talker(
+        {"topic": "/big", "type": "std_msgs/msg/UInt8MultiArray", "count": 150, "rate_hz": 50, "size": 500_000},
+        {"topic": "/small", "type": STRING, "count": 600, "rate_hz": 200},
+        wait_for_subscriptions=2,
+    )
+    # One takes all and reads nothing, until the end.
+    deaf = viewer(address)
+    for topic in ("/big", "/small"):
+        deaf.take(topic)
+    host, port = re.search(r"ws://([\d.]+):(\d+)/", address).groups()
+    silent = [socket.create_connection((host, int(port)), timeout=DEADLINE_S) for _ in range(1000)]
+    with pytest.raises((InvalidStatus, OSError, EOFError, ConnectionClosed, InvalidMessage)):
+        # No place is left, or the page is foreign.
+        connect(address, subprotocols=SUBPROTOCOLS, origin="https://evil.example", open_timeout=DEADLINE_S)
+    for one in silent[:20]:
+        # Many have been hung up on.
+        with contextlib.suppress(OSError):
+            one.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: " + b"y" * 100_000)
+    sent = talker.done()["sent"]
+    for one in silent:
+        one.close()
+
+    def connected():
+        with contextlib.suppress(InvalidStatus, InvalidMessage, OSError, EOFError, ConnectionClosed):
+            return viewer(address)
+
+    # Those that had a place have lost it.
+    end = time.monotonic() + DEADLINE_S
+    while connected() is None:
+        assert time.monotonic() < end, "no viewer can connect after the thousand"
+        time.sleep(0.2)
+    code, said = recorder.stop()
+    assert code == 0, said
+    recorded = messages_of(world.folder / "bag")
+    assert {topic: len(recorded[topic]) for topic in sent} == {topic: entries[0]["count"] for topic, entries in sent.items()}

@@ -9,6 +9,8 @@ mod address;
 pub mod dashboard;
 pub mod folder;
 pub mod foxglove;
+#[doc(hidden)]
+pub mod fuzzing;
 mod http;
 mod listen;
 

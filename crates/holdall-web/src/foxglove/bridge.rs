@@ -2,7 +2,12 @@
 
 use super::{
     ViewerPort, ViewerReport,
-    hub::{Channel, Hub, NewChannel, Publication, Subject},
+    calls::Calls,
+    hub::{Channel, Hub, NewChannel, Order, Subject},
+    parameter_changes::ParameterChanges,
+    parameters::{Parameters, Reach},
+    protocol::ClientChannel,
+    services::Services,
     start_error,
 };
 use crate::listen::{Ended, WebError};
@@ -39,8 +44,8 @@ const GRAPH_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a topic waits for its definition before it is shown without one.
 const DEFINITION_WITHIN: Duration = Duration::from_secs(5);
 
-/// Messages of viewers that wait to be published; further ones are refused.
-const PUBLICATIONS_MAX: usize = 256;
+/// Messages and requests of viewers that wait to be carried out; further ones are refused.
+const ORDERS_MAX: usize = 256;
 
 /// Publishers of all viewers.
 const PUBLISHERS_MAX: usize = 256;
@@ -73,7 +78,7 @@ impl Bridge {
         transports: Vec<Box<dyn Transport>>,
     ) -> Result<Self, WebError> {
         let hub = Arc::<Hub>::default();
-        let (sender, publications) = sync_channel(PUBLICATIONS_MAX);
+        let (sender, orders) = sync_channel(ORDERS_MAX);
         let subject = Arc::new(Live(sender));
         let ended = port.listener.ended();
         let mut live = LiveTopics {
@@ -83,8 +88,12 @@ impl Bridge {
             transports,
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
-            publications,
+            orders,
             publishers: BTreeMap::new(),
+            services: Services::default(),
+            calls: Calls::default(),
+            parameters: Parameters::default(),
+            changes: ParameterChanges::default(),
             next_graph: Duration::ZERO,
             has_news: false,
         };
@@ -122,12 +131,12 @@ impl Drop for Bridge {
     }
 }
 
-/// What viewers publish goes to the bridge's thread, which has the transports.
-struct Live(SyncSender<Publication>);
+/// What viewers ask for goes to the bridge's thread, which has the transports.
+struct Live(SyncSender<Order>);
 
 impl Subject for Live {
-    fn publish(&self, publication: Publication) -> Result<(), String> {
-        if let Publication::Begin { channel, .. } = &publication
+    fn carry_out(&self, order: Order) -> Result<(), String> {
+        if let Order::Begin { channel, .. } = &order
             && channel.encoding != "cdr"
         {
             return Err(format!(
@@ -135,8 +144,8 @@ impl Subject for Live {
                 channel.topic, channel.encoding
             ));
         }
-        let sent = self.0.try_send(publication);
-        sent.map_err(|_| "more messages are published than can be sent".to_owned())
+        let sent = self.0.try_send(order);
+        sent.map_err(|_| "viewers send more than can be carried out".to_owned())
     }
 }
 
@@ -170,9 +179,13 @@ struct LiveTopics {
     topics: BTreeMap<String, LiveTopic>,
     /// Nodes that subscribe, by topic and endpoint; for the graph.
     subscriptions: BTreeMap<Gid, (String, String)>,
-    publications: Receiver<Publication>,
+    orders: Receiver<Order>,
     /// By viewer and its channel.
     publishers: BTreeMap<(u64, u32), Box<dyn Publisher>>,
+    services: Services,
+    calls: Calls,
+    parameters: Parameters,
+    changes: ParameterChanges,
     next_graph: Duration,
     has_news: bool,
 }
@@ -188,7 +201,8 @@ impl LiveTopics {
             }
             self.advertise(now);
             self.follow_viewers();
-            self.publish();
+            self.carry_out(now);
+            self.answer(now);
             SystemClock.sleep_until(now + ROUND);
         }
     }
@@ -250,7 +264,14 @@ impl LiveTopics {
             GraphEvent::SubscriptionGone(gid) => {
                 self.has_news |= self.subscriptions.remove(&gid).is_some();
             }
-            GraphEvent::Server(_) | GraphEvent::ServerGone(_) => {}
+            GraphEvent::Server(server) => {
+                self.has_news = true;
+                self.services.add(&self.hub, &self.definitions, number, &server);
+            }
+            GraphEvent::ServerGone(gid) => {
+                self.has_news = true;
+                self.services.remove(&self.hub, gid);
+            }
         }
     }
 
@@ -354,36 +375,19 @@ impl LiveTopics {
         }
     }
 
-    fn publish(&mut self) {
-        while let Ok(publication) = self.publications.try_recv() {
-            match publication {
-                Publication::Begin { client, channel } => {
-                    if self.publishers.len() >= PUBLISHERS_MAX {
-                        tracing::warn!(
-                            "viewers publish on {PUBLISHERS_MAX} topics already; {} is refused",
-                            channel.topic
-                        );
-                        continue;
-                    }
-                    let hash = Bundle::embedded()
-                        .type_hash(&channel.schema_name)
-                        .map(str::to_owned);
-                    let request = PublishRequest {
-                        topic: channel.topic.clone(),
-                        type_name: channel.schema_name,
-                        type_hash: hash,
-                        qos: QosProfile::ROS_DEFAULT,
-                        ..PublishRequest::default()
-                    };
-                    let Some(transport) = self.transports.first_mut() else {
-                        continue;
-                    };
-                    match transport.publish(&request) {
-                        Ok(publisher) => drop(self.publishers.insert((client, channel.id), publisher)),
-                        Err(error) => tracing::warn!("a viewer cannot publish: {error}"),
-                    }
-                }
-                Publication::Message {
+    /// Carries out what viewers ask for.
+    fn carry_out(&mut self, now: Duration) {
+        while let Ok(order) = self.orders.try_recv() {
+            let mut reach = Reach {
+                hub: &self.hub,
+                services: &self.services,
+                calls: &mut self.calls,
+                transports: &mut self.transports,
+                now,
+            };
+            match order {
+                Order::Begin { client, channel } => self.begin(client, channel),
+                Order::Message {
                     client,
                     channel,
                     payload,
@@ -394,9 +398,82 @@ impl LiveTopics {
                         tracing::warn!("a viewer's message is not published: {error}");
                     }
                 }
-                Publication::End { client, channel } => drop(self.publishers.remove(&(client, channel))),
-                Publication::Gone { client } => self.publishers.retain(|(of, _), _| *of != client),
+                Order::End { client, channel } => drop(self.publishers.remove(&(client, channel))),
+                Order::Gone { client } => {
+                    self.publishers.retain(|(of, _), _| *of != client);
+                    self.parameters.forget(client);
+                }
+                Order::Call { client, call } => {
+                    let hub = &self.hub;
+                    self.services
+                        .call(hub, &mut self.calls, &mut self.transports, (client, &call), now);
+                }
+                Order::GetParameters { client, names, id } => {
+                    self.parameters.get(&mut reach, client, &names, id);
+                }
+                Order::SetParameters {
+                    client,
+                    parameters,
+                    id,
+                } => self.parameters.set(&mut reach, client, &parameters, id),
+                Order::FollowParameters {
+                    client,
+                    names,
+                    follow: true,
+                } => self.parameters.follow(client, names),
+                Order::FollowParameters { client, names, .. } => self.parameters.unfollow(client, &names),
             }
+        }
+    }
+
+    /// A viewer begins to publish.
+    fn begin(&mut self, client: u64, channel: ClientChannel) {
+        if self.publishers.len() >= PUBLISHERS_MAX {
+            tracing::warn!(
+                "viewers publish on {PUBLISHERS_MAX} topics already; {} is refused",
+                channel.topic
+            );
+            return;
+        }
+        let hash = Bundle::embedded()
+            .type_hash(&channel.schema_name)
+            .map(str::to_owned);
+        let request = PublishRequest {
+            topic: channel.topic.clone(),
+            type_name: channel.schema_name,
+            type_hash: hash,
+            qos: QosProfile::ROS_DEFAULT,
+            ..PublishRequest::default()
+        };
+        let Some(transport) = self.transports.first_mut() else {
+            return;
+        };
+        match transport.publish(&request) {
+            Ok(publisher) => drop(self.publishers.insert((client, channel.id), publisher)),
+            Err(error) => tracing::warn!("a viewer cannot publish: {error}"),
+        }
+    }
+
+    /// Passes on the answers of services, and changes of parameters.
+    fn answer(&mut self, now: Duration) {
+        let mut answers = Vec::new();
+        self.calls.step(now, &mut answers);
+        for (ticket, answer) in answers {
+            if let Some(answer) = self.services.answer(&self.hub, ticket, answer) {
+                let mut reach = Reach {
+                    hub: &self.hub,
+                    services: &self.services,
+                    calls: &mut self.calls,
+                    transports: &mut self.transports,
+                    now,
+                };
+                self.parameters.answer(&mut reach, ticket, answer);
+            }
+        }
+        self.changes
+            .follow(self.parameters.has_followers(), &mut self.transports);
+        while let Some(event) = self.changes.take() {
+            self.parameters.changed(&self.hub, &event);
         }
     }
 
@@ -425,7 +502,7 @@ impl LiveTopics {
             "op": "connectionGraphUpdate",
             "publishedTopics": published.collect::<Vec<_>>(),
             "subscribedTopics": subscribed.collect::<Vec<_>>(),
-            "advertisedServices": [],
+            "advertisedServices": self.services.graph(),
             "removedTopics": [],
             "removedServices": [],
         })

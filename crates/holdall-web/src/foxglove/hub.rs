@@ -2,7 +2,9 @@
 
 use super::{
     outbox::{BINARY, LARGE_BYTES, Message, Outbox, TEXT},
-    protocol::{self, ClientChannel, PlaybackRequest, PlaybackState, WantedChannel},
+    protocol::{
+        self, ClientChannel, GivenParameter, PlaybackRequest, PlaybackState, ServiceCall, WantedChannel,
+    },
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -140,21 +142,41 @@ pub(super) struct Client {
     pub wants_graph: AtomicBool,
 }
 
-/// What a client publishes, for what carries it out.
+/// What a client asks for, for what carries it out.
 #[derive(Clone, Debug)]
-pub(super) enum Publication {
-    /// Begins.
+pub(super) enum Order {
+    /// A client begins to publish.
     Begin { client: u64, channel: ClientChannel },
-    /// A message.
+    /// A message that it publishes.
     Message {
         client: u64,
         channel: u32,
         payload: Vec<u8>,
     },
-    /// Ends.
+    /// It publishes no more on a channel.
     End { client: u64, channel: u32 },
-    /// All of a client's end.
+    /// A client is gone.
     Gone { client: u64 },
+    /// A call of a service.
+    Call { client: u64, call: ServiceCall },
+    /// Values of parameters are wanted.
+    GetParameters {
+        client: u64,
+        names: Vec<String>,
+        id: Option<String>,
+    },
+    /// Parameters are to be changed.
+    SetParameters {
+        client: u64,
+        parameters: Vec<GivenParameter>,
+        id: Option<String>,
+    },
+    /// Changes of parameters are wanted, or no more.
+    FollowParameters {
+        client: u64,
+        names: Vec<String>,
+        follow: bool,
+    },
 }
 
 /// What clients are connected to.
@@ -170,17 +192,20 @@ pub(super) trait Subject: Send + Sync {
         false
     }
 
-    /// Publishes for a client; the reason when that cannot be.
-    fn publish(&self, _publication: Publication) -> Result<(), String> {
-        Err("a playback publishes nothing for viewers".to_owned())
+    /// Carries out what a client asks for; the reason when that cannot be.
+    fn carry_out(&self, _order: Order) -> Result<(), String> {
+        Err("a playback publishes nothing for viewers, and has no services and no parameters".to_owned())
     }
 }
 
 #[derive(Default)]
 struct State {
     channels: BTreeMap<u32, Arc<Channel>>,
+    /// Advertisements of services, by their numbers.
+    services: BTreeMap<u32, Value>,
     clients: BTreeMap<u64, Arc<Client>>,
     last_channel: u32,
+    last_service: u32,
     last_client: u64,
 }
 
@@ -216,7 +241,32 @@ impl Hub {
         }
     }
 
-    /// Adds a client, which gets all channels; returns its number.
+    /// Adds a service, and advertises it; returns its number, which is added to the advertisement.
+    pub(super) fn add_service(&self, mut advertisement: Value) -> u32 {
+        let mut state = lock(&self.state);
+        state.last_service += 1;
+        let id = state.last_service;
+        advertisement["id"] = json!(id);
+        let text = json!({"op": "advertiseServices", "services": [advertisement]}).to_string();
+        state.services.insert(id, advertisement);
+        for client in state.clients.values() {
+            client.outbox.push(TEXT, text.as_bytes());
+        }
+        id
+    }
+
+    /// Removes a service.
+    pub(super) fn remove_service(&self, id: u32) {
+        let mut state = lock(&self.state);
+        if state.services.remove(&id).is_some() {
+            let text = json!({"op": "unadvertiseServices", "serviceIds": [id]}).to_string();
+            for client in state.clients.values() {
+                client.outbox.push(TEXT, text.as_bytes());
+            }
+        }
+    }
+
+    /// Adds a client, which gets all channels and services; returns its number.
     pub(super) fn add_client(&self, outbox: &Arc<Outbox>, peer: String) -> (u64, Arc<Client>) {
         let mut state = lock(&self.state);
         let client = Arc::new(Client {
@@ -233,6 +283,11 @@ impl Hub {
         // Before any other thread can add a channel.
         if !channels.is_empty() {
             let text = json!({"op": "advertise", "channels": channels}).to_string();
+            outbox.push(TEXT, text.as_bytes());
+        }
+        if !state.services.is_empty() {
+            let services: Vec<&Value> = state.services.values().collect();
+            let text = json!({"op": "advertiseServices", "services": services}).to_string();
             outbox.push(TEXT, text.as_bytes());
         }
         state.last_client += 1;
@@ -275,6 +330,22 @@ impl Hub {
         if let Some(channel) = channel {
             channel.unsubscribe(subscription, &client.outbox);
             client.outbox.forget(subscription);
+        }
+    }
+
+    /// Sends bytes to one client, if it is still there.
+    pub(super) fn send_bytes_to(&self, number: u64, bytes: &[u8]) {
+        let client = lock(&self.state).clients.get(&number).cloned();
+        if let Some(client) = client {
+            client.outbox.push(BINARY, bytes);
+        }
+    }
+
+    /// Sends a text to one client, if it is still there.
+    pub(super) fn send_text_to(&self, number: u64, text: &str) {
+        let client = lock(&self.state).clients.get(&number).cloned();
+        if let Some(client) = client {
+            client.outbox.push(TEXT, text.as_bytes());
         }
     }
 
@@ -356,8 +427,17 @@ impl Client {
             String::new()
         };
         let size = LARGE_BYTES / 1024;
+        let held_back = self.outbox.held_back();
+        let seldom = held_back.iter().find_map(|(number, takes)| {
+            let topic = &subscriptions.get(number)?.topic;
+            Some(format!(
+                " One message of {topic} takes {:.1} s here: it comes seldom, so that the others stay current.",
+                takes.as_secs_f64()
+            ))
+        });
+        let seldom = seldom.unwrap_or_default();
         (!shares.is_empty()).then(|| {
-            format!("This connection is slower than the topics: you see {named}{more}. From {size} KiB on only the newest message waits.")
+            format!("This connection is slower than the topics: you see {named}{more}. From {size} KiB on only the newest message waits.{seldom}")
         })
     }
 

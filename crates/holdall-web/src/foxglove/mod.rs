@@ -1,11 +1,17 @@
 //! A server for Foxglove, Lichtblick and other viewers: their WebSocket protocol, from live topics or from what is played.
 
 mod bridge;
+mod calls;
 mod hub;
 mod outbox;
+mod pace;
+mod parameter_changes;
+mod parameter_value;
+mod parameters;
 mod playback;
 mod protocol;
 mod schemas;
+mod services;
 mod session;
 
 pub use bridge::{Bridge, BridgeOptions};
@@ -18,6 +24,7 @@ use crate::{
 use hub::{Hub, Subject};
 use serde_json::Value;
 use session::Sessions;
+pub(crate) use session::limits;
 use std::{io, net::SocketAddr, sync::Arc};
 
 /// Where viewers expect a server.
@@ -65,6 +72,21 @@ impl ViewerPort {
             refusal: TOO_MANY,
             serve: move |client| sessions.serve(client),
         })
+    }
+}
+
+/// Reads a message of a client as a session does; for [`crate::fuzzing`].
+pub(crate) fn read_message(bytes: &[u8]) {
+    use protocol::Request;
+    let _ = protocol::parse_bytes(bytes);
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(Request::SetParameters { parameters, .. }) = protocol::parse_text(&text) {
+        for given in parameters {
+            let Ok(value) = parameter_value::to_ros(&given.value, given.kind.as_deref(), None) else {
+                continue;
+            };
+            parameter_value::of_ros(&given.name, &value);
+        }
     }
 }
 

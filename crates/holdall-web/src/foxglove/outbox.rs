@@ -24,6 +24,15 @@ const LARGE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Most bytes of lists of channels and the like that wait; a client that lets more pile up reads nothing.
 const CONTROL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// A large message that takes longer than this holds back the small ones too long.
+const HOLD_MAX: Duration = Duration::from_millis(120);
+
+/// Such messages have one part in so many of the time of a connection that small ones use, too.
+const HOLD_PARTS: u32 = 128;
+
+/// A connection uses small messages when one was offered so short a time ago.
+const SMALL_WITHIN: Duration = Duration::from_secs(3);
+
 /// Small messages are sent together up to this size.
 const BATCH_BYTES: usize = 32 * 1024;
 
@@ -124,6 +133,14 @@ struct Waiting {
     last_large: u32,
     /// A slow connection gets no large message before, so that half of it is for small ones.
     large_after: Duration,
+    /// It gets none before that would hold back small ones for long.
+    long_after: Duration,
+    /// Bytes a second that the connection drains, where that is known.
+    rate: Option<f64>,
+    /// When a small message was last offered.
+    last_small: Option<Duration>,
+    /// How long a message of these subscriptions takes, where that is too long.
+    held_back: BTreeMap<u32, Duration>,
     sums: BTreeMap<u32, Sums>,
     is_closed: bool,
 }
@@ -172,6 +189,7 @@ impl Outbox {
         let mut guard = lock(&self.waiting);
         let waiting = &mut *guard;
         if message.len < LARGE_BYTES {
+            waiting.last_small = Some(SystemClock.monotonic());
             let has_room = waiting.small_bytes + message.len <= SMALL_BYTES_MAX;
             if has_room {
                 // An empty one takes memory, too.
@@ -204,6 +222,7 @@ impl Outbox {
         waiting.small.retain(|(of, _)| *of != subscription);
         waiting.small_bytes = waiting.small.iter().map(|(_, message)| message.len.max(64)).sum();
         waiting.sums.remove(&subscription);
+        waiting.held_back.remove(&subscription);
     }
 
     /// Drops the messages that wait, of all subscriptions: the playback has jumped.
@@ -229,10 +248,9 @@ impl Outbox {
                 *frames = frame;
                 return Taken::Frames { large: false };
             }
-            let is_large_due = !waiting.large.is_empty() && now >= waiting.large_after;
             waiting.take_small(frames);
             // With the lock released, because a loan is copied.
-            let large = is_large_due.then(|| waiting.next_large()).flatten();
+            let large = waiting.next_large(now);
             if let Some((subscription, message)) = large {
                 drop(waiting);
                 message.append_frame(frames, subscription);
@@ -244,24 +262,31 @@ impl Outbox {
             if now >= deadline {
                 return Taken::Nothing;
             }
-            let until = if waiting.large.is_empty() {
-                deadline
-            } else {
-                deadline.min(waiting.large_after)
-            };
-            let wait = until.saturating_sub(now);
+            let wait = waiting.due(now).map_or(deadline, |due| deadline.min(due));
+            let wait = wait.saturating_sub(now);
             let woken = self.changed.wait_timeout(waiting, wait);
             waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Notes how long a large message took to be sent.
-    pub(super) fn sent_large(&self, took: Duration) {
+    /// Notes how long a large message took to be sent, and how fast the connection drains.
+    pub(super) fn sent_large(&self, took: Duration, rate: Option<f64>) {
         /// A fast connection needs no pause.
         const SLOW: Duration = Duration::from_millis(20);
+        let now = SystemClock.monotonic();
+        let mut waiting = lock(&self.waiting);
+        waiting.rate = rate;
         if took >= SLOW {
-            lock(&self.waiting).large_after = SystemClock.monotonic() + took;
+            waiting.large_after = now + took;
         }
+        if took > HOLD_MAX {
+            waiting.long_after = now + took * (HOLD_PARTS - 1);
+        }
+    }
+
+    /// The subscriptions whose messages come seldom, because each would hold back all others for so long.
+    pub(super) fn held_back(&self) -> BTreeMap<u32, Duration> {
+        lock(&self.waiting).held_back.clone()
     }
 
     /// What became of the messages of each subscription.
@@ -275,7 +300,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    #[cfg(test)]
+    /// Whether the client is gone.
     pub(super) fn is_closed(&self) -> bool {
         lock(&self.waiting).is_closed
     }
@@ -292,10 +317,54 @@ impl Waiting {
         }
     }
 
-    /// The large messages of all subscriptions have their turns.
-    fn next_large(&mut self) -> Option<(u32, Message)> {
-        let after = self.large.range(self.last_large.saturating_add(1)..).next();
-        let subscription = *after.or_else(|| self.large.iter().next())?.0;
+    /// Whether small messages would be held back by large ones.
+    fn uses_small(&self, now: Duration) -> bool {
+        self.last_small
+            .is_some_and(|last| now.saturating_sub(last) < SMALL_WITHIN)
+    }
+
+    /// How long a message takes, where that is too long beside small ones.
+    fn too_long(&self, len: usize) -> Option<Duration> {
+        let takes = Duration::try_from_secs_f64(len as f64 / self.rate?).ok()?;
+        (takes > HOLD_MAX).then_some(takes)
+    }
+
+    /// From when on a large message that waits may be sent; `None` when none waits.
+    fn due(&self, now: Duration) -> Option<Duration> {
+        let of = |message: &Message| match self.too_long(message.len) {
+            _ if !self.uses_small(now) => now,
+            Some(_) => self.large_after.max(self.long_after),
+            None => self.large_after,
+        };
+        let due = self.large.values().map(of).min()?;
+        // Small messages may have ceased by then.
+        let ceased = self.last_small.map_or(now, |last| last + SMALL_WITHIN);
+        Some(due.min(ceased.max(now)))
+    }
+
+    /// The large messages of all subscriptions have their turns; those that would hold back small ones for too long have few.
+    fn next_large(&mut self, now: Duration) -> Option<(u32, Message)> {
+        let uses_small = self.uses_small(now);
+        if self.large.is_empty() || uses_small && now < self.large_after {
+            return None;
+        }
+        let after = self.large.range(self.last_large.saturating_add(1)..);
+        let turns: Vec<(u32, Option<Duration>)> = after
+            .chain(self.large.range(..=self.last_large))
+            .map(|(subscription, message)| (*subscription, self.too_long(message.len)))
+            .collect();
+        let mut chosen = None;
+        for (subscription, too_long) in turns {
+            match too_long.filter(|_| uses_small) {
+                Some(takes) => drop(self.held_back.insert(subscription, takes)),
+                None => drop(self.held_back.remove(&subscription)),
+            }
+            let is_due = too_long.is_none() || !uses_small || now >= self.long_after;
+            if chosen.is_none() && is_due {
+                chosen = Some(subscription);
+            }
+        }
+        let subscription = chosen?;
         let message = self.large.remove(&subscription)?;
         self.last_large = subscription;
         self.large_bytes -= message.len;
@@ -378,9 +447,29 @@ mod tests {
         }
         // Each had its turn.
         assert_eq!((outbox.sums()[&5].sent, outbox.sums()[&9].sent), (1, 1));
-        outbox.sent_large(Duration::from_secs(1000));
+        outbox.sent_large(Duration::from_secs(1000), None);
         outbox.offer(1, &message(1, 10));
         assert_eq!(taken(&outbox), [(1, 1)], "only what is small");
+    }
+
+    #[test]
+    fn beside_small_topics_messages_that_take_long_come_seldom_and_others_as_before() {
+        let outbox = Outbox::default();
+        // One of the longer messages takes half a second, one of the shorter a tenth.
+        let (long, short) = (10 * LARGE_BYTES, 2 * LARGE_BYTES);
+        outbox.sent_large(Duration::from_millis(500), Some(20.0 * LARGE_BYTES as f64));
+        lock(&outbox.waiting).large_after = Duration::ZERO;
+        outbox.offer(1, &message(1, 10));
+        outbox.offer(2, &message(1, long));
+        outbox.offer(3, &message(1, short));
+        assert_eq!(taken(&outbox), [(1, 1), (3, 1)], "the long one waits");
+        assert_eq!(outbox.held_back(), [(2, Duration::from_millis(500))].into());
+        // Without small topics nothing is held back.
+        lock(&outbox.waiting).last_small = None;
+        assert_eq!(taken(&outbox), [(2, 1)]);
+        outbox.offer(2, &message(2, long));
+        assert_eq!(taken(&outbox), [(2, 2)]);
+        assert_eq!(outbox.held_back(), BTreeMap::new());
     }
 
     #[test]

@@ -15,10 +15,12 @@ pub(super) const MESSAGE_HEAD_BYTES: usize = 1 + 4 + 8;
 /// Opcodes of binary messages to clients.
 const MESSAGE_DATA: u8 = 1;
 const TIME: u8 = 2;
+const SERVICE_RESPONSE: u8 = 3;
 const PLAYBACK_STATE: u8 = 5;
 
 /// Opcodes of binary messages from clients.
 const CLIENT_MESSAGE_DATA: u8 = 1;
+const SERVICE_REQUEST: u8 = 2;
 const PLAYBACK_CONTROL: u8 = 3;
 
 /// What a client sends as text.
@@ -37,6 +39,20 @@ pub(super) enum Request {
     SubscribeConnectionGraph {},
     /// Send it no more.
     UnsubscribeConnectionGraph {},
+    /// Send the values of parameters; of all without names.
+    GetParameters {
+        parameter_names: Vec<String>,
+        id: Option<String>,
+    },
+    /// Change parameters.
+    SetParameters {
+        parameters: Vec<GivenParameter>,
+        id: Option<String>,
+    },
+    /// Send parameters whenever they change; all without names.
+    SubscribeParameterUpdates { parameter_names: Vec<String> },
+    /// Send them no more.
+    UnsubscribeParameterUpdates { parameter_names: Vec<String> },
     /// Anything else that the protocol has.
     #[serde(other)]
     Other,
@@ -60,11 +76,34 @@ pub(super) struct ClientChannel {
     pub schema_name: String,
 }
 
+/// A parameter's new value.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct GivenParameter {
+    pub name: String,
+    /// None removes it.
+    #[serde(default)]
+    pub value: Value,
+    /// `byte_array`, `float64` or `float64_array` where JSON does not show it.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+}
+
+/// A call of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServiceCall {
+    pub service: u32,
+    pub call: u32,
+    pub encoding: String,
+    pub payload: Vec<u8>,
+}
+
 /// What a client sends as bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Bytes<'a> {
     /// A message of a topic that it publishes.
     Message { channel: u32, payload: &'a [u8] },
+    /// A call of a service.
+    Call(ServiceCall),
     /// What the playback is to do.
     Playback(PlaybackRequest),
 }
@@ -117,11 +156,22 @@ pub(super) fn parse_text(text: &str) -> Result<Request, String> {
         }
         | Request::Unadvertise { channel_ids: list } => list.len(),
         Request::Advertise { channels } => channels.len(),
+        Request::GetParameters {
+            parameter_names: list,
+            ..
+        }
+        | Request::SubscribeParameterUpdates {
+            parameter_names: list,
+        }
+        | Request::UnsubscribeParameterUpdates {
+            parameter_names: list,
+        } => list.len(),
+        Request::SetParameters { parameters, .. } => parameters.len(),
         _ => 0,
     };
     if len > LIST_MAX {
         return Err(format!(
-            "a request names at most {LIST_MAX} channels, this one {len}"
+            "a request has at most {LIST_MAX} entries, this one {len}"
         ));
     }
     Ok(request)
@@ -139,10 +189,22 @@ pub(super) fn parse_bytes(bytes: &[u8]) -> Result<Bytes<'_>, String> {
             channel: u32_at(bytes, 1).ok_or_else(short)?,
             payload: &bytes[5..],
         }),
+        Some(&SERVICE_REQUEST) => parse_call(&bytes[1..]).map(Bytes::Call).ok_or_else(short),
         Some(&PLAYBACK_CONTROL) => parse_playback(&bytes[1..]).map(Bytes::Playback).ok_or_else(short),
         Some(opcode) => Err(format!("binary messages of opcode {opcode} are not answered")),
         None => Err(short()),
     }
+}
+
+fn parse_call(bytes: &[u8]) -> Option<ServiceCall> {
+    let encoding_len = usize::try_from(u32_at(bytes, 8)?).ok()?;
+    let (encoding, payload) = bytes.get(12..)?.split_at_checked(encoding_len)?;
+    Some(ServiceCall {
+        service: u32_at(bytes, 0)?,
+        call: u32_at(bytes, 4)?,
+        encoding: str::from_utf8(encoding).ok()?.to_owned(),
+        payload: payload.to_vec(),
+    })
 }
 
 fn parse_playback(bytes: &[u8]) -> Option<PlaybackRequest> {
@@ -182,12 +244,37 @@ pub(super) fn playback_state(state: PlaybackState, did_seek: bool, id: &str) -> 
     bytes
 }
 
+/// The answer of a service.
+pub(super) fn service_response(service: u32, call: u32, encoding: &str, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![SERVICE_RESPONSE];
+    bytes.extend(service.to_le_bytes());
+    bytes.extend(call.to_le_bytes());
+    bytes.extend((encoding.len() as u32).to_le_bytes());
+    bytes.extend(encoding.as_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A call that has no answer.
+pub(super) fn service_failure(service: u32, call: u32, message: &str) -> Value {
+    json!({"op": "serviceCallFailure", "serviceId": service, "callId": call, "message": message})
+}
+
+/// Values of parameters; `id` is that of the request which they answer.
+pub(super) fn parameter_values<V: serde::Serialize>(values: &[V], id: Option<&str>) -> Value {
+    let mut message = json!({"op": "parameterValues", "parameters": values});
+    if let Some(id) = id {
+        message["id"] = json!(id);
+    }
+    message
+}
+
 /// The first message to a client; `range` is the time of what is played, in nanoseconds since 1970.
 pub(super) fn server_info(name: &str, session: &str, range: Option<(u64, u64)>) -> Value {
     let mut info = json!({
         "op": "serverInfo",
         "name": name,
-        "capabilities": ["clientPublish", "connectionGraph"],
+        "capabilities": ["clientPublish", "connectionGraph", "parameters", "parametersSubscribe", "services"],
         "supportedEncodings": ["cdr"],
         "metadata": {},
         "sessionId": session,
@@ -231,7 +318,7 @@ mod tests {
             Ok(Request::SubscribeConnectionGraph {})
         );
         assert_eq!(
-            parse_text(r#"{"op":"getParameters","parameterNames":[]}"#),
+            parse_text(r#"{"op":"fetchAsset","parameterNames":[]}"#),
             Ok(Request::Other)
         );
         for text in [
@@ -270,6 +357,42 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(parse_bytes(&bytes[..len]).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn calls_and_parameters_are_read_to_their_last_byte() {
+        let mut bytes = vec![2];
+        for number in [7_u32, 9, 3] {
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes.extend(b"cdr\x00\x01\x00\x00\x05");
+        let call = ServiceCall {
+            service: 7,
+            call: 9,
+            encoding: "cdr".to_owned(),
+            payload: b"\x00\x01\x00\x00\x05".to_vec(),
+        };
+        assert_eq!(parse_bytes(&bytes), Ok(Bytes::Call(call)));
+        for len in 0..16 {
+            assert!(parse_bytes(&bytes[..len]).is_err(), "{len}");
+        }
+        assert_eq!(
+            service_response(7, 9, "cdr", b"\x00\x01\x00\x00\x05")[1..],
+            bytes[1..]
+        );
+        let set = parse_text(
+            "{\"op\":\"setParameters\",\"parameters\":[{\"name\":\"/n.p\",\"value\":1.5,\"type\":\"float64\"},{\"name\":\"/n.q\"}],\"id\":\"x\"}",
+        );
+        let Ok(Request::SetParameters { parameters, id }) = set else {
+            panic!("{set:?}");
+        };
+        assert_eq!(
+            (parameters[0].kind.as_deref(), &parameters[1].value),
+            (Some("float64"), &Value::Null)
+        );
+        assert_eq!(id.as_deref(), Some("x"));
+        let get = parse_text("{\"op\":\"getParameters\",\"parameterNames\":[]}");
+        assert!(matches!(get, Ok(Request::GetParameters { .. })), "{get:?}");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! One client: the handshake, a thread that reads what it sends, and one that writes what waits for it.
 
 use super::{
-    hub::{Client, Hub, Publication, Subject},
+    hub::{Client, Hub, Order, Subject},
     outbox::{BINARY, Outbox, PING, TEXT, Taken},
+    pace::Pace,
     protocol::{self, Bytes, Request, SUBPROTOCOLS, playback_state},
 };
 use crate::{
@@ -118,7 +119,7 @@ impl Sessions {
             Ok(())
         };
         self.hub.remove_client(number);
-        let _ = self.subject.publish(Publication::Gone { client: number });
+        let _ = self.subject.carry_out(Order::Gone { client: number });
         let _ = client.shutdown(Shutdown::Both);
         if let Ok(writer) = writer {
             let _ = writer.join();
@@ -132,11 +133,8 @@ impl Sessions {
             deadline: Some(SystemClock.monotonic() + HANDSHAKE_WITHIN),
             outbox: None,
         };
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(CLIENT_BYTES_MAX))
-            .max_frame_size(Some(CLIENT_BYTES_MAX));
         let answer = |request: &Handshake, response: Response| self.answer(request, response);
-        tungstenite::accept_hdr_with_config(inlet, answer, Some(config))
+        tungstenite::accept_hdr_with_config(inlet, answer, Some(limits()))
             .map_err(|error| error.to_string().into())
     }
 
@@ -203,7 +201,7 @@ impl Sessions {
             }
             Request::Advertise { channels } => {
                 for channel in channels {
-                    self.subject.publish(Publication::Begin {
+                    self.subject.carry_out(Order::Begin {
                         client: number,
                         channel,
                     })?;
@@ -211,7 +209,7 @@ impl Sessions {
             }
             Request::Unadvertise { channel_ids } => {
                 for channel in channel_ids {
-                    self.subject.publish(Publication::End {
+                    self.subject.carry_out(Order::End {
                         client: number,
                         channel,
                     })?;
@@ -219,6 +217,37 @@ impl Sessions {
             }
             Request::SubscribeConnectionGraph {} => client.wants_graph.store(true, Ordering::Relaxed),
             Request::UnsubscribeConnectionGraph {} => client.wants_graph.store(false, Ordering::Relaxed),
+            Request::GetParameters {
+                parameter_names: names,
+                id,
+            } => self.subject.carry_out(Order::GetParameters {
+                client: number,
+                names,
+                id,
+            })?,
+            Request::SetParameters { parameters, id } => self.subject.carry_out(Order::SetParameters {
+                client: number,
+                parameters,
+                id,
+            })?,
+            Request::SubscribeParameterUpdates {
+                parameter_names: names,
+            } => {
+                self.subject.carry_out(Order::FollowParameters {
+                    client: number,
+                    names,
+                    follow: true,
+                })?;
+            }
+            Request::UnsubscribeParameterUpdates {
+                parameter_names: names,
+            } => {
+                self.subject.carry_out(Order::FollowParameters {
+                    client: number,
+                    names,
+                    follow: false,
+                })?;
+            }
             Request::Other => return Err("this server has no such request".to_owned()),
         }
         Ok(())
@@ -226,11 +255,21 @@ impl Sessions {
 
     fn take(&self, number: u64, client: &Client, bytes: Bytes<'_>) -> Result<(), String> {
         match bytes {
-            Bytes::Message { channel, payload } => self.subject.publish(Publication::Message {
+            Bytes::Message { channel, payload } => self.subject.carry_out(Order::Message {
                 client: number,
                 channel,
                 payload: payload.to_vec(),
             }),
+            Bytes::Call(call) => {
+                let (service, id) = (call.service, call.call);
+                let begun = self.subject.carry_out(Order::Call { client: number, call });
+                if let Err(reason) = begun {
+                    // The viewer waits for it.
+                    let failure = protocol::service_failure(service, id, &reason);
+                    client.outbox.push(TEXT, failure.to_string().as_bytes());
+                }
+                Ok(())
+            }
             Bytes::Playback(request) => {
                 let mut answer = |state, did_seek| {
                     if did_seek {
@@ -249,15 +288,23 @@ impl Sessions {
     }
 }
 
+/// What a client may send at most.
+pub(crate) fn limits() -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(CLIENT_BYTES_MAX))
+        .max_frame_size(Some(CLIENT_BYTES_MAX))
+}
+
 fn refused(status: u16, sentence: &str) -> ErrorResponse {
     let mut response = ErrorResponse::new(Some(sentence.to_owned()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     response
 }
 
-/// Writes what waits until the client is gone, or reads nothing for some seconds.
-fn write(viewer: &Client, mut client: &TcpStream) {
+/// Writes what waits until the client is gone, or acknowledges nothing for some seconds.
+fn write(viewer: &Client, client: &TcpStream) {
     let mut frames = Vec::new();
+    let mut pace = Pace::default();
     let (mut complaint, mut next_complaint) = (None, SystemClock.monotonic());
     loop {
         let taken = viewer.outbox.take(&mut frames, PING_INTERVAL);
@@ -266,13 +313,13 @@ fn write(viewer: &Client, mut client: &TcpStream) {
             Taken::Closed => break,
             Taken::Nothing => viewer.outbox.push(PING, &[]),
             Taken::Frames { large } => {
-                if client.write_all(&frames).is_err() {
+                let is_over = || viewer.outbox.is_closed();
+                if pace.send(client, &frames, UNREAD_MAX, is_over).is_err() {
                     break;
                 }
                 if large {
-                    viewer
-                        .outbox
-                        .sent_large(SystemClock.monotonic().saturating_sub(began));
+                    let took = SystemClock.monotonic().saturating_sub(began);
+                    viewer.outbox.sent_large(took, pace.rate());
                 }
                 if frames.capacity() > FRAMES_KEPT_BYTES {
                     frames = Vec::new();

@@ -1,0 +1,212 @@
+//! Sends no faster than the connection drains, so that no full queue of the network is before what is written next.
+
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    socket::{shortest_round_trip, unacknowledged_bytes},
+};
+use std::{
+    io::{self, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+/// What is written and not acknowledged may take so much longer than a round trip.
+const QUEUE_MAX: Duration = Duration::from_millis(30);
+
+/// Bytes that may be unacknowledged at least, and before the rate is known.
+const LIMIT_MIN: u64 = 32 * 1024;
+const LIMIT_FIRST: u64 = 128 * 1024;
+
+/// Bytes that are written at once.
+const PIECE_BYTES: u64 = 256 * 1024;
+
+/// The rate is measured over this span.
+const SPAN: Duration = Duration::from_millis(50);
+
+/// How much a new measurement counts against all before.
+const WEIGHT: f64 = 0.3;
+
+/// Shortest and longest wait for acknowledgements.
+const WAIT_MIN: Duration = Duration::from_millis(1);
+const WAIT_MAX: Duration = Duration::from_millis(20);
+
+/// The rate that a connection drains at, and what follows from it. Reads no clock and no socket.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    /// Bytes given to the kernel so far.
+    written: u64,
+    /// Bytes a second.
+    rate: Option<f64>,
+    /// Where the present measurement began: when, and what was acknowledged by then.
+    begin: Option<(Duration, u64)>,
+    /// When the acknowledged bytes last grew, and to what.
+    progress: Option<(Duration, u64)>,
+    round_trip: Duration,
+}
+
+impl Pace {
+    /// Bytes a second that the connection drains; `None` until it was measured.
+    pub(super) fn rate(&self) -> Option<f64> {
+        self.rate
+    }
+
+    /// Notes that so many of the bytes that were written are not acknowledged at `now`.
+    fn note(&mut self, now: Duration, queued: u64) {
+        let acknowledged = self.written.saturating_sub(queued);
+        if self.progress.is_none_or(|(_, before)| acknowledged > before) || queued == 0 {
+            self.progress = Some((now, acknowledged));
+        }
+        let Some((since, before)) = self.begin else {
+            self.begin = Some((now, acknowledged));
+            return;
+        };
+        let span = now.saturating_sub(since);
+        if span < SPAN {
+            return;
+        }
+        self.begin = Some((now, acknowledged));
+        let measured = acknowledged.saturating_sub(before) as f64 / span.as_secs_f64();
+        self.rate = match self.rate {
+            None if queued > 0 => Some(measured),
+            // A connection that has nothing to do drains at least so fast.
+            Some(rate) if queued > 0 || measured > rate => Some(rate + WEIGHT * (measured - rate)),
+            kept => kept,
+        };
+    }
+
+    /// The connection has had nothing to send: what comes next is a new measurement.
+    fn rest(&mut self) {
+        self.begin = None;
+    }
+
+    /// Bytes that may be unacknowledged.
+    fn limit(&self) -> u64 {
+        let span = self.round_trip + QUEUE_MAX;
+        self.rate.map_or(LIMIT_FIRST, |rate| {
+            ((rate * span.as_secs_f64()) as u64).max(LIMIT_MIN)
+        })
+    }
+
+    /// What to do with `left` bytes while `queued` are not acknowledged: write so many, or wait so long.
+    fn next(&self, left: u64, queued: u64) -> Result<u64, Duration> {
+        let limit = self.limit();
+        // A few bytes at a time would cost more than they are worth.
+        let room = limit.saturating_sub(queued);
+        if room >= left || room >= limit / 4 {
+            return Ok(left.min(room).min(PIECE_BYTES).max(1));
+        }
+        let rate = self.rate.unwrap_or(f64::MAX).max(1.0);
+        let excess = (limit / 4).saturating_sub(room) as f64;
+        let wait = Duration::try_from_secs_f64(excess / rate).unwrap_or(WAIT_MAX);
+        Err(wait.clamp(WAIT_MIN, WAIT_MAX))
+    }
+
+    /// Writes all bytes, unless `is_over` or nothing was acknowledged for `silence_max`.
+    pub(super) fn send(
+        &mut self,
+        mut client: &TcpStream,
+        mut bytes: &[u8],
+        silence_max: Duration,
+        is_over: impl Fn() -> bool,
+    ) -> io::Result<()> {
+        if unacknowledged_bytes(client)? == 0 {
+            self.rest();
+        }
+        self.progress = None;
+        self.round_trip = shortest_round_trip(client).unwrap_or_default();
+        while !bytes.is_empty() {
+            let (now, queued) = (SystemClock.monotonic(), unacknowledged_bytes(client)?);
+            self.note(now, queued);
+            match self.next(bytes.len() as u64, queued) {
+                Ok(count) => {
+                    let count = usize::try_from(count).unwrap_or(bytes.len());
+                    client.write_all(&bytes[..count])?;
+                    self.written += count as u64;
+                    bytes = &bytes[count..];
+                }
+                Err(wait) => {
+                    let silent = self
+                        .progress
+                        .map_or(Duration::ZERO, |(at, _)| now.saturating_sub(at));
+                    if silent > silence_max || is_over() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    SystemClock.sleep_until(now + wait);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link of this rate with so long a way: returns the longest queue beyond the round trip, in seconds, once the rate is known.
+    fn longest_queue(rate: f64, round_trip: Duration) -> (f64, f64) {
+        let mut pace = Pace {
+            round_trip,
+            ..Pace::default()
+        };
+        let step = Duration::from_millis(1);
+        let (mut now, mut drained, mut worst) = (Duration::ZERO, 0.0_f64, 0.0_f64);
+        // What the link has drained is acknowledged a round trip later.
+        let mut acknowledged = std::collections::VecDeque::new();
+        let mut acked = 0.0;
+        let mut wait_until = Duration::ZERO;
+        for _ in 0..8000 {
+            now += step;
+            drained = (drained + rate * step.as_secs_f64()).min(pace.written as f64);
+            acknowledged.push_back((now + round_trip, drained));
+            while acknowledged.front().is_some_and(|(at, _)| *at <= now) {
+                acked = acknowledged.pop_front().map_or(acked, |(_, bytes)| bytes);
+            }
+            let queued = pace.written - acked as u64;
+            pace.note(now, queued);
+            while now >= wait_until {
+                match pace.next(1 << 30, pace.written - acked as u64) {
+                    Ok(count) => pace.written += count,
+                    Err(wait) => wait_until = now + wait,
+                }
+            }
+            if now > Duration::from_secs(4) {
+                worst = worst.max((pace.written as f64 - drained) / rate);
+            }
+        }
+        (worst, pace.rate.unwrap_or(0.0))
+    }
+
+    #[test]
+    fn a_link_is_full_and_its_queue_short() {
+        for (rate, round_trip) in [(2.5e6, 1), (2.5e6, 40), (1e5, 20), (50e6, 10)] {
+            let (queue, measured) = longest_queue(rate, Duration::from_millis(round_trip));
+            let most = 0.1_f64.max(2.0 * LIMIT_MIN as f64 / rate);
+            assert!(queue < most, "{rate} {round_trip}: a queue of {queue} s");
+            assert!(
+                measured > rate * 0.8 && measured < rate * 1.2,
+                "{rate} {round_trip}: measured {measured}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_connection_that_acknowledges_nothing_is_given_up_and_one_that_ends_at_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_silent, _) = listener.accept().unwrap();
+        client
+            .set_write_timeout(Some(Duration::from_millis(100)))
+            .unwrap();
+        let bytes = vec![0; 64 << 20];
+        let mut pace = Pace::default();
+        assert!(
+            pace.send(&client, &bytes, Duration::from_millis(100), || false)
+                .is_err()
+        );
+        assert!(
+            pace.send(&client, &bytes, Duration::from_secs(1000), || true)
+                .is_err()
+        );
+    }
+}
