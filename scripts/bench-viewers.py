@@ -39,7 +39,7 @@ def publish(number, options, ready, go, results):
     from iceoryx2_peer import Known, service_of
 
     node = iox2.NodeBuilder.new().create(iox2.ServiceType.Ipc)
-    plan = {"role": "publish", "service": f"camera{number}", "count": 30, "buffer": 30, "borrow": 30}
+    plan = {"role": "publish", "service": f"ros2://topics/camera{number}/image", "attributes": {"ros_type": "sensor_msgs/msg/Image"}, "count": 30, "buffer": 30, "borrow": 30}
     service, header = service_of(node, plan)
     assert header is Known
     publisher = service.publisher_builder().initial_max_slice_len(SIZE).create()

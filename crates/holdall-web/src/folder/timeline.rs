@@ -283,8 +283,10 @@ mod tests {
             span: CELLS as u64,
         };
         let times = [Some(Timestamp::from_nanos(10)), Some(Timestamp::from_nanos(12))];
-        let mut publisher = PublisherAccount::default();
-        publisher.intervals = vec![Interval::of_sequences(LossStage::Cache, 1, 7, times)];
+        let publisher = PublisherAccount {
+            intervals: vec![Interval::of_sequences(LossStage::Cache, 1, 7, times)],
+            ..PublisherAccount::default()
+        };
         let mut account = TopicAccount::default();
         account.missing = [(LossStage::Cache, 7), (LossStage::Policy, 5)].into();
         account.publishers = vec![publisher];

@@ -6,7 +6,7 @@ use super::{
     hub::{Channel, Hub, NewChannel, Order, Subject},
     parameter_changes::ParameterChanges,
     parameters::{Parameters, Reach},
-    protocol::ClientChannel,
+    publications::Publications,
     services::Services,
     start_error,
 };
@@ -20,9 +20,7 @@ use holdall_model::{
     selection::TopicFilter,
     topic::{Gid, MessageDefinition, NodeName},
 };
-use holdall_transport::{
-    EndpointInfo, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
-};
+use holdall_transport::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription, Transport};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,9 +44,6 @@ const DEFINITION_WITHIN: Duration = Duration::from_secs(5);
 
 /// Messages and requests of viewers that wait to be carried out; further ones are refused.
 const ORDERS_MAX: usize = 256;
-
-/// Publishers of all viewers.
-const PUBLISHERS_MAX: usize = 256;
 
 /// What a bridge shows.
 pub struct BridgeOptions {
@@ -89,7 +84,7 @@ impl Bridge {
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             orders,
-            publishers: BTreeMap::new(),
+            publications: Publications::default(),
             services: Services::default(),
             calls: Calls::default(),
             parameters: Parameters::default(),
@@ -180,8 +175,7 @@ struct LiveTopics {
     /// Nodes that subscribe, by topic and endpoint; for the graph.
     subscriptions: BTreeMap<Gid, (String, String)>,
     orders: Receiver<Order>,
-    /// By viewer and its channel.
-    publishers: BTreeMap<(u64, u32), Box<dyn Publisher>>,
+    publications: Publications,
     services: Services,
     calls: Calls,
     parameters: Parameters,
@@ -386,21 +380,17 @@ impl LiveTopics {
                 now,
             };
             match order {
-                Order::Begin { client, channel } => self.begin(client, channel),
+                Order::Begin { client, channel } => {
+                    self.publications.begin(&mut self.transports, client, channel);
+                }
                 Order::Message {
                     client,
                     channel,
                     payload,
-                } => {
-                    if let Some(publisher) = self.publishers.get_mut(&(client, channel))
-                        && let Err(error) = publisher.publish(&payload)
-                    {
-                        tracing::warn!("a viewer's message is not published: {error}");
-                    }
-                }
-                Order::End { client, channel } => drop(self.publishers.remove(&(client, channel))),
+                } => self.publications.publish(client, channel, &payload),
+                Order::End { client, channel } => self.publications.end(client, channel),
                 Order::Gone { client } => {
-                    self.publishers.retain(|(of, _), _| *of != client);
+                    self.publications.forget(client);
                     self.parameters.forget(client);
                 }
                 Order::Call { client, call } => {
@@ -423,34 +413,6 @@ impl LiveTopics {
                 } => self.parameters.follow(client, names),
                 Order::FollowParameters { client, names, .. } => self.parameters.unfollow(client, &names),
             }
-        }
-    }
-
-    /// A viewer begins to publish.
-    fn begin(&mut self, client: u64, channel: ClientChannel) {
-        if self.publishers.len() >= PUBLISHERS_MAX {
-            tracing::warn!(
-                "viewers publish on {PUBLISHERS_MAX} topics already; {} is refused",
-                channel.topic
-            );
-            return;
-        }
-        let hash = Bundle::embedded()
-            .type_hash(&channel.schema_name)
-            .map(str::to_owned);
-        let request = PublishRequest {
-            topic: channel.topic.clone(),
-            type_name: channel.schema_name,
-            type_hash: hash,
-            qos: QosProfile::ROS_DEFAULT,
-            ..PublishRequest::default()
-        };
-        let Some(transport) = self.transports.first_mut() else {
-            return;
-        };
-        match transport.publish(&request) {
-            Ok(publisher) => drop(self.publishers.insert((client, channel.id), publisher)),
-            Err(error) => tracing::warn!("a viewer cannot publish: {error}"),
         }
     }
 

@@ -10,6 +10,7 @@ mod parameter_value;
 mod parameters;
 mod playback;
 mod protocol;
+mod publications;
 mod schemas;
 mod services;
 mod session;
