@@ -3,7 +3,7 @@
 
     make wheel
     python -m venv v && v/bin/pip install target/wheels/holdall-*.whl numpy pyarrow rosbags mcap mcap-ros2-support small-mcap mcap-ros2-support-fast
-    v/bin/python scripts/bench-python.py [--messages 100000] [--repeat 3] [--out docs/benchmarks/python.md]
+    v/bin/python scripts/bench-python.py [--messages 100000] [--repeat 3] [--large-gb 10] [--out docs/benchmarks/python.md]
 
 Each measurement is a process of its own: the bag is read once to warm it, then the processor time (of all threads) of the work is taken. The best of the repetitions counts, and its result is checked
 before it counts. Messages per second of processor time are what the table has.
@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -193,12 +194,159 @@ def rosbags_write_raw(path, count):
     return count
 
 
-def holdall_open(path, count):
+def verb(words, **options):
+    """Runs the program; its processor time counts as that of a child."""
     import holdall
 
-    for _ in range(20):
-        repr(holdall.open(path))
-    return count
+    return subprocess.run([holdall.program(), *map(str, words)], check=True, stdin=subprocess.DEVNULL, **options)
+
+
+def holdall_export(form, path, count):
+    with tempfile.TemporaryDirectory() as folder:
+        verb(["export", "-f", form, "-t", "/imu", "-o", f"{folder}/out", "--", path], stdout=subprocess.DEVNULL)
+        return count if (Path(folder) / "out" / f"imu.{form}").stat().st_size > 1000 else 0
+
+
+def holdall_parquet(path, count):
+    return holdall_export("parquet", path, count)
+
+
+def holdall_csv(path, count):
+    return holdall_export("csv", path, count)
+
+
+def holdall_cat(path, count):
+    done = verb(["cat", "--json", "-t", "/imu", "--", path], stdout=subprocess.PIPE)
+    return done.stdout.count(b"\n")
+
+
+def holdall_where(path, count):
+    done = verb(["cat", "--json", "-t", "/imu", "--where", f"/imu: linear_acceleration.x >= {count - 1}", "--", path], stdout=subprocess.PIPE)
+    return count if done.stdout.count(b"\n") == 1 else 0
+
+
+# Opening a long bag: sparse, so that it takes no room on the disk. Its summary and its index are those of 100 GB in chunks of 1 MiB.
+
+LONG_BYTES = 100_000_000_000
+LONG_CHUNK_BYTES = 1 << 20
+LONG_TOPICS = 8
+LONG_PER_CHUNK = 20
+
+
+def record(opcode, body):
+    return struct.pack("<BQ", opcode, len(body)) + body
+
+
+def text(value):
+    return struct.pack("<I", len(value)) + value.encode()
+
+
+def write_sparse(path):
+    magic = b"\x89MCAP0\r\n"
+    begin = magic + record(1, text("ros2") + text("bench"))
+    schema = record(3, struct.pack("<H", 1) + text("std_msgs/msg/String") + text("ros2msg") + text("string data\n"))
+    channels = b"".join(
+        record(4, struct.pack("<HH", number, 1) + text(f"/topic_{number}") + text("cdr") + struct.pack("<I", 0)) for number in range(1, LONG_TOPICS + 1)
+    )
+    chunks = LONG_BYTES // LONG_CHUNK_BYTES
+    counts = b"".join(struct.pack("<HQ", number, chunks * LONG_PER_CHUNK) for number in range(1, LONG_TOPICS + 1))
+    statistics = struct.pack("<QHIIIIQQ", chunks * LONG_PER_CHUNK * LONG_TOPICS, 1, LONG_TOPICS, 0, 0, chunks, START, START + chunks * 10**8)
+    statistics = record(11, statistics + struct.pack("<I", len(counts)) + counts)
+    index_bytes = 15 + 16 * LONG_PER_CHUNK
+    indexes = []
+    for chunk in range(chunks):
+        at, length = 4096 + chunk * LONG_CHUNK_BYTES, LONG_CHUNK_BYTES - 4096
+        offsets = b"".join(struct.pack("<HQ", number, at + length + (number - 1) * index_bytes) for number in range(1, LONG_TOPICS + 1))
+        times = struct.pack("<QQQQ", START + chunk * 10**8, START + (chunk + 1) * 10**8 - 1, at, length)
+        sizes = struct.pack("<Q", LONG_TOPICS * index_bytes) + text("") + struct.pack("<QQ", length - 100, length - 100)
+        indexes.append(record(8, times + struct.pack("<I", len(offsets)) + offsets + sizes))
+    groups = [(3, schema), (4, channels), (11, statistics), (8, b"".join(indexes))]
+    end = record(15, struct.pack("<I", 0))
+    start, places, summary = LONG_BYTES + len(end), b"", b""
+    for opcode, group in groups:
+        places += record(14, struct.pack("<BQQ", opcode, start + len(summary), len(group)))
+        summary += group
+    footer = record(2, struct.pack("<QQI", start, start + len(summary), 0))
+    with open(path, "wb") as file:
+        file.write(begin)
+        file.seek(LONG_BYTES)
+        file.write(end + summary + places + footer + magic)
+
+
+def measure_open(path, what):
+    """Seconds of opening the long bag and of what a notebook or a terminal shows of it, the first time in a process."""
+    import holdall
+
+    began, spent = time.perf_counter(), time.process_time()
+    bag = holdall.open(path)
+    opened = time.perf_counter() - began
+    shown = {"repr": repr, "html": lambda bag: bag._repr_html_()}[what](bag)
+    whole, spent = time.perf_counter() - began, time.process_time() - spent
+    assert f"/topic_{LONG_TOPICS}" in shown and ("█" in shown or "<svg" in shown), shown
+    return {"opened": opened, "whole": whole, "spent": spent}
+
+
+def measure_pass(path, what):
+    """The peak of memory of a pass over all messages."""
+    import holdall
+
+    bag = holdall.open(path)
+    before, read = peak_bytes(), 0
+    if what == "messages":
+        for message in bag.messages():
+            read += len(message.raw)
+    else:
+        import pyarrow as pa
+
+        for batch in pa.RecordBatchReader.from_stream(bag[what]):
+            read += batch.nbytes
+    return {"before": before, "peak": peak_bytes(), "read": read}
+
+
+def write_large(path, size):
+    import holdall
+
+    pixels = os.urandom(1 << 20)
+    with holdall.create(path, preset="none") as out:
+        for number in range(size // (1 << 20)):
+            time_ns = START + number * 10_000_000
+            out.write("/camera", "sensor_msgs/msg/Image", {"height": 1024, "width": 1024, "encoding": "mono8", "step": 1024, "data": pixels}, time=time_ns)
+            for place in range(10):
+                out.write("/imu", "sensor_msgs/msg/Imu", {"linear_acceleration": {"x": float(number)}}, time=time_ns + place)
+
+
+def alone(mode, path, what):
+    """A measurement in a process of its own."""
+    done = subprocess.run([sys.executable, __file__, "--alone", mode, str(path), what], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def more(folder, repeat, large_gb):
+    lines = ["", "| work | measured |", "|---|---|"]
+    sparse = folder / "long.mcap"
+    write_sparse(sparse)
+    alone("open", sparse, "repr")
+    for what in ("repr", "html"):
+        found = sorted((alone("open", sparse, what) for _ in range(max(repeat, 5))), key=lambda one: one["whole"])
+        shown = {key: 1000 * found[len(found) // 2][key] for key in ("opened", "whole", "spent")}
+        worst = 1000 * found[-1]["whole"]
+        name = "`repr`" if what == "repr" else "`_repr_html_`"
+        lines.append(
+            f"| a bag of 100 GB (sparse, {LONG_TOPICS} topics, chunks of 1 MiB) opened, and {name}, the first time in a process "
+            f"| opened {shown['opened']:.1f} ms, both {shown['whole']:.1f} ms (median; worst {worst:.1f}), {shown['spent']:.1f} ms of processor time |"
+        )
+        print(lines[-1], flush=True)
+    sparse.unlink()
+    for gigabytes in dict.fromkeys((1, large_gb)) if large_gb else ():
+        path = folder / "large"
+        write_large(path, gigabytes * 10**9)
+        for what, name in (("messages", "all messages, one after another"), ("/imu", "`/imu` as an Arrow stream"), ("/camera", "`/camera` as an Arrow stream")):
+            found = alone("pass", path, what)
+            mib = {key: found[key] / (1 << 20) for key in ("before", "peak")}
+            lines.append(f"| peak of memory of a pass over {gigabytes} GB: {name} | {mib['peak']:.0f} MiB ({mib['before']:.0f} MiB before it) |")
+            print(lines[-1], flush=True)
+        shutil.rmtree(path)
+    return lines
 
 
 WORK = {
@@ -210,6 +358,10 @@ WORK = {
     },
     "raw payloads": {"holdall": holdall_raw, "rosbags": rosbags_raw, "mcap": mcap_raw, "small-mcap": small_mcap_raw},
     "written: dicts": {"holdall": holdall_write_dict},
+    "`export -f parquet`": {"holdall": holdall_parquet},
+    "`export -f csv`": {"holdall": holdall_csv},
+    "`cat --json`": {"holdall": holdall_cat},
+    "`cat --where`, one message shown": {"holdall": holdall_where},
     "written: CDR bytes": {"holdall": holdall_write_raw, "rosbags": rosbags_write_raw},
 }
 RAW_BYTES = 324
@@ -217,11 +369,16 @@ RAW_BYTES = 324
 
 def measure(function, path, count):
     """In a process of its own."""
-    function(path, 100)
-    before, wall = time.process_time(), time.perf_counter()
+    function(path, 100 if function not in (holdall_where, holdall_cat) else count)
+    before, wall = processor_seconds(), time.perf_counter()
     result = function(path, count)
-    spent, wall = time.process_time() - before, time.perf_counter() - wall
+    spent, wall = processor_seconds() - before, time.perf_counter() - wall
     return {"seconds": spent, "wall": wall, "result": float(result), "peak": peak_bytes()}
+
+
+def processor_seconds():
+    """Of this process and of the programs that it ran."""
+    return time.process_time() + sum(os.times()[2:4])
 
 
 def peak_bytes():
@@ -231,7 +388,7 @@ def peak_bytes():
 
 
 def expected(name, count):
-    if name.startswith("written"):
+    if name.startswith(("written", "`")):
         return count
     return None if name == "raw payloads" else sum(range(count))
 
@@ -279,8 +436,14 @@ def main():
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--large-gb", type=int, default=0, help="also the memory of a pass over a bag of this size, which is made and deleted")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--alone", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.alone:
+        mode, path, what = arguments.alone
+        print(json.dumps({"open": measure_open, "pass": measure_pass}[mode](path, what)))
+        return
     if arguments.one:
         name, who, path, count = arguments.one
         print(json.dumps(measure(WORK[name][who], path, int(count))))
@@ -291,6 +454,7 @@ def main():
         write_bag(bags["uncompressed"], arguments.messages, "none")
         write_bag(bags["zstd"], arguments.messages, "zstd_fast")
         lines = table(bags, arguments.messages, arguments.repeat)
+        lines += more(folder, arguments.repeat, arguments.large_gb)
     finally:
         shutil.rmtree(folder)
     if arguments.out:

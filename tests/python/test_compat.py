@@ -1,5 +1,7 @@
 """Scripts that were written for rosbag2_py and for rosbags, on holdall."""
 
+import importlib
+import pickle
 import subprocess
 import sys
 
@@ -47,16 +49,67 @@ for topic, msg, timestamp in read_messages(parser.parse_args().input):
 WRITER = """
 import sys
 from rclpy.serialization import serialize_message
-from rosidl_runtime_py.utilities import get_message
+from std_msgs.msg import String
 import rosbag2_py
 
 writer = rosbag2_py.SequentialWriter()
 writer.open(rosbag2_py.StorageOptions(uri=sys.argv[1], storage_id="sqlite3"), rosbag2_py.ConverterOptions("", ""))
 writer.create_topic(rosbag2_py._storage.TopicMetadata(id=0, name="/chatter", type="std_msgs/msg/String", serialization_format="cdr"))
-String = get_message("std_msgs/msg/String")
 for number in range(10):
-    writer.write("/chatter", String.encode({"data": f"hello {number}"}), 1000 * number)
+    message = String()
+    message.data = f"hello {number}"
+    writer.write("/chatter", serialize_message(message), 1000 * number)
 del writer
+"""
+
+# What scripts of public repositories do to a message: they set fields of those that they read, of nested ones too, and make new ones.
+CHANGE = """
+import sys
+import rclpy
+from rclpy.serialization import deserialize_message, serialize_message
+from sensor_msgs.msg import Imu
+from geometry_msgs.msg import Vector3
+import rosbag2_py
+
+rclpy.init()
+reader, writer = rosbag2_py.SequentialReader(), rosbag2_py.SequentialWriter()
+reader.open(rosbag2_py.StorageOptions(uri=sys.argv[1], storage_id="mcap"), rosbag2_py.ConverterOptions("cdr", "cdr"))
+reader.set_filter(rosbag2_py.StorageFilter(topics=["/imu"]))
+writer.open(rosbag2_py.StorageOptions(uri=sys.argv[2], storage_id="mcap"), rosbag2_py.ConverterOptions("", ""))
+for topic in reader.get_all_topics_and_types():
+    writer.create_topic(rosbag2_py.TopicMetadata(name=topic.name, type=topic.type, serialization_format="cdr", offered_qos_profiles=""))
+while reader.has_next():
+    topic, data, stamp = reader.read_next()
+    message = deserialize_message(data, Imu)
+    message.header.frame_id = "changed"
+    message.linear_acceleration = Vector3(x=1.0, z=-message.linear_acceleration.z)
+    message.orientation_covariance = [float(value) + 1 for value in message.orientation_covariance]
+    writer.write(topic, serialize_message(message), stamp)
+writer.close()
+rclpy.shutdown()
+"""
+
+# Several bags from one writer, as scripts that split a bag do it.
+SPLIT = """
+import sys
+import rosbag2_py
+
+reader, writer = rosbag2_py.SequentialReader(), rosbag2_py.SequentialWriter()
+reader.open(rosbag2_py.StorageOptions(uri=sys.argv[1]), rosbag2_py.ConverterOptions("", ""))
+topics = reader.get_metadata().topics_with_message_count
+part, begun = 0, None
+while reader.has_next():
+    topic, data, stamp = reader.read_next()
+    if begun is None:
+        begun = stamp
+        writer.open(rosbag2_py.StorageOptions(uri=f"{sys.argv[2]}_{part}", storage_id="mcap"), rosbag2_py.ConverterOptions("", ""))
+        for found in topics:
+            writer.create_topic(found.topic_metadata)
+    writer.write(topic, data, stamp)
+    if stamp >= begun + 10**9:
+        writer.close()
+        part, begun = part + 1, None
+writer.close()
 """
 
 
@@ -92,6 +145,39 @@ def topics_and_times(reader):
         topic, _, time = reader.read_next()
         found.append((topic, time))
     return found
+
+
+def test_messages_are_changed_and_made_as_with_generated_classes(written, tmp_path):
+    run(tmp_path, CHANGE, written[0], tmp_path / "out")
+    changed = holdall.open(tmp_path / "out")["/imu"]
+    assert len(changed) == len(written[1]["/imu"])
+    for message, (time, imu) in zip(changed, written[1]["/imu"]):
+        assert message.time == time and message.msg.header.frame_id == "changed"
+        assert message.msg.header.stamp.sec == imu.header.stamp.sec and message.msg.angular_velocity.z == imu.angular_velocity.z
+        assert plain(message.msg.linear_acceleration) == {"x": 1.0, "y": 0.0, "z": -imu.linear_acceleration.z}
+        assert plain(message.msg.orientation_covariance) == [value + 1 for value in imu.orientation_covariance.tolist()]
+
+
+def test_one_writer_makes_several_bags(written, tmp_path):
+    run(tmp_path, SPLIT, written[0], tmp_path / "part")
+    parts = sorted(tmp_path.glob("part_*"))
+    assert len(parts) == 3 and sum(len(holdall.open(part)) for part in parts) == 370
+
+
+def test_a_generated_class_refuses_what_its_type_does_not_have():
+    rosidl = importlib.import_module("holdall.compat.rosidl")
+    imu = rosidl.get_message("sensor_msgs/msg/Imu")
+    message = imu(angular_velocity_covariance=[1.0] * 9)
+    assert message.linear_acceleration.x == 0.0 and message == pickle.loads(pickle.dumps(message))
+    with pytest.raises(AttributeError, match="has no field speed; it has header"):
+        message.speed
+    with pytest.raises(AttributeError, match="has no field speed"):
+        message.speed = 1
+    with pytest.raises(holdall.EncodeError, match="frame_id"):
+        message.header.frame_id = 5
+        rosidl.serialize_message(message)
+    with pytest.raises(holdall.DefinitionError):
+        rosidl.get_message("nope/msg/Nope")
 
 
 def test_filters_seeks_and_orders_are_those_of_rosbag2(written):

@@ -224,3 +224,22 @@ def test_a_bag_without_messages_is_shown_too(tmp_path):
     bag = holdall.open(tmp_path / "empty")
     assert bag.over_time(3) == {"/t": [0, 0, 0]} and bag["/t"].gaps() == []
     assert "/t" in repr(bag) and "/t" in bag._repr_html_()
+
+
+def test_a_plot_has_the_rates_gaps_and_losses_of_each_topic(tmp_path):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    with holdall.create(tmp_path / "bag") as out:
+        for number in range(1001):
+            if not 400 <= number < 600:
+                out.write("/a", "std_msgs/msg/Int32", {"data": number}, time=START + number * MS)
+            out.write("/b", "std_msgs/msg/Int32", {"data": number}, time=START + number * MS)
+    bag = holdall.open(tmp_path / "bag")
+    first, second = bag.plot(cells=20).axes
+    assert [first.get_ylabel(), second.get_ylabel()] == ["/a", "/b"]
+    rates = first.patches[0].get_data().values
+    assert rates[0] == pytest.approx(1000) and list(rates[8:12]) == [0] * 4
+    assert (len(first.patches), len(second.patches)) == (2, 1), "a gap is a patch of its own"
+    (only,) = bag.plot("b").axes
+    assert only.get_ylabel() == "/b"

@@ -23,7 +23,8 @@ def _is_there(name: str) -> bool:
 
 
 def install() -> list[str]:
-    """Makes ``rosbag2_py`` this one, and ``deserialize_message``, ``serialize_message`` and ``get_message`` where ROS is not installed.
+    """Makes ``rosbag2_py`` this one, and ``deserialize_message``, ``serialize_message``, ``get_message`` and the classes of ROS 2's own
+    messages (``from sensor_msgs.msg import Image``) where ROS is not installed.
 
     Returns the names of the modules.
     """
@@ -38,6 +39,9 @@ def install() -> list[str]:
         module.deserialize_message = rosidl.deserialize_message  # type: ignore[attr-defined]
         module.serialize_message = rosidl.serialize_message  # type: ignore[attr-defined]
         package.serialization = module  # type: ignore[attr-defined]
+        # Scripts that only read bags begin and end with these. There is no node: it would need ROS.
+        package.init = package.shutdown = lambda *_, **__: None  # type: ignore[attr-defined]
+        package.ok = lambda *_, **__: True  # type: ignore[attr-defined]
         sys.modules.update({"rclpy": package, "rclpy.serialization": module})
         installed += ["rclpy", "rclpy.serialization"]
     if not _is_there("rosidl_runtime_py"):
@@ -47,6 +51,9 @@ def install() -> list[str]:
         package.message_to_ordereddict = rosidl.message_to_ordereddict  # type: ignore[attr-defined]
         sys.modules.update({"rosidl_runtime_py": package, "rosidl_runtime_py.utilities": module})
         installed += ["rosidl_runtime_py", "rosidl_runtime_py.utilities"]
+    if not any(isinstance(finder, rosidl.Interfaces) for finder in sys.meta_path):
+        # Last: packages that are installed are found before.
+        sys.meta_path.append(rosidl.Interfaces())
     return installed
 
 

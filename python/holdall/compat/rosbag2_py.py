@@ -12,6 +12,7 @@ from typing import Any, Sequence
 
 from .. import _program
 from .._bag import Bag, Selection
+from .._errors import DefinitionError
 from .._writer import Writer, create
 from . import rosidl
 
@@ -445,7 +446,14 @@ class SequentialWriter:
         profiles = topic.offered_qos_profiles
         qos = list(profiles) if isinstance(profiles, (list, tuple)) and all(isinstance(profile, dict) for profile in profiles) else None
         self._topics[topic.name] = topic
-        self._opened().add_topic(topic.name, topic.type, definition=text, qos=qos)
+        try:
+            self._opened().add_topic(topic.name, topic.type, definition=text, qos=qos)
+        except DefinitionError:
+            # rosbag2 finds it in the installed packages; here it is in a bag that was opened.
+            text = rosidl.definition(topic.type)
+            if not text:
+                raise
+            self._opened().add_topic(topic.name, topic.type, definition=text, qos=qos)
 
     def remove_topic(self, topic: TopicMetadata) -> None:
         """Forgets a topic; a bag keeps those that it has."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .._bag import Bag, Selection
 from .._errors import Error
-from .rosidl import define, get_message
+from .rosidl import _message_type, define
 
 
 class AnyReaderError(Error):
@@ -116,4 +116,4 @@ class AnyReader:
 
     def deserialize(self, rawdata: bytes, typ: str) -> Any:
         """A message of its CDR."""
-        return get_message(typ).decode(rawdata)
+        return _message_type(typ).decode(rawdata)
