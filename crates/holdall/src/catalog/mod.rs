@@ -1,4 +1,4 @@
-//! A catalog of many bags: tables in Parquet that `DuckDB`, Polars or Spark read unchanged, and that [`Catalog::find`] asks.
+//! A catalog of many bags: tables in Parquet that `DuckDB` and Polars read unchanged, and that [`Catalog::find`] asks.
 //!
 //! A scan reads the metadata and the summaries of files, no message. Bags whose files did not change since the last scan are not read again.
 
