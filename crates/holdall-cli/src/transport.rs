@@ -10,7 +10,7 @@ use holdall_transport::{
 use std::sync::Arc;
 
 /// Joins through each transport of `names`, once each and in their order, as this node; without
-/// names through the one that `RMW_IMPLEMENTATION` selects.
+/// names through the one that `RMW_IMPLEMENTATION` selects. In secured domains it belongs to the enclave.
 ///
 /// # Errors
 /// When a transport that was requested by name is not in this build or cannot be started; for `auto` when
@@ -18,6 +18,7 @@ use std::sync::Arc;
 pub fn join(
     names: &[TransportName],
     node: &NodeName,
+    enclave: Option<&str>,
     clock: &Arc<dyn Clock>,
 ) -> Result<Vec<Box<dyn Transport>>, Failure> {
     let rmw = variable("RMW_IMPLEMENTATION");
@@ -25,6 +26,7 @@ pub fn join(
     let names = if names.is_empty() { &of_environment } else { names };
     let options = OpenOptions {
         node,
+        enclave,
         variable: &variable,
         clock: Arc::clone(clock),
     };
@@ -101,9 +103,13 @@ mod tests {
     #[test]
     fn a_transport_that_this_build_has_not_is_refused_with_what_to_do() {
         let clock: Arc<dyn Clock> = Arc::new(holdall_io::clock::SystemClock);
-        let Err(Failure::Refused(reason)) =
-            join(&[TransportName::Id("pigeon")], &NodeName::in_root("node"), &clock).map(drop)
-        else {
+        let Err(Failure::Refused(reason)) = join(
+            &[TransportName::Id("pigeon")],
+            &NodeName::in_root("node"),
+            None,
+            &clock,
+        )
+        .map(drop) else {
             panic!("not refused");
         };
         assert!(reason.contains("--features pigeon"), "{reason}");

@@ -34,6 +34,8 @@ pub enum NotHeardKind {
     DiscoveryServer,
     /// A participant of a secured domain.
     Secured,
+    /// A participant that is not secured, in a secured domain that admits no such participants.
+    NotSecured,
     /// A publisher whose QoS does not match what was requested.
     IncompatibleQos,
     /// A publisher that was discovered, and that no subscription was matched with.

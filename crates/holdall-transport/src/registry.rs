@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub struct OpenOptions<'a> {
     /// The node to show in the graph.
     pub node: &'a NodeName,
+    /// The enclave of secured domains (SROS 2) that it belongs to, where the user names one.
+    pub enclave: Option<&'a str>,
     /// Environment variables that are set and not empty.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The clock that stamps what arrives.
@@ -137,6 +139,7 @@ mod tests {
     fn an_id_that_no_transport_has_is_named() {
         let options = OpenOptions {
             node: &NodeName::in_root("node"),
+            enclave: None,
             variable: &|_| None,
             clock: Arc::new(SystemClock),
         };

@@ -58,6 +58,10 @@ pub struct BurstArguments {
     #[arg(long, value_name = "TRANSPORT", action = clap::ArgAction::Append)]
     pub transport: Vec<TransportName>,
 
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    #[arg(long, value_name = "NAME")]
+    pub enclave: Option<String>,
+
     #[command(flatten)]
     pub console: ConsoleArguments,
 }
@@ -76,6 +80,7 @@ impl BurstArguments {
             storage_config_file: self.storage_config_file.clone(),
             start_offset: self.start_offset,
             transport: self.transport.clone(),
+            enclave: self.enclave.clone(),
             console: ConsoleArguments {
                 disable_keyboard_controls: true,
                 ..self.console.clone()

@@ -50,6 +50,10 @@ pub struct CompressArguments {
     #[arg(long, value_name = "LEVEL", default_value = "default")]
     pub level: Level,
 
+    /// Encrypt the output, as for `holdall record`: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these; may be given several times
+    #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append)]
+    pub encrypt_to: Vec<String>,
+
     /// Print a report as one JSON object
     #[arg(long)]
     pub json: bool,
@@ -65,6 +69,10 @@ pub struct DecompressArguments {
     /// Bag directory to create; - for one storage file on standard output
     #[arg(short = 'o', long, value_name = "DIR")]
     pub output: PathBuf,
+
+    /// Encrypt the output, as for `holdall record`: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these; may be given several times
+    #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append)]
+    pub encrypt_to: Vec<String>,
 
     /// Print a report as one JSON object
     #[arg(long)]

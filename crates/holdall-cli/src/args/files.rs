@@ -365,10 +365,11 @@ fn ros_args(verb: &'static str, argv: Vec<OsString>) -> Result<(Vec<OsString>, O
                 "--log-level" => of_ros
                     .flags
                     .push(format!("--log-level={}", value()?.to_lowercase()).into()),
-                // Nothing here has an effect of its own: there is no rcl, and no enclave.
-                "-e" | "--enclave" | "--log-config-file" | "--log-file-name" => drop(value()?),
+                "-e" | "--enclave" => of_ros.flags.push(format!("--enclave={}", value()?).into()),
+                // These have no effect of their own: there is no rcl.
+                "--log-config-file" | "--log-file-name" => drop(value()?),
                 other if other.starts_with("--enable-") || other.starts_with("--disable-") => {}
-                other => return Err(bad(other, "expected -r, -p, --params-file or --log-level")),
+                other => return Err(bad(other, "expected -r, -p, -e, --params-file or --log-level")),
             }
         }
     }

@@ -51,6 +51,10 @@ pub struct LiveArguments {
     /// The node's name
     #[arg(long, value_name = "NAME", default_value = "holdall_listener")]
     pub node_name: String,
+
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    #[arg(long, value_name = "NAME")]
+    pub enclave: Option<String>,
 }
 
 /// All flags of `holdall hz`, `bw` and `delay`.

@@ -278,6 +278,10 @@ pub struct PlayArguments {
     )]
     pub node_name: String,
 
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    #[arg(long, value_name = "NAME", help_heading = "While it runs")]
+    pub enclave: Option<String>,
+
     /// How often the progress bar is renewed, in Hz, at most 10; 0 for no bar
     #[arg(
         long,

@@ -236,6 +236,10 @@ pub struct RecordArguments {
     )]
     pub node_name: String,
 
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    #[arg(long, value_name = "NAME", help_heading = "Discovery")]
+    pub enclave: Option<String>,
+
     /// Bag directory to create; must not exist [default: rosbag2_<year>_<month>_<day>-<hour>_<minute>_<second>]
     #[arg(short = 'o', long, value_name = "DIR", help_heading = "Bag")]
     pub output: Option<PathBuf>,

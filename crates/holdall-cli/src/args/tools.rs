@@ -211,6 +211,10 @@ pub struct OutputArguments {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
     pub custom_data: Vec<String>,
 
+    /// Encrypt the output, as for `holdall record`: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these; may be given several times
+    #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append, help_heading = "Output")]
+    pub encrypt_to: Vec<String>,
+
     /// Print a report as one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

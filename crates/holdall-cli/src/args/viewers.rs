@@ -49,6 +49,10 @@ pub struct BridgeArguments {
     #[arg(long, value_name = "NAME", default_value = "holdall_bridge")]
     pub node_name: String,
 
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    #[arg(long, value_name = "NAME")]
+    pub enclave: Option<String>,
+
     /// Lowest severity to log
     #[arg(long, value_name = "LEVEL", default_value = "info")]
     pub log_level: LogLevel,

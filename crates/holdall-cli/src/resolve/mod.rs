@@ -15,6 +15,7 @@ pub mod static_topics;
 pub mod surroundings;
 pub mod tools;
 
+use holdall::keys::{self, Seal};
 use holdall_model::{
     qos::{QosProfile, parse_qos_overrides},
     topic::NodeName,
@@ -150,6 +151,11 @@ pub(crate) fn qos_overrides(
         overrides.extend(parsed);
     }
     Ok(overrides)
+}
+
+/// A new secret for a bag of these recipients.
+fn seal_for(recipients: &[String]) -> Result<Seal, UsageError> {
+    keys::seal_for(recipients).map_err(|error| UsageError::Encryption(error.to_string()))
 }
 
 /// The node of `--node-name`: `recorder`, or `/robot/recorder` with its namespace.

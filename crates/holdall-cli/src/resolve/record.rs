@@ -12,7 +12,7 @@ use crate::args::record::{
     CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
 };
 use holdall::{
-    keys::{self, Seal},
+    keys::Seal,
     record::{
         events::EventOptions,
         options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions, RecordingLimits},
@@ -127,9 +127,7 @@ fn seal(args: &RecordArguments) -> Result<Option<Seal>, UsageError> {
     if let Some(reason) = writer::why_not_encrypted(storage(args)?, compression) {
         return Err(UsageError::Encryption(reason));
     }
-    let seal = keys::seal_for(&args.encrypt_to);
-    seal.map(Some)
-        .map_err(|error| UsageError::Encryption(error.to_string()))
+    super::seal_for(&args.encrypt_to).map(Some)
 }
 
 /// When the recording ends by itself.

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
 use holdall::{
+    keys::Seal,
     tools::{Choice, FieldChange, LatchedMode, OutputOptions, Shift, SplitAt},
     writer::{CompressionMode, CompressionOptions},
 };
@@ -176,7 +177,23 @@ pub fn output(
             LatchedMode::Repeat
         },
         custom_data: custom_data(&args.custom_data)?,
+        seal: seal(directory, &args.encrypt_to)?,
     })
+}
+
+/// What the output is encrypted with.
+///
+/// # Errors
+/// A recipient that is none; an output that is no bag.
+pub fn seal(directory: &Path, recipients: &[String]) -> Result<Option<Seal>, UsageError> {
+    if recipients.is_empty() {
+        return Ok(None);
+    }
+    if directory == Path::new("-") {
+        let reason = "what goes to standard output is not encrypted; give the output a name";
+        return Err(UsageError::Encryption(reason.to_owned()));
+    }
+    super::seal_for(recipients).map(Some)
 }
 
 fn storage_options(

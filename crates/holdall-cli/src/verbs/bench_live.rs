@@ -139,7 +139,7 @@ pub fn worker(args: &WorkerArguments) -> VerbResult {
 }
 
 fn join(name: TransportName, node: &str, clock: &Arc<dyn Clock>) -> Result<Box<dyn Transport>, Failure> {
-    let mut joined = transport::join(&[name], &NodeName::in_root(node), clock)?;
+    let mut joined = transport::join(&[name], &NodeName::in_root(node), None, clock)?;
     if joined.is_empty() {
         return Err(Failure::refused("--transport: none could be joined"));
     }

@@ -36,7 +36,8 @@ pub fn convert(args: &ConvertArguments) -> VerbResult {
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let outputs = if is_yaml(&args.output) {
         refuse_changes(&args.change)?;
-        yaml_outputs(&args.output, &surroundings)?
+        let recipients = &args.how.encrypt_to;
+        yaml_outputs(&args.output, recipients, &surroundings)?
     } else {
         let choice = resolve::tools::choice(&args.selection).map_err(Failure::refused)?;
         let output = resolve::tools::output(&args.output, &args.how, &args.division, &surroundings)
@@ -89,6 +90,7 @@ fn is_yaml(output: &Path) -> bool {
 
 fn yaml_outputs(
     path: &Path,
+    recipients: &[String],
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<(OutputOptions, Choice)>, Failure> {
     let text = resolve::read_file(surroundings, "--output", path).map_err(Failure::refused)?;
@@ -102,7 +104,13 @@ fn yaml_outputs(
             reason,
         })
     })?;
-    Ok(bags.into_iter().map(|bag| (bag.options, bag.choice)).collect())
+    let sealed = bags.into_iter().map(|bag| {
+        let seal = resolve::tools::seal(&bag.options.directory, recipients)?;
+        Ok((OutputOptions { seal, ..bag.options }, bag.choice))
+    });
+    sealed
+        .collect::<Result<_, UsageError>>()
+        .map_err(Failure::refused)
 }
 
 /// The inputs of `convert`, and the copy of standard input when it is one of them.
@@ -213,6 +221,7 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
     let mut how = OutputArguments {
         json: args.json,
         compression_mode: Some(PackMode::None),
+        encrypt_to: args.encrypt_to.clone(),
         ..OutputArguments::default()
     };
     match mode {
@@ -233,6 +242,7 @@ pub fn decompress(args: &DecompressArguments) -> VerbResult {
         json: args.json,
         compression: has_chunks.then_some(Codec::None),
         compression_mode: Some(PackMode::None),
+        encrypt_to: args.encrypt_to.clone(),
         ..OutputArguments::default()
     };
     rewritten(bags, &args.output, &how, "decompressing")
@@ -284,9 +294,11 @@ fn make(
     } else {
         output.directory.display().to_string()
     };
-    if inputs.iter().flat_map(Bag::files).any(BagFile::is_sealed) {
+    let reads_sealed = inputs.iter().flat_map(Bag::files).any(BagFile::is_sealed);
+    if reads_sealed && output.seal.is_none() {
         warn!(
-            "what is made ({shown}) is not encrypted, as the bag that is read is: anyone who can open it can read it"
+            "what is made ({shown}) is not encrypted, as the bag that is read is: anyone who can open it can read it; \
+             --encrypt-to keeps it encrypted"
         );
     }
     let progress = Progress::of_bytes(&format!("{doing} {shown}"));

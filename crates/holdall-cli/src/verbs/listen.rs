@@ -90,7 +90,7 @@ impl Live {
         signals::listen(sender.clone())
             .map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let transports = transport::join(&args.transport, &node, &clock)?;
+        let transports = transport::join(&args.transport, &node, args.enclave.as_deref(), &clock)?;
         let surroundings = resolve::surroundings::real(SystemClock.now());
         let options = ListenOptions {
             filter,

@@ -86,7 +86,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
         options.discovery_wait = Duration::ZERO;
         Vec::new()
     } else {
-        transport::join(&args.transport, &node, &clock)?
+        transport::join(&args.transport, &node, args.enclave.as_deref(), &clock)?
     };
     let mut transports = viewers::with_viewers(servers.viewers.as_ref(), joined);
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {

@@ -149,7 +149,8 @@ impl Running {
             socket.serve(requests()).map_err(Failure::failed)?;
         }
         let selection = &resolved.options.selection;
-        let bridge = viewers::beside_recording(viewer_port, &args.transport, selection)?;
+        let bridge =
+            viewers::beside_recording(viewer_port, (&args.transport, args.enclave.as_deref()), selection)?;
         let shown = bridge.as_ref().map(Bridge::report);
         web::serve(dashboard.as_ref(), "recording", requests(), shown)?;
         supervision.ready();
@@ -222,7 +223,8 @@ fn start(
     loop {
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
-        let mut transports = transport::join(&args.transport, &resolved.node, clock)?;
+        let mut transports =
+            transport::join(&args.transport, &resolved.node, args.enclave.as_deref(), clock)?;
         prefer_receiving(args.rt_priority, transports.len(), &**clock);
         node.offer(&mut transports);
         let request = Request::new(

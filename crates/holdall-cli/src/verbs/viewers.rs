@@ -58,7 +58,8 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
     let port = ViewerPort::bind(args.foxglove).map_err(Failure::refused)?;
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    let _bridge = start(port, (&args.transport, &node), &selection)?;
+    let joined = (&args.transport[..], &node, args.enclave.as_deref());
+    let _bridge = start(port, joined, &selection)?;
     loop {
         if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
             info!("{signal}: stopping");
@@ -70,21 +71,21 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
 /// Shows what a recording selects, by subscriptions of its own: the recording has no part in it.
 pub fn beside_recording(
     port: Option<ViewerPort>,
-    transports: &[TransportName],
+    (transports, enclave): (&[TransportName], Option<&str>),
     selection: &Selection,
 ) -> Result<Option<Bridge>, Failure> {
     let node = NodeName::in_root(BESIDE_NAME);
-    port.map(|port| start(port, (transports, &node), selection))
+    port.map(|port| start(port, (transports, &node, enclave), selection))
         .transpose()
 }
 
 fn start(
     port: ViewerPort,
-    (transports, node): (&[TransportName], &NodeName),
+    (transports, node, enclave): (&[TransportName], &NodeName, Option<&str>),
     selection: &Selection,
 ) -> Result<Bridge, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let transports = transport::join(transports, node, &clock)?;
+    let transports = transport::join(transports, node, enclave, &clock)?;
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }

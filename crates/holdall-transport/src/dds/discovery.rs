@@ -5,6 +5,7 @@ use super::{
     ffi_hosts::Hosts,
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
+    repeats::GuidPrefix,
 };
 use crate::{EndpointInfo, GraphEvent, ServerInfo};
 use holdall_model::{
@@ -263,6 +264,17 @@ impl Discovery {
             topics: Vec::new(),
         });
         found.collect()
+    }
+
+    /// The participants of which discovery shows an endpoint, by the first twelve bytes of their GUIDs.
+    pub(super) fn participants(&self) -> HashSet<GuidPrefix> {
+        let prefix = |gid: &Gid| -> GuidPrefix { std::array::from_fn(|index| gid.0[index]) };
+        self.writers.iter().chain(self.known.keys()).map(prefix).collect()
+    }
+
+    /// Whether our own participant still takes part.
+    pub(super) fn takes_part(&self) -> bool {
+        self.graph_messages.takes_part()
     }
 
     /// True when there is something to poll for.

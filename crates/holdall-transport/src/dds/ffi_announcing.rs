@@ -133,14 +133,26 @@ unsafe fn globals_of(domain: dds_entity_t) -> Option<*const DomainGlobals> {
         }
         let found = (0..GLOBALS_OFFSET_MAX).step_by(8).find_map(|offset| {
             let globals = entity.byte_add(offset).cast::<DomainGlobals>().cast_const();
-            let connection = (*globals).transmit_connections[0].cast::<Connection>();
-            let is_plausible = (*globals).participant_base.0[3] == ENTITY_ID_PARTICIPANT
-                && !connection.is_null()
-                && connection.is_aligned();
-            (is_plausible && ptr::eq((*connection).domain, globals)).then_some(globals)
+            has_own_connection(globals).then_some(globals)
         });
         dds_entity_unpin(entity);
         found
+    }
+}
+
+/// Whether these are a domain's globals: they have a participant's GUID, and a connection that points back to them.
+///
+/// # Safety
+/// All of `DomainGlobals` must be readable there.
+pub(super) unsafe fn has_own_connection(globals: *const DomainGlobals) -> bool {
+    // SAFETY: the caller vouches for the globals; a pointer is followed only where a participant's GUID is in front of it, so that it is a
+    // connection.
+    unsafe {
+        let connection = (*globals).transmit_connections[0].cast::<Connection>();
+        (*globals).participant_base.0[3] == ENTITY_ID_PARTICIPANT
+            && !connection.is_null()
+            && connection.is_aligned()
+            && ptr::eq((*connection).domain, globals)
     }
 }
 

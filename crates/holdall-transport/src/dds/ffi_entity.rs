@@ -3,8 +3,11 @@
 
 use super::{
     ffi_announcing::Announcing,
+    ffi_log::{log_words, with_words},
     ffi_qos::{QosHandle, read_qos},
-    ffi_reliability::{acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next},
+    ffi_reliability::{
+        acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next, takes_part,
+    },
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
     qos::DdsQos,
@@ -44,6 +47,23 @@ pub(super) fn check(call: &'static str, code: dds_return_t) -> Result<dds_return
         .to_string_lossy()
         .into_owned();
     Err(DdsError { call, code, reason })
+}
+
+/// Runs a call that creates something; where Cyclone names a reason why it failed, the error has its words.
+fn create(call: &'static str, run: impl FnOnce() -> dds_return_t) -> Result<dds_return_t, DdsError> {
+    let (code, words) = with_words(run);
+    let outcome = check(call, code);
+    if outcome.is_ok() {
+        log_words(&words);
+    }
+    outcome.map_err(|error| {
+        let reason = if words.is_empty() {
+            error.reason
+        } else {
+            words.join("; ")
+        };
+        DdsError { reason, ..error }
+    })
 }
 
 /// A string for C; one with a NUL is refused as Cyclone refuses bad names.
@@ -151,15 +171,23 @@ pub(super) struct Participant {
 }
 
 impl Participant {
-    /// Joins a domain.
-    pub(super) fn new(domain: Arc<Domain>, user_data: &[u8]) -> Result<Self, DdsError> {
-        let qos = QosHandle::for_participant(user_data);
+    /// Joins a domain, with user data and properties that it announces or is configured by.
+    pub(super) fn new(
+        domain: Arc<Domain>,
+        user_data: &[u8],
+        properties: &[(&str, String)],
+    ) -> Result<Self, DdsError> {
+        const CREATE: &str = "dds_create_participant";
+        let properties = properties
+            .iter()
+            .map(|(name, value)| Ok((c_string(CREATE, name)?, c_string(CREATE, value)?)))
+            .collect::<Result<Vec<_>, DdsError>>()?;
+        let qos = QosHandle::for_participant(user_data, &properties);
         // SAFETY: Cyclone copies the QoS; out-pointers are valid.
         unsafe {
-            let entity = check(
-                "dds_create_participant",
-                dds_create_participant(domain.id.0, qos.as_ptr(), ptr::null()),
-            )?;
+            let entity = create(CREATE, || {
+                dds_create_participant(domain.id.0, qos.as_ptr(), ptr::null())
+            })?;
             let mut participant = Self {
                 entity,
                 instance: 0,
@@ -225,7 +253,7 @@ impl Topic {
         let type_name = c_string("dds_create_topic", type_name)?;
         let mut sertype = new_sertype(&type_name);
         // SAFETY: Cyclone takes over our reference on success and replaces the pointer by the registered sertype of that name.
-        let entity = unsafe {
+        let created = create("dds_create_topic", || unsafe {
             dds_create_topic_sertype(
                 participant.entity,
                 name.as_ptr(),
@@ -234,12 +262,12 @@ impl Topic {
                 ptr::null(),
                 ptr::null(),
             )
-        };
-        if entity < 0 && !sertype.is_null() {
+        });
+        if created.is_err() && !sertype.is_null() {
             // SAFETY: on failure the reference is still ours.
             unsafe { ddsi_sertype_unref(sertype) };
         }
-        let entity = check("dds_create_topic", entity)?;
+        let entity = created?;
         Ok(Self {
             entity,
             sertype,
@@ -305,11 +333,13 @@ impl Reader {
                 listener = dds_create_listener(ptr::from_ref::<ListenerState>(state).cast_mut().cast());
                 dds_lset_data_available(listener, Some(on_data_available));
             }
-            let entity = dds_create_reader(topic.participant.entity, topic.entity, qos.as_ptr(), listener);
+            let created = create("dds_create_reader", || {
+                dds_create_reader(topic.participant.entity, topic.entity, qos.as_ptr(), listener)
+            });
             if !listener.is_null() {
                 dds_delete_listener(listener);
             }
-            let entity = check("dds_create_reader", entity)?;
+            let entity = created?;
             let mut reader = Self {
                 entity,
                 gid: Gid([0; 16]),
@@ -376,6 +406,12 @@ impl Reader {
                 &self.matched_gids(),
             )
         }
+    }
+
+    /// Whether its participant still takes part: one whose certificate or permissions expire does no longer.
+    pub(super) fn takes_part(&self) -> bool {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { takes_part(self.topic.sertype, self.topic.participant.gid) }
     }
 
     /// Resets a writer's proxy after a forged number; must not be called from a handler.
@@ -463,10 +499,9 @@ impl Writer {
         let qos = QosHandle::for_writer(qos);
         // SAFETY: Cyclone copies the QoS.
         unsafe {
-            let entity = check(
-                "dds_create_writer",
-                dds_create_writer(participant.entity, topic.entity, qos.as_ptr(), ptr::null()),
-            )?;
+            let entity = create("dds_create_writer", || {
+                dds_create_writer(participant.entity, topic.entity, qos.as_ptr(), ptr::null())
+            })?;
             let mut writer = Self {
                 entity,
                 gid: Gid([0; 16]),

@@ -5,6 +5,7 @@ use cyclors::{dds_log_data_t, dds_set_log_sink};
 use holdall_io::clock::{Clock as _, SystemClock};
 use holdall_io::mutex::lock;
 use std::{
+    cell::RefCell,
     ffi::c_void,
     panic::catch_unwind,
     ptr, slice,
@@ -15,6 +16,48 @@ use std::{
 const WORTH_A_WARNING: u32 = 1 | 2 | 4;
 
 static LIMIT: Mutex<LogLimit> = Mutex::new(LogLimit::new());
+
+/// Most messages of a call that are kept.
+const WORDS_MAX: usize = 16;
+
+thread_local! {
+    /// Warnings and errors of a call that is running on this thread.
+    static WORDS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+}
+
+/// Runs `call`; what Cyclone warns of on this thread until then is returned, and not logged.
+pub(super) fn with_words<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
+    WORDS.set(Some(Vec::new()));
+    let outcome = call();
+    (outcome, WORDS.take().unwrap_or_default())
+}
+
+/// Logs messages that [`with_words`] has kept.
+pub(super) fn log_words(words: &[String]) {
+    for words in words {
+        warn(words);
+    }
+}
+
+/// Keeps a message for the call that is running on this thread; false where there is none.
+fn keep(message: &str) -> bool {
+    WORDS.with_borrow_mut(|kept| match kept {
+        Some(words) => {
+            if words.len() < WORDS_MAX {
+                words.push(message.split_whitespace().collect::<Vec<_>>().join(" "));
+            }
+            true
+        }
+        None => false,
+    })
+}
+
+fn warn(message: &str) {
+    let admitted = lock(&LIMIT).admit(message, SystemClock.monotonic());
+    if let Some(message) = admitted {
+        tracing::warn!("Cyclone DDS: {message}");
+    }
+}
 
 /// Takes over Cyclone's messages, for all domains of this process.
 pub(super) fn take_over_messages() {
@@ -37,9 +80,8 @@ unsafe extern "C" fn log(_: *mut c_void, data: *const dds_log_data_t) {
             tracing::debug!("Cyclone DDS: {}", message.trim_end());
             return;
         }
-        let admitted = lock(&LIMIT).admit(&message, SystemClock.monotonic());
-        if let Some(message) = admitted {
-            tracing::warn!("Cyclone DDS: {message}");
+        if !keep(&message) {
+            warn(&message);
         }
     });
 }

@@ -6,7 +6,10 @@
 
 use super::qos::{DdsDurability, DdsHistory, DdsLiveliness, DdsQos, INFINITE_NANOS};
 use cyclors::*;
-use std::{ffi::c_void, ptr, slice};
+use std::{
+    ffi::{CString, c_void},
+    ptr, slice,
+};
 
 /// A QoS object of Cyclone's own; deleted on drop.
 pub(super) struct QosHandle(*mut dds_qos_t);
@@ -54,12 +57,15 @@ impl QosHandle {
         handle
     }
 
-    /// QoS for a participant: only user data.
-    pub(super) fn for_participant(user_data: &[u8]) -> Self {
-        // SAFETY: Cyclone copies the user data; allocation failure aborts inside Cyclone.
+    /// QoS for a participant: user data and properties.
+    pub(super) fn for_participant(user_data: &[u8], properties: &[(CString, CString)]) -> Self {
+        // SAFETY: Cyclone copies user data and texts, which end with NUL; allocation failure aborts inside Cyclone.
         unsafe {
             let handle = dds_create_qos();
             dds_qset_userdata(handle, user_data.as_ptr().cast(), user_data.len());
+            for (name, value) in properties {
+                dds_qset_prop(handle, name.as_ptr(), value.as_ptr());
+            }
             Self(handle)
         }
     }

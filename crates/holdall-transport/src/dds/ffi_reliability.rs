@@ -2,10 +2,12 @@
 //! writer has announced, the first one that a reader requests, and the one that it expects next.
 //!
 //! The layouts are those of `dds/ddsi/ddsi_{domaingv,entity,endpoint,proxy_endpoint}.h` of Cyclone DDS 11.0.1
-//! on 64-bit systems, without security, as `cyclors` 0.4.0 builds it. Checks guard against another layout:
-//! the domain must contain our own participant's GUID prefix where it is expected, each entity the GUID that
-//! was looked up, and each reader our sertype. Where they fail, nothing is done.
+//! on 64-bit systems, as `cyclors` 0.4.0 builds it: one with security (the feature `sros2`), one without. Checks
+//! guard against another layout: the domain must contain our own participant's GUID prefix where it is expected,
+//! or, as that of a secured participant is made from its certificate, a connection that points back to it; each
+//! entity must contain the GUID that was looked up, and each reader our sertype. Where they fail, nothing is done.
 
+use super::ffi_announcing::has_own_connection;
 use cyclors::ddsi_sertype;
 use holdall_model::topic::Gid;
 use std::{ffi::c_void, ptr, sync::Once};
@@ -37,7 +39,10 @@ pub(super) struct Locator {
 }
 
 /// Size of the fields before `m_tkmap` in `ddsi_domaingv`: flags, log configuration and configuration.
-const DOMAIN_HEAD_BYTES: usize = 960;
+const DOMAIN_HEAD_BYTES: usize = 960 + DOMAIN_SECURITY_BYTES;
+
+/// What the configuration of security and TLS adds to that.
+const DOMAIN_SECURITY_BYTES: usize = if cfg!(feature = "sros2") { 72 } else { 0 };
 
 /// The beginning of `struct ddsi_domaingv`.
 #[repr(C)]
@@ -91,6 +96,9 @@ struct ProxyEndpointCommon {
     vendor: [u8; 2],
     sequence: u64,
     type_pair: *mut c_void,
+    /// `ddsi_security_info_t`: what of it is protected.
+    #[cfg(feature = "sros2")]
+    security: [u32; 2],
 }
 
 /// The beginning of `struct ddsi_proxy_writer`.
@@ -155,17 +163,21 @@ pub(super) const ENTITY_ID_PARTICIPANT: u32 = 0x1c1;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 const _: () = {
     use std::mem::offset_of;
-    assert!(offset_of!(DomainGlobals, entity_index) == 968);
-    assert!(offset_of!(DomainGlobals, transmit_connections) == 1088);
-    assert!(offset_of!(DomainGlobals, listener) == 1248);
-    assert!(offset_of!(DomainGlobals, participant_base) == 1368);
+    // With security, and without.
+    const fn either(secured: usize, plain: usize) -> usize {
+        if cfg!(feature = "sros2") { secured } else { plain }
+    }
+    assert!(offset_of!(DomainGlobals, entity_index) == either(1040, 968));
+    assert!(offset_of!(DomainGlobals, transmit_connections) == either(1160, 1088));
+    assert!(offset_of!(DomainGlobals, listener) == either(1320, 1248));
+    assert!(offset_of!(DomainGlobals, participant_base) == either(1440, 1368));
     assert!(offset_of!(EntityCommon, lock) == 48);
     assert!(offset_of!(EntityCommon, domain) == 96);
     assert!(offset_of!(EntityCommon, qos_lock) == 136);
     assert!(offset_of!(ProxyWriter, endpoint) == 176);
-    assert!(offset_of!(ProxyWriter, last_sequence) == 304);
-    assert!(offset_of!(ProxyWriter, last_fragment) == 312);
-    assert!(offset_of!(ProxyWriter, reorder) == 344);
+    assert!(offset_of!(ProxyWriter, last_sequence) == either(312, 304));
+    assert!(offset_of!(ProxyWriter, last_fragment) == either(320, 312));
+    assert!(offset_of!(ProxyWriter, reorder) == either(352, 344));
     assert!(offset_of!(LocalReader, flags) == 256);
     assert!(offset_of!(LocalReader, sertype) == 280);
 };
@@ -175,6 +187,7 @@ unsafe extern "C" {
     fn ddsi_thread_state_awake(thread: *mut c_void, domain: *const DomainGlobals);
     fn ddsi_thread_state_asleep(thread: *mut c_void);
     fn ddsi_entidx_lookup_proxy_writer_guid(index: *const c_void, guid: *const Guid) -> *mut ProxyWriter;
+    fn ddsi_entidx_lookup_participant_guid(index: *const c_void, guid: *const Guid) -> *mut EntityCommon;
     fn ddsi_entidx_lookup_writer_guid(index: *const c_void, guid: *const Guid) -> *mut EntityCommon;
     fn ddsi_writer_max_drop_seq(writer: *const EntityCommon) -> u64;
     fn ddsi_reorder_next_seq(reorder: *const c_void) -> u64;
@@ -195,7 +208,10 @@ unsafe fn domain_of(sertype: *const ddsi_sertype, participant: Gid) -> Option<*c
     }
     // SAFETY: `ddsi_domaingv` is much larger than `DomainGlobals`, so the read stays inside whatever its layout is.
     let base = unsafe { ptr::read(&raw const (*domain).participant_base) };
-    if base.0[0] == Guid::of(participant).0[0] && base.0[3] == ENTITY_ID_PARTICIPANT {
+    // SAFETY: as above.
+    let is_expected = base.0[3] == ENTITY_ID_PARTICIPANT
+        && (base.0[0] == Guid::of(participant).0[0] || unsafe { has_own_connection(domain) });
+    if is_expected {
         return Some(domain);
     }
     static ONCE: Once = Once::new();
@@ -220,6 +236,22 @@ unsafe fn awake<T>(domain: *const DomainGlobals, with: impl FnOnce() -> T) -> T 
         let outcome = with();
         ddsi_thread_state_asleep(thread);
         outcome
+    }
+}
+
+/// Whether a participant of ours still takes part: Cyclone deletes one whose certificate or permissions expire, and keeps its handles.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, and `participant` be one that was of that domain.
+pub(super) unsafe fn takes_part(sertype: *const ddsi_sertype, participant: Gid) -> bool {
+    // SAFETY: the caller vouches for both; what is looked up is compared with null only.
+    unsafe {
+        domain_of(sertype, participant).is_none_or(|domain| {
+            awake(domain, || {
+                let index = (*domain).entity_index;
+                !ddsi_entidx_lookup_participant_guid(index, &Guid::of(participant)).is_null()
+            })
+        })
     }
 }
 

@@ -3,7 +3,10 @@
 //! A received sample is never copied here: it takes a reference to each packet that carries one of its fragments. A sample to be sent is
 //! one block of its own.
 
-use super::ffi::{RECEIVE_BUFFER_BYTES, Rdata, Rmsg, ddsi_fragchain_unref};
+use super::{
+    ffi::{RECEIVE_BUFFER_BYTES, Rdata, Rmsg, ddsi_fragchain_unref},
+    locators::HEADER_BYTES,
+};
 use cyclors::{
     DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY, dds_free_op_t, ddsi_keyhash, ddsi_rdata, ddsi_serdata,
     ddsi_serdata_init, ddsi_serdata_kind, ddsi_serdata_kind_SDK_DATA, ddsi_serdata_kind_SDK_KEY,
@@ -206,6 +209,9 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
+/// Submessage id of `INFO_SRC`.
+const INFO_SOURCE: u8 = 0x0c;
+
 /// Address of a byte of a received packet.
 ///
 /// # Safety
@@ -279,6 +285,11 @@ unsafe extern "C" fn sample_from_fragments(
         let mut guid = [0; 16];
         for (part, offset) in guid.chunks_exact_mut(4).zip([8, 12, 16, submessage + 12]) {
             part.copy_from_slice(&word(offset).to_be_bytes());
+        }
+        // A packet that is protected as a whole (DDS Security) begins with INFO_SRC: Cyclone goes by its prefix, at 12 in network byte order, and
+        // leaves that of the header in an order of no host.
+        if *packet_byte(packet, HEADER_BYTES) == INFO_SOURCE {
+            ptr::copy_nonoverlapping(packet_byte(packet, HEADER_BYTES + 12), guid.as_mut_ptr(), 12);
         }
         (*raw).guid = guid;
         (*raw).sequence = (u64::from(word(submessage + 16)) << 32) | u64::from(word(submessage + 20));

@@ -17,9 +17,11 @@ mod processes;
 mod qos;
 mod repeats;
 mod reply_identity;
+mod security;
 mod service_header;
 
 pub use config::DdsEnvironment;
+pub use security::Security;
 
 #[cfg(feature = "dds")]
 mod announcement;
@@ -31,12 +33,16 @@ mod ffi;
 mod ffi_alloc;
 #[cfg(feature = "dds")]
 mod ffi_announcing;
+#[cfg(all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod ffi_dh_keys;
 #[cfg(feature = "dds")]
 mod ffi_entity;
 #[cfg(feature = "dds")]
 mod ffi_hosts;
 #[cfg(feature = "dds")]
 mod ffi_log;
+#[cfg(feature = "sros2")]
+mod ffi_openssl;
 #[cfg(feature = "dds")]
 mod ffi_qos;
 #[cfg(feature = "dds")]
@@ -51,8 +57,6 @@ mod ffi_trial;
 mod peers;
 #[cfg(feature = "dds")]
 mod publisher;
-#[cfg(feature = "dds")]
-mod security;
 #[cfg(feature = "dds")]
 mod service;
 #[cfg(feature = "dds")]

@@ -1,4 +1,7 @@
-//! What ROS's security variables (SROS 2) demand of a build without DDS security: refused or named, never an empty bag without a word.
+//! What ROS's security variables (SROS 2) ask for: a secured participant with the files of an enclave, or one that is not secured. Refused or
+//! named where that cannot be had, never an empty bag without a word.
+
+use std::path::{Path, PathBuf};
 
 /// The only value of `ROS_SECURITY_ENABLE` that turns security on, as in rcl.
 const ENABLED: &str = "true";
@@ -6,55 +9,254 @@ const ENABLED: &str = "true";
 /// The only value of `ROS_SECURITY_STRATEGY` that refuses to run without security, as in rcl.
 const ENFORCED: &str = "Enforce";
 
-/// A warning where secured participants cannot be heard although security is turned on; `None` where it is not.
-///
-/// # Errors
-/// One sentence when security is enforced.
-pub(crate) fn check(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<&'static str>, String> {
-    if variable("ROS_SECURITY_ENABLE").as_deref() != Some(ENABLED) {
-        return Ok(None);
+/// The enclave of a participant that names none.
+const ROOT: &str = "/";
+
+/// Files of an enclave, with the properties of a participant that they are given to.
+const FILES: [(&str, &str); 6] = [
+    ("dds.sec.auth.identity_ca", "identity_ca.cert.pem"),
+    ("dds.sec.auth.identity_certificate", "cert.pem"),
+    ("dds.sec.auth.private_key", "key.pem"),
+    ("dds.sec.access.permissions_ca", "permissions_ca.cert.pem"),
+    ("dds.sec.access.governance", "governance.p7s"),
+    ("dds.sec.access.permissions", "permissions.p7s"),
+];
+
+/// Certificates that are revoked: a file that an enclave may lack.
+const REVOKED: (&str, &str) = ("org.eclipse.cyclonedds.sec.auth.crl", "crl.pem");
+
+/// The plugins, which are part of Cyclone DDS and found by their names.
+const PLUGINS: [(&str, &str); 9] = [
+    ("dds.sec.auth.library.path", "dds_security_auth"),
+    ("dds.sec.auth.library.init", "init_authentication"),
+    ("dds.sec.auth.library.finalize", "finalize_authentication"),
+    ("dds.sec.crypto.library.path", "dds_security_crypto"),
+    ("dds.sec.crypto.library.init", "init_crypto"),
+    ("dds.sec.crypto.library.finalize", "finalize_crypto"),
+    ("dds.sec.access.library.path", "dds_security_ac"),
+    ("dds.sec.access.library.init", "init_access_control"),
+    ("dds.sec.access.library.finalize", "finalize_access_control"),
+];
+
+/// How a participant takes part in security.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// Its enclave, where one is named.
+    enclave: Option<String>,
+    /// The enclave's files; `None` without security.
+    directory: Option<PathBuf>,
+}
+
+impl Security {
+    /// What the variables ask for, and a warning where security is turned on and cannot be had. `enclave` is the one that the user names.
+    ///
+    /// # Errors
+    /// One sentence when security is enforced and cannot be had.
+    pub(crate) fn of(
+        variable: &dyn Fn(&str) -> Option<String>,
+        enclave: Option<&str>,
+    ) -> Result<(Self, Option<String>), String> {
+        let chosen = variable("ROS_SECURITY_ENCLAVE_OVERRIDE").or_else(|| enclave.map(str::to_owned));
+        let plain = Self {
+            enclave: chosen,
+            directory: None,
+        };
+        if variable("ROS_SECURITY_ENABLE").as_deref() != Some(ENABLED) {
+            return Ok((plain, None));
+        }
+        let keystore = variable("ROS_SECURITY_KEYSTORE").map(PathBuf::from);
+        match directory_of(keystore.as_deref(), plain.enclave()) {
+            Ok(directory) => {
+                let secured = Self {
+                    directory: Some(directory),
+                    ..plain
+                };
+                Ok((secured, None))
+            }
+            Err(reason) if variable("ROS_SECURITY_STRATEGY").as_deref() == Some(ENFORCED) => Err(format!(
+                "ROS_SECURITY_STRATEGY is Enforce, and {reason}, so nothing of the secured domain could be heard; \
+                 unset ROS_SECURITY_ENABLE to reach what is not secured"
+            )),
+            Err(reason) => Ok((
+                plain,
+                Some(format!(
+                    "ROS_SECURITY_ENABLE is true, and {reason}: only what is not secured is reached"
+                )),
+            )),
+        }
     }
-    if variable("ROS_SECURITY_STRATEGY").as_deref() == Some(ENFORCED) {
-        return Err(
-            "ROS_SECURITY_STRATEGY is Enforce, and this build of holdall has no DDS security, so nothing of the secured domain \
-             could be heard; unset ROS_SECURITY_ENABLE to reach what is not secured"
-                .to_owned(),
-        );
+
+    /// The enclave.
+    pub(super) fn enclave(&self) -> &str {
+        self.enclave.as_deref().unwrap_or(ROOT)
     }
-    Ok(Some(
-        "ROS_SECURITY_ENABLE is true, and this build of holdall has no DDS security: only what is not secured is reached",
-    ))
+
+    /// Whether the participant is secured.
+    pub(super) fn is_on(&self) -> bool {
+        self.directory.is_some()
+    }
+
+    /// What the participant announces of itself, as rmw implementations do.
+    pub(super) fn user_data(&self) -> String {
+        format!("enclave={};", self.enclave())
+    }
+
+    /// The participant's properties; empty without security.
+    pub(super) fn properties(&self) -> Vec<(&'static str, String)> {
+        let Some(directory) = &self.directory else {
+            return Vec::new();
+        };
+        let path = |file: &str| format!("file:{}", directory.join(file).display());
+        let plugins = PLUGINS.map(|(name, value)| (name, value.to_owned()));
+        let files = FILES.map(|(name, file)| (name, path(file)));
+        let (name, file) = REVOKED;
+        let revoked = directory.join(file).is_file().then(|| (name, path(file)));
+        plugins.into_iter().chain(files).chain(revoked).collect()
+    }
+
+    /// What a secured participant is refused with, for Cyclone DDS's reason.
+    pub(super) fn refusal(&self, reason: &str) -> Option<String> {
+        let directory = self.directory.as_ref()?;
+        Some(format!(
+            "the secured domain cannot be joined as enclave {} with the files in {}: {reason}",
+            self.enclave(),
+            directory.display()
+        ))
+    }
+
+    /// Why a participant that had joined takes part no longer.
+    pub(super) fn expiry(&self) -> String {
+        format!(
+            "the certificate or the permissions of enclave {} have expired, and nothing of the secured domain is heard any more",
+            self.enclave()
+        )
+    }
+}
+
+/// The folder of an enclave, with all its files.
+#[cfg(feature = "sros2")]
+fn directory_of(keystore: Option<&Path>, enclave: &str) -> Result<PathBuf, String> {
+    let keystore = keystore.ok_or("ROS_SECURITY_KEYSTORE names no keystore")?;
+    let parts: Vec<&str> = enclave.split('/').skip(1).collect();
+    let is_root = enclave == ROOT;
+    if !enclave.starts_with('/') || (!is_root && parts.iter().any(|part| ["", ".", ".."].contains(part))) {
+        return Err(format!("the enclave {enclave:?} is no name like /robot/recorder"));
+    }
+    let directory = keystore.join("enclaves").join(parts.join("/"));
+    if !directory.is_dir() {
+        return Err(format!(
+            "the keystore {} has no enclave {enclave}: there is no folder {}",
+            keystore.display(),
+            directory.display()
+        ));
+    }
+    let files = FILES.iter().map(|(_, file)| directory.join(file));
+    let missing: Vec<String> = files
+        .filter(|path| !path.is_file())
+        .map(|path| path.display().to_string())
+        .collect();
+    if !missing.is_empty() {
+        return Err(format!("the enclave {enclave} lacks {}", missing.join(" and ")));
+    }
+    // Relative paths would depend on where Cyclone resolves them.
+    std::path::absolute(&directory).map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+#[cfg(not(feature = "sros2"))]
+fn directory_of(_: Option<&Path>, _: &str) -> Result<PathBuf, String> {
+    Err("this build of holdall has no DDS security".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn outcome(enable: Option<&str>, strategy: Option<&str>) -> Result<Option<&'static str>, String> {
-        check(&|name| {
-            let value = match name {
-                "ROS_SECURITY_ENABLE" => enable,
-                "ROS_SECURITY_STRATEGY" => strategy,
-                _ => None,
-            };
-            value.map(str::to_owned)
-        })
+    fn of(variables: &[(&str, &str)], enclave: Option<&str>) -> Result<(Security, Option<String>), String> {
+        let value = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        Security::of(&value, enclave)
     }
 
     #[test]
-    fn security_is_refused_when_it_is_enforced_and_named_when_it_is_not() {
-        for enable in [None, Some("false"), Some("TRUE"), Some("1")] {
-            assert_eq!(
-                outcome(enable, Some("Enforce")),
-                Ok(None),
-                "{enable:?}: rcl does not turn it on"
+    fn only_rcl_s_own_word_turns_security_on() {
+        for enable in ["false", "TRUE", "1"] {
+            let (security, warning) = of(
+                &[
+                    ("ROS_SECURITY_ENABLE", enable),
+                    ("ROS_SECURITY_STRATEGY", "Enforce"),
+                ],
+                Some("/robot"),
+            )
+            .unwrap();
+            assert_eq!((security.is_on(), warning), (false, None), "{enable}");
+            assert_eq!(security.user_data(), "enclave=/robot;");
+            assert_eq!(security.properties(), []);
+        }
+        assert_eq!(Security::default().user_data(), "enclave=/;");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused_when_it_is_enforced_and_named_when_it_is_not() {
+        for strategy in ["Permissive", "enforce"] {
+            let variables = [
+                ("ROS_SECURITY_ENABLE", "true"),
+                ("ROS_SECURITY_STRATEGY", strategy),
+            ];
+            let (security, warning) = of(&variables, None).unwrap();
+            assert!(!security.is_on());
+            assert!(
+                warning.unwrap().contains("only what is not secured"),
+                "{strategy}"
             );
         }
-        for strategy in [None, Some("Permissive"), Some("enforce")] {
-            let warning = outcome(Some("true"), strategy).unwrap().unwrap();
-            assert!(warning.contains("no DDS security"), "{strategy:?}");
+        let enforced = [
+            ("ROS_SECURITY_ENABLE", "true"),
+            ("ROS_SECURITY_STRATEGY", "Enforce"),
+        ];
+        let refused = of(&enforced, None).unwrap_err();
+        assert!(
+            refused.starts_with("ROS_SECURITY_STRATEGY is Enforce, and "),
+            "{refused}"
+        );
+    }
+
+    #[cfg(feature = "sros2")]
+    #[test]
+    fn an_enclave_is_a_folder_of_the_keystore_with_six_files() {
+        let keystore = tempfile::tempdir().unwrap();
+        let root = keystore.path().to_str().unwrap();
+        let variables = [
+            ("ROS_SECURITY_ENABLE", "true"),
+            ("ROS_SECURITY_STRATEGY", "Enforce"),
+            ("ROS_SECURITY_KEYSTORE", root),
+        ];
+        let reason = |enclave: &str| of(&variables, Some(enclave)).unwrap_err();
+        assert!(reason("/robot/arm").contains("has no enclave /robot/arm"));
+        for bad in ["robot", "/robot/../other", "/robot//arm", "/robot/"] {
+            assert!(reason(bad).contains("is no name like"), "{bad}");
         }
-        let refused = outcome(Some("true"), Some("Enforce")).unwrap_err();
-        assert!(refused.contains("ROS_SECURITY_STRATEGY is Enforce"), "{refused}");
+        let folder = keystore.path().join("enclaves/robot/arm");
+        std::fs::create_dir_all(&folder).unwrap();
+        for (_, file) in FILES {
+            let refused = reason("/robot/arm");
+            assert!(refused.contains(&format!("/{file}")), "{refused}");
+            std::fs::write(folder.join(file), "x").unwrap();
+        }
+        let (security, warning) = of(&variables, Some("/robot/arm")).unwrap();
+        assert_eq!(warning, None);
+        let properties = security.properties();
+        assert_eq!(properties.len(), 15);
+        let governance = format!("file:{root}/enclaves/robot/arm/governance.p7s");
+        assert!(properties.contains(&("dds.sec.access.governance", governance)));
+        std::fs::write(folder.join("crl.pem"), "x").unwrap();
+        assert_eq!(security.properties().len(), 16);
+
+        let overridden = [&variables[..], &[("ROS_SECURITY_ENCLAVE_OVERRIDE", "/robot/arm")]].concat();
+        let (security, _) = of(&overridden, Some("/another")).unwrap();
+        assert_eq!(security.user_data(), "enclave=/robot/arm;");
+        assert!(security.refusal("expired").unwrap().ends_with(": expired"));
+        assert!(reason("/").contains("cert.pem"), "the root is the folder itself");
     }
 }

@@ -9,7 +9,7 @@ use super::{
     ffi_log::take_over_messages,
     peers::NamedPeers,
     publisher::DdsPublisher,
-    security,
+    security::Security,
     service::{DdsClient, DdsServer},
     subscription::{DdsSubscription, PinnedBuffers},
     type_description::TypeDescriptions,
@@ -36,9 +36,14 @@ pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
         let dds = DdsOptions::for_node(options.node);
         dds.environment.check().map_err(OpenError::Variable)?;
-        if let Some(warning) = security::check(options.variable).map_err(OpenError::Variable)? {
+        let security = Security::of(options.variable, options.enclave).map_err(OpenError::Variable)?;
+        if let Some(warning) = security.1 {
             tracing::warn!("{warning}");
         }
+        let dds = DdsOptions {
+            security: security.0,
+            ..dds
+        };
         Ok(Box::new(DdsTransport::new(&dds, Arc::clone(&options.clock))?))
     },
     // Cyclone's.
@@ -57,6 +62,8 @@ pub struct DdsOptions {
     pub node: NodeName,
     /// ROS's variables.
     pub environment: DdsEnvironment,
+    /// How it takes part in a secured domain.
+    pub security: Security,
     /// Receive buffer to request for each socket, in bytes.
     pub socket_receive_buffer_bytes: usize,
 }
@@ -68,6 +75,7 @@ impl DdsOptions {
             domain_id: None,
             node: node.clone(),
             environment: DdsEnvironment::from_process(),
+            security: Security::default(),
             socket_receive_buffer_bytes: SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT,
         }
     }
@@ -84,6 +92,7 @@ pub struct DdsTransport {
     warnings: Vec<String>,
     addresses_looked_up: Option<Duration>,
     unheard: Unheard,
+    security: Security,
     _named_peers: Option<NamedPeers>,
 }
 
@@ -108,20 +117,27 @@ impl DdsTransport {
         enough_descriptors().map_err(start)?;
         place_receive_buffers();
         take_over_messages();
+        load_security(options).map_err(start)?;
         let sockets_before = udp_sockets();
         let domain = start_domain(ros_domain, options).map_err(start)?;
         if let Some(announcing) = domain.announcing() {
             announcing.set_own_addresses(&own_addresses());
         }
         let domain = Arc::new(domain);
-        let participant = Arc::new(Participant::new(Arc::clone(&domain), b"enclave=/;").map_err(failed)?);
+        let participant = join(&domain, &options.security).map_err(start)?;
         let mut warnings = raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes);
         warnings.extend(options.environment.server_warning());
         let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;
         let mut own = [0; 12];
         own.copy_from_slice(&participant.gid().0[..12]);
         Ok(Self {
-            unheard: Unheard::new(own, ros_domain, options.environment.listening()),
+            unheard: Unheard::new(
+                own,
+                ros_domain,
+                options.environment.listening(),
+                options.security.is_on(),
+            ),
+            security: options.security.clone(),
             discovery: Discovery::new(&participant).map_err(failed)?,
             announcement: Arc::new(
                 NodeAnnouncement::new(&participant, options.node.clone()).map_err(failed)?,
@@ -136,20 +152,61 @@ impl DdsTransport {
         })
     }
 
-    /// Follows the addresses of this machine: an interface may come and go while a recording runs.
-    fn look_up_addresses(&mut self) {
+    /// Follows the addresses of this machine: an interface may come and go while a recording runs. Notices that a secured participant has
+    /// expired.
+    fn look_up_addresses(&mut self) -> Result<(), TransportError> {
         let now = self.clock.monotonic();
         if self
             .addresses_looked_up
             .is_some_and(|last| now < last + ADDRESSES_EVERY)
         {
-            return;
+            return Ok(());
         }
         self.addresses_looked_up = Some(now);
         if let Some(announcing) = self.participant.domain().announcing() {
             announcing.set_own_addresses(&own_addresses());
         }
+        if self.security.is_on() && !self.discovery.takes_part() {
+            return Err(TransportError::Failed {
+                transport: NAME,
+                reason: self.security.expiry(),
+            });
+        }
+        Ok(())
     }
+}
+
+/// Joins a domain as one participant.
+fn join(domain: &Arc<Domain>, security: &Security) -> Result<Arc<Participant>, String> {
+    let user_data = security.user_data();
+    let joined = Participant::new(Arc::clone(domain), user_data.as_bytes(), &security.properties());
+    joined.map(Arc::new).map_err(|error| {
+        let refusal = security.refusal(&error.reason);
+        refusal.unwrap_or_else(|| error.to_string())
+    })
+}
+
+/// Loads what a secured domain needs, where it may be one.
+#[cfg(feature = "sros2")]
+fn load_security(options: &DdsOptions) -> Result<(), String> {
+    // Cyclone's own configuration can ask for security, and for TCP with TLS.
+    let uri = options.environment.cyclonedds_uri.as_deref().unwrap_or_default();
+    let uri = uri.to_ascii_lowercase();
+    if options.security.is_on()
+        || ["file:", "<security", "<ssl"]
+            .iter()
+            .any(|sign| uri.contains(sign))
+    {
+        let loaded = super::ffi_openssl::load();
+        // A configuration may be without either after all; one that is not ends the process with a sentence.
+        return if options.security.is_on() { loaded } else { Ok(()) };
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "sros2"))]
+fn load_security(_: &DdsOptions) -> Result<(), String> {
+    Ok(())
 }
 
 /// Descriptors that Cyclone and we open at the start, with some to spare: 17 with one interface, four more with each other one.
@@ -236,7 +293,7 @@ impl Transport for DdsTransport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
-        self.look_up_addresses();
+        self.look_up_addresses()?;
         self.discovery
             .poll(events)
             .map_err(|error| TransportError::Failed {
@@ -318,7 +375,8 @@ impl Transport for DdsTransport {
 
     fn not_heard(&mut self) -> Vec<NotHeard> {
         let now = self.clock.monotonic();
-        let mut all = self.unheard.poll(now);
+        let discovery = &self.discovery;
+        let mut all = self.unheard.poll(now, || discovery.participants());
         all.extend(self.discovery.undiscovered(now));
         all
     }

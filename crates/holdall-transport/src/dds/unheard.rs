@@ -15,7 +15,7 @@ use holdall_io::{
 };
 use holdall_model::unheard::{NotHeard, NotHeardKind};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
     path::Path,
     time::Duration,
@@ -33,6 +33,10 @@ const PACKETS_MAX: usize = 256;
 const PARTICIPANTS_MAX: usize = 1_000;
 /// Time between two looks for interfaces that are new.
 const INTERFACES_EVERY: Duration = Duration::from_secs(5);
+
+/// How long a participant of a secured domain may take until its endpoints are seen: the handshake has round trips, and is repeated when a
+/// packet is lost.
+const SEEN_LATE_MAX: Duration = Duration::from_secs(6);
 
 /// Where to listen for announcements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,16 +59,36 @@ pub(super) struct Unheard {
     joined: BTreeSet<Ipv4Addr>,
     next_interfaces: Duration,
     buffer: Vec<u8>,
-    /// Participants that are named, with their processes.
-    announced: BTreeMap<GuidPrefix, (Option<u32>, NotHeard)>,
+    /// Our own participant is secured.
+    is_secured: bool,
+    /// Participants that are named.
+    announced: BTreeMap<GuidPrefix, Named>,
     /// Name of this computer.
     host: Option<String>,
     processes: Processes,
 }
 
+/// A participant that cannot be heard, or maybe not.
+struct Named {
+    process: Option<u32>,
+    verdict: Verdict,
+    not_heard: NotHeard,
+}
+
+/// Whether a participant can be heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Its announcement proves that it cannot.
+    Unheard,
+    /// Not, unless an endpoint of it is seen until then.
+    UnlessSeen(Duration),
+    /// An endpoint of it was seen.
+    Heard,
+}
+
 impl Unheard {
-    /// Listens in a domain; `own` is our participant. Sockets that the system refuses are done without.
-    pub(super) fn new(own: GuidPrefix, domain: u32, range: Range) -> Self {
+    /// Listens in a domain; `own` is our participant, which is secured or not. Sockets that the system refuses are done without.
+    pub(super) fn new(own: GuidPrefix, domain: u32, range: Range, is_secured: bool) -> Self {
         let port = u16::try_from(7_400 + 250 * domain).ok();
         let note = |error: std::io::Error| tracing::debug!("no second look at announcements: {error}");
         let open = |port| {
@@ -84,6 +108,7 @@ impl Unheard {
             joined: BTreeSet::new(),
             next_interfaces: Duration::ZERO,
             buffer: vec![0; PACKET_BYTES_MAX],
+            is_secured,
             announced: BTreeMap::new(),
             host: host_name(),
             processes: Processes::new(domain, std::process::id()),
@@ -91,18 +116,43 @@ impl Unheard {
     }
 
     /// Reads what has arrived and looks for processes, as far as that is due at `now` (monotonic time); returns all that cannot be heard.
-    pub(super) fn poll(&mut self, now: Duration) -> Vec<NotHeard> {
+    /// `seen` are the participants with endpoints.
+    pub(super) fn poll(
+        &mut self,
+        now: Duration,
+        seen: impl FnOnce() -> HashSet<GuidPrefix>,
+    ) -> Vec<NotHeard> {
         if now >= self.next_interfaces {
             self.next_interfaces = now + INTERFACES_EVERY;
             self.join_groups();
         }
-        self.read();
+        self.read(now);
         self.processes.scan(now);
-        let announced = self.announced.values();
-        let by_process: BTreeSet<u32> = announced.clone().filter_map(|(process, _)| *process).collect();
+        self.judge(seen);
+        let is_due = |named: &&Named| match named.verdict {
+            Verdict::Unheard => true,
+            Verdict::UnlessSeen(until) => now >= until,
+            Verdict::Heard => false,
+        };
+        let announced = self.announced.values().filter(is_due);
+        let by_process: BTreeSet<u32> = announced.clone().filter_map(|named| named.process).collect();
         let others = self.processes.found().filter(|(id, _)| !by_process.contains(id));
-        let announced = announced.map(|(_, found)| found);
+        let announced = announced.map(|named| &named.not_heard);
         announced.chain(others.map(|(_, found)| found)).cloned().collect()
+    }
+
+    /// Notes which participants in doubt have endpoints.
+    fn judge(&mut self, seen: impl FnOnce() -> HashSet<GuidPrefix>) {
+        let is_doubtful = |named: &Named| matches!(named.verdict, Verdict::UnlessSeen(_));
+        if !self.announced.values().any(is_doubtful) {
+            return;
+        }
+        let seen = seen();
+        for (prefix, named) in &mut self.announced {
+            if is_doubtful(named) && seen.contains(prefix) {
+                named.verdict = Verdict::Heard;
+            }
+        }
     }
 
     fn join_groups(&mut self) {
@@ -116,7 +166,7 @@ impl Unheard {
         }
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, now: Duration) {
         for socket in [&self.multicast, &self.unicast].into_iter().flatten() {
             for _ in 0..PACKETS_MAX {
                 let Ok(len) = socket.recv(&mut self.buffer) else {
@@ -132,9 +182,18 @@ impl Unheard {
                     let is_here = about.host.is_none() || about.host == self.host;
                     let process = about.process.filter(|_| is_here);
                     let name = process.and_then(|process| self.processes.name(process));
-                    let found = not_heard(&about, is_here, name);
+                    let found = not_heard(&about, self.is_secured, is_here, name);
+                    let named = found.map(|not_heard| Named {
+                        process,
+                        verdict: if self.is_secured && not_heard.kind != NotHeardKind::NoUdp {
+                            Verdict::UnlessSeen(now + SEEN_LATE_MAX)
+                        } else {
+                            Verdict::Unheard
+                        },
+                        not_heard,
+                    });
                     self.announced
-                        .extend(found.map(|found| (about.participant, (process, found))));
+                        .extend(named.map(|named| (about.participant, named)));
                 }
             }
         }
@@ -157,9 +216,10 @@ fn host_name() -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-/// What a participant's announcement says of it; `name` is what its process is called, where that is one of this computer.
-fn not_heard(about: &Announced, is_here: bool, name: Option<String>) -> Option<NotHeard> {
-    let (kind, reason) = if about.is_secured {
+/// What a participant's announcement says of it; `name` is what its process is called, where that is one of this computer. In a secured
+/// domain it is not heard unless its endpoints are seen.
+fn not_heard(about: &Announced, in_secured: bool, is_here: bool, name: Option<String>) -> Option<NotHeard> {
+    let (kind, reason) = if about.is_secured && !in_secured {
         let reason = "it takes part in a secured domain (SROS 2), and this recording does not";
         (NotHeardKind::Secured, reason.to_owned())
     } else if about.lacks_udp() {
@@ -177,8 +237,15 @@ fn not_heard(about: &Announced, is_here: bool, name: Option<String>) -> Option<N
             others.join(" and ")
         );
         (NotHeardKind::NoUdp, reason)
-    } else {
+    } else if !in_secured {
         return None;
+    } else if about.is_secured {
+        let reason = "it takes part in a secured domain (SROS 2) and shows nothing to this recording: its certificate or permissions are of \
+                      another authority or expired, or its governance is another";
+        (NotHeardKind::Secured, reason.to_owned())
+    } else {
+        let reason = "it is not secured, and shows nothing to this recording, which is (SROS 2)";
+        (NotHeardKind::NotSecured, reason.to_owned())
     };
     let who = name.unwrap_or_else(|| {
         let mut who = match (&about.name, about.process) {
@@ -228,7 +295,7 @@ mod tests {
     fn a_participant_is_named_as_well_as_it_is_known() {
         let who = |about: &Announced, is_here, name: Option<&str>| {
             let name = name.map(str::to_owned);
-            not_heard(about, is_here, name).unwrap().who
+            not_heard(about, false, is_here, name).unwrap().who
         };
         let about = announced();
         assert_eq!(who(&about, true, Some("/camera")), "/camera");
@@ -244,7 +311,7 @@ mod tests {
 
     #[test]
     fn the_reason_names_what_would_be_needed() {
-        let found = not_heard(&announced(), true, None).unwrap();
+        let found = not_heard(&announced(), false, true, None).unwrap();
         assert_eq!(found.kind, NotHeardKind::NoUdp);
         assert!(
             found.reason.ends_with("over TCP and shared memory only"),
@@ -256,7 +323,7 @@ mod tests {
             ..announced()
         };
         assert_eq!(
-            not_heard(&secured, true, None).unwrap().kind,
+            not_heard(&secured, false, true, None).unwrap().kind,
             NotHeardKind::Secured
         );
         let heard = Announced {
@@ -264,7 +331,17 @@ mod tests {
             discovery: BTreeSet::from([Carrier::UdpV4]),
             ..announced()
         };
-        assert_eq!(not_heard(&heard, true, None), None);
+        assert_eq!(not_heard(&heard, false, true, None), None);
+        let kind = |about: &Announced| not_heard(about, true, true, None).unwrap().kind;
+        assert_eq!(kind(&heard), NotHeardKind::NotSecured);
+        assert_eq!(
+            kind(&Announced {
+                is_secured: true,
+                ..heard
+            }),
+            NotHeardKind::Secured
+        );
+        assert_eq!(kind(&secured), NotHeardKind::NoUdp, "whatever it is");
     }
 
     #[test]
@@ -274,7 +351,7 @@ mod tests {
         let digits: Vec<char> = text.chars().filter(char::is_ascii_hexdigit).collect();
         let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
         let packet: Vec<u8> = digits.chunks(2).map(byte).collect();
-        let mut unheard = Unheard::new([0; 12], DOMAIN, Range::ThisComputer);
+        let mut unheard = Unheard::new([0; 12], DOMAIN, Range::ThisComputer, false);
         let port = unheard.unicast.as_ref().unwrap().local_addr().unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         for _ in 0..2 {
@@ -285,10 +362,33 @@ mod tests {
                 .filter(|one| one.reason.contains("TCP and shared memory"))
                 .count()
         };
-        assert_eq!(named(unheard.poll(Duration::ZERO)), 1);
-        let mut own = Unheard::new(packet[8..20].try_into().unwrap(), DOMAIN, Range::ThisComputer);
+        assert_eq!(named(unheard.poll(Duration::ZERO, HashSet::new)), 1);
+        let own = packet[8..20].try_into().unwrap();
+        let mut own = Unheard::new(own, DOMAIN, Range::ThisComputer, false);
         let port = own.unicast.as_ref().unwrap().local_addr().unwrap();
         socket.send_to(&packet, port).unwrap();
-        assert_eq!(named(own.poll(Duration::ZERO)), 0, "our own");
+        assert_eq!(named(own.poll(Duration::ZERO, HashSet::new)), 0, "our own");
+    }
+
+    #[test]
+    fn a_secured_recording_names_only_those_whose_endpoints_stay_unseen() {
+        const DOMAIN: u32 = 92;
+        let text = include_str!("announcements/fast_dds_default.hex");
+        let digits: Vec<char> = text.chars().filter(char::is_ascii_hexdigit).collect();
+        let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).unwrap();
+        let packet: Vec<u8> = digits.chunks(2).map(byte).collect();
+        let participant: GuidPrefix = packet[8..20].try_into().unwrap();
+        let mut unheard = Unheard::new([0; 12], DOMAIN, Range::ThisComputer, true);
+        let port = unheard.unicast.as_ref().unwrap().local_addr().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(&packet, port).unwrap();
+        let mut named = |now, seen: HashSet<GuidPrefix>| {
+            let all = unheard.poll(now, || seen).into_iter();
+            all.filter(|one| one.kind == NotHeardKind::NotSecured).count()
+        };
+        assert_eq!(named(Duration::ZERO, HashSet::new()), 0, "its endpoints may come");
+        assert_eq!(named(SEEN_LATE_MAX, HashSet::new()), 1);
+        assert_eq!(named(SEEN_LATE_MAX, HashSet::from([participant])), 0, "they came");
+        assert_eq!(named(SEEN_LATE_MAX, HashSet::new()), 0, "they went");
     }
 }

@@ -5,13 +5,14 @@ use super::{
     accounts::{Accounts, Taken},
     choice::Chooser,
     cuts::{Range, by_size, by_span},
+    description::replace_metadata,
     latched::{Heads, InputState},
 };
 use crate::{
     reader::{Bag, BagFile},
     writer::{BagFacts, CompressionMode, FileFacts, ROSBAG2_RECORD, bag_metadata, rosbag2_record},
 };
-use holdall_io::{fs, output::OutputDisk};
+use holdall_io::{fs, output::OutputDisk, sealed::Seal};
 use holdall_model::{
     metadata::BagMetadata,
     repeated::{BagRepeats, FileRepeats, REPEATED_RECORD, repeats_to_custom_data},
@@ -48,6 +49,8 @@ pub(super) struct Plan<'a> {
     pub latched: Option<&'a InputState<'a>>,
     /// The bag directory, which does not exist yet.
     pub directory: &'a Path,
+    /// What its files are encrypted with.
+    pub seal: Option<&'a Seal>,
 }
 
 /// Makes the bag; returns `None`, and makes nothing, when that is not possible in this way: another storage,
@@ -124,9 +127,9 @@ fn make(
     let storage = (output.storage, output.chunks);
     let heads = plan
         .latched
-        .map(|state| Heads::new(state, storage, plan.directory, &ranges));
+        .map(|state| Heads::new(state, storage, (plan.directory, plan.seal), &ranges));
     let mut heads = heads.transpose()?;
-    let mut disk = OutputDisk::open(plan.directory)?;
+    let mut disk = OutputDisk::open_sealed(plan.directory, plan.seal.cloned())?;
     let mut done = 0;
     let count = ranges.len();
     for (place, (from, until)) in ranges.into_iter().enumerate() {
@@ -437,7 +440,8 @@ impl Output<'_> {
             .collect();
         metadata.custom_data.extend(repeats_to_custom_data(&marks));
         let text = metadata.to_yaml();
-        fs::write_atomically(&self.plan.directory.join("metadata.yaml"), text.as_bytes())?;
+        let path = self.plan.directory.join("metadata.yaml");
+        replace_metadata(&path, &self.written.files, &text)?;
         Ok(self.written)
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the `metadata.yaml` of an existing bag anew: encrypted where its storage files are.
+//! Writes the `metadata.yaml` of a bag whose storage files exist: encrypted where its storage files are.
 
 use holdall_io::{
     disk::DiskError,

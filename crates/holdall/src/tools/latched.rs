@@ -5,11 +5,13 @@ use crate::{
     reader::{BagMessage, BagSet, LatestWanted, MessageFilter, PublisherChoice},
     tools::Choice,
     writer::{
-        BagOptions, BagTopic, BagWriter, CompressionOptions, LatchedMessage, OsFolder, PublisherSlot,
-        SplitOptions, os_disk,
+        BagOptions, BagTopic, BagWriter, CompressionOptions, LatchedMessage, PublisherSlot, SplitOptions,
+        bag_places,
     },
 };
-use holdall_io::{block::BlockPoolOptions, fs, mutex::lock, os::DiskMode, output::remove_dir_all};
+use holdall_io::{
+    block::BlockPoolOptions, fs, mutex::lock, os::DiskMode, output::remove_dir_all, sealed::Seal,
+};
 use holdall_model::{
     message::PayloadRef,
     qos::Durability,
@@ -181,6 +183,7 @@ pub(super) struct Heads<'a> {
     chunks: &'static dyn ChunkStorage,
     /// Where the small files are made; removed after each.
     directory: PathBuf,
+    seal: Option<Seal>,
     recording: String,
     /// First and last log time of each output file.
     ranges: Vec<(Option<Timestamp>, Option<Timestamp>)>,
@@ -215,7 +218,7 @@ impl<'a> Heads<'a> {
     pub fn new(
         state: &'a InputState<'a>,
         (storage, chunks): (&'static dyn Storage, &'static dyn ChunkStorage),
-        output: &Path,
+        (output, seal): (&Path, Option<&Seal>),
         ranges: &[(Option<Timestamp>, Option<Timestamp>)],
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();
@@ -230,6 +233,7 @@ impl<'a> Heads<'a> {
             storage,
             chunks,
             directory: output.with_file_name("repeated"),
+            seal: seal.cloned(),
             recording: format!("{name}@{begin}/{}", ranges.len()),
             ranges: ranges.to_vec(),
             definitions,
@@ -325,8 +329,8 @@ impl<'a> Heads<'a> {
             custom_data: BTreeMap::new(),
             ros_distro: None,
         };
-        let disk = os_disk(DiskMode::Buffered, HEAD_BLOCKS);
-        let mut bag = BagWriter::create(options, disk, Box::<OsFolder>::default())?;
+        let (disk, folder) = bag_places(DiskMode::Buffered, HEAD_BLOCKS, self.seal.clone());
+        let mut bag = BagWriter::create(options, disk, folder)?;
         let mut topics: HashMap<(&str, &str), BagTopic> = HashMap::new();
         let mut slots: HashMap<(u32, &str), PublisherSlot> = HashMap::new();
         for message in messages {

@@ -1,6 +1,7 @@
 //! How an output is written.
 
 use crate::writer::{CompressionOptions, SplitOptions};
+use holdall_io::sealed::Seal;
 use holdall_model::time::Timestamp;
 use holdall_storage::StorageOptions;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -73,4 +74,6 @@ pub struct OutputOptions {
     pub latched: LatchedMode,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
+    /// What all its files are encrypted with; `None` for a bag that everybody can read.
+    pub seal: Option<Seal>,
 }

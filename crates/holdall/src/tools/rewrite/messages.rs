@@ -12,12 +12,12 @@ use crate::{
         relabel::Relabel,
     },
     writer::{
-        BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, LatchedMessage, OsFolder,
-        PayloadPacking, PublisherSlot, os_disk,
+        BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, LatchedMessage, PayloadPacking,
+        PublisherSlot, bag_places,
     },
 };
 use holdall_io::wait::Wait;
-use holdall_io::{block::BlockPoolOptions, mutex::lock, os::DiskMode};
+use holdall_io::{block::BlockPoolOptions, mutex::lock, os::DiskMode, sealed::Seal};
 use holdall_model::{
     message::PayloadRef,
     repeated::RepeatedMessage,
@@ -81,7 +81,7 @@ struct Packed {
 impl<'a> Rewrite<'a> {
     pub(super) fn new(
         set: &'a BagSet,
-        options: BagOptions,
+        (options, seal): (BagOptions, Option<Seal>),
         (chooser, changer, relabel): (Chooser, Changer, Relabel),
         (split, latched): (SplitAt, Option<InputState<'a>>),
     ) -> Result<Self, ToolError> {
@@ -99,11 +99,8 @@ impl<'a> Rewrite<'a> {
             }
             CompressionMode::None | CompressionMode::File => None,
         };
-        let mut bag = BagWriter::create(
-            options,
-            os_disk(DiskMode::Auto, BlockPoolOptions::default()),
-            Box::<OsFolder>::default(),
-        )?;
+        let (disk, folder) = bag_places(DiskMode::Auto, BlockPoolOptions::default(), seal);
+        let mut bag = BagWriter::create(options, disk, folder)?;
         // The directory is made under another name.
         bag.set_unseen();
         let latched = latched.map(|inputs| (inputs, OutputState::begin(&mut bag)));

@@ -120,6 +120,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         codec,
         latched: latched.as_ref(),
         directory: staged.directory(),
+        seal: job.output.seal.as_ref(),
     };
     let written = match storage.chunks() {
         Some(chunks) if by_index => copy::run(&plan, storage, chunks, progress)?,
@@ -147,7 +148,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
             };
             let rewrite = Rewrite::new(
                 &set,
-                options,
+                (options, job.output.seal.clone()),
                 (chooser, changer, relabel),
                 (job.output.split.clone(), latched),
             )?;

@@ -18,7 +18,7 @@ pub(crate) use latched::LatchedMessage;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
-    BagFolder, CompressionMode, CompressionOptions, SplitOptions, SplitRule, WriteError,
+    BagFolder, CompressionMode, CompressionOptions, OsFolder, SplitOptions, SplitRule, WriteError,
     folder::FileIdentity, pack_files::FilePacker,
 };
 use channels::{FileChannels, Found};
@@ -70,6 +70,21 @@ pub fn sealed_os_disk(mode: DiskMode, blocks: BlockPoolOptions, seal: Seal) -> O
         let disk = Box::new(OsDisk::open(directory, mode)?);
         DiskQueue::new(Box::new(SealingDisk::new(disk, seal)), blocks)
     })
+}
+
+/// The disk and the folder of a bag on the operating system's disk, which is encrypted where there is a seal.
+pub fn bag_places(
+    mode: DiskMode,
+    blocks: BlockPoolOptions,
+    seal: Option<Seal>,
+) -> (OpenDisk, Box<dyn BagFolder>) {
+    match seal {
+        Some(seal) => (
+            sealed_os_disk(mode, blocks, seal.clone()),
+            Box::new(OsFolder::sealed(seal)),
+        ),
+        None => (os_disk(mode, blocks), Box::<OsFolder>::default()),
+    }
 }
 
 /// What bag to write.
