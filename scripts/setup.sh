@@ -10,8 +10,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; git is cargo's; `make gate` counts with valgrind.
-build_packages=(build-essential cmake pkg-config libclang-dev git ca-certificates valgrind)
+# cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; libssl-dev has those that its security needs; git is
+# cargo's; `make gate` counts with valgrind.
+build_packages=(build-essential cmake pkg-config libclang-dev libssl-dev git ca-certificates valgrind)
 
 demo_packages=(python3 python3-venv)
 # Headers of Python: pyzeros compiles the serializers that it needs.
@@ -21,6 +22,8 @@ node_packages=("${demo_packages[@]}" python3-dev btrfs-progs)
 ros1_packages=(python3-rosbag python3-rosmaster python3-sensor-msgs python3-tf2-msgs python3-visualization-msgs python3-nav-msgs)
 # A browser for the page of `holdall bench report`.
 browser_packages=(chromium)
+# Cyclone DDS and Fast DDS with security: nodes of secured domains are compiled against them.
+secured_packages=(cyclonedds-dev cyclonedds-tools libfastrtps-dev openssl)
 # The real LevelDB, a rival in benchmarks.
 leveldb_packages=(libleveldb1d)
 
@@ -101,6 +104,7 @@ case "${1:-}" in
         install_packages "${node_packages[@]}"
         install_if_there "ROS 1" "${ros1_packages[@]}"
         install_if_there LevelDB "${leveldb_packages[@]}"
+        install_if_there "secured DDS" "${secured_packages[@]}"
         install_if_there browser "${browser_packages[@]}"
         make_venv python-packages-demo.txt "real ROS 2 nodes"
         make_venv python-packages.txt "foreign bag readers (about 300 MB with the nodes)"

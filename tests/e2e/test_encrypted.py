@@ -56,6 +56,29 @@ def test_an_encrypted_bag_is_its_owners_and_decrypts_to_what_was_sent(world, key
     assert world.run("check", clear).returncode == 0
     cut = world.run("filter", bag, "-o", world.folder / "cut", "--topics", "/chatter", *key)
     assert cut.returncode == 0 and "is not encrypted, as the bag that is read is" in cut.stderr, cut
+    # Copied chunk by chunk, and written anew: encrypted to others, or to the same.
+    theirs = ["--identity", keys / "other"]
+    for arguments in (
+        ["filter", bag, "--topics", "/chatter"],
+        ["convert", bag, "--compression-mode", "message"],
+        ["split", bag, "--count", "300"],
+        ["merge", bag, clear],
+        ["compress", bag],
+        ["filter", bag, "--start", "+0.5"],
+    ):
+        made = world.folder / "_".join(map(str, arguments[:1] + arguments[2:])).replace("/", "")
+        done = world.run(*arguments, "-o", made, "--encrypt-to", keys / "other.pub", *key)
+        assert done.returncode == 0 and "is not encrypted" not in done.stderr, done
+        for file in made.iterdir():
+            content = file.read_bytes()
+            assert content.startswith(b"\x89holdall sealed\n") and b"secret" not in content and b"chatter" not in content, file
+        assert world.run("info", made, *key).returncode == 2, "it is theirs alone"
+        assert world.run("check", made, *theirs).returncode == 0, made
+    assert '"message_count": 2000' in world.run("info", world.folder / f"merge_{clear}".replace("/", ""), "--json", *theirs).stdout
+    for arguments in (["convert", bag, "-s", "sqlite3"], ["compress", bag, "--mode", "file"]):
+        refused = world.run(*arguments, "-o", world.folder / "no", "--encrypt-to", keys / "other.pub", *key)
+        assert refused.returncode != 0 and "cannot be encrypted" in refused.stderr, refused
+        assert not (world.folder / "no").exists()
     # What changes it in place leaves it encrypted.
     note = world.folder / "note.txt"
     note.write_text("the secret note")
@@ -92,6 +115,26 @@ def test_a_changed_byte_is_named_and_all_other_chunks_are_read(world, keys):
     made = world.run("decrypt", bag, "-o", world.folder / "clear", *key)
     assert made.returncode == 1 and "bag_0.mcap: " in made.stderr and "were changed after they were written" in made.stderr
     assert world.run("info", world.folder / "clear").returncode == 0
+
+
+def test_a_file_that_is_gone_or_of_another_bag_is_named(world, keys):
+    key = ["--identity", keys / "owner"]
+    plan = {"topic": "/chatter", "type": STRING, "count": 300, "rate_hz": 1000, "qos": {"depth": 1000}}
+    talker = world.talker(plan)
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/chatter", "-o", world.folder / "plain")
+    talker.done()
+    assert recorder.stop()[0] == 0
+    for bag in ("one", "two"):
+        made = world.run("split", world.folder / "plain", "-o", world.folder / bag, "--count", "100", "--encrypt-to", keys / "owner.pub")
+        assert made.returncode == 0, made
+    middle = world.folder / "one" / "one_1.mcap"
+    middle.write_bytes((world.folder / "two" / "two_1.mcap").read_bytes())
+    found = world.run("check", world.folder / "one", *key)
+    assert found.returncode == 1 and "that of another bag" in found.stdout + found.stderr, found
+    middle.unlink()
+    found = world.run("check", world.folder / "one", *key)
+    assert found.returncode == 1 and "one_1.mcap" in found.stdout + found.stderr, found
 
 
 def test_an_encrypted_recording_that_is_killed_is_read_and_repaired_with_the_key(world, keys):

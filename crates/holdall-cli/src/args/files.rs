@@ -565,6 +565,10 @@ mod tests {
             "holdall record --node-name=/robot/rosbag2_recorder -a"
         );
         assert_eq!(
+            expanded("holdall record -a --ros-args --enclave /robot/recorder", "").unwrap(),
+            "holdall record --enclave=/robot/recorder -a"
+        );
+        assert_eq!(
             expanded("holdall play lab --ros-args -r /a:=/b", "").unwrap(),
             "holdall play --remap=/a:=/b lab"
         );

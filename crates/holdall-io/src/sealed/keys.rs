@@ -95,6 +95,11 @@ impl Seal {
         Ok(seal)
     }
 
+    /// Whether files of both are of the same bag: all files of one have the same secret, which no other has.
+    pub fn is_of_same_bag(&self, other: &Self) -> bool {
+        self.key.0 == other.key.0
+    }
+
     /// The whole sealed file that has these bytes.
     ///
     /// # Errors

@@ -279,7 +279,7 @@ pub(super) const RECEIVE_BUFFER_HEAD_BYTES: usize = 48;
 
 /// Settings for Cyclone that do not come from the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ConfigOptions {
+pub(super) struct ConfigOptions<'a> {
     /// The ROS domain, 0 to 232.
     pub domain: u32,
     /// The ROS domain, where it differs from the id that Cyclone uses inside this process.
@@ -291,13 +291,18 @@ pub(super) struct ConfigOptions {
     /// Also listen on loopback, in addition to the interface that Cyclone picks; only where there is such an
     /// interface. Else Cyclone picks loopback.
     pub add_loopback: bool,
+    /// Settings of a secured domain, as XML.
+    pub security: &'a str,
 }
 
 /// The configuration for `dds_create_domain`.
 ///
 /// # Errors
 /// One sentence about a variable with a bad value.
-pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOptions) -> Result<String, String> {
+pub(super) fn cyclone_config(
+    environment: &DdsEnvironment,
+    options: ConfigOptions<'_>,
+) -> Result<String, String> {
     let range = environment.range()?;
     let peers = environment.peers()?;
     let mut xml = String::from("<CycloneDDS><Domain><General>");
@@ -347,7 +352,13 @@ pub(super) fn cyclone_config(environment: &DdsEnvironment, options: ConfigOption
             xml.push_str("</Peers>");
         }
     }
-    xml.push_str("</Discovery></Domain></CycloneDDS>");
+    xml.push_str("</Discovery>");
+    // At most one is allowed, and the user's counts.
+    let uri = environment.cyclonedds_uri.as_deref().unwrap_or_default();
+    if !uri.to_ascii_lowercase().contains("security>") {
+        xml.push_str(options.security);
+    }
+    xml.push_str("</Domain></CycloneDDS>");
     if let Some(uri) = &environment.cyclonedds_uri {
         let _ = write!(xml, ",{}", uri.trim());
     }
@@ -370,12 +381,13 @@ pub(super) fn small_buffer_warning(reached_bytes: usize, wanted_bytes: usize) ->
 mod tests {
     use super::*;
 
-    const OPTIONS: ConfigOptions = ConfigOptions {
+    const OPTIONS: ConfigOptions<'_> = ConfigOptions {
         domain: 0,
         external_domain_id: None,
         socket_receive_buffer_bytes: 1000,
         process_id: 7,
         add_loopback: false,
+        security: "",
     };
 
     fn set(value: &str) -> Option<String> {

@@ -10,6 +10,7 @@
 
 use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
+    handshake_names::{has_handshake, with_bare_names},
     locators::{
         AnnouncedInterface, Change, Destination, asking_for_heartbeats, change_of, is_farewell,
         named_destination, needed, split_fragment_requests, unicast_destination, with_addresses,
@@ -492,9 +493,10 @@ unsafe fn changed(
     let address = destination.ipv4()?;
     let change = change_of(pieces_of());
     let has_reply = has_reply(pieces_of());
+    let has_handshake = has_handshake(pieces_of());
     // SAFETY: the connection is live, and so is the domain that it points to.
     let domain = unsafe { (*connection).domain } as usize;
-    let state = if change.is_some() || has_reply || ANY_GONE.load(Ordering::Acquire) {
+    let state = if change.is_some() || has_reply || has_handshake || ANY_GONE.load(Ordering::Acquire) {
         State::of(domain)?
     } else {
         return None;
@@ -505,7 +507,7 @@ unsafe fn changed(
         to.0 = state.loopback? as *mut Connection;
         to.1.address[12..].copy_from_slice(&Ipv4Addr::LOCALHOST.octets());
     }
-    if change.is_none() && !has_reply {
+    if change.is_none() && !has_reply && !has_handshake {
         // SAFETY: the loopback connection lives as long as the domain.
         return Some(unsafe { original(to.0, &raw const to.1, pieces, flags, written) });
     }
@@ -514,6 +516,9 @@ unsafe fn changed(
     let wanted = packet.len();
     if has_reply {
         packet = with_identities(&packet);
+    }
+    if has_handshake {
+        packet = with_bare_names(&packet);
     }
     let is_announcement = change == Some(Change::Announcement);
     if is_announcement {

@@ -10,6 +10,7 @@ use super::{
     },
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
+    handshake_names::SecuredParticipant,
     qos::DdsQos,
 };
 use cyclors::*;
@@ -26,9 +27,15 @@ use std::{
     },
 };
 
+/// `DDS_RETCODE_NOT_ALLOWED_BY_SECURITY`.
+const NOT_ALLOWED: dds_return_t = -13;
+
 /// A call of Cyclone DDS that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{call} failed: {reason} ({code})")]
+#[error("{}", match code {
+    &NOT_ALLOWED => format!("the permissions of this enclave do not allow it ({call}: {reason})"),
+    _ => format!("{call} failed: {reason} ({code})"),
+})]
 pub(super) struct DdsError {
     /// Name of the C function.
     pub call: &'static str,
@@ -167,6 +174,7 @@ pub(super) struct Participant {
     entity: dds_entity_t,
     instance: dds_instance_handle_t,
     gid: Gid,
+    secured: Option<SecuredParticipant>,
     domain: Arc<Domain>,
 }
 
@@ -192,6 +200,7 @@ impl Participant {
                 entity,
                 instance: 0,
                 gid: Gid([0; 16]),
+                secured: None,
                 domain,
             };
             check(
@@ -199,6 +208,11 @@ impl Participant {
                 dds_get_instance_handle(entity, &raw mut participant.instance),
             )?;
             participant.gid = gid_of(entity)?;
+            if !properties.is_empty() {
+                // Cyclone waits some milliseconds before its first handshake.
+                let prefix = std::array::from_fn(|index| participant.gid.0[index]);
+                participant.secured = Some(SecuredParticipant::new(prefix));
+            }
             Ok(participant)
         }
     }
@@ -211,6 +225,11 @@ impl Participant {
     /// Its handle, which is live as long as this value.
     pub(super) fn entity(&self) -> dds_entity_t {
         self.entity
+    }
+
+    /// Whether it takes part in a secured domain.
+    pub(super) fn is_secured(&self) -> bool {
+        self.secured.is_some()
     }
 
     /// The domain that it belongs to.
@@ -520,6 +539,11 @@ impl Writer {
     /// Its handle, which is live as long as this value.
     pub(super) fn entity(&self) -> dds_entity_t {
         self.entity
+    }
+
+    /// Its participant.
+    pub(super) fn participant(&self) -> &Participant {
+        &self.topic.participant
     }
 
     /// Sends one serialized sample; waits for slow reliable readers as long as its QoS allows.

@@ -110,8 +110,8 @@ unsafe extern "C" {
 /// What a slot has before [`load`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 extern "C" fn not_loaded() -> ! {
-    eprintln!(
-        "holdall: Cyclone DDS is configured for security or TLS, which needs OpenSSL 3, and it cannot be loaded"
+    tracing::error!(
+        "Cyclone DDS is configured for security or TLS, which needs OpenSSL 3, and it cannot be loaded"
     );
     std::process::abort()
 }
@@ -156,7 +156,7 @@ fn fill_slots() -> Result<(), String> {
     };
     let lacks = |name| format!("DDS security needs OpenSSL 3, and the one found here lacks {name}");
     let replaced =
-        super::ffi_dh_keys::replacements(&find).ok_or_else(|| lacks("functions of ASN.1 integers"))?;
+        super::ffi_handshake::replacements(&find).ok_or_else(|| lacks("functions of ASN.1 integers"))?;
     let mut found = Vec::with_capacity(NAMES.len());
     for name in NAMES {
         let ours = replaced.iter().find(|(replaced, _)| replaced == name);

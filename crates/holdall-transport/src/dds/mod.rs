@@ -10,6 +10,7 @@
 
 mod announced;
 mod config;
+mod handshake_names;
 mod locators;
 mod log_limit;
 mod node_graph;
@@ -33,10 +34,10 @@ mod ffi;
 mod ffi_alloc;
 #[cfg(feature = "dds")]
 mod ffi_announcing;
-#[cfg(all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64")))]
-mod ffi_dh_keys;
 #[cfg(feature = "dds")]
 mod ffi_entity;
+#[cfg(all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod ffi_handshake;
 #[cfg(feature = "dds")]
 mod ffi_hosts;
 #[cfg(feature = "dds")]

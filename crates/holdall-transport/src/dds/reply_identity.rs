@@ -108,12 +108,21 @@ fn answered(prefix: &[u8], bytes: &[u8], data: &Submessage) -> Option<RequestIde
 }
 
 /// Whether a packet, given in the pieces that it is sent from, holds a reply.
+pub(super) fn has_reply<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> bool {
+    ANY.load(Ordering::Acquire)
+        && any_submessage(pieces, |prefix, piece, next| {
+            answered(prefix, piece, next).is_some()
+        })
+}
+
+/// Whether `is_wanted` is true of a submessage of a packet, given in the pieces that it is sent from; it is called with the packet's GUID
+/// prefix, and the piece that the submessage's head is in.
 ///
 /// Each packet that leaves is asked, so nothing is copied: the head of a submessage is never split.
-pub(super) fn has_reply<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> bool {
-    if !ANY.load(Ordering::Acquire) {
-        return false;
-    }
+pub(super) fn any_submessage<'a>(
+    mut pieces: impl Iterator<Item = &'a [u8]>,
+    is_wanted: impl Fn(&[u8], &[u8], &Submessage) -> bool,
+) -> bool {
     let Some(first) = pieces.next() else {
         return false;
     };
@@ -126,7 +135,7 @@ pub(super) fn has_reply<'a>(mut pieces: impl Iterator<Item = &'a [u8]>) -> bool 
             let Some(next) = submessage(piece, at) else {
                 return false;
             };
-            if answered(prefix, piece, &next).is_some() {
+            if is_wanted(prefix, piece, &next) {
                 return true;
             }
             if next.end == usize::MAX {

@@ -114,6 +114,31 @@ impl Security {
         plugins.into_iter().chain(files).chain(revoked).collect()
     }
 
+    /// Cyclone DDS's configuration of a secured domain, as XML; empty without security, or without a build for it.
+    ///
+    /// Fast DDS accepts a handshake only with its optional fields, which Cyclone sends when it is configured so. Such a configuration must name
+    /// the files, too; the participant's properties come before it.
+    pub(super) fn configuration(&self) -> String {
+        let Some(directory) = self.directory.as_ref().filter(|_| cfg!(feature = "sros2")) else {
+            return String::new();
+        };
+        let file = |name: &str| {
+            let path = directory.join(name).display().to_string();
+            let escaped = path
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;");
+            format!("file:{escaped}")
+        };
+        format!(
+            "<Security><Authentication><IdentityCA>{}</IdentityCA><IdentityCertificate>{}</IdentityCertificate>\
+             <PrivateKey>{}</PrivateKey><IncludeOptionalFields>true</IncludeOptionalFields></Authentication></Security>",
+            file("identity_ca.cert.pem"),
+            file("cert.pem"),
+            file("key.pem")
+        )
+    }
+
     /// What a secured participant is refused with, for Cyclone DDS's reason.
     pub(super) fn refusal(&self, reason: &str) -> Option<String> {
         let directory = self.directory.as_ref()?;

@@ -137,6 +137,8 @@ pub(super) struct DdsServer {
     /// Whether a client has the header.
     clients: HashMap<Gid, bool>,
     written: u64,
+    /// The log says that some clients get no replies.
+    is_warned: bool,
     held: VecDeque<Held>,
     clock: Arc<dyn Clock>,
 }
@@ -185,6 +187,7 @@ impl DdsServer {
             identities,
             clients: HashMap::new(),
             written: 0,
+            is_warned: false,
             held: VecDeque::new(),
             clock: Arc::clone(clock),
         })
@@ -233,6 +236,7 @@ impl DdsServer {
         let next = self.written + 1;
         let is_bare = id.wrapping == Wrapping::Bare;
         if is_bare {
+            self.warn_of_lost_replies();
             let request = RequestIdentity {
                 client: id.client,
                 sequence: id.number,
@@ -249,6 +253,17 @@ impl DdsServer {
                 self.identities.remove(next);
                 Err(service_error(&self.name, error.to_string()))
             }
+        }
+    }
+
+    /// A packet that is protected is not ours to change when it leaves.
+    fn warn_of_lost_replies(&mut self) {
+        if self.endpoints.writer.participant().is_secured() && !std::mem::replace(&mut self.is_warned, true) {
+            tracing::warn!(
+                "{}: a client on Fast DDS calls it, which gets replies in a secured domain only where the governance protects neither \
+                 submessages nor whole packets",
+                self.name
+            );
         }
     }
 

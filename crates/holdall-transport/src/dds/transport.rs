@@ -44,7 +44,12 @@ pub(crate) static BACKEND: Backend = Backend {
             security: security.0,
             ..dds
         };
-        Ok(Box::new(DdsTransport::new(&dds, Arc::clone(&options.clock))?))
+        let joined = DdsTransport::new(&dds, Arc::clone(&options.clock));
+        Ok(Box::new(joined.map_err(|error| match error {
+            // The keystore that variables name does not let us in.
+            TransportError::Start { reason, .. } if dds.security.is_on() => OpenError::Variable(reason),
+            error => error.into(),
+        })?))
     },
     // Cyclone's.
     receives: |thread| thread.starts_with("recv"),
@@ -233,6 +238,7 @@ fn own_addresses() -> BTreeSet<Ipv4Addr> {
 fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String> {
     // An interface that is named twice is an error to Cyclone, so only the user's choice is passed.
     let add_loopback = has_network() && !options.environment.names_interfaces();
+    let security = options.security.configuration();
     let is_users = options.environment.cyclonedds_uri.is_some();
     Domain::new(ros_domain, is_users, |external_domain_id| {
         let config = ConfigOptions {
@@ -241,6 +247,7 @@ fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String>
             socket_receive_buffer_bytes: options.socket_receive_buffer_bytes,
             process_id: std::process::id(),
             add_loopback,
+            security: &security,
         };
         cyclone_config(&options.environment, config)
     })

@@ -1,11 +1,13 @@
-//! Diffie-Hellman keys of other vendors' handshakes, in the form that their sender uses.
+//! Functions of OpenSSL in whose place others are called, so that handshakes with Fast DDS succeed: they reach Cyclone DDS through
+//! [`super::ffi_openssl`].
 //!
-//! DDS Security 1.1 does not define how a key of `DH+MODP-2048-256` is written. Cyclone DDS reads and writes it as an ASN.1 integer; Fast DDS,
-//! which proposes this algorithm unless it is configured otherwise, and version 1.2 of the specification use the bytes of the number alone.
-//! Which of two participants proposes depends on their certificates, so without this a recording hears about half of all secured Fast DDS
-//! nodes. Cyclone reads and writes these keys, and nothing else, by two functions of OpenSSL, which reach it through [`super::ffi_openssl`]:
-//! the ones here accept both forms, and answer in that of the other side.
+//! DDS Security 1.1 does not define how a Diffie-Hellman key of `DH+MODP-2048-256` is written. Cyclone DDS reads and writes it as an ASN.1
+//! integer; Fast DDS, which proposes this algorithm unless it is configured otherwise, and version 1.2 of the specification use the bytes of
+//! the number alone. Which of two participants proposes depends on their certificates. Cyclone reads and writes these keys, and nothing else,
+//! by two functions: the ones here accept both forms, and answer in that of the other side. The names of algorithms are hashed without the NUL
+//! that Fast DDS refuses ([`super::handshake_names`]).
 
+use super::handshake_names::to_be_hashed;
 use holdall_io::mutex::lock;
 use std::{
     cell::Cell,
@@ -32,11 +34,13 @@ const KEY_BYTES_MAX: usize = 1_024;
 
 type Read = unsafe extern "C" fn(*mut *mut Integer, *mut *const u8, c_long) -> *mut Integer;
 type Write = unsafe extern "C" fn(*const Integer, *mut *mut u8) -> c_int;
+type Hash = unsafe extern "C" fn(*const u8, usize, *mut u8) -> *mut u8;
 
 /// OpenSSL's own functions.
 struct Functions {
     read: Read,
     write: Write,
+    hash: Hash,
     make: unsafe extern "C" fn(c_int) -> *mut Integer,
     set: unsafe extern "C" fn(*mut Integer, *const c_void, c_int) -> c_int,
     free: unsafe extern "C" fn(*mut Integer),
@@ -57,12 +61,13 @@ thread_local! {
 /// The functions to use in place of OpenSSL's, by name; `find` is where OpenSSL's are. `None` when it lacks one.
 pub(super) fn replacements(
     find: &dyn Fn(&str) -> Option<*mut c_void>,
-) -> Option<[(&'static str, *mut c_void); 2]> {
+) -> Option<[(&'static str, *mut c_void); 3]> {
     // SAFETY: each address is that of the function of this name and of this type, as OpenSSL 3 declares it.
     let functions = unsafe {
         Functions {
             read: std::mem::transmute::<*mut c_void, Read>(find("d2i_ASN1_INTEGER")?),
             write: std::mem::transmute::<*mut c_void, Write>(find("i2d_ASN1_INTEGER")?),
+            hash: std::mem::transmute::<*mut c_void, Hash>(find("SHA256")?),
             make: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *mut Integer>(find(
                 "ASN1_STRING_type_new",
             )?),
@@ -85,6 +90,7 @@ pub(super) fn replacements(
     Some([
         ("d2i_ASN1_INTEGER", read as Read as *mut c_void),
         ("i2d_ASN1_INTEGER", write as Write as *mut c_void),
+        ("SHA256", hash as Hash as *mut c_void),
     ])
 }
 
@@ -164,6 +170,25 @@ unsafe extern "C" fn write(integer: *const Integer, to: *mut *mut u8) -> c_int {
             *to = (*to).add(number.len());
         }
         len
+    }
+}
+
+/// `SHA256`, of our own properties as they are sent.
+unsafe extern "C" fn hash(bytes: *const u8, len: usize, digest: *mut u8) -> *mut u8 {
+    let Some(functions) = FUNCTIONS.get() else {
+        return ptr::null_mut();
+    };
+    // SAFETY: the caller passes as many bytes as it says, and room for a digest.
+    unsafe {
+        let given = if len == 0 {
+            &[][..]
+        } else {
+            slice::from_raw_parts(bytes, len)
+        };
+        match to_be_hashed(given) {
+            Some(changed) => (functions.hash)(changed.as_ptr(), changed.len(), digest),
+            None => (functions.hash)(bytes, len, digest),
+        }
     }
 }
 
