@@ -31,11 +31,7 @@ use std::{
 const NOT_ALLOWED: dds_return_t = -13;
 
 /// A call of Cyclone DDS that failed.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", match code {
-    &NOT_ALLOWED => format!("the permissions of this enclave do not allow it ({call}: {reason})"),
-    _ => format!("{call} failed: {reason} ({code})"),
-})]
+#[derive(Debug)]
 pub(super) struct DdsError {
     /// Name of the C function.
     pub call: &'static str,
@@ -44,6 +40,22 @@ pub(super) struct DdsError {
     /// Cyclone's description of the code.
     pub reason: String,
 }
+
+impl std::fmt::Display for DdsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { call, code, reason } = self;
+        if *code == NOT_ALLOWED {
+            write!(
+                f,
+                "the permissions of this enclave do not allow it ({call}: {reason})"
+            )
+        } else {
+            write!(f, "{call} failed: {reason} ({code})")
+        }
+    }
+}
+
+impl std::error::Error for DdsError {}
 
 pub(super) fn check(call: &'static str, code: dds_return_t) -> Result<dds_return_t, DdsError> {
     if code >= 0 {
