@@ -2,7 +2,7 @@
 //!
 //! A program that is linked with OpenSSL does not start where that library is missing, and loads it also when nothing is secured. So each
 //! function that Cyclone calls has a stub here, which jumps to where a slot points. The stubs are linked before OpenSSL, which the linker
-//! then does not need (docs/adr/0022). [`load`] fills the slots; before that they end the process.
+//! then does not need (docs/adr/0023). [`load`] fills the slots; before that they end the process.
 //!
 //! The names are those that `libddsc.a` of `cyclors` 0.4.0 lacks. One that is missing here would be linked as usual: a test finds that.
 
