@@ -54,10 +54,7 @@ pub fn find(args: &FindArguments) -> VerbResult {
         return printed(&paths);
     }
     let (columns, rows) = table(found);
-    output::result(&tools::table(
-        &columns.iter().map(String::as_str).collect::<Vec<_>>(),
-        &rows,
-    ))?;
+    output::result(&tools::table(&columns, &rows))?;
     Ok(Outcome::Done)
 }
 

@@ -95,7 +95,13 @@ impl Bags {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
         let joined = match to {
-            PlayTo::Nodes => transport::join(&self.transports, &node, &clock)?,
+            PlayTo::Nodes => transport::join(
+                &self.transports,
+                &node,
+                args.enclave.as_deref(),
+                &clock,
+                transport::Purpose::Other,
+            )?,
             PlayTo::Viewers => {
                 // Nothing is to be discovered.
                 options.discovery_wait = Duration::ZERO;

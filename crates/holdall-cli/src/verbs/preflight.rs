@@ -87,7 +87,13 @@ fn trial(
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Before the transports, which receive into it.
     let memory = RescueMemory::begin(&resolved.options);
-    let transports = transport::join(&args.transport, &resolved.node, &clock)?;
+    let transports = transport::join(
+        &args.transport,
+        &resolved.node,
+        args.enclave.as_deref(),
+        &clock,
+        transport::Purpose::Record,
+    )?;
     prefer_receiving(args.rt_priority, transports.len(), &*clock);
     let screen = Screen::open();
     let platform = platform(resolved, memory, &clock);

@@ -239,8 +239,7 @@ fn start(
     loop {
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
-        let mut transports =
-            transport::join(
+        let mut transports = transport::join(
             &args.transport,
             &resolved.node,
             args.enclave.as_deref(),

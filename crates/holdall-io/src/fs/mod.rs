@@ -18,7 +18,8 @@ pub use file::{EditedFile, File};
 pub use file_system::FileSystem;
 pub use name::{
     About, ChangeStamp, FileNumbers, Kind, about, about_name, available_bytes, change_stamp, exists,
-    file_len, file_numbers, is_dir, is_file, is_link, is_private_dir, make_private, modified_ns, remove_file, rename_over,
+    file_len, file_numbers, is_dir, is_file, is_link, is_private_dir, make_private, modified_ns, remove_file,
+    rename_over,
 };
 pub use whole::{
     append, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed, is_unwritten,

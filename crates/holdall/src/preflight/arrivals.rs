@@ -7,11 +7,10 @@ use holdall_model::{
     qos::{History, QosProfile, Reliability},
     time::Timestamp,
     topic::{Gid, NodeName},
-    unheard::NotHeard,
 };
 use holdall_transport::{
     GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
-    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply, Unreached,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -251,7 +250,7 @@ impl Transport for Counted {
         self.inner.warnings()
     }
 
-    fn not_heard(&mut self) -> Vec<NotHeard> {
+    fn not_heard(&mut self) -> Vec<Unreached> {
         self.inner.not_heard()
     }
 

@@ -1,6 +1,6 @@
 //! Which part of a bag is durable, and how it makes room on a full disk.
 
-use super::{BagWriter, Packing, PastFile, ROSBAG2_RECORD, WriteError, rosbag2_record};
+use super::{BagWriter, Packing, PastFile, ROSBAG2_RECORD, UploadedFiles, WriteError, rosbag2_record};
 use holdall_io::{disk::FileId, queue::SyncToken};
 
 /// A sync that was requested, with the files that were being closed at the time.

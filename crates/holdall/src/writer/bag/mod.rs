@@ -18,8 +18,8 @@ pub(crate) use latched::LatchedMessage;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
 
 use super::{
-    BagFolder, CompressionMode, CompressionOptions, OsFolder, SplitOptions, SplitRule, UploadedFiles, WriteError,
-    folder::FileIdentity, pack_files::FilePacker,
+    BagFolder, CompressionMode, CompressionOptions, OsFolder, SplitOptions, SplitRule, UploadedFiles,
+    WriteError, folder::FileIdentity, pack_files::FilePacker,
 };
 use channels::{FileChannels, Found};
 use content::{FileContent, counts};
