@@ -39,8 +39,11 @@ pub struct Backend {
     /// Whether a thread of this name receives its messages.
     pub receives: fn(&str) -> bool,
     /// What it needs beside this program and is not installed: one sentence.
-    pub missing: fn(&dyn Fn(&str) -> Option<String>) -> Option<String>,
+    pub missing: fn(&Variables<'_>) -> Option<String>,
 }
+
+/// The environment's variables by name.
+pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 
 /// A transport that users can name.
 pub struct Entry {
