@@ -93,7 +93,7 @@ impl Pace {
         // A few bytes at a time would cost more than they are worth.
         let room = limit.saturating_sub(queued);
         if room >= left || room >= limit / 4 {
-            return Ok(left.min(room).min(PIECE_BYTES).max(1));
+            return Ok(left.min(room).clamp(1, PIECE_BYTES));
         }
         let rate = self.rate.unwrap_or(f64::MAX).max(1.0);
         let excess = (limit / 4).saturating_sub(room) as f64;

@@ -17,9 +17,12 @@ const WAITING_MAX: usize = 256;
 /// Longest report that is read.
 const BYTES_MAX: usize = 1 << 20;
 
-/// The subscriptions to reports.
+/// The subscriptions to reports, while they are wanted.
 #[derive(Default)]
-pub(super) struct ParameterChanges(Option<(Receiver<Vec<u8>>, Vec<Box<dyn Subscription>>)>);
+pub(super) struct ParameterChanges(Option<Heard>);
+
+/// What the subscriptions deliver, and they themselves.
+type Heard = (Receiver<Vec<u8>>, Vec<Box<dyn Subscription>>);
 
 struct ReportSink(SyncSender<Vec<u8>>);
 
