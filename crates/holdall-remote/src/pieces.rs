@@ -320,7 +320,8 @@ mod tests {
         assert!(matches!(pieces.read(&mut byte, 1000 * MIB - 5), Found::Some(1)) && byte == [7]);
         assert!(matches!(pieces.read(&mut byte, 5 * MIB), Found::Missing));
         let requests = pieces.request_for_read(5 * MIB, 9);
-        assert_eq!(requests, [5 * MIB - SMALL_BYTES..5 * MIB + 9 + SMALL_BYTES]);
+        assert_eq!(requests.len(), 1);
+        assert_eq!(requests[0], 5 * MIB - SMALL_BYTES..5 * MIB + 9 + SMALL_BYTES);
         assert!(matches!(pieces.read(&mut byte, 5 * MIB), Found::Requested));
         answer(&mut pieces, &requests);
         assert!(matches!(pieces.read(&mut byte, 5 * MIB + 100), Found::Some(1)));

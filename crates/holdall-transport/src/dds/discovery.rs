@@ -368,8 +368,8 @@ mod tests {
         let settings = "<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast></General></Domain></CycloneDDS>";
         let domain = Domain::new(97, false, |_| Ok(settings.to_owned())).unwrap();
         let domain = Arc::new(domain);
-        let participant = Arc::new(Participant::new(Arc::clone(&domain), b"").unwrap());
-        let other = Arc::new(Participant::new(domain, b"").unwrap());
+        let participant = Arc::new(Participant::new(Arc::clone(&domain), b"", &[]).unwrap());
+        let other = Arc::new(Participant::new(domain, b"", &[]).unwrap());
         let discovery = Discovery::new(&participant).unwrap();
         let waiting = || {
             let mut batch = Vec::new();

@@ -119,6 +119,7 @@ impl World {
             static_topics: Vec::new(),
             output: dir.path().join("bag"),
             storage_id: "mcap".to_owned(),
+            uploaded: None,
             storage_preset: None,
             storage_config: None,
             topic_compression: BTreeMap::new(),
