@@ -98,6 +98,12 @@ impl FileState {
         }
     }
 
+    /// Whether everything accepted is written.
+    pub(crate) fn is_written(&self) -> Result<bool, DiskError> {
+        self.check()?;
+        Ok(self.in_flight.is_empty() && !self.deferred.iter().any(Deferred::is_write))
+    }
+
     pub(crate) fn check(&self) -> Result<(), DiskError> {
         self.error.clone().map_or(Ok(()), Err)
     }

@@ -8,11 +8,7 @@ use crate::{
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, invalid_input},
     file_state::{Deferred, FileState, Life, PendingWrite},
 };
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, io, path::Path};
 
 /// A sync that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,11 +90,8 @@ impl DiskQueue {
             }
             if self.disk.in_flight() == 0 {
                 let what = "all blocks of the pool are held back, none can become free";
-                return Err(DiskError::new(
-                    "block pool",
-                    Operation::TakeBlock,
-                    io::Error::new(io::ErrorKind::OutOfMemory, what),
-                ));
+                let source = io::Error::new(io::ErrorKind::OutOfMemory, what);
+                return Err(DiskError::new("block pool", Operation::TakeBlock, source));
             }
             self.reap(Wait::One);
         }
@@ -124,12 +117,8 @@ impl DiskQueue {
             return Ok(());
         }
         if len > block.capacity() || !offset.is_multiple_of(BLOCK_ALIGNMENT as u64) {
-            return Err(invalid_input(
-                &state.path,
-                Operation::Write,
-                "write does not fit its block or alignment",
-            )
-            .at(offset));
+            let what = "write does not fit its block or alignment";
+            return Err(invalid_input(&state.path, Operation::Write, what).at(offset));
         }
         let padded_len = len.next_multiple_of(BLOCK_ALIGNMENT);
         block.as_mut_slice()[len..padded_len].fill(0);
@@ -227,14 +216,10 @@ impl DiskQueue {
     /// The error that the file has failed with.
     pub fn wait_written(&mut self, file: FileId) -> Result<(), DiskError> {
         self.poll();
-        loop {
-            let state = self.open_state(file)?;
-            state.check()?;
-            if state.in_flight.is_empty() && !state.deferred.iter().any(Deferred::is_write) {
-                return Ok(());
-            }
+        while !self.open_state(file)?.is_written()? {
             self.reap_or_fail(file, Operation::Write)?;
         }
+        Ok(())
     }
 
     /// Requests that the file be cut to `length`, made durable and closed after everything accepted. Does not
@@ -284,11 +269,8 @@ impl DiskQueue {
             Life::Closing => Ok(false),
             Life::Creating | Life::Open => {
                 state.check()?;
-                Err(invalid_input(
-                    &state.path,
-                    Operation::Close,
-                    "waiting for a close that was not asked for",
-                ))
+                let what = "waiting for a close that was not asked for";
+                Err(invalid_input(&state.path, Operation::Close, what))
             }
         }
     }
@@ -366,15 +348,9 @@ impl DiskQueue {
 
     fn reap_or_fail(&mut self, file: FileId, operation: Operation) -> Result<(), DiskError> {
         if self.disk.in_flight() == 0 {
-            let path = self
-                .files
-                .get(&file)
-                .map_or(PathBuf::new(), |state| state.path.clone());
-            return Err(invalid_input(
-                &path,
-                operation,
-                "nothing is in flight that could end the wait",
-            ));
+            let path = self.files.get(&file).map_or(Path::new(""), |state| &state.path);
+            let what = "nothing is in flight that could end the wait";
+            return Err(invalid_input(path, operation, what));
         }
         self.reap(Wait::One);
         Ok(())

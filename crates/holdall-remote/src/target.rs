@@ -50,7 +50,7 @@ impl Target {
         if bucket.is_empty() {
             return Err(invalid("it names no bucket"));
         }
-        // Keys of buckets are written as they are; the path of a web page is encoded.
+        // Keys of buckets are written unchanged; the path of a web page is encoded.
         let key = match service {
             Service::Web => Path::from_url_path(key),
             _ => Path::parse(key.trim_matches('/')),

@@ -2,8 +2,8 @@
 #![allow(unsafe_code, reason = "SQLite calls a file system through C functions")]
 
 use super::{
+    ffi_rolled_back,
     pages::{IsFull, Pages, Source},
-    rollback::RolledBack,
 };
 use holdall_io::{
     disk::{DiskError, FileId},
@@ -21,14 +21,10 @@ use std::{
 
 /// What the file system of databases that are written is registered as.
 const NAME: &CStr = c"holdall-blocks";
-/// What the file system of databases that are read through their journal is registered as.
-const ROLLED_BACK_NAME: &CStr = c"holdall-rolled-back";
 
 thread_local! {
     /// The file of the database that this thread is opening.
     static OPENING: Cell<*const Shared> = const { Cell::new(ptr::null()) };
-    /// The database that this thread is opening through its journal.
-    static READING: Cell<*const RolledBack> = const { Cell::new(ptr::null()) };
 }
 
 /// What SQLite's file and its user share.
@@ -105,7 +101,7 @@ struct File {
     shared: *const Shared,
 }
 
-static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+pub(super) static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 1,
     xClose: Some(close),
     xRead: Some(read),
@@ -128,16 +124,16 @@ static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
 };
 
 /// SQLite's own file system, once ours is registered beside it.
-static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
+pub(super) static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
 
-struct System(*mut ffi::sqlite3_vfs);
+pub(super) struct System(pub(super) *mut ffi::sqlite3_vfs);
 
 // SAFETY: SQLite's own file system is a static of the library, which all threads may use.
 unsafe impl Send for System {}
 // SAFETY: as above.
 unsafe impl Sync for System {}
 
-fn check_registered() -> rusqlite::Result<()> {
+pub(super) fn check_registered() -> rusqlite::Result<()> {
     let system = SYSTEM.get_or_init(register).as_ref();
     system.map(drop).ok_or_else(|| {
         rusqlite::Error::InvalidParameterName("the file system of databases cannot be registered".into())
@@ -149,9 +145,9 @@ fn register() -> Option<System> {
     let system = unsafe { ffi::sqlite3_vfs_find(ptr::null()) };
     // SAFETY: null, or a file system that lives as long as the library.
     let mut ours = *unsafe { system.as_ref() }?;
-    ours.szOsFile += c_int::try_from(size_of::<File>().max(size_of::<RolledBackFile>())).ok()?;
+    ours.szOsFile += c_int::try_from(size_of::<File>().max(ffi_rolled_back::FILE_BYTES)).ok()?;
     ours.pNext = ptr::null_mut();
-    let file_systems: [(&CStr, Open); 2] = [(NAME, open), (ROLLED_BACK_NAME, open_for_reading)];
+    let file_systems: [(&CStr, Open); 2] = [(NAME, open), (ffi_rolled_back::NAME, ffi_rolled_back::open)];
     for (name, open) in file_systems {
         ours.zName = name.as_ptr();
         ours.xOpen = Some(open);
@@ -259,7 +255,7 @@ fn needing_queue(
     })
 }
 
-fn bytes_of(count: c_int) -> usize {
+pub(super) fn bytes_of(count: c_int) -> usize {
     usize::try_from(count).unwrap_or(0)
 }
 
@@ -360,148 +356,4 @@ unsafe extern "C" fn sector_size(file: *mut ffi::sqlite3_file) -> c_int {
 
 unsafe extern "C" fn device_characteristics(file: *mut ffi::sqlite3_file) -> c_int {
     forward!(xDeviceCharacteristics, file)
-}
-
-/// Opens a connection that reads a database through its journal. `uri` names it as immutable: SQLite then looks for no journal itself.
-///
-/// # Errors
-/// What SQLite refuses.
-pub(super) fn open_rolled_back(rolled_back: &Arc<RolledBack>, uri: &str) -> rusqlite::Result<Connection> {
-    check_registered()?;
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    READING.set(Arc::as_ptr(rolled_back));
-    let opened = Connection::open_with_flags_and_vfs(uri, flags, ROLLED_BACK_NAME);
-    READING.set(ptr::null());
-    opened
-}
-
-/// SQLite's view of a database that is read through its journal.
-#[repr(C)]
-struct RolledBackFile {
-    base: ffi::sqlite3_file,
-    /// Owned: the file holds a count of the `Arc`.
-    rolled_back: *const RolledBack,
-}
-
-static READ_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
-    xClose: Some(close_rolled_back),
-    xRead: Some(read_rolled_back),
-    xWrite: Some(refuse_write),
-    xTruncate: Some(refuse_truncate),
-    xSync: Some(accept_level),
-    xFileSize: Some(rolled_back_size),
-    xLock: Some(accept_level),
-    xUnlock: Some(accept_level),
-    xCheckReservedLock: Some(nothing_reserved),
-    xFileControl: Some(refuse_control),
-    xSectorSize: Some(no_value),
-    xDeviceCharacteristics: Some(no_value),
-    ..METHODS
-};
-
-unsafe extern "C" fn open_for_reading(
-    _vfs: *mut ffi::sqlite3_vfs,
-    name: ffi::sqlite3_filename,
-    file: *mut ffi::sqlite3_file,
-    flags: c_int,
-    out_flags: *mut c_int,
-) -> c_int {
-    let rolled_back = READING.replace(ptr::null());
-    if flags & ffi::SQLITE_OPEN_MAIN_DB == 0 || rolled_back.is_null() {
-        let Some(Some(System(system))) = SYSTEM.get() else {
-            return ffi::SQLITE_CANTOPEN;
-        };
-        // SAFETY: a static of the library; SQLite's own arguments, and more memory than the system's file needs.
-        return unsafe {
-            (**system).xOpen.map_or(ffi::SQLITE_CANTOPEN, |open| {
-                open(*system, name, file, flags, out_flags)
-            })
-        };
-    }
-    // SAFETY: the pointer is that of an `Arc` which the caller of SQLite holds during this call; the file holds a count until it is closed.
-    unsafe { Arc::increment_strong_count(rolled_back) };
-    let ours = RolledBackFile {
-        base: ffi::sqlite3_file {
-            pMethods: &raw const READ_METHODS,
-        },
-        rolled_back,
-    };
-    // SAFETY: SQLite gave `szOsFile` bytes, which are enough.
-    unsafe { file.cast::<RolledBackFile>().write(ours) };
-    // SAFETY: null, or a place for the flags.
-    if let Some(out_flags) = unsafe { out_flags.as_mut() } {
-        *out_flags = flags;
-    }
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn close_rolled_back(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: opened by `open_for_reading`, which has taken a count; SQLite does not use the file afterwards.
-    unsafe { Arc::decrement_strong_count((*file.cast::<RolledBackFile>()).rolled_back) };
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn read_rolled_back(
-    file: *mut ffi::sqlite3_file,
-    to: *mut c_void,
-    count: c_int,
-    offset: ffi::sqlite3_int64,
-) -> c_int {
-    // SAFETY: SQLite passes memory of `count` bytes, which it does not read before this call has filled it.
-    let buffer = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), bytes_of(count)) };
-    // SAFETY: opened by `open_for_reading`; the count keeps it alive.
-    let rolled_back = unsafe { &*(*file.cast::<RolledBackFile>()).rolled_back };
-    match rolled_back.read(offset.unsigned_abs(), buffer) {
-        Ok(available) if available == buffer.len() => ffi::SQLITE_OK,
-        Ok(_) => ffi::SQLITE_IOERR_SHORT_READ,
-        Err(_) => ffi::SQLITE_IOERR_READ,
-    }
-}
-
-unsafe extern "C" fn rolled_back_size(
-    file: *mut ffi::sqlite3_file,
-    length: *mut ffi::sqlite3_int64,
-) -> c_int {
-    // SAFETY: as in `read_rolled_back`; SQLite passes a place for the result.
-    unsafe {
-        let bytes = (*(*file.cast::<RolledBackFile>()).rolled_back).length();
-        *length = ffi::sqlite3_int64::try_from(bytes).unwrap_or(ffi::sqlite3_int64::MAX);
-    }
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn refuse_write(
-    _file: *mut ffi::sqlite3_file,
-    _from: *const c_void,
-    _count: c_int,
-    _offset: ffi::sqlite3_int64,
-) -> c_int {
-    ffi::SQLITE_READONLY
-}
-
-unsafe extern "C" fn refuse_truncate(_file: *mut ffi::sqlite3_file, _length: ffi::sqlite3_int64) -> c_int {
-    ffi::SQLITE_READONLY
-}
-
-unsafe extern "C" fn accept_level(_file: *mut ffi::sqlite3_file, _level: c_int) -> c_int {
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn nothing_reserved(_file: *mut ffi::sqlite3_file, result: *mut c_int) -> c_int {
-    // SAFETY: SQLite passes a place for the result.
-    unsafe { *result = 0 };
-    ffi::SQLITE_OK
-}
-
-unsafe extern "C" fn refuse_control(
-    _file: *mut ffi::sqlite3_file,
-    _request: c_int,
-    _argument: *mut c_void,
-) -> c_int {
-    ffi::SQLITE_NOTFOUND
-}
-
-unsafe extern "C" fn no_value(_file: *mut ffi::sqlite3_file) -> c_int {
-    0
 }

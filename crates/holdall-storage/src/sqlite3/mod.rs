@@ -2,6 +2,7 @@
 
 pub mod check;
 mod counting;
+mod ffi_rolled_back;
 mod ffi_vfs;
 pub mod format;
 pub mod options;

@@ -1,7 +1,7 @@
 //! Opens a database without changing it, even one that was not closed.
 
 use super::{
-    failed, ffi_vfs,
+    failed, ffi_rolled_back,
     format::{Columns, MAGIC, STORAGE_ID},
     rollback::{JOURNAL_MAGIC, RolledBack},
 };
@@ -56,7 +56,7 @@ impl Place {
         };
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = if let Some(rolled_back) = &self.rolled_back {
-            ffi_vfs::open_rolled_back(rolled_back, &immutable_uri(&self.path))?
+            ffi_rolled_back::connect(rolled_back, &immutable_uri(&self.path))?
         } else if self.immutable {
             let uri = immutable_uri(&self.path);
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?

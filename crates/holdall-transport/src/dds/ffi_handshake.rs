@@ -173,7 +173,7 @@ unsafe extern "C" fn write(integer: *const Integer, to: *mut *mut u8) -> c_int {
     }
 }
 
-/// `SHA256`, of our own properties as they are sent.
+/// `SHA256`, of our own properties in the form that is sent.
 unsafe extern "C" fn hash(bytes: *const u8, len: usize, digest: *mut u8) -> *mut u8 {
     let Some(functions) = FUNCTIONS.get() else {
         return ptr::null_mut();

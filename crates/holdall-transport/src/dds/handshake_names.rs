@@ -13,7 +13,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// The properties with such names, as they are written.
+/// The properties with such names, in the form that is written.
 const PROPERTIES: [&[u8]; 2] = [b"c.dsign_algo\0", b"c.kagree_algo\0"];
 /// Writer of handshakes: `ENTITYID_P2P_BUILTIN_PARTICIPANT_STATELESS_WRITER`.
 const HANDSHAKES: [u8; 4] = [0, 2, 1, 0xc3];

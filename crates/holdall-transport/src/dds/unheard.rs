@@ -396,7 +396,8 @@ mod tests {
         socket.send_to(&packet, port).unwrap();
         let mut named = |now, seen: HashSet<GuidPrefix>| {
             let all = unheard.poll(now, || seen).into_iter();
-            all.filter(|one| one.about.kind == NotHeardKind::NotSecured).count()
+            all.filter(|one| one.about.kind == NotHeardKind::NotSecured)
+                .count()
         };
         assert_eq!(named(Duration::ZERO, HashSet::new()), 0, "its endpoints may come");
         assert_eq!(named(SEEN_LATE_MAX, HashSet::new()), 1);
