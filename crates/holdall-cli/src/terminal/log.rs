@@ -33,7 +33,11 @@ pub fn start(level: LevelFilter) {
     } else {
         LevelFilter::WARN
     };
-    let targets = Targets::new().with_default(others).with_target("holdall", level);
+    let targets = Targets::new()
+        .with_default(others)
+        .with_target("holdall", level)
+        // It warns of lines with one point, which curves of few values have.
+        .with_target("usvg", LevelFilter::OFF);
     // Fails only when it is called twice; the first one stays.
     let _ = tracing_subscriber::registry()
         .with(targets)
