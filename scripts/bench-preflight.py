@@ -33,10 +33,7 @@ def group(name, count, size, hz, depth=100):
         "msg_size_bytes": size,
         "msg_type": "std_msgs/msg/UInt8MultiArray",
         "rate_hz": hz,
-        "depth": depth,
-        "is_best_effort": False,
-        "is_transient_local": False,
-        "content": "random",
+        "qos": {"qos_depth": depth, "qos_reliability": "reliable", "qos_durability": "volatile"},
     }
 
 
