@@ -61,6 +61,9 @@ const READERS: &[&[&str]] = &[
     &["decompress", "BAG", "-o", "out"],
     &["serve", "BAG", "--foxglove", "127.0.0.1:0"],
     &["decrypt", "BAG", "-o", "out"],
+    &["plot", "BAG", "-o", "out.svg"],
+    #[cfg(feature = "remote")]
+    &["upload", "BAG", "s3://bucket/prefix"],
     #[cfg(feature = "dds")]
     &["play", "BAG"],
     #[cfg(feature = "dds")]
@@ -71,6 +74,12 @@ const READERS: &[&[&str]] = &[
 const OTHERS: &[&[&str]] = &[
     &["record", "-a", "--qos-profile-overrides-path", "missing"],
     &["record", "-a", "--encrypt-to", "nobody"],
+    &["preflight", "-a", "--qos-profile-overrides-path", "missing"],
+    &["web", "missing"],
+    #[cfg(feature = "parquet")]
+    &["catalog", "missing", "-o", "out"],
+    #[cfg(feature = "parquet")]
+    &["find", "lost > 0", "missing"],
     &["info", "GOOD", "--identity", "missing"],
     &["control", "missing", "status"],
     #[cfg(feature = "bench")]

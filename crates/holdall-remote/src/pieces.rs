@@ -172,7 +172,8 @@ impl Pieces {
                 .range(at..end)
                 .next()
                 .map_or(end, |(start, _)| *start);
-            let count = (next - at).div_ceil(PART_BYTES);
+            // A little more than a part is no reason for two.
+            let count = ((next - at + PART_BYTES / 2) / PART_BYTES).max(1);
             let part = (next - at).div_ceil(count);
             while at < next {
                 let len = part.min(next - at);
