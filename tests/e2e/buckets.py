@@ -131,15 +131,17 @@ class Bucket:
         self.log = open(Path(folder) / "moto.log", "wb")
         self.server = subprocess.Popen([SERVER, "-H", "127.0.0.1", "-p", str(port)], stdout=self.log, stderr=self.log)
         self.direct = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while True:
             try:
-                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
                 connection.request("PUT", f"/{name}")
                 assert connection.getresponse().status == 200
                 break
             except OSError:
-                assert self.server.poll() is None and time.monotonic() < deadline, "moto does not start"
+                if self.server.poll() is not None or time.monotonic() > deadline:
+                    self.server.kill()
+                    raise AssertionError("moto does not start") from None
                 time.sleep(0.1)
         self.port = port
         self.proxy = Proxy(port)

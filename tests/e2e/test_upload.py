@@ -34,10 +34,10 @@ def no_faults(bucket):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """Three storage files, two of them of several parts."""
+    """Three storage files, two of them of two parts."""
     folder = tmp_path_factory.mktemp("plain")
-    source = write_bag(folder / "source", ["/large", "/small"], 1200, 20_000)
-    subprocess.run([HOLDALL, "split", source, "--max-bag-size", "20MB", "-o", folder / "lab"], check=True, capture_output=True)
+    source = write_bag(folder / "source", ["/large", "/small"], 600, 20_000)
+    subprocess.run([HOLDALL, "split", source, "--max-bag-size", "10MB", "-o", folder / "lab"], check=True, capture_output=True)
     return folder / "lab"
 
 

@@ -63,6 +63,10 @@ pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
 
 /// The backend that has the directory at `path` as one of its "files".
 pub fn storage_of_directory(path: &Path) -> Option<&'static dyn Storage> {
+    // Such a one is not read in a bucket; looking for it would be a request for each file.
+    if holdall_io::remote::is_remote(path) {
+        return None;
+    }
     readable_storages().find(|storage| storage.is_directory() && storage.is_its_directory(path))
 }
 
