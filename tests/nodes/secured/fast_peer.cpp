@@ -133,6 +133,8 @@ static void listen(DomainParticipant* participant, Topic* topic, int count) {
       }
   }
   std::printf("{\"event\": \"done\", \"count\": %d}\n", count);
+  // The last acknowledgement has yet to leave; the test ends this program.
+  for (;;) pause_ms(50);
 }
 
 int main(int argc, char** argv) {

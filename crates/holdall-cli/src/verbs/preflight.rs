@@ -20,6 +20,7 @@ use crate::{
     },
 };
 use holdall::{
+    RecordOptions,
     preflight::{Answer, Forecast, Measured, PreflightError, forecast, measure},
     record::RescueMemory,
 };
@@ -85,8 +86,13 @@ fn trial(
     events: &Events,
 ) -> Result<(Measured, Forecast), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    // Nothing of a trial is rescued, and others would find its memory.
+    let options = RecordOptions {
+        rescue_directory: None,
+        ..resolved.options.clone()
+    };
     // Before the transports, which receive into it.
-    let memory = RescueMemory::begin(&resolved.options);
+    let memory = RescueMemory::begin(&options);
     let transports = transport::join(
         &args.transport,
         &resolved.node,
@@ -97,18 +103,12 @@ fn trial(
     prefer_receiving(args.rt_priority, transports.len(), &*clock);
     let screen = Screen::open();
     let platform = platform(resolved, memory, &clock);
-    let measured = measure(
-        resolved.options.clone(),
-        transports,
-        platform,
-        span,
-        &mut |progress| {
-            if let Some(screen) = &screen {
-                screen.show(vec![render::preflight::progress(progress, screen::columns())]);
-            }
-            !matches!(events.next(Duration::ZERO), Some(Event::Stop(_)))
-        },
-    );
+    let measured = measure(options, transports, platform, span, &mut |progress| {
+        if let Some(screen) = &screen {
+            screen.show(vec![render::preflight::progress(progress, screen::columns())]);
+        }
+        !matches!(events.next(Duration::ZERO), Some(Event::Stop(_)))
+    });
     drop(screen);
     let measured = measured.map_err(|error| match error {
         PreflightError::Full { .. } => Failure::refused(error),
