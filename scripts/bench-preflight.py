@@ -70,13 +70,13 @@ class Load:
             _, line = self.lines.get(timeout=600)
             if line is None:
                 raise SystemExit("the publishers ended early")
-            told = json.loads(line)
-            if isinstance(told, dict):
-                for key, value in told.items():
+            reply = json.loads(line)
+            if isinstance(reply, dict):
+                for key, value in reply.items():
                     if key.lower() == "done":
                         return value
-                if "sent" in told:
-                    return told
+                if "sent" in reply:
+                    return reply
 
     def end(self):
         self.process.stdin.close()
@@ -88,10 +88,10 @@ def predicted(options, groups):
     load = Load(options, groups, options.base, options.trial + 12)
     try:
         command = [options.holdall, "preflight", "-a", "-d", str(options.trial), "-o", f"{options.folder}/bag", "--transport", options.transport, "--json"]
-        told = subprocess.run(command, env=options.env, capture_output=True, text=True, timeout=300)
-        if told.returncode not in (0, 3):
-            raise SystemExit(told.stderr)
-        return json.loads(told.stdout)
+        reply = subprocess.run(command, env=options.env, capture_output=True, text=True, timeout=300)
+        if reply.returncode not in (0, 3):
+            raise SystemExit(reply.stderr)
+        return json.loads(reply.stdout)
     finally:
         load.process.kill()
         load.process.wait()
@@ -112,15 +112,15 @@ def recorded(options, groups, factor):
         recorder.send_signal(signal.SIGINT)
         out, _ = recorder.communicate(timeout=300)
         load.end()
-        told = json.loads(out)
+        reply = json.loads(out)
         sent = report["sent"] if isinstance(report["sent"], int) else sum(report["sent"])
-        in_bag = sum(topic["message_count"] for name, topic in told["topics"].items() if "benchmarking" in name)
+        in_bag = sum(topic["message_count"] for name, topic in reply["topics"].items() if "benchmarking" in name)
         return {
             "planned": load.planned,
             "sent": sent,
             "in_bag": in_bag,
             # What was sent before the match is no loss.
-            "lost": max(told["lost"], sent - in_bag - told["sent_before_match"]),
+            "lost": max(reply["lost"], sent - in_bag - reply["sent_before_match"]),
             "late": report["elapsed_s"] / options.seconds,
             "bytes_per_s": load.bytes_per_s,
             "hz": load.hz,

@@ -77,8 +77,8 @@ def view(link, results, end):
                 break
             if isinstance(got, bytes):
                 messages, size = messages + (got[0] == 1), size + len(got)
-            elif (told := json.loads(got))["op"] == "advertise":
-                wanted = [{"id": channel["id"], "channelId": channel["id"]} for channel in told["channels"]]
+            elif (reply := json.loads(got))["op"] == "advertise":
+                wanted = [{"id": channel["id"], "channelId": channel["id"]} for channel in reply["channels"]]
                 socket.send(json.dumps({"op": "subscribe", "subscriptions": wanted}))
     results.put((messages, size))
 
@@ -135,7 +135,7 @@ def record(options, with_viewers):
         time.sleep(3)
     before, began = threads(recorder.pid), time.monotonic()
     go.set()
-    told = [results.get() for _ in cameras]
+    counts = [results.get() for _ in cameras]
     span, after = time.monotonic() - began, threads(recorder.pid)
     used = {key: seconds - before.get(key, 0) for key, seconds in after.items()}
     recorder.send_signal(signal.SIGINT)
@@ -146,7 +146,7 @@ def record(options, with_viewers):
         process.join()
     counts = json.loads(out)
     shutil.rmtree(bag, ignore_errors=True)
-    sent = sum(count for count, _ in told)
+    sent = sum(count for count, _ in counts)
     by_name = {}
     for (_, name), seconds in used.items():
         by_name[name] = round(by_name.get(name, 0) + seconds / span, 3)
@@ -155,7 +155,7 @@ def record(options, with_viewers):
         "load": os.getloadavg()[0],
         "span_s": round(span, 2),
         "offered_mb_s": round(sent * SIZE / span / 1e6, 1),
-        "latest_camera_s": round(max(late for _, late in told), 3),
+        "latest_camera_s": round(max(late for _, late in counts), 3),
         "sent": sent,
         "recorded": counts["message_count"],
         "lost_by_stage": counts["lost_by_stage"],
@@ -223,16 +223,16 @@ def view_link(options):
                 elif got[0] == 5 and got[1] == 3 and began and now - began > options.seconds - 5:
                     break
                 continue
-            told = json.loads(got)
-            if told["op"] == "advertise":
-                names.update({channel["id"]: channel["topic"] for channel in told["channels"]})
-                wanted = [{"id": channel["id"], "channelId": channel["id"]} for channel in told["channels"]]
+            reply = json.loads(got)
+            if reply["op"] == "advertise":
+                names.update({channel["id"]: channel["topic"] for channel in reply["channels"]})
+                wanted = [{"id": channel["id"], "channelId": channel["id"]} for channel in reply["channels"]]
                 socket.send(json.dumps({"op": "subscribe", "subscriptions": wanted}))
                 if len(names) == 3 and began is None:
                     began = time.monotonic()
                     socket.send(struct.pack("<BBfBQI", 3, 0, 1.0, 0, 0, 1) + b"p")
-            elif told["op"] == "status":
-                print(told["message"], flush=True)
+            elif reply["op"] == "status":
+                print(reply["message"], flush=True)
     report = {"load": os.getloadavg()[0]}
     fastest = min(at - stamp / 1e9 for name in ("/small", "/medium") for stamp, at in arrived.get(name, []))
     for name, messages in arrived.items():

@@ -24,13 +24,13 @@ def trial(world, ready, *flags):
     """A trial that has found what the test needs: on a busy machine a node may say nothing for as long as a short one takes."""
     end = time.monotonic() + 60
     while True:
-        told = world.run("preflight", *flags)
-        if ready(told) or time.monotonic() > end:
-            return told
+        reply = world.run("preflight", *flags)
+        if ready(reply) or time.monotonic() > end:
+            return reply
 
 
-def has_messages(told):
-    return told.returncode in (0, 3) and "no message came" not in told.stdout
+def has_messages(reply):
+    return reply.returncode in (0, 3) and "no message came" not in reply.stdout
 
 
 def rows(shown):
@@ -41,10 +41,10 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
     nodes(world)
     folder = world.folder / "disk"
     folder.mkdir()
-    told = trial(world, has_messages, "-a", "-d", "3", "--for", "1s", "-o", folder / "bag", "--json")
-    found = json.loads(told.stdout)
+    reply = trial(world, has_messages, "-a", "-d", "3", "--for", "1s", "-o", folder / "bag", "--json")
+    found = json.loads(reply.stdout)
     # Other programs may keep the processors busy: then the answer is no, and has its reason.
-    assert told.returncode == (0 if found["fits"] else 3), told.stderr
+    assert reply.returncode == (0 if found["fits"] else 3), reply.stderr
     assert found["fits"] or any(problem["loses"] for problem in found["problems"])
     assert not list(folder.iterdir()), "the scratch bag and the probe are removed"
     topics = {topic["name"]: topic for topic in found["measured"]["topics"]}
@@ -62,21 +62,21 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
 
 def test_a_disk_that_does_not_last_makes_the_answer_no(world):
     nodes(world)
-    told = trial(world, has_messages, "--topics", "/imu", "-d", "2", "--for", TOO_LONG, "-o", world.folder / "bag")
-    assert told.returncode == 3, told.stdout + told.stderr
-    assert re.search(r"✗ the bag will need .* and .* are free", told.stdout.replace("\n  ", " ")), told.stdout
-    assert "Messages will be missing" in told.stdout
-    assert "/imu" in told.stdout and "/blob" not in told.stdout
-    assert all(len(line) < 80 for line in told.stdout.splitlines() if "sudo" not in line), told.stdout
+    reply = trial(world, has_messages, "--topics", "/imu", "-d", "2", "--for", TOO_LONG, "-o", world.folder / "bag")
+    assert reply.returncode == 3, reply.stdout + reply.stderr
+    assert re.search(r"✗ the bag will need .* and .* are free", reply.stdout.replace("\n  ", " ")), reply.stdout
+    assert "Messages will be missing" in reply.stdout
+    assert "/imu" in reply.stdout and "/blob" not in reply.stdout
+    assert all(len(line) < 80 for line in reply.stdout.splitlines() if "sudo" not in line), reply.stdout
     assert not (world.folder / "bag").exists()
 
 
 def test_silence_is_no_yes_and_wrong_flags_are_refused(world):
-    told = world.run("preflight", "--topics", "/nothing", "-d", "1", "-o", world.folder / "bag")
-    assert told.returncode == 3 and "no message came" in told.stdout, told.stdout + told.stderr
+    reply = world.run("preflight", "--topics", "/nothing", "-d", "1", "-o", world.folder / "bag")
+    assert reply.returncode == 3 and "no message came" in reply.stdout, reply.stdout + reply.stderr
     for flags, reason in ((("-d", "0.2"), "too short"), ((), "-a")):
-        told = world.run("preflight", *flags, *(("-a",) if flags else ()))
-        assert told.returncode == 2 and reason in told.stderr, told.stderr
+        reply = world.run("preflight", *flags, *(("-a",) if flags else ()))
+        assert reply.returncode == 2 and reason in reply.stderr, reply.stderr
 
 
 def test_the_report_fits_terminals(world, terminal):
