@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from buckets import SECRET, SERVER, Bucket
-from conftest import HOLDALL
+from conftest import HOLDALL, take_domain
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -92,6 +92,17 @@ def test_every_verb_reads_a_bucket_as_it_reads_a_folder(bucket, lab, tmp_path):
     assert len(list((tmp_path / "csv").iterdir())) >= 1
     file = next(path.name for path in lab.iterdir() if path.suffix == ".mcap")
     assert json.loads(done(bucket, "info", "--json", f"{url}/{file}").stdout)["message_count"] == 1000
+
+
+def test_a_bag_in_a_bucket_is_played(bucket, lab):
+    # Without nodes: what is published is counted by the player.
+    flags = ["--disable-keyboard-controls", "--json"]
+    domain, lock = take_domain()
+    with lock:
+        played = json.loads(done(bucket, "play", *flags, "s3://fleet/run/lab", ROS_DOMAIN_ID=str(domain)).stdout)
+        missing = holdall(bucket, "play", *flags, "s3://fleet/run/nothing", ROS_DOMAIN_ID=str(domain))
+    assert played["published"] == 1000, played
+    assert missing.returncode == 2 and "s3://fleet/run/nothing" in missing.stderr, missing.stderr
 
 
 def test_few_requests_are_made_and_only_what_is_needed_is_read(bucket, lab):

@@ -134,9 +134,9 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     Ok(outcome(&report, args.max_lateness))
 }
 
-/// Detected before DDS is started, which takes a moment.
+/// Detected before DDS is started, which takes a moment. A bag in a bucket is looked up when it is opened.
 fn check_inputs(inputs: &[PathBuf]) -> Result<(), Failure> {
-    for bag in inputs {
+    for bag in inputs.iter().filter(|bag| !holdall_io::remote::is_remote(bag)) {
         bag.symlink_metadata().map_err(|error| {
             let reason = resolve::surroundings::io_reason(&error);
             Failure::refused(format!("{}: {reason}", bag.display()))
