@@ -8,6 +8,9 @@ import subprocess
 import pytest
 from buckets import SECRET, SERVER, Bucket
 from conftest import HOLDALL, take_domain
+from mcap.reader import make_reader
+from mcap.writer import CompressionType
+from mcap.writer import Writer as McapWriter
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -115,6 +118,29 @@ def test_few_requests_are_made_and_only_what_is_needed_is_read(bucket, lab):
     assert len(requests) <= 3 and sum(request[3] for request in requests) < 400_000, requests
     done(bucket, "cat", "--json", "s3://fleet/run/lab")
     assert sum(request[3] for request in bucket.proxy.take()) < 1.2 * file.stat().st_size
+
+
+def test_a_small_topic_costs_its_chunks_only(bucket, tmp_path):
+    path = tmp_path / "small.mcap"
+    with open(path, "wb") as file:
+        writer = McapWriter(file, compression=CompressionType.NONE)
+        writer.start("ros2")
+        schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data")
+        large, small = (writer.register_channel(topic, "cdr", schema) for topic in ("/large", "/small"))
+        for number in range(30):
+            writer.add_message(large, START + number, random.Random(number).randbytes(1_000_000), START)
+            if number % 20 == 5:
+                writer.add_message(small, START + number, b"\0\1\0\0\5\0\0\0abcd\0", START)
+        writer.finish()
+    with open(path, "rb") as file:
+        chunks = make_reader(file).get_summary().chunk_indexes
+    wanted = sum(chunk.chunk_length for chunk in chunks if small in chunk.message_index_offsets)
+    bucket.put("small.mcap", path.read_bytes())
+    bucket.proxy.take()
+    assert len(done(bucket, "cat", "--json", "s3://fleet/small.mcap", "--topics", "/small").stdout.splitlines()) == 2
+    # The first chunk is read for the first message, which shows whether payloads are packed.
+    summary_and_first = 400_000 + chunks[0].chunk_length
+    assert sum(request[3] for request in bucket.proxy.take()) <= 1.2 * wanted + summary_and_first
 
 
 def test_a_service_that_fails_answers_late_and_truncates_changes_nothing(bucket, lab):

@@ -7,6 +7,7 @@ import os
 import re
 import struct
 import tarfile
+import tempfile
 import time
 from urllib.parse import quote
 
@@ -42,11 +43,12 @@ def get(address, path):
     return json.loads(content)
 
 
+@pytest.fixture(autouse=True)
 def private_runtime(world):
-    """What runs is found in a folder that other tests do not use."""
-    runtime = world.folder / "runtime"
-    runtime.mkdir(mode=0o700)
-    world.env["XDG_RUNTIME_DIR"] = str(runtime)
+    """What runs is found in a folder that other tests do not use; its path is short, because it is part of a socket's."""
+    with tempfile.TemporaryDirectory(prefix="run", dir="/tmp", ignore_cleanup_errors=True) as runtime:
+        world.env["XDG_RUNTIME_DIR"] = runtime
+        yield
 
 
 def bags_of(world):
@@ -76,7 +78,6 @@ def served(world, folder):
 
 
 def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
-    private_runtime(world)
     folder = bags_of(world)
     os.symlink("/etc", folder / "etc")
     web, address = served(world, folder)
@@ -146,7 +147,6 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
 
 
 def test_downloads_are_the_stored_bytes_and_nothing_else_is_given(world):
-    private_runtime(world)
     folder = bags_of(world)
     (world.folder / "secret").write_text("secret")
     (folder / "etc").symlink_to("/etc")
@@ -187,7 +187,6 @@ def test_downloads_are_the_stored_bytes_and_nothing_else_is_given(world):
 
 
 def test_other_addresses_need_the_token_and_wrong_folders_are_refused(world):
-    private_runtime(world)
     (world.folder / "bags").mkdir()
     web = world.holdall("web", world.folder / "bags", "0.0.0.0:0")
     web.wait_until_says("bags: http://")

@@ -37,11 +37,15 @@ pub fn serve(
     Ok(())
 }
 
+/// A socket's path has at most 107 bytes, of which its name below this folder takes up to 31.
+const RUNTIME_PATH_BYTES_MAX: usize = 76;
+
 /// Where recordings and playbacks of this user are found by `holdall web`.
 pub fn running_folder() -> RunningFolder {
     let of_session = std::env::var_os("XDG_RUNTIME_DIR")
         .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute() && folder.is_dir());
+        .filter(|folder| folder.is_absolute() && folder.is_dir())
+        .filter(|folder| folder.as_os_str().len() <= RUNTIME_PATH_BYTES_MAX);
     RunningFolder::new(match of_session {
         Some(folder) => folder.join("holdall"),
         None => std::env::temp_dir().join(format!("holdall-{}", holdall_io::process::user())),

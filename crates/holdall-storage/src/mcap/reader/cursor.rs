@@ -17,6 +17,9 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 /// Read-ahead in a bucket: sixteen requests of 4 MiB.
 const REMOTE_READ_AHEAD_BYTES: u64 = 64 << 20;
 
+/// Read-ahead in a bucket after the second extent; it doubles with each further one.
+const REMOTE_FIRST_BYTES: u64 = 8 << 20;
+
 /// An extent whose messages are being returned.
 struct Active {
     extent: Extent,
@@ -43,6 +46,8 @@ pub(super) struct Cursor {
     /// Extents at the end of `pending` that the system was asked to read, and their bytes.
     asked: usize,
     asked_bytes: u64,
+    /// Extents that were loaded from a bucket.
+    activated: u32,
 }
 
 impl Cursor {
@@ -73,6 +78,7 @@ impl Cursor {
             loaded_bytes: 0,
             asked: 0,
             asked_bytes: 0,
+            activated: 0,
         })
     }
 
@@ -118,7 +124,8 @@ impl Cursor {
     /// for those that it lacks (a fifth of the time of a pass, when it was asked again for each extent).
     fn read_ahead(&mut self) {
         let bytes_max = if self.index.source.is_remote() {
-            REMOTE_READ_AHEAD_BYTES
+            self.activated = self.activated.saturating_add(1);
+            remote_read_ahead_bytes(self.activated)
         } else {
             READ_AHEAD_BYTES
         };
@@ -207,6 +214,14 @@ impl Cursor {
             }
         }
         message.map(Some)
+    }
+}
+
+/// How far ahead of the extent with this number, from 1 on, a bucket is read: a caller that wants one message pays for no other.
+fn remote_read_ahead_bytes(activated: u32) -> u64 {
+    match activated.checked_sub(2) {
+        None => 0,
+        Some(doubled) => (REMOTE_FIRST_BYTES << doubled.min(3)).min(REMOTE_READ_AHEAD_BYTES),
     }
 }
 
