@@ -135,6 +135,11 @@ def test_a_viewer_publishes_and_sees_the_graph(world, viewer):
         time.sleep(0.02)
     assert listener.done()["received"]["/goal"]["count"] >= 1
 
+    def is_gone(graph):
+        return "/goal" in graph["removedTopics"] or {"name": "/goal", "subscriberIds": []} in graph["subscribedTopics"]
+
+    seen.until(lambda: any(map(is_gone, seen.graphs)), "the end of the listener in the graph")
+
 
 def test_viewers_beside_a_recording_take_nothing_from_it(world, viewer):
     size = 300_000

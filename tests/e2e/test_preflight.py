@@ -96,6 +96,7 @@ def test_a_recording_asks_when_the_answer_is_no(world, terminal):
         shown = terminal("record", "--topics", "/imu", "-o", bag, "--preflight", "1", "--max-recording-duration", TOO_LONG)
         shown.wait_until_shows("Record nevertheless? [y/N]")
         assert "Messages will be missing" in shown.text and not bag.exists()
+        assert "recording /imu" not in shown.text
         shown.type(f"{answer}\n")
         if is_recorded:
             shown.wait_until_shows("recording /imu")

@@ -5,19 +5,24 @@ use crate::{render::hint, verbs::input::as_named};
 use holdall::record::Setting;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::text::Outside;
-use std::{fmt, io};
+use std::{fmt, io, sync::OnceLock};
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
     level_filters::LevelFilter,
 };
 use tracing_subscriber::{
+    Registry,
     filter::Targets,
     fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter, format::Writer},
     layer::SubscriberExt,
     registry::LookupSpan,
+    reload,
     util::SubscriberInitExt,
 };
+
+/// The filter of the process's log.
+static TARGETS: OnceLock<reload::Handle<Targets, Registry>> = OnceLock::new();
 
 /// Begins to write log lines. Called once.
 pub fn start(level: LevelFilter) {
@@ -28,21 +33,35 @@ pub fn start(level: LevelFilter) {
             colored: terminal && console::colors_enabled_stderr(),
         })
         .with_writer(Above);
-    let others = if level == LevelFilter::OFF {
-        LevelFilter::OFF
-    } else {
-        LevelFilter::WARN
-    };
-    let targets = Targets::new()
-        .with_default(others)
-        .with_target("holdall", level)
-        // It warns of lines with one point, which curves of few values have.
-        .with_target("usvg", LevelFilter::OFF);
+    let (targets, handle) = reload::Layer::new(targets(level));
     // Fails only when it is called twice; the first one stays.
     let _ = tracing_subscriber::registry()
         .with(targets)
         .with(layer)
         .try_init();
+    let _ = TARGETS.set(handle);
+}
+
+/// Writes only lines of this level from now on.
+pub fn set_level(level: LevelFilter) {
+    if let Some(handle) = TARGETS.get() {
+        // Fails only when the subscriber is gone, which lives as long as the process.
+        let _ = handle.reload(targets(level));
+    }
+}
+
+/// What is written at a level.
+fn targets(level: LevelFilter) -> Targets {
+    let others = if level == LevelFilter::OFF {
+        LevelFilter::OFF
+    } else {
+        LevelFilter::WARN
+    };
+    Targets::new()
+        .with_default(others)
+        .with_target("holdall", level)
+        // It warns of lines with one point, which curves of few values have.
+        .with_target("usvg", LevelFilter::OFF)
 }
 
 /// Writes each line above the status lines.

@@ -127,7 +127,12 @@ pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events
     };
     check_span("--preflight", span)?;
     let planned = resolved.options.limits.duration_max;
-    let (measured, found) = trial(args, resolved, (span, planned), events)?;
+    let level = args.console.log_level.filter();
+    // What a trial does is no news of the recording: "recording /imu", "ending the recording".
+    log::set_level(level.min(LevelFilter::WARN));
+    let tried = trial(args, resolved, (span, planned), events);
+    log::set_level(level);
+    let (measured, found) = tried?;
     let columns = io::stderr().is_terminal().then(screen::columns);
     let report = render::preflight::report(&measured, &found, planned, Paint::stderr(), columns);
     screen::write_above(format!("{report}\n").as_bytes());

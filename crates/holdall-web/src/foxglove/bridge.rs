@@ -3,6 +3,7 @@
 use super::{
     ViewerPort, ViewerReport,
     calls::Calls,
+    graph::Graph,
     hub::{Channel, Hub, NewChannel, Order, Subject},
     parameter_changes::ParameterChanges,
     parameters::{Parameters, Reach},
@@ -21,7 +22,6 @@ use holdall_model::{
     topic::{Gid, MessageDefinition, NodeName},
 };
 use holdall_transport::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription, Transport};
-use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -212,8 +212,7 @@ impl LiveTopics {
             }
         }
         if std::mem::take(&mut self.has_news) {
-            let text = self.graph().to_string();
-            self.hub.send_text(&text, true);
+            self.hub.set_graph(self.graph());
         }
     }
 
@@ -440,34 +439,26 @@ impl LiveTopics {
     }
 
     /// Who publishes and subscribes to what, whole.
-    fn graph(&self) -> Value {
+    fn graph(&self) -> Graph {
+        let node = |it: &EndpointInfo| {
+            it.node
+                .as_ref()
+                .map_or_else(|| it.gid.to_string(), ToString::to_string)
+        };
         let published = self.topics.iter().map(|(name, topic)| {
-            let ids: BTreeSet<String> = topic
-                .publishers
-                .values()
-                .map(|(_, it)| {
-                    it.node
-                        .as_ref()
-                        .map_or_else(|| it.gid.to_string(), ToString::to_string)
-                })
-                .collect();
-            json!({"name": name, "publisherIds": ids})
+            let ids = topic.publishers.values().map(|(_, it)| node(it));
+            (name.clone(), ids.collect())
         });
-        let mut subscribed: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut graph = Graph {
+            published: published.collect(),
+            services: self.services.graph(),
+            ..Graph::default()
+        };
         for (topic, node) in self.subscriptions.values() {
-            subscribed.entry(topic).or_default().insert(node);
+            let ids = graph.subscribed.entry(topic.clone()).or_default();
+            ids.insert(node.clone());
         }
-        let subscribed = subscribed
-            .iter()
-            .map(|(name, ids)| json!({"name": name, "subscriberIds": ids}));
-        json!({
-            "op": "connectionGraphUpdate",
-            "publishedTopics": published.collect::<Vec<_>>(),
-            "subscribedTopics": subscribed.collect::<Vec<_>>(),
-            "advertisedServices": self.services.graph(),
-            "removedTopics": [],
-            "removedServices": [],
-        })
+        graph
     }
 }
 

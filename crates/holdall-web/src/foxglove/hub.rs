@@ -1,6 +1,7 @@
 //! Channels and the clients that take them.
 
 use super::{
+    graph::Graph,
     outbox::{BINARY, LARGE_BYTES, Message, Outbox, TEXT},
     protocol::{
         self, ClientChannel, GivenParameter, PlaybackRequest, PlaybackState, ServiceCall, WantedChannel,
@@ -139,7 +140,7 @@ pub(super) struct Client {
     pub peer: String,
     /// Its subscriptions' channels.
     subscriptions: Mutex<BTreeMap<u32, Arc<Channel>>>,
-    pub wants_graph: AtomicBool,
+    pub follows_graph: AtomicBool,
 }
 
 /// What a client asks for, for what carries it out.
@@ -204,6 +205,7 @@ struct State {
     /// Advertisements of services, by their numbers.
     services: BTreeMap<u32, Value>,
     clients: BTreeMap<u64, Arc<Client>>,
+    graph: Graph,
     last_channel: u32,
     last_service: u32,
     last_client: u64,
@@ -273,7 +275,7 @@ impl Hub {
             outbox: Arc::clone(outbox),
             peer,
             subscriptions: Mutex::default(),
-            wants_graph: AtomicBool::new(false),
+            follows_graph: AtomicBool::new(false),
         });
         let channels: Vec<&Value> = state
             .channels
@@ -356,13 +358,25 @@ impl Hub {
         }
     }
 
-    /// Sends a text to all clients, or to those that want the graph.
-    pub(super) fn send_text(&self, text: &str, graph_only: bool) {
-        for client in self.clients() {
-            if !graph_only || client.wants_graph.load(Ordering::Relaxed) {
+    /// Keeps the graph, and sends it to the clients that follow it.
+    pub(super) fn set_graph(&self, graph: Graph) {
+        let mut state = lock(&self.state);
+        let text = graph.update_from(&state.graph).to_string();
+        state.graph = graph;
+        for client in state.clients.values() {
+            if client.follows_graph.load(Ordering::Relaxed) {
                 client.outbox.push(TEXT, text.as_bytes());
             }
         }
+    }
+
+    /// Sends the whole graph to a client, and from then on each change.
+    pub(super) fn follow_graph(&self, client: &Client) {
+        // No change comes between the two, as changes are sent under the same lock.
+        let state = lock(&self.state);
+        client.follows_graph.store(true, Ordering::Relaxed);
+        let text = state.graph.update_from(&Graph::default()).to_string();
+        client.outbox.push(TEXT, text.as_bytes());
     }
 
     /// Drops what waits and what is kept: the playback has jumped.

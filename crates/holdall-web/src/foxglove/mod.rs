@@ -2,6 +2,7 @@
 
 mod bridge;
 mod calls;
+mod graph;
 mod hub;
 mod outbox;
 mod pace;

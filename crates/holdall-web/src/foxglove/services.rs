@@ -107,12 +107,12 @@ impl Services {
     }
 
     /// For the graph: services with their servers.
-    pub(super) fn graph(&self) -> Vec<Value> {
-        let services = self.offered.iter().map(|(name, offered)| {
-            let ids: Vec<String> = offered.servers.iter().map(ToString::to_string).collect();
-            json!({"name": name, "providerIds": ids})
-        });
-        services.collect()
+    pub(super) fn graph(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let servers = |offered: &Offered| offered.servers.iter().map(ToString::to_string).collect();
+        let services = self.offered.iter();
+        services
+            .map(|(name, offered)| (name.clone(), servers(offered)))
+            .collect()
     }
 
     /// Begins a viewer's call.

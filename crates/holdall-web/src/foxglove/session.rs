@@ -215,8 +215,8 @@ impl Sessions {
                     })?;
                 }
             }
-            Request::SubscribeConnectionGraph {} => client.wants_graph.store(true, Ordering::Relaxed),
-            Request::UnsubscribeConnectionGraph {} => client.wants_graph.store(false, Ordering::Relaxed),
+            Request::SubscribeConnectionGraph {} => self.hub.follow_graph(client),
+            Request::UnsubscribeConnectionGraph {} => client.follows_graph.store(false, Ordering::Relaxed),
             Request::GetParameters {
                 parameter_names: names,
                 id,
