@@ -286,7 +286,7 @@ def test_a_service_that_cannot_be_opened_is_told_once(shm):
     recorder = shm.record("-a")
     code, said = recorded_after_a_fault(shm, recorder)
     assert code == 0, said
-    told = [line for line in said.splitlines() if "warn" in line]
+    told = [line for line in said.splitlines() if "warn: iceoryx2" in line]
     assert len(told) <= 1, said
 
 

@@ -112,7 +112,6 @@ pub struct OurWriter {
     file: FileId,
     writer: Box<dyn StorageWriter>,
     channels: Vec<ChannelIndex>,
-    transactions: bool,
 }
 
 impl OurWriter {
@@ -146,7 +145,6 @@ impl OurWriter {
             file,
             writer,
             channels,
-            transactions: storage_id == "sqlite3",
         })
     }
 }
@@ -165,10 +163,7 @@ impl RawWriter for OurWriter {
             self.writer
                 .write(&mut self.q, self.channels[message.topic as usize], stored)?;
         }
-        if self.transactions {
-            // One batch is one transaction, as in rosbag2; MCAP has no transactions.
-            self.writer.close_chunks(&mut self.q)?;
-        }
+        // As after each batch of a recording: the storage decides when a chunk or a transaction ends.
         Ok(self.writer.step(&mut self.q)?)
     }
 

@@ -18,7 +18,7 @@ pub struct RawMessage<'a> {
 
 /// A candidate's storage file while it is written.
 pub trait RawWriter: Send {
-    /// Stores messages that arrived together; databases put them into one transaction.
+    /// Stores messages that arrived together; the bare databases put them into one transaction.
     ///
     /// # Errors
     /// The error of the storage or the disk.

@@ -7,6 +7,7 @@ mod file_system;
 mod name;
 #[cfg(test)]
 mod tests;
+mod watch;
 mod whole;
 
 pub use beneath::{Beneath, StoredFile};
@@ -21,6 +22,7 @@ pub use name::{
     file_len, file_numbers, is_dir, is_file, is_link, is_private_dir, make_private, modified_ns, remove_file,
     rename_over,
 };
+pub use watch::{FolderNews, FolderWatch};
 pub use whole::{
     append, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed, is_unwritten,
     make_durable, read, read_any_to_string, read_to_string, truncate, write_atomically,

@@ -11,14 +11,18 @@ use super::{
     subscription::{Receiving, Slot},
 };
 use crate::GraphEvent;
-use holdall_io::clock::Clock;
-use holdall_io::mutex::lock;
+use holdall_io::{
+    clock::Clock,
+    fs::{FolderNews, FolderWatch},
+    mutex::lock,
+};
 use iceoryx2::{
     node::Node,
     prelude::{CallbackProgression, Service as _},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
     time::Duration,
@@ -27,7 +31,7 @@ use std::{
 /// Time between two polls of services and publishers.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Polls between two clean-ups after dead nodes.
+/// Polls between two clean-ups after dead nodes, and between two lists of services where the folder of services has not changed.
 const LOOKS_PER_CLEANUP: u32 = 10;
 
 /// Polls that must find a service without publishers and without other nodes before it is left, so that it
@@ -97,6 +101,8 @@ struct Seen {
     unheard: BTreeSet<String>,
     nodes: NodeNames,
     looks: u32,
+    /// The folder of services, once there is one.
+    folder: Option<FolderWatch>,
     list_failure_is_told: bool,
     overlong_is_reported: bool,
 }
@@ -123,14 +129,18 @@ impl Discovery {
     }
 
     fn poll(&self, seen: &mut Seen) {
-        let is_sound = self.folders_are_sound(seen);
-        if is_sound && seen.looks.is_multiple_of(LOOKS_PER_CLEANUP) {
-            self.clean_up();
-        }
+        let is_cleanup = seen.looks.is_multiple_of(LOOKS_PER_CLEANUP);
         seen.looks = seen.looks.wrapping_add(1);
         let mut events = Vec::new();
-        if is_sound && let Some(listed) = self.listed(seen) {
-            self.follow(seen, listed, &mut events);
+        // To list services is to open and read a file of each.
+        let is_listing = self.has_folder_changed(seen) || is_cleanup || !seen.refused.is_empty();
+        if is_listing && self.folders_are_sound(seen) {
+            if is_cleanup {
+                self.clean_up();
+            }
+            if let Some(listed) = self.listed(seen) {
+                self.follow(seen, listed, &mut events);
+            }
         }
         for service in seen.services.values_mut() {
             service.poll(&self.node, &mut seen.nodes, &mut events);
@@ -138,6 +148,19 @@ impl Discovery {
         self.leave_deserted(seen, &mut events);
         lock(&self.events).append(&mut events);
         self.serve_slots(seen);
+    }
+
+    /// Whether services may have come, gone or become ready since the last call.
+    fn has_folder_changed(&self, seen: &mut Seen) -> bool {
+        match seen.folder.as_mut().map(FolderWatch::look) {
+            Some(FolderNews::Nothing) => return false,
+            Some(FolderNews::Changed) => return true,
+            Some(FolderNews::Gone) | None => {}
+        }
+        // Where it cannot be watched, the services are listed at each poll.
+        let folder = self.node.config().global.service_dir().to_string();
+        seen.folder = FolderWatch::open(Path::new(&folder)).ok();
+        true
     }
 
     /// False while a file in iceoryx2's folders has a path that is longer than iceoryx2 can hold: listing them would panic.

@@ -42,9 +42,11 @@ pub(crate) fn leftovers(directory: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(first) = awaited.first() {
         lines.push(format!(
-            "{} recorders were killed, and {} keeps {:.1} MiB that they received: `holdall repair {}` writes what belongs to that bag into it \
-             ({})",
-            awaited.len(),
+            "{} killed, and {} keeps {:.1} MiB received by then: `holdall repair {}` writes what belongs to that bag into it ({})",
+            match awaited.len() {
+                1 => "a recorder was".to_owned(),
+                many => format!("{many} recorders were"),
+            },
             directory.display(),
             mebibytes(&awaited),
             first.bag.display(),
@@ -58,7 +60,7 @@ pub(crate) fn leftovers(directory: &Path) -> Vec<String> {
             .map(|left| quoted(&left.file))
             .collect();
         lines.push(format!(
-            "{} keeps {:.1} MiB of {} killed recorders whose bags are not in their places or do not need it ({}); unless such a bag was moved: \
+            "{} keeps {:.1} MiB of killed recorders ({}) whose bags are not in their places or do not need it ({}); unless such a bag was moved: \
              rm {}",
             directory.display(),
             mebibytes(&orphaned),
