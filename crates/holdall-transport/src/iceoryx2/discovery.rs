@@ -31,8 +31,11 @@ use std::{
 /// Time between two polls of services and publishers.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Polls between two clean-ups after dead nodes, and between two lists of services where the folder of services has not changed.
+/// Polls between two clean-ups after dead nodes.
 const LOOKS_PER_CLEANUP: u32 = 10;
+
+/// Polls between two lists of services where the folder of services has not changed: each reads a file of every service.
+const LOOKS_PER_LIST: u32 = 50;
 
 /// Polls that must find a service without publishers and without other nodes before it is left, so that it
 /// can end or be created anew.
@@ -130,15 +133,16 @@ impl Discovery {
 
     fn poll(&self, seen: &mut Seen) {
         let is_cleanup = seen.looks.is_multiple_of(LOOKS_PER_CLEANUP);
+        let is_due = seen.looks.is_multiple_of(LOOKS_PER_LIST);
         seen.looks = seen.looks.wrapping_add(1);
         let mut events = Vec::new();
-        // To list services is to open and read a file of each.
-        let is_listing = self.has_folder_changed(seen) || is_cleanup || !seen.refused.is_empty();
-        if is_listing && self.folders_are_sound(seen) {
+        // One that was refused may have become ready without a change.
+        let is_listing = self.has_folder_changed(seen) || is_due || !seen.refused.is_empty();
+        if (is_cleanup || is_listing) && self.folders_are_sound(seen) {
             if is_cleanup {
                 self.clean_up();
             }
-            if let Some(listed) = self.listed(seen) {
+            if is_listing && let Some(listed) = self.listed(seen) {
                 self.follow(seen, listed, &mut events);
             }
         }
