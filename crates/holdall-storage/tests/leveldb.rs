@@ -466,3 +466,25 @@ fn large_messages_are_kept_beside_small_ones() {
     let check = check_file(&path, &mut |_| ()).unwrap();
     assert_eq!(check.message_count, 8);
 }
+
+/// A process that is killed runs nothing more; what it had submitted reaches the disk.
+#[test]
+fn what_counts_as_handed_is_read_from_a_killed_recording() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writing = begin(dir.path(), &["/large"], None);
+    let large = payload(1, 9 << 20);
+    let mut handed = Vec::new();
+    for number in 0..12 {
+        writing.write(0, START + 2 * number, &large);
+        writing.write(0, START + 2 * number + 1, b"small");
+        writing.writer.close_chunks(&mut writing.q).unwrap();
+        let count = writing.writer.handed(&writing.q);
+        let killed = dir.path().join(format!("killed_{number}"));
+        copy(&writing.path, &killed);
+        handed.push((count, read(&killed).len() as u64));
+    }
+    for (number, (handed, read)) in handed.iter().enumerate() {
+        assert!(handed <= read, "message {number}: {handed} handed, {read} read");
+    }
+    assert_eq!(read(&writing.finish()).len(), 24);
+}

@@ -94,7 +94,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DIR")]
     pub published: Option<PathBuf>,
 
-    /// Write only a short page in Markdown, with one plot beside it: at most 800 words
+    /// Write only a short page in Markdown, with up to three plots beside it: at most 800 words
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "out"])]
     pub summary: Option<PathBuf>,
 }

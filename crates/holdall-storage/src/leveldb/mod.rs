@@ -4,6 +4,8 @@
 //! trusts its input.
 
 pub mod format;
+mod gathered;
+mod large;
 mod merge;
 pub mod options;
 pub mod reader;

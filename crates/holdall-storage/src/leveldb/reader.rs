@@ -45,6 +45,8 @@ pub struct LeveldbReader {
     outline: StorageSummary,
     topics: Vec<Topic>,
     counts: Option<MetadataEntries>,
+    /// Our recorder has begun it, and not closed it.
+    is_unfinished: bool,
     summary: OnceLock<StorageSummary>,
 }
 
@@ -94,6 +96,7 @@ impl LeveldbReader {
         };
         Ok(Self {
             outline,
+            is_unfinished: !described.is_empty() && counts.is_none(),
             topics: opening.topics,
             counts,
             summary: OnceLock::new(),
@@ -109,7 +112,7 @@ impl LeveldbReader {
             let Ok(true) = fs::exists(&topic.messages) else {
                 continue;
             };
-            match recover::open(&topic.messages) {
+            match recover::open(&topic.messages, self.is_unfinished) {
                 Ok(database) => add_sources(&mut sources, index, topic, database),
                 Err(error) => {
                     first_error.get_or_insert(error);
@@ -256,7 +259,7 @@ impl Opening {
 
 /// The keys and newest values of a database that describes a topic.
 fn description(directory: &Path) -> StorageResult<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let database = recover::open(directory)?;
+    let database = recover::open(directory, false)?;
     let mut found: BTreeMap<Vec<u8>, (u64, Vec<u8>)> = BTreeMap::new();
     let mut take = |key: &[u8], sequence: u64, value: &[u8]| {
         if found.get(key).is_none_or(|(known, _)| *known <= sequence) {

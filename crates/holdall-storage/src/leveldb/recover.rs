@@ -39,11 +39,12 @@ pub(super) fn malformed(path: &Path, what: Malformed) -> StorageError {
     }
 }
 
-/// Finds the tables and logs of a database's directory.
+/// Finds the tables and logs of a database's directory. In a database that we did not finish, newer tables than the manifest names count as well:
+/// our recorder names them only once they are durable.
 ///
 /// # Errors
 /// The directory cannot be listed.
-pub(super) fn open(directory: &Path) -> StorageResult<Database> {
+pub(super) fn open(directory: &Path, is_unfinished: bool) -> StorageResult<Database> {
     let mut tables = Vec::new();
     let mut logs = Vec::new();
     for entry in fs::list_dir(directory)? {
@@ -55,7 +56,15 @@ pub(super) fn open(directory: &Path) -> StorageResult<Database> {
     }
     logs.sort();
     match version(directory) {
-        Ok(version) => Ok(from_version(directory, version, &tables, logs)),
+        Ok(version) => {
+            let newest = version.tables.keys().next_back().copied();
+            let mut database = from_version(directory, version, &tables, logs);
+            if is_unfinished {
+                tables.retain(|(number, _)| Some(*number) > newest);
+                database.add_unnamed(tables);
+            }
+            Ok(database)
+        }
         // Without a manifest, all files in the directory belong to the database, as in LevelDB's own repair.
         Err(damage) => Ok(Database {
             comparator: String::new(),
@@ -72,6 +81,22 @@ pub(super) fn open(directory: &Path) -> StorageResult<Database> {
             logs: logs.into_iter().map(|(_, path)| path).collect(),
             damage: Some(damage),
         }),
+    }
+}
+
+impl Database {
+    /// Adds tables that are complete; one that was being written holds nothing that counted as written.
+    fn add_unnamed(&mut self, mut tables: Vec<(u64, PathBuf)>) {
+        tables.sort();
+        for (number, path) in tables {
+            if Table::open(&path).is_ok() {
+                let info = TableInfo {
+                    number,
+                    ..TableInfo::default()
+                };
+                self.tables.push((info, path));
+            }
+        }
     }
 }
 

@@ -2,27 +2,30 @@
 
 use super::format::{
     BYTEWISE_COMPARATOR, KEY_BYTE_ORDER, KEY_NAME, KEY_QOS, KEY_SERIALIZATION_FORMAT, KEY_TYPE,
-    MESSAGE_SUFFIX, METADATA_SUFFIX, TIMESTAMP_COMPARATOR, batch,
+    MESSAGE_SUFFIX, METADATA_SUFFIX, TIMESTAMP_COMPARATOR, batch, begin_lone_batch,
     log::LogWriter,
     manifest::{TableInfo, first_edit, tables_edit},
     numbered,
     table::{LoneTable, TableBuilder},
 };
-use super::{options::LeveldbOptions, recover::Table, stamps::TakenRuns};
-use crate::error::StorageResult;
-use holdall_io::fs;
-use holdall_model::{message::PayloadRef, qos::profiles_to_text, topic::TopicInfo};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
+use super::{
+    gathered::Gathered,
+    large::{Large, append_lone},
+    options::LeveldbOptions,
+    recover::Table,
+    stamps::TakenRuns,
 };
+use crate::error::StorageResult;
+use holdall_io::{fs, queue::DiskQueue, stream::BlockStream};
+use holdall_model::{message::PayloadRef, qos::profiles_to_text, topic::TopicInfo};
+use std::path::{Path, PathBuf};
 
 /// The log's bytes are handed to the system in pieces of this length.
 const LOG_PIECE_BYTES: usize = 256 << 10;
-/// What a gathered message takes besides its bytes.
-const MESSAGE_OVERHEAD_BYTES: usize = 80;
-/// Tables that may wait for their sync.
+/// Tables that may wait for their sync before those that are complete are named.
 const UNSETTLED_MAX: usize = 8;
+/// Tables that may wait at all.
+const WAITING_MAX: usize = 32;
 /// The manifest's only name here.
 const MANIFEST: &str = "MANIFEST-000001";
 /// Tables that do not overlap lie on the last level, where LevelDB leaves them alone.
@@ -33,14 +36,15 @@ struct WrittenTable {
     info: TableInfo,
     first: i64,
     last: i64,
+    /// Where the queue writes it: it is neither complete nor durable before that is closed.
+    large: Option<Large>,
 }
 
 /// The databases of one topic that are being written.
 pub(super) struct TopicWriter {
     directory: PathBuf,
-    /// What the log holds as well, by stamp: sequence and payload.
-    gathered: BTreeMap<i64, (u64, Vec<u8>)>,
-    gathered_bytes: usize,
+    /// What the log holds as well.
+    gathered: Gathered,
     log: LogWriter,
     log_piece: Vec<u8>,
     log_number: u64,
@@ -48,8 +52,12 @@ pub(super) struct TopicWriter {
     next_file: u64,
     last_sequence: u64,
     tables: Vec<WrittenTable>,
+    /// The greatest stamp of all tables.
+    tables_last: Option<i64>,
     /// Tables at the end of the list that the manifest does not name yet.
     unsettled: usize,
+    /// How many of these, from the first, may be named: they are durable, or the next sync covers them.
+    nameable: usize,
     table_bytes: u64,
     manifest: LogWriter,
     block_bytes: usize,
@@ -104,8 +112,7 @@ impl TopicWriter {
         let manifest = begin_database(&directory, TIMESTAMP_COMPARATOR)?;
         Ok(Self {
             directory,
-            gathered: BTreeMap::new(),
-            gathered_bytes: 0,
+            gathered: Gathered::default(),
             log: LogWriter::default(),
             log_piece: Vec::new(),
             log_number: 2,
@@ -113,7 +120,9 @@ impl TopicWriter {
             next_file: 3,
             last_sequence: 0,
             tables: Vec::new(),
+            tables_last: None,
             unsettled: 0,
+            nameable: 0,
             table_bytes: 0,
             manifest,
             block_bytes: options.block_bytes,
@@ -125,7 +134,7 @@ impl TopicWriter {
 
     /// Memory that waits to be sorted into a table, in bytes.
     pub(crate) fn gathered_bytes(&self) -> usize {
-        self.gathered_bytes
+        self.gathered.bytes()
     }
 
     /// Length of its files, in bytes, with what is on its way.
@@ -134,17 +143,23 @@ impl TopicWriter {
     }
 
     /// Adds a message. One of the same stamp would take the place of another: it is moved to the next free nanosecond. The stamp that
-    /// it got.
-    pub fn write(&mut self, wanted: i64, payload: Vec<u8>) -> StorageResult<i64> {
+    /// it got. `record` is memory for the log's record.
+    pub fn write(
+        &mut self,
+        wanted: i64,
+        payload: PayloadRef<'_>,
+        record: &mut Vec<u8>,
+    ) -> StorageResult<i64> {
         let stamp = self.free_stamp(wanted)?;
         self.last_sequence += 1;
-        let key = stamp.to_ne_bytes();
-        let record = batch(self.last_sequence, std::iter::once((&key[..], &payload[..])));
+        record.clear();
+        begin_lone_batch(record, self.last_sequence, &stamp.to_ne_bytes(), payload.len());
+        let head = record.len();
+        payload.for_each_slice(|slice| record.extend_from_slice(slice));
         let before = self.log_piece.len();
-        self.log.append(&mut self.log_piece, &record);
+        self.log.append(&mut self.log_piece, record);
         self.log_bytes += (self.log_piece.len() - before) as u64;
-        self.gathered_bytes += payload.len() + MESSAGE_OVERHEAD_BYTES;
-        self.gathered.insert(stamp, (self.last_sequence, payload));
+        self.gathered.insert(stamp, self.last_sequence, &record[head..]);
         self.dirty = true;
         if self.log_piece.len() >= LOG_PIECE_BYTES {
             self.flush_log()?;
@@ -152,29 +167,48 @@ impl TopicWriter {
         Ok(stamp)
     }
 
-    /// Adds a large message as a table of its own, straight from where it is: log and sorting would take three more copies of it.
-    pub(crate) fn write_large(&mut self, wanted: i64, payload: PayloadRef<'_>) -> StorageResult<i64> {
+    /// Adds a large message as a table of its own, straight from where it is past the page cache: log and sorting would take three more copies
+    /// of it. `message` is its number in the storage.
+    pub(crate) fn write_large(
+        &mut self,
+        q: &mut DiskQueue,
+        message: u64,
+        wanted: i64,
+        payload: PayloadRef<'_>,
+    ) -> StorageResult<i64> {
         let stamp = self.free_stamp(wanted)?;
         self.last_sequence += 1;
         let lone = LoneTable::new(&stamp.to_ne_bytes(), self.last_sequence, payload.len() as u64);
         // The log before it holds nothing then.
-        self.rotate()?;
+        self.rotate(q)?;
         let number = self.next_file;
         let path = numbered(&self.directory, number, "ldb");
-        let mut appended = fs::append(&path, &lone.head);
-        let mut crc = crc32c::crc32c(&lone.head);
-        payload.for_each_slice(|slice| {
-            crc = crc32c::crc32c_append(crc, slice);
-            if appended.is_ok() {
-                appended = fs::append(&path, slice);
-            }
-        });
+        let reserve_bytes = (lone.head.len() + payload.len()) as u64;
+        let mut stream = BlockStream::new(q.create_file(&path, reserve_bytes)?);
+        let large = Large {
+            file: stream.file(),
+            message,
+        };
+        let appended = append_lone(&mut stream, q, &lone, payload);
+        let closed = stream.finish(q);
         appended?;
-        let tail = lone.tail(crc);
-        fs::append(&path, &tail)?;
+        let bytes = closed?;
         self.begin_log(number);
-        let bytes = (lone.head.len() + payload.len() + tail.len()) as u64;
-        self.add_table((number, bytes), (stamp, stamp), (lone.key.clone(), lone.key))?;
+        self.add_table(
+            q,
+            WrittenTable {
+                info: TableInfo {
+                    number,
+                    level: self.level_of(stamp),
+                    bytes,
+                    smallest: lone.key.clone(),
+                    largest: lone.key,
+                },
+                first: stamp,
+                last: stamp,
+                large: Some(large),
+            },
+        )?;
         self.dirty = true;
         Ok(stamp)
     }
@@ -187,26 +221,23 @@ impl TopicWriter {
         self.log_bytes = 0;
     }
 
-    /// Notes a table that was written: its number and length, its stamps, its keys.
-    fn add_table(
-        &mut self,
-        (number, bytes): (u64, u64),
-        (first, last): (i64, i64),
-        (smallest, largest): (Vec<u8>, Vec<u8>),
-    ) -> StorageResult<()> {
-        let is_behind = self.tables.iter().all(|written| written.last < first);
-        let info = TableInfo {
-            number,
-            level: if is_behind { LEVEL_SORTED } else { 0 },
-            bytes,
-            smallest,
-            largest,
-        };
-        self.table_bytes += bytes;
-        self.tables.push(WrittenTable { info, first, last });
+    /// Where a table belongs whose stamps begin with this one.
+    fn level_of(&self, first: i64) -> u32 {
+        if self.is_after_tables(first) {
+            LEVEL_SORTED
+        } else {
+            0
+        }
+    }
+
+    /// Notes a table that was written.
+    fn add_table(&mut self, q: &mut DiskQueue, table: WrittenTable) -> StorageResult<()> {
+        self.table_bytes += table.info.bytes;
+        self.tables_last = self.tables_last.max(Some(table.last));
+        self.tables.push(table);
         self.unsettled += 1;
         if self.unsettled > UNSETTLED_MAX {
-            self.settle()?;
+            self.settle(q, self.unsettled > WAITING_MAX)?;
         }
         Ok(())
     }
@@ -219,12 +250,22 @@ impl TopicWriter {
         Ok(found?.unwrap_or(wanted))
     }
 
+    /// Whether a stamp is greater than all in tables; so it is for nearly every message.
+    fn is_after_tables(&self, stamp: i64) -> bool {
+        self.tables_last.is_none_or(|last| last < stamp)
+    }
+
     fn is_taken(&self, stamp: i64) -> StorageResult<bool> {
-        if self.gathered.contains_key(&stamp) {
+        if self.gathered.contains(stamp) {
             return Ok(true);
         }
+        if self.is_after_tables(stamp) {
+            return Ok(false);
+        }
         for written in &self.tables {
-            if (written.first..=written.last).contains(&stamp) && self.has(&written.info, stamp)? {
+            // A table of one message need not be read; it may be on its way to the disk.
+            let is_in = (written.first..=written.last).contains(&stamp);
+            if is_in && (written.first == written.last || self.has(&written.info, stamp)?) {
                 return Ok(true);
             }
         }
@@ -251,9 +292,24 @@ impl TopicWriter {
         Ok(false)
     }
 
-    /// Whether the system has all its messages.
+    /// Whether the system has all messages of the log.
     pub(crate) fn is_handed(&self) -> bool {
         self.log_piece.is_empty()
+    }
+
+    /// The number of the first large message that the queue has not written yet.
+    pub(crate) fn first_in_flight(&self, q: &DiskQueue) -> Option<u64> {
+        let new = self
+            .new_tables()
+            .filter_map(|table| Some((table.large?, table.info.bytes)));
+        let is_written = |large: &Large, bytes| {
+            // A file that was closed well is forgotten.
+            q.progress(large.file)
+                .is_none_or(|progress| progress.written_bytes >= bytes)
+        };
+        new.filter(|(large, bytes)| !is_written(large, *bytes))
+            .map(|(large, _)| large.message)
+            .next()
     }
 
     /// Hands what is in the log's buffer to the system.
@@ -269,70 +325,104 @@ impl TopicWriter {
     }
 
     /// Sorts what was gathered into a table and begins a new log.
-    pub fn rotate(&mut self) -> StorageResult<()> {
-        let range = self
-            .gathered
-            .first_key_value()
-            .zip(self.gathered.last_key_value());
-        let Some(((&first, _), (&last, _))) = range else {
+    pub fn rotate(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        let Some((first, last)) = self.gathered.range() else {
             return Ok(());
         };
         self.flush_log()?;
-        let mut builder = TableBuilder::new(self.block_bytes);
-        for (stamp, (sequence, payload)) in &self.gathered {
-            builder.add(&stamp.to_ne_bytes(), *sequence, payload);
+        let mut builder = TableBuilder::new(self.block_bytes, self.gathered.bytes());
+        for (stamp, sequence, payload) in self.gathered.iter() {
+            builder.add(&stamp.to_ne_bytes(), sequence, payload);
         }
         let built = builder.finish();
         let number = self.next_file;
         fs::append(&numbered(&self.directory, number, "ldb"), &built.bytes)?;
-        self.gathered.clear();
-        self.gathered_bytes = 0;
+        self.gathered = Gathered::default();
         self.begin_log(number);
-        let bytes = built.bytes.len() as u64;
-        self.add_table((number, bytes), (first, last), (built.smallest, built.largest))
+        let info = TableInfo {
+            number,
+            level: self.level_of(first),
+            bytes: built.bytes.len() as u64,
+            smallest: built.smallest,
+            largest: built.largest,
+        };
+        self.add_table(
+            q,
+            WrittenTable {
+                info,
+                first,
+                last,
+                large: None,
+            },
+        )
     }
 
-    /// Makes new tables durable, names them in the manifest, and removes the logs that they came from.
-    fn settle(&mut self) -> StorageResult<()> {
-        if self.unsettled == 0 {
+    /// Makes new tables durable, names them in the manifest, and removes the logs that they came from. With `waits`, all of them; else those
+    /// before the first that is on its way to the disk.
+    fn settle(&mut self, q: &mut DiskQueue, waits: bool) -> StorageResult<()> {
+        self.find_nameable(q, waits)?;
+        if self.nameable == 0 {
             return Ok(());
         }
-        for table in self.new_tables() {
-            fs::make_durable(&numbered(&self.directory, table.number, "ldb"))?;
+        for table in self.nameable_tables().filter(|table| table.large.is_none()) {
+            fs::make_durable(&numbered(&self.directory, table.info.number, "ldb"))?;
         }
         self.name_tables()?;
         fs::make_durable(&self.directory.join(MANIFEST))?;
         self.remove_logs()
     }
 
-    fn new_tables(&self) -> impl Iterator<Item = &TableInfo> {
+    /// Counts the tables before the first that is on its way to the disk; with `waits` that is none.
+    fn find_nameable(&mut self, q: &mut DiskQueue, waits: bool) -> StorageResult<()> {
+        self.nameable = 0;
         let first = self.tables.len() - self.unsettled;
-        self.tables[first..].iter().map(|written| &written.info)
+        for table in &self.tables[first..] {
+            if let Some(large) = table.large {
+                if waits {
+                    q.wait_closed(large.file)?;
+                } else if !q.try_closed(large.file)? {
+                    break;
+                }
+            }
+            self.nameable += 1;
+        }
+        Ok(())
+    }
+
+    fn new_tables(&self) -> impl Iterator<Item = &WrittenTable> {
+        self.tables[self.tables.len() - self.unsettled..].iter()
+    }
+
+    fn nameable_tables(&self) -> impl Iterator<Item = &WrittenTable> {
+        self.new_tables().take(self.nameable)
     }
 
     /// Names new tables in the manifest. They must be durable.
     pub(crate) fn name_tables(&mut self) -> StorageResult<()> {
-        if self.unsettled == 0 {
+        if self.nameable == 0 {
             return Ok(());
         }
-        let new: Vec<TableInfo> = self.new_tables().cloned().collect();
+        let new: Vec<TableInfo> = self.nameable_tables().map(|table| table.info.clone()).collect();
+        // The logs of tables that are not named yet are still needed; each has the number before its table's.
+        let next = self.new_tables().nth(self.nameable);
+        let log_number = next.map_or(self.log_number, |table| table.info.number - 1);
         let mut edit = Vec::new();
-        let change = tables_edit(&new, self.log_number, self.next_file, self.last_sequence);
+        let change = tables_edit(&new, log_number, self.next_file, self.last_sequence);
         self.manifest.append(&mut edit, &change);
         Ok(fs::append(&self.directory.join(MANIFEST), &edit)?)
     }
 
     /// Removes the logs of tables that the manifest names. It must be durable.
     pub(crate) fn remove_logs(&mut self) -> StorageResult<()> {
-        for table in self.new_tables() {
+        for table in self.nameable_tables() {
             // The log of a table has the number before it.
-            let log = numbered(&self.directory, table.number - 1, "log");
+            let log = numbered(&self.directory, table.info.number - 1, "log");
             match fs::remove_file(&log) {
                 Err(error) if error.is_not_found() => {}
                 other => other?,
             }
         }
-        self.unsettled = 0;
+        self.unsettled -= std::mem::take(&mut self.nameable);
         Ok(())
     }
 
@@ -346,9 +436,10 @@ impl TopicWriter {
         self.unsettled > 0
     }
 
-    /// Hands everything to the system that a sync is to make durable.
-    pub(crate) fn write_out(&mut self) -> StorageResult<()> {
+    /// Hands everything to the system that a sync is to make durable; all new tables may be named after it.
+    pub(crate) fn write_out(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         self.flush_log()?;
+        self.find_nameable(q, true)?;
         // A log without messages is not there yet.
         Ok(fs::append(
             &numbered(&self.directory, self.log_number, "log"),
@@ -363,7 +454,7 @@ impl TopicWriter {
     }
 
     /// Makes all messages so far durable, file by file.
-    pub fn make_durable(&mut self) -> StorageResult<()> {
+    pub fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         if !self.dirty {
             return Ok(());
         }
@@ -374,16 +465,16 @@ impl TopicWriter {
                 fs::sync_dir(parent)?;
             }
         }
-        self.write_out()?;
-        self.settle()?;
+        self.write_out(q)?;
+        self.settle(q, true)?;
         fs::make_durable(&numbered(&self.directory, self.log_number, "log"))?;
         self.set_durable();
         Ok(())
     }
 
     /// Ends both databases: every message in a table. Not durable yet.
-    pub fn finish(&mut self) -> StorageResult<()> {
-        self.rotate()?;
+    pub fn finish(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        self.rotate(q)?;
         self.dirty = true;
         Ok(())
     }

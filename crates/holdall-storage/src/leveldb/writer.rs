@@ -64,6 +64,8 @@ pub(crate) struct LeveldbWriter {
     /// By topic: number of the first message that its log holds back.
     held_from: Vec<u64>,
     messages: u64,
+    /// Memory for the record of a log.
+    record: Vec<u8>,
 }
 
 impl LeveldbWriter {
@@ -98,6 +100,7 @@ impl LeveldbWriter {
             gathered_bytes: 0,
             held_from: Vec::new(),
             messages: 0,
+            record: Vec::new(),
         })
     }
 
@@ -156,14 +159,14 @@ impl LeveldbWriter {
 
     /// Makes all topics durable: one by one, or, where they are many, with two syncs of the file system. Tables are durable before a
     /// manifest names them, and manifests before the logs go that the tables came from.
-    fn make_topics_durable(&mut self) -> StorageResult<()> {
+    fn make_topics_durable(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         let dirty = self.topics.iter().filter(|topic| topic.is_dirty()).count();
         let Some(file_system) = self.file_system.as_ref().filter(|_| dirty > SYNCED_ALONE_MAX) else {
-            return self.topics.iter_mut().try_for_each(TopicWriter::make_durable);
+            return self.topics.iter_mut().try_for_each(|topic| topic.make_durable(q));
         };
         let mut dirty: Vec<&mut TopicWriter> =
             self.topics.iter_mut().filter(|topic| topic.is_dirty()).collect();
-        dirty.iter_mut().try_for_each(|topic| topic.write_out())?;
+        dirty.iter_mut().try_for_each(|topic| topic.write_out(q))?;
         file_system.sync()?;
         if dirty.iter().any(|topic| topic.has_new_tables()) {
             dirty.iter_mut().try_for_each(|topic| topic.name_tables())?;
@@ -175,7 +178,7 @@ impl LeveldbWriter {
     }
 
     /// Keeps the memory of all topics within bounds.
-    fn make_room(&mut self, topic: usize) -> StorageResult<()> {
+    fn make_room(&mut self, q: &mut DiskQueue, topic: usize) -> StorageResult<()> {
         let full = if self.topics[topic].gathered_bytes() >= self.options.write_buffer_bytes {
             Some(topic)
         } else if self.gathered_bytes >= GATHERED_BYTES_MAX {
@@ -185,7 +188,7 @@ impl LeveldbWriter {
         };
         if let Some(full) = full {
             self.gathered_bytes -= self.topics[full].gathered_bytes();
-            self.topics[full].rotate()?;
+            self.topics[full].rotate(q)?;
         }
         Ok(())
     }
@@ -217,7 +220,7 @@ impl StorageWriter for LeveldbWriter {
 
     fn write(
         &mut self,
-        _q: &mut DiskQueue,
+        q: &mut DiskQueue,
         channel: ChannelIndex,
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
@@ -230,13 +233,9 @@ impl StorageWriter for LeveldbWriter {
         self.messages += 1;
         let before = topic.gathered_bytes();
         let stamp = if message.payload.len() >= LARGE_BYTES_MIN {
-            topic.write_large(wanted, message.payload)?
+            topic.write_large(q, self.messages - 1, wanted, message.payload)?
         } else {
-            let mut payload = Vec::with_capacity(message.payload.len());
-            message
-                .payload
-                .for_each_slice(|slice| payload.extend_from_slice(slice));
-            topic.write(wanted, payload)?
+            topic.write(wanted, message.payload, &mut self.record)?
         };
         // A large message has its topic's others sorted before it.
         self.gathered_bytes = self.gathered_bytes + topic.gathered_bytes() - before;
@@ -249,7 +248,7 @@ impl StorageWriter for LeveldbWriter {
             );
         }
         self.tally.count(index, stamp);
-        self.make_room(index)
+        self.make_room(q, index)
     }
 
     fn write_metadata(
@@ -277,14 +276,17 @@ impl StorageWriter for LeveldbWriter {
         self.topics.iter_mut().try_for_each(TopicWriter::flush_log)
     }
 
-    fn handed(&mut self, _q: &DiskQueue) -> u64 {
+    fn handed(&mut self, q: &DiskQueue) -> u64 {
         let held = self.topics.iter().zip(&self.held_from);
-        held.filter(|(topic, _)| !topic.is_handed())
-            .fold(self.messages, |handed, (_, first)| handed.min(*first))
+        let in_logs = held
+            .filter(|(topic, _)| !topic.is_handed())
+            .map(|(_, first)| *first);
+        let in_flight = self.topics.iter().filter_map(|topic| topic.first_in_flight(q));
+        in_logs.chain(in_flight).fold(self.messages, u64::min)
     }
 
-    fn make_durable(&mut self, _q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
-        self.make_topics_durable()?;
+    fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
+        self.make_topics_durable(q)?;
         Ok(None)
     }
 
@@ -296,8 +298,8 @@ impl StorageWriter for LeveldbWriter {
         let ended = self
             .topics
             .iter_mut()
-            .try_for_each(TopicWriter::finish)
-            .and_then(|()| self.make_topics_durable())
+            .try_for_each(|topic| topic.finish(q))
+            .and_then(|()| self.make_topics_durable(q))
             .and_then(|()| {
                 closing_metadata
                     .iter()

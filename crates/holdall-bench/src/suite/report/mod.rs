@@ -9,7 +9,7 @@ mod summary;
 
 pub use page::html;
 pub use storages::Storages;
-pub use summary::{WORDS_MAX, words, write_summary};
+pub use summary::{PLOTS_MAX, WORDS_MAX, words, write_summary};
 
 use super::{
     config::Experiment,

@@ -1,4 +1,4 @@
-//! The short page: every experiment in one table, with one plot and one sentence for each question, in at most 800 words.
+//! The short page: every experiment in one table, with at most three plots and one sentence for each question, in at most 800 words.
 
 use super::{Loaded, Results, plots};
 use crate::{
@@ -18,6 +18,9 @@ use std::{fmt::Write, path::Path};
 /// The page's length.
 pub const WORDS_MAX: usize = 800;
 
+/// The page's plots: one of each of its first experiments.
+pub const PLOTS_MAX: usize = 3;
+
 /// A plot that the page shows.
 struct Shown {
     /// What it shows, one sentence.
@@ -26,32 +29,38 @@ struct Shown {
     file: String,
 }
 
-/// Writes the page to `path`, and the first plot of the first experiment beside it, with the ending `.svg`.
+/// Writes the page to `path`, and the first plot of each of the first experiments beside it: `NAME.svg`, `NAME.2.svg`, `NAME.3.svg`.
 ///
 /// # Errors
 /// A plot that cannot be drawn, a file that cannot be written.
 pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
-    let mut shown = None;
-    if let Some(plot) = loaded.experiments.first().map(plots::of).transpose()?
-        && let Some(plot) = plot.into_iter().next()
-    {
-        let picture = path.with_extension("svg");
+    let mut shown: Vec<Shown> = Vec::new();
+    for one in &loaded.experiments {
+        let Some(plot) = plots::of(one)?.into_iter().next() else {
+            continue;
+        };
+        let ending = match shown.len() {
+            0 => "svg".to_owned(),
+            PLOTS_MAX => break,
+            before => format!("{}.svg", before + 1),
+        };
+        let picture = path.with_extension(ending);
         write_atomically_unsynced(&picture, plots::standalone(&plot.svg).as_bytes())?;
         let name = picture.file_name().unwrap_or_default();
-        shown = Some(Shown {
-            title: plot.title,
+        shown.push(Shown {
+            title: format!("{}: {}", one.result.experiment, plot.title),
             file: name.to_string_lossy().into_owned(),
         });
     }
-    let page = markdown(loaded, shown.as_ref());
+    let page = markdown(loaded, &shown);
     Ok(write_atomically_unsynced(path, page.as_bytes())?)
 }
 
 /// The page. Experiments that do not fit any more are in the report only.
-fn markdown(loaded: &Results, plot: Option<&Shown>) -> String {
+fn markdown(loaded: &Results, plots: &[Shown]) -> String {
     let mut count = loaded.experiments.len();
     loop {
-        let page = page(&loaded.experiments[..count], loaded.experiments.len(), plot);
+        let page = page(&loaded.experiments[..count], loaded.experiments.len(), plots);
         if words(&page) <= WORDS_MAX || count == 0 {
             return page;
         }
@@ -65,7 +74,7 @@ pub fn words(text: &str) -> usize {
     text.split_whitespace().filter(is_word).count()
 }
 
-fn page(experiments: &[Loaded], all: usize, plot: Option<&Shown>) -> String {
+fn page(experiments: &[Loaded], all: usize, plots: &[Shown]) -> String {
     let mut out = String::from("# Results\n\n");
     let mut put = |text: &str| {
         out.push_str(text);
@@ -88,7 +97,7 @@ fn page(experiments: &[Loaded], all: usize, plot: Option<&Shown>) -> String {
         "\nRecorded: percent of the messages sent, lowest and highest case. Durable: the fastest case, close and sync included. Processor time: of the \
          recorder for each GiB recorded, median of the cases.",
     );
-    if let Some(plot) = plot {
+    for plot in plots {
         put(&format!("\n![{}]({})", plot.title, plot.file));
     }
     put("");

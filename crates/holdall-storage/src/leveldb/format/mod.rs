@@ -182,6 +182,15 @@ pub fn batch<'a>(sequence: u64, entries: impl ExactSizeIterator<Item = (&'a [u8]
     out
 }
 
+/// Appends a batch of one entry but for its value of `value_bytes`, which follows.
+pub(crate) fn begin_lone_batch(out: &mut Vec<u8>, sequence: u64, key: &[u8], value_bytes: usize) {
+    out.extend(sequence.to_le_bytes());
+    out.extend(1_u32.to_le_bytes());
+    out.push(VALUE);
+    put_bytes(out, key);
+    put_varint(out, value_bytes as u64);
+}
+
 /// The tail of a key in a table: sequence and kind.
 pub(crate) fn key_tag(sequence: u64) -> [u8; 8] {
     ((sequence << 8) | u64::from(VALUE)).to_le_bytes()

@@ -193,20 +193,20 @@ impl BlockBuilder {
         put_varint(&mut self.bytes, value.len() as u64);
         self.bytes.extend_from_slice(&key[shared..]);
         self.bytes.extend_from_slice(value);
-        self.last_key = key.to_vec();
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
         self.entries += 1;
     }
 
     /// Appends the block with its trailer to `out`, which starts at offset `base` of the file.
     fn finish_at(&mut self, out: &mut Vec<u8>, base: u64) -> BlockHandle {
-        let mut restarts = std::mem::take(&mut self.restarts);
-        if restarts.is_empty() {
-            restarts.push(0);
+        if self.restarts.is_empty() {
+            self.restarts.push(0);
         }
-        for restart in &restarts {
+        for restart in &self.restarts {
             self.bytes.extend(restart.to_le_bytes());
         }
-        self.bytes.extend((restarts.len() as u32).to_le_bytes());
+        self.bytes.extend((self.restarts.len() as u32).to_le_bytes());
         let handle = BlockHandle {
             offset: base + out.len() as u64,
             bytes: self.bytes.len() as u64,
@@ -215,7 +215,11 @@ impl BlockBuilder {
         out.push(0);
         let crc = masked_crc(&[&self.bytes, &[0]]);
         out.extend(crc.to_le_bytes());
-        *self = Self::default();
+        // Its memory is used again.
+        self.bytes.clear();
+        self.restarts.clear();
+        self.last_key.clear();
+        self.entries = 0;
         handle
     }
 }
@@ -242,9 +246,10 @@ pub(crate) struct BuiltTable {
 }
 
 impl TableBuilder {
-    /// An empty table with blocks of about this many bytes.
-    pub fn new(block_bytes_max: usize) -> Self {
+    /// An empty table with blocks of about `block_bytes_max`, for about `expected_bytes` of messages.
+    pub fn new(block_bytes_max: usize, expected_bytes: usize) -> Self {
         Self {
+            out: Vec::with_capacity(expected_bytes),
             block_bytes_max,
             ..Self::default()
         }
@@ -252,13 +257,13 @@ impl TableBuilder {
 
     /// Adds a key, which must be greater than all others in the comparator's order.
     pub fn add(&mut self, key: &[u8], sequence: u64, value: &[u8]) {
-        let mut tagged = key.to_vec();
-        tagged.extend(key_tag(sequence));
+        self.largest.clear();
+        self.largest.extend_from_slice(key);
+        self.largest.extend(key_tag(sequence));
         if self.smallest.is_empty() {
-            self.smallest.clone_from(&tagged);
+            self.smallest.clone_from(&self.largest);
         }
-        self.block.add(&tagged, value);
-        self.largest = tagged;
+        self.block.add(&self.largest, value);
         if self.block.bytes.len() >= self.block_bytes_max {
             self.end_block();
         }
@@ -381,7 +386,7 @@ mod tests {
     use super::*;
 
     fn table(count: u64) -> BuiltTable {
-        let mut builder = TableBuilder::new(1000);
+        let mut builder = TableBuilder::new(1000, 0);
         for n in 0..count {
             builder.add(&n.to_be_bytes(), n + 1, &vec![n as u8; (n * 13 % 700) as usize]);
         }
@@ -403,7 +408,7 @@ mod tests {
     #[test]
     fn a_table_of_one_entry_is_what_the_builder_makes() {
         let value = vec![7; 5_000];
-        let mut builder = TableBuilder::new(1000);
+        let mut builder = TableBuilder::new(1000, 0);
         builder.add(b"key", 9, &value);
         let built = builder.finish();
         let lone = LoneTable::new(b"key", 9, 5_000);
