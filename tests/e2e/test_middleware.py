@@ -287,6 +287,28 @@ def test_a_repository_and_declared_quality_are_drawn(tmp_path):
     assert "rmw_&lt;b&gt;" in html and "rmw_<b>" not in html and (tmp_path / "out/D8_commits.svg").stat().st_size > 1000
 
 
+def test_points_and_structures_are_accounted_for_as_bytes_are(world, tmp_path):
+    case = '{label: "2 kB at 50 Hz", bytes: 2048, rate_hz: 50, reliability: reliable, depth: 10}'
+    shapes = [case.replace("2 kB", shape).replace("bytes:", f"message: {shape}, bytes:") for shape in ["point_cloud", "poses"]]
+    text = EXPERIMENT.replace(case, "\n  - ".join([case, *shapes]))
+    # Structures on one side only: what either side serializes, the other one reads.
+    middlewares = '"fastdds-sync-typed>cyclone", "cyclone>fastdds-sync-typed", fastdds-sync-typed, zenoh, tcp, udp, memory, tcpros'
+    done = bench(world, tmp_path, middlewares, "--case", "good", text=text)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out/X1/evaluation.json").read_text())
+    runs = {(run["middleware"], run["case"]): run for run in result["runs"] if run["middleware"] != "tcpros"}
+    # rospy's worker has bytes only.
+    assert len(runs) == 7 * 3 and len(result["runs"]) - len(runs) == ("tcpros" not in str(result["absent"]))
+    for (middleware, case), run in runs.items():
+        account = run["account"]
+        assert account["planned"] == 50 == sum(account[stage] for stage in STAGES), (middleware, case, account)
+        assert account["received"] >= 25, (middleware, case, account)
+        if middleware not in ["memory", "udp"]:
+            assert account["received"] + account["not_sent"] + account["history"] == 50, (middleware, case, account)
+    unknown = bench(world, tmp_path, "cyclone", text=text.replace("message: poses", "message: pose"))
+    assert unknown.returncode == 2 and "point_cloud" in unknown.stderr, unknown.stderr
+
+
 def test_one_host_and_an_idle_node(world, tmp_path):
     text = EXPERIMENT.replace('{label: "good", link: "rate=54Mb/s,bottleneck=nic"}', '{label: "here"}')
     text = text.replace('  - {label: "bad", link: "rate=54Mb/s,loss=5%,bottleneck=nic"}\n', "")

@@ -11,7 +11,7 @@ use holdall_bench::{
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
     },
-    middleware::worker::{Carrier, Role, WorkerPlan, publish_into_memory},
+    middleware::worker::{Carrier, Role, Shape, WorkerPlan, publish_into_memory},
     workload::{Content, Load, Plan, SizeMix},
 };
 use holdall_io::clock::{Clock, SystemClock};
@@ -110,6 +110,7 @@ fn allocations_of_the_null_middleware(count: u64) -> u64 {
         carrier: Carrier::Memory,
         topic: "/null".to_owned(),
         others: None,
+        shape: Shape::Bytes,
         bytes: 64 << 10,
         rate_hz: 5000.0,
         count,

@@ -23,6 +23,8 @@ use std::{
 const BATCH: usize = 64;
 /// Packets delivered before the ends are read again.
 const DELIVERED: usize = 64;
+/// With so many packets on their way there are some to group.
+const BACKLOG: usize = 8;
 /// Longest sleep: the end of the link is noticed after this.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
 
@@ -108,6 +110,37 @@ impl Direction {
     }
 }
 
+/// How the thread waits for what comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Until a packet enters, or this time is over.
+    Enter(Duration),
+    /// All of this time; whatever enters until then is read at its end.
+    Rest(Duration),
+}
+
+impl Wait {
+    /// After waking up at `woken`, with `under_way` packets, of which the next is due at `next`. A queue whose packets are due soon after each
+    /// other is emptied in groups: each time that the thread wakes up costs more than a packet does. For the last `spin` before a packet it does
+    /// not sleep: a sleeping thread wakes up late.
+    fn after(
+        now: Duration,
+        woken: Duration,
+        next: Option<Duration>,
+        under_way: usize,
+        spec: &LinkSpec,
+    ) -> Self {
+        let Some(next) = next else {
+            return Self::Enter(SLEEP_MAX);
+        };
+        let group_ends = woken + spec.group;
+        if spec.spin.is_zero() && under_way >= BACKLOG && next < group_ends && now < group_ends {
+            return Self::Rest(group_ends - now);
+        }
+        Self::Enter(next.saturating_sub(now).saturating_sub(spec.spin).min(SLEEP_MAX))
+    }
+}
+
 /// Both directions while packets are carried.
 struct Forwarder<'a> {
     ends: &'a [LinkEnd; 2],
@@ -118,6 +151,8 @@ struct Forwarder<'a> {
     /// Memory of packets that have arrived or were dropped.
     spare: Vec<Vec<u8>>,
     next_number: u64,
+    /// When the thread has waited the last time.
+    woken: Duration,
 }
 
 impl Forwarder<'_> {
@@ -162,12 +197,18 @@ impl Forwarder<'_> {
         }
     }
 
-    /// Waits for the first of a packet to read and the time of the next that is due, for whose last part, `spin`, it does not sleep: a sleeping
-    /// thread wakes up late. Returns which ends have a packet.
-    fn wait(&self, next: Option<Duration>, spin: Duration) -> [bool; 2] {
-        let now = self.now();
-        let sleep = next.map_or(SLEEP_MAX, |at| at.saturating_sub(now).saturating_sub(spin));
-        link::wait_readable(self.ends, sleep.min(SLEEP_MAX))
+    /// Waits until there is something to do. Returns which ends may have a packet.
+    fn wait(&mut self, next: Option<Duration>, spec: &LinkSpec) -> [bool; 2] {
+        let under_way = self.directions.iter().map(|one| one.under_way.len()).sum();
+        let ready = match Wait::after(self.now(), self.woken, next, under_way, spec) {
+            Wait::Enter(at_most) => link::wait_readable(self.ends, at_most),
+            Wait::Rest(time) => {
+                SystemClock.sleep_until(SystemClock.monotonic() + time);
+                [true; 2]
+            }
+        };
+        self.woken = self.now();
+        ready
     }
 
     /// When the next packet is due; `None` while none is under way.
@@ -196,6 +237,7 @@ pub fn forward(ends: &[LinkEnd; 2], spec: &LinkSpec, has_ended: &AtomicBool) -> 
         lateness: Histogram::new_with_bounds(1, 3_600_000_000_000, 3).map_err(io::Error::other)?,
         spare: Vec::new(),
         next_number: 0,
+        woken: Duration::ZERO,
     };
     let mut ends_at = None;
     let mut ready = [true; 2];
@@ -216,7 +258,7 @@ pub fn forward(ends: &[LinkEnd; 2], spec: &LinkSpec, has_ended: &AtomicBool) -> 
         }
         // Where there is more to read that is known already; what is due is delivered either way.
         if ready == [false; 2] {
-            ready = forwarder.wait(next, spec.spin);
+            ready = forwarder.wait(next, spec);
         }
     }
     Ok(Forwarded {
@@ -229,4 +271,40 @@ pub fn forward(ends: &[LinkEnd; 2], spec: &LinkSpec, has_ended: &AtomicBool) -> 
         is_punctual,
         cpu: thread_cpu_time().total().saturating_sub(cpu_before),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICRO: Duration = Duration::from_micros(1);
+
+    fn wait(next: Option<u32>, under_way: usize, text: &str) -> Wait {
+        let spec = text.parse().unwrap();
+        Wait::after(
+            1010 * MICRO,
+            1000 * MICRO,
+            next.map(|at| at * MICRO),
+            under_way,
+            &spec,
+        )
+    }
+
+    #[test]
+    fn a_queue_is_emptied_in_groups() {
+        assert_eq!(wait(Some(1022), 20, ""), Wait::Rest(90 * MICRO));
+        assert_eq!(wait(Some(1022), 20, "group=500us"), Wait::Rest(490 * MICRO));
+        // A single packet, those that are far apart, and where exactness was asked for.
+        assert_eq!(wait(Some(1022), 2, ""), Wait::Enter(12 * MICRO));
+        assert_eq!(wait(Some(1222), 20, ""), Wait::Enter(212 * MICRO));
+        assert_eq!(wait(Some(1022), 20, "group=0s"), Wait::Enter(12 * MICRO));
+        assert_eq!(wait(Some(1022), 20, "spin=5us"), Wait::Enter(7 * MICRO));
+    }
+
+    #[test]
+    fn without_packets_it_waits_for_one() {
+        assert_eq!(wait(None, 0, ""), Wait::Enter(SLEEP_MAX));
+        assert_eq!(wait(Some(999), 20, ""), Wait::Rest(90 * MICRO));
+        assert_eq!(wait(Some(900_000), 20, ""), Wait::Enter(SLEEP_MAX));
+    }
 }

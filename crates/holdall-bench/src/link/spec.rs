@@ -85,6 +85,8 @@ pub struct LinkSpec {
     pub backend: Backend,
     /// So long before a packet is due the link does not sleep: it keeps a processor busy, and is not late by what a sleeping thread is.
     pub spin: Duration,
+    /// Packets that are due soon after each other are delivered together, each up to this much late: to wake up for each costs a processor more.
+    pub group: Duration,
 }
 
 impl Default for LinkSpec {
@@ -102,6 +104,7 @@ impl Default for LinkSpec {
             seed: 1,
             backend: Backend::Holdall,
             spin: Duration::ZERO,
+            group: Duration::from_micros(100),
         }
     }
 }
@@ -118,7 +121,7 @@ pub struct LinkSpecError {
 
 /// Every key with an example.
 const KEYS: &str = "one of rate=54Mb/s, loss=10%, loss=10%/burst=20, delay=5ms, delay=5ms±1ms, reorder=1%, queue=200ms, bottleneck=path, \
-     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, backend=netem, spin=500us";
+     bottleneck=nic, down=5s@20s, mtu=1500, seed=1, backend=netem, spin=500us, group=100us";
 
 /// Rates from a slow radio to what this forwards.
 const RATE_BITS: std::ops::RangeInclusive<f64> = 1e3..=1e11;
@@ -127,6 +130,8 @@ const TIME: &str = "a time up to 1 h, for example 200us, 5ms or 1.5s";
 const TIME_MAX: Duration = Duration::from_secs(3600);
 /// Longer waits are slept.
 const SPIN_MAX: Duration = Duration::from_millis(10);
+/// Beyond it a run would be invalid.
+const GROUP_MAX: Duration = Duration::from_millis(10);
 const SHARE: &str = "a share from 0% to 100%";
 /// The smallest that IPv6 allows to the largest packet of IPv4.
 const MTU: std::ops::RangeInclusive<u16> = 576..=65_535;
@@ -206,6 +211,10 @@ impl LinkSpec {
                 let spin = time(value).filter(|spin| *spin <= SPIN_MAX);
                 self.spin = spin.ok_or("a time up to 10ms, for example 500us")?;
             }
+            "group" => {
+                let group = time(value).filter(|group| *group <= GROUP_MAX);
+                self.group = group.ok_or("a time up to 10ms, for example 100us")?;
+            }
             _ => return Err(KEYS),
         }
         Ok(())
@@ -219,6 +228,7 @@ impl LinkSpec {
                 queue: self.longest(),
                 mtu: self.mtu,
                 spin: self.spin,
+                group: self.group,
                 ..Self::default()
             },
         }
@@ -294,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let spec: LinkSpec = "rate=54Mb/s, loss=10%/burst=20, delay=5ms±1ms, queue=100ms, bottleneck=nic, reorder=2%, down=5s@20s, down=1s@60s, mtu=9000, seed=7"
+        let spec: LinkSpec = "rate=54Mb/s, loss=10%/burst=20, delay=5ms±1ms, queue=100ms, bottleneck=nic, reorder=2%, down=5s@20s, down=1s@60s, mtu=9000, seed=7, group=1ms"
             .parse()
             .unwrap();
         assert_eq!(spec.rate_bits_per_s, Some(54_000_000));
@@ -315,6 +325,7 @@ mod tests {
         );
         assert_eq!(spec.outages.len(), 2);
         assert_eq!((spec.mtu, spec.seed), (9000, 7));
+        assert_eq!(spec.group, Duration::from_millis(1));
         assert_eq!("".parse(), Ok(LinkSpec::default()));
         assert_eq!(
             "delay=2ms+-1ms".parse::<LinkSpec>().unwrap().jitter,
@@ -351,6 +362,8 @@ mod tests {
                 "backend=netem,down=5s@20s",
                 "expected neither bottleneck=nic nor down",
             ),
+            ("spin=1s", "expected a time up to 10ms"),
+            ("group=11ms", "expected a time up to 10ms"),
             ("speed=5", "expected one of rate=54Mb/s, loss=10%"),
             ("loss", "expected one of"),
         ] {

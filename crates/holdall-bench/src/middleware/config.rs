@@ -1,6 +1,6 @@
 //! Experiment files of the kind `middleware`: loads, links and middlewares, each with each.
 
-use super::Middleware;
+use super::{Middleware, worker::Shape};
 use crate::{
     link::spec::LinkSpec,
     suite::config::values::{positive, some},
@@ -32,6 +32,8 @@ pub enum CaseKind {
 pub struct MiddlewareCase {
     /// Its name in tables.
     pub label: String,
+    /// What a message is.
+    pub shape: Shape,
     /// Content of a message in bytes.
     pub bytes: usize,
     /// Messages a second.
@@ -179,6 +181,8 @@ struct CaseKeys {
     #[serde(default)]
     idle: bool,
     nodes: Option<u32>,
+    #[serde(default, rename = "message")]
+    shape: Shape,
     bytes: Option<usize>,
     rate_hz: Option<f64>,
     reliability: Option<ReliabilityName>,
@@ -244,6 +248,7 @@ impl TryFrom<CaseKeys> for MiddlewareCase {
         }
         Ok(Self {
             label: keys.label,
+            shape: keys.shape,
             bytes,
             rate_hz,
             is_reliable: reliability == ReliabilityName::Reliable,

@@ -1,5 +1,6 @@
 //! Names of middlewares, as experiment files and `--middleware` write them.
 
+use super::worker::Shape;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
@@ -118,6 +119,12 @@ impl Middleware {
     /// Whether its nodes find each other on a network.
     pub(crate) fn discovers(&self) -> bool {
         self.sides.iter().all(MiddlewareSide::discovers)
+    }
+
+    /// Whether its workers have messages of this shape.
+    pub(crate) fn carries(&self, shape: Shape) -> bool {
+        let is_of_ros1 = |side: &MiddlewareSide| side.kind == MiddlewareKind::Tcpros;
+        shape == Shape::Bytes || !self.sides.iter().any(is_of_ros1)
     }
 
     /// Its name in paths.

@@ -345,6 +345,7 @@ mod tests {
     fn case(label: &str, bytes: usize, rate_hz: f64) -> MiddlewareCase {
         MiddlewareCase {
             label: label.to_owned(),
+            shape: crate::middleware::worker::Shape::Bytes,
             bytes,
             rate_hz,
             is_reliable: true,

@@ -23,6 +23,7 @@ The link:
   seed=1               the same seed loses the same packets
   backend=netem        the kernel's netem decides instead of holdall's model, where the kernel has it
   spin=500us           so long before a packet is due the link does not sleep: more exact delays, for more of a processor
+  group=100us          packets of a queue that are due so soon after each other arrive together: less of a processor, so much late
 
 A has the address 10.99.0.1, B 10.99.0.2; both have their own network and /dev/shm, and nothing else is reached.
 Needs root, or user namespaces and a /dev/net/tun that everybody may open.";

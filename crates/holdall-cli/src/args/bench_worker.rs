@@ -2,6 +2,7 @@
 
 use super::TransportName;
 use clap::{Args, ValueEnum};
+use holdall_bench::middleware::worker::Shape;
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Flags of the processes that `holdall bench run` starts.
@@ -42,6 +43,10 @@ pub struct WorkerArguments {
     /// Join when started, send nothing, and report when so many of the other side are known
     #[arg(long, value_name = "N")]
     pub nodes: Option<usize>,
+
+    /// What a message is: `bytes`, `point_cloud` or `poses`
+    #[arg(long, value_name = "NAME", default_value_t)]
+    pub message: Shape,
 
     /// Content of a message in bytes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(8..=1 << 30))]

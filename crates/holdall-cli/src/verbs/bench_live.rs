@@ -121,6 +121,7 @@ pub fn worker(args: &WorkerArguments) -> VerbResult {
         carrier,
         topic: args.topic.clone(),
         others: args.nodes,
+        shape: args.message,
         bytes: usize::try_from(args.bytes).map_err(Failure::refused)?,
         rate_hz: args.rate,
         count: args.count,

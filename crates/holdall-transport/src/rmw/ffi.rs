@@ -11,7 +11,7 @@ use std::{
 };
 
 /// `HOLDALL_SHIM_VERSION` that these declarations are of.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 
 /// `holdall_open_t`.
 #[repr(C)]
@@ -107,12 +107,15 @@ functions! {
     wake: c"holdall_wake", unsafe extern "C" fn(*mut c_void);
     wait: c"holdall_wait", unsafe extern "C" fn(*mut c_void, *const *mut c_void, u64, *mut u8, *mut u8, i64) -> c_int;
     take: c"holdall_take", unsafe extern "C" fn(*mut c_void, *mut RawBuffer, *mut RawInfo) -> c_int;
-    take_structure: c"holdall_take_structure", unsafe extern "C" fn(*mut c_void, *mut RawBuffer, *mut RawInfo) -> c_int;
+    structure: c"holdall_structure", unsafe extern "C" fn(*const c_char, *const c_char, *const c_void) -> *mut c_void;
+    structure_free: c"holdall_structure_free", unsafe extern "C" fn(*mut c_void);
+    structure_fill: c"holdall_structure_fill", unsafe extern "C" fn(*mut c_void, *const u8, u64) -> c_int;
+    take_structure: c"holdall_take_structure", unsafe extern "C" fn(*mut c_void, *mut c_void, *mut u64, *mut RawInfo) -> c_int;
     free: c"holdall_free", unsafe extern "C" fn(*mut u8);
     advertise: c"holdall_advertise", unsafe extern "C" fn(*mut c_void, *const c_void, *const c_char, *const Qos, *mut u8) -> *mut c_void;
     unadvertise: c"holdall_unadvertise", unsafe extern "C" fn(*mut c_void, *mut c_void);
     publish: c"holdall_publish", unsafe extern "C" fn(*mut c_void, *const u8, u64) -> c_int;
-    publish_structure: c"holdall_publish_structure", unsafe extern "C" fn(*mut c_void, *const u8, u64) -> c_int;
+    publish_structure: c"holdall_publish_structure", unsafe extern "C" fn(*mut c_void, *mut c_void, u64) -> c_int;
     matched_subscriptions: c"holdall_matched_subscriptions", unsafe extern "C" fn(*mut c_void) -> u64;
     wait_for_acked: c"holdall_wait_for_acked", unsafe extern "C" fn(*mut c_void, i64) -> c_int;
 }

@@ -2,21 +2,12 @@
 
 use super::ffi::{Context, Qos, RawBuffer, RawInfo, Shim, TypeSupport, c_string};
 use std::{
-    ffi::c_void,
+    ffi::{c_int, c_void},
     ptr::{self, NonNull},
     slice,
     sync::Arc,
     time::Duration,
 };
-
-/// How messages are handed over to an implementation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// Serialized.
-    Bytes,
-    /// As the structures that nodes have, of `std_msgs/UInt8MultiArray` without dimensions; buffers hold its content.
-    Structures,
-}
 
 /// Memory that messages are taken into; grows with them.
 pub(super) struct Buffer {
@@ -66,10 +57,22 @@ pub(super) struct Info {
     pub source_nanos: Option<i64>,
 }
 
+/// What a take of the shim has returned.
+pub(super) fn taken(shim: &Shim, outcome: c_int, info: &RawInfo) -> Result<Option<Info>, String> {
+    match outcome {
+        0 => Ok(None),
+        1 => Ok(Some(Info {
+            gid: info.gid,
+            sequence: Some(info.sequence).filter(|number| *number != u64::MAX),
+            source_nanos: Some(info.source_timestamp).filter(|nanos| *nanos > 0),
+        })),
+        _ => Err(shim.reason()),
+    }
+}
+
 /// A subscription; not waited for any more when it is dropped.
 pub(super) struct RawSubscription {
     context: Arc<Context>,
-    pub form: Form,
     pub raw: NonNull<c_void>,
 }
 
@@ -88,7 +91,6 @@ impl RawSubscription {
         types: TypeSupport,
         topic: &str,
         qos: &Qos,
-        form: Form,
     ) -> Result<Self, String> {
         let topic = c_string(topic)?;
         // SAFETY: the context is live, the type support lives as long as the process, and rmw copies name and QoS.
@@ -103,7 +105,6 @@ impl RawSubscription {
         let raw = NonNull::new(raw).ok_or_else(|| context.shim.reason())?;
         Ok(Self {
             context: Arc::clone(context),
-            form,
             raw,
         })
     }
@@ -127,21 +128,9 @@ impl RawSubscription {
     pub(super) fn take(&self, into: &mut Buffer) -> Result<Option<Info>, String> {
         let mut info = RawInfo::default();
         let shim = &self.context.shim;
-        let take = match self.form {
-            Form::Bytes => shim.0.take,
-            Form::Structures => shim.0.take_structure,
-        };
         // SAFETY: the subscription is live; the shim leaves a valid buffer, whatever it returns.
-        let taken = unsafe { take(self.raw.as_ptr(), &raw mut into.raw, &raw mut info) };
-        match taken {
-            0 => Ok(None),
-            1 => Ok(Some(Info {
-                gid: info.gid,
-                sequence: Some(info.sequence).filter(|number| *number != u64::MAX),
-                source_nanos: Some(info.source_timestamp).filter(|nanos| *nanos > 0),
-            })),
-            _ => Err(shim.reason()),
-        }
+        let outcome = unsafe { (shim.0.take)(self.raw.as_ptr(), &raw mut into.raw, &raw mut info) };
+        taken(shim, outcome, &info)
     }
 
     /// Publishers matched right now.
@@ -162,8 +151,7 @@ impl Drop for RawSubscription {
 /// A publisher.
 pub(super) struct RawPublisher {
     context: Arc<Context>,
-    pub form: Form,
-    raw: NonNull<c_void>,
+    pub raw: NonNull<c_void>,
     /// Its identifier in the graph.
     pub gid: [u8; 16],
 }
@@ -181,7 +169,6 @@ impl RawPublisher {
         types: TypeSupport,
         topic: &str,
         qos: &Qos,
-        form: Form,
     ) -> Result<Self, String> {
         let topic = c_string(topic)?;
         let mut gid = [0; 16];
@@ -198,24 +185,19 @@ impl RawPublisher {
         let raw = NonNull::new(raw).ok_or_else(|| context.shim.reason())?;
         Ok(Self {
             context: Arc::clone(context),
-            form,
             raw,
             gid,
         })
     }
 
-    /// Sends one message, or the content of one, as its form is.
+    /// Sends one message.
     ///
     /// # Errors
     /// The implementation's own reason.
     pub(super) fn publish(&mut self, payload: &[u8]) -> Result<(), String> {
         let shim = &self.context.shim;
-        let publish = match self.form {
-            Form::Bytes => shim.0.publish,
-            Form::Structures => shim.0.publish_structure,
-        };
         // SAFETY: the publisher is live; the payload is read during the call only.
-        let outcome = unsafe { publish(self.raw.as_ptr(), payload.as_ptr(), payload.len() as u64) };
+        let outcome = unsafe { (shim.0.publish)(self.raw.as_ptr(), payload.as_ptr(), payload.len() as u64) };
         if outcome == 0 { Ok(()) } else { Err(shim.reason()) }
     }
 

@@ -6,6 +6,7 @@
 mod discovery;
 mod ffi;
 mod ffi_entity;
+mod ffi_structure;
 mod installation;
 mod publisher;
 mod qos;

@@ -1,10 +1,6 @@
 //! Publishers: serialized messages to a topic, byte for byte.
 
-use super::{
-    discovery::OwnPublishers,
-    ffi_entity::{Form, RawPublisher},
-    structures::HEAD_BYTES,
-};
+use super::{discovery::OwnPublishers, ffi_entity::RawPublisher, structures::Typed};
 use crate::{Publisher, TransportError};
 use holdall_model::topic::Gid;
 use std::time::Duration;
@@ -13,6 +9,8 @@ use std::time::Duration;
 pub(super) struct RmwPublisher {
     pub topic: String,
     pub raw: RawPublisher,
+    /// Where messages leave as structures.
+    pub typed: Option<Typed>,
     pub own: OwnPublishers,
 }
 
@@ -29,11 +27,11 @@ impl Publisher for RmwPublisher {
                 "a serialized message has 4 bytes or more, not {len}"
             )));
         }
-        let handed = match self.raw.form {
-            Form::Bytes => payload,
-            Form::Structures => payload.get(HEAD_BYTES..).unwrap_or_default(),
+        let Some(typed) = &mut self.typed else {
+            return self.raw.publish(payload).map_err(refused);
         };
-        self.raw.publish(handed).map_err(refused)
+        let number = typed.number_of(payload).map_err(refused)?;
+        typed.structure.publish(&self.raw, number).map_err(refused)
     }
 
     fn matched_subscriptions(&self) -> usize {

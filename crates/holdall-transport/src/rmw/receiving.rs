@@ -2,8 +2,8 @@
 
 use super::{
     ffi::{Context, Waiter},
-    ffi_entity::{Buffer, Form, Info, RawSubscription},
-    structures,
+    ffi_entity::{Buffer, Info, RawSubscription},
+    structures::Typed,
 };
 use crate::Sink;
 use holdall_io::{clock::Clock, mutex::lock};
@@ -45,6 +45,8 @@ pub(super) struct Slot {
     pub topic: String,
     pub sink: Arc<dyn Sink>,
     spare: Arc<Spare>,
+    /// Where messages are taken as structures; only the beginning of each is offered then.
+    typed: Option<Mutex<Typed>>,
     /// A failure was logged.
     has_failed: AtomicBool,
 }
@@ -64,8 +66,6 @@ impl Spare {
 
 /// A message in the memory that rmw has written it into.
 struct BufferLoan {
-    /// What the message begins with where the buffer has its content only.
-    head: Option<[u8; structures::HEAD_BYTES]>,
     /// Taken out when the loan ends.
     buffer: Option<Buffer>,
     spare: Arc<Spare>,
@@ -81,8 +81,7 @@ impl Drop for BufferLoan {
 
 impl Loan for BufferLoan {
     fn len(&self) -> usize {
-        let content = self.buffer.as_ref().map_or(0, |buffer| buffer.bytes().len());
-        self.head.map_or(0, |head| head.len()) + content
+        self.buffer.as_ref().map_or(0, |buffer| buffer.bytes().len())
     }
 
     fn pinned_bytes(&self) -> usize {
@@ -90,9 +89,6 @@ impl Loan for BufferLoan {
     }
 
     fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
-        if let Some(head) = &self.head {
-            visit(head);
-        }
         if let Some(buffer) = &self.buffer {
             visit(buffer.bytes());
         }
@@ -101,12 +97,18 @@ impl Loan for BufferLoan {
 
 impl Slot {
     /// A subscription that is not waited for yet.
-    pub(super) fn new(subscription: RawSubscription, topic: &str, sink: Arc<dyn Sink>) -> Self {
+    pub(super) fn new(
+        subscription: RawSubscription,
+        topic: &str,
+        sink: Arc<dyn Sink>,
+        typed: Option<Typed>,
+    ) -> Self {
         Self {
             subscription,
             topic: topic.to_owned(),
             sink,
             spare: Arc::default(),
+            typed: typed.map(Mutex::new),
             has_failed: AtomicBool::new(false),
         }
     }
@@ -114,19 +116,17 @@ impl Slot {
     /// Takes what has arrived and offers it; true when there may be more.
     fn drain(&self, clock: &dyn Clock) -> bool {
         for _ in 0..TAKE_MAX {
-            let spare = lock(&self.spare.0).pop();
-            let mut buffer = spare.unwrap_or_else(|| self.subscription.buffer());
-            match self.subscription.take(&mut buffer) {
-                Ok(Some(info)) => self.offer(info, buffer, clock.now()),
-                Ok(None) => {
-                    self.spare.put(buffer);
-                    return false;
-                }
+            let taken = match &self.typed {
+                None => self.take(clock),
+                Some(typed) => self.take_structure(&mut lock(typed), clock),
+            };
+            match taken {
+                Ok(true) => {}
+                Ok(false) => return false,
                 Err(reason) => {
                     if !self.has_failed.swap(true, Ordering::Relaxed) {
                         tracing::warn!("{}: a message cannot be taken: {reason}", self.topic);
                     }
-                    self.spare.put(buffer);
                     return false;
                 }
             }
@@ -134,18 +134,37 @@ impl Slot {
         true
     }
 
-    fn offer(&self, info: Info, buffer: Buffer, log_time: Timestamp) {
-        let header = MessageHeader {
-            publisher: Some(Gid(info.gid)).filter(|gid| *gid != Gid::default()),
-            sequence: info.sequence,
-            publish_time: info.source_nanos.map(Timestamp::from_nanos),
-            log_time,
+    /// Takes a message and offers it; false when there is none.
+    fn take(&self, clock: &dyn Clock) -> Result<bool, String> {
+        let spare = lock(&self.spare.0).pop();
+        let mut buffer = spare.unwrap_or_else(|| self.subscription.buffer());
+        match self.subscription.take(&mut buffer) {
+            Ok(Some(info)) => {
+                self.offer(info, buffer, clock.now());
+                Ok(true)
+            }
+            none => {
+                self.spare.put(buffer);
+                none.map(|_| false)
+            }
+        }
+    }
+
+    /// As `take`, into a structure, whose first bytes are offered as if it were serialized.
+    fn take_structure(&self, typed: &mut Typed, clock: &dyn Clock) -> Result<bool, String> {
+        let Some((number, info)) = typed.structure.take(&self.subscription)? else {
+            return Ok(false);
         };
-        let len = buffer.bytes().len();
-        let head = (self.subscription.form == Form::Structures).then(|| structures::head(len));
-        if head.is_some() || len >= LOAN_BYTES_MIN {
+        let (beginning, end) = typed.beginning(number);
+        let header = header_of(info, clock.now());
+        self.sink.offer(header, Payload::Borrowed(&beginning[..end]));
+        Ok(true)
+    }
+
+    fn offer(&self, info: Info, buffer: Buffer, log_time: Timestamp) {
+        let header = header_of(info, log_time);
+        if buffer.bytes().len() >= LOAN_BYTES_MIN {
             let loan = BufferLoan {
-                head,
                 buffer: Some(buffer),
                 spare: Arc::clone(&self.spare),
             };
@@ -154,6 +173,15 @@ impl Slot {
             self.sink.offer(header, Payload::Borrowed(buffer.bytes()));
             self.spare.put(buffer);
         }
+    }
+}
+
+fn header_of(info: Info, log_time: Timestamp) -> MessageHeader {
+    MessageHeader {
+        publisher: Some(Gid(info.gid)).filter(|gid| *gid != Gid::default()),
+        sequence: info.sequence,
+        publish_time: info.source_nanos.map(Timestamp::from_nanos),
+        log_time,
     }
 }
 

@@ -36,7 +36,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLDALL_SHIM_VERSION 2
+#define HOLDALL_SHIM_VERSION 3
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct {
@@ -405,31 +405,88 @@ EXPORT int holdall_take(void *subscription, holdall_buffer_t *buffer, holdall_in
     return taken ? 1 : 0;
 }
 
-// As holdall_take, of a std_msgs/UInt8MultiArray without dimensions as the structure that nodes take: its content. For measurements.
-EXPORT int holdall_take_structure(void *subscription, holdall_buffer_t *content, holdall_info_t *info)
+// A message as the structure that nodes publish and take, whose number replaces a part of its content. For measurements.
+typedef struct {
+    const void *type;
+    void *message;
+    void (*destroy)(void *);
+    bool is_bytes;
+} holdall_structure_t;
+
+// Where the number is: its bytes begin with it, or the structure itself, in place of a time stamp. NULL where there is no room.
+static uint8_t *number_of(const holdall_structure_t *self)
 {
 #ifdef HAS_STRUCTURES
-    std_msgs__msg__UInt8MultiArray message;
-    memset(&message, 0, sizeof message);
-    message.data.data = content->bytes;
-    message.data.size = message.data.capacity = content->capacity;
+    if (self->is_bytes) {
+        const std_msgs__msg__UInt8MultiArray *message = self->message;
+        return message->data.size >= sizeof(uint64_t) ? message->data.data : NULL;
+    }
+#endif
+    return self->message;
+}
+
+EXPORT void holdall_structure_free(holdall_structure_t *self)
+{
+    self->destroy(self->message);
+    free(self);
+}
+
+// The structure of a type, whose functions begin with a prefix; NULL where it is not installed.
+EXPORT holdall_structure_t *holdall_structure(const char *library, const char *prefix, const void *type)
+{
+    bool is_bytes = strcmp(prefix, "std_msgs__msg__UInt8MultiArray") == 0;
+#ifndef HAS_STRUCTURES
+    if (is_bytes) {
+        snprintf(last_error, sizeof last_error, "the headers of std_msgs are not installed");
+        return NULL;
+    }
+#endif
+    // Never closed, as those of type supports.
+    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    char name[256];
+    snprintf(name, sizeof name, "%s__create", prefix);
+    void *(*create)(void) = handle ? (void *(*)(void))dlsym(handle, name) : NULL;
+    snprintf(name, sizeof name, "%s__destroy", prefix);
+    void (*destroy)(void *) = handle ? (void (*)(void *))dlsym(handle, name) : NULL;
+    holdall_structure_t *self = create && destroy ? calloc(1, sizeof *self) : NULL;
+    if (!self || !(self->message = create())) {
+        snprintf(last_error, sizeof last_error, "%s has no structure of %s", library, prefix);
+        free(self);
+        return NULL;
+    }
+    self->type = type;
+    self->destroy = destroy;
+    self->is_bytes = is_bytes;
+    return self;
+}
+
+// Gives a structure the content of a serialized message. Returns 0, or -1 on a failure.
+EXPORT int holdall_structure_fill(holdall_structure_t *self, const uint8_t *bytes, uint64_t length)
+{
+    rmw_serialized_message_t message = rmw_get_zero_initialized_serialized_message();
+    message.allocator = rcutils_get_default_allocator();
+    // Only read.
+    message.buffer = (uint8_t *)(uintptr_t)bytes;
+    message.buffer_length = message.buffer_capacity = length;
+    if (rmw_deserialize(&message, self->type, self->message) == RMW_RET_OK) return 0;
+    failed("rmw_deserialize");
+    return -1;
+}
+
+// As holdall_take, into a structure: its number, UINT64_MAX where it has none.
+EXPORT int holdall_take_structure(void *subscription, holdall_structure_t *self, uint64_t *number, holdall_info_t *info)
+{
     rmw_message_info_t about = nothing_known();
     bool taken = false;
-    rmw_ret_t result = rmw_take_with_info(subscription, &message, &taken, &about, NULL);
-    content->bytes = message.data.data;
-    content->capacity = message.data.capacity;
-    content->length = message.data.size;
-    if (result != RMW_RET_OK) {
+    if (rmw_take_with_info(subscription, self->message, &taken, &about, NULL) != RMW_RET_OK) {
         failed("rmw_take_with_info");
         return -1;
     }
+    const uint8_t *at = number_of(self);
+    *number = UINT64_MAX;
+    if (taken && at) memcpy(number, at, sizeof *number);
     show_info(&about, info);
     return taken ? 1 : 0;
-#else
-    (void)subscription, (void)content, (void)info;
-    snprintf(last_error, sizeof last_error, "the headers of std_msgs are not installed");
-    return -1;
-#endif
 }
 
 EXPORT void holdall_free(uint8_t *bytes)
@@ -473,21 +530,13 @@ EXPORT int holdall_publish(void *publisher, const uint8_t *bytes, uint64_t lengt
     return 0;
 }
 
-// As holdall_publish, of a std_msgs/UInt8MultiArray without dimensions as the structure that nodes publish. For measurements.
-EXPORT int holdall_publish_structure(void *publisher, const uint8_t *content, uint64_t length)
+// As holdall_publish, of a structure, with a number of its own.
+EXPORT int holdall_publish_structure(void *publisher, holdall_structure_t *self, uint64_t number)
 {
-#ifdef HAS_STRUCTURES
-    std_msgs__msg__UInt8MultiArray message;
-    memset(&message, 0, sizeof message);
-    // Only read.
-    message.data.data = (uint8_t *)(uintptr_t)content;
-    message.data.size = message.data.capacity = length;
-    if (rmw_publish(publisher, &message, NULL) == RMW_RET_OK) return 0;
+    uint8_t *at = number_of(self);
+    if (at) memcpy(at, &number, sizeof number);
+    if (rmw_publish(publisher, self->message, NULL) == RMW_RET_OK) return 0;
     failed("rmw_publish");
-#else
-    (void)publisher, (void)content, (void)length;
-    snprintf(last_error, sizeof last_error, "the headers of std_msgs are not installed");
-#endif
     return -1;
 }
 

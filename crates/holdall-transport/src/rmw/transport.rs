@@ -2,13 +2,13 @@
 
 use super::{
     discovery::{Discovery, OwnPublishers},
-    ffi::{Context, Join, Shim},
-    ffi_entity::{Form, RawPublisher, RawSubscription},
+    ffi::{Context, Join, Shim, TypeSupport},
+    ffi_entity::{RawPublisher, RawSubscription},
     installation::Installation,
     publisher::RmwPublisher,
     qos::{offer_of, request_of},
     receiving::{RECEIVE_THREAD, Receiving, Slot},
-    structures,
+    structures::{self, Typed},
     subscription::RmwSubscription,
     types::Types,
 };
@@ -105,7 +105,8 @@ pub struct RmwTransport {
     thread: Option<JoinHandle<()>>,
     clock: Arc<dyn Clock>,
     next_graph: Duration,
-    form: Form,
+    /// Messages are structures, for measurements.
+    is_typed: bool,
 }
 
 impl RmwTransport {
@@ -154,8 +155,17 @@ impl RmwTransport {
             thread: Some(thread),
             clock,
             next_graph: Duration::ZERO,
-            form: structures::form(variable),
+            is_typed: structures::are_wanted(variable),
         })
+    }
+}
+
+impl RmwTransport {
+    /// The structure of a topic's messages, where they are handed over as structures.
+    fn typed(&self, types: TypeSupport, type_name: &str) -> Result<Option<Typed>, String> {
+        self.is_typed
+            .then(|| Typed::new(&self.context.shim, types, type_name))
+            .transpose()
     }
 }
 
@@ -204,12 +214,12 @@ impl Transport for RmwTransport {
             topic: request.topic.clone(),
             reason,
         };
-        structures::check(self.form, &request.type_name).map_err(refused)?;
         let types = self.types.get(&request.type_name).map_err(refused)?;
+        let typed = self.typed(types, &request.type_name).map_err(refused)?;
         let qos = request_of(&request.qos);
         let subscription =
-            RawSubscription::new(&self.context, types, &request.topic, &qos, self.form).map_err(refused)?;
-        let slot = Arc::new(Slot::new(subscription, &request.topic, sink));
+            RawSubscription::new(&self.context, types, &request.topic, &qos).map_err(refused)?;
+        let slot = Arc::new(Slot::new(subscription, &request.topic, sink, typed));
         self.receiving.add(Arc::clone(&slot));
         Ok(Box::new(RmwSubscription {
             slot,
@@ -222,15 +232,15 @@ impl Transport for RmwTransport {
             topic: request.topic.clone(),
             reason,
         };
-        structures::check(self.form, &request.type_name).map_err(refused)?;
         let types = self.types.get(&request.type_name).map_err(refused)?;
+        let typed = self.typed(types, &request.type_name).map_err(refused)?;
         let qos = offer_of(&request.qos);
-        let raw =
-            RawPublisher::new(&self.context, types, &request.topic, &qos, self.form).map_err(refused)?;
+        let raw = RawPublisher::new(&self.context, types, &request.topic, &qos).map_err(refused)?;
         self.own.add(Gid(raw.gid));
         Ok(Box::new(RmwPublisher {
             topic: request.topic.clone(),
             raw,
+            typed,
             own: self.own.clone(),
         }))
     }

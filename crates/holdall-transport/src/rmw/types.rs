@@ -33,9 +33,10 @@ impl Types {
     }
 
     fn load(&self, type_name: &str) -> Result<TypeSupport, String> {
-        let Some((package, function)) = function_of(type_name) else {
+        let Some((package, name)) = parts_of(type_name) else {
             return Err(format!("{type_name} is no ROS type"));
         };
+        let function = format!("rosidl_typesupport_c__get_message_type_support_handle__{name}");
         // Without a folder: only then its own libraries are searched where the shim's are, too.
         let library = format!("lib{package}__rosidl_typesupport_c.so");
         self.shim.type_support(&library, &function).map_err(|reason| {
@@ -45,8 +46,8 @@ impl Types {
     }
 }
 
-/// The package of a type, and the function that returns its type support.
-fn function_of(type_name: &str) -> Option<(&str, String)> {
+/// The package of a type, and its name as C has it.
+pub(super) fn parts_of(type_name: &str) -> Option<(&str, String)> {
     let mut parts = type_name.split('/');
     let (package, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
     let is_plain = |part: &str| {
@@ -57,9 +58,7 @@ fn function_of(type_name: &str) -> Option<(&str, String)> {
     if parts.next().is_some() || ![package, kind, name].into_iter().all(is_plain) {
         return None;
     }
-    let function =
-        format!("rosidl_typesupport_c__get_message_type_support_handle__{package}__{kind}__{name}");
-    Some((package, function))
+    Some((package, format!("{package}__{kind}__{name}")))
 }
 
 #[cfg(test)]
@@ -67,15 +66,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_those_of_rosidl() {
-        let (package, function) = function_of("std_msgs/msg/String").unwrap();
-        assert_eq!(package, "std_msgs");
-        assert_eq!(
-            function,
-            "rosidl_typesupport_c__get_message_type_support_handle__std_msgs__msg__String"
-        );
+    fn names_are_those_of_rosidl() {
+        let name = "std_msgs__msg__String".to_owned();
+        assert_eq!(parts_of("std_msgs/msg/String"), Some(("std_msgs", name)));
         for bad in ["", "String", "a/b", "a/b/c/d", "../x/msg/Y", "a//c", "a/msg/C\0"] {
-            assert_eq!(function_of(bad), None, "{bad:?}");
+            assert_eq!(parts_of(bad), None, "{bad:?}");
         }
     }
 }

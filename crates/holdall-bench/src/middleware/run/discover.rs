@@ -37,6 +37,7 @@ impl Bench<'_> {
                     side: run.middleware.sides[side].clone(),
                     role,
                     topic: "/bench".to_owned(),
+                    shape: run.case.shape,
                     bytes: run.case.bytes,
                     rate_hz: run.case.rate_hz,
                     count: 1,

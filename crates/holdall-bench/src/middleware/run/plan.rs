@@ -93,6 +93,7 @@ pub(super) fn plan<'a>(
                 let reachable = middlewares
                     .iter()
                     .filter(|one| link.spec.is_none() && options.peer.is_none() || one.crosses_networks())
+                    .filter(|one| one.carries(case.shape))
                     .filter(|one| !matches!(case.kind, CaseKind::Discovery { .. }) || one.discovers());
                 runs.extend(reachable.map(|middleware| Run {
                     case,

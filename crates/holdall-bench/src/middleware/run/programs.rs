@@ -6,7 +6,7 @@ use crate::{
         Middleware,
         name::{MiddlewareKind, MiddlewareSide, Settings},
         rmw::RosPrefix,
-        worker::Role,
+        worker::{Role, Shape},
     },
     suite::live::installed::Ros1,
 };
@@ -51,6 +51,8 @@ pub(super) struct WorkerSpec {
     pub role: Role,
     /// The topic's name.
     pub topic: String,
+    /// What a message is.
+    pub shape: Shape,
     /// Content of a message in bytes.
     pub bytes: usize,
     /// Messages a second.
@@ -199,6 +201,9 @@ impl Site {
             .args(["--reliability", reliability])
             .arg("--records")
             .arg(records);
+        if spec.shape != Shape::Bytes {
+            command.args(["--message", spec.shape.name()]);
+        }
         if let Some(others) = spec.others {
             command.args(["--nodes", &others.to_string()]);
         }

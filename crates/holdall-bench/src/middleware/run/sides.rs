@@ -288,6 +288,7 @@ impl Bench<'_> {
             side: middleware.clone(),
             role,
             topic: stream.topic(),
+            shape: stream.case.shape,
             bytes: stream.case.bytes,
             rate_hz: stream.case.rate_hz,
             count: stream.count,

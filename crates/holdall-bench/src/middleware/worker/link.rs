@@ -1,6 +1,6 @@
 //! How a worker's messages leave and arrive: through a transport of this program, or plain sockets.
 
-use super::{Carrier, HEAD_BYTES, TYPE, WorkerPlan, plain, subscribe::Received};
+use super::{Carrier, WorkerPlan, plain, subscribe::Received};
 use holdall_model::{
     message::{MessageHeader, Payload},
     qos::{QosProfile, Reliability},
@@ -46,14 +46,14 @@ pub(super) fn outlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Ou
             let mut transport = join()?;
             let request = PublishRequest {
                 topic: plan.topic.clone(),
-                type_name: TYPE.to_owned(),
+                type_name: plan.shape.type_name().to_owned(),
                 qos: qos(plan),
                 ..PublishRequest::default()
             };
             let publisher = transport.publish(&request).map_err(io::Error::other)?;
             Ok(Box::new(TransportOutlet { publisher, transport }))
         }
-        Carrier::Udp(to) => Ok(Box::new(plain::UdpOutlet::new(to)?)),
+        Carrier::Udp(to) => Ok(Box::new(plain::UdpOutlet::new(to, plan)?)),
         Carrier::Tcp(to) => Ok(Box::new(plain::TcpOutlet::new(to)?)),
         Carrier::Memory => Err(io::Error::other("memory has no two sides")),
     }
@@ -66,7 +66,7 @@ pub(super) fn inlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Inl
             let mut transport = join()?;
             let request = SubscribeRequest {
                 topic: plan.topic.clone(),
-                type_name: TYPE.to_owned(),
+                type_name: plan.shape.type_name().to_owned(),
                 qos: qos(plan),
             };
             let sink = Arc::new(TransportSink(received.clone()));
@@ -117,6 +117,9 @@ impl Outlet for TransportOutlet {
     }
 }
 
+/// What is read of a message at most: up to its number.
+const BEGINNING_BYTES: usize = 24;
+
 struct TransportSink(Received);
 
 impl Sink for TransportSink {
@@ -125,7 +128,7 @@ impl Sink for TransportSink {
             Payload::Borrowed(bytes) => self.0.note(bytes),
             Payload::Loaned(loan) => {
                 // Its slices may be shorter than what is read.
-                let mut beginning = [0; HEAD_BYTES + 8];
+                let mut beginning = [0; BEGINNING_BYTES];
                 let mut filled = 0;
                 loan.for_each_slice(&mut |slice| {
                     let part = slice.len().min(beginning.len() - filled);

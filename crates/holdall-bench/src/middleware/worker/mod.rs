@@ -5,26 +5,24 @@ mod discover;
 mod link;
 mod plain;
 mod publish;
+mod shape;
 mod subscribe;
 
 use holdall_io::fs::write_atomically_unsynced;
 pub use link::Join;
 pub use publish::publish_into_memory;
 use serde::{Deserialize, Serialize};
+pub use shape::Shape;
 use std::{
     fs,
     io::{self, BufRead, Write},
     net::SocketAddr,
+    ops::Range,
     path::{Path, PathBuf},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
 };
-
-/// The type of every topic: bytes with a length, which every ROS has.
-pub const TYPE: &str = "std_msgs/msg/UInt8MultiArray";
-/// Bytes of a message before its content: encapsulation, no dimension, offset, length.
-pub const HEAD_BYTES: usize = 16;
 
 /// Which side a worker is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,6 +74,8 @@ pub struct WorkerPlan {
     pub topic: String,
     /// How many of the other side there are: it joins when it is started, sends nothing, and reports when it knows them all. `None` sends.
     pub others: Option<usize>,
+    /// What a message is.
+    pub shape: Shape,
     /// Content of a message in bytes, 8 or more.
     pub bytes: usize,
     /// Messages a second.
@@ -96,15 +96,10 @@ impl WorkerPlan {
         Duration::from_secs_f64(number as f64 / self.rate_hz)
     }
 
-    /// The message, with content that does not compress; the number is written into it before each publication.
-    fn message(&self) -> Vec<u8> {
-        let mut message = vec![0; HEAD_BYTES + self.bytes];
-        message[1] = 1;
-        let length = u32::try_from(self.bytes).unwrap_or(u32::MAX);
-        message[12..HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
-        let mut random = fastrand::Rng::with_seed(1);
-        random.fill(&mut message[HEAD_BYTES..]);
-        message
+    /// Where the number is in a message.
+    fn number(&self) -> Range<usize> {
+        let at = self.shape.number_at();
+        at..at + 8
     }
 }
 

@@ -1,7 +1,7 @@
 //! The baselines: datagrams and a stream, without any middleware.
 
 use super::{
-    HEAD_BYTES, WorkerPlan,
+    WorkerPlan,
     link::{Inlet, Outlet},
     subscribe::Received,
 };
@@ -11,6 +11,7 @@ use std::{
     collections::BTreeMap,
     io::{self, ErrorKind, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
+    ops::Range,
     sync::mpsc::{self, Receiver},
     thread,
     time::Duration,
@@ -31,15 +32,17 @@ const WAIT: Duration = Duration::from_millis(20);
 /// Datagrams to one address.
 pub(super) struct UdpOutlet {
     socket: UdpSocket,
+    number: Range<usize>,
     datagram: Vec<u8>,
 }
 
 impl UdpOutlet {
-    pub(super) fn new(to: SocketAddr) -> io::Result<Self> {
+    pub(super) fn new(to: SocketAddr, plan: &WorkerPlan) -> io::Result<Self> {
         let socket = UdpSocket::bind(any_of(to))?;
         socket.connect(to)?;
         Ok(Self {
             socket,
+            number: plan.number(),
             datagram: Vec::with_capacity(DATAGRAM_BYTES),
         })
     }
@@ -54,7 +57,7 @@ fn any_of(to: SocketAddr) -> SocketAddr {
 
 impl Outlet for UdpOutlet {
     fn send(&mut self, message: &[u8]) -> bool {
-        let number = &message[HEAD_BYTES..HEAD_BYTES + 8];
+        let number = &message[self.number.clone()];
         for (place, chunk) in (0_u64..).zip(message.chunks(CHUNK_BYTES)) {
             self.datagram.clear();
             self.datagram.extend_from_slice(number);
@@ -91,7 +94,7 @@ impl UdpInlet {
         Ok(Self {
             socket,
             received,
-            chunks: (HEAD_BYTES + plan.bytes).div_ceil(CHUNK_BYTES) as u64,
+            chunks: plan.shape.message(plan.bytes).len().div_ceil(CHUNK_BYTES) as u64,
             incomplete: BTreeMap::new(),
             datagram: vec![0; DATAGRAM_BYTES],
         })
@@ -121,9 +124,7 @@ impl Inlet for UdpInlet {
         *arrived += 1;
         if *arrived == self.chunks {
             self.incomplete.remove(&number);
-            let mut head = [0; HEAD_BYTES + 8];
-            head[HEAD_BYTES..].copy_from_slice(&number.to_le_bytes());
-            self.received.note(&head);
+            self.received.note_number(number);
         }
         while self.incomplete.len() > INCOMPLETE_MAX {
             self.incomplete.pop_first();
@@ -207,7 +208,7 @@ impl TcpInlet {
             listener,
             stream: None,
             received,
-            message: vec![0; HEAD_BYTES + plan.bytes],
+            message: plan.shape.message(plan.bytes),
             filled: 0,
         })
     }

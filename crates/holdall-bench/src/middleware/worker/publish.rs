@@ -1,6 +1,6 @@
 //! The publishing side: an open loop, which never waits for the receiver by itself.
 
-use super::{HEAD_BYTES, Order, Orders, ReceivedRecord, SentRecord, WorkerEvent, WorkerPlan, link::Outlet};
+use super::{Order, Orders, ReceivedRecord, SentRecord, WorkerEvent, WorkerPlan, link::Outlet};
 use holdall_io::{
     clock::{Clock, SystemClock, wake_this_thread_exactly},
     mutex::lock,
@@ -41,9 +41,9 @@ pub(super) fn run(plan: &WorkerPlan, mut outlet: Box<dyn Outlet>, orders: &Order
         let sending = {
             let (plan, records) = (plan.clone(), Arc::clone(&records));
             let send = move || {
-                let mut message = plan.message();
+                let mut message = plan.shape.message(plan.bytes);
                 send_all(&plan, start, &records, &mut |number| {
-                    message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
+                    message[plan.number()].copy_from_slice(&number.to_le_bytes());
                     let is_matched = outlet.is_matched();
                     (outlet.send(&message), is_matched)
                 });
@@ -112,12 +112,12 @@ fn send_all(
 
 /// Publishes into memory and records each copy as received: what the measurement itself costs. No allocation is made for a message.
 pub fn publish_into_memory(plan: &WorkerPlan, start: Duration) -> (Vec<SentRecord>, Vec<ReceivedRecord>) {
-    let mut message = plan.message();
+    let mut message = plan.shape.message(plan.bytes);
     let mut memory = message.clone();
     let records = Records::new(plan);
     let mut received = Vec::with_capacity(plan.count as usize);
     send_all(plan, start, &records, &mut |number| {
-        message[HEAD_BYTES..HEAD_BYTES + 8].copy_from_slice(&number.to_le_bytes());
+        message[plan.number()].copy_from_slice(&number.to_le_bytes());
         memory.copy_from_slice(&message);
         let at = SystemClock.monotonic().as_nanos();
         received.push(ReceivedRecord {

@@ -1,12 +1,13 @@
 //! The receiving side.
 
-use super::{HEAD_BYTES, Order, Orders, ReceivedRecord, WorkerEvent, WorkerPlan, link::Inlet};
+use super::{Order, Orders, ReceivedRecord, WorkerEvent, WorkerPlan, link::Inlet};
 use holdall_io::{
     clock::{Clock, SystemClock},
     mutex::lock,
 };
 use std::{
     io,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -16,34 +17,40 @@ const REPORT: Duration = Duration::from_millis(100);
 
 /// What was received so far; written on the middleware's own threads.
 #[derive(Clone)]
-pub(super) struct Received(Arc<Mutex<Vec<ReceivedRecord>>>);
+pub(super) struct Received {
+    records: Arc<Mutex<Vec<ReceivedRecord>>>,
+    number: Range<usize>,
+}
 
 impl Received {
     /// Room for all planned messages, and for duplicates.
     pub(super) fn new(plan: &WorkerPlan) -> Self {
-        Self(Arc::new(Mutex::new(Vec::with_capacity(
-            2 * plan.count as usize + 1000,
-        ))))
+        let records = Vec::with_capacity(2 * plan.count as usize + 1000);
+        Self {
+            records: Arc::new(Mutex::new(records)),
+            number: plan.number(),
+        }
     }
 
     /// A message, of which only the beginning is read.
     pub(super) fn note(&self, message: &[u8]) {
+        if let Some(number) = message.get(self.number.clone()) {
+            self.note_number(u64::from_le_bytes(number.try_into().unwrap_or_default()));
+        }
+    }
+
+    /// The message with this number.
+    pub(super) fn note_number(&self, number: u64) {
         let at = u64::try_from(SystemClock.monotonic().as_nanos()).unwrap_or(u64::MAX);
-        let Some(number) = message.get(HEAD_BYTES..HEAD_BYTES + 8) else {
-            return;
-        };
-        let mut records = lock(&self.0);
+        let mut records = lock(&self.records);
         // What exceeds the room would cost an allocation in the middle of a measurement.
         if records.len() < records.capacity() {
-            records.push(ReceivedRecord {
-                number: u64::from_le_bytes(number.try_into().unwrap_or_default()),
-                at,
-            });
+            records.push(ReceivedRecord { number, at });
         }
     }
 
     fn count(&self) -> u64 {
-        lock(&self.0).len() as u64
+        lock(&self.records).len() as u64
     }
 }
 
@@ -75,6 +82,6 @@ pub(super) fn run(plan: &WorkerPlan, inlet: &mut dyn Inlet, orders: &Orders) -> 
             break;
         }
     }
-    super::write_received(&plan.records, &lock(&inlet.received().0))?;
+    super::write_received(&plan.records, &lock(&inlet.received().records))?;
     WorkerEvent::Done.print()
 }
