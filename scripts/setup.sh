@@ -112,6 +112,7 @@ case "${1:-}" in
         make_venv python-packages-wheel.txt "what reads the columns of the Python package (about 500 MB)" /wheel
         make_venv python-packages-moto.txt "S3 on this computer (about 200 MB)" /moto
         make_venv python-packages-engines.txt "Ray, Dask and Spark (about 1200 MB)" /engines
+        make_venv python-packages-training.txt "what reads training data (about 700 MB)" /training
         ;;
     wheel)
         install_packages "${demo_packages[@]}"

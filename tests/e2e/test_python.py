@@ -77,3 +77,14 @@ def test_ray_dask_and_spark_read_bags_in_several_processes(installed, tmp_path):
     words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ROOT / "tests/engines"]
     done = subprocess.run(words, env=environment(site, **more), cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5000:]
+
+
+def test_training_data_is_read_by_the_libraries_that_train_on_it(installed, tmp_path):
+    _, site = installed
+    # datasets, webdataset and ffmpeg are in a venv of their own.
+    python = Path(sys.prefix) / "training" / "bin" / "python"
+    assert python.exists(), f"{python} is missing: make setup-nodes"
+    more = {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
+    words = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", tmp_path / "base", ROOT / "tests/training"]
+    done = subprocess.run(words, env=environment(site, **more), cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5000:]

@@ -1,6 +1,8 @@
 //! The outcome of a run, and its exit code: which errors refuse the input, and which are failures during the work.
 
 use crate::render::hint::Hint;
+#[cfg(feature = "parquet")]
+use holdall::training::TrainingError;
 use holdall::{
     decode::ChoiceError,
     export::ExportError,
@@ -139,6 +141,15 @@ impl Failure {
             _ => false,
         };
         Self::when(is_refused, &error)
+    }
+
+    /// Of an export of training data.
+    #[cfg(feature = "parquet")]
+    pub fn training(error: TrainingError) -> Self {
+        match error {
+            TrainingError::Choice(error) => Self::choosing(error),
+            error => Self::when(error.is_refusal(), &error),
+        }
     }
 
     /// Of a request to a running recording.

@@ -51,6 +51,7 @@
 //! | [`mod@preflight`] | whether a recording will fit: a trial, and a forecast from it |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`upload`] | sends bags into buckets |
+//! | `training` | datasets for machine learning (feature `parquet`) |
 //! | `catalog` | tables of many bags, and how engines divide the reading of them (feature `parquet`) |
 //! | [`supervise`], [`live`] | what a running recording reports, who records a bag |
 #![forbid(unsafe_code)]
@@ -80,6 +81,8 @@ pub(crate) mod rescue;
 pub mod supervise;
 pub mod table;
 pub mod tools;
+#[cfg(feature = "parquet")]
+pub mod training;
 pub mod upload;
 pub mod writer;
 

@@ -56,6 +56,16 @@ impl Levels {
         }
     }
 
+    /// Rows that all have a value in a column of which some could be missing, as could `depth` - 1 groups around it.
+    pub fn all_present(rows: usize, depth: i16) -> Self {
+        Self {
+            depth,
+            values: rows,
+            definitions: vec![depth; rows],
+            repetitions: vec![0; rows],
+        }
+    }
+
     /// The levels of the elements of lists that are these values; `count` is the length of each.
     pub fn of_elements(&self, mut count: impl FnMut(usize) -> usize) -> Self {
         let mut inner = Self {
@@ -180,8 +190,17 @@ pub(crate) fn list(name: &str, element: TypePtr) -> Result<TypePtr, ParquetError
 
 /// A group of columns.
 pub(crate) fn group(name: &str, fields: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
+    repeated_group(name, fields, Repetition::REQUIRED)
+}
+
+/// A group of columns that may be missing.
+pub(crate) fn optional_group(name: &str, fields: Vec<TypePtr>) -> Result<TypePtr, ParquetError> {
+    repeated_group(name, fields, Repetition::OPTIONAL)
+}
+
+fn repeated_group(name: &str, fields: Vec<TypePtr>, repetition: Repetition) -> Result<TypePtr, ParquetError> {
     let group = Type::group_type_builder(name)
-        .with_repetition(Repetition::REQUIRED)
+        .with_repetition(repetition)
         .with_fields(fields)
         .build()?;
     Ok(Arc::new(group))

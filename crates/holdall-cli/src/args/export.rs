@@ -10,7 +10,8 @@ Examples:
   holdall export lab -f csv                          a table for each topic, in lab_csv/
   holdall export lab -f parquet -o tables            with typed columns, for pandas, DuckDB, Spark
   holdall export lab -f png -t /camera/image_raw     an image file for each message
-  holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'";
+  holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'
+  holdall export runs/* -f lerobot --mapping arm.yaml -o dataset";
 
 /// Shown below `--help`.
 pub const NOTES: &str = "\
@@ -28,6 +29,19 @@ Images:
   bayer unchanged, yuv422 as RGB; 32FC1 (metres) as millimetres in 16 bits, 0 where nothing was
   measured; 16 bits are always PNG. Images that are compressed already are written unchanged.
 
+Training data:
+  lerobot: a LeRobot dataset (version 3) of frames at a fixed rate in episodes: tables, statistics,
+  images as PNG or videos by ffmpeg. webdataset: tar archives with files for each frame.
+  --mapping is a YAML file that names the features, where episodes begin, and the rate:
+    fps: 30
+    task: pick up the cube
+    episodes: {by: marker, start: begin, end: done}
+    features:
+      observation.state: {topic: /joint_states, fields: [position]}
+      action: {topic: /command, fields: [data]}
+      observation.images.top: {topic: /camera/image_raw}
+  The output lists for each feature how far its messages are from the frames.
+
 Files get their names when they are complete; existing files are not overwritten.";
 
 /// What is made of the messages.
@@ -41,6 +55,12 @@ pub enum ExportFormat {
     Png,
     /// Images as JPEG.
     Jpeg,
+    /// A dataset of LeRobot.
+    #[cfg(feature = "parquet")]
+    Lerobot,
+    /// A dataset of WebDataset.
+    #[cfg(feature = "parquet")]
+    Webdataset,
 }
 
 impl ExportFormat {
@@ -51,6 +71,10 @@ impl ExportFormat {
             Self::Parquet => "parquet",
             Self::Png => "png",
             Self::Jpeg => "jpeg",
+            #[cfg(feature = "parquet")]
+            Self::Lerobot => "lerobot",
+            #[cfg(feature = "parquet")]
+            Self::Webdataset => "webdataset",
         }
     }
 }
@@ -65,6 +89,10 @@ pub struct ExportArguments {
     /// Format of the output
     #[arg(short = 'f', long, value_name = "FORMAT", help_heading = "What is written")]
     pub format: ExportFormat,
+
+    /// YAML file with the features and episodes of training data
+    #[arg(long, value_name = "FILE", help_heading = "What is written")]
+    pub mapping: Option<PathBuf>,
 
     /// Output directory [default: the bag's name and the format]
     #[arg(short = 'o', long, value_name = "FOLDER", help_heading = "What is written")]

@@ -1,6 +1,8 @@
 //! What a user can do about an error or a warning, in the words of the command line. The library names no flag: its errors are typed and its
 //! warnings name a setting; here both become flags.
 
+#[cfg(feature = "parquet")]
+use holdall::training::TrainingError;
 use holdall::{
     decode::ChoiceError,
     export::ExportError,
@@ -124,6 +126,20 @@ impl Hint for ExportError {
             Self::TooManyColumns { .. } => Some(AS_JSON),
             Self::Bag(error) => error.hint(),
             Self::Choice(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "parquet")]
+impl Hint for TrainingError {
+    fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Folder(ToolError::OutputExists { .. }) => {
+                Some("choose another folder with -o or add --overwrite")
+            }
+            Self::Folder(error) => error.hint(),
+            Self::Bag(error) => error.hint(),
             _ => None,
         }
     }

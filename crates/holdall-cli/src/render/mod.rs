@@ -20,6 +20,8 @@ pub mod record;
 pub mod repair;
 pub mod timeline;
 pub mod tools;
+#[cfg(feature = "parquet")]
+pub mod training;
 pub mod unheard;
 
 use comfy_table::{LineStyle, TableStyle};

@@ -24,6 +24,15 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         resolve::refuse_remote(output).map_err(Failure::refused)?;
     }
     log::start(LevelFilter::WARN);
+    let kind = match args.format {
+        ExportFormat::Csv => ExportKind::Csv,
+        ExportFormat::Parquet => ExportKind::Parquet,
+        ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
+        ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
+        #[cfg(feature = "parquet")]
+        ExportFormat::Lerobot | ExportFormat::Webdataset => return super::training::run(args, choice),
+    };
+    refuse_mapping(args)?;
     let input = input::open(&args.choice.bags)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
@@ -32,12 +41,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     let total = total(bags, args.choice.count);
     let options = ExportOptions {
         folder: args.output.clone().unwrap_or_else(|| default_folder(args)),
-        kind: match args.format {
-            ExportFormat::Csv => ExportKind::Csv,
-            ExportFormat::Parquet => ExportKind::Parquet,
-            ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
-            ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
-        },
+        kind,
         existing: existing(args),
     };
     let mut exporter = Exporter::new(options, decoders).map_err(Failure::exporting)?;
@@ -67,15 +71,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         warn!("{}", render::export::json_topic(topic));
     }
     if report.exported.is_empty() && unreadable == 0 && total > 0 {
-        return Err(Failure::refused(if taken == 0 {
-            input::nothing_chosen(bags)
-        } else {
-            let what = match args.format {
-                ExportFormat::Png | ExportFormat::Jpeg => "images",
-                ExportFormat::Csv | ExportFormat::Parquet => "messages that a table can hold",
-            };
-            format!("nothing was written: no chosen topic has {what}")
-        }));
+        return Err(nothing(kind, taken > 0, bags));
     }
     output::result(&if args.json {
         serde_json::to_string_pretty(&report).map_err(Failure::failed)?
@@ -89,8 +85,33 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     })
 }
 
+/// Tables and images have no features.
+fn refuse_mapping(args: &ExportArguments) -> Result<(), Failure> {
+    let clash = || {
+        Failure::refused(resolve::UsageError::Clash {
+            first: "--mapping",
+            second: "--format",
+            reason: "a mapping is for training data",
+        })
+    };
+    args.mapping.as_ref().map_or(Ok(()), |_| Err(clash()))
+}
+
+/// Why nothing was written.
+fn nothing(kind: ExportKind, is_chosen: bool, bags: &BagSet) -> Failure {
+    Failure::refused(if is_chosen {
+        let what = match kind {
+            ExportKind::Images(_) => "images",
+            ExportKind::Csv | ExportKind::Parquet => "messages that a table can hold",
+        };
+        format!("nothing was written: no chosen topic has {what}")
+    } else {
+        input::nothing_chosen(bags)
+    })
+}
+
 /// What becomes of files that are there already.
-fn existing(args: &ExportArguments) -> ExistingFiles {
+pub(super) fn existing(args: &ExportArguments) -> ExistingFiles {
     if args.overwrite {
         ExistingFiles::Replace
     } else {
@@ -99,7 +120,7 @@ fn existing(args: &ExportArguments) -> ExistingFiles {
 }
 
 /// `lab` and `csv` give `lab_csv`, in the current folder.
-fn default_folder(args: &ExportArguments) -> PathBuf {
+pub(super) fn default_folder(args: &ExportArguments) -> PathBuf {
     let stem = args
         .choice
         .bags
@@ -110,7 +131,7 @@ fn default_folder(args: &ExportArguments) -> PathBuf {
 }
 
 /// Messages to read; a filter makes it end early.
-fn total(bags: &BagSet, count: Option<u64>) -> u64 {
+pub(super) fn total(bags: &BagSet, count: Option<u64>) -> u64 {
     let all = input::message_count(bags);
     count.map_or(all, |count| count.min(all))
 }

@@ -41,6 +41,8 @@ mod record_threads;
 mod recorder_node;
 mod reindex;
 mod repair;
+#[cfg(feature = "parquet")]
+mod training;
 mod upload;
 mod viewers;
 mod web;

@@ -112,6 +112,23 @@ pub fn list_dir_up_to(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, 
     Ok(entries)
 }
 
+/// All objects below a folder of a bucket, in the order of their names, however many folders are between. None where nothing is below.
+///
+/// # Errors
+/// When they cannot be listed, or the path is one of this computer.
+pub fn list_objects(path: &Path) -> Result<Vec<ObjectEntry>, DiskError> {
+    let fail = |source| DiskError::new(path, Operation::List, source);
+    let url = remote::url(path).ok_or_else(|| fail(io::ErrorKind::Unsupported.into()))?;
+    let mut found = Vec::new();
+    let client = remote::client().map_err(fail)?;
+    let mut each = |entry| {
+        found.push(entry);
+        true
+    };
+    client.list_all(url, &mut each).map_err(fail)?;
+    Ok(found)
+}
+
 /// Removes a directory that has nothing in it.
 ///
 /// # Errors

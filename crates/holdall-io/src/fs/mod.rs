@@ -13,7 +13,7 @@ mod whole;
 pub use beneath::{Beneath, StoredFile};
 pub use dir::{
     DirEntry, create_dir_new, create_dir_unsynced, create_dirs, create_private_dir, list_dir, list_dir_up_to,
-    remove_dir_all, remove_empty_dir, sync_dir,
+    list_objects, remove_dir_all, remove_empty_dir, sync_dir,
 };
 pub use file::{EditedFile, File};
 pub use file_system::FileSystem;

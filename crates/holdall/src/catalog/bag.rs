@@ -5,6 +5,7 @@ use super::{
     table::{self, BagRows, Cell},
 };
 use crate::reader::{Bag, BagFile, ReadError, TopicPublisher};
+use holdall_io::fs;
 use holdall_model::{
     loss::{LossStage, LossSums, ledger::Ledger},
     qos::QosProfile,
@@ -112,7 +113,7 @@ impl<'a> Described<'a> {
         let storage = self.bag.chunks();
         for file in self.bag.files() {
             let opened = match storage {
-                Some(storage) if !file.is_packed() && file.path.is_file() => {
+                Some(storage) if !file.is_packed() && fs::is_file(&file.path) => {
                     storage.open(&file.path).map(Some).map_err(ReadError::from)
                 }
                 _ => Ok(None),

@@ -18,6 +18,7 @@ use holdall_io::{
     disk::DiskError,
     fs,
     mutex::lock,
+    remote,
 };
 use scan::Candidate;
 use serde::Serialize;
@@ -88,6 +89,14 @@ pub enum CatalogError {
     /// A folder cannot be searched for bags.
     #[error(transparent)]
     Bag(Box<ReadError>),
+}
+
+/// A path that means the same in every folder; of a URL, one without secrets.
+fn absolute(path: &Path) -> Result<PathBuf, CatalogError> {
+    if remote::is_remote(path) {
+        return Ok(remote::clean(path).into_owned());
+    }
+    std::path::absolute(path).map_err(|error| CatalogError::write(path, error))
 }
 
 fn described(version: Option<&str>) -> String {
@@ -174,8 +183,7 @@ impl Catalog {
     pub fn of_bags(paths: &[PathBuf]) -> Result<Self, CatalogError> {
         let mut found = Vec::new();
         for path in paths {
-            let path = std::path::absolute(path).map_err(|error| CatalogError::write(path, error))?;
-            scan::bags_below(&path, &mut found)?;
+            scan::bags_below(&absolute(path)?, &mut found)?;
         }
         found.sort();
         found.dedup_by(|later, first| later.path == first.path);
@@ -236,16 +244,16 @@ impl Catalog {
         progress: &(dyn Fn(usize, usize) + Sync),
     ) -> Result<CatalogReport, CatalogError> {
         let mut found = Vec::new();
-        let mut absolute = Vec::new();
+        let mut searched = Vec::new();
         for root in roots {
-            let root = std::path::absolute(root).map_err(|error| CatalogError::write(root, error))?;
+            let root = absolute(root)?;
             scan::bags_below(&root, &mut found)?;
-            absolute.push(root);
+            searched.push(root);
         }
         found.sort();
         found.dedup_by(|later, first| later.path == first.path);
         let old = Self::previous(folder)?;
-        let update = Update::new(&old, &found, &absolute);
+        let update = Update::new(&old, &found, &searched);
         let read = update.read(&found, progress);
         update.write(folder, &found, read)
     }
@@ -300,8 +308,10 @@ impl<'a> Update<'a> {
                 };
                 let bag = text(places[0]);
                 if paths.contains(bag) {
-                    // What is being recorded ends without a change of a file.
-                    if text(places[1]) != "recording" {
+                    // What is being recorded ends without a change of a file, and what a bucket did not send may come the next time.
+                    let state = text(places[1]);
+                    let is_remote = remote::is_remote(Path::new(bag));
+                    if state != "recording" && !(is_remote && state == "unreadable") {
                         known.insert(bag, text(places[2]));
                     }
                 } else if roots.iter().any(|root| Path::new(bag).starts_with(root)) {
@@ -341,7 +351,10 @@ impl<'a> Update<'a> {
             }
         };
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = (2 * cores).min(THREADS_MAX).min(wanted.len());
+        // A request to a bucket is mostly waiting.
+        let is_remote = found.iter().any(|bag| remote::is_remote(&bag.path));
+        let threads = if is_remote { THREADS_MAX } else { 2 * cores };
+        let threads = threads.min(THREADS_MAX).min(wanted.len());
         thread::scope(|scope| {
             for _ in 1..threads {
                 // The work is done by fewer threads where one cannot be started.

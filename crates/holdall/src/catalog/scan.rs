@@ -1,10 +1,16 @@
-//! Finds the bags below a folder, without opening any.
+//! Finds the bags below a folder, of this computer or in a bucket, without opening any.
 
 use super::CatalogError;
-use crate::reader::listing::storage_files;
-use holdall_io::fs::{self, DirEntry};
+use crate::reader::listing::{storage_files, storage_files_of};
+use holdall_io::{
+    fs::{self, DirEntry},
+    remote::{self, ObjectAbout},
+};
 use holdall_storage::{compression::unpacked_name, storage_of_directory};
-use std::path::{Path, PathBuf};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::{Path, PathBuf},
+};
 
 /// Deepest folder below a root that is entered.
 const DEPTH_MAX: usize = 64;
@@ -17,12 +23,52 @@ pub(super) struct Candidate {
     pub path: PathBuf,
     /// The named folder below which it is.
     pub root: PathBuf,
-    /// Changes when a file of the bag does: their number, bytes, newest change, and a checksum over all names, lengths and times.
+    /// Changes when a file of the bag does: their number, bytes, newest change, and a checksum over all names, lengths and times (in a
+    /// bucket, tags).
     pub fingerprint: String,
+}
+
+/// What shows that a file has changed.
+struct Stamp<'a> {
+    path: &'a Path,
+    len_bytes: u64,
+    changed_nanos: i64,
+    /// What a bucket calls the content: it is compared in place of the time, which changes when the same content is sent again.
+    tag: Option<&'a str>,
+}
+
+impl<'a> Stamp<'a> {
+    fn of_object(path: &'a Path, about: &'a ObjectAbout) -> Self {
+        let tag = about.e_tag.as_deref();
+        Self {
+            path,
+            len_bytes: about.len_bytes,
+            changed_nanos: about.modified_ns.filter(|_| tag.is_none()).unwrap_or_default(),
+            tag,
+        }
+    }
+}
+
+fn fingerprint<'a>(stamps: impl IntoIterator<Item = Stamp<'a>>) -> String {
+    let (mut files, mut bytes, mut newest) = (0_u64, 0_u64, i64::MIN);
+    let mut sum = crc32fast::Hasher::new();
+    for stamp in stamps {
+        files += 1;
+        bytes = bytes.saturating_add(stamp.len_bytes);
+        newest = newest.max(stamp.changed_nanos);
+        sum.update(stamp.path.as_os_str().as_encoded_bytes());
+        sum.update(&stamp.len_bytes.to_le_bytes());
+        sum.update(&stamp.changed_nanos.to_le_bytes());
+        sum.update(stamp.tag.unwrap_or_default().as_bytes());
+    }
+    format!("{files} {bytes} {newest} {:08x}", sum.finalize())
 }
 
 /// The bags below `root`, or the bag that it is. Folders that are links, and names that begin with a dot, are left out.
 pub(super) fn bags_below(root: &Path, found: &mut Vec<Candidate>) -> Result<(), CatalogError> {
+    if remote::is_remote(root) {
+        return bags_in_bucket(root, found);
+    }
     let about = fs::about(root)?;
     if about.is_dir() {
         return walk(root, root, 0, found);
@@ -96,22 +142,100 @@ fn files_of(entries: &[DirEntry]) -> Result<Vec<PathBuf>, CatalogError> {
 }
 
 fn candidate(root: &Path, path: &Path, files: &[PathBuf]) -> Result<Candidate, CatalogError> {
-    let (mut bytes, mut newest) = (0_u64, i64::MIN);
-    let mut sum = crc32fast::Hasher::new();
+    let mut stamps = Vec::with_capacity(files.len());
     for file in files {
         let Some(stamp) = fs::change_stamp(file)? else {
             continue;
         };
-        bytes = bytes.saturating_add(stamp.len_bytes);
-        newest = newest.max(stamp.changed_nanos);
-        sum.update(file.as_os_str().as_encoded_bytes());
-        sum.update(&stamp.len_bytes.to_le_bytes());
-        sum.update(&stamp.changed_nanos.to_le_bytes());
+        stamps.push(Stamp {
+            path: file,
+            len_bytes: stamp.len_bytes,
+            changed_nanos: stamp.changed_nanos,
+            tag: None,
+        });
     }
-    let fingerprint = format!("{} {bytes} {newest} {:08x}", files.len(), sum.finalize());
+    let fingerprint = fingerprint(stamps);
     Ok(Candidate {
         path: path.to_owned(),
         root: root.to_owned(),
         fingerprint,
     })
+}
+
+/// The objects of one folder.
+type Objects = BTreeMap<PathBuf, ObjectAbout>;
+
+/// The bags below a URL: all its objects are listed at once, a thousand with each request.
+fn bags_in_bucket(root: &Path, found: &mut Vec<Candidate>) -> Result<(), CatalogError> {
+    remote::forget(root);
+    let mut folders: BTreeMap<PathBuf, Objects> = BTreeMap::new();
+    for entry in fs::list_objects(root)? {
+        let path = PathBuf::from(entry.url);
+        if let Some(folder) = path.parent().filter(|_| !is_hidden(root, &path)) {
+            let folder = folders.entry(folder.to_owned()).or_default();
+            folder.insert(path, entry.about);
+        }
+    }
+    if folders.is_empty() {
+        // A single file, or nothing, which is an error.
+        if fs::about(root)?.is_dir() {
+            return Ok(());
+        }
+        let client = remote::client().map_err(|error| CatalogError::write(root, error))?;
+        let about = remote::url(root).map(|url| client.about(url)).transpose();
+        let about = about.map_err(|error| CatalogError::write(root, error))?;
+        found.extend(about.map(|about| remote_candidate(root, root, [(root, &about)])));
+        return Ok(());
+    }
+    let mut bags: HashSet<PathBuf> = HashSet::new();
+    for (folder, objects) in &folders {
+        // Folders come before what is in them.
+        if folder.ancestors().any(|above| bags.contains(above)) {
+            continue;
+        }
+        if objects.contains_key(&folder.join(METADATA_FILE)) {
+            bags.insert(folder.clone());
+            found.push(of_objects(root, folder, objects));
+            continue;
+        }
+        let entries = objects.keys().map(|path| DirEntry {
+            path: path.clone(),
+            is_dir: false,
+        });
+        let files = storage_files_of(entries);
+        if !files.is_empty() && files.iter().all(|file| is_split_of(folder, file)) {
+            found.push(of_objects(root, folder, objects));
+            continue;
+        }
+        let known = files
+            .iter()
+            .filter_map(|file| Some((&**file, objects.get(file)?)));
+        found.extend(known.map(|(file, about)| remote_candidate(root, file, [(file, about)])));
+    }
+    Ok(())
+}
+
+/// Whether a name below the root begins with a dot.
+fn is_hidden(root: &Path, path: &Path) -> bool {
+    let below = path.strip_prefix(root).unwrap_or(path);
+    below.iter().any(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
+fn of_objects(root: &Path, path: &Path, objects: &Objects) -> Candidate {
+    remote_candidate(root, path, objects.iter().map(|(path, about)| (&**path, about)))
+}
+
+fn remote_candidate<'a>(
+    root: &Path,
+    path: &Path,
+    files: impl IntoIterator<Item = (&'a Path, &'a ObjectAbout)>,
+) -> Candidate {
+    let stamps = files
+        .into_iter()
+        .map(|(path, about)| Stamp::of_object(path, about));
+    Candidate {
+        path: path.to_owned(),
+        root: root.to_owned(),
+        fingerprint: fingerprint(stamps),
+    }
 }

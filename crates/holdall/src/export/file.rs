@@ -12,7 +12,7 @@ use std::{
 const GATHERED_BYTES: usize = 256 * 1024;
 
 /// A file that is being written. Dropped without [`PartialFile::finish`], it is removed.
-pub(super) struct PartialFile {
+pub(crate) struct PartialFile {
     writer: io::BufWriter<NewFile>,
     path: PathBuf,
     existing: ExistingFiles,

@@ -85,18 +85,10 @@ impl Sink for ImageSink {
             .walk(&message.payload, &mut fields)
             .map_err(ExportError::message)?;
         let (extension, bytes) = if self.is_compressed {
-            let (extension, bytes) = compressed(fields.data, &fields.format)?;
+            let (extension, bytes) = fields.compressed()?;
             (extension, Cow::Borrowed(bytes))
         } else {
-            let pixels = convert(&RawImage {
-                width: fields.width,
-                height: fields.height,
-                encoding: &fields.encoding,
-                is_big_endian: fields.is_big_endian,
-                step: fields.step,
-                data: fields.data,
-            })
-            .map_err(ExportError::message)?;
+            let pixels = fields.pixels().map_err(ExportError::message)?;
             let (extension, bytes) = encode(&pixels, self.format)?;
             (extension, Cow::Owned(bytes))
         };
@@ -140,7 +132,8 @@ fn compressed<'a>(data: &'a [u8], format: &str) -> Result<(&'static str, &'a [u8
     }
 }
 
-fn encode(pixels: &Pixels, format: ImageFormat) -> Result<(&'static str, Vec<u8>), ExportError> {
+/// An image file, with its extension.
+pub(crate) fn encode(pixels: &Pixels, format: ImageFormat) -> Result<(&'static str, Vec<u8>), ExportError> {
     let mut out = Vec::new();
     let narrow = u16::try_from(pixels.width)
         .ok()
@@ -182,7 +175,7 @@ fn encode(pixels: &Pixels, format: ImageFormat) -> Result<(&'static str, Vec<u8>
 
 /// The fields of both image messages, by their names.
 #[derive(Default)]
-struct ImageFields<'a> {
+pub(crate) struct ImageFields<'a> {
     field: String,
     depth: usize,
     width: u32,
@@ -192,6 +185,25 @@ struct ImageFields<'a> {
     is_big_endian: bool,
     step: u32,
     data: &'a [u8],
+}
+
+impl<'a> ImageFields<'a> {
+    /// The pixels of an image that is not compressed.
+    pub fn pixels(&self) -> Result<Pixels, String> {
+        convert(&RawImage {
+            width: self.width,
+            height: self.height,
+            encoding: &self.encoding,
+            is_big_endian: self.is_big_endian,
+            step: self.step,
+            data: self.data,
+        })
+    }
+
+    /// The file in a compressed image, with its extension.
+    pub fn compressed(&self) -> Result<(&'static str, &'a [u8]), ExportError> {
+        compressed(self.data, &self.format)
+    }
 }
 
 impl<'a> Visitor<'a> for ImageFields<'a> {

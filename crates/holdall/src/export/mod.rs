@@ -12,7 +12,13 @@ mod parquet;
 mod pixels;
 
 pub use error::ExportError;
+#[cfg(feature = "parquet")]
+pub(crate) use file::PartialFile;
 pub use image::ImageFormat;
+#[cfg(feature = "parquet")]
+pub(crate) use image::{ImageFields, encode as encode_pixels};
+#[cfg(feature = "parquet")]
+pub(crate) use pixels::Pixels;
 
 use crate::{
     decode::{Decoder, Decoders},

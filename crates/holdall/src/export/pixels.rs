@@ -15,7 +15,7 @@ enum Layout {
 
 /// An image without row padding: 8 or 16 bits (big endian, as in PNG) per channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pixels {
+pub(crate) struct Pixels {
     pub width: u32,
     pub height: u32,
     /// 1, 3 or 4.

@@ -16,9 +16,15 @@ const ENTRIES_MAX: usize = 1_000_000;
 
 /// The storage files in `directory` in the order of their numbers: `bag_2.mcap` before `bag_10.mcap`.
 pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
-    let mut files = Vec::new();
     let listed = fs::list_dir_up_to(directory, ENTRIES_MAX);
-    for DirEntry { path, is_dir } in listed.map_err(|error| io_error("list", directory, error.into_io()))? {
+    let listed = listed.map_err(|error| io_error("list", directory, error.into_io()))?;
+    Ok(storage_files_of(listed))
+}
+
+/// The storage files among the entries of a directory, in the order of their numbers.
+pub(crate) fn storage_files_of(entries: impl IntoIterator<Item = DirEntry>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for DirEntry { path, is_dir } in entries {
         let plain = unpacked_name(&path);
         let extension = plain
             .extension()
@@ -41,7 +47,7 @@ pub(crate) fn storage_files(directory: &Path) -> Result<Vec<PathBuf>, ReadError>
         .collect();
     files.retain(|path| !is_packed_name(path) || !plain.contains(&unpacked_name(path)));
     files.sort_by_cached_key(|path| order_key(path));
-    Ok(files)
+    files
 }
 
 /// Describes a directory without metadata and storage files, as a clause for the user.

@@ -23,6 +23,8 @@ use std::collections::BTreeMap;
 
 /// Longest message indexes of one chunk that are copied unchanged.
 const INDEXES_BYTES_MAX: u64 = 64 << 20;
+/// So many bytes in a bucket are copied at once: they were announced, and are dropped soon after they were first read.
+const REMOTE_RUN_BYTES: u64 = 4 << 20;
 /// A rebuilt chunk is closed from this many bytes on, if its source was larger.
 const CHUNK_BYTES_MAX: usize = 64 << 20;
 
@@ -116,15 +118,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         let Some((_, last)) = channels.iter().max_by_key(|(_, offset)| *offset) else {
             return Ok(None);
         };
-        let prefix = source.read_up_to(*last, 9)?;
-        let Some(length) = prefix
-            .get(1..9)
-            .and_then(|bytes| <[u8; 8]>::try_from(bytes).ok())
-            .map(u64::from_le_bytes)
-        else {
-            return Ok(None);
-        };
-        let Some(end) = last.checked_add(9).and_then(|at| at.checked_add(length)) else {
+        let Some(end) = indexes_end(source, extent, *last)? else {
             return Ok(None);
         };
         if *last < start || end > source.len() || end - start > INDEXES_BYTES_MAX {
@@ -187,6 +181,10 @@ impl<'a, 'd> Copier<'a, 'd> {
         );
         self.copied_chunks += 1;
         self.copied_bytes += indexes.end - extent.start;
+        let run_bytes = self.run.as_ref().map_or(0, |run| run.end - run.start);
+        if source.is_remote() && run_bytes >= REMOTE_RUN_BYTES {
+            self.end_run()?;
+        }
         Ok(())
     }
 
@@ -213,9 +211,11 @@ impl<'a, 'd> Copier<'a, 'd> {
     fn unpack(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
         self.end_run()?;
         let index = &self.inputs[input].index;
-        index
-            .source
-            .will_need(extent.start + extent.length, extent.length.min(16 << 20));
+        // What is in a bucket was announced.
+        if !index.source.is_remote() {
+            let next = extent.start + extent.length;
+            index.source.will_need(next, extent.length.min(16 << 20));
+        }
         let records = Records::load(index, READER, extent)?;
         let codec = match (self.codec, &extent.kind) {
             (Some(codec), _) => codec.clone(),
@@ -335,6 +335,17 @@ impl<'a, 'd> Copier<'a, 'd> {
                 })?;
         Ok(is_packed && packed.len() < records.len())
     }
+}
+
+/// Where the message indexes of a chunk end: as its index states, else by the length of the last of them.
+fn indexes_end(source: &Source, extent: &Extent, last: u64) -> StorageResult<Option<u64>> {
+    if extent.indexes_end > last {
+        return Ok(Some(extent.indexes_end));
+    }
+    let prefix = source.read_up_to(last, 9)?;
+    let length = prefix.get(1..9).and_then(|bytes| <[u8; 8]>::try_from(bytes).ok());
+    let length = length.map(u64::from_le_bytes);
+    Ok(length.and_then(|length| last.checked_add(9)?.checked_add(length)))
 }
 
 /// Opcode, length and header of a chunk, and the header's fields.

@@ -186,7 +186,9 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
     tail.put(&mut out, &numbers.records)?;
     let mut copier = Copier::new(inputs, &numbers, codec.as_ref(), &mut out, &mut tail);
     let mut done = 0;
+    let mut ahead = Ahead::default();
     for (input, extent) in &planned {
+        ahead.announce(inputs, &planned, done);
         copier.extent(*input, extent, &wanted[*input])?;
         done += extent.length;
         progress(done);
@@ -208,6 +210,34 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
     tail.finish(&mut out, &numbers)?;
     spliced.bytes = out.finish()?;
     Ok(spliced)
+}
+
+/// Bytes of extents that are requested from a bucket before they are needed.
+const AHEAD_BYTES: u64 = 64 << 20;
+
+/// Announces the extents of inputs in a bucket in the order in which they are copied, so that their requests overlap.
+#[derive(Default)]
+struct Ahead {
+    next: usize,
+    bytes: u64,
+}
+
+impl Ahead {
+    /// Announces what is less than [`AHEAD_BYTES`] after what was done.
+    fn announce(&mut self, inputs: &[&SpliceInput], planned: &[(usize, Extent)], done: u64) {
+        while self.bytes < done.saturating_add(AHEAD_BYTES)
+            && let Some((input, extent)) = planned.get(self.next)
+        {
+            let source = &inputs[*input].index.source;
+            if source.is_remote() {
+                // Message indexes are copied with their chunk.
+                let end = extent.indexes_end.max(extent.start + extent.length);
+                source.will_need(extent.start, end - extent.start);
+            }
+            self.bytes += extent.length;
+            self.next += 1;
+        }
+    }
 }
 
 /// The profile of all inputs, or none when they differ.

@@ -1,0 +1,224 @@
+//! The images of a feature out of messages: as PNG or JPEG in a table, as plain pixels for a video, and some pixels for statistics.
+
+use crate::export::{ImageFields, ImageFormat, Pixels, encode_pixels};
+use holdall_model::dynamic::TypePlan;
+use std::io::Cursor;
+use zune_jpeg::{
+    JpegDecoder,
+    zune_core::{colorspace::ColorSpace, options::DecoderOptions},
+};
+
+/// Pixels that an image has at most: what a damaged header states is not allocated.
+const PIXELS_MAX: usize = 1 << 28;
+/// Images whose longer side has this many pixels or more are sampled for statistics, as LeRobot does.
+const SAMPLED_SIDE: u32 = 300;
+/// About how many pixels of a side are sampled.
+const SAMPLE_SIDE: u32 = 150;
+
+/// An image that is ready to be stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Picture {
+    pub width: u32,
+    pub height: u32,
+    /// 1 or 3.
+    pub channels: usize,
+    /// 16 bits for each channel.
+    pub is_deep: bool,
+    /// `png` or `jpg`; empty for plain pixels.
+    pub extension: &'static str,
+    pub bytes: Vec<u8>,
+    /// Some pixels, one channel after another in each.
+    pub sample: Vec<u16>,
+}
+
+/// The image of a message: plain pixels for a video, else a file.
+///
+/// # Errors
+/// A payload that does not fit its type; pixels that cannot be converted.
+pub(super) fn read(plan: &TypePlan, payload: &[u8], is_video: bool) -> Result<Picture, String> {
+    let mut fields = ImageFields::default();
+    plan.walk(payload, &mut fields)
+        .map_err(|error| error.to_string())?;
+    if plan.type_name() != "sensor_msgs/msg/CompressedImage" {
+        let pixels = plain_colours(fields.pixels()?);
+        return stored(pixels, None, is_video);
+    }
+    let (extension, bytes) = fields.compressed().map_err(|error| error.to_string())?;
+    let pixels = plain_colours(match extension {
+        "png" => png_pixels(bytes)?,
+        "jpg" => jpeg_pixels(bytes)?,
+        other => return Err(format!("images as {other} are not decoded; JPEG and PNG are")),
+    });
+    stored(pixels, Some((extension, bytes)), is_video)
+}
+
+/// Whether messages of a type are images.
+pub(super) fn is_image(type_name: &str) -> bool {
+    matches!(
+        type_name,
+        "sensor_msgs/msg/Image" | "sensor_msgs/msg/CompressedImage"
+    )
+}
+
+fn stored(pixels: Pixels, file: Option<(&'static str, &[u8])>, is_video: bool) -> Result<Picture, String> {
+    let sample = sample(&pixels);
+    let (extension, bytes) = match file {
+        _ if is_video => ("", Vec::new()),
+        Some((extension, bytes)) => (extension, bytes.to_vec()),
+        None => encode_pixels(&pixels, ImageFormat::Png).map_err(|error| error.to_string())?,
+    };
+    Ok(Picture {
+        width: pixels.width,
+        height: pixels.height,
+        channels: pixels.channels,
+        is_deep: pixels.is_deep,
+        extension,
+        bytes: if is_video { pixels.bytes } else { bytes },
+        sample,
+    })
+}
+
+/// Colours of 8 bits without a fourth channel: readers of datasets expect no others. Depth keeps its 16 bits.
+fn plain_colours(pixels: Pixels) -> Pixels {
+    let value = if pixels.is_deep { 2 } else { 1 };
+    if pixels.channels < 3 || (pixels.channels == 3 && !pixels.is_deep) {
+        return pixels;
+    }
+    let colours = pixels.bytes.chunks_exact(pixels.channels * value);
+    let bytes = colours.flat_map(|pixel| pixel.iter().step_by(value).take(3));
+    Pixels {
+        channels: 3,
+        is_deep: false,
+        bytes: bytes.copied().collect(),
+        ..pixels
+    }
+}
+
+/// Every nth pixel of every nth row.
+fn sample(pixels: &Pixels) -> Vec<u16> {
+    let longer = pixels.width.max(pixels.height);
+    let step = if longer < SAMPLED_SIDE {
+        1
+    } else {
+        longer / SAMPLE_SIDE
+    } as usize;
+    let value = if pixels.is_deep { 2 } else { 1 };
+    let pixel = value * pixels.channels;
+    let rows = pixels
+        .bytes
+        .chunks_exact(pixel * pixels.width as usize)
+        .step_by(step);
+    let found = rows.flat_map(|row| row.chunks_exact(pixel).step_by(step));
+    let values = found.flat_map(|pixel| pixel.chunks_exact(value));
+    values
+        .map(|value| value.iter().fold(0, |sum, byte| (sum << 8) | u16::from(*byte)))
+        .collect()
+}
+
+fn png_pixels(bytes: &[u8]) -> Result<Pixels, String> {
+    let failed = |error: png::DecodingError| format!("a PNG cannot be decoded: {error}");
+    let mut decoder = png::Decoder::new(Cursor::new(bytes));
+    decoder.set_transformations(png::Transformations::EXPAND);
+    let mut reader = decoder.read_info().map_err(failed)?;
+    let length = reader
+        .output_buffer_size()
+        .filter(|length| *length <= 8 * PIXELS_MAX);
+    let length = length.ok_or("a PNG is too large")?;
+    let mut pixels = vec![0; length];
+    let info = reader.next_frame(&mut pixels).map_err(failed)?;
+    pixels.truncate(info.buffer_size());
+    let is_deep = info.bit_depth == png::BitDepth::Sixteen;
+    let channels = info.color_type.samples();
+    let (channels, bytes) = if channels == 2 {
+        // Grey with alpha.
+        let value = if is_deep { 2 } else { 1 };
+        let grey = pixels.chunks_exact(2 * value).flat_map(|pixel| &pixel[..value]);
+        (1, grey.copied().collect())
+    } else {
+        (channels, pixels)
+    };
+    Ok(Pixels {
+        width: info.width,
+        height: info.height,
+        channels,
+        is_deep,
+        bytes,
+    })
+}
+
+fn jpeg_pixels(bytes: &[u8]) -> Result<Pixels, String> {
+    let failed = |error: zune_jpeg::errors::DecodeErrors| format!("a JPEG cannot be decoded: {error}");
+    let options = DecoderOptions::default();
+    let mut decoder =
+        JpegDecoder::new_with_options(zune_jpeg::zune_core::bytestream::ZCursor::new(bytes), options);
+    decoder.decode_headers().map_err(failed)?;
+    let is_grey = decoder.input_colorspace() == Some(ColorSpace::Luma);
+    let wanted = if is_grey {
+        ColorSpace::Luma
+    } else {
+        ColorSpace::RGB
+    };
+    decoder.set_options(options.jpeg_set_out_colorspace(wanted));
+    let info = decoder.info().ok_or("a JPEG without a size")?;
+    let (width, height) = (u32::from(info.width), u32::from(info.height));
+    if usize::from(info.width) * usize::from(info.height) > PIXELS_MAX {
+        return Err("a JPEG is too large".to_owned());
+    }
+    Ok(Pixels {
+        width,
+        height,
+        channels: if is_grey { 1 } else { 3 },
+        is_deep: false,
+        bytes: decoder.decode().map_err(failed)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pixels(width: u32, height: u32, channels: usize, is_deep: bool) -> Pixels {
+        let values = width as usize * height as usize * channels * if is_deep { 2 } else { 1 };
+        Pixels {
+            width,
+            height,
+            channels,
+            is_deep,
+            bytes: (0..values).map(|place| (place * 7 % 251) as u8).collect(),
+        }
+    }
+
+    #[test]
+    fn files_are_decoded_to_what_they_were_made_of() {
+        for (channels, is_deep) in [(1, false), (3, false), (4, false), (1, true), (3, true)] {
+            let made = pixels(5, 3, channels, is_deep);
+            let (extension, bytes) = encode_pixels(&made, ImageFormat::Png).unwrap();
+            assert_eq!((extension, png_pixels(&bytes).unwrap()), ("png", made));
+        }
+        for channels in [1, 3] {
+            let made = Pixels {
+                bytes: vec![90; 64 * channels],
+                ..pixels(8, 8, channels, false)
+            };
+            let (_, bytes) = encode_pixels(&made, ImageFormat::Jpeg(95)).unwrap();
+            let found = jpeg_pixels(&bytes).unwrap();
+            assert_eq!(
+                (found.channels, found.width, found.bytes.len()),
+                (channels, 8, made.bytes.len())
+            );
+            assert!(
+                found.bytes.iter().all(|value| value.abs_diff(90) < 4),
+                "{found:?}"
+            );
+        }
+        assert!(jpeg_pixels(b"\xff\xd8\xff\xe0").is_err() && png_pixels(b"\x89PNG\r\n\x1a\n").is_err());
+    }
+
+    #[test]
+    fn large_images_are_sampled_and_alpha_is_left_out() {
+        assert_eq!(sample(&pixels(600, 300, 3, false)).len(), 150 * 75 * 3);
+        assert_eq!(sample(&pixels(2, 1, 1, true)), [0x0007, 0x0e15]);
+        let plain = plain_colours(pixels(2, 1, 4, false));
+        assert_eq!((plain.channels, plain.bytes), (3, vec![0, 7, 14, 28, 35, 42]));
+    }
+}
