@@ -4,17 +4,19 @@ use super::{
     discovery::{Discovery, OwnPublishers},
     ffi::{Context, Join, Shim},
     ffi_entity::{Form, RawPublisher, RawSubscription},
+    ffi_service::Side,
     installation::Installation,
     publisher::RmwPublisher,
     qos::{offer_of, request_of},
     receiving::{RECEIVE_THREAD, Receiving, Slot},
+    service::RmwService,
     structures,
     subscription::RmwSubscription,
     types::Types,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    Unreached,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, Unreached,
     dds::DdsEnvironment,
     registry::{Backend, OpenError},
 };
@@ -159,6 +161,17 @@ impl RmwTransport {
     }
 }
 
+impl RmwTransport {
+    fn service(
+        &self,
+        service: &ServiceDescription,
+        side: Side,
+        wake: ServiceWake,
+    ) -> Result<RmwService, TransportError> {
+        RmwService::open(&self.context, &self.receiving, service, side, wake)
+    }
+}
+
 impl Transport for RmwTransport {
     fn name(&self) -> &'static str {
         NAME
@@ -233,6 +246,22 @@ impl Transport for RmwTransport {
             raw,
             own: self.own.clone(),
         }))
+    }
+
+    fn serve(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceServer>, TransportError> {
+        Ok(Box::new(self.service(service, Side::Server, wake)?))
+    }
+
+    fn client(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        Ok(Box::new(self.service(service, Side::Client, wake)?))
     }
 
     fn not_heard(&mut self) -> Vec<Unreached> {
