@@ -19,6 +19,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from programs import Child
+
 TALKER = Path(__file__).parent.parent / "tests" / "nodes" / "talker.py"
 PUBLISHERS = 4
 CASES = {
@@ -26,27 +28,6 @@ CASES = {
     "megabytes": {"type": "std_msgs/msg/UInt8MultiArray", "size": 1_000_000, "rate_hz": 20, "hash": False, "qos": {"depth": 100}},
     "small": {"type": "std_msgs/msg/UInt8MultiArray", "size": 1024, "rate_hz": 0, "hash": False, "qos": {"depth": 1000}},
 }
-
-
-class Child:
-    """A process whose output is read by line, and whose processor time is known at its end."""
-
-    def __init__(self, command, env):
-        self.process = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.said = []
-
-    def wait_for(self, text):
-        for line in self.process.stdout:
-            self.said.append(line)
-            if text in line:
-                return line
-        raise SystemExit(f"never said {text!r}:\n" + "".join(self.said))
-
-    def end(self):
-        """(the last line that it said, seconds of processor time)"""
-        self.said += self.process.stdout.readlines()
-        _, _, usage = os.wait4(self.process.pid, 0)
-        return self.said, usage.ru_utime + usage.ru_stime
 
 
 def sent_bytes():
@@ -103,7 +84,7 @@ def inside(options):
         dropped = udp_drops()
         publishers = sum(talker.end()[1] for talker in talkers)
         recorder.process.send_signal(signal.SIGINT)
-        said, cpu = recorder.end()
+        said, cpu, _ = recorder.end()
         streams = [stream for told in sent for stream in next(iter(told.values()))]
         payload = sum(stream["sizes_sum"] for stream in streams)
         recorded = next((line.strip() for line in said if line.startswith("recorded") or " recorded " in line), said[-1].strip())

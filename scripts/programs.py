@@ -1,6 +1,8 @@
 """Programs that a measurement starts: their lines with the time of each, and waiting for one of them."""
 
+import os
 import queue
+import subprocess
 import threading
 import time
 
@@ -28,3 +30,24 @@ def wait_for(lines, wanted):
         read.append(line)
         if wanted in line:
             return at, line
+
+
+class Child:
+    """A process whose output is read by line, and whose processor time is known at its end."""
+
+    def __init__(self, command, env):
+        self.process = subprocess.Popen([*map(str, command)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.said = []
+
+    def wait_for(self, text):
+        for line in self.process.stdout:
+            self.said.append(line)
+            if text in line:
+                return line
+        raise SystemExit(f"never said {text!r}:\n" + "".join(self.said))
+
+    def end(self):
+        """(all lines that it said, seconds of processor time, most memory in KiB)"""
+        self.said += self.process.stdout.readlines()
+        _, _, usage = os.wait4(self.process.pid, 0)
+        return self.said, usage.ru_utime + usage.ru_stime, usage.ru_maxrss

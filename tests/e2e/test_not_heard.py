@@ -82,11 +82,13 @@ def test_publishers_that_no_subscription_matches_and_nodes_without_their_publish
     recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--json", "--disable-keyboard-controls")
     # Both take time by themselves: a match may take ten seconds, the announcement of a publisher eight.
     recorder.wait_until_says("not heard: /absent: it announces publishers (ros_discovery_info) that discovery does not show")
-    for name in ("partitioned", "owned"):
+    # Two by their QoS, one by its type.
+    for name in ("partitioned", "owned", "keyed"):
         recorder.wait_until_says(f"not heard: /{name} on /{name}: it was discovered, but no subscription is matched")
     code, said = recorder.stop()
     assert code == 0, said
     named = {(one["who"], one["kind"]) for one in world.info(world.folder / "bag")["not_heard"]}
-    assert named == {("/absent", "not_discovered"), ("/partitioned", "unmatched"), ("/owned", "unmatched")}
+    unmatched = {(f"/{name}", "unmatched") for name in ("partitioned", "owned", "keyed")}
+    assert named == {("/absent", "not_discovered"), *unmatched}
     recorded = messages_of(world.folder / "bag")
     assert set(recorded["/plain"]) == {cdr_string("plain")} and not recorded.get("/partitioned"), recorded.keys()

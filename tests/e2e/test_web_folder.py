@@ -1,5 +1,6 @@
 """`holdall web`: a folder of bags and what records on this machine, in a real browser; what is given is what is stored."""
 
+import hashlib
 import http.client
 import io
 import json
@@ -142,6 +143,33 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     assert code == 0, said
     assert "from afar" in json.dumps(world.info(world.folder / "live"))
     until(lambda: not get(address, "/api/folder")["running"], "the end of the recording")
+    code, said = web.stop()
+    assert code == 0, said
+
+
+def test_a_bag_is_played_to_nodes_from_the_page(world, browser):
+    folder = bags_of(world)
+    web, address = served(world, folder)
+    stored = messages_of(folder / "läb 1")
+    topics = ("/imu", "/lidar")
+    listener = world.listener(
+        *[{"topic": topic, "type": STRING, "qos": {"depth": 1000}} for topic in topics], expect={topic: len(stored[topic]) for topic in topics}
+    )
+    listener.wait_for("ready")
+    browser.look(390, 844, "dark", True)
+    browser.open(f"http://{address[0]}:{address[1]}/#{quote('läb 1')}")
+    until(lambda: browser.script("document.getElementById('do-play') !== null"), "the bag's buttons")
+    browser.script("document.getElementById('do-play').click()")
+    choice = browser.script("document.querySelector('#ask-choice button[value=nodes]').textContent")
+    assert choice == "To viewers and nodes", choice
+    browser.script("document.querySelector('#ask-choice button[value=nodes]').click()")
+    received = listener.done()["received"]
+    for topic in topics:
+        assert received[topic]["md5"] == hashlib.md5(b"".join(stored[topic])).hexdigest(), (topic, received[topic]["count"], len(stored[topic]))
+    until(lambda: "to nodes and viewers" in browser.script("document.body.textContent"), "who gets it, on the page")
+    assert get(address, "/api/folder")["playback"]["to"] == "nodes"
+    assert ask(address, "POST", "/api/end_playback", {})[0] == 200
+    until(lambda: get(address, "/api/folder")["playback"] is None, "the end of the playback")
     code, said = web.stop()
     assert code == 0, said
 

@@ -2,7 +2,7 @@
 
 Usage: odd_publishers.py    (the domain is ROS_DOMAIN_ID)
 
-/partitioned is in a partition, /owned of exclusive ownership: no reader with ROS's QoS is matched with either. /absent is a node that announces a writer which it does not have.
+/partitioned is in a partition, /owned of exclusive ownership, /keyed of a type with a key: no reader with ROS's QoS and types is matched with any. /absent is a node that announces a writer which it does not have.
 /plain is an ordinary publisher. All publish std_msgs/msg/String ten times a second until SIGINT or SIGTERM. Says {"event": "ready"}.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cyclonedds.core import Policy, Qos
 from cyclonedds.domain import DomainParticipant
-from cyclonedds.idl import IdlStruct, types
+from cyclonedds.idl import IdlStruct, annotations, types
 from cyclonedds.pub import DataWriter, Publisher
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
@@ -23,6 +23,12 @@ from cyclonedds.util import duration
 @dataclass
 class String(IdlStruct, typename="std_msgs::msg::dds_::String_"):
     data: str
+
+
+@dataclass
+class Keyed(IdlStruct, typename="std_msgs::msg::dds_::String_"):
+    data: str
+    annotations.key("data")
 
 
 @dataclass
@@ -59,14 +65,15 @@ def main():
         signal.signal(number, lambda *_: stop.set())
     participant = DomainParticipant(int(os.environ["ROS_DOMAIN_ID"]))
 
-    def writer(name, *policies, publisher=None):
-        topic = Topic(participant, f"rt/{name}", String)
+    def writer(name, *policies, publisher=None, kind=String):
+        topic = Topic(participant, f"rt/{name}", kind)
         return DataWriter(publisher or participant, topic, Qos(RELIABLE, PLAIN_CDR, *policies))
 
     writers = {
         "plain": writer("plain"),
         "partitioned": writer("partitioned", publisher=Publisher(participant, Qos(Policy.Partition(["apart"])))),
         "owned": writer("owned", Policy.Ownership.Exclusive),
+        "keyed": writer("keyed", kind=Keyed),
     }
     gids = {name: Gid(list(one.guid.bytes)) for name, one in writers.items()}
     # As a real identifier of this participant, of a writer that is not there.
@@ -81,7 +88,7 @@ def main():
     print(json.dumps({"event": "ready"}), flush=True)
     while not stop.wait(0.1):
         for name, one in writers.items():
-            one.write(String(name))
+            one.write((Keyed if name == "keyed" else String)(name))
 
 
 if __name__ == "__main__":

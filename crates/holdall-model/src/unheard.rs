@@ -44,6 +44,8 @@ pub enum NotHeardKind {
     NotDiscovered,
     /// A type without an installed type support, which the transport needs.
     NoTypeSupport,
+    /// A publisher of a topic that the transport may not or cannot subscribe.
+    Refused,
 }
 
 /// A node or publisher whose messages a recording could not receive.

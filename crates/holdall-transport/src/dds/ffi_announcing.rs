@@ -10,7 +10,7 @@
 
 use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
-    handshake_names::{has_handshake, with_bare_names},
+    handshake_names::{accepted_by_all, has_handshake},
     locators::{
         AnnouncedInterface, Change, Destination, asking_for_heartbeats, change_of, is_farewell,
         named_destination, needed, split_fragment_requests, unicast_destination, with_addresses,
@@ -518,7 +518,7 @@ unsafe fn changed(
         packet = with_identities(&packet);
     }
     if has_handshake {
-        packet = with_bare_names(&packet);
+        packet = accepted_by_all(&packet);
     }
     let is_announcement = change == Some(Change::Announcement);
     if is_announcement {

@@ -1,7 +1,12 @@
-//! The names of algorithms in our handshakes of secured domains, without the NUL that Cyclone DDS appends.
+//! Our handshakes of secured domains in a form that Fast DDS accepts: names of algorithms without the NUL that Cyclone DDS appends, and before
+//! everything in their packet that is protected.
 //!
 //! DDS Security 1.1 has them as sequences of bytes. Fast DDS refuses a reply to its own proposal when a name ends with NUL. So both go
 //! without: in the packet, and in what is hashed and signed, where it is ours. Cyclone DDS accepts both.
+//!
+//! Fast DDS drops the rest of a packet after a submessage that it cannot decode yet. Cyclone takes a handshake for done when it has queued its
+//! last message, and has begun to ask for keys over a protected channel by then: where one packet had both, that message was lost, and never
+//! repeated. After the message Fast DDS has the key of that channel.
 
 use super::{
     locators::{HEADER_BYTES, Order, Submessage, payload_of, submessage},
@@ -18,6 +23,11 @@ const PROPERTIES: [&[u8]; 2] = [b"c.dsign_algo\0", b"c.kagree_algo\0"];
 /// Writer of handshakes: `ENTITYID_P2P_BUILTIN_PARTICIPANT_STATELESS_WRITER`.
 const HANDSHAKES: [u8; 4] = [0, 2, 1, 0xc3];
 const DATA: u8 = 0x15;
+const INFO_TS: u8 = 0x09;
+const INFO_DST: u8 = 0x0e;
+/// What is protected begins and ends with these.
+const SEC_PREFIX: u8 = 0x31;
+const SEC_POSTFIX: u8 = 0x32;
 
 /// Our secured participants.
 static OWN: RwLock<Vec<GuidPrefix>> = RwLock::new(Vec::new());
@@ -53,8 +63,49 @@ fn is_handshake(bytes: &[u8], next: &Submessage) -> bool {
     next.id == DATA && bytes.get(next.at + 12..next.at + 16) == Some(&HANDSHAKES[..])
 }
 
+/// A copy of a packet with handshakes that Fast DDS accepts.
+pub(super) fn accepted_by_all(packet: &[u8]) -> Vec<u8> {
+    let bare = with_bare_names(packet);
+    with_protected_last(&bare).unwrap_or(bare)
+}
+
+/// A copy of a packet in which everything that is protected comes last; `None` where there is nothing to move.
+fn with_protected_last(packet: &[u8]) -> Option<Vec<u8>> {
+    let mut at = HEADER_BYTES;
+    let (mut first, mut last) = (packet.get(..at)?.to_vec(), Vec::new());
+    // What was said last of the next submessages: whom they are for, and their time.
+    let (mut receiver, mut time): (&[u8], &[u8]) = (&[], &[]);
+    let mut is_protected = false;
+    while let Some(next) = submessage(packet, at) {
+        // One of unknown length has to stay the last.
+        let bytes = packet.get(at..next.end)?;
+        if next.id == SEC_PREFIX && !is_protected {
+            is_protected = true;
+            last.extend_from_slice(receiver);
+            last.extend_from_slice(time);
+        }
+        match next.id {
+            _ if is_protected => last.extend_from_slice(bytes),
+            INFO_DST => receiver = bytes,
+            INFO_TS => time = bytes,
+            _ => {}
+        }
+        if !is_protected {
+            first.extend_from_slice(bytes);
+        }
+        is_protected &= next.id != SEC_POSTFIX;
+        at = next.end;
+    }
+    if last.is_empty() {
+        return None;
+    }
+    first.extend_from_slice(&last);
+    first.extend_from_slice(packet.get(at..)?);
+    Some(first)
+}
+
 /// A copy of a packet whose handshakes have no NUL at the end of names.
-pub(super) fn with_bare_names(packet: &[u8]) -> Vec<u8> {
+fn with_bare_names(packet: &[u8]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(packet.len());
     let mut at = HEADER_BYTES.min(packet.len());
     copy.extend_from_slice(&packet[..at]);
@@ -227,5 +278,38 @@ mod tests {
         assert_eq!(with_bare_names(&other), other);
         let _secured = SecuredParticipant::new([0xdd; 12]);
         assert!(has_handshake(ours.chunks(64)) && !has_handshake(other.chunks(64)));
+    }
+
+    #[test]
+    fn what_is_protected_comes_last_in_a_packet_with_a_handshake() {
+        let one = |id: u8, content: &[u8]| {
+            let len = u16::try_from(content.len()).unwrap().to_le_bytes();
+            [&[id, 1, len[0], len[1]][..], content].concat()
+        };
+        let header = [&b"RTPS\x02\x05\x01\x10"[..], &[7; 12]].concat();
+        let (receiver, time) = (one(INFO_DST, &[1; 12]), one(INFO_TS, &[2; 8]));
+        let heartbeat = one(0x07, &[3; 28]);
+        let protected = [
+            one(SEC_PREFIX, &[4; 20]),
+            one(0x30, &[5; 24]),
+            one(SEC_POSTFIX, &[6; 20]),
+        ]
+        .concat();
+        let handshake = one(DATA, &[8; 40]);
+        let parts: [&[u8]; 6] = [&header, &receiver, &heartbeat, &protected, &time, &handshake];
+        let expected: [&[u8]; 7] = [
+            &header, &receiver, &heartbeat, &time, &handshake, &receiver, &protected,
+        ];
+        assert_eq!(with_protected_last(&parts.concat()).unwrap(), expected.concat());
+        let unprotected = [&header[..], &receiver, &heartbeat, &handshake].concat();
+        assert_eq!(with_protected_last(&unprotected), None);
+        // The last submessage may have no length, which says that it ends with the packet.
+        let mut open = parts.concat();
+        let len = open.len() - handshake.len() + 2;
+        open[len..len + 2].fill(0);
+        assert_eq!(with_protected_last(&open), None);
+        for len in 0..open.len() {
+            with_protected_last(&open[..len]);
+        }
     }
 }

@@ -194,7 +194,7 @@ pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
 }
 
 /// Whether an endpoint is Cyclone DDS's: vendor 01.10 in the first bytes of its GUID.
-pub(super) fn is_cyclone(endpoint: Gid) -> bool {
+fn is_cyclone(endpoint: Gid) -> bool {
     endpoint.0.starts_with(&[0x01, 0x10])
 }
 

@@ -3,13 +3,14 @@
 //! Requests go to `rq/<service>Request`, replies to `rr/<service>Reply`, which all servers and clients of a service share. Which reply is
 //! whose, the two families of rmw say in two ways: rmw_fastrtps by the *related sample identity* of a reply
 //! ([`super::reply_identity`]), rmw_cyclonedds by a header in the payload ([`super::service_header`]). A client of the latter has
-//! `clientid=` in the user data of its request writer; a server is known by its vendor.
+//! `clientid=` in the user data of its request writer; a server is known by `serviceid=` in that of its reply writer. The vendor in an
+//! endpoint's identifier does not do: in a secured domain identifiers are made from certificates.
 
 use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Participant, Reader, Writer},
     ffi_service::{matched_readers, matched_writers},
-    qos::{DdsHistory, DdsQos, is_cyclone},
+    qos::{DdsHistory, DdsQos},
     reply_identity::{ReplyIdentities, RequestIdentity},
     service_header::{client_id, header, header_of, parts, unwrapped, wrapped},
     service_inbox::{Arrived, Inbox, InboxHandler},
@@ -19,7 +20,7 @@ use crate::{
     ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
-use holdall_io::clock::Clock;
+use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
     names::dds::{service_reply_to_dds, service_request_to_dds, type_to_dds},
     topic::Gid,
@@ -28,7 +29,7 @@ use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     fmt::Write as _,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
     time::Duration,
@@ -331,6 +332,8 @@ pub(super) struct DdsClient {
     endpoints: Endpoints,
     /// How we are named in headers.
     id: u64,
+    /// Servers whose replies have the header, found before anything is sent to them.
+    with_header: Arc<Mutex<BTreeSet<Gid>>>,
     sent: u64,
     /// Numbers of requests without a reply.
     open: BTreeSet<u64>,
@@ -354,9 +357,11 @@ impl DdsClient {
             ..service_qos(&user_data)
         };
         let inbox = Inbox::new(wake);
+        let with_header: Arc<Mutex<BTreeSet<Gid>>> = Arc::default();
+        let known = Arc::clone(&with_header);
         let is_ours = move |arrived: &Arrived| match arrived.answers {
             Some(request) => request.client == ours,
-            None if is_cyclone(arrived.from) => {
+            None if lock(&known).contains(&arrived.from) => {
                 header_of(&arrived.payload).is_some_and(|header| parts(header).0 == id)
             }
             None => true,
@@ -377,6 +382,7 @@ impl DdsClient {
             inbox,
             endpoints,
             id,
+            with_header,
             sent: 0,
             open: BTreeSet::new(),
         })
@@ -388,8 +394,20 @@ impl DdsClient {
             return None;
         }
         let readers = matched_readers(&self.endpoints.writer);
-        let hears = |writer: &Gid| readers.iter().any(|reader| is_same_participant(*reader, *writer));
-        self.endpoints.reader.matched_gids().into_iter().find(hears)
+        let hears = |writer: Gid| readers.iter().any(|reader| is_same_participant(*reader, writer));
+        let writers = matched_writers(&self.endpoints.reader).into_iter();
+        let mut with_header = lock(&self.with_header);
+        with_header.clear();
+        let mut found = None;
+        for (writer, user_data) in writers {
+            if user_data.windows(10).any(|part| part == b"serviceid=") {
+                with_header.insert(writer);
+            }
+            if found.is_none() && hears(writer) {
+                found = Some(writer);
+            }
+        }
+        found
     }
 
     /// Number and body of a reply.
@@ -397,7 +415,7 @@ impl DdsClient {
         if let Some(request) = arrived.answers {
             return Some((request.sequence, arrived.payload));
         }
-        if is_cyclone(arrived.from) {
+        if lock(&self.with_header).contains(&arrived.from) {
             let (header, payload) = unwrapped(arrived.payload)?;
             return Some((parts(header).1, payload));
         }
@@ -418,7 +436,7 @@ impl ServiceClient for DdsClient {
             .server()
             .ok_or_else(|| service_error(&self.name, "no server is there"))?;
         let number = self.sent + 1;
-        let wrapping = if is_cyclone(server) {
+        let wrapping = if lock(&self.with_header).contains(&server) {
             Wrapping::Header(header(self.id, number))
         } else {
             Wrapping::Bare

@@ -1,6 +1,9 @@
 //! The shim, loaded from its file and checked; the node that it joins with, and what the graph shows. The structures are those of `shim.c`.
 
-use super::ffi_entity::RawSubscription;
+use super::{
+    ffi_entity::RawSubscription,
+    ffi_service::{RawRequestId, RawService, Side},
+};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
     os::unix::ffi::OsStrExt as _,
@@ -11,7 +14,7 @@ use std::{
 };
 
 /// `HOLDALL_SHIM_VERSION` that these declarations are of.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 
 /// `holdall_open_t`.
 #[repr(C)]
@@ -72,6 +75,16 @@ pub(super) struct RawInfo {
     pub source_timestamp: i64,
 }
 
+/// `holdall_waited_t`.
+#[repr(C)]
+pub(super) struct RawWaited {
+    subscriptions: *const *mut c_void,
+    subscription_count: u64,
+    services: *const *mut c_void,
+    client_count: u64,
+    server_count: u64,
+}
+
 pub(super) type ShowEndpoint = unsafe extern "C" fn(*mut c_void, *const RawEndpoint);
 pub(super) type ShowService = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char);
 
@@ -105,12 +118,17 @@ functions! {
     unsubscribe: c"holdall_unsubscribe", unsafe extern "C" fn(*mut c_void, *mut c_void);
     matched_publishers: c"holdall_matched_publishers", unsafe extern "C" fn(*mut c_void) -> u64;
     wake: c"holdall_wake", unsafe extern "C" fn(*mut c_void);
-    wait: c"holdall_wait", unsafe extern "C" fn(*mut c_void, *const *mut c_void, u64, *mut u8, *mut u8, i64) -> c_int;
+    wait: c"holdall_wait", unsafe extern "C" fn(*mut c_void, *const RawWaited, *mut u8, *mut u8, i64) -> c_int;
     take: c"holdall_take", unsafe extern "C" fn(*mut c_void, *mut RawBuffer, *mut RawInfo) -> c_int;
     structure: c"holdall_structure", unsafe extern "C" fn(*const c_char, *const c_char, *const c_void) -> *mut c_void;
     structure_free: c"holdall_structure_free", unsafe extern "C" fn(*mut c_void);
     structure_fill: c"holdall_structure_fill", unsafe extern "C" fn(*mut c_void, *const u8, u64) -> c_int;
     take_structure: c"holdall_take_structure", unsafe extern "C" fn(*mut c_void, *mut c_void, *mut u64, *mut RawInfo) -> c_int;
+    service_open: c"holdall_service_open", unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char, *const c_char, *const c_char, c_int) -> *mut c_void;
+    service_close: c"holdall_service_close", unsafe extern "C" fn(*mut c_void, *mut c_void);
+    service_is_ready: c"holdall_service_is_ready", unsafe extern "C" fn(*mut c_void, *const c_void) -> c_int;
+    service_send: c"holdall_service_send", unsafe extern "C" fn(*mut c_void, *const u8, u64, *mut RawRequestId) -> c_int;
+    service_take: c"holdall_service_take", unsafe extern "C" fn(*mut c_void, *mut RawBuffer, *mut RawRequestId) -> c_int;
     free: c"holdall_free", unsafe extern "C" fn(*mut u8);
     advertise: c"holdall_advertise", unsafe extern "C" fn(*mut c_void, *const c_void, *const c_char, *const Qos, *mut u8) -> *mut c_void;
     unadvertise: c"holdall_unadvertise", unsafe extern "C" fn(*mut c_void, *mut c_void);
@@ -273,7 +291,8 @@ impl Context {
         });
         let waiter = Waiter {
             context: Arc::clone(&context),
-            raw: Vec::new(),
+            subscriptions: Vec::new(),
+            services: Vec::new(),
             ready: Vec::new(),
         };
         Ok((context, waiter))
@@ -338,10 +357,20 @@ impl Drop for Context {
     }
 }
 
+/// What may have something to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    /// The subscription at this place.
+    Subscription(usize),
+    /// The service at this place.
+    Service(usize),
+}
+
 /// Waits for messages; one for each context.
 pub(super) struct Waiter {
     context: Arc<Context>,
-    raw: Vec<*mut c_void>,
+    subscriptions: Vec<*mut c_void>,
+    services: Vec<*mut c_void>,
     ready: Vec<u8>,
 }
 
@@ -349,30 +378,49 @@ pub(super) struct Waiter {
 unsafe impl Send for Waiter {}
 
 impl Waiter {
-    /// Waits until one of these may have a message, the graph has changed, or the context is woken. Calls `visit` with the place of each
-    /// that is ready; true when the graph has changed.
+    /// Waits until one of these may have something, the graph has changed, or the context is woken. Calls `visit` with each that is ready;
+    /// true when the graph has changed. Of the services, clients must be the first.
     ///
     /// # Errors
     /// The implementation's own reason.
     pub(super) fn wait<'a>(
         &mut self,
-        all: impl Iterator<Item = &'a RawSubscription>,
+        subscriptions: impl Iterator<Item = &'a RawSubscription>,
+        services: impl Iterator<Item = &'a RawService>,
         at_most: Duration,
-        mut visit: impl FnMut(usize),
+        mut visit: impl FnMut(Ready),
     ) -> Result<bool, String> {
-        self.raw.clear();
-        self.raw.extend(all.map(|one| one.raw.as_ptr()));
+        self.subscriptions.clear();
+        self.subscriptions
+            .extend(subscriptions.map(|one| one.raw.as_ptr()));
+        self.services.clear();
+        let mut clients = 0;
+        for service in services {
+            let place = self.services.len();
+            if service.side == Side::Client {
+                assert_eq!(clients, place, "the shim takes the first services for clients");
+                clients += 1;
+            }
+            self.services.push(service.raw.as_ptr());
+        }
+        let waited = RawWaited {
+            subscriptions: self.subscriptions.as_ptr(),
+            subscription_count: self.subscriptions.len() as u64,
+            services: self.services.as_ptr(),
+            client_count: clients as u64,
+            server_count: (self.services.len() - clients) as u64,
+        };
         self.ready.clear();
-        self.ready.resize(self.raw.len(), 0);
+        self.ready
+            .resize(self.subscriptions.len() + self.services.len(), 0);
         let shim = &self.context.shim;
         let mut graph = 0;
         let nanos = i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX);
-        // SAFETY: the context and all subscriptions are live, both lists have room for all, and no other thread waits with this context.
+        // SAFETY: the context and all that is waited for are live, the flags have room for all, and no other thread waits with this context.
         let outcome = unsafe {
             (shim.0.wait)(
                 self.context.raw.as_ptr(),
-                self.raw.as_ptr(),
-                self.raw.len() as u64,
+                &raw const waited,
                 self.ready.as_mut_ptr(),
                 &raw mut graph,
                 nanos,
@@ -382,7 +430,10 @@ impl Waiter {
             return Err(shim.reason());
         }
         let ready = self.ready.iter().enumerate().filter(|(_, ready)| **ready != 0);
-        ready.for_each(|(place, _)| visit(place));
+        for (place, _) in ready {
+            let service = place.checked_sub(self.subscriptions.len());
+            visit(service.map_or(Ready::Subscription(place), Ready::Service));
+        }
         Ok(graph != 0)
     }
 }

@@ -9,7 +9,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-const SOURCE: &str = include_str!("shim.c");
+/// One file for the compiler.
+const SOURCE: &str = concat!(include_str!("shim.c"), include_str!("services.c"));
 /// All but folders and files; what follows the last one is the output.
 const COMPILER_ARGUMENTS: &str = include_str!("compiler_arguments.in");
 /// What ROS uses where `RMW_IMPLEMENTATION` is not set.

@@ -1,8 +1,10 @@
 //! The thread that waits for messages and takes them; and the memory that they are taken into.
 
 use super::{
-    ffi::{Context, Waiter},
+    ffi::{Context, Ready, Waiter},
     ffi_entity::{Buffer, Info, RawSubscription},
+    ffi_service::Side,
+    service::ServiceSlot,
     structures::Typed,
 };
 use crate::Sink;
@@ -189,9 +191,11 @@ fn header_of(info: Info, log_time: Timestamp) -> MessageHeader {
 #[derive(Default)]
 struct Wanted {
     slots: Vec<Arc<Slot>>,
-    /// Counts changes of `slots`.
+    /// Clients first.
+    services: Vec<Arc<ServiceSlot>>,
+    /// Counts changes of both.
     change: u64,
-    /// The last change that the thread knows: it uses no slot that was gone by then.
+    /// The last change that the thread knows: it uses nothing that was gone by then.
     known: u64,
     is_stopping: bool,
     has_ended: bool,
@@ -240,20 +244,43 @@ impl Receiving {
 
     /// Waits for one more subscription from now on.
     pub(super) fn add(&self, slot: Arc<Slot>) {
-        let mut wanted = lock(&self.wanted);
-        wanted.slots.push(slot);
-        wanted.change += 1;
-        drop(wanted);
-        self.context.wake();
+        self.change(|wanted| wanted.slots.push(slot));
+    }
+
+    /// Waits for what arrives for one side of a service from now on.
+    pub(super) fn add_service(&self, slot: Arc<ServiceSlot>) {
+        self.change(|wanted| match slot.raw.side {
+            Side::Client => wanted.services.insert(0, slot),
+            Side::Server => wanted.services.push(slot),
+        });
     }
 
     /// Waits for a subscription no more; its sink is not called after this has returned.
     pub(super) fn remove(&self, slot: &Arc<Slot>) {
+        let change = self.change(|wanted| wanted.slots.retain(|other| !Arc::ptr_eq(other, slot)));
+        self.wait_for_thread(change);
+    }
+
+    /// Waits for a service no more; its wake is not called after this has returned.
+    pub(super) fn remove_service(&self, slot: &Arc<ServiceSlot>) {
+        let change = self.change(|wanted| wanted.services.retain(|other| !Arc::ptr_eq(other, slot)));
+        self.wait_for_thread(change);
+    }
+
+    /// Changes what is waited for; returns the change's number.
+    fn change(&self, change: impl FnOnce(&mut Wanted)) -> u64 {
         let mut wanted = lock(&self.wanted);
-        wanted.slots.retain(|other| !Arc::ptr_eq(other, slot));
+        change(&mut wanted);
         wanted.change += 1;
-        let change = wanted.change;
+        let number = wanted.change;
+        drop(wanted);
         self.context.wake();
+        number
+    }
+
+    /// Returns when the thread knows of a change.
+    fn wait_for_thread(&self, change: u64) {
+        let mut wanted = lock(&self.wanted);
         while wanted.known < change && !wanted.has_ended {
             wanted = self.changed.wait(wanted).unwrap_or_else(PoisonError::into_inner);
         }
@@ -285,31 +312,23 @@ impl Receiving {
     }
 
     fn run(&self, mut waiter: Waiter, clock: &dyn Clock) {
-        let (mut slots, mut known, mut failures) = (Vec::new(), 0, 0);
+        let (mut used, mut failures) = (Used::default(), 0);
         loop {
-            let before: Vec<Arc<Slot>> = {
-                let wanted = lock(&self.wanted);
-                if wanted.is_stopping {
-                    return;
-                }
-                if wanted.change == known {
-                    Vec::new()
-                } else {
-                    known = wanted.change;
-                    std::mem::replace(&mut slots, wanted.slots.clone())
-                }
+            let Some(before) = self.news(&mut used) else {
+                return;
             };
-            for slot in &before {
-                if !slots.iter().any(|other| Arc::ptr_eq(slot, other)) {
+            for slot in &before.slots {
+                if !used.slots.iter().any(|other| Arc::ptr_eq(slot, other)) {
                     // What has arrived until the end was received.
                     let _left = (0..LAST_TAKES_MAX).all(|_| slot.drain(clock));
                 }
             }
-            lock(&self.wanted).known = known;
+            lock(&self.wanted).known = used.change;
             self.changed.notify_all();
             let mut ready = Vec::new();
-            let subscriptions = slots.iter().map(|slot: &Arc<Slot>| &slot.subscription);
-            match waiter.wait(subscriptions, WAIT_MAX, |place| ready.push(place)) {
+            let subscriptions = used.slots.iter().map(|slot| &slot.subscription);
+            let services = used.services.iter().map(|slot| &slot.raw);
+            match waiter.wait(subscriptions, services, WAIT_MAX, |one| ready.push(one)) {
                 Ok(is_changed) => {
                     failures = 0;
                     if is_changed {
@@ -326,11 +345,41 @@ impl Receiving {
                     clock.sleep_until(clock.monotonic() + FAILURE_WAIT);
                 }
             }
-            for place in ready {
-                let _waits_for_its_turn = slots[place].drain(clock);
+            for one in ready {
+                match one {
+                    Ready::Subscription(place) => {
+                        let _waits_for_its_turn = used.slots[place].drain(clock);
+                    }
+                    Ready::Service(place) => used.services[place].drain(),
+                }
             }
         }
     }
+
+    /// Applies what others have asked for, and returns what was used before where that changed; `None` when the thread is to end.
+    fn news(&self, used: &mut Used) -> Option<Used> {
+        let wanted = lock(&self.wanted);
+        if wanted.is_stopping {
+            return None;
+        }
+        if wanted.change == used.change {
+            return Some(Used::default());
+        }
+        let now = Used {
+            slots: wanted.slots.clone(),
+            services: wanted.services.clone(),
+            change: wanted.change,
+        };
+        Some(std::mem::replace(used, now))
+    }
+}
+
+/// What the thread waits for.
+#[derive(Default)]
+struct Used {
+    slots: Vec<Arc<Slot>>,
+    services: Vec<Arc<ServiceSlot>>,
+    change: u64,
 }
 
 /// Reports the thread's end.

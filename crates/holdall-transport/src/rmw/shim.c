@@ -11,9 +11,11 @@
 #include <rmw/init.h>
 #include <rmw/init_options.h>
 #include <rmw/names_and_types.h>
+#include <rmw/qos_profiles.h>
 #include <rmw/rmw.h>
 #include <rmw/topic_endpoint_info_array.h>
 #include <rosidl_runtime_c/message_type_support_struct.h>
+#include <rosidl_runtime_c/service_type_support_struct.h>
 // Since Iron; before, a flag limits nodes to this computer, and types have no hashes.
 #if __has_include(<rmw/discovery_options.h>)
 #include <rmw/discovery_options.h>
@@ -36,7 +38,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLDALL_SHIM_VERSION 3
+#define HOLDALL_SHIM_VERSION 4
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct {
@@ -78,6 +80,27 @@ typedef struct {
 } holdall_info_t;
 
 typedef struct {
+    const rosidl_message_type_support_t *type;
+    void *(*create)(void);
+    void (*destroy)(void *);
+} holdall_side_t;
+
+// A client, or a server; see `services.c`.
+typedef struct {
+    holdall_side_t request, response;
+    rmw_client_t *client;
+    rmw_service_t *server;
+} holdall_service_t;
+
+typedef struct {
+    void *const *subscriptions;
+    uint64_t subscription_count;
+    // Clients first.
+    holdall_service_t *const *services;
+    uint64_t client_count, server_count;
+} holdall_waited_t;
+
+typedef struct {
     rcutils_allocator_t allocator;
     rmw_init_options_t options;
     rmw_context_t context;
@@ -87,6 +110,7 @@ typedef struct {
     // Used by the thread that waits only.
     rmw_wait_set_t *waits;
     size_t waits_capacity;
+    // What it waits for: subscriptions, then clients, then servers.
     void **waited;
 } holdall_context_t;
 
@@ -330,30 +354,44 @@ EXPORT void holdall_wake(holdall_context_t *self)
     if (rmw_trigger_guard_condition(self->wake) != RMW_RET_OK) rmw_reset_error();
 }
 
-// Waits until a subscription may have something, the graph has changed, or holdall_wake was called; one flag for each subscription, and one
-// for the graph. Returns 0, also when the time ran out.
-EXPORT int holdall_wait(holdall_context_t *self, void *const *all, uint64_t count, uint8_t *ready, uint8_t *graph, int64_t timeout_ns)
+// Room for so many in the wait set and in the list of what is waited for.
+static bool make_room(holdall_context_t *self, size_t count)
 {
-    if (!self->waits || self->waits_capacity < count + 2) {
-        size_t capacity = 2 * (count + 2);
-        if (self->waits && rmw_destroy_wait_set(self->waits) != RMW_RET_OK) rmw_reset_error();
-        self->waits = rmw_create_wait_set(&self->context, capacity);
-        void **waited = self->waits ? realloc(self->waited, capacity * sizeof *waited) : NULL;
-        if (!waited) {
-            failed("rmw_create_wait_set");
-            return -1;
-        }
-        self->waited = waited;
-        self->waits_capacity = capacity;
+    if (self->waits && self->waits_capacity >= count) return true;
+    size_t capacity = 2 * count;
+    if (self->waits && rmw_destroy_wait_set(self->waits) != RMW_RET_OK) rmw_reset_error();
+    self->waits = rmw_create_wait_set(&self->context, capacity);
+    void **waited = self->waits ? realloc(self->waited, capacity * sizeof *waited) : NULL;
+    if (!waited) {
+        failed("rmw_create_wait_set");
+        return false;
     }
-    for (uint64_t at = 0; at < count; at++) {
-        self->waited[at] = ((const rmw_subscription_t *)all[at])->data;
+    self->waited = waited;
+    self->waits_capacity = capacity;
+    return true;
+}
+
+// Waits until a subscription or a service may have something, the graph has changed, or holdall_wake was called; one flag for each
+// subscription, then for each service, and one for the graph. Of the services, clients are the first. Returns 0, also when the time ran out.
+EXPORT int holdall_wait(holdall_context_t *self, const holdall_waited_t *all, uint8_t *ready, uint8_t *graph, int64_t timeout_ns)
+{
+    size_t count = all->subscription_count + all->client_count + all->server_count;
+    if (!make_room(self, count + 2)) return -1;
+    void **subscribers = self->waited, **calling = subscribers + all->subscription_count, **serving = calling + all->client_count;
+    for (uint64_t at = 0; at < all->subscription_count; at++) {
+        subscribers[at] = ((const rmw_subscription_t *)all->subscriptions[at])->data;
+    }
+    for (uint64_t at = 0; at < all->client_count; at++) {
+        calling[at] = all->services[at]->client->data;
+    }
+    for (uint64_t at = 0; at < all->server_count; at++) {
+        serving[at] = all->services[all->client_count + at]->server->data;
     }
     void *guard_list[2] = {self->wake->data, self->graph->data};
-    rmw_subscriptions_t subscriptions = {.subscriber_count = count, .subscribers = self->waited};
+    rmw_subscriptions_t subscriptions = {.subscriber_count = all->subscription_count, .subscribers = subscribers};
     rmw_guard_conditions_t guards = {.guard_condition_count = 2, .guard_conditions = guard_list};
-    rmw_services_t services = {0};
-    rmw_clients_t clients = {0};
+    rmw_services_t services = {.service_count = all->server_count, .services = serving};
+    rmw_clients_t clients = {.client_count = all->client_count, .clients = calling};
     rmw_events_t events = {0};
     rmw_time_t timeout = {(uint64_t)timeout_ns / 1000000000u, (uint64_t)timeout_ns % 1000000000u};
     rmw_ret_t result = rmw_wait(&subscriptions, &guards, &services, &clients, &events, self->waits, &timeout);
@@ -361,7 +399,7 @@ EXPORT int holdall_wait(holdall_context_t *self, void *const *all, uint64_t coun
         failed("rmw_wait");
         return -1;
     }
-    for (uint64_t at = 0; at < count; at++) {
+    for (size_t at = 0; at < count; at++) {
         ready[at] = result == RMW_RET_OK && self->waited[at] != NULL;
     }
     *graph = result == RMW_RET_OK && guard_list[1] != NULL;

@@ -4,17 +4,19 @@ use super::{
     discovery::{Discovery, OwnPublishers},
     ffi::{Context, Join, Shim, TypeSupport},
     ffi_entity::{RawPublisher, RawSubscription},
+    ffi_service::Side,
     installation::Installation,
     publisher::RmwPublisher,
     qos::{offer_of, request_of},
     receiving::{RECEIVE_THREAD, Receiving, Slot},
+    service::RmwService,
     structures::{self, Typed},
     subscription::RmwSubscription,
     types::Types,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    Unreached,
+    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
+    Sink, SubscribeRequest, Subscription, Transport, TransportError, Unreached,
     dds::DdsEnvironment,
     registry::{Backend, OpenError},
 };
@@ -167,6 +169,15 @@ impl RmwTransport {
             .then(|| Typed::new(&self.context.shim, types, type_name))
             .transpose()
     }
+
+    fn service(
+        &self,
+        service: &ServiceDescription,
+        side: Side,
+        wake: ServiceWake,
+    ) -> Result<RmwService, TransportError> {
+        RmwService::open(&self.context, &self.receiving, service, side, wake)
+    }
 }
 
 impl Transport for RmwTransport {
@@ -243,6 +254,22 @@ impl Transport for RmwTransport {
             typed,
             own: self.own.clone(),
         }))
+    }
+
+    fn serve(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceServer>, TransportError> {
+        Ok(Box::new(self.service(service, Side::Server, wake)?))
+    }
+
+    fn client(
+        &mut self,
+        service: &ServiceDescription,
+        wake: ServiceWake,
+    ) -> Result<Box<dyn ServiceClient>, TransportError> {
+        Ok(Box::new(self.service(service, Side::Client, wake)?))
     }
 
     fn not_heard(&mut self) -> Vec<Unreached> {

@@ -33,17 +33,51 @@ impl Types {
     }
 
     fn load(&self, type_name: &str) -> Result<TypeSupport, String> {
-        let Some((package, name)) = parts_of(type_name) else {
+        let Some((package, function)) = function_of(type_name) else {
             return Err(format!("{type_name} is no ROS type"));
         };
-        let function = format!("rosidl_typesupport_c__get_message_type_support_handle__{name}");
-        // Without a folder: only then its own libraries are searched where the shim's are, too.
-        let library = format!("lib{package}__rosidl_typesupport_c.so");
-        self.shim.type_support(&library, &function).map_err(|reason| {
+        self.shim.type_support(&type_library(package), &function).map_err(|reason| {
             tracing::debug!("{type_name}: {reason}");
             format!("the type support of {type_name} is not installed (package {package}), which only this transport needs")
         })
     }
+}
+
+/// What a service's type is made of in an installation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServiceTypes {
+    /// Library with the type supports.
+    pub type_library: String,
+    /// Library with the functions that make structures.
+    pub structure_library: String,
+    /// What the names of its functions contain, for example `std_srvs__srv__Empty`.
+    pub symbol: String,
+}
+
+impl ServiceTypes {
+    /// Where a service's type would be; `None` when the text is no ROS type.
+    pub(super) fn of(type_name: &str) -> Option<Self> {
+        let (package, symbol) = parts_of(type_name)?;
+        Some(Self {
+            type_library: type_library(package),
+            structure_library: format!("lib{package}__rosidl_generator_c.so"),
+            symbol,
+        })
+    }
+}
+
+/// The library with a package's type supports, without a folder: only then its own libraries are searched where the shim's are, too.
+fn type_library(package: &str) -> String {
+    format!("lib{package}__rosidl_typesupport_c.so")
+}
+
+/// The package of a type, and the function that returns its type support.
+fn function_of(type_name: &str) -> Option<(&str, String)> {
+    let (package, symbol) = parts_of(type_name)?;
+    Some((
+        package,
+        format!("rosidl_typesupport_c__get_message_type_support_handle__{symbol}"),
+    ))
 }
 
 /// The package of a type, and its name as C has it.
@@ -72,5 +106,10 @@ mod tests {
         for bad in ["", "String", "a/b", "a/b/c/d", "../x/msg/Y", "a//c", "a/msg/C\0"] {
             assert_eq!(parts_of(bad), None, "{bad:?}");
         }
+        let service = ServiceTypes::of("std_srvs/srv/Empty").unwrap();
+        assert_eq!(service.type_library, "libstd_srvs__rosidl_typesupport_c.so");
+        assert_eq!(service.structure_library, "libstd_srvs__rosidl_generator_c.so");
+        assert_eq!(service.symbol, "std_srvs__srv__Empty");
+        assert_eq!(ServiceTypes::of("../srv/Empty"), None);
     }
 }

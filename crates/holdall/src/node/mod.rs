@@ -56,8 +56,12 @@ impl NodeServices {
                 Err(reason) => tracing::warn!("the service {name} is not offered: {reason}"),
             }
         }
+        let is_alone = transports.len() == 1;
         for transport in transports {
-            offered.offer_over(transport.as_mut(), services);
+            // A client that reaches two transports would have its request carried out twice.
+            if is_alone || !transport.completes_others() {
+                offered.offer_over(transport.as_mut(), services);
+            }
         }
         offered
     }
@@ -70,6 +74,7 @@ impl NodeServices {
 
     fn offer_over(&mut self, transport: &mut dyn Transport, services: &[(&'static str, &'static str)]) {
         let wake = self.waker();
+        let mut refused = Vec::new();
         for (number, served) in self.services.iter().enumerate() {
             let type_name = services
                 .iter()
@@ -83,12 +88,13 @@ impl NodeServices {
             };
             match transport.serve(&description, ServiceWake::clone(&wake)) {
                 Ok(server) => self.servers.push((number, server)),
-                Err(error) => {
-                    // The others would fail for the same reason.
-                    tracing::info!("no services over {}: {error}", transport.name());
-                    return;
-                }
+                Err(error) => refused.push((served.name, error)),
             }
+        }
+        if let Some((_, first)) = refused.first() {
+            let names: Vec<_> = refused.iter().map(|(name, _)| *name).collect();
+            let (over, names) = (transport.name(), names.join(", "));
+            tracing::info!("not offered over {over}: {names}: {first}");
         }
     }
 

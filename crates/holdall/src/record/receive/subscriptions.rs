@@ -206,7 +206,14 @@ impl RecordedTopic {
                 publisher.gid
             );
         }
-        self.subscribe(number, transport, request, other_type)
+        let outcome = self.subscribe(number, transport, request, other_type);
+        if outcome.is_err()
+            && let Some(served) = self.served.get_mut(&publisher.gid)
+        {
+            // The refusal is its reason, not that nothing is matched.
+            served.is_settled = true;
+        }
+        outcome
     }
 
     /// Subscribes with the default QoS when there is no publisher to go by.

@@ -1,8 +1,9 @@
 //! Nodes and publishers that are there and that no transport of the recording receives: reported once each.
 
 use super::Session;
-use holdall_model::unheard::NotHeard;
-use holdall_transport::{Identity, Unreached};
+use crate::record::receive::discovery::GraphDecision;
+use holdall_model::unheard::{NotHeard, NotHeardKind};
+use holdall_transport::{Identity, TransportError, Unreached};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -65,6 +66,24 @@ impl Session {
         for new in self.parts.drain.add_not_heard(found) {
             tracing::warn!("not heard: {new}");
         }
+    }
+
+    /// Notes the publisher that a refused decision was about, whose messages are not received: a topic that the enclave's permissions forbid, for
+    /// example. The error itself is reported where it is handled.
+    pub(super) fn note_refused(&mut self, decision: &GraphDecision, error: &TransportError) {
+        let (GraphDecision::Publisher(publisher), TransportError::Topic { topic, reason }) =
+            (decision, error)
+        else {
+            return;
+        };
+        let node = publisher.node.as_ref().map(ToString::to_string);
+        let about = NotHeard {
+            who: node.unwrap_or_else(|| format!("publisher {}", publisher.gid)),
+            kind: NotHeardKind::Refused,
+            reason: reason.clone(),
+            topics: vec![topic.clone()],
+        };
+        self.parts.drain.add_not_heard(vec![about]);
     }
 
     fn is_heard_by_others(&self, number: usize, identity: &Identity) -> bool {

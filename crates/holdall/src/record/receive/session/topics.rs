@@ -63,8 +63,9 @@ impl Session {
         while self.parts.drain.has_room()
             && let Some(next) = self.decided.pop_front()
         {
-            if let Err(error) = self.carry_out(next.number, next.decision, next.moment) {
+            if let Err(error) = self.carry_out(next.number, &next.decision, next.moment) {
                 tracing::error!("not recorded: {error}");
+                self.note_refused(&next.decision, &error);
             }
         }
         if self.decided.is_empty() {
@@ -81,16 +82,16 @@ impl Session {
     fn carry_out(
         &mut self,
         number: usize,
-        decision: GraphDecision,
+        decision: &GraphDecision,
         moment: Moment,
     ) -> Result<(), TransportError> {
         match decision {
-            GraphDecision::Record(plan) => self.record(number, &plan),
-            GraphDecision::Publisher(publisher) => self.serve(number, &publisher, moment),
+            GraphDecision::Record(plan) => self.record(number, plan),
+            GraphDecision::Publisher(publisher) => self.serve(number, publisher, moment),
             GraphDecision::PublisherGone { topic, gid } => {
                 tracing::debug!("{topic}: publisher {gid} is gone");
-                if let Some(topic) = self.topics.get_mut(&topic) {
-                    topic.publisher_gone(gid);
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.publisher_gone(*gid);
                 }
                 Ok(())
             }
