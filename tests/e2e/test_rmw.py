@@ -77,7 +77,9 @@ def test_auto_takes_rmw_for_what_dds_cannot_hear_and_each_message_once(sourced, 
     world = sourced
     # With SHM rmw does not hear the other node, with LARGE_DATA it does, too.
     world.env["FASTDDS_BUILTIN_TRANSPORTS"] = environment
-    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--transport", "auto", "--json", "--disable-keyboard-controls")
+    # iceoryx2 has no domains: the topics of other tests are left out by name.
+    ours = ["--regex", "/(over_.*|shared)"]
+    recorder = world.holdall("record", *ours, "-o", world.folder / "bag", "--transport", "auto", "--json", "--disable-keyboard-controls")
     recorder.wait_until_says("Listening for topics...")
     talkers = []
     # One topic has a publisher of each kind.
