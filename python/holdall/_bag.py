@@ -178,13 +178,14 @@ class Bag:
         return dict(self._about)
 
     @property
-    def lost(self) -> dict[str, dict[str, int]] | None:
-        """Lost messages by topic and stage (``transport``, ``cache``, ...), as the recording's ledger counts them.
+    def lost(self) -> _html.Losses | None:
+        """Lost messages by topic and stage (``transport``, ``cache``, ...), as the recording's ledger counts them: a dict, and a table in a
+        notebook.
 
         Topics without a loss are absent; None for a bag without a ledger.
         """
         text = self._native.lost()
-        return None if text is None else dict(json.loads(text))
+        return None if text is None else _html.Losses(json.loads(text))
 
     @property
     def ledgers(self) -> list[dict[str, Any]]:

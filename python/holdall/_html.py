@@ -125,6 +125,30 @@ def html(bag: Any) -> str:
     return f"<p><b>{escaping.escape(_head(bag))}</b></p>{notes}<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
+class Losses(dict[str, dict[str, int]]):
+    """Lost messages by topic and stage; a table in a notebook, and ``pandas.DataFrame(losses).T`` for more."""
+
+    @property
+    def stages(self) -> list[str]:
+        """The stages at which something was lost."""
+        return sorted({stage for stages in self.values() for stage in stages})
+
+    @property
+    def total(self) -> int:
+        """Number of lost messages."""
+        return sum(sum(stages.values()) for stages in self.values())
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<p>no message was lost</p>"
+        head = "".join(f"<th>{escaping.escape(title)}</th>" for title in ("topic", *self.stages, "all"))
+        lines = []
+        for topic, stages in sorted(self.items()):
+            counts = [*(stages.get(stage, 0) for stage in self.stages), sum(stages.values())]
+            lines.append(f"<tr><td>{escaping.escape(topic)}</td>{''.join(f'<td>{count:,}</td>' for count in counts)}</tr>")
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
 def plot(bag: Any, names: Sequence[str], cells: int) -> Any:
     """The rate of each topic over time, with its gaps and losses."""
     import matplotlib.pyplot as plt

@@ -1,6 +1,7 @@
 """The Python package: the wheel of the built extension in a clean venv, and its own tests there."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,13 @@ def test_nothing_but_the_wheel_is_needed_to_import_and_read(installed, tmp_path)
     python, site = installed
     done = subprocess.run([python, "-c", script], env=environment(site), cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.split() == ["/t", "5", "1.5", "x", "[1.0,", "2.5]", "None"], done.stdout + done.stderr
+
+
+@pytest.mark.skipif(int(os.confstr("CS_GNU_LIBC_VERSION").rpartition(".")[2]) > 36, reason="a newer C library has newer symbols")
+def test_the_wheel_needs_no_newer_c_library_than_ubuntu_22_04_has():
+    for built, most in ((LIBRARY, 34), (Path(HOLDALL), 35)):
+        needed = {int(minor) for minor in re.findall(rb"\0GLIBC_2\.(\d+)(?=\0)", built.read_bytes())}
+        assert needed and max(needed) <= most, f"{built.name} needs glibc 2.{max(needed)}"
 
 
 def test_the_types_are_those_that_the_stubs_state(installed):

@@ -24,6 +24,7 @@ def trimmed(text):
 
 def test_each_cell_shows_what_the_document_has(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    plt.close("all")
     document = DOCS / "notebook.md"
     text, names = document.read_text(), {}
     cells = CELL.findall(text)

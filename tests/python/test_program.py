@@ -48,7 +48,9 @@ def test_progress_is_shown_to_a_function_or_as_a_bar(bag, tmp_path, capsys):
     assert seen and seen[-1][0] == seen[-1][1] > 0 and seen == sorted(seen)
     holdall.open(bag).check(progress=lambda done, total: seen.append("check"))
     holdall.export(bag, tmp_path / "csv", "csv", progress=lambda done, total: seen.append("export"))
-    assert {"check", "export"} <= set(seen[1:])
+    with pytest.raises(holdall.ProgramError, match="no ledger"):
+        holdall.open(bag).audit(progress=lambda done, total: seen.append(("audit", done, total)))
+    assert {"check", "export", ("audit", 200, 200)} <= set(seen[1:])
     holdall.convert(bag, tmp_path / "two", progress=True)
     assert "convert" in capsys.readouterr().err
 

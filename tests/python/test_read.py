@@ -10,6 +10,7 @@ import holdall
 import numpy as np
 import pytest
 from conftest import MS, START, plain
+from holdall import _html
 
 
 @pytest.fixture(scope="module")
@@ -243,3 +244,11 @@ def test_a_plot_has_the_rates_gaps_and_losses_of_each_topic(tmp_path):
     assert (len(first.patches), len(second.patches)) == (2, 1), "a gap is a patch of its own"
     (only,) = bag.plot("b").axes
     assert only.get_ylabel() == "/b"
+
+
+def test_losses_are_a_dict_and_a_table():
+    losses = _html.Losses({"/imu": {"cache": 1200, "transport": 3}, "/<b>": {"disk": 1}})
+    assert losses["/imu"]["transport"] == 3 and losses.stages == ["cache", "disk", "transport"] and losses.total == 1204
+    table = losses._repr_html_()
+    assert "<tr><td>/imu</td><td>1,200</td><td>0</td><td>3</td><td>1,203</td></tr>" in table and "/&lt;b&gt;" in table
+    assert _html.Losses()._repr_html_() == "<p>no message was lost</p>"

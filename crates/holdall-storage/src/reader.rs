@@ -141,6 +141,14 @@ pub struct TimeCells {
     counts: Vec<Vec<u64>>,
 }
 
+/// `count * part / whole`, rounded down. Numbers that fit are divided as such, which takes a fraction of the time.
+fn share(count: u64, part: u64, whole: u64) -> u64 {
+    match count.checked_mul(part) {
+        Some(product) => product / whole,
+        None => u64::try_from(u128::from(count) * u128::from(part) / u128::from(whole)).unwrap_or(u64::MAX),
+    }
+}
+
 impl TimeCells {
     /// `cells` cells from the first of these times to the second, both included.
     pub fn new((start, end): (Timestamp, Timestamp), cells: usize) -> Self {
@@ -155,7 +163,7 @@ impl TimeCells {
     /// The cell of a time; a time outside of all has the first or the last one.
     pub fn cell(&self, time: Timestamp) -> usize {
         let offset = time.as_nanos().saturating_sub(self.start).clamp(0, self.span);
-        let place = i128::from(offset) * self.cells as i128 / i128::from(self.span);
+        let place = share(offset.unsigned_abs(), self.cells as u64, self.span.unsigned_abs());
         usize::try_from(place).unwrap_or(0).min(self.cells - 1)
     }
 
@@ -176,7 +184,7 @@ impl TimeCells {
     pub fn spread(&mut self, channel: ChannelIndex, (first, last): (usize, usize), count: u64) {
         let width = last.saturating_sub(first) as u64 + 1;
         for (number, cell) in (0..).zip(first..=last) {
-            let until = |number: u64| (u128::from(count) * u128::from(number) / u128::from(width)) as u64;
+            let until = |number: u64| share(count, number, width);
             self.add(channel, cell, until(number + 1) - until(number));
         }
     }
@@ -247,5 +255,16 @@ mod tests {
         let mut point = TimeCells::new((time(5), time(5)), 3);
         point.add(ChannelIndex(0), point.cell(time(5)), 1);
         assert_eq!(point.of(ChannelIndex(0)).iter().sum::<u64>(), 1);
+    }
+
+    #[test]
+    fn products_beyond_64_bits_are_divided_exactly() {
+        let time = Timestamp::from_nanos;
+        let all = TimeCells::new((time(0), time(i64::MAX)), 1000);
+        let found = [i64::MAX / 4, i64::MAX / 2 + 1, i64::MAX - 1].map(|nanos| all.cell(time(nanos)));
+        assert_eq!(found, [249, 500, 999]);
+        let mut all = TimeCells::new((time(0), time(10)), 3);
+        all.spread(ChannelIndex(0), (0, 2), u64::MAX);
+        assert_eq!(all.of(ChannelIndex(0)), [u64::MAX / 3; 3]);
     }
 }

@@ -104,9 +104,9 @@ pub(crate) fn write_column<W: Write + Send>(
 ) -> Result<(), ParquetError> {
     let other = || ParquetError::General("a column of another type than its values".into());
     let mut column = group.next_column()?.ok_or_else(other)?;
-    let found = |found: &'_ [i16]| (levels.depth > 0).then(|| found.to_vec());
-    let (definitions, repetitions) = (found(&levels.definitions), found(&levels.repetitions));
-    let (definitions, repetitions) = (definitions.as_deref(), repetitions.as_deref());
+    let is_listed = levels.depth > 0;
+    let definitions = is_listed.then_some(&levels.definitions[..]);
+    let repetitions = is_listed.then_some(&levels.repetitions[..]);
     match (values, column.untyped()) {
         (Values::Bool(values), ColumnWriter::BoolColumnWriter(writer)) => {
             writer.write_batch(values, definitions, repetitions)?

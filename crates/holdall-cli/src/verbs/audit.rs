@@ -6,7 +6,7 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     render::{self, paint::Paint},
-    terminal::log,
+    terminal::{log, progress::Progress},
 };
 use holdall::reader::{AccountKind, Bag, BagAudit};
 use holdall_io::remote;
@@ -18,7 +18,10 @@ pub fn run(args: &AuditArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = remote::clean(&args.bag).into_owned();
     let bag = Bag::open(&args.bag).map_err(|error| Failure::opening(error, std::slice::from_ref(&named)))?;
-    let audit = BagAudit::of(&bag).map_err(Failure::failed)?;
+    let progress = Progress::of_messages(&format!("auditing {}", named.display()));
+    let audit = BagAudit::with_progress(&bag, &mut |done, total| progress.show(done, total));
+    drop(progress);
+    let audit = audit.map_err(Failure::failed)?;
     for notice in &audit.notices {
         warn!("{notice}");
     }

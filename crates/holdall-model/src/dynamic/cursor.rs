@@ -9,7 +9,7 @@ use super::{
 use crate::interface::Primitive;
 
 /// Most bytes of padding after the last value: some writers align the end to eight.
-const PADDING_BYTES_MAX: usize = 7;
+pub(super) const PADDING_BYTES_MAX: usize = 7;
 
 /// Bytes before the values: the encapsulation header, from whose end alignment is counted.
 pub(super) const HEAD_BYTES: usize = 4;

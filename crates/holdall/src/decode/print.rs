@@ -5,12 +5,19 @@ use crate::reader::{BagMessage, ReadError};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use holdall_model::{
     dynamic::{
-        TypePlan,
-        text::{TextOptions, write_json_string, write_yaml_string},
+        Scalar, TypePlan, Walked,
+        text::{
+            CompiledText, TextError, TextOptions, write_json_string, write_plain_number, write_yaml_string,
+        },
     },
     text::escape_unless,
 };
-use std::{borrow::Cow, collections::BTreeMap, io::Write};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+    io::Write,
+    sync::Arc,
+};
 
 /// How messages are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +48,8 @@ pub struct Printer {
     form: PrintForm,
     options: TextOptions,
     trouble: BTreeMap<String, Trouble>,
+    /// By the plan's address, which the text keeps in use.
+    compiled: HashMap<usize, Option<CompiledText>>,
 }
 
 impl Printer {
@@ -51,6 +60,7 @@ impl Printer {
             form,
             options,
             trouble: BTreeMap::new(),
+            compiled: HashMap::new(),
         }
     }
 
@@ -108,15 +118,21 @@ impl Printer {
         out.extend_from_slice(b",\"type\":");
         write_json_string(out, &message.topic.type_name);
         for (key, number) in stamps(message) {
-            // Writing to memory cannot fail.
-            let _ = write!(out, ",\"{key}\":{number}");
+            out.extend_from_slice(b",\"");
+            out.extend_from_slice(key.as_bytes());
+            out.extend_from_slice(b"\":");
+            write_plain_number(out, Scalar::I64(number));
         }
         let begin = out.len();
         match self.decoders.decoder(&message.topic)? {
             Decoder::Cdr(plan) => {
                 out.extend_from_slice(b",\"message\":");
+                if self.append_json(&plan, &message.payload, out) {
+                    out.push(b'}');
+                    return Ok(());
+                }
                 let written = plan.write_json(&message.payload, &self.options, out);
-                if let Err(error) = self.judge(message, &plan, written) {
+                if let Err(error) = self.judge(message, written) {
                     out.truncate(begin);
                     out.extend_from_slice(b",\"error\":");
                     write_json_string(out, &error);
@@ -133,6 +149,18 @@ impl Printer {
         Ok(())
     }
 
+    /// Appends a message by what was compiled for its type. False for one that a walk has to judge.
+    fn append_json(&mut self, plan: &Arc<TypePlan>, payload: &[u8], out: &mut Vec<u8>) -> bool {
+        let address = Arc::as_ptr(plan).addr();
+        let compiled = self
+            .compiled
+            .entry(address)
+            .or_insert_with(|| CompiledText::json(plan, &self.options));
+        compiled
+            .as_mut()
+            .is_some_and(|compiled| compiled.append(payload, out))
+    }
+
     fn json_bytes(&self, message: &BagMessage, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"encoding\":");
         write_json_string(out, &message.topic.serialization_format);
@@ -147,6 +175,7 @@ impl Printer {
         out.extend_from_slice(b"\ntype: ");
         write_yaml_string(out, &message.topic.type_name);
         for (key, number) in stamps(message) {
+            // Writing to memory cannot fail.
             let _ = write!(out, "\n{key}: {number}");
         }
         let begin = out.len();
@@ -154,7 +183,7 @@ impl Printer {
             Decoder::Cdr(plan) => {
                 out.extend_from_slice(b"\nmessage:");
                 let written = plan.write_yaml(&message.payload, 2, &self.options, out);
-                if let Err(error) = self.judge(message, &plan, written) {
+                if let Err(error) = self.judge(message, written) {
                     out.truncate(begin);
                     out.extend_from_slice(b"\nerror: ");
                     write_yaml_string(out, &error);
@@ -179,12 +208,7 @@ impl Printer {
     }
 
     /// Counts a message's problem; returns the sentence if it could not be written.
-    fn judge(
-        &mut self,
-        message: &BagMessage,
-        _plan: &TypePlan,
-        written: Result<holdall_model::dynamic::Walked, holdall_model::dynamic::text::TextError>,
-    ) -> Result<(), String> {
+    fn judge(&mut self, message: &BagMessage, written: Result<Walked, TextError>) -> Result<(), String> {
         let is_longer = matches!(&written, Ok(walked) if walked.is_longer);
         if written.is_ok() && !is_longer {
             return Ok(());

@@ -12,12 +12,11 @@ use crate::reader::BagMessage;
 use holdall_model::{
     dynamic::{
         ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor,
-        text::{JsonVisitor, TextOptions, write_plain_number},
+        text::{CompiledText, JsonVisitor, TextOptions, quote, write_plain_number},
     },
     interface::Arity,
 };
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -30,6 +29,8 @@ const COLUMNS_MAX: usize = 16_384;
 /// Writes one topic.
 pub(super) struct CsvSink {
     plan: Arc<TypePlan>,
+    /// Writes most messages; what it cannot write, a walk writes or judges.
+    compiled: Option<CompiledText>,
     file: PartialFile,
     row: Vec<u8>,
     cell: Vec<u8>,
@@ -43,6 +44,7 @@ impl CsvSink {
         file.append(head.join(",").as_bytes())?;
         file.append(b"\n")?;
         Ok(Self {
+            compiled: CompiledText::cells(&plan, ARRAY_COLUMNS_MAX, &TextOptions::default()),
             plan,
             file,
             row: Vec::new(),
@@ -51,17 +53,14 @@ impl CsvSink {
     }
 }
 
-impl Sink for CsvSink {
-    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
-        self.row.clear();
-        // Writing to memory cannot fail.
-        let _ = write!(
-            self.row,
-            "{},{},{}",
-            message.log_time.as_nanos(),
-            message.publish_time.as_nanos(),
-            message.sequence
-        );
+impl CsvSink {
+    /// Appends the cells of a message's fields.
+    fn cells(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        if let Some(compiled) = &mut self.compiled
+            && compiled.append(&message.payload, &mut self.row)
+        {
+            return Ok(());
+        }
         let options = TextOptions::default();
         let mut visitor = RowVisitor {
             plan: &self.plan,
@@ -76,6 +75,19 @@ impl Sink for CsvSink {
             return Err(ExportError::message("a list is too long for a cell"));
         }
         walked.map_err(ExportError::message)?;
+        Ok(())
+    }
+}
+
+impl Sink for CsvSink {
+    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        self.row.clear();
+        write_plain_number(&mut self.row, Scalar::I64(message.log_time.as_nanos()));
+        self.row.push(b',');
+        write_plain_number(&mut self.row, Scalar::I64(message.publish_time.as_nanos()));
+        self.row.push(b',');
+        write_plain_number(&mut self.row, Scalar::U32(message.sequence));
+        self.cells(message)?;
         self.row.push(b'\n');
         self.file.append(&self.row)
     }
@@ -258,20 +270,57 @@ impl<'a> Visitor<'a> for RowVisitor<'_> {
     }
 }
 
-/// Appends a cell, quoted if a reader would split it otherwise.
-fn quote(row: &mut Vec<u8>, cell: &[u8]) {
-    let needs_quotes = cell
-        .iter()
-        .any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r'));
-    if !needs_quotes {
-        return row.extend_from_slice(cell);
-    }
-    row.push(b'"');
-    for byte in cell {
-        if *byte == b'"' {
-            row.push(b'"');
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::tests::{Bytes, message, plan};
+
+    #[test]
+    fn compiled_rows_are_those_of_a_walk() {
+        let plan = plan(&[
+            (
+                "a/msg/A",
+                "B b\nfloat32[2] pair\nB[2] two\nuint8[65] long\nstring[] names\nB[] many\nE e\nstring s\nfloat32[] none\nstring[65] words",
+            ),
+            ("a/msg/B", "string s\nE[2] e\nbool yes\nfloat32[] list"),
+            ("a/msg/E", ""),
+        ]);
+        let b = |bytes: Bytes, text: &str| {
+            let bytes = bytes.text(text).u8(0).u8(0).u8(1).u32(2);
+            bytes.u32(f32::NAN.to_bits()).u32(1e30_f32.to_bits())
+        };
+        let bytes = b(Bytes::head(), "x,\"y\"").u32(1.5_f32.to_bits()).u32(0);
+        let mut bytes = b(b(bytes, "1"), "two\nlines");
+        bytes.0.extend([7; 65]);
+        let mut bytes = b(b(bytes.u32(1).text("n").u32(2), "\r"), "\u{1b}")
+            .u8(0)
+            .text("")
+            .u32(0);
+        for _ in 0..65 {
+            bytes = bytes.text("w");
         }
-        row.push(*byte);
+        let folder = tempfile::tempdir().unwrap();
+        let create = |name: &str| {
+            let path = folder.path().join(name);
+            CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse).unwrap()
+        };
+        let (mut compiled, mut walked) = (create("a.csv"), create("b.csv"));
+        assert!(compiled.compiled.is_some());
+        walked.compiled = None;
+        for end in (0..=bytes.0.len()).rev() {
+            let cut = message(5, &bytes.0[..end]);
+            let both =
+                [&mut compiled, &mut walked].map(|sink| sink.write(&cut).map_err(|error| error.to_string()));
+            assert_eq!(both[0], both[1], "cut at {end}");
+            assert_eq!(both[0].is_ok(), end == bytes.0.len());
+            if both[0].is_ok() {
+                assert_eq!(compiled.row, walked.row);
+                assert!(
+                    compiled
+                        .row
+                        .starts_with(b"5,5,0,\"x,\"\"y\"\"\",true,\"[\"\"NaN\"\",1e")
+                );
+            }
+        }
     }
-    row.push(b'"');
 }

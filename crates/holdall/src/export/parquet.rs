@@ -29,6 +29,7 @@ use parquet::{
 };
 use std::{
     path::{Path, PathBuf},
+    rc::Rc,
     sync::Arc,
 };
 
@@ -98,6 +99,7 @@ impl ParquetSink {
         let mut group = GroupWriter {
             plan: &self.plan,
             group: self.writer.next_row_group()?,
+            of_arrays: None,
         };
         let of_rows = Levels::of_rows(rows);
         group.write(&Values::I64(std::mem::take(&mut self.log_times)), &of_rows)?;
@@ -212,6 +214,8 @@ fn parts(bytes: Vec<u8>, ends: impl Iterator<Item = (usize, usize)>) -> Values {
 struct GroupWriter<'p, 'w> {
     plan: &'p TypePlan,
     group: SerializedRowGroupWriter<'w, PartialFile>,
+    /// The levels of an array of this length in each row: a message has several covariances.
+    of_arrays: Option<(usize, Rc<Levels>)>,
 }
 
 impl GroupWriter<'_, '_> {
@@ -266,10 +270,23 @@ impl GroupWriter<'_, '_> {
                 per_row: Some(count),
                 bytes,
             } => {
-                let inner = levels.of_elements(|_| count);
+                let inner = self.of_arrays(count, levels);
                 self.write(&numbers(kind, &bytes), &inner)
             }
             other => self.element(field, other, levels),
+        }
+    }
+
+    fn of_arrays(&mut self, count: usize, levels: &Levels) -> Rc<Levels> {
+        match &self.of_arrays {
+            Some((known, inner)) if *known == count && levels.depth == 0 => Rc::clone(inner),
+            _ => {
+                let inner = Rc::new(levels.of_elements(|_| count));
+                if levels.depth == 0 {
+                    self.of_arrays = Some((count, Rc::clone(&inner)));
+                }
+                inner
+            }
         }
     }
 

@@ -64,6 +64,14 @@ impl BagAudit {
     /// # Errors
     /// A storage file that cannot be opened. Damage in a file is a fault in the audit.
     pub fn of(bag: &Bag) -> Result<Self, ReadError> {
+        Self::with_progress(bag, &mut |_, _| {})
+    }
+
+    /// As [`BagAudit::of`]; calls `progress` with the number of messages that were counted and that of the bag.
+    ///
+    /// # Errors
+    /// As [`BagAudit::of`].
+    pub fn with_progress(bag: &Bag, progress: &mut dyn FnMut(u64, u64)) -> Result<Self, ReadError> {
         let ledger = bag.any_ledger()?;
         let account = match &ledger {
             None => AccountKind::Missing,
@@ -78,7 +86,7 @@ impl BagAudit {
             notices: bag.notices().to_vec(),
         };
         let originals = bag.originals()?;
-        let mut counted = audit.count(&originals);
+        let mut counted = audit.count(&originals, progress);
         let repeated = audit.count_repeated(&originals);
         let ledger = ledger.unwrap_or_default();
         if account == AccountKind::Final {
@@ -141,9 +149,12 @@ impl BagAudit {
     }
 
     /// Counts all messages by topic.
-    fn count(&mut self, bag: &Bag) -> BTreeMap<String, Found> {
+    fn count(&mut self, bag: &Bag, progress: &mut dyn FnMut(u64, u64)) -> BTreeMap<String, Found> {
         let mut counted: BTreeMap<String, Found> = BTreeMap::new();
-        for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
+        let total = bag.metadata().message_count;
+        let messages = BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default());
+        for (done, message) in (1..).zip(messages) {
+            progress(done, total);
             match message {
                 Ok(message) => match counted.get_mut(&message.topic.name) {
                     Some(found) => found.add(message.sequence),

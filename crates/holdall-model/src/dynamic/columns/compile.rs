@@ -15,11 +15,11 @@ use crate::{
 const RUN_BYTES_MAX: usize = 1 << 30;
 
 /// The steps of a type.
-pub(super) type Program = Vec<Step>;
+pub(in crate::dynamic) type Program = Vec<Step>;
 
 /// One step through a payload.
 #[derive(Clone, Debug)]
-pub(super) enum Step {
+pub(in crate::dynamic) enum Step {
     /// Fields of fixed sizes.
     Run(Box<Run>),
     /// A `string`.
@@ -52,7 +52,7 @@ pub(super) enum Step {
 
 /// Fields of fixed sizes, by the offset (modulo eight) at which they begin.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(in crate::dynamic) struct Run {
     /// Length in bytes, the padding before its fields included.
     pub bytes: [usize; 8],
     pub loads: [Vec<Load>; 8],
@@ -60,7 +60,7 @@ pub(super) struct Run {
 
 /// Bytes to copy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(in crate::dynamic) struct Load {
     /// From the run's beginning.
     pub offset: usize,
     /// Length in bytes.

@@ -14,10 +14,11 @@ mod run;
 mod tests;
 
 pub use array::{Array, Batch, Column};
+pub(super) use compile::{Load, Program};
+pub(super) use run::{Sink, run};
 
 use super::{DecodeError, Scalar, StructPlan, TypePlan, Visitor, plan::FieldPlan, primitives::Primitives};
 use array::{Buffers, Shape};
-use compile::Program;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// Which fields become columns, and in which form.
@@ -143,6 +144,15 @@ impl FieldPlan {
     }
 }
 
+/// The steps that give all fields of a type, for XCDR1 and for XCDR2.
+pub(super) fn whole(plan: &TypePlan) -> [Program; 2] {
+    let options = ColumnOptions {
+        nested: true,
+        ..ColumnOptions::default()
+    };
+    [8, 4].map(|align_max| compile::compile(plan, &Wanted::Whole, &options, align_max).0)
+}
+
 /// Makes columns of payloads.
 #[derive(Clone, Debug)]
 pub struct ColumnBuilder {
@@ -194,7 +204,7 @@ impl ColumnBuilder {
     /// # Errors
     /// A payload that does not fit the type; no row is appended then.
     pub fn push(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
-        if run::push(&self.plan, &self.programs, &mut self.buffers, payload).is_some() {
+        if run(&self.plan, &self.programs, &mut self.buffers, payload).is_some() {
             self.rows += 1;
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Runs the steps of a type over a payload.
+//! Runs the steps of a type over a payload, and gives a sink the wanted values.
 
 use super::{
     array::Buffers,
@@ -16,23 +16,45 @@ use crate::{
 /// Bytes before the values: the encapsulation header.
 const HEAD_BYTES: usize = 4;
 
+/// Receives the wanted values of a payload, in the order of the definition.
+pub(in crate::dynamic) trait Sink {
+    /// A number, a boolean, or an array of them.
+    fn values(&mut self, load: &Load, from: &[u8], little_endian: bool);
+
+    /// A text.
+    fn text(&mut self, into: (usize, usize), text: &str);
+
+    /// A sequence of `count` numbers or booleans; `load` has its bytes.
+    fn sequence(&mut self, offsets: usize, count: u64, load: &Load, from: &[u8], little_endian: bool);
+
+    /// An array or a sequence of texts or structs begins.
+    fn begin_list(&mut self) {}
+
+    /// An element of the list begins.
+    fn begin_item(&mut self) {}
+
+    /// The list ends, after `count` elements; `offsets` if it is a wanted sequence.
+    fn end_list(&mut self, offsets: Option<usize>, count: u64);
+}
+
 /// A payload that is being read.
-struct Reading<'a, 'b> {
+struct Reading<'a, 'b, S> {
     body: &'a [u8],
     at: usize,
     little_endian: bool,
     second_version: bool,
     wide_slot_bytes: usize,
-    buffers: &'b mut Buffers,
+    sink: &'b mut S,
 }
 
-/// Appends a row; `None` for a payload that does not fit, of which some columns may have a value then.
-pub(super) fn push(
+/// Gives the values of a payload to `sink`, and returns the number of bytes after the last field. `None` for a payload that does not fit, of
+/// which the sink may have some values then.
+pub(in crate::dynamic) fn run(
     plan: &TypePlan,
     programs: &[Program; 2],
-    buffers: &mut Buffers,
+    sink: &mut impl Sink,
     payload: &[u8],
-) -> Option<()> {
+) -> Option<usize> {
     let (head, body) = payload.split_at_checked(HEAD_BYTES)?;
     let (little_endian, second_version) = match (head[0], head[1]) {
         (0, 0) => (false, false),
@@ -52,12 +74,40 @@ pub(super) fn push(
         little_endian,
         second_version,
         wide_slot_bytes,
-        buffers,
+        sink,
     };
-    reading.steps(&programs[usize::from(second_version)])
+    reading.steps(&programs[usize::from(second_version)])?;
+    Some(body.len().saturating_sub(reading.at))
 }
 
-impl<'a> Reading<'a, '_> {
+impl Sink for Buffers {
+    #[inline]
+    fn values(&mut self, load: &Load, from: &[u8], little_endian: bool) {
+        append(&mut self.bytes[load.into], load, from, little_endian);
+    }
+
+    fn text(&mut self, (offsets, bytes): (usize, usize), text: &str) {
+        let all = &mut self.bytes[bytes];
+        all.extend_from_slice(text.as_bytes());
+        self.offsets[offsets].push(all.len() as i64);
+    }
+
+    #[inline]
+    fn sequence(&mut self, offsets: usize, count: u64, load: &Load, from: &[u8], little_endian: bool) {
+        self.values(load, from, little_endian);
+        self.end_list(Some(offsets), count);
+    }
+
+    fn end_list(&mut self, offsets: Option<usize>, count: u64) {
+        if let Some(offsets) = offsets {
+            let offsets = &mut self.offsets[offsets];
+            let begin = offsets.last().copied().unwrap_or_default();
+            offsets.push(begin.saturating_add_unsigned(count));
+        }
+    }
+}
+
+impl<'a, S: Sink> Reading<'a, '_, S> {
     fn steps(&mut self, steps: &[Step]) -> Option<()> {
         for step in steps {
             match step {
@@ -93,7 +143,7 @@ impl<'a> Reading<'a, '_> {
         let block = self.take(run.bytes[phase])?;
         for load in &run.loads[phase] {
             let from = block.get(load.offset..load.offset + load.bytes)?;
-            append(&mut self.buffers.bytes[load.into], load, from, self.little_endian);
+            self.sink.values(load, from, self.little_endian);
         }
         Some(())
     }
@@ -118,17 +168,11 @@ impl<'a> Reading<'a, '_> {
         }
         if let Some(into) = into {
             match std::str::from_utf8(text) {
-                Ok(text) => self.append_text(into, text.as_bytes()),
-                Err(_) => self.append_text(into, String::from_utf8_lossy(text).as_bytes()),
+                Ok(text) => self.sink.text(into, text),
+                Err(_) => self.sink.text(into, &String::from_utf8_lossy(text)),
             }
         }
         Some(())
-    }
-
-    fn append_text(&mut self, (offsets, bytes): (usize, usize), text: &[u8]) {
-        let all = &mut self.buffers.bytes[bytes];
-        all.extend_from_slice(text);
-        self.buffers.offsets[offsets].push(all.len() as i64);
     }
 
     fn wide(&mut self, length_max: Option<u64>, into: Option<(usize, usize)>) -> Option<()> {
@@ -148,7 +192,7 @@ impl<'a> Reading<'a, '_> {
                 slot_bytes: self.wide_slot_bytes,
                 little_endian: self.little_endian,
             };
-            self.append_text(into, text.to_text().as_bytes());
+            self.sink.text(into, &text.to_text());
         }
         Some(())
     }
@@ -189,17 +233,10 @@ impl<'a> Reading<'a, '_> {
                 kind,
                 into,
             };
-            append(&mut self.buffers.bytes[into], &load, from, self.little_endian);
-            self.begin_next(offsets, count);
+            self.sink
+                .sequence(offsets, count, &load, from, self.little_endian);
         }
         Some(())
-    }
-
-    /// Ends a list of `count` elements.
-    fn begin_next(&mut self, offsets: usize, count: u64) {
-        let offsets = &mut self.buffers.offsets[offsets];
-        let begin = offsets.last().copied().unwrap_or_default();
-        offsets.push(begin.saturating_add_unsigned(count));
     }
 
     fn repeat(&mut self, arity: Arity, bytes_min: u64, offsets: Option<usize>, body: &[Step]) -> Option<()> {
@@ -216,12 +253,12 @@ impl<'a> Reading<'a, '_> {
             Arity::BoundedSequence(most) => self.count(Some(most), bytes_min)?,
             Arity::UnboundedSequence => self.count(None, bytes_min)?,
         };
+        self.sink.begin_list();
         for _ in 0..count {
+            self.sink.begin_item();
             self.steps(body)?;
         }
-        if let Some(offsets) = offsets {
-            self.begin_next(offsets, count);
-        }
+        self.sink.end_list(offsets, count);
         Some(())
     }
 }

@@ -6,10 +6,15 @@
 //!   `.nan`, `.inf`, `-.inf`.
 //! - Bytes of a `string` that are not UTF-8 become U+FFFD.
 
+mod compiled;
+#[cfg(test)]
+mod compiled_tests;
 mod json;
 mod number;
+mod template;
 mod yaml;
 
+pub use compiled::{CompiledText, quote};
 pub use json::{JsonVisitor, write_json_string};
 pub use yaml::{YamlVisitor, write_yaml_string};
 

@@ -5,7 +5,6 @@ use super::{
     INDEX_ENTRY_BYTES, MessageHeader, MessageIndex, Metadata, MetadataIndex, Record, Schema, Statistics,
     StringMap, SummaryOffset, op,
 };
-use std::collections::BTreeMap;
 
 /// A cursor over the bytes of one body.
 #[derive(Clone, Copy, Debug)]
@@ -107,14 +106,22 @@ impl<'a> Fields<'a> {
         })
     }
 
-    fn id_map(&mut self, what: &str) -> Result<BTreeMap<u16, u64>, FormatError> {
-        let mut inner = Fields::new(self.sized(what)?);
-        let mut map = BTreeMap::new();
-        while inner.at < inner.bytes.len() {
-            let (id, value) = (inner.u16(what)?, inner.u64(what)?);
-            map.insert(id, value);
+    /// Pairs of a number and a value.
+    fn ids<C: Default + Extend<(u16, u64)>>(&mut self, what: &str) -> Result<C, FormatError> {
+        const PAIR_BYTES: usize = 10;
+        let bytes = self.sized(what)?;
+        let mut pairs = C::default();
+        let (whole, rest) = bytes.as_chunks::<PAIR_BYTES>();
+        pairs.extend(
+            whole
+                .iter()
+                .map(|[a, b, value @ ..]| (u16::from_le_bytes([*a, *b]), u64::from_le_bytes(*value))),
+        );
+        if !rest.is_empty() {
+            let mut inner = Fields::new(rest);
+            (inner.u16(what)?, inner.u64(what)?);
         }
-        Ok(map)
+        Ok(pairs)
     }
 
     /// The bytes that are left.
@@ -151,6 +158,30 @@ impl<'a> ChunkHeader<'a> {
             uncompressed_crc: fields.u32("uncompressed crc")?,
             compression: fields.str("compression")?.into(),
             compressed_size: fields.u64("records length")?,
+        })
+    }
+}
+
+impl<Offsets: Default + Extend<(u16, u64)>> ChunkIndex<Offsets> {
+    /// Decodes a body.
+    ///
+    /// # Errors
+    /// Too few bytes, or a compression that is not UTF-8.
+    pub fn decode(body: &[u8]) -> Result<Self, FormatError> {
+        Self::read(&mut Fields::new(body))
+    }
+
+    fn read(f: &mut Fields<'_>) -> Result<Self, FormatError> {
+        Ok(Self {
+            message_start_time: f.u64("message start time")?,
+            message_end_time: f.u64("message end time")?,
+            chunk_start_offset: f.u64("chunk start offset")?,
+            chunk_length: f.u64("chunk length")?,
+            message_index_offsets: f.ids("message index offsets")?,
+            message_index_length: f.u64("message index length")?,
+            compression: f.str("compression")?.into(),
+            compressed_size: f.u64("compressed size")?,
+            uncompressed_size: f.u64("uncompressed size")?,
         })
     }
 }
@@ -195,7 +226,7 @@ impl<'a> Record<'a> {
                 Self::Chunk(header, f.take(count, "chunk records")?)
             }
             op::MESSAGE_INDEX => Self::MessageIndex(Self::message_index(f)?),
-            op::CHUNK_INDEX => Self::ChunkIndex(Self::chunk_index(f)?),
+            op::CHUNK_INDEX => Self::ChunkIndex(ChunkIndex::read(f)?),
             op::ATTACHMENT => Self::Attachment(Self::attachment(f)?),
             op::ATTACHMENT_INDEX => Self::AttachmentIndex(AttachmentIndex {
                 offset: f.u64("attachment offset")?,
@@ -236,20 +267,6 @@ impl<'a> Record<'a> {
         Ok(MessageIndex { channel_id, entries })
     }
 
-    fn chunk_index(f: &mut Fields<'a>) -> Result<ChunkIndex, FormatError> {
-        Ok(ChunkIndex {
-            message_start_time: f.u64("message start time")?,
-            message_end_time: f.u64("message end time")?,
-            chunk_start_offset: f.u64("chunk start offset")?,
-            chunk_length: f.u64("chunk length")?,
-            message_index_offsets: f.id_map("message index offsets")?,
-            message_index_length: f.u64("message index length")?,
-            compression: f.str("compression")?.into(),
-            compressed_size: f.u64("compressed size")?,
-            uncompressed_size: f.u64("uncompressed size")?,
-        })
-    }
-
     fn attachment(f: &mut Fields<'a>) -> Result<Attachment<'a>, FormatError> {
         Ok(Attachment {
             log_time: f.u64("log time")?,
@@ -271,7 +288,7 @@ impl<'a> Record<'a> {
             chunk_count: f.u32("chunk count")?,
             message_start_time: f.u64("message start time")?,
             message_end_time: f.u64("message end time")?,
-            channel_message_counts: f.id_map("channel message counts")?,
+            channel_message_counts: f.ids("channel message counts")?,
         })
     }
 }
@@ -292,4 +309,29 @@ pub fn take_record<'a>(bytes: &mut &'a [u8]) -> Result<Option<RawRecord<'a>>, Fo
     let body = fields.sized64("record")?;
     *bytes = fields.rest();
     Ok(Some((opcode, body)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn numbers_and_values_are_a_list_or_a_map_and_a_cut_pair_is_an_error() {
+        let pairs = [(7_u16, 1_u64), (3, 2), (7, 3)];
+        let mut bytes = 30_u32.to_le_bytes().to_vec();
+        for (id, value) in pairs {
+            bytes.extend(id.to_le_bytes());
+            bytes.extend(value.to_le_bytes());
+        }
+        let list: Vec<(u16, u64)> = Fields::new(&bytes).ids("x").unwrap();
+        assert_eq!(list, pairs);
+        let map: BTreeMap<u16, u64> = Fields::new(&bytes).ids("x").unwrap();
+        assert_eq!(map, BTreeMap::from([(3, 2), (7, 3)]));
+        for cut in 1..10 {
+            let mut bytes = bytes[..bytes.len() - cut].to_vec();
+            bytes[0] = 30 - cut as u8;
+            assert!(Fields::new(&bytes).ids::<Vec<_>>("x").is_err(), "{cut}");
+        }
+    }
 }

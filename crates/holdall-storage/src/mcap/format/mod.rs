@@ -171,9 +171,10 @@ pub struct MessageIndex {
     pub entries: Vec<(u64, u64)>,
 }
 
-/// Body of a chunk index record.
+/// Body of a chunk index record. A long file has many: where only offsets are read, they are a list, `Vec<(u16, u64)>`, in the order of the
+/// record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ChunkIndex {
+pub struct ChunkIndex<Offsets = BTreeMap<u16, u64>> {
     /// Smallest log time, zero without messages.
     pub message_start_time: u64,
     /// Largest log time, zero without messages.
@@ -183,7 +184,7 @@ pub struct ChunkIndex {
     /// Length of the chunk record, including opcode and length.
     pub chunk_length: u64,
     /// Offset of each channel's message index record in the file.
-    pub message_index_offsets: BTreeMap<u16, u64>,
+    pub message_index_offsets: Offsets,
     /// Length of all message index records after the chunk.
     pub message_index_length: u64,
     /// `lz4`, `zstd`, or empty.

@@ -41,7 +41,8 @@ pub(super) fn parts(index: &FileIndex, channels: Option<&[ChannelIndex]>) -> Sto
 
 /// A channel's message index: its channel, its place and its number of entries.
 struct ChannelEntries {
-    channel: ChannelIndex,
+    /// None for a channel that the file does not define: it has no messages that can be read.
+    channel: Option<ChannelIndex>,
     offset: u64,
     count: u64,
 }
@@ -49,27 +50,33 @@ struct ChannelEntries {
 /// Counts each channel's messages; false where the file has no message indexes.
 pub(super) fn count(index: &FileIndex, cells: &mut TimeCells) -> StorageResult<bool> {
     let extents = index.extents()?;
-    let mut found = Vec::with_capacity(extents.len());
+    let mut found = Vec::new();
+    // First whether all can be counted: `cells` stay unchanged otherwise.
     for extent in extents.iter() {
-        let Some(entries) = entries(index, extent) else {
+        if entries(index, extent, &mut found).is_none() {
             return Ok(false);
-        };
-        found.push(entries);
+        }
     }
     let (mut reads, mut bytes) = (0, 0);
-    for (extent, entries) in extents.iter().zip(found) {
+    for extent in extents.iter() {
         let between = (
             cells.cell(signed(extent.times.0)),
             cells.cell(signed(extent.times.1)),
         );
-        for entries in entries {
+        if entries(index, extent, &mut found).is_none() {
+            return Ok(false);
+        }
+        for entries in &found {
+            let Some(channel) = entries.channel else {
+                continue;
+            };
             let length = entries.count.saturating_mul(INDEX_ENTRY_BYTES as u64);
             let is_read = between.0 < between.1
                 && entries.count > 0
                 && reads < READS_MAX
                 && bytes + length <= READ_BYTES_MAX;
             if !is_read {
-                cells.spread(entries.channel, between, entries.count);
+                cells.spread(channel, between, entries.count);
                 continue;
             }
             reads += 1;
@@ -80,7 +87,7 @@ pub(super) fn count(index: &FileIndex, cells: &mut TimeCells) -> StorageResult<b
             for entry in times.chunks_exact(INDEX_ENTRY_BYTES) {
                 let nanos = u64::from_le_bytes(entry[..8].try_into().unwrap_or_default());
                 let time: Timestamp = signed(nanos);
-                cells.add(entries.channel, cells.cell(time), 1);
+                cells.add(channel, cells.cell(time), 1);
             }
         }
     }
@@ -88,27 +95,28 @@ pub(super) fn count(index: &FileIndex, cells: &mut TimeCells) -> StorageResult<b
 }
 
 /// The message indexes of a chunk: each ends where the next one begins. `None` where that is not how they are stored.
-fn entries(index: &FileIndex, extent: &Extent) -> Option<Vec<ChannelEntries>> {
-    let mut channels = extent.channels.as_ref()?.to_vec();
-    channels.sort_unstable_by_key(|(_, offset)| *offset);
+fn entries(index: &FileIndex, extent: &Extent, found: &mut Vec<ChannelEntries>) -> Option<()> {
+    found.clear();
+    let channels = extent.channels.as_ref()?;
     let end = Some(extent.indexes_end).filter(|end| *end <= index.source.len())?;
-    let nexts = channels.iter().skip(1).map(|(_, offset)| *offset).chain([end]);
-    let mut found = Vec::with_capacity(channels.len());
-    for ((id, offset), next) in channels.iter().zip(nexts) {
+    let place = |(id, offset): &(u16, u64)| ChannelEntries {
+        channel: index.channel_of_id.get(usize::from(*id)).copied().flatten(),
+        offset: *offset,
+        count: 0,
+    };
+    found.extend(channels.iter().map(place));
+    if !found.is_sorted_by_key(|entries| entries.offset) {
+        found.sort_by_key(|entries| entries.offset);
+    }
+    for at in 0..found.len() {
+        let next = found.get(at + 1).map_or(end, |next| next.offset);
         let bytes = next
-            .checked_sub(*offset)?
+            .checked_sub(found[at].offset)?
             .checked_sub(INDEX_PREFIX_BYTES as u64)?;
-        if *offset == 0 || bytes % INDEX_ENTRY_BYTES as u64 != 0 {
+        if found[at].offset == 0 || bytes % INDEX_ENTRY_BYTES as u64 != 0 {
             return None;
         }
-        // A channel that the file does not define has no messages that can be read.
-        if let Some(channel) = index.channel_of_id.get(usize::from(*id)).copied().flatten() {
-            found.push(ChannelEntries {
-                channel,
-                offset: *offset,
-                count: bytes / INDEX_ENTRY_BYTES as u64,
-            });
-        }
+        found[at].count = bytes / INDEX_ENTRY_BYTES as u64;
     }
-    Some(found)
+    Some(())
 }

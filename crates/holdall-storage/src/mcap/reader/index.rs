@@ -9,9 +9,7 @@ use crate::{
     chunks::ChunkSummary,
     error::{StorageError, StorageResult},
     mcap::{
-        format::{
-            Channel, ChunkHeader, ChunkIndex, Fields, Header, MetadataIndex, Record, Schema, op, take_record,
-        },
+        format::{Channel, ChunkHeader, ChunkIndex, Fields, Header, MetadataIndex, Schema, op, take_record},
         options::STORAGE_ID,
         recover,
     },
@@ -375,18 +373,20 @@ impl FileIndex {
             let Some((opcode, body)) = take_record(&mut rest).map_err(unparsed)? else {
                 break;
             };
-            if opcode != op::CHUNK_INDEX {
-                continue;
-            }
-            if let Record::ChunkIndex(index) = Record::decode(opcode, body).map_err(unparsed)? {
-                extents.push(self.extent(at, index)?);
+            if opcode == op::CHUNK_INDEX {
+                let extent = self.extent(at, ChunkIndex::decode(body).map_err(unparsed)?)?;
+                if extents.is_empty() {
+                    // The others are as long or nearly so.
+                    extents.reserve(bytes.len() / body.len().max(1));
+                }
+                extents.push(extent);
             }
         }
         extents.sort_by_key(|extent: &Extent| extent.start);
         Ok(extents)
     }
 
-    fn extent(&self, at: u64, index: ChunkIndex) -> StorageResult<Extent> {
+    fn extent(&self, at: u64, index: ChunkIndex<Vec<(u16, u64)>>) -> StorageResult<Extent> {
         let inside = index
             .chunk_start_offset
             .checked_add(index.chunk_length)
@@ -400,7 +400,11 @@ impl FileIndex {
                 .source
                 .malformed(at, "an index of a chunk inside the file", found));
         }
-        let channels: Box<[(u16, u64)]> = index.message_index_offsets.into_iter().collect();
+        let mut channels = index.message_index_offsets;
+        if !channels.is_sorted_by(|one, next| one.0 < next.0) {
+            // Of several offsets of one channel the last one counts.
+            channels = BTreeMap::from_iter(channels).into_iter().collect();
+        }
         let chunk_end = index.chunk_start_offset + index.chunk_length;
         Ok(Extent {
             start: index.chunk_start_offset,
@@ -410,7 +414,7 @@ impl FileIndex {
                 compression: index.compression.into(),
                 size: index.uncompressed_size,
             },
-            channels: Some(channels).filter(|channels| !channels.is_empty()),
+            channels: (!channels.is_empty()).then(|| channels.into_boxed_slice()),
             indexes_end: chunk_end.saturating_add(index.message_index_length),
         })
     }
