@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import queue
+import shutil
 import select
 import signal
 import struct
@@ -196,6 +197,16 @@ class World:
         return subprocess.run(
             [HOLDALL, *map(str, arguments)], env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
         )
+
+    def repair(self, bag):
+        """Repairs a bag in place, or, where a torn header crosses a sector (one bag in some fifty), as a new one in its place."""
+        done = self.run("repair", bag)
+        if done.returncode == 2 and "repair it into a new bag" in done.stderr:
+            new = bag.with_name(bag.name + "-repaired")
+            done = self.run("repair", bag, "-o", new)
+            shutil.rmtree(bag)
+            new.rename(bag)
+        return done
 
     def info(self, bag):
         told = self.run("info", "--json", bag)

@@ -236,7 +236,7 @@ def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_
         talker.interrupt()
         assert code == -signal.SIGKILL, said
         # 3 where data was torn that never was durable.
-        assert world.run("repair", disk / "bag").returncode in (0, 3)
+        assert world.repair(disk / "bag").returncode in (0, 3)
         assert world.info(disk / "bag")["message_count"] >= durable, said
         assert world.run("check", disk / "bag").returncode == 0
     finally:
@@ -263,7 +263,7 @@ def test_a_disk_that_vanishes_ends_the_recording_with_its_path_and_leaves_what_w
     # The cable is connected again.
     mount_again(world, disk)
     # 3 where data was torn that never was durable.
-    assert world.run("repair", disk / "bag").returncode in (0, 3)
+    assert world.repair(disk / "bag").returncode in (0, 3)
     about = world.info(disk / "bag")
     assert about["message_count"] >= 100, (about, said)
 
@@ -288,7 +288,7 @@ def test_a_used_up_quota_ends_the_recording_with_its_path_and_everything_until_t
         # Where even a shorter file needs new blocks, as here, its footer has to wait for space; the recorder
         # reports that.
         assert run("btrfs", "qgroup", "limit", "none", limited).returncode == 0
-        assert world.run("repair", limited / "bag").returncode in (0, 3), said
+        assert world.repair(limited / "bag").returncode in (0, 3), said
         assert world.info(limited / "bag")["message_count"] == told["recorded"], said
         assert world.run("check", limited / "bag").returncode == 0, said
     finally:
@@ -315,7 +315,7 @@ def test_a_file_system_that_turns_read_only_ends_the_recording_and_keeps_what_wa
         assert "read-only file system" in said.lower() or "input/output error" in said.lower(), said
         # An administrator intervenes.
         mount_again(world, folder)
-        assert world.run("repair", folder / "bag").returncode in (0, 3)
+        assert world.repair(folder / "bag").returncode in (0, 3)
         assert world.info(folder / "bag")["message_count"] >= 100, said
     finally:
         unmount(world, folder)
