@@ -7,8 +7,8 @@ import json
 import os
 import pty
 import queue
-import shutil
 import select
+import shutil
 import signal
 import struct
 import subprocess
