@@ -4,6 +4,7 @@ use super::{GRID, INK, PUBLISHED, SERIES, WIDTH, failed};
 use crate::error::{BenchError, BenchResult};
 use plotters::{
     coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
+    element::DashedPathElement,
     prelude::*,
 };
 use std::ops::Range;
@@ -127,14 +128,16 @@ where
             .draw_series(LineSeries::new(line.points.iter().copied(), style))
             .map_err(failed)?;
     }
-    for line in named(lines) {
+    for (line, dash) in named(lines).zip(dashes(lines)) {
         let colour = colour_of(line);
-        chart
-            .draw_series(LineSeries::new(
-                line.points.iter().copied(),
-                colour.stroke_width(2),
-            ))
-            .map_err(failed)?;
+        let (points, style) = (line.points.iter().copied(), colour.stroke_width(2));
+        match dash {
+            None => chart.draw_series(LineSeries::new(points, style)).map(drop),
+            Some((on, off)) => chart
+                .draw_series(DashedLineSeries::new(points, on, off, style))
+                .map(drop),
+        }
+        .map_err(failed)?;
         if line.dotted {
             let dots = line.points.iter().map(|at| Circle::new(*at, 4, colour.filled()));
             chart.draw_series(dots).map_err(failed)?;
@@ -145,11 +148,14 @@ where
 
 fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<(), BenchError> {
     let text = ("sans-serif", 13).into_font().color(&INK);
-    for (line, row) in named(lines).zip(0_i32..) {
+    for ((line, dash), row) in named(lines).zip(dashes(lines)).zip(0_i32..) {
         let middle = 8 + row * LEGEND;
-        let colour = colour_of(line);
-        let stroke = PathElement::new(vec![(82, middle), (106, middle)], colour.stroke_width(3));
-        area.draw(&stroke).map_err(failed)?;
+        let (ends, style) = ([(82, middle), (106, middle)], colour_of(line).stroke_width(3));
+        match dash {
+            None => area.draw(&PathElement::new(ends.to_vec(), style)),
+            Some((on, off)) => area.draw(&DashedPathElement::new(ends, on, off, style)),
+        }
+        .map_err(failed)?;
         area.draw(&Text::new(line.name.clone(), (114, middle - 6), text.clone()))
             .map_err(failed)?;
     }
@@ -159,6 +165,19 @@ fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<()
 /// Lines with an entry in the legend.
 fn named(lines: &[Line]) -> impl Iterator<Item = &Line> {
     lines.iter().filter(|line| !line.name.is_empty())
+}
+
+/// Pixels that each named line is drawn and left out: all that were published are grey, and only the first of them is whole.
+fn dashes(lines: &[Line]) -> impl Iterator<Item = Option<(u32, u32)>> {
+    const DASHES: [Option<(u32, u32)>; 4] = [None, Some((10, 5)), Some((4, 4)), Some((1, 4))];
+    let mut published = 0;
+    named(lines).map(move |line| {
+        if line.colour.is_some() {
+            return None;
+        }
+        published += 1;
+        DASHES[(published - 1) % DASHES.len()]
+    })
 }
 
 fn colour_of(line: &Line) -> RGBColor {
@@ -176,6 +195,29 @@ pub(super) fn figure(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn published_lines_differ() {
+        let line = |name: &str, colour| Line {
+            name: name.to_owned(),
+            points: vec![(0.0, 1.0), (4.0, 2.0)],
+            dotted: false,
+            colour,
+        };
+        let lines = [
+            line("a", None),
+            line("", None),
+            line("b", Some(0)),
+            line("c", None),
+        ];
+        let dashes: Vec<_> = dashes(&lines).collect();
+        assert_eq!(dashes, [None, None, Some((10, 5))]);
+        let parts = |lines: &[Line]| {
+            let axes = Axes::around(lines, "s", "");
+            draw(lines, &axes).unwrap().matches("polyline").count()
+        };
+        assert!(parts(&lines) > parts(&lines[..3]) + 10);
+    }
 
     #[test]
     fn lines_have_names_and_axes_have_figures_that_are_short() {
