@@ -144,7 +144,7 @@ def record(options, with_viewers):
     views = [seen.get(timeout=30) for _ in clients]
     for process in cameras + clients:
         process.join()
-    counts = json.loads(out)
+    recorded = json.loads(out)
     shutil.rmtree(bag, ignore_errors=True)
     sent = sum(count for count, _ in counts)
     by_name = {}
@@ -157,8 +157,8 @@ def record(options, with_viewers):
         "offered_mb_s": round(sent * SIZE / span / 1e6, 1),
         "latest_camera_s": round(max(late for _, late in counts), 3),
         "sent": sent,
-        "recorded": counts["message_count"],
-        "lost_by_stage": counts["lost_by_stage"],
+        "recorded": recorded["message_count"],
+        "lost_by_stage": recorded["lost_by_stage"],
         "cores": round(sum(used.values()) / span, 3),
         "cores_without_web_threads": round(sum(s for (_, name), s in used.items() if not name.startswith("web ")) / span, 3),
         "cores_by_thread": {name: cores for name, cores in sorted(by_name.items(), key=lambda pair: -pair[1]) if cores >= 0.01},

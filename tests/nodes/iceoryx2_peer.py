@@ -149,4 +149,5 @@ def main():
     publish(node, plan) if plan["role"] == "publish" else subscribe(node, plan)
 
 
-main()
+if __name__ == "__main__":
+    main()
