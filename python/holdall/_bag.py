@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import json
+import operator
 import os
 import warnings
 from array import array
@@ -243,7 +244,7 @@ class Bag:
         for name in topics:
             self[name]
         selection = Selection().within(*self._bounds(start, end)).but(
-            conditions=tuple((where or {}).items()),
+            conditions=tuple((self[name].name, condition) for name, condition in (where or {}).items()),
             every=None if every is None else span_ns(every),
             errors=_check_errors(errors),
             by_publish_time=order == "sent",
@@ -364,6 +365,12 @@ class Topic:
         lost = self.bag.lost
         return None if lost is None else lost.get(self.name, {})
 
+    @property
+    def fields(self) -> list[str]:
+        """The names of its columns: the fields of the type, with dots between the levels."""
+        nothing = self._with(Selection().within(self.bag.start, self.bag.start))
+        return list(nothing._source().read().names)
+
     # Which messages.
 
     def __getitem__(self, place: Any) -> Any:
@@ -419,7 +426,7 @@ class Topic:
         return [(times[place], times[place + 1]) for place, span in enumerate(between) if span > least]
 
     def _at(self, place: Any) -> _native.Message:
-        index = place.__index__()
+        index = operator.index(place)
         times = self.times
         if not -len(times) <= index < len(times):
             raise IndexError(f"{self.name} has {len(times)} messages, none with the number {index}")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Callable
 
 from ._columns import numpy
+from ._errors import TopicError
 
 # Number type and channels of `sensor_msgs/image_encodings.hpp`.
 _ENCODINGS = {
@@ -65,10 +66,16 @@ def points(msg: Any) -> Any:
     return np.ndarray((height, width), dtype, buffer=data, strides=(row_step, step))
 
 
+_TYPES: dict[Any, str] = {image: "sensor_msgs/msg/Image", points: "sensor_msgs/msg/PointCloud2"}
+
+
 class Frames:
     """The messages of a topic as arrays: by number, by slices of time, or one after another."""
 
     def __init__(self, topic: Any, view: Callable[[Any], Any]) -> None:
+        wanted = _TYPES[view]
+        if topic.type not in (wanted, wanted.replace("/msg/", "/")):
+            raise TopicError(f"{topic.name} has messages of {topic.type}, not {wanted}", topic=topic.name)
         self._topic = topic
         self._view = view
 

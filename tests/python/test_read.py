@@ -71,6 +71,7 @@ def test_slices_of_time_take_what_people_write(bag):
 
 def test_every_where_and_numbers_select(bag):
     imu = bag["/imu"]
+    assert imu.fields[:3] == ["header.stamp.sec", "header.stamp.nanosec", "header.frame_id"] and "linear_acceleration.z" in imu.fields
     assert list(imu.every("100ms").times) == [START + number * 100 * MS for number in range(30)]
     found = imu.where("linear_acceleration.x > 290")
     assert [message.msg.linear_acceleration.x for message in found] == [float(number) for number in range(291, 300)]
@@ -79,7 +80,10 @@ def test_every_where_and_numbers_select(bag):
     assert found[2].msg.linear_acceleration.x == 293 and imu.every("100ms")[3].time == START + 300 * MS
     with pytest.raises(IndexError):
         imu[300]
-    assert len(list(bag.messages("/imu", where={"/imu": "linear_acceleration.x >= 298"}))) == 2
+    with pytest.raises(TypeError):
+        imu[3, 4]
+    for name in ("/imu", "imu"):
+        assert len(list(bag.messages("/imu", where={name: "linear_acceleration.x >= 298"}))) == 2
     assert sum(1 for _ in bag.messages(every="1s")) == 4 * 1 + 2 + 2, "each topic has its own"
 
 
@@ -127,6 +131,8 @@ def test_images_and_points_are_views(bag):
     cloud = bag.points("/cloud")[4]
     assert cloud["x"].tolist() == [0, 1, 2, 3, 4, 5] and set(cloud["intensity"]) == {4}
     assert [frame[0, 0, 0] for frame in images] == [0, 1, 2, 3, 4]
+    with pytest.raises(holdall.TopicError, match="/imu has messages of sensor_msgs/msg/Imu, not sensor_msgs/msg/Image"):
+        bag.images("/imu")
 
 
 def test_several_bags_and_patterns_are_read_as_one(written, tmp_path):

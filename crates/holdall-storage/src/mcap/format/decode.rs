@@ -118,8 +118,9 @@ impl<'a> Fields<'a> {
                 .map(|[a, b, value @ ..]| (u16::from_le_bytes([*a, *b]), u64::from_le_bytes(*value))),
         );
         if !rest.is_empty() {
-            let mut inner = Fields::new(rest);
-            (inner.u16(what)?, inner.u64(what)?);
+            let mut cut = Fields::new(rest);
+            cut.u16(what)?;
+            cut.u64(what)?;
         }
         Ok(pairs)
     }
