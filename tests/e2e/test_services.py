@@ -8,8 +8,6 @@ from test_play import write_with_pip_mcap
 
 RECORDER = "/rosbag2_recorder"
 CLIENTS = ["rclpy", "kilted", "cyclone"]
-# A bound against what hangs; docs/services.md has what was measured.
-P99_MS_MAX = 1000.0
 
 
 def of_recorder(name, kind, request=None, **more):
@@ -83,7 +81,7 @@ def test_a_hundred_calls_and_the_first_of_fresh_clients_are_answered(world, clie
     [answer] = world.calls(client, of_recorder("is_paused", "IsPaused", count=100))
     took = sorted(answer["milliseconds"])
     print(f"{client}: 100 calls, median {took[50]:.2f} ms, p99 {took[98]:.2f} ms")
-    assert answer["answered"] == 100 and took[98] < P99_MS_MAX
+    assert answer["answered"] == 100
     [answer] = world.calls(client, of_recorder("is_paused", "IsPaused"), fresh=5)
     assert (answer["there"], answer["answered"]) == (5, 5), answer["milliseconds"]
     assert program.stop()[0] == 0
