@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(held.len(), 9);
         assert_eq!(
             (fits[1].held, fits[1].distance_ns_max, fits[0].held),
-            (4, 50_000_000, 0)
+            (3, 40_000_000, 0)
         );
         let (split, _) = frames(Sample::Nearest, Missing::Split, &messages);
         let times: Vec<i64> = split.iter().map(|(at, _)| *at).collect();
