@@ -21,7 +21,7 @@ def free_port():
 
 
 class Proxy:
-    """Passes requests on to the server. `fault(number, handler)` returns None, "fail", "late", "truncate" or "cut"."""
+    """Passes requests on to the server. `fault(number, handler)` returns None, "fail", "late", "truncate", "cut", or a status and a text to answer."""
 
     def __init__(self, port):
         self.requests = []  # (method, path, bytes received, bytes sent)
@@ -50,6 +50,16 @@ class Proxy:
                 fault = proxy.fault(number, self)
                 if fault == "late":
                     time.sleep(0.3)  # It is what the fault is.
+                if isinstance(fault, tuple):
+                    status, text = fault
+                    proxy.requests[number] = (self.command, self.path, len(body), 0)
+                    self.send_response(status)
+                    self.send_header("Content-Type", "application/xml")
+                    self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    if self.command != "HEAD":
+                        self.wfile.write(text.encode())
+                    return
                 if fault == "fail":
                     proxy.requests[number] = (self.command, self.path, len(body), 0)
                     self.send_response(503)

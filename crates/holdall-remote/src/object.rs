@@ -229,6 +229,8 @@ impl Object for OpenObject {
     }
 
     fn expect_sequential(&self) {
-        lock(&self.0.pieces).expect_sequential();
+        let requests = lock(&self.0.pieces).expect_sequential();
+        // Advice only: the read reports it.
+        let _ = self.0.start(requests);
     }
 }

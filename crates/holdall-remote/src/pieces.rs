@@ -253,9 +253,12 @@ impl Pieces {
         due
     }
 
-    /// The object is read from front to back.
-    pub(crate) fn expect_sequential(&mut self) {
-        self.is_sequential = true;
+    /// The object is read from front to back: the requests for what comes first.
+    pub(crate) fn expect_sequential(&mut self) -> Vec<Range<u64>> {
+        if std::mem::replace(&mut self.is_sequential, true) {
+            return Vec::new();
+        }
+        self.after_read(0, 0)
     }
 
     /// What to request after a read, if it is one of many that follow one another.
@@ -367,8 +370,11 @@ mod tests {
     #[test]
     fn a_read_from_front_to_back_is_ahead_of_its_reader_and_memory_is_bounded() {
         let mut pieces = pieces();
-        pieces.expect_sequential();
-        let (mut at, mut requested, mut window) = (0, 0, vec![0; MIB as usize]);
+        let first = pieces.expect_sequential();
+        assert_eq!(first.len(), 16, "before the first read");
+        answer(&mut pieces, &first);
+        assert!(pieces.expect_sequential().is_empty(), "once");
+        let (mut at, mut requested, mut window) = (0, AHEAD_BYTES, vec![0; MIB as usize]);
         while at < 1000 * MIB {
             match pieces.read(&mut window, at) {
                 Found::Some(count) => {

@@ -8,6 +8,7 @@ pub const CATALOG_EXAMPLES: &str = "\
 Examples:
   holdall catalog runs -o catalog            tables about all bags below runs/: topics, losses, markers, chunks
   holdall catalog runs -o catalog            again: only what is new or has changed is read
+  holdall catalog s3://fleet/runs -o catalog bags in a bucket: one listing, then the ends of files
   holdall find 'topic = \"/lidar\" and lost > 0' catalog
   duckdb -c \"select bag, lost from 'catalog/bags.parquet' where lost > 0\"";
 

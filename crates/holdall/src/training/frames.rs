@@ -137,7 +137,10 @@ impl<T: Clone> Sampler<T> {
         } else {
             at.saturating_add(self.rule.tolerance_ns)
         };
-        if known >= now {
+        // With a message after the frame of every feature none that is nearer can come: memory does not grow with the tolerance.
+        let mut lasts = self.tracks.iter().map(|track| track.after.back());
+        let is_known = known < now || lasts.all(|last| last.is_some_and(|(stamp, _)| *stamp > at));
+        if !is_known {
             return None;
         }
         let mut chosen = Vec::with_capacity(self.tracks.len());
@@ -266,7 +269,7 @@ mod tests {
         assert_eq!(held.len(), 9);
         assert_eq!(
             (fits[1].held, fits[1].distance_ns_max, fits[0].held),
-            (4, 50_000_000, 0)
+            (3, 40_000_000, 0)
         );
         let (split, _) = frames(Sample::Nearest, Missing::Split, &messages);
         let times: Vec<i64> = split.iter().map(|(at, _)| *at).collect();
