@@ -72,7 +72,7 @@ gate: setup-build ## what a message costs in instructions, allocations and copie
 
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
 	$(PROGRAMS)
-	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall $(HOLDALL_VENV)/bin/python -m pytest -q -n 3 --dist loadfile tests/e2e
+	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall scripts/e2e.sh $(HOLDALL_VENV)/bin/python
 
 setup-build:
 	@scripts/setup.sh build
