@@ -115,7 +115,7 @@ def run(case, by, how, options):
         talkers = [node("talker.py", {"publishers": [{"topic": topic, **plan}], **waits}, env) for topic in topics]
         sent = [json.loads(talker.wait_for('"done"'))["sent"] for talker in talkers]
         cpu_of_publishers = sum(talker.end()[1] for talker in talkers)
-        count = sum(one["count"] for told in sent for one in next(iter(told.values())))
+        count = sum(one["count"] for topics in sent for one in next(iter(topics.values())))
         got, cpu, rss, more = end()
         segment = f" segment {options.segment} MiB" if options.segment else ""
         print(f"{case} {by}{segment} {how}: {got} of {count}{more}, CPU {cpu:.2f} s, memory {rss >> 10} MiB, publishers {cpu_of_publishers:.2f} CPU s, load {os.getloadavg()[0]:.1f}",

@@ -286,8 +286,8 @@ def test_a_service_that_cannot_be_opened_is_told_once(shm):
     recorder = shm.record("-a")
     code, said = recorded_after_a_fault(shm, recorder)
     assert code == 0, said
-    told = [line for line in said.splitlines() if "warn: iceoryx2" in line]
-    assert len(told) <= 1, said
+    warnings = [line for line in said.splitlines() if "warn: iceoryx2" in line]
+    assert len(warnings) <= 1, said
 
 
 def test_a_path_that_iceoryx2_cannot_hold_ends_neither_the_recording_nor_its_report(shm):

@@ -239,9 +239,9 @@ def test_a_service_in_a_secured_domain_is_called(secured):
         services = {}
         names = [f"/rosbag2_recorder/{name}" for name in ("is_paused", "pause")]
         while not services.keys() >= {*names}:
-            told = viewer.recv(timeout=DEADLINE_S)
-            if isinstance(told, str) and json.loads(told)["op"] == "advertiseServices":
-                services |= {one["name"]: one["id"] for one in json.loads(told)["services"]}
+            text = viewer.recv(timeout=DEADLINE_S)
+            if isinstance(text, str) and json.loads(text)["op"] == "advertiseServices":
+                services |= {one["name"]: one["id"] for one in json.loads(text)["services"]}
         is_paused, pause = names
         assert call(is_paused, 1, b"\0")[:1] == b"\0"
         call(pause, 2, b"\0")
