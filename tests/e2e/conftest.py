@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import pytest
+from buckets import Bucket
 
 NODES = Path(__file__).resolve().parent.parent / "nodes"
 DEFINITIONS = Path(__file__).resolve().parents[2] / "crates/holdall-model/data/definitions.txt"
@@ -368,3 +369,21 @@ def text_of(message):
     """The text in a serialized std_msgs/msg/String."""
     (length,) = struct.unpack_from("<I", message, 4)
     return message[8 : 8 + length - 1].decode()
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory):
+    """A bucket of a server that the tests of a file share."""
+    bucket = Bucket(tmp_path_factory.mktemp("s3"))
+    yield bucket
+    bucket.close()
+
+
+@pytest.fixture(autouse=True)
+def no_faults(request):
+    """Each test begins with a bucket without faults and without counted requests."""
+    if "bucket" in request.fixturenames:
+        bucket = request.getfixturevalue("bucket")
+        bucket.proxy.fault = lambda *_: None
+        bucket.proxy.before = lambda *_: None
+        bucket.proxy.take()

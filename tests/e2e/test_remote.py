@@ -6,7 +6,7 @@ import random
 import subprocess
 
 import pytest
-from buckets import SECRET, SERVER, Bucket
+from buckets import SECRET, SERVER
 from conftest import HOLDALL, take_domain
 from mcap.reader import make_reader
 from mcap.writer import CompressionType
@@ -30,22 +30,6 @@ def write_bag(path, topics, count, size):
                 data = noise.randbytes(size + number % 100).hex() if place == 0 else f"{number}"
                 writer.write(connection, START + number * 1000 + place, store.serialize_cdr(String(data=data), String.__msgtype__))
     return path
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
-    bucket = Bucket(tmp_path_factory.mktemp("s3"))
-    yield bucket
-    bucket.close()
-
-
-@pytest.fixture(autouse=True)
-def no_faults(request):
-    if "bucket" in request.fixturenames:
-        bucket = request.getfixturevalue("bucket")
-        bucket.proxy.fault = lambda *_: None
-        bucket.proxy.before = lambda *_: None
-        bucket.proxy.take()
 
 
 @pytest.fixture(scope="module")

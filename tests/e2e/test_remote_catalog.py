@@ -4,26 +4,13 @@ import json
 import subprocess
 
 import pytest
-from buckets import SECRET, SERVER, Bucket
+from buckets import SECRET, SERVER
 from conftest import HOLDALL
 from test_python import environment, installed  # noqa: F401
 from test_remote import write_bag
 
 pytestmark = pytest.mark.skipif(not SERVER.exists(), reason="moto is not installed: scripts/setup.sh nodes")
 BAGS = 12
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
-    bucket = Bucket(tmp_path_factory.mktemp("s3"))
-    yield bucket
-    bucket.close()
-
-
-@pytest.fixture(autouse=True)
-def no_faults(bucket):
-    bucket.proxy.fault = lambda *_: None
-    bucket.proxy.take()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import os
 import subprocess
 
 import pytest
-from buckets import SECRET, SERVER, Bucket
+from buckets import SECRET, SERVER
 from conftest import HOLDALL
 from mcap.writer import Writer as McapWriter
 
@@ -18,19 +18,6 @@ WRONG_REGION = (
     "<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; "
     "the region 'us-east-1' is wrong; expecting 'eu-west-1'</Message><Region>eu-west-1</Region></Error>",
 )
-
-
-@pytest.fixture(scope="module")
-def bucket(tmp_path_factory):
-    bucket = Bucket(tmp_path_factory.mktemp("s3"))
-    yield bucket
-    bucket.close()
-
-
-@pytest.fixture(autouse=True)
-def no_faults(bucket):
-    bucket.proxy.fault = lambda *_: None
-    bucket.proxy.take()
 
 
 def holdall(bucket, *words):
