@@ -68,7 +68,9 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 9] = [
 
 /// Checks the whole tree and prints each breach with its place.
 pub fn run() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    // What cargo says now: a program that was built in another clone of the same folder of targets counts as fresh.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    let root = Path::new(&package).join("..");
     let mut breaches = Vec::new();
     let files: Vec<PathBuf> = ["crates", "xtask"]
         .iter()
