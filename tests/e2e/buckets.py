@@ -21,7 +21,7 @@ def free_port():
 
 
 class Proxy:
-    """Passes requests on to the server. `fault(number, handler)` returns None, "fail", "late", "truncate", "cut", or a status and a text to answer."""
+    """Passes requests on to the server. `fault(number, handler)` returns None, "fail", "late", "truncate", "cut", or a status, a text and perhaps headers to answer."""
 
     def __init__(self, port):
         self.requests = []  # (method, path, bytes received, bytes sent)
@@ -51,10 +51,12 @@ class Proxy:
                 if fault == "late":
                     time.sleep(0.3)  # It is what the fault is.
                 if isinstance(fault, tuple):
-                    status, text = fault
+                    status, text, *headers = fault
                     proxy.requests[number] = (self.command, self.path, len(body), 0)
                     self.send_response(status)
                     self.send_header("Content-Type", "application/xml")
+                    for name, value in headers[0].items() if headers else ():
+                        self.send_header(name, value)
                     self.send_header("Content-Length", str(len(text)))
                     self.end_headers()
                     if self.command != "HEAD":

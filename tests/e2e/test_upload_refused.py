@@ -18,6 +18,8 @@ WRONG_REGION = (
     "<?xml version='1.0'?><Error><Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; "
     "the region 'us-east-1' is wrong; expecting 'eu-west-1'</Message><Region>eu-west-1</Region></Error>",
 )
+# What also the answer to a HEAD request names, which has no text.
+ELSEWHERE = [(status, "", {"x-amz-bucket-region": "eu-west-1"}) for status in (400, 301)]
 
 
 def holdall(bucket, *words):
@@ -43,7 +45,7 @@ def tiny_bag(folder, files):
     return folder
 
 
-@pytest.mark.parametrize("answer", [WRONG_REGION, NO_BUCKET], ids=["wrong region", "no bucket"])
+@pytest.mark.parametrize("answer", [WRONG_REGION, NO_BUCKET, *ELSEWHERE], ids=["wrong region", "no bucket", "400 with header", "301 with header"])
 def test_a_wrong_region_and_a_bucket_that_is_gone_are_one_sentence(bucket, tmp_path, answer):
     bag = tiny_bag(tmp_path / "tiny", 3)
     bucket.proxy.fault = lambda *_: answer
@@ -51,6 +53,10 @@ def test_a_wrong_region_and_a_bucket_that_is_gone_are_one_sentence(bucket, tmp_p
         refused = holdall(bucket, *words)
         assert refused.returncode in (1, 2), refused.stderr
         assert len(refused.stderr.strip().splitlines()) == 1 and "s3://fleet/gone" in refused.stderr, refused.stderr
+        if answer != NO_BUCKET:
+            assert "check AWS_REGION" in refused.stderr, refused.stderr
+        if answer in ELSEWHERE:
+            assert "eu-west-1" in refused.stderr, refused.stderr
 
 
 def test_a_bucket_that_vanishes_in_the_middle_keeps_what_is_sent_and_the_next_run_continues(bucket, tmp_path):

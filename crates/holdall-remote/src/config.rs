@@ -2,6 +2,7 @@
 
 use crate::{
     profile,
+    region::{REGION_DEFAULT, RegionConnector},
     secrets::{self, Beside},
     target::{Service, Target},
 };
@@ -175,7 +176,11 @@ fn open_s3(target: &Target) -> io::Result<Opened> {
             "there are no credentials: neither AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, nor a profile in ~/.aws, nor a role of this machine (a public bucket needs AWS_SKIP_SIGNATURE=true)",
         ));
     }
-    let builder = builder.with_client_options(client(allow_http));
+    let region = builder.get_config_value(&AmazonS3ConfigKey::Region);
+    let region = region.unwrap_or_else(|| REGION_DEFAULT.to_owned());
+    let builder = builder
+        .with_client_options(client(allow_http))
+        .with_http_connector(RegionConnector { region });
     let store = Arc::new(builder.build().map_err(|error| invalid(&error))?);
     Ok(Opened {
         parts: Some(Parts(Arc::clone(&store) as _)),

@@ -1,14 +1,17 @@
 //! Errors of requests as one clause each, without secrets.
 
-use crate::secrets::hide;
+use crate::{region, secrets::hide};
 use object_store::Error;
 use std::{error::Error as _, io};
 
 /// Longest clause of another library that is repeated.
 const CLAUSE_LETTERS_MAX: usize = 240;
 
+/// How a request's error ends when the service has refused it and its answer has no text.
+const NO_REASON: &str = "400 Bad Request:";
+
 /// What a service calls its errors, and what they mean for a user.
-const CODES: [(&str, io::ErrorKind, &str); 15] = [
+const CODES: [(&str, io::ErrorKind, &str); 12] = [
     ("NoSuchBucket", io::ErrorKind::NotFound, "there is no such bucket"),
     ("NoSuchKey", io::ErrorKind::NotFound, "there is no such object"),
     (
@@ -47,21 +50,6 @@ const CODES: [(&str, io::ErrorKind, &str); 15] = [
         "the clock of this computer differs too much from the service's: set it, then try again",
     ),
     (
-        "AuthorizationHeaderMalformed",
-        io::ErrorKind::InvalidInput,
-        "the bucket is in another region than AWS_REGION names",
-    ),
-    (
-        "PermanentRedirect",
-        io::ErrorKind::InvalidInput,
-        "the bucket is in another region than AWS_REGION names",
-    ),
-    (
-        "IllegalLocationConstraintException",
-        io::ErrorKind::InvalidInput,
-        "the bucket is in another region than AWS_REGION names",
-    ),
-    (
         "AccessDenied",
         io::ErrorKind::PermissionDenied,
         "the service denies access with these credentials",
@@ -78,6 +66,14 @@ const CODES: [(&str, io::ErrorKind, &str); 15] = [
     ),
 ];
 
+/// What a service calls it when the request is for another region than the bucket's.
+const REGION_CODES: [&str; 4] = [
+    "AuthorizationHeaderMalformed",
+    "PermanentRedirect",
+    "TemporaryRedirect",
+    "IllegalLocationConstraintException",
+];
+
 /// That an object is not the one that was opened.
 pub(crate) fn replaced() -> io::Error {
     io::Error::new(
@@ -89,13 +85,14 @@ pub(crate) fn replaced() -> io::Error {
 /// An error of a request.
 pub(crate) fn of_request(error: &Error) -> io::Error {
     let text = hide(&error.to_string());
-    if let Some((_, kind, what)) = CODES
-        .iter()
-        .find(|(code, ..)| text.contains(&format!("<Code>{code}<")))
-    {
+    let has_code = |code: &str| text.contains(&format!("<Code>{code}<"));
+    if let Some((_, kind, what)) = CODES.iter().find(|(code, ..)| has_code(code)) {
         return io::Error::new(*kind, *what);
     }
     let all = chain(error);
+    if REGION_CODES.iter().any(|code| has_code(code)) || all.contains("without LOCATION") {
+        return wrong_region(region::named_in(&text));
+    }
     match error {
         Error::NotFound { .. } => io::Error::new(io::ErrorKind::NotFound, "there is no such object"),
         Error::Precondition { .. } => replaced(),
@@ -111,15 +108,25 @@ pub(crate) fn of_request(error: &Error) -> io::Error {
             io::ErrorKind::Unsupported,
             "the server does not send parts of files, which reading in place needs",
         ),
-        _ if all.contains("without LOCATION") => io::Error::new(
+        // The answer to a HEAD request has no text.
+        Error::Generic { store: "S3", .. } if all.trim_end().ends_with(NO_REASON) => io::Error::new(
             io::ErrorKind::InvalidInput,
-            "the bucket is in another region than AWS_REGION names",
+            "the service refuses the request without a reason (400 Bad Request): check AWS_REGION, then the credentials",
         ),
         _ if all.contains("416") && all.contains("Range") => {
             io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than it was")
         }
         _ => io::Error::other(format!("the service cannot be used: {}", innermost(error))),
     }
+}
+
+/// That the bucket is in another region, and in which one where the service has named it.
+fn wrong_region(named: Option<&str>) -> io::Error {
+    let what = match named {
+        Some(region) => format!("check AWS_REGION: the service names {region} as the bucket's region"),
+        None => "check AWS_REGION: the bucket seems to be in another region".to_owned(),
+    };
+    io::Error::new(io::ErrorKind::InvalidInput, what)
 }
 
 /// All errors of a chain in one text, without secrets.
@@ -182,6 +189,49 @@ mod tests {
         assert!(
             !other.contains("the-secret") && !other.contains("sig") && !other.contains("a:b"),
             "{other}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_region_names_the_variable_to_check_and_the_region_of_the_answer() {
+        crate::secrets::keep("AKIAOFTHISREGION");
+        let of = |text: &str| {
+            let error = of_request(&Error::Generic {
+                store: "S3",
+                source: text.to_owned().into(),
+            });
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+            error.to_string()
+        };
+        let malformed = "400 Bad Request: <Error><Code>AuthorizationHeaderMalformed</Code><Message>the region 'us-east-1' of AKIAOFTHISREGION";
+        let named = "check AWS_REGION: the service names eu-west-1 as the bucket's region";
+        assert_eq!(
+            of(&format!("{malformed} is wrong; expecting 'eu-west-1'</Message>")),
+            named
+        );
+        assert_eq!(
+            of(&format!("{malformed}</Message><Region>eu-west-1</Region>")),
+            named
+        );
+        let unnamed = "check AWS_REGION: the bucket seems to be in another region";
+        for region in [
+            "",
+            "<Region>eu\u{1b}[2J\n</Region>",
+            "<Region>AKIAOFTHISREGION</Region>",
+        ] {
+            assert_eq!(of(&format!("{malformed}</Message>{region}")), unnamed);
+        }
+        assert_eq!(
+            of("<Code>PermanentRedirect</Code><Endpoint>b.s3.amazonaws.com</Endpoint>"),
+            unnamed
+        );
+        assert_eq!(of("Received redirect without LOCATION, this"), unnamed);
+        let no_text = of(
+            "Error performing HEAD http://h/b in 2ms - Server returned non-2xx status code: 400 Bad Request: ",
+        );
+        assert!(
+            no_text.contains("AWS_REGION") && !no_text.contains("http"),
+            "{no_text}"
         );
     }
 }

@@ -11,6 +11,7 @@ mod known;
 mod object;
 mod pieces;
 mod profile;
+mod region;
 mod runtime;
 mod secrets;
 mod store;
