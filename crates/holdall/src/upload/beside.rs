@@ -4,6 +4,7 @@ use super::{UploadError, UploadOptions, UploadReport, Uploader};
 use crate::writer::UploadedFiles;
 use holdall_io::{
     clock::{Clock, SystemClock},
+    fs,
     mutex::lock,
 };
 use std::{
@@ -125,6 +126,10 @@ impl Shared {
                     self.uploaded.add(file);
                 }
                 Err(UploadError::Stopped) => return,
+                // By a limit on the number of files: those after it must not wait for it.
+                Err(_) if !fs::exists(&file).unwrap_or(true) => {
+                    tracing::warn!("{} was removed before it was uploaded", file.display());
+                }
                 Err(error) => {
                     tracing::warn!("{error}; it is tried again");
                     lock(&self.waiting).push_front(file);
@@ -163,16 +168,24 @@ impl Shared {
         }
     }
 
-    /// Waits; ends early when the recording ends.
+    /// Waits; ends early when the recording ends. Files that are added do not end it: a service that refuses one file would get a request for
+    /// each check of the recording.
     fn wait(&self, span: Duration) {
+        let until = SystemClock.monotonic() + span;
         if self.is_ended.load(Ordering::Relaxed) {
-            let until = SystemClock.monotonic() + span;
             while SystemClock.monotonic() < until && !self.stops.load(Ordering::Relaxed) {
                 std::thread::sleep(POLL);
             }
             return;
         }
-        let waiting = lock(&self.waiting);
-        drop(self.woken.wait_timeout(waiting, span));
+        let mut waiting = lock(&self.waiting);
+        while !self.is_ended.load(Ordering::Relaxed) {
+            let left = until.saturating_sub(SystemClock.monotonic());
+            if left.is_zero() {
+                return;
+            }
+            let woken = self.woken.wait_timeout(waiting, left);
+            waiting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }

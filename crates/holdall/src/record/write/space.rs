@@ -10,8 +10,12 @@ pub(in crate::record) fn too_little_space(
     available_bytes: u64,
     wanted_bytes: u64,
     on_disk_full: OnDiskFull,
+    is_oldest_uploaded: bool,
 ) -> String {
     let what_to_do = match on_disk_full {
+        OnDiskFull::Ring if !is_oldest_uploaded => {
+            "its oldest file is not uploaded, so it was not removed; free some space, or check the service and the line to it"
+        }
         OnDiskFull::Ring => {
             "no older file of this recording is left to remove; free some space or split into smaller files"
         }
@@ -31,10 +35,23 @@ mod tests {
 
     #[test]
     fn sizes_have_the_unit_that_fits() {
-        let said = too_little_space(Path::new("bag"), 3 << 20, 900_000_000_000_000, OnDiskFull::Stop);
+        let said = too_little_space(
+            Path::new("bag"),
+            3 << 20,
+            900_000_000_000_000,
+            OnDiskFull::Stop,
+            true,
+        );
         assert!(
             said.contains("only 3.0 MiB are free for bag, less than the 818.5 TiB that"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_ring_that_waits_for_its_upload_names_it() {
+        let of = |is_uploaded| too_little_space(Path::new("bag"), 1, 2, OnDiskFull::Ring, is_uploaded);
+        assert!(of(false).contains("its oldest file is not uploaded"));
+        assert!(of(true).contains("no older file of this recording is left"));
     }
 }

@@ -49,11 +49,13 @@ impl Drain {
             return Ok(());
         }
         // An upload that is slower than the recording has half of what must stay free to catch up.
-        let upload_has_time = self.bag.is_oldest_uploaded() || available > wanted / 2;
+        let is_oldest_uploaded = self.bag.is_oldest_uploaded();
+        let upload_has_time = is_oldest_uploaded || available > wanted / 2;
         let can_wait = ring && self.bag.has_removable_file() && upload_has_time;
         if !can_wait && lock(&self.shared.status).must_end.is_none() {
             let on_full = self.options.on_disk_full;
-            let reason = too_little_space(self.bag.directory(), available, wanted, on_full);
+            let directory = self.bag.directory();
+            let reason = too_little_space(directory, available, wanted, on_full, is_oldest_uploaded);
             match on_full {
                 OnDiskFull::Stop => tracing::warn!(setting = Setting::RingOnDiskFull.name(), "{reason}"),
                 OnDiskFull::Ring => tracing::warn!("{reason}"),
