@@ -196,7 +196,9 @@ def write_bag(path, options):
 def link(options):
     bag, log = os.path.join(options.folder, "link.mcap"), os.path.join(options.folder, "link.log")
     write_bag(bag, options)
-    serve = f'exec "{options.holdall}" serve "{bag}" --foxglove 0.0.0.0:8765 2>"{log}"'
+    done = os.path.join(options.folder, "link.done")
+    end = f'while [ ! -e "{done}" ]; do sleep 0.2; done; kill -INT $!; wait $!; rm "{done}"'
+    serve = f'"{options.holdall}" serve "{bag}" --foxglove 0.0.0.0:8765 2>"{log}" & {end}'
     open(log, "w").close()
     viewer = [sys.executable, os.path.abspath(__file__), "view", "--holdall", options.holdall, "--folder", options.folder, "--seconds", str(options.seconds)]
     command = [options.holdall, "bench", "link", options.link, "--", "sh", "-c", serve, "--", *viewer]
@@ -240,6 +242,7 @@ def view_link(options):
         pick = lambda part: round(delays[min(len(delays) - 1, int(part * len(delays)))], 1)
         report[name] = {"messages": len(delays), "p50_ms": pick(0.5), "p95_ms": pick(0.95), "p99_ms": pick(0.99), "max_ms": pick(1), "over_200_ms": sum(d > 200 for d in delays)}
     print(json.dumps(report), flush=True)
+    open(os.path.join(options.folder, "link.done"), "w").close()
 
 
 def main():

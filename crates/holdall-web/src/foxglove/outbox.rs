@@ -33,13 +33,27 @@ const HOLD_PARTS: u32 = 128;
 /// A connection uses small messages when one was offered so short a time ago.
 const SMALL_WITHIN: Duration = Duration::from_secs(3);
 
+/// Before the first message that is longer than this the rate of the connection is measured.
+const MEASURE_FROM: usize = 256 * 1024;
+
+/// Bytes of the first measurement and of the longest; each has twice the bytes of the one before, because a connection starts slowly.
+const MEASURE_BYTES_FIRST: usize = 64 * 1024;
+const MEASURE_BYTES_LAST: usize = 512 * 1024;
+
+/// A measurement that is not so much faster than the one before is the connection's rate.
+const STILL_FASTER: f64 = 1.25;
+
 /// Small messages are sent together up to this size.
 const BATCH_BYTES: usize = 32 * 1024;
+
+/// A frame that clients ignore: an unasked pong (RFC 6455, 5.5.3).
+const PADDING_BYTES: usize = 125;
 
 /// WebSocket opcodes.
 pub(super) const TEXT: u8 = 1;
 pub(super) const BINARY: u8 = 2;
 pub(super) const PING: u8 = 9;
+const PONG: u8 = 10;
 
 /// A payload that several clients share.
 #[derive(Clone)]
@@ -111,6 +125,24 @@ fn append_frame_head(to: &mut Vec<u8>, opcode: u8, len: usize) {
     }
 }
 
+/// Appends frames that clients ignore, of about so many bytes together.
+fn append_padding(to: &mut Vec<u8>, bytes: usize) {
+    while to.len() < bytes {
+        append_frame_head(to, PONG, PADDING_BYTES);
+        to.resize(to.len() + PADDING_BYTES, b' ');
+    }
+}
+
+impl Measured {
+    /// Bytes of the next measurement.
+    fn next_bytes(self) -> usize {
+        match self {
+            Self::Begun(bytes) => bytes * 2,
+            Self::Not | Self::Done => MEASURE_BYTES_FIRST,
+        }
+    }
+}
+
 /// Messages of one subscription so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
@@ -137,12 +169,23 @@ struct Waiting {
     long_after: Duration,
     /// Bytes a second that the connection drains, where that is known.
     rate: Option<f64>,
+    measured: Measured,
     /// When a small message was last offered.
     last_small: Option<Duration>,
     /// How long a message of these subscriptions takes, where that is too long.
     held_back: BTreeMap<u32, Duration>,
     sums: BTreeMap<u32, Sums>,
     is_closed: bool,
+}
+
+/// How far the rate of a connection was measured before its first long message.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Measured {
+    #[default]
+    Not,
+    /// With so many bytes; the next measurement has more.
+    Begun(usize),
+    Done,
 }
 
 /// The queue of one client.
@@ -157,6 +200,8 @@ pub(super) struct Outbox {
 pub(super) enum Taken {
     /// Frames for the client, with a large message among them or not.
     Frames { large: bool },
+    /// Small messages, and frames without meaning, because a message of so many bytes waits and the rate of the connection is not known.
+    Padding { before: usize },
     /// Nothing came in time.
     Nothing,
     /// The client is gone.
@@ -249,6 +294,10 @@ impl Outbox {
                 return Taken::Frames { large: false };
             }
             waiting.take_small(frames);
+            if let Some((before, bytes)) = waiting.to_measure(now) {
+                append_padding(frames, frames.len() + bytes);
+                return Taken::Padding { before };
+            }
             // With the lock released, because a loan is copied.
             let large = waiting.next_large(now);
             if let Some((subscription, message)) = large {
@@ -276,11 +325,32 @@ impl Outbox {
         let now = SystemClock.monotonic();
         let mut waiting = lock(&self.waiting);
         waiting.rate = rate;
+        if rate.is_some() {
+            waiting.measured = Measured::Done;
+        }
         if took >= SLOW {
             waiting.large_after = now + took;
         }
         if took > HOLD_MAX {
             waiting.long_after = now + took * (HOLD_PARTS - 1);
+        }
+    }
+
+    /// Notes how fast the connection drained the padding before a message of so many bytes; `None`: at once.
+    pub(super) fn measured(&self, before: usize, rate: Option<f64>) {
+        let now = SystemClock.monotonic();
+        let mut waiting = lock(&self.waiting);
+        let last = waiting.rate;
+        waiting.rate = rate;
+        let bytes = waiting.measured.next_bytes();
+        let is_settled = rate.is_none_or(|rate| last.is_some_and(|last| rate < STILL_FASTER * last));
+        if !is_settled && bytes < MEASURE_BYTES_LAST {
+            waiting.measured = Measured::Begun(bytes);
+            return;
+        }
+        waiting.measured = Measured::Done;
+        if let Some(takes) = waiting.too_long(before) {
+            waiting.long_after = now + takes * (HOLD_PARTS - 1);
         }
     }
 
@@ -327,6 +397,16 @@ impl Waiting {
     fn too_long(&self, len: usize) -> Option<Duration> {
         let takes = Duration::try_from_secs_f64(len as f64 / self.rate?).ok()?;
         (takes > HOLD_MAX).then_some(takes)
+    }
+
+    /// The longest message that waits and the bytes to measure the connection with before it is sent; `None` once that is done.
+    fn to_measure(&self, now: Duration) -> Option<(usize, usize)> {
+        if self.measured == Measured::Done || self.uses_small(now) && now < self.large_after {
+            return None;
+        }
+        let longest = self.large.values().map(|message| message.len).max()?;
+        let is_unknown = self.rate.is_none() || self.too_long(longest).is_some();
+        (longest > MEASURE_FROM && is_unknown).then(|| (longest, self.measured.next_bytes()))
     }
 
     /// From when on a large message that waits may be sent; `None` when none waits.
@@ -470,6 +550,47 @@ mod tests {
         outbox.offer(2, &message(2, long));
         assert_eq!(taken(&outbox), [(2, 2)]);
         assert_eq!(outbox.held_back(), BTreeMap::new());
+    }
+
+    /// Takes the padding before a long message, and answers it with this rate.
+    fn measure(outbox: &Outbox, rate: Option<f64>) -> usize {
+        let mut frames = Vec::new();
+        let Taken::Padding { before } = outbox.take(&mut frames, Duration::ZERO) else {
+            panic!("nothing to measure")
+        };
+        outbox.measured(before, rate);
+        frames.len()
+    }
+
+    #[test]
+    fn before_the_first_long_message_the_connection_is_measured() {
+        let long = 16 * LARGE_BYTES;
+        // It drains at once: the message follows.
+        let outbox = Outbox::default();
+        outbox.offer(2, &message(1, long));
+        measure(&outbox, None);
+        assert_eq!(taken(&outbox), [(2, 1)]);
+
+        // A slow one beside small topics: after the rate is settled the message waits.
+        let outbox = Outbox::default();
+        let rate = long as f64 / 0.4;
+        outbox.offer(1, &message(1, 10));
+        outbox.offer(2, &message(1, long));
+        let first = measure(&outbox, Some(rate / 2.0));
+        let second = measure(&outbox, Some(rate * 0.9));
+        let third = measure(&outbox, Some(rate));
+        assert!(first < second && second < third, "{first} {second} {third}");
+        outbox.offer(1, &message(2, 10));
+        assert_eq!(taken(&outbox), [(1, 2)]);
+        assert_eq!(outbox.held_back().keys().collect::<Vec<_>>(), [&2]);
+
+        // One that only started slowly: it is sent as soon as that is known.
+        let outbox = Outbox::default();
+        outbox.offer(1, &message(1, 10));
+        outbox.offer(2, &message(1, long));
+        measure(&outbox, Some(rate));
+        measure(&outbox, Some(rate * 4.0));
+        assert_eq!(taken(&outbox), [(2, 1)]);
     }
 
     #[test]

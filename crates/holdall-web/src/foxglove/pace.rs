@@ -26,6 +26,9 @@ const SPAN: Duration = Duration::from_millis(50);
 /// How much a new measurement counts against all before.
 const WEIGHT: f64 = 0.3;
 
+/// The other side may acknowledge its last packets late: two of them count as acknowledged.
+const ACKNOWLEDGED_LATE: u64 = 2 * 1500;
+
 /// Shortest and longest wait for acknowledgements.
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(20);
@@ -125,10 +128,7 @@ impl Pace {
                     bytes = &bytes[count..];
                 }
                 Err(wait) => {
-                    let silent = self
-                        .progress
-                        .map_or(Duration::ZERO, |(at, _)| now.saturating_sub(at));
-                    if silent > silence_max || is_over() {
+                    if self.silent(now) > silence_max || is_over() {
                         return Err(io::ErrorKind::TimedOut.into());
                     }
                     SystemClock.sleep_until(now + wait);
@@ -136,6 +136,45 @@ impl Pace {
             }
         }
         Ok(())
+    }
+
+    /// For how long nothing was acknowledged.
+    fn silent(&self, now: Duration) -> Duration {
+        self.progress
+            .map_or(Duration::ZERO, |(at, _)| now.saturating_sub(at))
+    }
+
+    /// Writes all bytes and waits until they are acknowledged; returns the bytes a second at which the second half of them was, `None` when that
+    /// took no time.
+    ///
+    /// # Errors
+    /// As `send`.
+    pub(super) fn measure(
+        &mut self,
+        client: &TcpStream,
+        bytes: &[u8],
+        silence_max: Duration,
+        is_over: impl Fn() -> bool,
+    ) -> io::Result<Option<f64>> {
+        self.send(client, bytes, silence_max, &is_over)?;
+        let mut begin = None;
+        let (end, last) = loop {
+            let (now, queued) = (SystemClock.monotonic(), unacknowledged_bytes(client)?);
+            self.note(now, queued);
+            if queued <= ACKNOWLEDGED_LATE {
+                break (now, queued);
+            }
+            if begin.is_none() && queued <= bytes.len() as u64 / 2 {
+                begin = Some((now, queued));
+            }
+            if self.silent(now) > silence_max || is_over() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            SystemClock.sleep_until(now + WAIT_MIN);
+        };
+        self.rate =
+            begin.map(|(at, queued)| (queued - last) as f64 / end.saturating_sub(at).as_secs_f64().max(1e-6));
+        Ok(self.rate)
     }
 }
 
@@ -188,6 +227,26 @@ mod tests {
                 "{rate} {round_trip}: measured {measured}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_acknowledged_at_once_is_fast() {
+        use std::io::Read;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut reader, _) = listener.accept().unwrap();
+        let bytes = vec![0; 64 * 1024];
+        let mut pace = Pace::default();
+        // What fits the reader's buffer is acknowledged at once.
+        let none = pace.measure(&client, &bytes, Duration::from_secs(20), || false);
+        assert!(none.unwrap().is_none_or(|rate| rate > 1e6));
+        let thread = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).unwrap();
+            all.len()
+        });
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(thread.join().unwrap(), bytes.len());
     }
 
     #[test]

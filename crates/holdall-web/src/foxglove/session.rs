@@ -312,6 +312,13 @@ fn write(viewer: &Client, client: &TcpStream) {
         match taken {
             Taken::Closed => break,
             Taken::Nothing => viewer.outbox.push(PING, &[]),
+            Taken::Padding { before } => {
+                let is_over = || viewer.outbox.is_closed();
+                let Ok(rate) = pace.measure(client, &frames, UNREAD_MAX, is_over) else {
+                    break;
+                };
+                viewer.outbox.measured(before, rate);
+            }
             Taken::Frames { large } => {
                 let is_over = || viewer.outbox.is_closed();
                 if pace.send(client, &frames, UNREAD_MAX, is_over).is_err() {
