@@ -10,6 +10,7 @@ pub(super) use thread::{RECEIVE_THREAD, Receiving};
 use super::discovery::DiscoveryWake;
 use crate::{Sink, Subscription};
 use holdall_io::mutex::lock;
+use receiver::TURN_MAX;
 use std::sync::{
     Arc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -60,16 +61,22 @@ impl Slot {
 
     /// Removes the receiver; samples that have arrived are offered first.
     pub(crate) fn detach(&self) {
+        /// A publisher that never pauses could prolong it for ever.
+        const TURNS_MAX: usize = 16;
         if let Some(mut receiver) = self.receiver().take() {
-            receiver.take(&*self.sink);
+            for _ in 0..TURNS_MAX {
+                if receiver.take(&*self.sink).samples < TURN_MAX {
+                    break;
+                }
+            }
         }
         self.matched_publishers.store(0, Ordering::Release);
     }
 
-    /// Ends it: after this has returned the sink is not called any more.
+    /// Ends it: samples that have arrived are offered, and after this has returned the sink is not called any more.
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        drop(self.receiver().take());
+        self.detach();
     }
 }
 
