@@ -1,6 +1,7 @@
-"""Bags in a bucket: whole-bag reads beside the same number of plain range requests, and catalogs of many bags, with a latency of its own for each request.
+"""Bags in a bucket: whole-bag reads beside the same number of plain range requests, catalogs of many bags, and a bag of many tiny files, with a latency of
+its own for each request.
 
-    scripts/bench-remote.py --holdall target/release/holdall [--bytes 200e6] [--bags 400] [--latency-ms 20] [--rounds 3]
+    scripts/bench-remote.py --holdall target/release/holdall [--bytes 200e6] [--bags 400] [--files 1000] [--latency-ms 20] [--rounds 3]
 
 The server is a small one of this script (GET with ranges, HEAD, ListObjectsV2) in a process of its own, on this computer. Output: JSON.
 """
@@ -149,6 +150,7 @@ def main():
     options.add_argument("--holdall", required=True)
     options.add_argument("--bytes", type=float, default=200e6)
     options.add_argument("--bags", type=int, default=400)
+    options.add_argument("--files", type=int, default=1000)
     options.add_argument("--latency-ms", type=float, default=20)
     options.add_argument("--rounds", type=int, default=3)
     options = options.parse_args()
@@ -170,6 +172,12 @@ def main():
         for number in range(1, options.bags):
             name = f"run{number:05}"
             (root / f"bags/{name}/metadata.yaml").write_text(text.replace("run00000", name))
+    if options.files:
+        write_file(folder / "tiny.mcap", 1000, topics=1)
+        (root / "tiny").mkdir()
+        for number in range(options.files):
+            shutil.copy(folder / "tiny.mcap", root / f"tiny/tiny_{number}.mcap")
+        subprocess.run([options.holdall, "reindex", root / "tiny"], check=True, capture_output=True)
     pid, port = serve(root, options.latency_ms / 1000)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     aws = {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
@@ -195,6 +203,9 @@ def main():
             if options.bags:
                 one["catalog_bags_s"] = options.bags / timed("catalog", "s3://fleet/bags", "-o", f"{out}c")
                 one["unchanged_catalog_s"] = timed("catalog", "s3://fleet/bags", "-o", f"{out}c")
+            if options.files:
+                one["info_of_files_s"] = timed("info", "s3://fleet/tiny")
+                one["cat_of_files_s"] = timed("cat", "--raw", "s3://fleet/tiny")
             found["rounds"].append(one)
     finally:
         os.kill(pid, 15)

@@ -127,6 +127,9 @@ pub trait Objects: fmt::Debug + Send + Sync {
     /// When the service does not.
     fn remove(&self, url: &str) -> io::Result<()>;
 
+    /// Announces that these objects will probably be opened one after the other, from either end.
+    fn expect_in_order(&self, urls: &[&str]);
+
     /// Drops what is remembered of everything at and below a URL, so that it is asked again.
     fn forget(&self, url: &str);
 
@@ -171,6 +174,17 @@ pub fn clean(path: &Path) -> Cow<'_, Path> {
     match (url(path), CLIENT.get()) {
         (Some(url), Some(client)) => Cow::Owned(PathBuf::from(client.without_secrets(url))),
         _ => Cow::Borrowed(path),
+    }
+}
+
+/// Announces objects that will probably be opened one after the other, from either end, so that the next ones can be requested while one is
+/// looked at. Paths of this computer are ignored, and so are a few objects.
+pub fn expect_in_order<'a>(paths: impl Iterator<Item = &'a Path>) {
+    /// With fewer, both ends are most of it.
+    const OBJECTS_MIN: usize = 4;
+    let urls: Vec<&str> = paths.filter_map(url).collect();
+    if let (OBJECTS_MIN.., Some(client)) = (urls.len(), CLIENT.get()) {
+        client.expect_in_order(&urls);
     }
 }
 

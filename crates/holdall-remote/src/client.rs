@@ -1,6 +1,7 @@
 //! The client that `holdall_io` uses: finds what a URL names, opens, lists, and puts objects.
 
 use crate::{
+    ahead::Ahead,
     error::of_request,
     known::Known,
     object::{self, OpenObject, RemoteObject},
@@ -35,6 +36,7 @@ pub struct Client {
     /// it: connections do not survive a fork.
     stores: Mutex<HashMap<(u32, String), Arc<Store>>>,
     known: Mutex<Known>,
+    ahead: Mutex<Ahead>,
 }
 
 impl Client {
@@ -54,13 +56,41 @@ impl Client {
 
     fn open_object(&self, target: &Target) -> io::Result<Arc<RemoteObject>> {
         let url = target.url();
+        let step = lock(&self.ahead).opened(&url);
+        for next in &step.next {
+            self.request_ahead(next);
+        }
         if let Some(object) = lock(&self.known).object(&url) {
             return Ok(object);
         }
-        let (store, key) = (self.store(target)?, target.key.clone());
-        let object = Arc::new(wait(object::open(store, key))?);
+        // The sender is dropped without an object when the runtime ends.
+        let arrived = step.arrives.and_then(|arrives| arrives.recv().ok());
+        let object = match arrived {
+            Some(arrived) => arrived?,
+            None => {
+                let (store, key) = (self.store(target)?, target.key.clone());
+                Arc::new(wait(object::open(store, key))?)
+            }
+        };
         lock(&self.known).add_object(&url, &object);
         Ok(object)
+    }
+
+    /// Requests an object that will probably be opened soon; opening it reports what fails.
+    fn request_ahead(&self, url: &str) {
+        if lock(&self.known).object(url).is_some() {
+            return;
+        }
+        let Ok(target) = Target::parse(url) else { return };
+        let (Ok(store), Ok(runtime)) = (self.store(&target), runtime()) else {
+            return;
+        };
+        if let Some(sender) = lock(&self.ahead).request(url) {
+            runtime.spawn(async move {
+                // Fails when it is not wanted any more.
+                let _ = sender.send(object::open(store, target.key).await.map(Arc::new));
+            });
+        }
     }
 
     fn has_anything_below(&self, target: &Target) -> io::Result<bool> {
@@ -353,8 +383,19 @@ impl Objects for Client {
         removed
     }
 
+    fn expect_in_order(&self, urls: &[&str]) {
+        let parsed = urls
+            .iter()
+            .map(|url| Target::parse(url).map(|target| target.url()));
+        // Advice only: what is no URL is reported when it is opened.
+        if let Ok(urls) = parsed.collect() {
+            lock(&self.ahead).announce(urls);
+        }
+    }
+
     fn forget(&self, url: &str) {
         if let Ok(target) = Target::parse(url) {
+            lock(&self.ahead).forget(&target.url());
             lock(&self.known).forget(&target.url());
         }
     }

@@ -4,6 +4,7 @@
 //! tools take them: environment variables, and for S3 also `~/.aws`. docs/adr/0023 states why this crate has a runtime.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod client;
 mod config;
 mod error;

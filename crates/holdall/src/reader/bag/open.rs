@@ -111,6 +111,7 @@ impl Bag {
             unsupported(what, &reason)
         })?;
         let files = named_files(path, &metadata, payloads)?;
+        remote::expect_in_order(files.iter().map(|file| file.path.as_path()));
         // In a bucket each end is a request: the first and the last are checked, the others when they are read.
         let is_checked = |place: usize| !remote::is_remote(path) || place == 0 || place + 1 == files.len();
         let checked = files.iter().enumerate().filter(|(place, _)| is_checked(*place));
@@ -189,6 +190,7 @@ impl Bag {
         view: Ros1View,
         writer: Option<Holder>,
     ) -> Result<Rebuild, ReadError> {
+        remote::expect_in_order(listed.iter().map(PathBuf::as_path));
         let mut rebuild = Rebuild::new(view);
         for file in listed {
             let is_written = writer.is_some() && writer_of_bag(file).is_some();

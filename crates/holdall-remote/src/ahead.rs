@@ -1,0 +1,180 @@
+//! Objects that are opened one after the other: the next ones are requested while one is looked at.
+
+use crate::object::RemoteObject;
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+};
+
+/// Objects that are requested before they are opened: as many as requests are made at once.
+const AHEAD_MAX: usize = 16;
+/// Announcements that are kept; several bags may be read at once.
+const LISTS_MAX: usize = 32;
+
+/// An object that arrives, or why it does not.
+pub(crate) type Opened = io::Result<Arc<RemoteObject>>;
+
+/// Objects that were announced together.
+#[derive(Debug)]
+struct List {
+    /// The process that requests them: after a fork its threads exist in the parent only.
+    process: u32,
+    urls: Vec<String>,
+    places: HashMap<String, usize>,
+    /// The one that was opened last.
+    last: Option<usize>,
+    requested: HashMap<String, Receiver<Opened>>,
+}
+
+/// What was announced, and what of it is requested.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    lists: VecDeque<List>,
+}
+
+/// What follows from opening an object.
+#[derive(Debug, Default)]
+pub(crate) struct Step {
+    /// Where the object arrives, if it is requested already.
+    pub arrives: Option<Receiver<Opened>>,
+    /// Which objects will probably be opened next.
+    pub next: Vec<String>,
+}
+
+impl List {
+    /// The places after this one, in the direction of the last two.
+    fn next(&self, place: usize) -> Range<usize> {
+        match self.last {
+            Some(last) if last + 1 == place => place + 1..(place + 1 + AHEAD_MAX).min(self.urls.len()),
+            Some(last) if last == place + 1 => place.saturating_sub(AHEAD_MAX)..place,
+            _ => 0..0,
+        }
+    }
+}
+
+impl Ahead {
+    /// Notes that these objects will probably be opened one after the other, from either end.
+    pub(crate) fn announce(&mut self, urls: Vec<String>) {
+        if self.lists.len() == LISTS_MAX {
+            self.lists.pop_front();
+        }
+        let places = urls.iter().cloned().zip(0..).collect();
+        self.lists.push_back(List {
+            process: std::process::id(),
+            urls,
+            places,
+            last: None,
+            requested: HashMap::new(),
+        });
+    }
+
+    fn list_with(&mut self, url: &str) -> Option<(usize, &mut List)> {
+        let process = std::process::id();
+        let of_process = self.lists.iter_mut().rev();
+        of_process
+            .filter(|list| list.process == process)
+            .find_map(|list| Some((*list.places.get(url)?, list)))
+    }
+
+    /// Notes that an object is opened.
+    pub(crate) fn opened(&mut self, url: &str) -> Step {
+        let Some((place, list)) = self.list_with(url) else {
+            return Step::default();
+        };
+        let wanted = list.next(place);
+        if list.last != Some(place) {
+            list.last = Some(place);
+            // Those that a reader in the other direction has left.
+            let places = &list.places;
+            list.requested.retain(|url, _| {
+                places
+                    .get(url)
+                    .is_some_and(|at| wanted.contains(at) || *at == place)
+            });
+        }
+        Step {
+            arrives: list.requested.remove(url),
+            next: list.urls[wanted]
+                .iter()
+                .filter(|url| !list.requested.contains_key(*url))
+                .cloned()
+                .collect(),
+        }
+    }
+
+    /// Notes that an announced object is requested; it is to be sent to what is returned.
+    pub(crate) fn request(&mut self, url: &str) -> Option<SyncSender<Opened>> {
+        let (_, list) = self.list_with(url)?;
+        let (sender, receiver) = sync_channel(1);
+        list.requested.insert(url.to_owned(), receiver);
+        Some(sender)
+    }
+
+    /// Forgets announcements of objects at or below a URL.
+    pub(crate) fn forget(&mut self, url: &str) {
+        let is_below = |known: &String| {
+            let rest = known.strip_prefix(url);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        self.lists.retain(|list| !list.urls.iter().any(is_below));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(count: usize) -> Ahead {
+        let mut ahead = Ahead::default();
+        ahead.announce((0..count).map(|number| format!("s3://b/bag/{number}")).collect());
+        ahead
+    }
+
+    /// Opens an object and requests what is next; returns how much that is, and whether the object was requested before.
+    fn open(ahead: &mut Ahead, number: usize) -> (usize, bool) {
+        let step = ahead.opened(&format!("s3://b/bag/{number}"));
+        for url in &step.next {
+            assert!(ahead.request(url).is_some());
+        }
+        (step.next.len(), step.arrives.is_some())
+    }
+
+    #[test]
+    fn each_object_is_requested_once_in_either_direction() {
+        for backwards in [false, true] {
+            let mut ahead = announced(100);
+            let order = (0..100).map(|number| if backwards { 99 - number } else { number });
+            let steps: Vec<_> = order.map(|number| open(&mut ahead, number)).collect();
+            assert_eq!(steps[..3], [(0, false), (AHEAD_MAX, false), (1, true)]);
+            assert_eq!(steps.iter().map(|(requested, _)| requested).sum::<usize>(), 98);
+            assert!(steps[2..].iter().all(|(_, arrives)| *arrives));
+        }
+    }
+
+    #[test]
+    fn single_objects_and_jumps_request_nothing() {
+        let mut ahead = announced(100);
+        for number in [0, 99, 50, 10, 10, 0] {
+            assert_eq!(open(&mut ahead, number), (0, false));
+        }
+        assert_eq!(open(&mut ahead, 1).0, AHEAD_MAX);
+        // What was requested is dropped with the direction.
+        assert_eq!(open(&mut ahead, 60), (0, false));
+        assert!(ahead.lists[0].requested.is_empty());
+    }
+
+    #[test]
+    fn a_bag_that_is_forgotten_is_not_requested() {
+        let mut ahead = announced(10);
+        ahead.forget("s3://b/ba");
+        open(&mut ahead, 0);
+        assert_eq!(open(&mut ahead, 1).0, 8);
+        ahead.forget("s3://b/bag");
+        assert_eq!(open(&mut ahead, 2), (0, false));
+    }
+}
