@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """How exactly `holdall play` keeps its times, beside how exactly this machine wakes a program that only sleeps.
 
-    scripts/bench-play-exactness.py HOLDALL [--repeat 3] [--images FOLDER]
+    scripts/bench-play-exactness.py HOLDALL [--repeat 3] [--hertz 1000] [--images FOLDER] [--loop SECONDS]
 
-First 10 000 messages of 100 bytes at 1000 Hz over DDS to `holdall record`, in turn with a loop that sleeps until each of the same times. With
---images also 800 images of 6.2 MB at 1.5 GB/s over iceoryx2 and 560 at 700 MB/s over DDS, from the page cache, recorded to memory; FOLDER needs 9 GB.
+First ten seconds of messages of 100 bytes at 1000 Hz (or --hertz) over DDS to `holdall record`, in turn with a loop that sleeps until each of the same
+times. With --images also 800 images of 6.2 MB at 1.5 GB/s over iceoryx2 and 560 at 700 MB/s over DDS, from the page cache, recorded to memory; FOLDER
+needs 9 GB. With --loop these bags are played in a loop for so long, and recorded to a ring of three files of 1 GB.
 Needs the project's .venv (mcap). One line for each run.
 """
 
@@ -69,7 +70,7 @@ def sleep_limit(count, hertz):
     print(f"only sleep               late {quantiles(late)} µs | spacing error {quantiles(spacing)} µs", flush=True)
 
 
-def play(name, program, transport, bag, topic):
+def play(name, program, transport, bag, topic, loop_s=None):
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
     environment = {
         **os.environ,
@@ -78,15 +79,20 @@ def play(name, program, transport, bag, topic):
     }
     quiet = {"stdin": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": environment}
     record = [program, "record", "--transport", transport, topic, "-o", str(folder / "bag"), "--disk-mode", "buffered", "--disable-keyboard-controls"]
-    recorder = subprocess.Popen(record, stdout=subprocess.DEVNULL, **quiet)
+    if loop_s:
+        record += ["-b", "1GB", "--max-bag-files", "3"]
+    recorder = subprocess.Popen([*record, "--json"], stdout=subprocess.PIPE, text=True, **quiet)
     try:
         command = [program, "play", "--transport", transport, str(bag), "--wait-for-subscribers", "1", "--timeout", "20", "--json"]
-        played = subprocess.run([*command, "--disable-keyboard-controls"], stdout=subprocess.PIPE, text=True, **quiet)
+        command += ["--disable-keyboard-controls"] + ["--loop"] * bool(loop_s)
+        player = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **quiet)
+        if loop_s:
+            time.sleep(loop_s)
+            player.send_signal(signal.SIGINT)
+        played, _ = player.communicate(timeout=120)
         recorder.send_signal(signal.SIGINT)
-        recorder.wait(60)
-        report = json.loads(played.stdout)
-        info = subprocess.run([program, "info", "--json", str(folder / "bag")], stdout=subprocess.PIPE, text=True, **quiet)
-        found = json.loads(info.stdout)["message_count"]
+        recorded, _ = recorder.communicate(timeout=60)
+        report, found = json.loads(played), json.loads(recorded)["message_count"]
     finally:
         if recorder.poll() is None:
             recorder.kill()
@@ -107,15 +113,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--hertz", type=int, default=1000)
     parser.add_argument("--images", type=Path)
+    parser.add_argument("--loop", type=float)
     arguments = parser.parse_args()
     program = arguments.program
     with tempfile.TemporaryDirectory() as folder:
         small = b"\0\1\0\0" + (100).to_bytes(4, "little") + b"x" * 99 + b"\0"
-        steady = write_bag(Path(folder) / "steady.mcap", "/steady", "std_msgs/msg/String", "string data\n", 10_000, 1000, small)
+        hertz = arguments.hertz
+        steady = write_bag(Path(folder) / "steady.mcap", "/steady", "std_msgs/msg/String", "string data\n", 10 * hertz, hertz, small)
         for _ in range(arguments.repeat):
-            sleep_limit(10_000, 1000)
-            play("1000 Hz over DDS", program, "dds", steady, "/steady")
+            sleep_limit(10 * hertz, hertz)
+            play(f"{hertz} Hz over DDS", program, "dds", steady, "/steady")
     if arguments.images is None:
         return
     arguments.images.mkdir(parents=True, exist_ok=True)
@@ -126,7 +135,7 @@ def main():
             while file.read(1 << 24):
                 pass
         for _ in range(arguments.repeat):
-            play(f"images over {transport}", program, transport, path, "/image")
+            play(f"images over {transport}", program, transport, path, "/image", arguments.loop)
 
 
 if __name__ == "__main__":
