@@ -114,10 +114,10 @@ def serve(root, latency_s):
     return pid, port
 
 
-def write_file(path, size, topics=2):
+def write_file(path, size, topics=2, chunk=768 << 10):
     noise = random.Random(1).randbytes(1 << 20)
     with open(path, "wb") as file:
-        writer = Writer(file, chunk_size=768 << 10, compression=CompressionType.NONE)
+        writer = Writer(file, chunk_size=chunk, compression=CompressionType.NONE)
         writer.start("ros2")
         schema = writer.register_schema("std_msgs/msg/UInt8MultiArray", "ros2msg", b"uint8[] data")
         channels = [writer.register_channel(f"/t{number}", "cdr", schema) for number in range(topics)]
@@ -173,7 +173,7 @@ def main():
             name = f"run{number:05}"
             (root / f"bags/{name}/metadata.yaml").write_text(text.replace("run00000", name))
     if options.files:
-        write_file(folder / "tiny.mcap", 1000, topics=1)
+        write_file(folder / "tiny.mcap", 1000, topics=1, chunk=1000)
         (root / "tiny").mkdir()
         for number in range(options.files):
             shutil.copy(folder / "tiny.mcap", root / f"tiny/tiny_{number}.mcap")

@@ -26,8 +26,9 @@ struct List {
     process: u32,
     urls: Vec<String>,
     places: HashMap<String, usize>,
-    /// The one that was opened last.
+    /// The one that was opened last; the furthest, while there is a direction.
     last: Option<usize>,
+    direction: Direction,
     requested: HashMap<String, Receiver<Opened>>,
 }
 
@@ -46,13 +47,43 @@ pub(crate) struct Step {
     pub next: Vec<String>,
 }
 
+/// How the last objects that were opened follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    None,
+    Up,
+    Down,
+}
+
 impl List {
-    /// The places after this one, in the direction of the last two.
-    fn next(&self, place: usize) -> Range<usize> {
-        match self.last {
-            Some(last) if last + 1 == place => place + 1..(place + 1 + AHEAD_MAX).min(self.urls.len()),
-            Some(last) if last == place + 1 => place.saturating_sub(AHEAD_MAX)..place,
-            _ => 0..0,
+    /// Notes that the object at a place is opened; returns the places after it, once two have followed one another.
+    fn step(&mut self, place: usize) -> Range<usize> {
+        /// An object is opened again while the next one already is, and one may be left out.
+        const NEAR: usize = 2;
+        let last = self.last.unwrap_or(usize::MAX);
+        let (up, down) = (place.checked_sub(last), last.checked_sub(place));
+        let near = |distance: Option<usize>| distance.is_some_and(|distance| distance <= NEAR);
+        match self.direction {
+            Direction::Up if near(up) => self.last = Some(place),
+            Direction::Down if self.last.is_some() && near(down) => self.last = Some(place),
+            Direction::Up if near(down) => {}
+            Direction::Down if near(up) => {}
+            _ if place == last => {}
+            _ => {
+                self.direction = match (up, down) {
+                    (Some(1), _) => Direction::Up,
+                    (_, Some(1)) => Direction::Down,
+                    _ => Direction::None,
+                };
+                self.last = Some(place);
+                self.requested.clear();
+            }
+        }
+        let from = self.last.unwrap_or(place);
+        match self.direction {
+            Direction::Up => from + 1..(from + 1 + AHEAD_MAX).min(self.urls.len()),
+            Direction::Down => from.saturating_sub(AHEAD_MAX)..from,
+            Direction::None => 0..0,
         }
     }
 }
@@ -69,6 +100,7 @@ impl Ahead {
             urls,
             places,
             last: None,
+            direction: Direction::None,
             requested: HashMap::new(),
         });
     }
@@ -86,19 +118,14 @@ impl Ahead {
         let Some((place, list)) = self.list_with(url) else {
             return Step::default();
         };
-        let wanted = list.next(place);
-        if list.last != Some(place) {
-            list.last = Some(place);
-            // Those that a reader in the other direction has left.
-            let places = &list.places;
-            list.requested.retain(|url, _| {
-                places
-                    .get(url)
-                    .is_some_and(|at| wanted.contains(at) || *at == place)
-            });
-        }
+        let arrives = list.requested.remove(url);
+        let wanted = list.step(place);
+        // What was left out is not wanted any more.
+        let places = &list.places;
+        list.requested
+            .retain(|url, _| places.get(url).is_some_and(|at| wanted.contains(at)));
         Step {
-            arrives: list.requested.remove(url),
+            arrives,
             next: list.urls[wanted]
                 .iter()
                 .filter(|url| !list.requested.contains_key(*url))
@@ -154,6 +181,17 @@ mod tests {
             assert_eq!(steps.iter().map(|(requested, _)| requested).sum::<usize>(), 98);
             assert!(steps[2..].iter().all(|(_, arrives)| *arrives));
         }
+    }
+
+    #[test]
+    fn an_object_that_is_opened_again_changes_nothing() {
+        let mut ahead = announced(100);
+        let mut requested = open(&mut ahead, 0).0;
+        for number in 0..99 {
+            requested += open(&mut ahead, number + 1).0;
+            requested += open(&mut ahead, number).0;
+        }
+        assert_eq!(requested, 98);
     }
 
     #[test]
