@@ -58,14 +58,17 @@ pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
 
 /// The page. Experiments that do not fit any more are in the report only.
 fn markdown(loaded: &Results, plots: &[Shown]) -> String {
-    let mut count = loaded.experiments.len();
-    loop {
-        let page = page(&loaded.experiments[..count], loaded.experiments.len(), plots);
-        if words(&page) <= WORDS_MAX || count == 0 {
-            return page;
+    let all = &loaded.experiments;
+    let mut fits = page(&[], all.len(), plots);
+    // From the first on: of many only a few are looked at.
+    for count in 1..=all.len() {
+        let longer = page(&all[..count], all.len(), plots);
+        if words(&longer) > WORDS_MAX {
+            break;
         }
-        count -= 1;
+        fits = longer;
     }
+    fits
 }
 
 /// Words as a reader counts them: table lines and other signs are none.
