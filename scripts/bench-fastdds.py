@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What it costs to record from Fast DDS publishers: CPU of recorder and publishers, bytes on loopback for each byte of payload, the publishers' own rate.
 
-Usage: bench-fastdds.py PROGRAM... [--case images|megabytes|small] [--rate HZ] [--rounds 3] [--seconds 5] [--folder /tmp]
+Usage: bench-fastdds.py PROGRAM... [--case images|megabytes|small|tiny] [--rate HZ] [--rounds 3] [--seconds 5] [--folder /tmp]
 
 Runs each PROGRAM (holdall before and after a change; flags of `record` may follow in the same argument) in turn, as many rounds, each in a network namespace of its own (root), range LOCALHOST, with four
-rclpy processes of one publisher each: `images` are 6 220 800 bytes at 30 Hz, `megabytes` 1 000 000 at 20 Hz, `small` are 1 KiB as fast as it goes; --rate sets another rate for each publisher, for a ladder to the first loss. Prints a line for each run.
+rclpy processes of one publisher each: `images` are 6 220 800 bytes at 30 Hz, `megabytes` 1 000 000 at 20 Hz, `small` are 1 KiB and `tiny` 200 bytes as fast as it goes; the PROGRAM `none` is no subscriber at all; --rate sets another rate for each publisher, for a ladder to the first loss. Prints a line for each run.
 Run it with a Python that has rclpy (.venv/bin/python of `make setup`).
 """
 
@@ -26,6 +26,7 @@ PUBLISHERS = 4
 CASES = {
     "images": {"type": "sensor_msgs/msg/Image", "rate_hz": 30, "hash": False, "qos": {"depth": 10}},
     "megabytes": {"type": "std_msgs/msg/UInt8MultiArray", "size": 1_000_000, "rate_hz": 20, "hash": False, "qos": {"depth": 100}},
+    "tiny": {"type": "std_msgs/msg/UInt8MultiArray", "size": 200, "rate_hz": 0, "hash": False, "qos": {"depth": 1000}},
     "small": {"type": "std_msgs/msg/UInt8MultiArray", "size": 1024, "rate_hz": 0, "hash": False, "qos": {"depth": 1000}},
 }
 
@@ -61,8 +62,10 @@ def inside(options):
     env = {**os.environ, "ROS_DOMAIN_ID": "7", "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_LOG_DIR": folder}
     try:
         program, *flags = shlex.split(options.programs[0])
-        recorder = Child([program, "record", "-a", "-o", f"{folder}/bag", "--disable-keyboard-controls", *flags], env)
-        recorder.wait_for("Listening")
+        recorder = None
+        if program != "none":
+            recorder = Child([program, "record", "-a", "-o", f"{folder}/bag", "--disable-keyboard-controls", *flags], env)
+            recorder.wait_for("Listening")
         plan = dict(CASES[options.case])
         plan["rate_hz"] = plan["rate_hz"] if options.rate is None else options.rate
         plan["count"] = plan["rate_hz"] * options.seconds or None
@@ -71,7 +74,7 @@ def inside(options):
         talkers = []
         for number in range(PUBLISHERS):
             talkers.append(Child([sys.executable, str(TALKER), "-"], env))
-            json.dump({"publishers": [{"topic": f"/t{number}", **plan}], "wait_for_subscriptions": 1}, talkers[-1].process.stdin)
+            json.dump({"publishers": [{"topic": f"/t{number}", **plan}], "wait_for_subscriptions": int(recorder is not None)}, talkers[-1].process.stdin)
             talkers[-1].process.stdin.close()
         for talker in talkers:
             talker.wait_for("matched")
@@ -83,8 +86,10 @@ def inside(options):
         on_loopback = sent_bytes() - before
         dropped = udp_drops()
         publishers = sum(talker.end()[1] for talker in talkers)
-        recorder.process.send_signal(signal.SIGINT)
-        said, cpu, _ = recorder.end()
+        said, cpu = ["recorded nothing"], 0.0
+        if recorder:
+            recorder.process.send_signal(signal.SIGINT)
+            said, cpu, _ = recorder.end()
         streams = [stream for told in sent for stream in next(iter(told.values()))]
         payload = sum(stream["sizes_sum"] for stream in streams)
         recorded = next((line.strip() for line in said if line.startswith("recorded") or " recorded " in line), said[-1].strip())

@@ -214,9 +214,9 @@ mod tests {
 
     #[test]
     fn touched_memory_is_resident() {
-        let before = rss_bytes().unwrap();
-        let memory = std::hint::black_box(vec![1u8; 64 << 20]);
-        assert!(rss_bytes().unwrap() + (32 << 20) > before + memory.len() as u64);
+        // More than all else of this process, whose other tests take and return memory meanwhile.
+        let memory = std::hint::black_box(vec![1u8; 256 << 20]);
+        assert!(rss_bytes().unwrap() >= memory.len() as u64);
     }
 
     #[test]
