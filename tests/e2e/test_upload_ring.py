@@ -60,17 +60,17 @@ def test_a_ring_removes_only_files_that_the_bucket_has_and_no_message_is_gone(wo
     recorder.wait_until_says("recording /t")
     talker.done()
     end(recorder)
-    code, said = recorder.wait()
-    assert code in (0, 3), said
-    assert SECRET not in said
-    lines = said.splitlines()
+    code, log = recorder.wait()
+    assert code in (0, 3), log
+    assert SECRET not in log
+    lines = log.splitlines()
     removed = {}
     for at, line in enumerate(lines):
         if found := re.search(r"removed (\S+\.mcap), the oldest file", line):
             removed[found[1]] = at
-    assert removed, said
+    assert removed, log
     for name, at in removed.items():
-        assert any(f"/{name} is uploaded" in line for line in lines[:at]), (name, said)
+        assert any(f"/{name} is uploaded" in line for line in lines[:at]), (name, log)
     here = numbers_by_file(kept)
     folder = world.folder / "there"
     folder.mkdir()
@@ -84,11 +84,11 @@ def test_a_ring_removes_only_files_that_the_bucket_has_and_no_message_is_gone(wo
         assert there[name] == numbers
     numbers = [number for numbers in there.values() for number in numbers]
     assert len(numbers) == len(set(numbers)), "no message is there twice"
-    told = audit(world, kept)
-    assert told["balanced"], (told["faults"], said)
-    ring = told["topics"]["/t"]["removed"]
-    assert ring == sum(len(there[name]) for name in removed), told
-    assert len(numbers) + told["lost"]["total"] == count, (told, len(numbers))
+    account = audit(world, kept)
+    assert account["balanced"], (account["faults"], log)
+    ring = account["topics"]["/t"]["removed"]
+    assert ring == sum(len(there[name]) for name in removed), account
+    assert len(numbers) + account["lost"]["total"] == count, (account, len(numbers))
     # In the bucket the bag is described as here, and each file that was removed here is read by its own URL.
     described = world.info("s3://fleet/ring/bag")["message_count"]
     assert described == len(numbers) - ring == world.info(kept)["message_count"]
@@ -103,19 +103,19 @@ def test_a_ring_whose_upload_is_refused_removes_nothing_and_ends_in_order(world,
     bucket.proxy.fault = lambda *_: DENIED
     talker = flood(world, size=SIZE, rate_hz=30)
     recorder, kept = record_on_a_small_disk(world, bucket, "s3://fleet/refused/", 24)
-    code, said = recorder.wait()
+    code, log = recorder.wait()
     talker.interrupt()
-    assert code == 1 and "panicked" not in said and SECRET not in said, said
-    assert ", the oldest file" not in said, said
-    assert len(re.findall("ended early: .* must stay free: .*its oldest file is not uploaded", said)) == 1, said
-    last = said.strip().splitlines()[-1]
-    assert "the bag is not uploaded as a whole" in last and "denies access" in last, said
-    told = audit(world, kept)
-    assert told["balanced"] and told["topics"]["/t"].get("removed", 0) == 0, (told, said)
+    assert code == 1 and "panicked" not in log and SECRET not in log, log
+    assert ", the oldest file" not in log, log
+    assert len(re.findall("ended early: .* must stay free: .*its oldest file is not uploaded", log)) == 1, log
+    last = log.strip().splitlines()[-1]
+    assert "the bag is not uploaded as a whole" in last and "denies access" in last, log
+    account = audit(world, kept)
+    assert account["balanced"] and account["topics"]["/t"].get("removed", 0) == 0, (account, log)
     files = numbers_by_file(kept)
-    assert sum(len(numbers) for numbers in files.values()) == told["recorded"] > 0
+    assert sum(len(numbers) for numbers in files.values()) == account["recorded"] > 0
     # Every 5 s, not with each check of the recording, which are more than its files.
-    assert 0 < said.count("it is tried again") < len(files), said
+    assert 0 < log.count("it is tried again") < len(files), log
     assert world.run("check", kept).returncode == 0
 
 
@@ -131,7 +131,7 @@ def test_a_file_that_is_removed_before_it_is_uploaded_does_not_hold_up_those_aft
     recorder.wait_until_says("is uploaded")
     talker.interrupt()
     talker.done()
-    code, said = recorder.stop()
-    assert code in (0, 3), said
+    code, log = recorder.stop()
+    assert code in (0, 3), log
     for name in numbers_by_file(bag):
         assert bucket.get(f"limited/bag/{name}") == (bag / name).read_bytes()

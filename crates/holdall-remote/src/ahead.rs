@@ -11,7 +11,9 @@ use std::{
     },
 };
 
-/// Objects that are requested before they are opened: as many as requests are made at once.
+/// Objects that are requested before they are opened, when two have followed one another; twice as many with each further one.
+const AHEAD_FIRST: usize = 2;
+/// At most as many as requests are made at once.
 const AHEAD_MAX: usize = 16;
 /// Announcements that are kept; several bags may be read at once.
 const LISTS_MAX: usize = 32;
@@ -29,6 +31,8 @@ struct List {
     /// The one that was opened last; the furthest, while there is a direction.
     last: Option<usize>,
     direction: Direction,
+    /// How many objects after the last one are requested.
+    ahead: usize,
     requested: HashMap<String, Receiver<Opened>>,
 }
 
@@ -63,26 +67,27 @@ impl List {
         let last = self.last.unwrap_or(usize::MAX);
         let (up, down) = (place.checked_sub(last), last.checked_sub(place));
         let near = |distance: Option<usize>| distance.is_some_and(|distance| distance <= NEAR);
-        match self.direction {
-            Direction::Up if near(up) => self.last = Some(place),
-            Direction::Down if self.last.is_some() && near(down) => self.last = Some(place),
-            Direction::Up if near(down) => {}
-            Direction::Down if near(up) => {}
-            _ if place == last => {}
-            _ => {
-                self.direction = match (up, down) {
-                    (Some(1), _) => Direction::Up,
-                    (_, Some(1)) => Direction::Down,
-                    _ => Direction::None,
-                };
-                self.last = Some(place);
-                self.requested.clear();
-            }
+        let (onward, back) = match self.direction {
+            Direction::Down => (down, up),
+            Direction::Up | Direction::None => (up, down),
+        };
+        if place == last || self.direction != Direction::None && near(back) {
+            // Nothing is new.
+        } else if self.direction != Direction::None && near(onward) {
+            self.last = Some(place);
+            self.ahead = (self.ahead * 2).min(AHEAD_MAX);
+        } else {
+            (self.direction, self.ahead) = match (up, down) {
+                (Some(1), _) => (Direction::Up, AHEAD_FIRST),
+                (_, Some(1)) => (Direction::Down, AHEAD_FIRST),
+                _ => (Direction::None, 0),
+            };
+            self.last = Some(place);
         }
         let from = self.last.unwrap_or(place);
         match self.direction {
-            Direction::Up => from + 1..(from + 1 + AHEAD_MAX).min(self.urls.len()),
-            Direction::Down => from.saturating_sub(AHEAD_MAX)..from,
+            Direction::Up => from + 1..(from + 1 + self.ahead).min(self.urls.len()),
+            Direction::Down => from.saturating_sub(self.ahead)..from,
             Direction::None => 0..0,
         }
     }
@@ -101,6 +106,7 @@ impl Ahead {
             places,
             last: None,
             direction: Direction::None,
+            ahead: 0,
             requested: HashMap::new(),
         });
     }
@@ -177,7 +183,8 @@ mod tests {
             let mut ahead = announced(100);
             let order = (0..100).map(|number| if backwards { 99 - number } else { number });
             let steps: Vec<_> = order.map(|number| open(&mut ahead, number)).collect();
-            assert_eq!(steps[..3], [(0, false), (AHEAD_MAX, false), (1, true)]);
+            // One of the two is here by then, of the four three are new.
+            assert_eq!(steps[..3], [(0, false), (AHEAD_FIRST, false), (3, true)]);
             assert_eq!(steps.iter().map(|(requested, _)| requested).sum::<usize>(), 98);
             assert!(steps[2..].iter().all(|(_, arrives)| *arrives));
         }
@@ -200,10 +207,20 @@ mod tests {
         for number in [0, 99, 50, 10, 10, 0] {
             assert_eq!(open(&mut ahead, number), (0, false));
         }
-        assert_eq!(open(&mut ahead, 1).0, AHEAD_MAX);
+        assert_eq!(open(&mut ahead, 1).0, AHEAD_FIRST);
         // What was requested is dropped with the direction.
         assert_eq!(open(&mut ahead, 60), (0, false));
         assert!(ahead.lists[0].requested.is_empty());
+    }
+
+    #[test]
+    fn no_more_are_requested_than_may_be_at_once() {
+        let mut ahead = announced(100);
+        for number in 0..50 {
+            open(&mut ahead, number);
+            assert!(ahead.lists[0].requested.len() <= AHEAD_MAX);
+        }
+        assert_eq!(ahead.lists[0].requested.len(), AHEAD_MAX);
     }
 
     #[test]
@@ -211,7 +228,7 @@ mod tests {
         let mut ahead = announced(10);
         ahead.forget("s3://b/ba");
         open(&mut ahead, 0);
-        assert_eq!(open(&mut ahead, 1).0, 8);
+        assert_eq!(open(&mut ahead, 1).0, AHEAD_FIRST);
         ahead.forget("s3://b/bag");
         assert_eq!(open(&mut ahead, 2), (0, false));
     }

@@ -46,7 +46,7 @@ const STILL_FASTER: f64 = 1.25;
 /// Small messages are sent together up to this size.
 const BATCH_BYTES: usize = 32 * 1024;
 
-/// A frame that clients ignore: an unasked pong (RFC 6455, 5.5.3).
+/// Payload of a frame that clients ignore: an unasked pong (RFC 6455, 5.5.3).
 const PADDING_BYTES: usize = 125;
 
 /// WebSocket opcodes.
@@ -179,7 +179,7 @@ struct Waiting {
 }
 
 /// How far the rate of a connection was measured before its first long message.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Measured {
     #[default]
     Not,
