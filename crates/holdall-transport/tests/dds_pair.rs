@@ -7,8 +7,11 @@ mod support;
 
 use dds::*;
 use holdall_model::time::Timestamp;
-use holdall_transport::{GraphEvent, Transport, TransportError, dds::DdsTransport};
-use std::net::{Ipv4Addr, UdpSocket};
+use holdall_transport::{GraphEvent, PublishRequest, Transport, TransportError, dds::DdsTransport};
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, UdpSocket},
+};
 use support::*;
 
 #[test]
@@ -31,6 +34,31 @@ fn a_publisher_of_the_same_participant_is_heard() {
             .iter()
             .all(|kept| kept.header.sequence.is_none())
     );
+}
+
+#[test]
+fn a_stream_without_a_pause_is_acknowledged_while_it_lasts() {
+    let (domain, topic) = (domain(), topic("stream"));
+    let (mut here, mut there) = (transport(domain, "here"), transport(domain, "there"));
+    let (_keeper, _subscription) = subscribe(&mut there, &topic, STRING, reliable(10));
+    let request = PublishRequest {
+        topic,
+        type_name: STRING.to_owned(),
+        qos: reliable(10),
+        keep_unacknowledged: true,
+        ..PublishRequest::default()
+    };
+    let mut publisher = here.publish(&request).unwrap();
+    assert!(wait_until(|| publisher.matched_subscriptions() == 1));
+    let payload = patterned(1, 100);
+    // Cyclone by itself requests an acknowledgement only of a message that comes 8 ms after the one before, as the first one does.
+    let mut seen = BTreeSet::new();
+    let acknowledged = (0..300_000_u32).any(|_| {
+        publisher.publish(&payload).unwrap();
+        seen.insert(publisher.delivery().unwrap().acknowledged);
+        seen.len() > 20
+    });
+    assert!(acknowledged);
 }
 
 #[test]

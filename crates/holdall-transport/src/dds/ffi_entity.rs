@@ -6,7 +6,8 @@ use super::{
     ffi_log::{log_words, with_words},
     ffi_qos::{QosHandle, read_qos},
     ffi_reliability::{
-        acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next, takes_part,
+        acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next,
+        request_acknowledgement, takes_part,
     },
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
@@ -587,6 +588,12 @@ impl Writer {
     pub(super) fn acknowledged(&self) -> Option<u64> {
         // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
         unsafe { acknowledged_sequence(self.topic.sertype, self.topic.participant.gid, self.gid) }
+    }
+
+    /// Lets its next sample request an acknowledgement from all matched reliable readers.
+    pub(super) fn request_acknowledgement(&self) {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { request_acknowledgement(self.topic.sertype, self.topic.participant.gid, self.gid) };
     }
 
     /// Waits until all matched reliable readers have acknowledged everything; false when the time ran out.

@@ -1,5 +1,5 @@
-//! Three parts of the reliability protocol that Cyclone DDS does not expose: the last sequence number that a
-//! writer has announced, the first one that a reader requests, and the one that it expects next.
+//! Four parts of the reliability protocol that Cyclone DDS does not expose: the last sequence number that a
+//! writer has announced, the first one that a reader requests, the one that it expects next, and when a writer requests acknowledgements.
 //!
 //! The layouts are those of `dds/ddsi/ddsi_{domaingv,entity,endpoint,proxy_endpoint}.h` of Cyclone DDS 11.0.1
 //! on 64-bit systems, as `cyclors` 0.4.0 builds it: one with security (the feature `sros2`), one without. Checks
@@ -9,8 +9,9 @@
 
 use super::ffi_announcing::has_own_connection;
 use cyclors::ddsi_sertype;
+use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::topic::Gid;
-use std::{ffi::c_void, ptr, sync::Once};
+use std::{ffi::c_void, ptr, sync::Once, time::Duration};
 
 /// `ddsi_guid_t`: four words in host byte order.
 #[repr(C)]
@@ -148,6 +149,20 @@ struct LocalReader {
     sertype: *const ddsi_sertype,
 }
 
+/// The beginning of `struct ddsi_writer`.
+#[repr(C)]
+struct LocalWriter {
+    entity: EntityCommon,
+    endpoint: EndpointCommon,
+    status_callback: [*mut c_void; 2],
+    throttle_condition: libc::pthread_cond_t,
+    sequences: [u64; 3],
+    heartbeat_counts: [u32; 2],
+    throttling: i32,
+    /// `ddsi_hbcontrol::t_of_last_write`, in nanoseconds of the monotonic clock.
+    last_write: u64,
+}
+
 /// `ddsi_reader::reliable`.
 const READER_RELIABLE: u32 = 1;
 /// `ddsi_reader::handle_as_transient_local`: read when a writer is matched.
@@ -180,6 +195,7 @@ const _: () = {
     assert!(offset_of!(ProxyWriter, reorder) == either(352, 344));
     assert!(offset_of!(LocalReader, flags) == 256);
     assert!(offset_of!(LocalReader, sertype) == 280);
+    assert!(offset_of!(LocalWriter, last_write) == 328);
 };
 
 unsafe extern "C" {
@@ -339,6 +355,44 @@ pub(super) unsafe fn acknowledged_sequence(
         })
     }
 }
+
+/// Makes the next message of one of our writers request an acknowledgement from its reliable readers.
+///
+/// With a history of a depth, Cyclone requests acknowledgements only after a message that came 8 ms after the one before, so that a stream
+/// of more than 125 messages a second is acknowledged when it ends, and not before. What it compares is set to "long ago" here.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, and `participant` be of that domain.
+pub(super) unsafe fn request_acknowledgement(sertype: *const ddsi_sertype, participant: Gid, writer: Gid) {
+    // SAFETY: the caller vouches for both; the writer is looked up and changed while this thread is awake, under its lock, as Cyclone does.
+    unsafe {
+        let Some(domain) = domain_of(sertype, participant) else {
+            return;
+        };
+        awake(domain, || {
+            let index = (*domain).entity_index;
+            let local = ddsi_entidx_lookup_writer_guid(index, &Guid::of(writer)).cast::<LocalWriter>();
+            if local.is_null()
+                || (*local).entity.kind != ENTITY_KIND_WRITER
+                || (*local).entity.guid != Guid::of(writer)
+            {
+                return;
+            }
+            let lock = &raw mut (*local).entity.lock;
+            libc::pthread_mutex_lock(lock);
+            // Another layout would have something else there. Cyclone's clock is this one.
+            let now = SystemClock.monotonic();
+            let written = Duration::from_nanos((*local).last_write);
+            if (now.saturating_sub(RECENT)..=now).contains(&written) {
+                (*local).last_write = 0;
+            }
+            libc::pthread_mutex_unlock(lock);
+        });
+    }
+}
+
+/// A writer that requests acknowledgements has written more recently than that.
+const RECENT: Duration = Duration::from_secs(3600);
 
 /// A reader that expects a number further than this from the next real one was misled by a forged one.
 const MISLED_FROM: u64 = 100_000;
