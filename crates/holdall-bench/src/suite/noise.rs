@@ -29,6 +29,11 @@ const SPREAD_MAX: f64 = 1.3;
 /// The runs themselves keep every processor busy; a load above this comes from other programs.
 const LOAD_OF_CORES_MAX: f64 = 2.0;
 
+/// The highest load average of a quiet machine.
+fn load_max(cores: usize) -> f64 {
+    LOAD_OF_CORES_MAX * cores.max(1) as f64
+}
+
 impl Noise {
     /// Of these runs.
     pub fn of(runs: &[RunResult]) -> Self {
@@ -60,16 +65,15 @@ impl Noise {
     /// limits of the disk changed by more than [`SPREAD_MAX`] between runs, or when other programs kept it busy.
     pub(crate) fn too_noisy(&self, cores: usize) -> Option<String> {
         let mut causes = Vec::new();
-        if let Some([low, _, high]) = self.direct.filter(|[low, _, high]| *high > low * SPREAD_MAX) {
+        if let Some(factor) = self.spread() {
             causes.push(format!(
-                "what the disk itself wrote changed by a factor of {:.1} between the runs (up to {SPREAD_MAX} is quiet)",
-                high / low.max(1.0)
+                "what the disk itself wrote changed by a factor of {factor:.1} between the runs (up to {SPREAD_MAX} is quiet)"
             ));
         }
-        let load_max = LOAD_OF_CORES_MAX * cores.max(1) as f64;
-        if let Some([_, high]) = self.load.filter(|[_, high]| *high > load_max) {
+        if let Some(high) = self.load_of_others(cores) {
             causes.push(format!(
-                "the load average was {high:.1} when a run began, on {cores} processors (up to {load_max:.0} is quiet)"
+                "the load average was {high:.1} when a run began, on {cores} processors (up to {:.0} is quiet)",
+                load_max(cores)
             ));
         }
         (!causes.is_empty()).then(|| {
@@ -78,6 +82,26 @@ impl Noise {
                 causes.join("; ")
             )
         })
+    }
+
+    /// The same in a few words, for a page that explains them once.
+    pub(crate) fn too_noisy_in_short(&self, cores: usize) -> Option<String> {
+        let disk = self.spread().map(|factor| format!("disk × {factor:.1}"));
+        let load = self.load_of_others(cores).map(|high| format!("load {high:.1}"));
+        let causes: Vec<String> = disk.into_iter().chain(load).collect();
+        (!causes.is_empty()).then(|| format!("Noise: {}.", causes.join(", ")))
+    }
+
+    /// By what factor the disk's own rate changed, when that is too much.
+    fn spread(&self) -> Option<f64> {
+        let [low, _, high] = self.direct.filter(|[low, _, high]| *high > low * SPREAD_MAX)?;
+        Some(high / low.max(1.0))
+    }
+
+    /// The highest load average when a run began, when that is too much.
+    fn load_of_others(&self, cores: usize) -> Option<f64> {
+        let [_, high] = self.load?;
+        (high > load_max(cores)).then_some(high)
     }
 
     /// The limits in a sentence.

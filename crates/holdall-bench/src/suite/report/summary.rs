@@ -13,7 +13,7 @@ use crate::{
 };
 use holdall_io::fs::write_atomically_unsynced;
 use holdall_model::units::{GIB, format_mebibyte_rate};
-use std::{fmt::Write, path::Path};
+use std::path::Path;
 
 /// The page's length.
 pub const WORDS_MAX: usize = 800;
@@ -98,7 +98,8 @@ fn page(experiments: &[Loaded], all: usize, plots: &[Shown]) -> String {
     }
     put(
         "\nRecorded: percent of the messages sent, lowest and highest case. Durable: the fastest case, close and sync included. Processor time: of the \
-         recorder for each GiB recorded, median of the cases.",
+         recorder for each GiB recorded, median of the cases. Noise: the disk's own rate changed by that factor between the runs, or other programs \
+         made that load; rows that differ by less mean nothing.",
     );
     for plot in plots {
         put(&format!("\n![{}]({})", plot.title, plot.file));
@@ -167,35 +168,36 @@ fn line(experiment: &str, recorder: &str, rows: &[&Row<'_>]) -> String {
     )
 }
 
-/// The question, and each recorder's answer in a few words.
+/// The question, and the answer in a few words: who lost messages, and where.
 fn sentence(one: &Loaded) -> String {
     let result = &one.result;
     let rows = rows(result, one.experiment.as_ref());
-    let mut text = format!(
-        "- **{}, {}** (`{}`): ",
-        result.experiment, result.title, result.command
-    );
     let recorders = by_recorder(&rows);
-    for (number, (recorder, rows)) in recorders.iter().enumerate() {
+    let mut answers: Vec<String> = Vec::new();
+    for (recorder, rows) in &recorders {
         let lossy: Vec<&Row<'_>> = rows.iter().filter(|row| !is_whole(row)).copied().collect();
-        let separator = if number == 0 { "" } else { "; " };
-        // Writing to a String cannot fail.
-        let _ = match lowest(&lossy) {
-            None => write!(text, "{separator}{recorder} recorded everything"),
-            Some(worst) => write!(
-                text,
-                "{separator}{recorder} lost messages in {} of {} cases, most in {} ({:.2} % recorded)",
+        if let Some(worst) = lowest(&lossy) {
+            answers.push(format!(
+                "{recorder} lost messages in {} of {} cases, most in {} ({:.2} % recorded)",
                 lossy.len(),
                 rows.len(),
                 worst.case,
                 percent(worst),
-            ),
-        };
+            ));
+        }
     }
-    text.push('.');
-    if let Some(noise) = Noise::of(&result.runs).too_noisy(result.machine.cores) {
-        text.push(' ');
-        text.push_str(&noise);
+    match recorders.len() - answers.len() {
+        0 => {}
+        _ if answers.is_empty() => answers.push("everything was recorded".to_owned()),
+        _ => answers.push("the others recorded everything".to_owned()),
     }
-    text
+    let noise = Noise::of(&result.runs).too_noisy_in_short(result.machine.cores);
+    format!(
+        "- **{}, {}** (`{}`): {}.{}",
+        result.experiment,
+        result.title,
+        result.command,
+        answers.join("; "),
+        noise.map_or(String::new(), |noise| format!(" {noise}")),
+    )
 }
