@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How much memory a recording takes by the number of its topics.
+"""How much memory a recording takes by the number of its topics, and how much of a processor while nothing is published.
 
     scripts/bench-topics.py PROGRAM... [--topics 1 1000 5000] [--publishers]
 
 Without --publishers the topics are subscribed to from a file and nothing publishes; with it a Fast DDS node (rclpy, of the project's .venv) has a
-silent publisher of each. For each number of topics and program one line: resident memory in KiB once it has stayed the same for 3 s.
+silent publisher of each. For each number of topics and program one line: resident memory in KiB once it has stayed the same for 3 s,
+and the share of one processor in the 20 s after that.
 """
 
 import argparse
@@ -28,6 +29,7 @@ time.sleep(3600)
 FIELDS = ("VmRSS", "RssAnon", "RssFile", "RssShmem")
 SAME_KIB = 200
 TRIES_MAX = 120
+REST_S = 20
 
 
 def settled(pid):
@@ -42,6 +44,18 @@ def settled(pid):
         if same == 4:
             break
     return last
+
+
+def processor_s(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def share_at_rest(pid):
+    """The share of one processor that a process takes."""
+    before = processor_s(pid)
+    time.sleep(REST_S)
+    return (processor_s(pid) - before) / REST_S
 
 
 def main():
@@ -64,7 +78,8 @@ def main():
                     node = subprocess.Popen([sys.executable, "-c", NODE, str(topics)], env=environment, stdout=subprocess.PIPE)
                     node.stdout.readline()
                 recorder = subprocess.Popen([program, "record", *which, "-o", f"{folder}/bag"], **quiet)
-                print(topics, program, settled(recorder.pid), flush=True)
+                memory = settled(recorder.pid)
+                print(topics, program, memory, f"at rest {share_at_rest(recorder.pid):.2%} of a processor", flush=True)
                 recorder.terminate()
                 recorder.wait()
                 if node:
