@@ -49,6 +49,12 @@ STEP = 1.08
 REPEATED = 2
 
 
+def busy_s():
+    """Seconds for which processors were busy since the machine started, work of low priority left out."""
+    user, _, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
+    return (user + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
 class Load:
     """The publishers, in a process of their own."""
 
@@ -107,7 +113,9 @@ def recorded(options, groups, factor):
             if "Listening for topics" in line:
                 break
         load = Load(options, groups, factor, options.seconds)
+        before = busy_s()
         report = load.report()
+        busy = (busy_s() - before) / report["elapsed_s"]
         time.sleep(1)
         recorder.send_signal(signal.SIGINT)
         out, _ = recorder.communicate(timeout=300)
@@ -121,9 +129,11 @@ def recorded(options, groups, factor):
             "in_bag": in_bag,
             # What was sent before the match is no loss.
             "lost": max(reply["lost"], sent - in_bag - reply["sent_before_match"]),
+            "stages": "".join(f", {stage} {count}" for stage, count in reply["lost_by_stage"].items() if count),
             "late": report["elapsed_s"] / options.seconds,
             "bytes_per_s": load.bytes_per_s,
             "hz": load.hz,
+            "busy": busy,
         }
     finally:
         if recorder.poll() is None:
@@ -139,7 +149,7 @@ def measured(options, name, groups, start):
             run = recorded(options, groups, factor)
             why = "lost" if run["lost"] > 0 else "late" if run["late"] > LATE else None
             print(f"  {name} x {factor:.2f}: {run['hz']:.0f} Hz, {run['bytes_per_s'] / 2**20:.0f} MiB/s: sent {run['sent']}, in the bag {run['in_bag']}, "
-                  f"lost {run['lost']}, {run['late']:.3f} of the time{', ' + why if why else ''}", flush=True)
+                  f"lost {run['lost']}, {run['late']:.3f} of the time, {run['busy']:.2f} processors busy{run['stages']}{', ' + why if why else ''}", flush=True)
             if why:
                 return factor, why
         factor *= STEP

@@ -1,6 +1,9 @@
 //! What this machine has and how busy it is: processors, memory, receive buffers, clock.
 
-use crate::process::process_cpu_time;
+use crate::{
+    clock::{Clock, SystemClock},
+    process::process_cpu_time,
+};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -27,19 +30,24 @@ pub fn processor_count() -> usize {
 
 /// Processors that the kernel's statistics are of: all of the machine.
 pub fn processors_of_machine() -> usize {
-    let stat = read(Path::new("/proc/stat")).unwrap_or_default();
+    processors_in(&read(Path::new("/proc/stat")).unwrap_or_default()).max(1)
+}
+
+fn processors_in(stat: &str) -> usize {
     let is_processor = |line: &&str| {
         line.strip_prefix("cpu")
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
-    stat.lines().filter(is_processor).count().max(1)
+    stat.lines().filter(is_processor).count()
 }
 
 /// Time that all processors together have spent, since the machine was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTimes {
-    /// With work, that of interrupts included, and what other machines on the same processors took.
-    busy: u64,
+    /// Since the machine was started, of all processors together.
+    available: Duration,
+    /// Of that without work, in ticks.
+    idle: u64,
     /// How often a processor has gone from one thread to another.
     switches: u64,
     /// Processes that make room for others.
@@ -58,7 +66,8 @@ struct Yielding {
 pub fn processor_times() -> ProcessorTimes {
     let stat = read(Path::new("/proc/stat")).unwrap_or_default();
     ProcessorTimes {
-        busy: busy_ticks(&stat),
+        available: SystemClock.monotonic() * u32::try_from(processors_in(&stat)).unwrap_or(u32::MAX),
+        idle: idle_ticks(&stat),
         switches: number_after(&stat, "ctxt").unwrap_or(0),
         yielding: yielding(),
     }
@@ -70,7 +79,8 @@ impl ProcessorTimes {
         self.switches.saturating_sub(before.switches)
     }
 
-    /// Busy time since an earlier moment, and the part of it that was work of low priority, which makes room for a recorder.
+    /// Busy time since an earlier moment, and the part of it that was work of low priority, which makes room for a recorder. What is not idle is busy:
+    /// kernels without a tick on idle processors measure idle time, and sample the rest at ticks, which miss threads that a timer wakes.
     pub fn since(&self, before: &Self) -> (Duration, Duration) {
         // What a process had moves to its parent when it ends; it is gone with the last of them that makes room.
         let moved = |(id, one): &(&u64, &Yielding)| {
@@ -83,8 +93,12 @@ impl ProcessorTimes {
             .map(|(_, one)| one.ticks)
             .sum();
         let has: u64 = self.yielding.values().map(|one| one.ticks).sum();
-        let busy = self.busy.saturating_sub(before.busy);
-        (ticks(busy), ticks(has.saturating_sub(had).min(busy)))
+        let idle = ticks(self.idle.saturating_sub(before.idle));
+        let busy = self
+            .available
+            .saturating_sub(before.available)
+            .saturating_sub(idle);
+        (busy, ticks(has.saturating_sub(had)).min(busy))
     }
 }
 
@@ -93,15 +107,14 @@ fn ticks(count: u64) -> Duration {
     Duration::from_millis(count.saturating_mul(10))
 }
 
-/// Ticks of the line `cpu` of `/proc/stat` (proc_stat(5)) that are neither idle nor waiting: user, nice, system, irq, softirq, steal.
-fn busy_ticks(stat: &str) -> u64 {
+/// Ticks of the line `cpu` of `/proc/stat` (proc_stat(5)) without work: idle, and waiting for a disk.
+fn idle_ticks(stat: &str) -> u64 {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
-    let fields = line.into_iter().flat_map(str::split_ascii_whitespace).take(8);
-    let is_work = |(at, _): &(usize, &str)| ![3, 4].contains(at);
+    let fields = line.into_iter().flat_map(str::split_ascii_whitespace);
     fields
-        .enumerate()
-        .filter(is_work)
-        .filter_map(|(_, field)| field.parse::<u64>().ok())
+        .skip(3)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
         .sum()
 }
 
@@ -291,10 +304,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_and_waiting_processors_are_not_busy() {
-        let stat = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4\n";
-        assert_eq!(busy_ticks(stat), 10 + 20 + 30 + 6 + 7 + 8);
-        assert_eq!(busy_ticks(""), 0);
+    fn what_is_not_idle_and_does_not_wait_for_a_disk_is_busy() {
+        let stat = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4\nctxt 5\n";
+        assert_eq!((processors_in(stat), idle_ticks(stat)), (2, 450));
+        assert_eq!((processors_in(""), idle_ticks("")), (0, 0));
+        let times = |available_s, idle| ProcessorTimes {
+            available: Duration::from_secs(available_s),
+            idle,
+            ..ProcessorTimes::default()
+        };
+        let busy = |before, after: ProcessorTimes| after.since(&before).0.as_secs_f64();
+        assert_eq!(busy(times(100, 450), times(120, 1450)), 10.0);
+        assert_eq!(busy(times(100, 0), times(120, 2001)), 0.0);
     }
 
     /// A line of `/proc/PID/stat` with this nice value and policy.
@@ -323,8 +344,9 @@ mod tests {
 
     #[test]
     fn the_time_of_processes_that_end_is_counted_once() {
-        let times = |busy, all: &[(u64, u64, u64)]| ProcessorTimes {
-            busy,
+        let times = |available_s, all: &[(u64, u64, u64)]| ProcessorTimes {
+            available: Duration::from_secs(available_s),
+            idle: 0,
             switches: 0,
             yielding: all
                 .iter()
@@ -340,8 +362,8 @@ mod tests {
                 .collect(),
         };
         // 10 is the parent of 11, which ends; 20 ends with its parent, which does not make room; 30 is new.
-        let before = times(1000, &[(10, 1, 50), (11, 10, 30), (20, 2, 500)]);
-        let after = times(1100, &[(10, 1, 95), (30, 10, 7)]);
+        let before = times(10, &[(10, 1, 50), (11, 10, 30), (20, 2, 500)]);
+        let after = times(11, &[(10, 1, 95), (30, 10, 7)]);
         let (busy, low) = after.since(&before);
         assert_eq!(
             (busy.as_millis(), low.as_millis()),

@@ -33,7 +33,7 @@ fn robot() -> Measured {
         },
         disk: DiskFigures {
             available_bytes: 360_000_000_000,
-            write_bytes_per_s: vec![100e6, 1e12 / 4500.0, 300e6],
+            write_bytes_per_s: vec![100e6, 2e9 / 7.0, 300e6],
             ..DiskFigures::default()
         },
         machine: MachineFigures {
@@ -91,19 +91,35 @@ fn a_margin_near_one_is_tight_and_one_below_loses() {
 }
 
 #[test]
+fn a_disk_that_is_nearly_full_fits_when_the_trial_lost_nothing() {
+    // Of 286 MB/s the first loss is expected at 200; up to 257 the trial is right.
+    for (written, answer, margin) in [
+        (180e6, Answer::Tight, 1.11),
+        (240e6, Answer::Tight, 1.0),
+        (300e6, Answer::Loses, 0.67),
+    ] {
+        let mut measured = robot();
+        measured.recorder.written_bytes_per_s = written;
+        let found = forecast(&measured, None);
+        assert_eq!(found.answer, answer, "{found:?}");
+        assert!((found.margin.unwrap() - margin).abs() < 0.01, "{found:?}");
+    }
+}
+
+#[test]
 fn what_waking_costs_does_not_grow_with_the_load() {
     let mut measured = robot();
     measured.disk.write_bytes_per_s.clear();
     measured.machine.switch_cost_s = 10e-6;
     measured.machine.switches_per_s = 100_000.0 / WAKE_FACTOR;
     let found = forecast(&measured, None);
-    // Of the 2 busy processors one is waking; 7.6 carry the other one.
+    // Of the 2 busy processors one is waking, and stays so; 6.6 carry the other one.
     let processors = found
         .limits
         .iter()
         .find(|limit| limit.kind == LimitKind::Processors)
         .unwrap();
-    assert!((processors.margin - 7.6).abs() < 1e-9, "{processors:?}");
+    assert!((processors.margin - 6.6).abs() < 1e-9, "{processors:?}");
     measured.machine.switches_per_s = 1e9;
     let bounded = forecast(&measured, None);
     let processors = bounded
@@ -112,8 +128,8 @@ fn what_waking_costs_does_not_grow_with_the_load() {
         .find(|limit| limit.kind == LimitKind::Processors)
         .unwrap();
     assert!(
-        (processors.waking - 1.4).abs() < 1e-9,
-        "most of the work stays work: {processors:?}"
+        (processors.waking - 1.6).abs() < 1e-9,
+        "a fifth of the work stays work: {processors:?}"
     );
 }
 

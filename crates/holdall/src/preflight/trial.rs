@@ -429,7 +429,7 @@ fn machine_figures(before: &Counters, after: &Counters, span_s: f64, late_max: D
     MachineFigures {
         processors: machine::processors_of_machine(),
         own_processors: machine::processor_count(),
-        // Ticks are coarse; the recorder's own time is exact.
+        // What is idle is sampled at ticks on some kernels; the recorder's own time is exact.
         busy_processors: (busy - yielding).max(after.own.saturating_sub(before.own).as_secs_f64() / span_s),
         switches_per_s: after.all.switches_since(&before.all) as f64 / span_s,
         yielding_processors: yielding,
