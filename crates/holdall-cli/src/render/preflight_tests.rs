@@ -53,7 +53,7 @@ fn measured() -> Measured {
         disk: DiskFigures {
             folder: "/data".into(),
             available_bytes: 240 << 30,
-            write_bytes_per_s: vec![410e6, 450e6, 380e6],
+            write_bytes_per_s: vec![530e6, 580e6, 490e6],
             probe_bytes: 256 << 20,
             direct_refused: None,
         },
