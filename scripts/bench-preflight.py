@@ -49,10 +49,10 @@ STEP = 1.08
 REPEATED = 2
 
 
-def busy_s():
-    """Seconds for which processors were busy since the machine started, work of low priority left out."""
-    user, _, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
-    return (user + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+def idle_s():
+    """Seconds for which processors had no work since the machine started: what is not idle is busy, as in the trial."""
+    idle, waiting = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[4:6])
+    return (idle + waiting) / os.sysconf("SC_CLK_TCK")
 
 
 class Load:
@@ -113,9 +113,9 @@ def recorded(options, groups, factor):
             if "Listening for topics" in line:
                 break
         load = Load(options, groups, factor, options.seconds)
-        before = busy_s()
+        began, idle = time.monotonic(), idle_s()
         report = load.report()
-        busy = (busy_s() - before) / report["elapsed_s"]
+        busy = os.cpu_count() - (idle_s() - idle) / (time.monotonic() - began)
         time.sleep(1)
         recorder.send_signal(signal.SIGINT)
         out, _ = recorder.communicate(timeout=300)

@@ -44,9 +44,11 @@ fn processors_in(stat: &str) -> usize {
 /// Time that all processors together have spent, since the machine was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTimes {
-    /// Since the machine was started, of all processors together.
-    available: Duration,
-    /// Of that without work, in ticks.
+    /// When they were read.
+    at: Duration,
+    /// Processors that were online then.
+    processors: usize,
+    /// Time without work, in ticks.
     idle: u64,
     /// How often a processor has gone from one thread to another.
     switches: u64,
@@ -66,7 +68,8 @@ struct Yielding {
 pub fn processor_times() -> ProcessorTimes {
     let stat = read(Path::new("/proc/stat")).unwrap_or_default();
     ProcessorTimes {
-        available: SystemClock.monotonic() * u32::try_from(processors_in(&stat)).unwrap_or(u32::MAX),
+        at: SystemClock.monotonic(),
+        processors: processors_in(&stat),
         idle: idle_ticks(&stat),
         switches: number_after(&stat, "ctxt").unwrap_or(0),
         yielding: yielding(),
@@ -94,10 +97,9 @@ impl ProcessorTimes {
             .sum();
         let has: u64 = self.yielding.values().map(|one| one.ticks).sum();
         let idle = ticks(self.idle.saturating_sub(before.idle));
-        let busy = self
-            .available
-            .saturating_sub(before.available)
-            .saturating_sub(idle);
+        let span = self.at.saturating_sub(before.at);
+        let available = span.saturating_mul(u32::try_from(self.processors).unwrap_or(u32::MAX));
+        let busy = available.saturating_sub(idle);
         (busy, ticks(has.saturating_sub(had)).min(busy))
     }
 }
@@ -308,14 +310,15 @@ mod tests {
         let stat = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 2 3 4\ncpu1 1 2 3 4\nctxt 5\n";
         assert_eq!((processors_in(stat), idle_ticks(stat)), (2, 450));
         assert_eq!((processors_in(""), idle_ticks("")), (0, 0));
-        let times = |available_s, idle| ProcessorTimes {
-            available: Duration::from_secs(available_s),
+        let times = |at_s, idle| ProcessorTimes {
+            at: Duration::from_secs(at_s),
+            processors: 2,
             idle,
             ..ProcessorTimes::default()
         };
         let busy = |before, after: ProcessorTimes| after.since(&before).0.as_secs_f64();
-        assert_eq!(busy(times(100, 450), times(120, 1450)), 10.0);
-        assert_eq!(busy(times(100, 0), times(120, 2001)), 0.0);
+        assert_eq!(busy(times(100, 450), times(110, 1450)), 10.0);
+        assert_eq!(busy(times(100, 0), times(110, 2001)), 0.0);
     }
 
     /// A line of `/proc/PID/stat` with this nice value and policy.
@@ -344,8 +347,9 @@ mod tests {
 
     #[test]
     fn the_time_of_processes_that_end_is_counted_once() {
-        let times = |available_s, all: &[(u64, u64, u64)]| ProcessorTimes {
-            available: Duration::from_secs(available_s),
+        let times = |at_s, all: &[(u64, u64, u64)]| ProcessorTimes {
+            at: Duration::from_secs(at_s),
+            processors: 1,
             idle: 0,
             switches: 0,
             yielding: all

@@ -339,19 +339,41 @@ pub(super) unsafe fn acknowledged_sequence(
     participant: Gid,
     writer: Gid,
 ) -> Option<u64> {
-    // SAFETY: the caller vouches for both; the writer is looked up and read while this thread is awake, under its lock, as Cyclone does.
+    // SAFETY: the caller vouches for both; the writer is read under its lock, as Cyclone does.
+    unsafe {
+        with_locked_writer(sertype, participant, writer, |local| {
+            ddsi_writer_max_drop_seq(local.cast())
+        })
+    }
+}
+
+/// Runs `with` with one of our writers and its lock held, while this thread is awake; `None` when the writer is gone.
+///
+/// # Safety
+/// `sertype` must be registered with a live domain, and `participant` be of that domain.
+unsafe fn with_locked_writer<T>(
+    sertype: *const ddsi_sertype,
+    participant: Gid,
+    writer: Gid,
+    with: impl FnOnce(*mut LocalWriter) -> T,
+) -> Option<T> {
+    // SAFETY: the caller vouches for both; what is looked up is not freed while this thread is awake.
     unsafe {
         let domain = domain_of(sertype, participant)?;
         awake(domain, || {
-            let local = ddsi_entidx_lookup_writer_guid((*domain).entity_index, &Guid::of(writer));
-            if local.is_null() || (*local).kind != ENTITY_KIND_WRITER || (*local).guid != Guid::of(writer) {
+            let index = (*domain).entity_index;
+            let local = ddsi_entidx_lookup_writer_guid(index, &Guid::of(writer)).cast::<LocalWriter>();
+            if local.is_null()
+                || (*local).entity.kind != ENTITY_KIND_WRITER
+                || (*local).entity.guid != Guid::of(writer)
+            {
                 return None;
             }
-            let lock = &raw mut (*local).lock;
+            let lock = &raw mut (*local).entity.lock;
             libc::pthread_mutex_lock(lock);
-            let acknowledged = ddsi_writer_max_drop_seq(local);
+            let outcome = with(local);
             libc::pthread_mutex_unlock(lock);
-            Some(acknowledged)
+            Some(outcome)
         })
     }
 }
@@ -364,29 +386,15 @@ pub(super) unsafe fn acknowledged_sequence(
 /// # Safety
 /// `sertype` must be registered with a live domain, and `participant` be of that domain.
 pub(super) unsafe fn request_acknowledgement(sertype: *const ddsi_sertype, participant: Gid, writer: Gid) {
-    // SAFETY: the caller vouches for both; the writer is looked up and changed while this thread is awake, under its lock, as Cyclone does.
+    // SAFETY: the caller vouches for both; the writer is changed under its lock, as Cyclone does.
     unsafe {
-        let Some(domain) = domain_of(sertype, participant) else {
-            return;
-        };
-        awake(domain, || {
-            let index = (*domain).entity_index;
-            let local = ddsi_entidx_lookup_writer_guid(index, &Guid::of(writer)).cast::<LocalWriter>();
-            if local.is_null()
-                || (*local).entity.kind != ENTITY_KIND_WRITER
-                || (*local).entity.guid != Guid::of(writer)
-            {
-                return;
-            }
-            let lock = &raw mut (*local).entity.lock;
-            libc::pthread_mutex_lock(lock);
+        with_locked_writer(sertype, participant, writer, |local| {
             // Another layout would have something else there. Cyclone's clock is this one.
             let now = SystemClock.monotonic();
             let written = Duration::from_nanos((*local).last_write);
             if (now.saturating_sub(RECENT)..=now).contains(&written) {
                 (*local).last_write = 0;
             }
-            libc::pthread_mutex_unlock(lock);
         });
     }
 }
