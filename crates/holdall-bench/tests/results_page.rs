@@ -51,3 +51,32 @@ fn a_page_of_many_experiments_keeps_to_its_length() {
     );
     assert!(report::words(&text) > report::WORDS_MAX / 2 && text.contains(" more: see the report."));
 }
+
+#[test]
+fn a_page_of_two_machines_names_what_each_ran() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let mut loaded = report::load(&docs.join("results")).unwrap();
+    loaded.experiments.truncate(3);
+    for (one, processor) in loaded.experiments.iter_mut().zip(["Fast", "Slow", "Fast"]) {
+        one.result.machine.processor = processor.to_owned();
+        one.result.machine.kernel = "6.18".to_owned();
+    }
+    let names: Vec<String> = loaded
+        .experiments
+        .iter()
+        .map(|one| one.result.experiment.clone())
+        .collect();
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("results.md");
+    report::write_summary(&loaded, &page).unwrap();
+    let text = fs::read_to_string(&page).unwrap();
+    for (ran, processor) in [
+        (format!("{}, {}", names[0], names[2]), "Fast"),
+        (names[1].clone(), "Slow"),
+    ] {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("- Machine of {ran}: ")));
+        assert!(line.is_some_and(|line| line.contains(processor)), "{ran}: {text}");
+    }
+}

@@ -84,9 +84,7 @@ fn page(experiments: &[Loaded], all: usize, plots: &[Shown]) -> String {
         out.push('\n');
     };
     put("Written by `holdall bench report --summary`; the report without that flag has all figures.\n");
-    if let Some(first) = experiments.first() {
-        put(&machine(&first.result.machine));
-    }
+    put(&machines(experiments));
     put(
         "\n| experiment | recorder | cases recorded whole | recorded of each case | durable | processor time |",
     );
@@ -114,9 +112,22 @@ fn page(experiments: &[Loaded], all: usize, plots: &[Shown]) -> String {
     out
 }
 
+/// The machine of the experiments, or each machine with those that it ran.
+fn machines(experiments: &[Loaded]) -> String {
+    let by_machine = grouped(experiments, |one| machine(&one.result.machine));
+    if let [(machine, _)] = by_machine.as_slice() {
+        return format!("Machine: {machine}");
+    }
+    let line = |(machine, ran): &(String, Vec<&Loaded>)| {
+        let names: Vec<&str> = ran.iter().map(|one| one.result.experiment.as_str()).collect();
+        format!("- Machine of {}: {machine}\n", names.join(", "))
+    };
+    by_machine.iter().map(line).collect()
+}
+
 fn machine(machine: &Machine) -> String {
     let mut text = format!(
-        "Machine: {} × {}, {:.0} GiB, Linux {}, {}; holdall {}.",
+        "{} × {}, {:.0} GiB, Linux {}, {}; holdall {}.",
         machine.cores,
         machine.processor,
         machine.memory_bytes as f64 / GIB,
