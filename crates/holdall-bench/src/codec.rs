@@ -2,6 +2,7 @@
 //! the limits of compressed recording.
 
 use crate::{
+    candidate::mcap_crate::McapCrateOptions,
     error::{BenchError, BenchResult},
     measure::side_by_side,
     workload::Plan,
@@ -69,6 +70,30 @@ pub(crate) fn measure_codec(
         threads,
         compression_ratio: alone.raw_bytes as f64 / alone.packed_bytes.max(1) as f64,
     }))
+}
+
+/// What the options name, for the rival; none for a storage without chunks of its own.
+///
+/// # Errors
+/// Options that are not valid.
+pub(crate) fn of_rival(options: &StorageOptions) -> BenchResult<McapCrateOptions> {
+    let mcap = McapOptions::preset(options.preset.as_deref())?
+        .with_config(options.config.as_deref().unwrap_or(""))?;
+    let compression = match mcap.compression {
+        Compression::None => return Ok(McapCrateOptions::default()),
+        Compression::Lz4 => mcap::Compression::Lz4,
+        Compression::Zstd => mcap::Compression::Zstd,
+    };
+    let level = match compression {
+        mcap::Compression::Lz4 => mcap.compression_level.lz4(),
+        // The crate has no levels below 1.
+        _ => mcap.compression_level.zstd().max(1).unsigned_abs(),
+    };
+    Ok(McapCrateOptions {
+        compression: Some(compression),
+        compression_level: level,
+        compression_threads: u32::try_from(options.compression_threads).unwrap_or(u32::MAX),
+    })
 }
 
 /// What one thread did.
@@ -143,6 +168,23 @@ mod tests {
             ..StorageOptions::default()
         };
         measure_codec(&Plan::new(load).unwrap(), &options, &SystemClock).unwrap()
+    }
+
+    #[test]
+    fn the_rival_has_the_same_codec_level_and_threads() {
+        let options = |config: &str| StorageOptions {
+            config: Some(config.to_owned()),
+            compression_threads: 2,
+            ..StorageOptions::default()
+        };
+        let rival = |config| of_rival(&options(config)).unwrap();
+        let zstd = rival("compression: Zstd\ncompressionLevel: Slow");
+        assert!(matches!(zstd.compression, Some(mcap::Compression::Zstd)));
+        assert_eq!((zstd.compression_level, zstd.compression_threads), (5, 2));
+        let lz4 = rival("compression: Lz4");
+        assert!(matches!(lz4.compression, Some(mcap::Compression::Lz4)));
+        assert_eq!(lz4.compression_level, 0);
+        assert!(rival("compression: None").compression.is_none());
     }
 
     #[test]

@@ -10,11 +10,13 @@ pub use result::{CandidateReport, Comparison, WriteBody, WriteRun, write_table};
 use crate::{
     candidate::{
         inline::run_inline,
+        mcap_crate::McapCrateWriter,
         ours::{DiskChoice, channel_infos},
         pipeline::{Pipeline, PipelineOptions, Recorded},
+        raw::RawWriter,
         rival::Rival,
     },
-    codec::measure_codec,
+    codec::{measure_codec, of_rival},
     engine::{Done, Earlier, Kind, OnProgress, Progress, Report, Session, Task, by_task, run_all},
     error::{BenchError, BenchResult},
     measure::{Latencies, SchedulingProbe, Usage, UsageMeter},
@@ -235,7 +237,13 @@ impl Write<'_> {
         };
         let channels = channel_infos(self.plan.topics());
         let reserve_bytes = self.options.bag_bytes_max(self.plan.message_count());
-        let writer = rival.create(&file, &channels, reserve_bytes, self.options.common.disk)?;
+        let writer: Box<dyn RawWriter> = match rival {
+            Rival::McapCrate => {
+                let options = of_rival(&self.options.storage)?;
+                Box::new(McapCrateWriter::create(&file, &channels, options)?)
+            }
+            _ => rival.create(&file, &channels, reserve_bytes, self.options.common.disk)?,
+        };
         let meter = UsageMeter::start(self.clock.as_ref());
         let produced = run_inline(self.plan, writer, batch_bytes, self.clock.as_ref())?;
         let usage = meter.stop();
