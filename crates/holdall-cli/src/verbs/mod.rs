@@ -37,6 +37,7 @@ mod player_node;
 mod plot;
 mod preflight;
 mod record;
+mod record_live;
 mod record_threads;
 mod recorder_node;
 mod reindex;

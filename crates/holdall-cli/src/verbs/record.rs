@@ -5,18 +5,17 @@ use crate::{
     args::{files, record::RecordArguments},
     exit::{Failure, Outcome},
     output, panics,
-    render::{self, paint::Paint, rate::RateMeter, unheard::Request},
+    render::{self, paint::Paint, unheard::Request},
     resolve::{self, record::ResolvedRecord},
     terminal::{
         events::{Event, Events, queue},
         keyboard::{Key, Keyboard},
-        log,
-        screen::{self, Screen},
-        signals,
+        log, screen, signals,
     },
     transport, units,
     verbs::{
         preflight,
+        record_live::Live,
         record_threads::{keep_to_cores, prefer_receiving},
         recorder_node::RecorderNode,
         upload, viewers, web,
@@ -38,7 +37,6 @@ use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
 };
-use holdall_model::rates::RatesByTopic;
 use holdall_storage::StorageError;
 use holdall_web::{dashboard::Dashboard, foxglove::Bridge};
 use std::{
@@ -192,13 +190,7 @@ impl Running {
             (true, false) => "SPACE pause · m marker · Ctrl-C stop",
             (false, _) => "Ctrl-C stop",
         };
-        let mut live = Live {
-            screen: Screen::open(),
-            rates: RateMeter::default(),
-            topics: RatesByTopic::default(),
-            hint,
-            supervision: self.supervision,
-        };
+        let mut live = Live::new(hint, self.supervision);
         // A bug in the display must not keep the bag from being closed.
         let control = self.recorder.control();
         let watched = catch_unwind(AssertUnwindSafe(|| watch(&self.recorder, events, &mut live)));
@@ -306,54 +298,12 @@ fn supervision(args: &RecordArguments, on_request: bool) -> Supervision {
         )
 }
 
-/// The status lines, where there is a terminal to draw them on.
-struct Live {
-    screen: Option<Screen>,
-    rates: RateMeter,
-    topics: RatesByTopic,
-    hint: &'static str,
-    supervision: Supervision,
-}
-
-impl Live {
-    /// Shows the state of the recording, and has it supervised.
-    fn update(&mut self, status: &RecordStatus, control: &RecordControl) {
-        self.supervision.check(status, control, SystemClock.monotonic());
-        self.draw(status);
-    }
-
-    /// Notes a wait that began at `before`.
-    fn waited(&mut self, planned: Duration, before: Duration) {
-        let took = SystemClock.monotonic().saturating_sub(before);
-        self.supervision.waited(planned, took);
-    }
-
-    fn draw(&mut self, status: &RecordStatus) {
-        if let Some(screen) = &self.screen {
-            let rates = self
-                .rates
-                .update(status.elapsed, status.recorded, status.recorded_bytes);
-            let counters = status.topics.iter();
-            let counters = counters.map(|topic| (topic.name.as_str(), topic.received, topic.recorded_bytes));
-            self.topics.note(status.elapsed, counters);
-            screen.show(render::record::live(
-                status,
-                rates,
-                &self.topics.fallen(),
-                self.hint,
-                Paint::stderr(),
-                screen::columns(),
-            ));
-        }
-    }
-}
-
 /// Handles keys and signals and shows the status, until the recording is to end or has ended; true when a signal ends it.
 fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
     let control = recorder.control();
     let mut markers = 0_u32;
     while !(recorder.wait_finished(Duration::ZERO) || panics::happened()) {
-        live.update(&recorder.status(), &control);
+        live.update(recorder, &control);
         let before = SystemClock.monotonic();
         let event = events.next(POLL_INTERVAL);
         live.waited(POLL_INTERVAL, before);
@@ -403,9 +353,8 @@ fn close(
     // The recorder reports its end after a panic as well.
     while !recorder.wait_finished(POLL_INTERVAL / 4) {
         live.waited(POLL_INTERVAL / 4, before);
-        let status = recorder.status();
         // A bug in the display must not keep the bag from being closed.
-        let _ = catch_unwind(AssertUnwindSafe(|| live.update(&status, &control)));
+        let _ = catch_unwind(AssertUnwindSafe(|| live.update(&recorder, &control)));
         if let Some(Event::Stop(signal)) = events.next(Duration::ZERO) {
             let now = SystemClock.monotonic();
             if !std::mem::replace(by_signal, true) {
@@ -413,6 +362,7 @@ fn close(
                 began = now;
             } else if now.saturating_sub(began) >= REPEATED_SIGNAL {
                 // Ends with the process: the user does not want to wait for it.
+                let status = recorder.status();
                 std::mem::forget(recorder);
                 return Err(Failure::failed(abandoned(signal, &status)));
             }

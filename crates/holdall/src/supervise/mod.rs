@@ -126,6 +126,11 @@ impl Supervision {
         self.stalled.clone()
     }
 
+    /// Whether something waits for each check: a service manager, a command for files, or an upload.
+    pub fn is_waited_for(&self) -> bool {
+        self.service_manager.is_some() || self.file_command.is_some() || self.upload.is_some()
+    }
+
     /// Reports that the recording runs.
     pub fn ready(&mut self) {
         if let Some(manager) = &mut self.service_manager {

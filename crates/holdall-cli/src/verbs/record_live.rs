@@ -1,0 +1,81 @@
+//! What a running recording shows, and what supervises it.
+
+use crate::{
+    render::{self, paint::Paint, rate::RateMeter},
+    terminal::screen::{self, Screen},
+};
+use holdall::{
+    record::{RecordControl, Recorder, status::RecordStatus},
+    supervise::Supervision,
+};
+use holdall_io::clock::{Clock, SystemClock};
+use holdall_model::rates::RatesByTopic;
+use std::time::Duration;
+
+/// Time between two reads of the state without a terminal: with many topics each is a good part of the cost of a recording at rest.
+const UNSEEN_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The status lines, where there is a terminal to draw them on.
+pub struct Live {
+    screen: Option<Screen>,
+    rates: RateMeter,
+    topics: RatesByTopic,
+    /// The line below the status.
+    pub hint: &'static str,
+    /// What is done in addition to the recording.
+    pub supervision: Supervision,
+    /// When the state is read again, where nothing waits for it (monotonic time).
+    next_update: Duration,
+}
+
+impl Live {
+    /// Nothing is shown yet.
+    pub fn new(hint: &'static str, supervision: Supervision) -> Self {
+        Self {
+            screen: Screen::open(),
+            rates: RateMeter::default(),
+            topics: RatesByTopic::default(),
+            hint,
+            supervision,
+            next_update: Duration::ZERO,
+        }
+    }
+
+    /// Shows the state of the recording, and has it supervised.
+    pub fn update(&mut self, recorder: &Recorder, control: &RecordControl) {
+        let now = SystemClock.monotonic();
+        let is_waited_for = self.screen.is_some() || self.supervision.is_waited_for();
+        if !is_waited_for && now < self.next_update {
+            return;
+        }
+        self.next_update = now + UNSEEN_INTERVAL;
+        let status = recorder.status();
+        self.supervision.check(&status, control, now);
+        self.draw(&status);
+    }
+
+    /// Notes a wait that began at `before`.
+    pub fn waited(&mut self, planned: Duration, before: Duration) {
+        let took = SystemClock.monotonic().saturating_sub(before);
+        self.supervision.waited(planned, took);
+    }
+
+    fn draw(&mut self, status: &RecordStatus) {
+        if let Some(screen) = &self.screen {
+            let rates = self
+                .rates
+                .update(status.elapsed, status.recorded, status.recorded_bytes);
+            let counters = status.topics.iter();
+            let counters = counters.map(|topic| (topic.name.as_str(), topic.received, topic.recorded_bytes));
+            self.topics.note(status.elapsed, counters);
+            screen.show(render::record::live(
+                status,
+                rates,
+                &self.topics.fallen(),
+                self.hint,
+                Paint::stderr(),
+                screen::columns(),
+            ));
+        }
+    }
+}
