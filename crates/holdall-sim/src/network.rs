@@ -448,6 +448,10 @@ impl Transport for SimTransport {
         "simulated"
     }
 
+    fn is_pumped(&self) -> bool {
+        true
+    }
+
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         let mut state = self.0.lock();
         let now = state.step;

@@ -2,6 +2,11 @@
 
 #[cfg(any(test, feature = "dds", feature = "rmw"))]
 pub mod dds;
+#[cfg_attr(
+    not(any(test, feature = "dds", feature = "rmw")),
+    allow(dead_code, reason = "only these transports know of changes")
+)]
+mod graph_news;
 #[cfg(feature = "iceoryx2")]
 pub mod iceoryx2;
 pub mod memory;
@@ -20,6 +25,7 @@ mod unreached;
 #[cfg(feature = "zenoh")]
 pub mod zenoh;
 
+pub use graph_news::GraphWake;
 pub use service::{
     RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
     ServiceRequest, ServiceServer, ServiceWake,

@@ -1,6 +1,7 @@
 //! What every transport does: report the graph, subscribe without knowing types, publish serialized messages.
 
 use crate::{
+    graph_news::GraphWake,
     service::{ServiceClient, ServiceDescription, ServiceServer, ServiceWake, no_services},
     unreached::Unreached,
 };
@@ -211,6 +212,15 @@ pub trait Transport: Send {
 
     /// True when the graph is known to have changed, so that it is worth polling at once; transports that do not know return false.
     fn has_graph_news(&self) -> bool {
+        false
+    }
+
+    /// Calls `wake` once after each poll that is followed by a change of the graph, at once where there is one already, so that nothing needs
+    /// to ask [`Transport::has_graph_news`] many times a second; transports that do not know never call it.
+    fn wake_on_graph_news(&mut self, _wake: GraphWake) {}
+
+    /// Whether its subscriptions receive only in [`Subscription::pump`]: it has no threads.
+    fn is_pumped(&self) -> bool {
         false
     }
 

@@ -11,6 +11,10 @@ use holdall_transport::{GraphEvent, PublishRequest, Transport, TransportError, d
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 use support::*;
 
@@ -85,6 +89,30 @@ fn a_publisher_reports_when_it_was_made_whoever_asks_and_however_late() {
     assert!(late.now() > since);
     assert_eq!(created(&mut late, &topic), made);
     assert!((before..=since).contains(&made), "{before:?} {made:?} {since:?}");
+}
+
+#[test]
+fn a_publisher_that_appears_wakes_who_follows_the_graph() {
+    let (domain, topic) = (domain(), topic("appears"));
+    let mut ours = transport(domain, "follower");
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&wakes);
+    ours.wake_on_graph_news(Arc::new(move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    }));
+    let mut theirs = transport(domain, "there");
+    let publisher = publish(&mut theirs, &topic, STRING, reliable(1));
+    assert!(wait_until(|| wakes.load(Ordering::SeqCst) > 0));
+    assert!(ours.has_graph_news());
+    created(&mut ours, &topic);
+    drop(publisher);
+    // Once for what was not polled: so each try polls and changes something.
+    let (before, mut events) = (wakes.load(Ordering::SeqCst), Vec::new());
+    assert!(wait_until(|| {
+        ours.poll_graph(&mut events).unwrap();
+        drop(publish(&mut theirs, &topic, STRING, reliable(1)));
+        wakes.load(Ordering::SeqCst) > before
+    }));
 }
 
 /// When the only publisher of a topic was created, according to discovery.

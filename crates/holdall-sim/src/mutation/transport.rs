@@ -30,6 +30,10 @@ impl Transport for MutatedTransport {
         self.transport.name()
     }
 
+    fn is_pumped(&self) -> bool {
+        self.transport.is_pumped()
+    }
+
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         self.transport.poll_graph(events)
     }

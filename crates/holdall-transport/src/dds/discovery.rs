@@ -7,7 +7,7 @@ use super::{
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
     repeats::GuidPrefix,
 };
-use crate::{EndpointInfo, GraphEvent, Identity, ServerInfo, Unreached};
+use crate::{EndpointInfo, GraphEvent, GraphWake, Identity, ServerInfo, Unreached, graph_news::GraphNews};
 use holdall_model::{
     names::dds::{RosName, name_from_dds, type_from_dds},
     time::Timestamp,
@@ -16,10 +16,7 @@ use holdall_model::{
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -40,7 +37,7 @@ impl Known {
 /// Follows the graph.
 pub(super) struct Discovery {
     /// Endpoints have come, changed or gone since the last look.
-    has_news: Arc<AtomicBool>,
+    news: Arc<GraphNews>,
     publications: BuiltinReader,
     subscriptions: BuiltinReader,
     hosts: Hosts,
@@ -120,11 +117,11 @@ impl Discovery {
             ignores_own: true,
             ..graph_qos()
         };
-        let has_news = Arc::new(AtomicBool::new(false));
+        let news = Arc::<GraphNews>::default();
         Ok(Self {
-            publications: BuiltinReader::new(participant, BuiltinKind::Publications, &has_news)?,
-            subscriptions: BuiltinReader::new(participant, BuiltinKind::Subscriptions, &has_news)?,
-            has_news,
+            publications: BuiltinReader::new(participant, BuiltinKind::Publications, &news)?,
+            subscriptions: BuiltinReader::new(participant, BuiltinKind::Subscriptions, &news)?,
+            news,
             hosts: Hosts::new(participant)?,
             graph_messages: Reader::new(participant, GRAPH_TOPIC, GRAPH_TYPE, &qos, None)?,
             graph: NodeGraph::default(),
@@ -140,7 +137,7 @@ impl Discovery {
     /// Appends what changed since the last call; never blocks.
     pub(super) fn poll(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), DdsError> {
         // Before the look: what comes while it lasts is news for the next one.
-        self.has_news.store(false, Ordering::Release);
+        self.news.take();
         let Self {
             publications,
             subscriptions,
@@ -283,7 +280,12 @@ impl Discovery {
 
     /// True when there is something to poll for.
     pub(super) fn has_news(&self) -> bool {
-        self.has_news.load(Ordering::Acquire)
+        self.news.is_there()
+    }
+
+    /// Calls `wake` whenever there is something to poll for.
+    pub(super) fn wake_on_news(&self, wake: GraphWake) {
+        self.news.call(wake);
     }
 
     /// True while some participant announces the node, or its service for types.

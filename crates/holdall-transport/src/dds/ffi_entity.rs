@@ -14,6 +14,7 @@ use super::{
     handshake_names::SecuredParticipant,
     qos::DdsQos,
 };
+use crate::graph_news::GraphNews;
 use cyclors::*;
 use holdall_io::mutex::lock;
 use holdall_model::topic::Gid;
@@ -22,10 +23,7 @@ use std::{
     ffi::{CStr, CString, c_void},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex},
 };
 
 /// `DDS_RETCODE_NOT_ALLOWED_BY_SECURITY`.
@@ -656,15 +654,15 @@ pub(super) struct BuiltinReader {
     entity: dds_entity_t,
     participant: Arc<Participant>,
     // Freed after the reader: the listener points to it.
-    _has_news: Arc<AtomicBool>,
+    _news: Arc<GraphNews>,
 }
 
 impl BuiltinReader {
-    /// Starts to follow all endpoints of a kind; sets `has_news` whenever there is something to take.
+    /// Starts to follow all endpoints of a kind; sets `news` whenever there is something to take.
     pub(super) fn new(
         participant: &Arc<Participant>,
         kind: BuiltinKind,
-        has_news: &Arc<AtomicBool>,
+        news: &Arc<GraphNews>,
     ) -> Result<Self, DdsError> {
         let topic = match kind {
             BuiltinKind::Publications => DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
@@ -672,7 +670,7 @@ impl BuiltinReader {
         };
         // SAFETY: the participant is live; a null QoS is allowed. Cyclone copies the listener; its argument outlives the reader.
         let entity = check("dds_create_reader", unsafe {
-            let listener = dds_create_listener(Arc::as_ptr(has_news).cast_mut().cast());
+            let listener = dds_create_listener(Arc::as_ptr(news).cast_mut().cast());
             dds_lset_data_available(listener, Some(on_builtin_data));
             let entity = dds_create_reader(participant.entity, topic, ptr::null(), listener);
             dds_delete_listener(listener);
@@ -681,7 +679,7 @@ impl BuiltinReader {
         Ok(Self {
             entity,
             participant: Arc::clone(participant),
-            _has_news: Arc::clone(has_news),
+            _news: Arc::clone(news),
         })
     }
 
@@ -754,9 +752,9 @@ impl BuiltinReader {
     }
 }
 
-unsafe extern "C" fn on_builtin_data(_: dds_entity_t, has_news: *mut c_void) {
-    // SAFETY: the flag lives until the reader is deleted, and that waits for us.
-    unsafe { &*has_news.cast::<AtomicBool>() }.store(true, Ordering::Release);
+unsafe extern "C" fn on_builtin_data(_: dds_entity_t, news: *mut c_void) {
+    // SAFETY: the news live until the reader is deleted, and that waits for us.
+    unsafe { &*news.cast::<GraphNews>() }.set();
 }
 
 /// # Safety

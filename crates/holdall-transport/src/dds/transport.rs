@@ -16,8 +16,9 @@ use super::{
     unheard::Unheard,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
-    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply, Unreached,
+    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
+    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    Unreached,
     registry::{Backend, OpenError},
     service::{check_service, service_error},
 };
@@ -312,6 +313,10 @@ impl Transport for DdsTransport {
 
     fn has_graph_news(&self) -> bool {
         self.discovery.has_news()
+    }
+
+    fn wake_on_graph_news(&mut self, wake: GraphWake) {
+        self.discovery.wake_on_news(wake);
     }
 
     fn subscribe(

@@ -1,6 +1,6 @@
 //! Graph events and answers to requests that a participant of a memory network has not received yet.
 
-use crate::{GraphEvent, TypeDescriptionReply, TypeSource};
+use crate::{GraphEvent, GraphWake, TypeDescriptionReply, TypeSource};
 use holdall_model::topic::NodeName;
 use std::collections::HashMap;
 
@@ -17,9 +17,18 @@ pub(super) struct Question {
 pub(super) struct Inbox {
     pub events: Vec<GraphEvent>,
     pub questions: Vec<Question>,
+    pub wake: Option<GraphWake>,
 }
 
 impl Inbox {
+    /// Adds an event.
+    pub fn notify(&mut self, event: GraphEvent) {
+        self.events.push(event);
+        if let Some(wake) = &self.wake {
+            wake();
+        }
+    }
+
     /// Notes a request, once.
     pub fn ask(&mut self, node: &NodeName, type_name: &str, type_hash: &str) {
         let question = Question {

@@ -13,8 +13,8 @@ pub use network::MemoryNetwork;
 pub use publisher::MemoryPublisher;
 
 use crate::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
-    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
+    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
     service::check_service,
 };
 use holdall_io::clock::Clock;
@@ -57,6 +57,14 @@ impl Transport for MemoryTransport {
             });
         }
         Ok(())
+    }
+
+    fn has_graph_news(&self) -> bool {
+        self.network.has_events(self.id)
+    }
+
+    fn wake_on_graph_news(&mut self, wake: GraphWake) {
+        self.network.wake_on_events(self.id, wake);
     }
 
     fn subscribe(

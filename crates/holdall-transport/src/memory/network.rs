@@ -7,7 +7,7 @@ use super::{
     service::{Calling, Offered},
     subscription::Delivery,
 };
-use crate::{EndpointInfo, GraphEvent, PublishRequest, TypeDescriptionReply, TypeSource};
+use crate::{EndpointInfo, GraphEvent, GraphWake, PublishRequest, TypeDescriptionReply, TypeSource};
 use holdall_io::mutex::lock;
 use holdall_io::{clock::Clock, survivor::Region};
 use holdall_model::{
@@ -65,7 +65,7 @@ impl State {
     pub fn notify(&mut self, owner: Option<TransportId>, event: &GraphEvent) {
         for (id, inbox) in &mut self.inboxes {
             if Some(*id) != owner {
-                inbox.events.push(event.clone());
+                inbox.notify(event.clone());
             }
         }
     }
@@ -197,7 +197,7 @@ impl MemoryNetwork {
             id,
             Inbox {
                 events,
-                questions: Vec::new(),
+                ..Inbox::default()
             },
         );
         id
@@ -214,6 +214,23 @@ impl MemoryNetwork {
             events.append(&mut inbox.events);
         }
         state.failure.clone()
+    }
+
+    /// Calls `wake` whenever there are new events for a participant.
+    pub(super) fn wake_on_events(&self, id: TransportId, wake: GraphWake) {
+        if let Some(inbox) = self.state().inboxes.get_mut(&id) {
+            if !inbox.events.is_empty() {
+                wake();
+            }
+            inbox.wake = Some(wake);
+        }
+    }
+
+    /// Whether there are events that a participant has not polled yet.
+    pub(super) fn has_events(&self, id: TransportId) -> bool {
+        let state = self.state();
+        let inbox = state.inboxes.get(&id);
+        inbox.is_some_and(|inbox| !inbox.events.is_empty())
     }
 
     pub(super) fn ask(&self, id: TransportId, node: &NodeName, type_name: &str, type_hash: &str) {

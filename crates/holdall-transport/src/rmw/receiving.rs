@@ -7,7 +7,7 @@ use super::{
     service::ServiceSlot,
     structures::Typed,
 };
-use crate::Sink;
+use crate::{GraphWake, Sink, graph_news::GraphNews};
 use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
     message::{Loan, MessageHeader, Payload},
@@ -208,17 +208,19 @@ pub(super) struct Receiving {
     wanted: Mutex<Wanted>,
     changed: Condvar,
     /// The graph has changed since the last look.
-    has_graph_news: AtomicBool,
+    graph_news: GraphNews,
 }
 
 impl Receiving {
     /// Nothing is waited for yet; the graph is looked at first.
     pub(super) fn new(context: Arc<Context>) -> Arc<Self> {
+        let graph_news = GraphNews::default();
+        graph_news.set();
         Arc::new(Self {
             context,
             wanted: Mutex::default(),
             changed: Condvar::new(),
-            has_graph_news: AtomicBool::new(true),
+            graph_news,
         })
     }
 
@@ -294,12 +296,17 @@ impl Receiving {
 
     /// True once after the graph has changed.
     pub(super) fn take_graph_news(&self) -> bool {
-        self.has_graph_news.swap(false, Ordering::AcqRel)
+        self.graph_news.take()
     }
 
     /// True when the graph has changed.
     pub(super) fn has_graph_news(&self) -> bool {
-        self.has_graph_news.load(Ordering::Acquire)
+        self.graph_news.is_there()
+    }
+
+    /// Calls `wake` whenever the graph has changed.
+    pub(super) fn wake_on_graph_news(&self, wake: GraphWake) {
+        self.graph_news.call(wake);
     }
 
     /// Why nothing arrives any more.
@@ -332,7 +339,7 @@ impl Receiving {
                 Ok(is_changed) => {
                     failures = 0;
                     if is_changed {
-                        self.has_graph_news.store(true, Ordering::Release);
+                        self.graph_news.set();
                     }
                 }
                 Err(reason) => {

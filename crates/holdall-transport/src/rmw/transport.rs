@@ -15,8 +15,8 @@ use super::{
     types::Types,
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
-    Sink, SubscribeRequest, Subscription, Transport, TransportError, Unreached,
+    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
+    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, Unreached,
     dds::DdsEnvironment,
     registry::{Backend, OpenError},
 };
@@ -214,6 +214,10 @@ impl Transport for RmwTransport {
 
     fn has_graph_news(&self) -> bool {
         self.receiving.has_graph_news() && self.clock.monotonic() >= self.next_graph
+    }
+
+    fn wake_on_graph_news(&mut self, wake: GraphWake) {
+        self.receiving.wake_on_graph_news(wake);
     }
 
     fn subscribe(

@@ -18,8 +18,9 @@ use holdall::{
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::{message::Payload, qos::Durability, topic::NodeName};
 use holdall_transport::{
-    Delivery, GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
-    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    Delivery, GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription,
+    ServiceServer, ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply,
 };
 use std::{sync::Arc, thread, time::Duration};
 
@@ -199,6 +200,12 @@ impl Transport for PlayingTransport {
 
     fn has_graph_news(&self) -> bool {
         self.inner.as_ref().is_some_and(|inner| inner.has_graph_news())
+    }
+
+    fn wake_on_graph_news(&mut self, wake: GraphWake) {
+        if let Some(inner) = &mut self.inner {
+            inner.wake_on_graph_news(wake);
+        }
     }
 
     fn subscribe(

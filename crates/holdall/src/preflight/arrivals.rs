@@ -9,8 +9,9 @@ use holdall_model::{
     topic::{Gid, NodeName},
 };
 use holdall_transport::{
-    GraphEvent, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer, ServiceWake,
-    Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply, Unreached,
+    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
+    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
+    Unreached,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -199,6 +200,10 @@ impl Transport for Counted {
 
     fn has_graph_news(&self) -> bool {
         self.inner.has_graph_news()
+    }
+
+    fn wake_on_graph_news(&mut self, wake: GraphWake) {
+        self.inner.wake_on_graph_news(wake);
     }
 
     fn subscribe(

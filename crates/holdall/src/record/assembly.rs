@@ -11,6 +11,7 @@ use super::{
     },
     requests::SessionRequests,
     status::RecordReport,
+    step_wait::StepWait,
     trigger::LogClock,
     view::View,
     write::{
@@ -194,6 +195,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
 }
 
 fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
+    let wait = Arc::<StepWait>::default();
     let ledger = Arc::new(Mutex::new(Ledger::logged(survival.log.for_accounts())));
     let evicted = Arc::clone(&ledger);
     // Messages that snapshot mode's ring evicts were not requested.
@@ -220,8 +222,9 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
             Box::new(count_evicted),
         )),
         ledger,
-        drain: Arc::new(DrainShared::surviving(survival.log.clone())),
-        requests: Arc::new(SessionRequests::new(!options.no_discovery)),
+        drain: Arc::new(DrainShared::new(survival.log.clone(), Arc::clone(&wait))),
+        requests: Arc::new(SessionRequests::new(!options.no_discovery, Arc::clone(&wait))),
+        wait,
         topics: Arc::default(),
         latched,
     }

@@ -10,36 +10,9 @@ use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::marker::{MARKERS_MAX, Marker, MarkerNameError};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
-
-#[derive(Debug, Default)]
-struct Requests {
-    /// Why the recording is to end.
-    stop: Option<String>,
-    finished: bool,
-}
-
-#[derive(Debug, Default)]
-struct RequestBox {
-    requests: Mutex<Requests>,
-    changed: Condvar,
-}
-
-impl RequestBox {
-    fn lock(&self) -> MutexGuard<'_, Requests> {
-        lock(&self.requests)
-    }
-
-    fn wait(&self, at_most: Duration, until: impl Fn(&Requests) -> bool) -> bool {
-        let (requests, _) = self
-            .changed
-            .wait_timeout_while(self.lock(), at_most, |requests| !until(requests))
-            .unwrap_or_else(PoisonError::into_inner);
-        until(&requests)
-    }
-}
 
 /// What an event is called that was asked for as a snapshot.
 const SNAPSHOT_EVENT: &str = "snapshot";
@@ -51,7 +24,6 @@ pub struct RecordControl {
     clock: Arc<dyn Clock>,
     mode: ControlledMode,
     directory: PathBuf,
-    requests: Arc<RequestBox>,
 }
 
 /// When what arrives is stored.
@@ -99,7 +71,6 @@ impl RecordControl {
             clock,
             mode,
             directory,
-            requests: Arc::default(),
         }
     }
 
@@ -261,33 +232,37 @@ impl RecordControl {
 
     /// True until an end was requested or came.
     pub fn is_recording(&self) -> bool {
-        let requests = self.requests.lock();
-        requests.stop.is_none() && !requests.finished
+        self.parts.wait.is_recording()
     }
 
     /// Ends the recording; everything received is still stored. `reason` goes to the log; the first one counts.
     pub fn stop(&self, reason: impl Into<String>) {
-        self.requests.lock().stop.get_or_insert_with(|| reason.into());
-        self.requests.changed.notify_all();
+        self.parts.wait.stop(reason.into());
     }
 
     /// Why it is to end, once a stop was requested.
     pub fn stop_reason(&self) -> Option<String> {
-        self.requests.lock().stop.clone()
+        self.parts.wait.stop_reason()
     }
 
-    /// Waits until it is to end; false when `at_most` ran out before.
-    pub(super) fn wait_stop(&self, at_most: Duration) -> bool {
-        self.requests.wait(at_most, |requests| requests.stop.is_some())
+    /// Waits for the next step: `at_most` this long, less where there is something to look at, but not before `earliest` (monotonic time).
+    /// True when the recording is to end.
+    pub(super) fn wait_step(&self, at_most: Duration, earliest: Duration) -> bool {
+        let wait = &self.parts.wait;
+        let early = if wait.wait_news(at_most) {
+            earliest.saturating_sub(self.clock.monotonic())
+        } else {
+            Duration::ZERO
+        };
+        wait.wait_stop(early)
     }
 
     /// Waits until it has ended; false when `at_most` ran out before.
     pub fn wait_finished(&self, at_most: Duration) -> bool {
-        self.requests.wait(at_most, |requests| requests.finished)
+        self.parts.wait.wait_finished(at_most)
     }
 
     pub(super) fn set_finished(&self) {
-        self.requests.lock().finished = true;
-        self.requests.changed.notify_all();
+        self.parts.wait.set_finished();
     }
 }

@@ -12,6 +12,7 @@ mod recorder;
 mod requests;
 mod setting;
 pub mod status;
+mod step_wait;
 mod stepped;
 #[cfg(test)]
 mod tests;

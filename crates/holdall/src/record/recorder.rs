@@ -5,7 +5,7 @@ use super::{
     assembly::{Assembly, RescueMemory, report},
     limits::ReachedLimit,
     options::RecordOptions,
-    receive::session::Session,
+    receive::session::{STEP_INTERVAL, Session},
     status::{RecordReport, RecordStatus},
     view::{RecordObserver, View},
     write::{backlog::Backlog, drain::DrainThread, survival::Survival},
@@ -26,9 +26,6 @@ use std::{
     thread::JoinHandle,
     time::Duration,
 };
-
-/// Longest sleep between two steps of the session.
-const TICK: Duration = Duration::from_millis(10);
 
 /// Sleep between two steps while messages are moved by hand.
 const TICK_BUSY: Duration = Duration::from_millis(1);
@@ -270,18 +267,26 @@ impl Recording {
             if let Some(failure) = self.session.failure() {
                 self.control.stop(failure);
             }
-            let tick = if moved > 0 {
+            let at_most = if moved > 0 {
                 TICK_BUSY
             } else {
-                TICK.min(self.session.until_next_poll(now))
+                self.session.until_next_step(now).min(self.until_limit(now))
             };
-            if self.control.wait_stop(tick) {
+            if self.control.wait_step(at_most, now + at_most.min(STEP_INTERVAL)) {
                 break;
             }
         }
         if let Some(reason) = self.control.stop_reason() {
             tracing::info!("ending the recording: {reason}");
         }
+    }
+
+    /// Time until the recording has run for as long as was requested.
+    fn until_limit(&self, now: Duration) -> Duration {
+        let end = self
+            .duration_max
+            .map(|span| self.view.started.saturating_add(span));
+        end.map_or(Duration::MAX, |end| end.saturating_sub(now))
     }
 
     /// Ends the recording when it has what was requested.

@@ -1,9 +1,10 @@
 //! What a recording's control asks of its session, from other threads: whether new topics are recorded, and topics to subscribe to.
 
+use super::step_wait::StepWait;
 use holdall_io::mutex::lock;
 use std::{
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
@@ -16,7 +17,7 @@ const WAITING_MAX: usize = 64;
 /// Topics of one request.
 const TOPICS_MAX: usize = 10_000;
 
-/// How long an answer may take: the session is stepped every 10 ms, and waits for the disk when 1024 topics come at once.
+/// How long an answer may take: the session waits for the disk when 1024 topics come at once.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// What became of a request to record topics.
@@ -59,13 +60,16 @@ pub(in crate::record) struct Wish {
 pub(in crate::record) struct SessionRequests {
     discovers: AtomicBool,
     wishes: Mutex<Vec<Wish>>,
+    wait: Arc<StepWait>,
 }
 
 impl SessionRequests {
-    pub(in crate::record) fn new(discovers: bool) -> Self {
+    /// The session that `wait` wakes is asked.
+    pub(in crate::record) fn new(discovers: bool, wait: Arc<StepWait>) -> Self {
         Self {
             discovers: AtomicBool::new(discovers),
             wishes: Mutex::default(),
+            wait,
         }
     }
 
@@ -108,6 +112,7 @@ impl SessionRequests {
         let mut wishes = lock(&self.wishes);
         (wishes.len() < WAITING_MAX).then(|| {
             wishes.push(Wish { topics, answer });
+            self.wait.wake();
             receiver
         })
     }

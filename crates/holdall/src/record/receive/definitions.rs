@@ -163,6 +163,13 @@ impl Definitions {
             .any(|question| question.asked.is_some_and(is_recent))
     }
 
+    /// Whether a node that was asked may still answer, or is to be asked.
+    pub(crate) fn awaits_answer(&self, now: Duration) -> bool {
+        self.questions.values().any(|question| {
+            !question.nodes.is_empty() && (question.asks < ASKS_MAX || now < question.next_ask)
+        })
+    }
+
     /// Applies a node's answer. Returns the definition when the answer is good: what it says has the hash that was asked for.
     pub fn answer(&mut self, reply: &TypeDescriptionReply) -> Option<MessageDefinition> {
         let key = (reply.type_name.clone(), reply.type_hash.clone());

@@ -7,7 +7,7 @@ use crate::{record::SteppedRecorder, record::write::drain::COMMANDS_MAX, writer:
 const MORE: usize = 10;
 
 /// A recording whose drain moves when the test says so.
-fn stepped(world: &World) -> SteppedRecorder {
+pub(super) fn stepped(world: &World) -> SteppedRecorder {
     let transport = MemoryTransport::new(&world.network, node("recorder"), world.clock());
     let blocks = BlockPoolOptions {
         block_bytes: 1 << 20,

@@ -22,6 +22,7 @@ mod topics;
 mod transports;
 mod triggers;
 mod types;
+mod waiting;
 
 use super::{Platform, RecordControl, Recorder, options::RecordOptions, status::RecordReport};
 use crate::{

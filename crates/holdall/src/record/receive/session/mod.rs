@@ -4,6 +4,7 @@ mod complement;
 mod definitions;
 mod not_heard;
 mod source;
+mod steps;
 mod topics;
 
 use complement::Complement;
@@ -11,6 +12,7 @@ use holdall_io::{clock::Clock, mutex::lock};
 use not_heard::NotHeardWatch;
 pub use source::INITIAL_DISCOVERY;
 use source::{Moment, Source};
+pub(in crate::record) use steps::STEP_INTERVAL;
 
 use super::{
     definitions::Definitions,
@@ -26,6 +28,7 @@ use crate::record::{
     events::EventPublishers,
     options::RecordOptions,
     requests::{SessionRequests, SubscribeAnswer},
+    step_wait::StepWait,
     write::{drain::DrainShared, latched::LatchedKeeper},
 };
 use holdall_model::{
@@ -85,6 +88,7 @@ pub(in crate::record) struct Parts {
     pub ledger: Arc<Mutex<Ledger>>,
     pub drain: Arc<DrainShared>,
     pub requests: Arc<SessionRequests>,
+    pub wait: Arc<StepWait>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
     /// There where files repeat latched messages.
@@ -117,6 +121,8 @@ pub(in crate::record) struct Session {
     clock_subscriptions: Vec<Box<dyn Subscription>>,
     started: Duration,
     next_poll: Duration,
+    /// When the graph has changed last.
+    last_change: Duration,
     next_announcements: Duration,
     losses: LossWatch,
     next_loss_check: Duration,
@@ -169,6 +175,7 @@ impl Session {
             clock_subscriptions: Vec::new(),
             started: now,
             next_poll: now,
+            last_change: now,
             next_announcements: now,
             losses: LossWatch::default(),
             next_loss_check: now,
@@ -188,6 +195,7 @@ impl Session {
             EventPublishers::new(options, transports.map(|source| &mut source.transport))
         });
         session.log_warnings();
+        session.follow_graphs();
         session.subscribe_clock()?;
         session.subscribe_static_topics()?;
         Ok(session)
@@ -322,13 +330,11 @@ impl Session {
         }
     }
 
-    /// Time until the next poll of the graph.
-    pub(in crate::record) fn until_next_poll(&self, now: Duration) -> Duration {
-        self.next_poll.saturating_sub(now)
-    }
-
     /// Moves messages for transports without threads of their own; returns how many.
     pub(in crate::record) fn pump(&mut self) -> usize {
+        if !self.sources.iter().any(|source| source.transport.is_pumped()) {
+            return 0;
+        }
         let clock: usize = self
             .clock_subscriptions
             .iter_mut()
@@ -361,6 +367,9 @@ impl Session {
             let source = &mut self.sources[number];
             let mut events = Vec::new();
             let polled = source.transport.poll_graph(&mut events);
+            if !events.is_empty() {
+                self.last_change = now;
+            }
             if let Some(publishers) = &mut self.events {
                 publishers.notice(number, source.transport.as_mut(), &events);
             }

@@ -180,5 +180,7 @@ impl Drain {
                 opened: Some(opened),
             });
         }
+        drop(finished);
+        self.shared.wake_recorder();
     }
 }

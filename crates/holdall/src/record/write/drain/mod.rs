@@ -341,6 +341,7 @@ impl Drain {
             };
             tracing::error!("recording ends early: {error}");
             self.update_status(|status| status.failure = Some(error.to_string()));
+            self.shared.wake_recorder();
             self.failure = Some(error);
         }
     }

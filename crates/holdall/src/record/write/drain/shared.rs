@@ -2,7 +2,8 @@
 
 use super::{DrainCommand, RequestedEvent};
 use crate::record::{
-    events::FinishedFile, limits::ReachedLimit, trigger::TriggerStatus, write::survival::SurvivalLog,
+    events::FinishedFile, limits::ReachedLimit, step_wait::StepWait, trigger::TriggerStatus,
+    write::survival::SurvivalLog,
 };
 use holdall_io::mutex::lock;
 use holdall_model::unheard::NotHeard;
@@ -14,7 +15,7 @@ use std::{
     collections::{BTreeSet, VecDeque},
     path::PathBuf,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -77,16 +78,19 @@ pub struct DrainShared {
     unheard_services: Mutex<BTreeSet<String>>,
     /// At most [`NOT_HEARD_MAX`].
     not_heard: Mutex<BTreeSet<NotHeard>>,
+    /// Wakes the recorder's thread.
+    wait: Arc<StepWait>,
 }
 
 /// The most nodes and publishers that are named as not heard.
 const NOT_HEARD_MAX: usize = 1_000;
 
 impl DrainShared {
-    /// Logs topics and definitions for a rescue before their messages come.
-    pub(crate) fn surviving(survival: SurvivalLog) -> Self {
+    /// Logs topics and definitions for a rescue before their messages come, and wakes who waits when there is something to look at.
+    pub(in crate::record) fn new(survival: SurvivalLog, wait: Arc<StepWait>) -> Self {
         Self {
             survival,
+            wait,
             ..Self::default()
         }
     }
@@ -207,6 +211,12 @@ impl DrainShared {
     /// Takes note of a limit that was reached; the first one counts.
     pub(crate) fn reach(&self, limit: ReachedLimit) {
         lock(&self.status).reached.get_or_insert(limit);
+        self.wait.wake();
+    }
+
+    /// Something is new for the recorder's thread: a finished file, or a reason to end.
+    pub(super) fn wake_recorder(&self) {
+        self.wait.wake();
     }
 
     pub(super) fn current_file(&self) -> PathBuf {

@@ -61,6 +61,7 @@ impl Drain {
                 OnDiskFull::Ring => tracing::warn!("{reason}"),
             }
             self.update_status(|status| status.must_end = Some(reason));
+            self.shared.wake_recorder();
         }
         Ok(())
     }
