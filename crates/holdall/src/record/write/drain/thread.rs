@@ -15,7 +15,7 @@ use std::{
 const GATHER_MAX: Duration = Duration::from_millis(5);
 
 /// How long the drain sleeps while nothing comes.
-const IDLE_MAX: Duration = Duration::from_millis(200);
+const IDLE_MAX: Duration = Duration::from_millis(100);
 
 /// How long it sleeps while a sync is in flight: the sync's end must be noticed soon.
 const SYNC_LOOK: Duration = Duration::from_millis(10);
