@@ -120,9 +120,9 @@ fn machines(experiments: &[Loaded]) -> String {
     }
     let line = |(machine, ran): &(String, Vec<&Loaded>)| {
         let names: Vec<&str> = ran.iter().map(|one| one.result.experiment.as_str()).collect();
-        format!("- Machine of {}: {machine}\n", names.join(", "))
+        format!("- Machine of {}: {machine}", names.join(", "))
     };
-    by_machine.iter().map(line).collect()
+    by_machine.iter().map(line).collect::<Vec<String>>().join("\n")
 }
 
 fn machine(machine: &Machine) -> String {
