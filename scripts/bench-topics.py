@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """How much memory a recording takes by the number of its topics, and how much of a processor while nothing is published.
 
-    scripts/bench-topics.py PROGRAM... [--topics 1 1000 5000] [--publishers]
+    scripts/bench-topics.py PROGRAM... [--topics 1 1000 5000] [--publishers] [--threads]
 
 Without --publishers the topics are subscribed to from a file and nothing publishes; with it a Fast DDS node (rclpy, of the project's .venv) has a
 silent publisher of each. For each number of topics and program one line: resident memory in KiB once it has stayed the same for 3 s,
-and the share of one processor in the 20 s after that.
+and the share of one processor in the 20 s after that; with --threads also that of each thread, and how often a second it ran.
 """
 
 import argparse
@@ -46,16 +46,24 @@ def settled(pid):
     return last
 
 
-def processor_s(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def run_times(pid):
+    """By thread: its name, nanoseconds on a processor, and how often it ran."""
+    threads = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        nanoseconds, _, times = map(int, (task / "schedstat").read_text().split())
+        threads[task.name] = (task / "comm").read_text().strip(), nanoseconds, times
+    return threads
 
 
-def share_at_rest(pid):
-    """The share of one processor that a process takes."""
-    before = processor_s(pid)
+def at_rest(pid):
+    """Name, share of one processor and runs a second of each thread, the busiest first; threads do not end at rest."""
+    before = run_times(pid)
     time.sleep(REST_S)
-    return (processor_s(pid) - before) / REST_S
+    shares = []
+    for thread, (name, nanoseconds, times) in run_times(pid).items():
+        _, nanoseconds_before, times_before = before.get(thread, ("", 0, 0))
+        shares.append((name, (nanoseconds - nanoseconds_before) / 1e9 / REST_S, (times - times_before) / REST_S))
+    return sorted(shares, key=lambda thread: -thread[1])
 
 
 def main():
@@ -63,6 +71,7 @@ def main():
     parser.add_argument("programs", nargs="+")
     parser.add_argument("--topics", nargs="+", type=int, default=[1, 1000, 5000])
     parser.add_argument("--publishers", action="store_true")
+    parser.add_argument("--threads", action="store_true")
     options = parser.parse_args()
     environment = {**os.environ, "ROS_DOMAIN_ID": "86", "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
     quiet = {"env": environment, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -79,7 +88,12 @@ def main():
                     node.stdout.readline()
                 recorder = subprocess.Popen([program, "record", *which, "-o", f"{folder}/bag"], **quiet)
                 memory = settled(recorder.pid)
-                print(topics, program, memory, f"at rest {share_at_rest(recorder.pid):.2%} of a processor", flush=True)
+                threads = at_rest(recorder.pid)
+                whole = sum(share for _, share, _ in threads)
+                print(topics, program, memory, f"at rest {whole:.3%} of a processor", flush=True)
+                if options.threads:
+                    for name, share, runs in threads:
+                        print(f"    {name:16} {share:.3%} {runs:.1f}/s", flush=True)
                 recorder.terminate()
                 recorder.wait()
                 if node:

@@ -52,8 +52,7 @@ pub(crate) fn measure_codec(
     options: &StorageOptions,
     clock: &dyn Clock,
 ) -> BenchResult<Option<CodecSpeed>> {
-    let mcap = McapOptions::preset(options.preset.as_deref())?
-        .with_config(options.config.as_deref().unwrap_or(""))?;
+    let mcap = mcap_options(options)?;
     if mcap.compression == Compression::None {
         return Ok(None);
     }
@@ -72,13 +71,17 @@ pub(crate) fn measure_codec(
     }))
 }
 
-/// What the options name, for the rival; none for a storage without chunks of its own.
+fn mcap_options(options: &StorageOptions) -> BenchResult<McapOptions> {
+    let preset = McapOptions::preset(options.preset.as_deref())?;
+    Ok(preset.with_config(options.config.as_deref().unwrap_or(""))?)
+}
+
+/// The codec that the options name, for the rival.
 ///
 /// # Errors
 /// Options that are not valid.
 pub(crate) fn of_rival(options: &StorageOptions) -> BenchResult<McapCrateOptions> {
-    let mcap = McapOptions::preset(options.preset.as_deref())?
-        .with_config(options.config.as_deref().unwrap_or(""))?;
+    let mcap = mcap_options(options)?;
     let compression = match mcap.compression {
         Compression::None => return Ok(McapCrateOptions::default()),
         Compression::Lz4 => mcap::Compression::Lz4,
