@@ -32,6 +32,11 @@ DEADLINE_S = 60.0
 NODE_DEADLINE_S = 180.0
 # How long a node that has reported everything may take to end.
 NODE_END_S = 30.0
+# A program that is started inherits what its starter ignores: `nohup` ignores SIGHUP, a shell without job control SIGINT in the background. A handler ends
+# that for the programs of the tests, and the run itself still outlives its terminal.
+for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 # Domains 0..101 are safe with Linux's ephemeral ports; each test begins to look for a free one at another place.
 _domains = itertools.count(os.getpid())
 

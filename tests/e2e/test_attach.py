@@ -6,14 +6,14 @@ import subprocess
 import pytest
 from conftest import HOLDALL
 from mcap.reader import make_reader
-from test_tools import SHARED_BAGS, digests_by_mcap, done, everything, holdall, write_foreign
+from test_tools import SAMPLE_BAGS, digests_by_mcap, done, everything, holdall, write_foreign
 
 
 @pytest.fixture
 def bag(tmp_path):
     """A bag of three files."""
     made = tmp_path / "lab"
-    done("convert", SHARED_BAGS / "mcap_split3", "-o", made)
+    done("convert", SAMPLE_BAGS / "mcap_split3", "-o", made)
     return made
 
 

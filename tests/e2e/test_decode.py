@@ -19,7 +19,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 ROOT = Path(__file__).resolve().parents[2]
 BAGS = sorted(
     path.parent
-    for folder in (ROOT / "crates/holdall-cli/tests/data", ROOT.parent / "shared/bags")
+    for folder in (ROOT / "crates/holdall-cli/tests/data", ROOT / "crates/holdall/tests/data/rosbag2")
     for path in folder.glob("*/metadata.yaml")
 )
 NUMBERS = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64", "byte", "char"]

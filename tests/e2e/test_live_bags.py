@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import DEADLINE_S
 
-SHARED_BAGS = Path(__file__).resolve().parents[2].parent / "shared" / "bags"
+SAMPLE_BAGS = Path(__file__).resolve().parents[2] / "crates/holdall/tests/data/rosbag2"
 STRING = {"topic": "/t", "type": "std_msgs/msg/String", "count": None, "rate_hz": 200, "text": "hello {n}"}
 
 
@@ -95,7 +95,7 @@ def test_no_file_outside_is_overwritten_through_a_link(world):
     exported = folder / "ex"
     exported.mkdir()
     (exported / ".chatter.csv.partial").symlink_to(victim)
-    told = world.run("export", "-f", "csv", "-t", "/chatter", "-o", exported, SHARED_BAGS / "mcap_default")
+    told = world.run("export", "-f", "csv", "-t", "/chatter", "-o", exported, SAMPLE_BAGS / "mcap_default")
     assert told.returncode == 0, told.stderr
     assert victim.read_text() == "precious"
     left = [path.name for path in (*folder.iterdir(), *exported.iterdir()) if path.name.startswith(".holdall")]
@@ -104,7 +104,7 @@ def test_no_file_outside_is_overwritten_through_a_link(world):
 
 def hostile_bags(folder):
     """Bags in which something is no regular file, by name."""
-    plain = SHARED_BAGS / "mcap_default"
+    plain = SAMPLE_BAGS / "mcap_default"
     file = plain / "mcap_default_0.mcap"
     made = {}
 
@@ -128,7 +128,7 @@ def hostile_bags(folder):
     made["fifo.mcap"] = folder / "fifo.mcap"
     os.mkfifo(made["fifo.mcap"])
     database = bag("journal_fifo")
-    shutil.copy(next((SHARED_BAGS / "sqlite3_default").glob("*.db3")), database / "x_0.db3")
+    shutil.copy(next((SAMPLE_BAGS / "sqlite3_default").glob("*.db3")), database / "x_0.db3")
     for suffix in ("-journal", "-wal"):
         os.mkfifo(database / f"x_0.db3{suffix}")
     return made

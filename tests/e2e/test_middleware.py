@@ -77,9 +77,8 @@ def test_every_message_is_accounted_for(world, tmp_path):
     assert runs["cyclone", "good"]["wire"]["fragments"] > 0
 
     page = tmp_path / "page"
-    shared = Path(__file__).resolve().parents[3] / "shared/reference/tsc-rmw"
-    published = ["--published", shared] if shared.is_dir() else []
-    command = [HOLDALL, "bench", "report", tmp_path / "out", "--out", page, *published]
+    published = Path(__file__).resolve().parents[2] / "crates/holdall-bench/tests/data/tsc-rmw"
+    command = [HOLDALL, "bench", "report", tmp_path / "out", "--out", page, "--published", published]
     subprocess.run(list(map(str, command)), check=True, capture_output=True)
     html = (page / "report.html").read_text()
     assert "cyclone&gt;fastdds-sync" in html and "rmw_connextdds" in html and "What became of every planned message" in html

@@ -17,13 +17,12 @@ from mcap.writer import Writer as McapWriter
 from rosbags.rosbag2 import Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-SHARED_BAGS = Path(__file__).resolve().parents[2].parent / "shared" / "bags"
+SAMPLE_BAGS = Path(__file__).resolve().parents[2] / "crates/holdall/tests/data/rosbag2"
 START = 1_700_000_000_000_000_000
 
 
 def manifest():
-    path = SHARED_BAGS / "manifest.json"
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads((SAMPLE_BAGS / "manifest.json").read_text())
 
 
 def holdall(*arguments, **options):
@@ -63,13 +62,13 @@ def test_every_sample_bag_is_read_by_others_in_every_storage(tmp_path, name):
     expected = {topic: (told["count"], told["md5"]) for topic, told in manifest()[name]["topics"].items() if told["count"]}
     for storage, more in [("mcap", []), ("sqlite3", []), ("mcap", ["--compression", "zstd"]), ("sqlite3", ["--compression-mode", "file"])]:
         out = tmp_path / "_".join([storage, *(word.strip("-") for word in more)])
-        done("convert", SHARED_BAGS / name, "-o", out, "-s", storage, *more)
+        done("convert", SAMPLE_BAGS / name, "-o", out, "-s", storage, *more)
         assert digests(out) == expected, (storage, more)
         if storage == "mcap":
             assert digests_by_mcap(out) == expected
         done("check", out)
     levels = tmp_path / "levels"
-    done("convert", SHARED_BAGS / name, "-o", levels, "-s", "leveldb")
+    done("convert", SAMPLE_BAGS / name, "-o", levels, "-s", "leveldb")
     assert "sound" in done("check", levels).stdout
     for storage in ["sqlite3", "mcap"]:
         back = tmp_path / f"back_{storage}"

@@ -9,6 +9,7 @@ mod flags;
 mod ids;
 mod lengths;
 mod markdown;
+mod outside;
 mod packages;
 mod tidy;
 mod units;

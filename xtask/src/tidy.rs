@@ -74,7 +74,7 @@ pub fn run() -> ExitCode {
     let mut breaches = Vec::new();
     let files: Vec<PathBuf> = ["crates", "xtask"]
         .iter()
-        .flat_map(|folder| rust_files(&root.join(folder)))
+        .flat_map(|folder| files_below(&root.join(folder), "rs"))
         .collect();
     for file in &files {
         check_file(&root, file, &mut breaches);
@@ -84,6 +84,14 @@ pub fn run() -> ExitCode {
     for (shown, text) in files.iter().map(|file| read_shown(&root, file)) {
         crate::ids::check_ids(&shown, &text, &ids, &mut breaches);
         crate::units::check_units(&shown, &text, &mut breaches);
+    }
+    let python = ["tests", "scripts", "python", "demo", "crates"].iter();
+    for file in python
+        .flat_map(|folder| files_below(&root.join(folder), "py"))
+        .chain(files.iter().cloned())
+    {
+        let (shown, text) = read_shown(&root, &file);
+        crate::outside::check_outside(&root, &shown, &text, &mut breaches);
     }
     check_words(&root, &files, &mut breaches);
     check_lints(&root, &mut breaches);
@@ -108,15 +116,15 @@ fn read_shown(root: &Path, file: &Path) -> (String, String) {
     (shown, fs::read_to_string(file).unwrap_or_default())
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else {
         return found;
     };
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() && !path.ends_with("target") {
-            found.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.extend(files_below(&path, ending));
+        } else if path.extension().is_some_and(|extension| extension == ending) {
             found.push(path);
         }
     }

@@ -172,13 +172,11 @@ fn every_installed_interface_has_the_hash_that_ros_gave_it() {
     let environment = std::env::var_os("HOLDALL_VENV").map(PathBuf::from);
     let venv = environment.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.venv"));
     let share = venv.join("share");
-    if !share.join("std_msgs").exists() {
-        eprintln!(
-            "skipped: no ROS 2 packages in {} (set HOLDALL_VENV)",
-            share.display()
-        );
-        return;
-    }
+    assert!(
+        share.join("std_msgs").exists(),
+        "no ROS 2 packages in {}: run `scripts/setup.sh nodes`, or set HOLDALL_VENV",
+        share.display()
+    );
     let folders = ShareFolders(vec![share.clone()]);
     let (mut types_checked, mut files) = (0, 0);
     for path in description_files(&share) {

@@ -4,6 +4,7 @@ mod support;
 
 use bytes::Bytes;
 use holdall_storage::{
+    check::check_file,
     mcap::{
         McapReader, McapReaderOptions,
         format::{Attachment, Channel, ChunkIndex, MAGIC, Record, Schema, Statistics, take_record},
@@ -262,5 +263,16 @@ fn the_reader_finds_messages_channels_and_metadata_of_every_conformance_file() {
             .map(|record| record["fields"].clone())
             .collect();
         assert_eq!(metadata, wanted, "{}", case.name);
+    }
+}
+
+#[test]
+fn every_file_is_sound() {
+    let dir = tempfile::tempdir().unwrap();
+    for case in cases() {
+        let path = dir.path().join("case.mcap");
+        std::fs::write(&path, &case.file).unwrap();
+        let found = check_file(&path, &mut |_| ()).unwrap();
+        assert!(found.findings.is_sound(), "{}: {:#?}", case.name, found.findings);
     }
 }

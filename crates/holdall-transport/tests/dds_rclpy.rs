@@ -35,7 +35,7 @@ fn assert_only_padding_after_text(payload: &[u8]) {
 
 #[test]
 fn a_thousand_strings_arrive_byte_for_byte() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("chatter"));
     let mut ours = transport(domain, "recorder");
     let plan = json!({
@@ -75,7 +75,7 @@ fn a_thousand_strings_arrive_byte_for_byte() {
 
 #[test]
 fn images_arrive_exactly_as_loans_of_receive_buffers() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("image"));
     let mut ours = transport(domain, "recorder");
     let plan = json!({
@@ -118,7 +118,7 @@ fn images_arrive_exactly_as_loans_of_receive_buffers() {
 
 #[test]
 fn latched_messages_reach_a_late_subscription() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("latched"));
     let plan = json!({
         "node": "map_server", "wait_for_subscriptions": 0, "linger": true,
@@ -147,7 +147,7 @@ fn latched_messages_reach_a_late_subscription() {
 
 #[test]
 fn nodes_are_named_and_two_publishers_are_distinguished() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("shared"));
     let mut ours = transport(domain, "recorder");
     let plan = |node: &str| {
@@ -189,7 +189,7 @@ fn nodes_are_named_and_two_publishers_are_distinguished() {
 
 #[test]
 fn a_restarted_publisher_is_followed() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("restarted"));
     let mut ours = transport(domain, "recorder");
     let (keeper, subscription) = subscribe(&mut ours, &topic, STRING, latched(50));
@@ -234,7 +234,7 @@ fn a_restarted_publisher_is_followed() {
 
 #[test]
 fn a_node_reports_the_sources_of_its_types() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("described"));
     let mut ours = transport(domain, "recorder");
     let plan = json!({
@@ -292,7 +292,7 @@ fn a_node_reports_the_sources_of_its_types() {
 
 #[test]
 fn rclpy_receives_what_we_publish() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("played"));
     let mut ours = transport(domain, "player");
     let plan = json!({"node": "listener", "expect": {&topic: 300},
@@ -313,7 +313,7 @@ fn rclpy_receives_what_we_publish() {
 
 #[test]
 fn rclpy_sees_our_node_and_its_endpoints() {
-    let Some(python) = python() else { return };
+    let python = python();
     let (domain, topic) = (domain(), topic("graph"));
     let mut ours = transport(domain, "holdall_recorder");
     let _publisher = publish(&mut ours, &topic, STRING, latched(7));

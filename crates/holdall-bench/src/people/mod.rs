@@ -257,13 +257,10 @@ fn items_sheet(items: &[Items]) -> Sheet {
 mod tests {
     use super::*;
 
-    /// What was found out about the published data by hand, where these are at hand.
+    /// What was found out about the published data by hand.
     #[test]
     fn the_published_data_give_what_is_known_of_them() {
-        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/tsc-rmw");
-        if !data.is_dir() {
-            return;
-        }
+        let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tsc-rmw");
         let out = tempfile::tempdir().unwrap();
         let result = run(&data, out.path(), "").unwrap();
         let stored = PeopleResult::load(&out.path().join(ID)).unwrap().unwrap();

@@ -1,9 +1,5 @@
 //! What the DDS tests share: transports on domains of their own, real rclpy nodes.
-#![allow(
-    dead_code,
-    clippy::print_stderr,
-    reason = "each test uses a part of it; a skipped test says so"
-)]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use holdall_io::clock::SystemClock;
 use holdall_model::topic::NodeName;
@@ -46,14 +42,15 @@ pub struct Node {
 }
 
 /// The interpreter of the virtual environment with rclpy: `HOLDALL_VENV`, or `.venv` in the repository.
-pub fn python() -> Option<PathBuf> {
+pub fn python() -> PathBuf {
     let venv = std::env::var_os("HOLDALL_VENV").map_or_else(|| repository().join(".venv"), PathBuf::from);
     let python = venv.join("bin/python");
-    if !python.exists() {
-        eprintln!("skipped: no rclpy, {} does not exist", python.display());
-        return None;
-    }
-    Some(python)
+    assert!(
+        python.exists(),
+        "{} does not exist: run `scripts/setup.sh nodes`, or set HOLDALL_VENV",
+        python.display()
+    );
+    python
 }
 
 fn repository() -> PathBuf {

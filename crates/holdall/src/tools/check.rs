@@ -455,20 +455,14 @@ fn check_ledger(check: &mut BagCheck) {
 }
 
 #[cfg(test)]
-#[allow(clippy::print_stderr, reason = "a skipped test says so")]
 mod tests {
     use super::*;
     use std::fs;
 
-    fn bag(name: &str) -> Option<PathBuf> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../../shared/bags")
-            .join(name);
-        if !path.exists() {
-            eprintln!("skipped: {} does not exist", path.display());
-            return None;
-        }
-        Some(path)
+    fn bag(name: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/data/rosbag2")
+            .join(name)
     }
 
     /// A copy that can be damaged.
@@ -504,14 +498,14 @@ mod tests {
             "sqlite3_message_zstd",
             "sqlite3_split3",
         ] {
-            let Some(path) = bag(name) else { return };
+            let path = bag(name);
             assert_eq!(problems(&path), [] as [String; 0], "{name}");
         }
     }
 
     #[test]
     fn metadata_that_contradicts_the_files_is_found() {
-        let Some(path) = bag("mcap_split3") else { return };
+        let path = bag("mcap_split3");
         let spoiled = copy(&path);
         let metadata = spoiled.path().join("metadata.yaml");
         let text = fs::read_to_string(&metadata).unwrap();
@@ -553,7 +547,7 @@ mod tests {
 
     #[test]
     fn the_copy_that_rosbag2_leaves_beside_a_packed_file_is_no_problem() {
-        let Some(path) = bag("mcap_default") else { return };
+        let path = bag("mcap_default");
         let dir = copy(&path);
         let plain = dir.path().join("mcap_default_0.mcap");
         holdall_storage::compression::pack_file(&plain, &packed_name(&plain)).unwrap();
@@ -582,7 +576,7 @@ mod tests {
             ("mcap_default", "mcap_default_0.mcap"),
             ("sqlite3_default", "sqlite3_default_0.db3"),
         ] {
-            let Some(path) = bag(name) else { return };
+            let path = bag(name);
             let spoiled = copy(&path);
             let file = spoiled.path().join(file);
             let mut bytes = fs::read(&file).unwrap();
