@@ -26,6 +26,8 @@ browser_packages=(chromium)
 secured_packages=(cyclonedds-dev cyclonedds-tools libfastrtps-dev openssl)
 # The real LevelDB, a rival in benchmarks.
 leveldb_packages=(libleveldb1d)
+# What Spark runs on.
+java_packages=(default-jre-headless)
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
@@ -106,6 +108,7 @@ case "${1:-}" in
         install_if_there LevelDB "${leveldb_packages[@]}"
         install_if_there "secured DDS" "${secured_packages[@]}"
         install_if_there browser "${browser_packages[@]}"
+        command -v java >/dev/null || install_if_there Spark "${java_packages[@]}"
         make_venv python-packages-demo.txt "real ROS 2 nodes"
         make_venv python-packages.txt "foreign bag readers (about 300 MB with the nodes)"
         make_venv python-packages-kilted.txt "nodes of ROS 2 Kilted (about 250 MB)" /kilted

@@ -1,6 +1,5 @@
 //! Any sequence of messages is read back exactly by the `mcap` crate, pip `mcap` and our reader.
 
-
 mod support;
 
 use bytes::Bytes;
