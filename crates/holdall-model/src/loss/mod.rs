@@ -1,10 +1,12 @@
 //! Messages that are not in the bag: where each was lost, and how gaps are found from sequence numbers.
 
+mod ends;
 pub mod ledger;
 mod sequence;
 mod sums;
 mod window;
 
+pub use ends::{EndLines, UnknownEnds};
 pub use sequence::{MissingInterval, Observation, SequenceTracker};
 pub use sums::LossSums;
 pub use window::{DURABILITY_RECORD, DurabilityStatus, KeptWindow};

@@ -175,6 +175,8 @@ fn account_of(
             host: publisher.host.clone(),
             transport: publisher.transport.clone(),
             type_name: publisher.type_name.clone(),
+            end_unknown: publisher.silent_since.is_some(),
+            silent_since: publisher.silent_since,
             ..PublisherAccount::default()
         };
         known.recorded = counts

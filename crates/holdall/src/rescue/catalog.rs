@@ -3,6 +3,7 @@
 use super::Event;
 use holdall_model::{
     loss::ledger::{AFTER_ARRIVAL, AccountChange, Loss},
+    time::Timestamp,
     topic::{MessageDefinition, PublisherInfo, TopicId, TopicInfo},
 };
 use std::{collections::BTreeMap, path::PathBuf};
@@ -16,6 +17,8 @@ pub(super) struct Publisher {
     pub transport: Option<String>,
     /// Where it is not its topic's.
     pub type_name: Option<String>,
+    /// Its last sign of life, where it went silent without a farewell.
+    pub silent_since: Option<Timestamp>,
     /// The lowest sequence number that has come from it, where that shows which numbers its account covers.
     pub first: Option<u64>,
     /// What was counted as missing and what of that came, in the order in which it was logged.
@@ -191,6 +194,11 @@ impl Catalog {
             } => self.with(topic, |topic| {
                 topic.publisher_mut(publisher).type_name = Some(type_name);
             }),
+            AccountChange::Silent {
+                topic,
+                publisher,
+                since,
+            } => self.with(topic, |topic| topic.publisher_mut(publisher).silent_since = since),
             AccountChange::First {
                 topic,
                 publisher,

@@ -1,7 +1,7 @@
 //! Narrows a topic's account to the publishers that are kept, without the others' losses.
 
 use holdall_model::loss::{
-    LossStage,
+    LossStage, UnknownEnds,
     ledger::{PublisherAccount, TopicAccount},
 };
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ pub(super) fn narrow(
     let share = u128::from(topic.recorded_bytes) * u128::from(topic.recorded);
     topic.recorded_bytes = (share / u128::from(recorded_of_all.max(1))) as u64;
     topic.missing = missing(&topic.publishers);
-    topic.folded = None;
+    (topic.folded, topic.unlisted_ends) = (None, UnknownEnds::default());
     let is_unknown = |it: &PublisherAccount| it.sent.is_none();
     topic.loss_unknown = without_own > 0 || (topic.loss_unknown && topic.publishers.iter().any(is_unknown));
     topic

@@ -6,7 +6,7 @@ use super::{
     places::FoldedPlaces,
     publisher::{PublisherAccount, is_zero},
 };
-use crate::loss::{LossStage, total};
+use crate::loss::{LossStage, UnknownEnds, total};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -44,6 +44,9 @@ pub struct TopicAccount {
     /// Publishers that are gone, where there were many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<FoldedPublishers>,
+    /// Ends that are not known of publishers that are not listed: folded, or where the account has sums only.
+    #[serde(default, skip_serializing_if = "UnknownEnds::is_none")]
+    pub unlisted_ends: UnknownEnds,
     /// Places among the publishers that were folded.
     #[serde(skip)]
     pub(super) places: FoldedPlaces,
@@ -57,9 +60,14 @@ impl TopicAccount {
     }
 
     /// Publishers of which it is not known what they sent after the last message that arrived.
+    pub fn unknown_ends(&self) -> UnknownEnds {
+        let listed = self.publishers.iter().map(PublisherAccount::unknown_end);
+        UnknownEnds::of_all(listed.chain([self.unlisted_ends]))
+    }
+
+    /// How many these are.
     pub fn ends_unknown(&self) -> u64 {
-        let publishers = self.publishers.iter().filter(|one| one.end_unknown);
-        publishers.count() as u64
+        self.unknown_ends().publishers
     }
 
     /// Messages left out on request: by the recording, and by tools since.
@@ -92,6 +100,7 @@ impl TopicAccount {
             return false;
         }
         self.folded.get_or_insert_default().add(publisher);
+        self.unlisted_ends.add(&publisher.unknown_end());
         let has_messages = publisher.recorded > 0 || publisher.missing(LossStage::Storage) > 0;
         *publisher = PublisherAccount::default();
         self.places.add(place, has_messages);
@@ -227,6 +236,7 @@ impl TopicAccount {
             missing: self.missing.clone(),
             publishers: Vec::new(),
             folded: None,
+            unlisted_ends: self.unknown_ends(),
             places: FoldedPlaces::default(),
             ..*self
         }

@@ -1,7 +1,7 @@
 //! Changes of the accounts, one by one, for a log from which they can be made again.
 
 use super::Interval;
-use crate::topic::TopicId;
+use crate::{time::Timestamp, topic::TopicId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
@@ -66,6 +66,15 @@ pub enum AccountChange {
         publisher: u32,
         /// Its sequence number.
         sequence: u64,
+    },
+    /// A publisher went silent without a farewell, or is back.
+    Silent {
+        /// Its topic.
+        topic: TopicId,
+        /// Its number.
+        publisher: u32,
+        /// Its last sign of life; `None` when it is back.
+        since: Option<Timestamp>,
     },
     /// The topic's transport gives no sequence numbers.
     LossUnknown {

@@ -16,12 +16,13 @@ pub use publisher::PublisherAccount;
 pub use rescued::{AFTER_ARRIVAL, Loss};
 
 use crate::{
-    loss::{LossStage, LossSums, total},
+    loss::{LossStage, LossSums, UnknownEnds, total},
     time::Timestamp,
     topic::{Gid, PublisherInfo, TopicId},
 };
 use log::Log;
 use publisher::BEFORE_ARRIVAL;
+pub(super) use publisher::is_zero;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -73,12 +74,6 @@ pub struct Ledger {
     /// Where changes are logged.
     #[serde(skip)]
     log: Log,
-}
-
-// Serde calls it with a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
 
 /// A new storage file that was begun because the old one made no progress.
@@ -245,6 +240,23 @@ impl Ledger {
         });
     }
 
+    /// Notes that a publisher went silent without a farewell, and when it gave its last sign of life; `None` when it is back.
+    pub fn set_silent(&mut self, topic: TopicId, publisher: PublisherIndex, since: Option<Timestamp>) {
+        let Some(account) = self.publisher_mut(topic, publisher) else {
+            return;
+        };
+        if account.silent_since == since {
+            return;
+        }
+        account.silent_since = since;
+        account.end_unknown = since.is_some();
+        self.log.add(|| AccountChange::Silent {
+            topic,
+            publisher: publisher.0,
+            since,
+        });
+    }
+
     /// Counts messages as missing.
     pub fn miss(&mut self, topic: TopicId, publisher: PublisherIndex, interval: Interval) {
         let Some(account) = self.topics.get_mut(topic.0 as usize) else {
@@ -346,6 +358,11 @@ impl Ledger {
         lost.fold(0, u64::saturating_add)
     }
 
+    /// Publishers of all topics whose end is not known.
+    pub fn unknown_ends(&self) -> UnknownEnds {
+        UnknownEnds::of_all(self.topics.iter().map(TopicAccount::unknown_ends))
+    }
+
     /// The accounts that do not add up, one sentence each; empty when every message known to be sent or to have arrived is accounted
     /// for. Complete once the recording is closed.
     pub fn audit(&self) -> Vec<String> {
@@ -413,7 +430,7 @@ impl Ledger {
         serde_json::from_str(text)
     }
 
-    /// What goes into `custom_data` of `metadata.yaml`: nothing unless something was lost or sent before the match. The sum is that of
+    /// What goes into `custom_data` of `metadata.yaml`: nothing unless something was lost, or a publisher went silent. The sum is that of
     /// lost messages.
     pub fn custom_data(&self) -> BTreeMap<String, String> {
         let mut entries = BTreeMap::new();
@@ -428,6 +445,18 @@ impl Ledger {
                     .map(|(stage, count)| format!("{}={count}", stage.as_str()))
                     .collect();
                 entries.insert(format!("holdall.lost.{}", topic.name), stages.join(" "));
+            }
+        }
+        let silent = self
+            .topics
+            .iter()
+            .map(|topic| (topic, topic.unknown_ends().silent));
+        let silent: Vec<_> = silent.filter(|(_, silent)| *silent > 0).collect();
+        if !silent.is_empty() {
+            let all = total(silent.iter().map(|(_, count)| count));
+            entries.insert("holdall.end_unknown".to_owned(), all.to_string());
+            for (topic, count) in silent {
+                entries.insert(format!("holdall.end_unknown.{}", topic.name), count.to_string());
             }
         }
         entries

@@ -2,7 +2,8 @@
 
 use super::{INTERVALS_MAX, Interval};
 use crate::{
-    loss::{LossStage, total},
+    loss::{LossStage, UnknownEnds, total},
+    time::Timestamp,
     topic::PublisherInfo,
 };
 use serde::{Deserialize, Serialize};
@@ -37,9 +38,15 @@ pub struct PublisherAccount {
     /// Messages that it had sent before the recording, as far as its sequence numbers show; no loss.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent_before: u64,
-    /// What it sent after the last message that arrived is not known: its transport announces nothing, and no later message came.
+    /// What it sent after the last message that arrived is not known: no announcement, farewell or later message shows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub end_unknown: bool,
+    /// The last sign of life of a publisher that went silent: without a farewell, or without an answer at the end. Its end is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_since: Option<Timestamp>,
+    /// It was received reliably.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reliable: bool,
     /// Messages in the bag.
     pub recorded: u64,
     /// Messages that came once more over another subscription and were not stored again.
@@ -58,6 +65,20 @@ impl PublisherAccount {
             host: self.host.clone(),
             transport: self.transport.clone(),
         })
+    }
+
+    /// Whether its end is not known, as a sum of one.
+    pub fn unknown_end(&self) -> UnknownEnds {
+        if !self.end_unknown {
+            return UnknownEnds::default();
+        }
+        let silent = self.silent_since.is_some();
+        UnknownEnds {
+            publishers: 1,
+            silent: u64::from(silent),
+            silent_reliable: u64::from(silent && self.reliable),
+            silent_since: self.silent_since,
+        }
     }
 
     /// Missing messages of one stage.
@@ -193,7 +214,9 @@ impl PublisherAccount {
     }
 }
 
-pub(super) fn is_zero(number: &u64) -> bool {
+// Serde calls it with a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(in crate::loss) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 

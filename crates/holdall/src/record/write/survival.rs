@@ -49,7 +49,10 @@ impl Log {
         let is_loss = matches!(
             event,
             Event::Account(
-                AccountChange::Miss { .. } | AccountChange::Late { .. } | AccountChange::Removed { .. }
+                AccountChange::Miss { .. }
+                    | AccountChange::Late { .. }
+                    | AccountChange::Removed { .. }
+                    | AccountChange::Silent { .. }
             )
         );
         let bytes_max = if is_loss { LOG_BYTES_MAX / 2 } else { LOG_BYTES_MAX };
