@@ -1,6 +1,7 @@
 //! Opens stores with credentials from where the vendors' tools take them.
 
 use crate::{
+    connection::{CONNECT_TIME_MAX, Connector, REQUEST_TIME_MAX, Redirects},
     profile,
     region::{REGION_DEFAULT, RegionConnector},
     secrets::{self, Beside},
@@ -21,10 +22,6 @@ use std::{
     time::Duration,
 };
 
-/// How long a connection may take to open.
-const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a request may take with its content; a part of an upload over a slow line takes minutes.
-const REQUEST_TIME_MAX: Duration = Duration::from_secs(180);
 /// How long a request is tried again.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
 const TRIES_MAX: usize = 8;
@@ -92,6 +89,7 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
             let builder = GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(&target.bucket)
                 .with_retry(retries())
+                .with_http_connector(Connector(Redirects::SameServer))
                 .with_client_options(client(is_set("GOOGLE_ALLOW_HTTP")));
             let store = Arc::new(builder.build().map_err(|error| invalid(&error))?);
             Ok(Opened {
@@ -103,6 +101,7 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
             let builder = MicrosoftAzureBuilder::from_env()
                 .with_url(&target.root)
                 .with_retry(retries())
+                .with_http_connector(Connector(Redirects::SameServer))
                 .with_client_options(client(is_set("AZURE_ALLOW_HTTP")));
             let store = Arc::new(builder.build().map_err(|error| invalid(&error))?);
             Ok(Opened {
@@ -122,6 +121,7 @@ fn open_web(target: &Target) -> io::Result<Opened> {
     let builder = HttpBuilder::new()
         .with_url(format!("{scheme}://{user}{host}{query}"))
         .with_retry(retries())
+        .with_http_connector(Connector(Redirects::Anywhere))
         .with_client_options(client(scheme == "http"));
     Ok(Opened {
         store: Arc::new(builder.build().map_err(|error| invalid(&error))?),

@@ -7,6 +7,7 @@
 mod ahead;
 mod client;
 mod config;
+mod connection;
 mod error;
 mod known;
 mod object;

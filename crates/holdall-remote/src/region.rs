@@ -1,10 +1,10 @@
 //! Answers of S3 that name the bucket's region, which only a header has: kept as text that an error can show.
 
+use crate::connection::{Connector, Redirects};
 use object_store::{
     ClientOptions,
     client::{
         HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpResponseBody, HttpService,
-        ReqwestConnector,
     },
 };
 use reqwest::StatusCode;
@@ -25,7 +25,7 @@ pub(crate) struct RegionConnector {
 impl HttpConnector for RegionConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(RegionService {
-            client: ReqwestConnector::default().connect(options)?,
+            client: Connector(Redirects::SameServer).connect(options)?,
             region: self.region.clone(),
         }))
     }

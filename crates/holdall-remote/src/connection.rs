@@ -1,0 +1,125 @@
+//! Connections that show another server nothing of what was meant for the first: neither in `Referer`, which has the signature of a link, nor in
+//! headers with credentials.
+
+use object_store::{
+    ClientConfigKey, ClientOptions,
+    client::{HttpClient, HttpConnector},
+};
+use reqwest::redirect::{Attempt, Policy};
+use std::time::Duration;
+
+/// How long a connection may take to open.
+pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long a request may take with its content; a part of an upload over a slow line takes minutes.
+pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(180);
+
+const REDIRECTS_MAX: usize = 10;
+
+/// Where a redirect may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Redirects {
+    /// Anywhere: of a web page, whose name and password stay with its own server.
+    Anywhere,
+    /// To the same server only: requests to buckets have credentials in headers of their own.
+    SameServer,
+}
+
+/// Opens connections.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connector(pub Redirects);
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let is_set = |key| {
+            options
+                .get_config_value(&key)
+                .is_some_and(|value| value == "true")
+        };
+        // What asks this machine for its role waits less.
+        let connect_time = options.get_config_value(&ClientConfigKey::ConnectTimeout);
+        let connect_time = connect_time
+            .and_then(|text| text.strip_suffix('s')?.parse().ok())
+            .map_or(CONNECT_TIME_MAX, Duration::from_secs);
+        let redirects = self.0;
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("holdall/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(connect_time)
+            .timeout(REQUEST_TIME_MAX)
+            .https_only(!is_set(ClientConfigKey::AllowHttp))
+            .http1_only()
+            .referer(false)
+            .redirect(Policy::custom(move |attempt| follow(redirects, attempt)))
+            .build();
+        let client = client.map_err(|error| object_store::Error::Generic {
+            store: "HTTP",
+            source: Box::new(error),
+        })?;
+        Ok(HttpClient::new(client))
+    }
+}
+
+fn follow(redirects: Redirects, attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let from = attempt.previous().last();
+    let stays = from.is_some_and(|from| from.origin() == attempt.url().origin());
+    if attempt.previous().len() > REDIRECTS_MAX {
+        attempt.error("too many redirects")
+    } else if stays || redirects == Redirects::Anywhere {
+        attempt.follow()
+    } else {
+        attempt.stop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::client::Client;
+    use holdall_io::remote::Objects;
+    use std::{
+        io::{BufRead, BufReader, Write},
+        net::TcpListener,
+        sync::mpsc,
+        thread,
+    };
+
+    /// A server that answers each request with these lines, and what it was sent.
+    fn server(answer: impl Fn(&str) -> String + Send + 'static) -> (u16, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, requests) = mpsc::channel();
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(mut client) = client else { return };
+                let mut head = String::new();
+                let mut lines = BufReader::new(client.try_clone().unwrap());
+                while lines.read_line(&mut head).unwrap_or(0) > 2 {}
+                let _ = client.write_all(answer(&head).as_bytes());
+                if sender.send(head).is_err() {
+                    return;
+                }
+            }
+        });
+        (port, requests)
+    }
+
+    #[test]
+    fn a_redirect_to_another_server_shows_it_neither_signature_nor_password() {
+        let (other, got) = server(|_| {
+            "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nETag: \"a\"\r\nLast-Modified: Wed, 25 Nov 2026 00:00:00 GMT\r\nConnection: close\r\n\r\n"
+                .to_owned()
+        });
+        let (first, asked) = server(move |_| {
+            format!(
+                "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:{other}/b.mcap\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            )
+        });
+        let url = format!("http://user:S3cr3tWord@127.0.0.1:{first}/a.mcap?X-Amz-Signature=S3cr3tSignature");
+        // What is in the object does not matter.
+        let _ = Client::default().object(&crate::secrets::without(&url));
+        let first = asked.recv().unwrap();
+        assert!(first.contains("S3cr3tSignature"), "{first}");
+        let other = got.recv().unwrap();
+        for secret in ["S3cr3t", "referer", "authorization", "cookie"] {
+            assert!(!other.to_lowercase().contains(&secret.to_lowercase()), "{other}");
+        }
+    }
+}
