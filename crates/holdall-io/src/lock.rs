@@ -1,7 +1,10 @@
 //! Advisory locks (`flock`) that mark what a process is writing, so that no other process changes it at the
 //! same time.
 
-use crate::disk::{DiskError, Operation};
+use crate::{
+    disk::{DiskError, Operation},
+    fs::pinned,
+};
 use std::{
     fmt,
     fs::{File, OpenOptions, TryLockError},
@@ -112,10 +115,13 @@ fn is_local(file: &File) -> bool {
 
 /// Opens a file or directory without blocking, whatever its type.
 fn open(path: &Path) -> Result<File, DiskError> {
-    OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
+    pinned(path)
+        .and_then(|path| {
+            OpenOptions::new()
+                .read(true)
+                .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+                .open(path)
+        })
         .map_err(|source| DiskError::new(path, Operation::Open, source))
 }
 

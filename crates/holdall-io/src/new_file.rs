@@ -3,6 +3,7 @@
 
 use crate::{
     disk::{DiskError, Operation},
+    fs::pinned,
     lock,
     unfinished::{Unfinished, while_nothing_is_removed},
 };
@@ -35,7 +36,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
+        .open(pinned(path)?)?;
     refuse_unless_regular(&file)?;
     Ok(file)
 }
@@ -94,6 +95,19 @@ impl NewFile {
     /// # Errors
     /// When it cannot be made.
     pub fn beside(path: &Path) -> Result<Self, DiskError> {
+        // As every program does; the umask takes from it.
+        Self::with_mode(path, 0o666)
+    }
+
+    /// The same, for a file that only its owner can read and write from the beginning.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn private_beside(path: &Path) -> Result<Self, DiskError> {
+        Self::with_mode(path, 0o600)
+    }
+
+    fn with_mode(path: &Path, mode: u32) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Create, source);
         let name = path
             .file_name()
@@ -102,7 +116,7 @@ impl NewFile {
         let folder = open_folder(folder_path).map_err(fail)?;
         for _ in 0..TRIES_MAX {
             let temporary = random_name().map_err(fail)?;
-            let open = || create_new_in(&folder, &temporary);
+            let open = || create_new_in(&folder, &temporary, mode);
             match Unfinished::make(&folder_path.join(&temporary), open) {
                 Ok((unfinished, file)) => {
                     lock::mark_written(&file);
@@ -233,10 +247,9 @@ fn open_folder(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-fn create_new_in(folder: &File, name: &OsString) -> io::Result<File> {
+fn create_new_in(folder: &File, name: &OsString, mode: u32) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // As every program does; the umask takes from it.
-    let opened = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(0o666));
+    let opened = rustix::fs::openat(folder, name, flags, Mode::from_raw_mode(mode));
     Ok(File::from(opened.map_err(io::Error::from)?))
 }
 

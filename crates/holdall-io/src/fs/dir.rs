@@ -1,6 +1,6 @@
 //! Directories: made, listed, removed.
 
-use super::sync_parent;
+use super::{is_dir, pinned, sync_parent};
 use crate::{
     disk::{DiskError, Operation},
     remote::{self, ObjectEntry},
@@ -102,10 +102,11 @@ pub fn list_dir_up_to(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, 
         return Ok(listed.map_err(fail)?.into_iter().map(entry).collect());
     }
     let mut entries = Vec::new();
-    for entry in fs::read_dir(path).map_err(fail)?.take(entries_max) {
-        let path = entry.map_err(fail)?.path();
-        // Follows links; a dangling one is no directory.
-        let is_dir = path.is_dir();
+    let listed = pinned(path).map_err(fail)?;
+    for entry in fs::read_dir(&listed).map_err(fail)?.take(entries_max) {
+        let path = path.join(entry.map_err(fail)?.file_name());
+        // Follows links where that is allowed; a dangling one is no directory.
+        let is_dir = is_dir(&path);
         entries.push(DirEntry { path, is_dir });
     }
     entries.sort_unstable();

@@ -10,7 +10,8 @@ mod tests;
 mod watch;
 mod whole;
 
-pub use beneath::{Beneath, StoredFile};
+pub use beneath::{Beneath, StoredFile, is_given};
+pub(crate) use beneath::{pinned, pinned_name};
 pub use dir::{
     DirEntry, create_dir_new, create_dir_unsynced, create_dirs, create_private_dir, list_dir, list_dir_up_to,
     list_objects, remove_dir_all, remove_empty_dir, sync_dir,
@@ -25,8 +26,9 @@ pub use name::{
 pub use watch::{FolderNews, FolderWatch};
 pub use whole::{
     append, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed, is_unwritten,
-    make_durable, read, read_any_to_string, read_to_string, truncate, write_atomically,
-    write_atomically_unsynced, write_atomically_with_room, write_new, write_over,
+    make_durable, read, read_any_to_string, read_private_to_string, read_to_string, truncate,
+    write_atomically, write_atomically_unsynced, write_atomically_with_room, write_new, write_over,
+    write_private_new,
 };
 
 use crate::{

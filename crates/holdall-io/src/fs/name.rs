@@ -1,5 +1,6 @@
 //! What a name leads to, and changes of names.
 
+use super::{pinned, pinned_name};
 use crate::{
     disk::{DiskError, Operation},
     os,
@@ -24,8 +25,7 @@ pub struct FileNumbers {
 /// When nothing has the name, or it cannot be inspected.
 pub fn file_numbers(path: &Path) -> Result<FileNumbers, DiskError> {
     use std::os::unix::fs::MetadataExt;
-    let about =
-        fs::symlink_metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    let about = name_metadata(path)?;
     Ok(FileNumbers {
         device: about.dev(),
         inode: about.ino(),
@@ -44,8 +44,23 @@ pub fn exists(path: &Path) -> Result<bool, DiskError> {
             Err(error) => Err(error),
         };
     }
-    path.try_exists()
-        .map_err(|source| DiskError::new(path, Operation::Inspect, source))
+    let found = match pinned(path) {
+        Ok(path) => path.try_exists(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    };
+    found.map_err(|source| DiskError::new(path, Operation::Inspect, source))
+}
+
+/// What is at `path`, links followed where that is allowed.
+fn metadata(path: &Path) -> io::Result<fs::Metadata> {
+    fs::metadata(pinned(path)?)
+}
+
+/// What has the name `path`, which may be a link.
+fn name_metadata(path: &Path) -> Result<fs::Metadata, DiskError> {
+    let about = pinned_name(path).and_then(fs::symlink_metadata);
+    about.map_err(|source| DiskError::new(path, Operation::Inspect, source))
 }
 
 /// Whether `path` is a directory (links followed); `false` when nothing is there.
@@ -53,7 +68,7 @@ pub fn is_dir(path: &Path) -> bool {
     if remote::is_remote(path) {
         return about(path).is_ok_and(|about| about.is_dir());
     }
-    path.is_dir()
+    metadata(path).is_ok_and(|about| about.is_dir())
 }
 
 /// Whether `path` is a regular file (links followed); `false` when nothing is there.
@@ -63,7 +78,7 @@ pub fn is_file(path: &Path) -> bool {
 
 /// Whether a path is a symbolic link, wherever it points.
 pub fn is_link(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|about| about.is_symlink())
+    name_metadata(path).is_ok_and(|about| about.is_symlink())
 }
 
 /// What kind of thing has a name.
@@ -130,7 +145,7 @@ pub fn about(path: &Path) -> Result<About, DiskError> {
             Err(source) => Err(DiskError::new(path, Operation::Inspect, source)),
         };
     }
-    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    let metadata = metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(About::of(&metadata))
 }
 
@@ -148,7 +163,7 @@ pub struct ChangeStamp {
 /// # Errors
 /// When it cannot be inspected.
 pub fn change_stamp(path: &Path) -> Result<Option<ChangeStamp>, DiskError> {
-    match fs::metadata(path) {
+    match metadata(path) {
         Ok(metadata) => Ok(Some(ChangeStamp {
             len_bytes: metadata.len(),
             changed_nanos: metadata
@@ -169,9 +184,7 @@ pub fn about_name(path: &Path) -> Result<About, DiskError> {
     if remote::is_remote(path) {
         return about(path);
     }
-    let metadata =
-        fs::symlink_metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
-    Ok(About::of(&metadata))
+    Ok(About::of(&name_metadata(path)?))
 }
 
 /// Whether `path` is a directory, itself and not by a link, that belongs to this user and that no other can enter or change.
@@ -200,7 +213,7 @@ pub fn file_len(path: &Path) -> Result<u64, DiskError> {
     if remote::is_remote(path) {
         return Ok(about(path)?.len_bytes);
     }
-    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    let metadata = metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(metadata.len())
 }
 
@@ -210,7 +223,7 @@ pub fn file_len(path: &Path) -> Result<u64, DiskError> {
 /// When it is not there or cannot be inspected.
 pub fn modified_ns(path: &Path) -> Result<i64, DiskError> {
     use std::os::unix::fs::MetadataExt;
-    let metadata = fs::metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
+    let metadata = metadata(path).map_err(|source| DiskError::new(path, Operation::Inspect, source))?;
     Ok(metadata
         .mtime()
         .saturating_mul(1_000_000_000)

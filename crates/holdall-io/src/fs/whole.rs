@@ -1,6 +1,6 @@
 //! Whole files: read, written, copied and converted in one go.
 
-use super::{EditedFile, File, is_link, sync_parent};
+use super::{EditedFile, File, is_link, pinned, sync_parent};
 use crate::{
     disk::{DiskError, Operation},
     new_file::{NewFile, create_new, open_regular, open_to_change},
@@ -11,6 +11,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use std::{
     fs, io,
     io::{Read, Write},
+    os::unix::fs::MetadataExt,
     path::Path,
 };
 
@@ -32,7 +33,7 @@ pub fn read_to_string(path: &Path, bytes_max: u64) -> Result<String, DiskError> 
 /// # Errors
 /// When it cannot be read, is a directory, is larger than `bytes_max`, or is not UTF-8.
 pub fn read_any_to_string(path: &Path, bytes_max: u64) -> io::Result<String> {
-    let file = fs::File::open(path)?;
+    let file = fs::File::open(pinned(path)?)?;
     if file.metadata()?.is_dir() {
         return Err(io::Error::from(io::ErrorKind::IsADirectory));
     }
@@ -225,6 +226,44 @@ pub fn write_new(path: &Path, content: &mut dyn Read) -> Result<(), DiskError> {
     copied
         .map(drop)
         .map_err(|source| DiskError::new(path, Operation::Write, source))
+}
+
+/// Creates a file that only this user can read, where none exists; it has its name when it is complete and durable.
+///
+/// # Errors
+/// When the path exists, also as a link, or it cannot be written.
+pub fn write_private_new(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
+    let mut file = NewFile::private_beside(path)?;
+    file.write_all(bytes)
+        .map_err(|source| DiskError::new(path, Operation::Write, source))?;
+    file.sync()?;
+    file.publish_new()?;
+    file.sync_folder()
+}
+
+/// Reads a text that only this user may know.
+///
+/// # Errors
+/// When it cannot be read, is longer than `bytes_max` or no text, or another user owns it or may read or write it.
+pub fn read_private_to_string(path: &Path, bytes_max: u64) -> Result<String, DiskError> {
+    let fail = |source| DiskError::new(path, Operation::Read, source);
+    let file = open_regular(path).map_err(fail)?;
+    let about = file.metadata().map_err(fail)?;
+    if about.uid() != rustix::process::geteuid().as_raw() || about.mode() & 0o077 != 0 {
+        return Err(fail(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "other users can read or change it; it must belong to this user, with permissions 0600",
+        )));
+    }
+    let mut text = String::new();
+    file.take(bytes_max + 1).read_to_string(&mut text).map_err(fail)?;
+    if text.len() as u64 > bytes_max {
+        return Err(fail(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is longer than {bytes_max} bytes"),
+        )));
+    }
+    Ok(text)
 }
 
 /// Appends bytes to a file, which is created where it does not exist. Not durable before [`make_durable`].

@@ -90,14 +90,26 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         copy: None,
         rolled_back: None,
     };
+    // SQLite opens by a name, which may lead out of a folder that is given to others by then.
+    let is_given = fs::is_given(path);
+    let alone = || -> StorageResult<Place> {
+        let handle = is_given.then(|| RolledBack::without_journal(path)).transpose()?;
+        Ok(Place {
+            rolled_back: handle.map(Arc::new),
+            ..in_place(true)
+        })
+    };
     let Some(left) = leftover(path)? else {
         // With locks, if none of them needs its own file; another program may be writing.
         let has_log = header.get(READ_VERSION_AT) == Some(&2);
-        if !has_log && let Ok(connection) = in_place(false).try_connect() {
+        if !has_log
+            && !is_given
+            && let Ok(connection) = in_place(false).try_connect()
+        {
             return Ok((in_place(false), connection, complete));
         }
-        let connection = in_place(true).connect()?;
-        return Ok((in_place(true), connection, complete));
+        let place = alone()?;
+        return Ok((place.clone(), place.connect()?, complete));
     };
     let damaged = |reason: String| FileCondition::Damaged { offset: 0, reason };
     let place = match left {
@@ -119,14 +131,15 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
             Ok((place, connection, condition))
         }
         Err(error) => {
-            let connection = in_place(true).connect()?;
+            let place = alone()?;
+            let connection = place.connect()?;
             let what = match left {
                 Leftover::WriteAheadLog => {
                     "its write-ahead log cannot be read here: the newest messages are missing"
                 }
                 Leftover::Journal => "a program stopped in a transaction that cannot be rolled back here",
             };
-            Ok((in_place(true), connection, damaged(format!("{what} ({error})"))))
+            Ok((place, connection, damaged(format!("{what} ({error})"))))
         }
     }
 }

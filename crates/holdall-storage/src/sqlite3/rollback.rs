@@ -54,11 +54,11 @@ impl Header {
     }
 }
 
-/// A database with its rollback journal.
+/// A database with its rollback journal, or without one: then SQLite reads it through a file of ours, which it does not open by a name.
 #[derive(Debug)]
 pub(super) struct RolledBack {
     database: File,
-    journal: File,
+    journal: Option<File>,
     page_bytes: u64,
     /// The database's length before the transaction, in bytes.
     length: u64,
@@ -67,6 +67,22 @@ pub(super) struct RolledBack {
 }
 
 impl RolledBack {
+    /// A database that has nothing to roll back.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(super) fn without_journal(path: &Path) -> StorageResult<Self> {
+        let database = File::open(path)?;
+        Ok(Self {
+            length: database.len_bytes(),
+            // Any will do: no page is replaced.
+            page_bytes: u64::from(*PAGE_BYTES.end()),
+            journal: None,
+            pages: HashMap::new(),
+            database,
+        })
+    }
+
     /// Reads which pages the journal has.
     ///
     /// # Errors
@@ -85,27 +101,28 @@ impl RolledBack {
             page_bytes: u64::from(first.page_bytes),
             length: u64::from(first.pages) * u64::from(first.page_bytes),
             pages: HashMap::new(),
-            journal,
+            journal: None,
         };
-        rolled_back.read_records(&first)?;
+        rolled_back.read_records(&journal, &first)?;
+        rolled_back.journal = Some(journal);
         Ok(rolled_back)
     }
 
     /// Follows the headers: each is followed by its records, the next begins a sector.
-    fn read_records(&mut self, first: &Header) -> Result<(), DiskError> {
+    fn read_records(&mut self, journal: &File, first: &Header) -> Result<(), DiskError> {
         let sector = u64::from(first.sector_bytes);
         let record_bytes = self.page_bytes + 8;
         let mut record = vec![0; usize::try_from(record_bytes).unwrap_or(0)];
         let mut at = 0;
-        while let Some(header) = Header::read(&self.journal, at)? {
+        while let Some(header) = Header::read(journal, at)? {
             at += sector;
-            let room = self.journal.len_bytes().saturating_sub(at) / record_bytes;
+            let room = journal.len_bytes().saturating_sub(at) / record_bytes;
             let records = match header.records {
                 ALL_RECORDS => room,
                 records => room.min(u64::from(records)),
             };
             for _ in 0..records {
-                self.journal.read_exact_at(&mut record, at)?;
+                journal.read_exact_at(&mut record, at)?;
                 if !self.note(&record, at, &header) {
                     return Ok(());
                 }
@@ -158,8 +175,9 @@ impl RolledBack {
             let in_page = at % self.page_bytes;
             let count = usize::try_from(self.page_bytes - in_page).unwrap_or(rest.len());
             let (part, next) = rest.split_at_mut(count.min(rest.len()));
-            match self.pages.get(&(at / self.page_bytes + 1)) {
-                Some(content) => self.journal.read_exact_at(part, content + in_page)?,
+            let content = self.pages.get(&(at / self.page_bytes + 1));
+            match self.journal.as_ref().zip(content) {
+                Some((journal, content)) => journal.read_exact_at(part, content + in_page)?,
                 None => {
                     let read = self.database.read_at(part, at)?;
                     part[read..].fill(0);

@@ -42,7 +42,8 @@ fn world() -> World {
     for name in ["bags/lab", "bags/runs/läb 2", "secret"] {
         fs::create_dir_all(outer.path().join(name).parent().unwrap()).unwrap();
         let mut writer = Writer::create(outer.path().join(name)).unwrap();
-        let topic = writer.add_topic("/odom", "std_msgs/msg/UInt8").unwrap();
+        let topic = if name == "secret" { "/hidden" } else { "/odom" };
+        let topic = writer.add_topic(topic, "std_msgs/msg/UInt8").unwrap();
         for number in 0..100 {
             let time = Timestamp::from_nanos(1_700_000_000_000_000_000 + number);
             writer.write(topic, time, &[0, 1, 0, 0, 7]).unwrap();
@@ -61,7 +62,8 @@ fn world() -> World {
         played: Mutex::default(),
     });
     let hosted = Arc::clone(&host) as Arc<dyn Host>;
-    let server = FolderServer::start("127.0.0.1:0".parse().unwrap(), &root, hosted).unwrap();
+    let token = Token::random().unwrap();
+    let server = FolderServer::start("127.0.0.1:0".parse().unwrap(), token, &root, hosted).unwrap();
     World { server, host, outer }
 }
 
@@ -77,14 +79,23 @@ impl World {
         (status, bytes.split_off(head + 4))
     }
 
+    /// The header that programs send.
+    fn bearer(&self) -> String {
+        let link = self.server.link();
+        let (_, token) = link.split_once("?token=").unwrap();
+        format!("Authorization: Bearer {token}\r\n")
+    }
+
     fn get(&self, path: &str) -> (u16, Vec<u8>) {
-        self.exchange(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        let bearer = self.bearer();
+        self.exchange(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n"))
     }
 
     fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let body = body.to_string();
+        let bearer = self.bearer();
         let (status, answer) = self.exchange(&format!(
-            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\n{bearer}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         ));
         (status, serde_json::from_slice(&answer).unwrap())
@@ -96,9 +107,16 @@ impl World {
 
     /// The list, once it has been made.
     fn listed(&self) -> Value {
+        self.listed_with(3)
+    }
+
+    fn listed_with(&self, bags_number: usize) -> Value {
         loop {
             let list = self.json("/api/bags");
-            if list["bags"].as_array().is_some_and(|bags| bags.len() == 3) {
+            if list["bags"]
+                .as_array()
+                .is_some_and(|bags| bags.len() == bags_number)
+            {
                 return list;
             }
             thread::yield_now();
@@ -226,8 +244,11 @@ fn playing_is_left_to_the_program_and_refused_for_what_is_no_bag() {
     let played = lock(&world.host.played).clone();
     let lab = world.outer.path().canonicalize().unwrap().join("bags/lab");
     assert_eq!(played, [(lab, PlayTo::Viewers)]);
-    let foreign = "POST /api/play HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}";
-    assert_eq!(world.exchange(foreign).0, 403);
+    let foreign = format!(
+        "POST /api/play HTTP/1.1\r\nHost: localhost\r\n{}Origin: http://evil.example\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}",
+        world.bearer()
+    );
+    assert_eq!(world.exchange(&foreign).0, 403);
     assert_eq!(world.get("/playback/now/api/status").0, 404);
 }
 
@@ -273,4 +294,119 @@ fn what_runs_on_the_machine_has_its_dashboard() {
         }
         thread::yield_now();
     }
+}
+
+#[test]
+fn every_answer_of_a_folder_needs_the_token() {
+    let world = world();
+    world.listed();
+    let process = std::process::id();
+    for line in [
+        "GET /",
+        "GET /api/folder",
+        "GET /api/bags",
+        "GET /api/info?bag=lab",
+        "GET /api/download?bag=lab",
+        "GET /api/download?bag=lab&file=lab_0.mcap",
+        "POST /api/timeline",
+        "POST /api/check",
+        "POST /api/play",
+        "POST /api/end_playback",
+        &format!("GET /running/{process}/"),
+        &format!("POST /running/{process}/api/stop"),
+        "GET /playback/now/api/status",
+    ] {
+        let body = json!({"bag": "lab", "to": "nodes"}).to_string();
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        assert_eq!(world.exchange(&request).0, 401, "{line}");
+    }
+    assert!(lock(&world.host.played).is_empty());
+}
+
+/// A bag whose file is somewhere below it, with a name that this metadata has.
+fn bag_with_file_at(world: &World, name: &str, file: &str) -> PathBuf {
+    let root = world.outer.path().join("bags");
+    let bag = root.join(name);
+    fs::create_dir_all(bag.join(file).parent().unwrap()).unwrap();
+    let metadata = fs::read_to_string(root.join("lab/metadata.yaml")).unwrap();
+    fs::write(bag.join("metadata.yaml"), metadata.replace("lab_0.mcap", file)).unwrap();
+    bag.join(file)
+}
+
+/// What each request that opens a bag answers, once it does.
+fn opened(world: &World, name: &str) -> Vec<String> {
+    let mut answers =
+        vec![String::from_utf8_lossy(&world.get(&format!("/api/info?bag={name}")).1).into_owned()];
+    for path in ["/api/timeline", "/api/check"] {
+        answers.push(loop {
+            let (_, reply) = world.post(path, &json!({"bag": name}));
+            if reply.get("part").is_none() {
+                break reply.to_string();
+            }
+            thread::yield_now();
+        });
+    }
+    answers
+}
+
+fn assert_shows_nothing(world: &World, name: &str) {
+    for answer in opened(world, name) {
+        let is_shown = answer.contains("/hidden") || answer.contains("\"sound\":true");
+        assert!(!is_shown && !answer.contains("\"messages\""), "{name}: {answer}");
+    }
+}
+
+#[test]
+fn a_file_deep_in_a_bag_that_is_a_link_is_not_followed() {
+    let world = world();
+    let deep = "a/b/c/d/e/x.mcap";
+    let file = bag_with_file_at(&world, "plain", deep);
+    let secret = world.outer.path().join("secret/secret_0.mcap");
+    fs::copy(&secret, file).unwrap();
+    symlink(&secret, bag_with_file_at(&world, "deep", deep)).unwrap();
+    // The folder of the file is a link, below what a search for links looks at.
+    let folder = bag_with_file_at(&world, "folder", "a/b/c/d/e/f/secret_0.mcap");
+    fs::remove_dir(folder.parent().unwrap()).unwrap();
+    symlink(world.outer.path().join("secret"), folder.parent().unwrap()).unwrap();
+    let list = world.listed_with(6);
+    let state = |name: &str| {
+        let bags = list["bags"].as_array().unwrap();
+        bags.iter().find(|bag| bag["name"] == json!(name)).unwrap()["state"].clone()
+    };
+    assert_eq!(state("plain"), json!("whole"));
+    assert!(
+        opened(&world, "plain")[0].contains("\"messages\":100"),
+        "a deep file itself is read"
+    );
+    for name in ["deep", "folder"] {
+        assert_ne!(state(name), json!("whole"), "{name}");
+        assert_shows_nothing(&world, name);
+    }
+}
+
+#[test]
+fn a_file_that_becomes_a_link_after_it_was_listed_is_not_followed() {
+    let world = world();
+    world.listed();
+    let root = world.outer.path().join("bags");
+    let file = root.join("lab/lab_0.mcap");
+    fs::remove_file(&file).unwrap();
+    symlink(world.outer.path().join("secret/secret_0.mcap"), &file).unwrap();
+    assert_shows_nothing(&world, "lab");
+    assert_eq!(world.get("/api/download?bag=lab&file=lab_0.mcap").0, 404);
+    // The metadata alone leads out, too.
+    fs::remove_file(root.join("runs/läb 2/metadata.yaml")).unwrap();
+    symlink(
+        world.outer.path().join("secret/metadata.yaml"),
+        root.join("runs/läb 2/metadata.yaml"),
+    )
+    .unwrap();
+    let answer = String::from_utf8_lossy(&world.get("/api/info?bag=runs%2Fl%C3%A4b+2").1).into_owned();
+    assert!(
+        !answer.contains("/hidden") && !answer.contains("secret"),
+        "{answer}"
+    );
 }

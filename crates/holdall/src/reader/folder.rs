@@ -123,7 +123,7 @@ fn is_storage_file(path: &Path) -> bool {
 }
 
 fn is_bag_directory(path: &Path) -> bool {
-    path.join(METADATA_FILE).is_file()
+    fs::is_file(&path.join(METADATA_FILE))
         || storage_of_directory(path).is_some()
         || storage_files(path).is_ok_and(|files| !files.is_empty())
 }
