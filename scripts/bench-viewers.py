@@ -85,9 +85,9 @@ def view(link, results, end):
 
 def watch(address, results, end):
     """An open page: reads every event."""
-    host, port = re.search(r"http://([\d.]+):(\d+)", address).groups()
+    host, port, token = re.search(r"http://([\d.]+):(\d+)/[?]token=(\w+)", address).groups()
     connection = http.client.HTTPConnection(host, int(port), timeout=5)
-    connection.request("GET", "/api/events")
+    connection.request("GET", "/api/events", headers={"Authorization": f"Bearer {token}"})
     answer, events, largest = connection.getresponse(), 0, 0
     while not end.is_set() and (line := answer.readline()):
         events, largest = events + line.startswith(b"data"), max(largest, len(line))

@@ -11,7 +11,7 @@ import time
 
 import pytest
 from conftest import DEADLINE_S, messages_of
-from websockets.exceptions import ConnectionClosed, InvalidMessage, InvalidStatus
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 STRING = "std_msgs/msg/String"
@@ -116,7 +116,7 @@ def test_a_bridge_brings_each_byte_of_a_topic_and_its_definition(world, viewer, 
 
 
 def test_a_viewer_publishes_and_sees_the_graph(world, viewer):
-    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0", "--foxglove-control")
     seen = viewer(link(bridge))
     assert "clientPublish" in seen.info["capabilities"] and seen.info["supportedEncodings"] == ["cdr"]
     listener = world.listener({"topic": "/goal", "type": STRING}, expect={"/goal": 1})
@@ -252,9 +252,11 @@ def test_hostile_viewers_do_not_touch_the_recording(world, viewer):
         deaf.take(topic)
     host, port = re.search(r"ws://([\d.]+):(\d+)/", address).groups()
     silent = [socket.create_connection((host, int(port)), timeout=DEADLINE_S) for _ in range(1000)]
-    with pytest.raises((InvalidStatus, OSError, EOFError, ConnectionClosed, InvalidMessage)):
-        # No place is left, or the page is foreign.
+    with pytest.raises(InvalidStatus):
+        # The page is foreign.
         connect(address, subprotocols=SUBPROTOCOLS, origin="https://evil.example", open_timeout=DEADLINE_S)
+    # The silent ones keep no viewer out.
+    viewer(address)
     for one in silent[:20]:
         # Many have been hung up on.
         with contextlib.suppress(OSError):
@@ -262,16 +264,6 @@ def test_hostile_viewers_do_not_touch_the_recording(world, viewer):
     sent = talker.done()["sent"]
     for one in silent:
         one.close()
-
-    def connected():
-        with contextlib.suppress(InvalidStatus, InvalidMessage, OSError, EOFError, ConnectionClosed):
-            return viewer(address)
-
-    # Those that had a place have lost it.
-    end = time.monotonic() + DEADLINE_S
-    while connected() is None:
-        assert time.monotonic() < end, "no viewer can connect after the thousand"
-        time.sleep(0.2)
     code, said = recorder.stop()
     assert code == 0, said
     recorded = messages_of(world.folder / "bag")

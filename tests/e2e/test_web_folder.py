@@ -1,7 +1,6 @@
 """`holdall web`: a folder of bags and what records on this machine, in a real browser; what is given is what is stored."""
 
 import hashlib
-import http.client
 import io
 import json
 import os
@@ -15,8 +14,11 @@ from urllib.parse import quote
 import pytest
 from browser import PROGRAM, Browser
 from conftest import DEADLINE_S, messages_of
+from served import ask_bytes as ask
+from served import served as served_at
+from served import until
 from test_foxglove import Viewer
-from test_web import STRING, until
+from test_web import STRING
 
 
 @pytest.fixture(scope="module")
@@ -26,16 +28,6 @@ def browser(tmp_path_factory):
     started = Browser(tmp_path_factory.mktemp("profile"))
     yield started
     started.end()
-
-
-def ask(address, method, path, body=None, headers=None):
-    connection = http.client.HTTPConnection(*address, timeout=DEADLINE_S)
-    sent = {"Content-Type": "application/json"} if method == "POST" else {}
-    connection.request(method, path, body=None if body is None else json.dumps(body), headers={**sent, **(headers or {})})
-    answer = connection.getresponse()
-    content = answer.read()
-    connection.close()
-    return answer.status, content
 
 
 def get(address, path):
@@ -72,10 +64,7 @@ def bags_of(world):
 
 def served(world, folder):
     web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
-    web.wait_until_says("bags: http://")
-    (line,) = [line for line in web.lines if "bags: http://" in line]
-    host, port = re.search(r"http://([\d.]+):(\d+)/", line).groups()
-    return web, (host, int(port))
+    return web, served_at(web, "bags: ")
 
 
 def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
@@ -85,9 +74,8 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     talker = world.talker({"topic": "/live", "type": STRING, "count": None, "rate_hz": 50})
     talker.wait_for("ready")
     recorder = world.holdall("record", "--topics", "/live", "-o", world.folder / "live")
-    page = f"http://{address[0]}:{address[1]}/"
     browser.look(1280, 900, "light")
-    browser.open(page)
+    browser.open(address.link)
     until(lambda: browser.script("document.querySelectorAll('#rows tr').length") == 1, "the bag in the list")
     row = browser.script("document.getElementById('rows').textContent")
     assert "läb 1" in row and "whole" in row, row
@@ -157,7 +145,7 @@ def test_a_bag_is_played_to_nodes_from_the_page(world, browser):
     )
     listener.wait_for("ready")
     browser.look(390, 844, "dark", True)
-    browser.open(f"http://{address[0]}:{address[1]}/#{quote('läb 1')}")
+    browser.open(f"{address.link}#{quote('läb 1')}")
     until(lambda: browser.script("document.getElementById('do-play') !== null"), "the bag's buttons")
     browser.script("document.getElementById('do-play').click()")
     choice = browser.script("document.querySelector('#ask-choice button[value=nodes]').textContent")
@@ -217,13 +205,10 @@ def test_downloads_are_the_stored_bytes_and_nothing_else_is_given(world):
 def test_other_addresses_need_the_token_and_wrong_folders_are_refused(world):
     (world.folder / "bags").mkdir()
     web = world.holdall("web", world.folder / "bags", "0.0.0.0:0")
-    web.wait_until_says("bags: http://")
-    (line,) = [line for line in web.lines if "bags: http://" in line]
-    port, token = re.search(r":(\d+)/\?token=([0-9a-f]{32})", line).groups()
-    address = ("127.0.0.1", int(port))
-    assert ask(address, "GET", "/api/bags")[0] == 401
-    assert ask(address, "GET", f"/?token={token}")[0] == 200
-    assert ask(address, "GET", "/api/bags", headers={"Cookie": f"holdall_{port}={token}"})[0] == 200
+    address = served_at(web, "bags: ", host="127.0.0.1")
+    assert ask(address, "GET", "/api/bags", token=False)[0] == 401
+    assert ask(address, "GET", f"/?token={address.token}", token=False)[0] == 200
+    assert ask(address, "GET", "/api/bags", headers={"Cookie": f"holdall_{address[1]}={address.token}"}, token=False)[0] == 200
     assert web.stop()[0] == 0
     told = world.run("web", world.folder / "none")
     assert told.returncode == 2 and "none" in told.stderr, told.stderr
@@ -236,7 +221,7 @@ def test_viewers_call_services_and_change_parameters(world):
     recorder.wait_until_says("Listening")
     talker = world.talker({"topic": "/chatter", "type": STRING, "count": None, "rate_hz": 20}, node="talking")
     talker.wait_for("ready")
-    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0", "--foxglove-control")
     bridge.wait_until_says("Foxglove: ws://")
     (line,) = [line for line in bridge.lines if "Foxglove: ws://" in line]
     services, answers, failures, parameters = {}, {}, {}, []

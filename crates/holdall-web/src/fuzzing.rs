@@ -3,6 +3,7 @@
 use crate::{
     foxglove::{limits, read_message},
     http::{Guard, json_body, percent_decoded, read_request},
+    token::Token,
 };
 use std::io::{self, Read, Write};
 use tungstenite::{Message, WebSocket, protocol::Role};
@@ -16,9 +17,10 @@ pub fn http(bytes: &[u8]) {
         return;
     };
     assert!(request.path.starts_with('/') && request.body.len() <= bytes.len());
-    let Ok(guard) = Guard::new(([127, 0, 0, 1], 8890).into()) else {
+    let Ok(token) = Token::random() else {
         return;
     };
+    let guard = Guard::new(([127, 0, 0, 1], 8890).into(), token);
     let _ = guard.check(&request);
     let _ = json_body(&request.body);
     for name in ["bag", "file", "token"] {

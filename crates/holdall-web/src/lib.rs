@@ -13,9 +13,12 @@ pub mod foxglove;
 pub mod fuzzing;
 mod http;
 mod listen;
+mod token;
 
 pub use address::{AddressError, DEFAULT_WEB, parse_address};
+pub use http::{OriginError, ViewerOrigin};
 pub use listen::WebError;
+pub use token::{Token, TokenError};
 
 /// What the names of this crate's threads begin with: a bug in one of them ends that thread, not the recording.
 pub const THREADS: &str = "web ";

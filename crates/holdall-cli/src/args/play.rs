@@ -1,6 +1,6 @@
 //! The arguments of `holdall play`: the flags of `ros2 bag play`, same names and meaning.
 
-use super::{TransportName, console::ConsoleArguments};
+use super::{TransportName, console::ConsoleArguments, viewers::AccessArguments};
 use crate::units;
 use clap::{Args, ValueEnum};
 use holdall::play::options::ListenerCount;
@@ -296,15 +296,18 @@ pub struct PlayArguments {
     #[arg(long, value_name = "N", default_value = "0", help_heading = "While it runs")]
     pub progress_bar_separation_lines: u32,
 
-    /// Serve a dashboard to browsers; on other addresses than loopback the link has a token
+    /// Serve a dashboard to browsers, by the link that is logged
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_WEB, value_parser = parse_address,
           help_heading = "While it runs")]
     pub web: Option<SocketAddr>,
 
-    /// Serve Foxglove, Lichtblick and other viewers over WebSocket; on other addresses than loopback the link has a token
+    /// Serve Foxglove, Lichtblick and other viewers over WebSocket, by the link that is logged
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_FOXGLOVE, value_parser = parse_address,
           help_heading = "While it runs")]
     pub foxglove: Option<SocketAddr>,
+
+    #[command(flatten, next_help_heading = "While it runs")]
+    pub access: AccessArguments,
 
     /// Publish to viewers only (`holdall serve`).
     #[arg(skip)]

@@ -1,6 +1,8 @@
 //! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
 
-use super::{TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload};
+use super::{
+    TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload, viewers::AccessArguments,
+};
 use crate::units;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -442,15 +444,22 @@ pub struct RecordArguments {
     )]
     pub stats_max_publishing_rate: Option<f64>,
 
-    /// Serve a dashboard to browsers; on other addresses than loopback the link has a token
+    /// Serve a dashboard to browsers, by the link that is logged
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_WEB, value_parser = parse_address,
           help_heading = "While it runs")]
     pub web: Option<SocketAddr>,
 
-    /// Serve Foxglove, Lichtblick and other viewers over WebSocket; on other addresses than loopback the link has a token
+    /// Serve Foxglove, Lichtblick and other viewers over WebSocket, by the link that is logged
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = DEFAULT_FOXGLOVE, value_parser = parse_address,
           help_heading = "While it runs")]
     pub foxglove: Option<SocketAddr>,
+
+    /// Let viewers publish, call services, read and set parameters
+    #[arg(long, requires = "foxglove", help_heading = "While it runs")]
+    pub foxglove_control: bool,
+
+    #[command(flatten, next_help_heading = "While it runs")]
+    pub access: AccessArguments,
 
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]

@@ -2,14 +2,15 @@
 
 use super::{LogLevel, TransportName, console::ConsoleArguments, play::PlayArguments};
 use clap::Args;
-use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
+use holdall_web::{DEFAULT_WEB, ViewerOrigin, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Shown below `-h` and `--help`.
 pub const BRIDGE_EXAMPLES: &str = "\
 Examples:
   holdall bridge                           all topics, on ws://127.0.0.1:8765
-  holdall bridge --foxglove 0.0.0.0:8765   for other machines, by the link with a token
+  holdall bridge --foxglove 0.0.0.0:8765   for other machines
+  holdall bridge --foxglove-control        viewers may also publish, call services and set parameters
   holdall bridge -e ^/camera               topics that begin with /camera";
 
 /// Shown below `-h` and `--help`.
@@ -22,8 +23,26 @@ Examples:
 pub const WEB_EXAMPLES: &str = "\
 Examples:
   holdall web                            the bags of this folder, on http://127.0.0.1:8890
-  holdall web /data/bags 0.0.0.0:8890    for other machines, by the link with a token
+  holdall web /data/bags 0.0.0.0:8890    for other machines
   holdall web /data/bags 9000            on another port";
+
+/// Who may connect to the ports for browsers and viewers.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AccessArguments {
+    /// Keep the token of the links in this file, for Prometheus and bookmarks
+    ///
+    /// Every link has a token, without which nothing is answered: a new one at each start, or the one in this file. The file is made when it
+    /// does not exist; only this user may be able to read it.
+    #[arg(long, value_name = "PATH")]
+    pub token_file: Option<PathBuf>,
+
+    /// Let pages of this origin connect as viewers; may be given several times
+    ///
+    /// Foxglove's own page, the desktop programs of Foxglove and Lichtblick, and programs need none. For a Lichtblick that you serve yourself:
+    /// http://localhost:8080
+    #[arg(long, value_name = "ORIGIN", action = clap::ArgAction::Append)]
+    pub foxglove_origin: Vec<ViewerOrigin>,
+}
 
 /// All flags of `holdall web`.
 #[derive(Args, Clone, Debug)]
@@ -32,13 +51,16 @@ pub struct WebArguments {
     #[arg(value_name = "PATH", default_value = ".")]
     pub folder: PathBuf,
 
-    /// Where browsers connect; on other addresses than loopback the link has a token
+    /// Where browsers connect, by the link that is logged
     #[arg(value_name = "ADDR:PORT", default_value = DEFAULT_WEB, value_parser = parse_address)]
     pub address: SocketAddr,
 
     /// Where viewers connect while the page plays a bag
     #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_FOXGLOVE, value_parser = parse_address)]
     pub foxglove: SocketAddr,
+
+    #[command(flatten)]
+    pub access: AccessArguments,
 
     /// Transports that the page plays bags over; may be given several times
     #[arg(long, value_name = "TRANSPORT", action = clap::ArgAction::Append)]
@@ -55,6 +77,13 @@ pub struct BridgeArguments {
     /// Where viewers connect
     #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_FOXGLOVE, value_parser = parse_address)]
     pub foxglove: SocketAddr,
+
+    #[command(flatten)]
+    pub access: AccessArguments,
+
+    /// Let viewers publish, call services, read and set parameters
+    #[arg(long)]
+    pub foxglove_control: bool,
 
     /// Show these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
@@ -100,6 +129,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_FOXGLOVE, value_parser = parse_address)]
     pub foxglove: SocketAddr,
 
+    #[command(flatten)]
+    pub access: AccessArguments,
+
     /// Show these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
     pub topics: Vec<String>,
@@ -129,6 +161,7 @@ impl ServeArguments {
             r#loop: self.r#loop,
             start_paused: !self.play,
             foxglove: Some(self.foxglove),
+            access: self.access.clone(),
             viewers_only: true,
             console: self.console.clone(),
             ..lasting(self.bags.clone())

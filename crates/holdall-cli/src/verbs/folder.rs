@@ -26,7 +26,7 @@ use holdall::{
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_web::{
     folder::{FolderServer, Host, PlayTo, PlayingBag},
-    foxglove::{PlaybackServer, ViewerPort, ViewerReport},
+    foxglove::{PlaybackServer, ViewerAccess, ViewerPort, ViewerReport},
 };
 use serde_json::Value;
 use std::{
@@ -48,11 +48,14 @@ pub fn run(args: &WebArguments) -> VerbResult {
     log::start(args.log_level.filter());
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    let access = viewers::access(&args.access)?;
     let host = Arc::new(Bags {
         foxglove: args.foxglove,
+        access: access.clone(),
         transports: args.transport.clone(),
     });
-    let server = FolderServer::start(args.address, &args.folder, host).map_err(Failure::refused)?;
+    let server =
+        FolderServer::start(args.address, access.token, &args.folder, host).map_err(Failure::refused)?;
     info!("bags: {}", server.link());
     loop {
         if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
@@ -65,6 +68,7 @@ pub fn run(args: &WebArguments) -> VerbResult {
 /// What the page has of this program.
 struct Bags {
     foxglove: SocketAddr,
+    access: ViewerAccess,
     transports: Vec<TransportName>,
 }
 
@@ -89,7 +93,7 @@ impl Bags {
         let args = lasting(vec![bag.to_owned()]);
         let surroundings = resolve::surroundings::real(SystemClock.now());
         let mut options = resolve::play::resolve(&args, &surroundings).map_err(Failure::refused)?;
-        let port = ViewerPort::bind(self.foxglove).map_err(Failure::refused)?;
+        let port = ViewerPort::bind(self.foxglove, self.access.clone()).map_err(Failure::refused)?;
         let viewers = viewers::of_playback(Some(port), &options.inputs)?
             .ok_or_else(|| Failure::failed("no server for viewers"))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);

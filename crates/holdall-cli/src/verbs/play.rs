@@ -155,10 +155,11 @@ struct Servers {
 impl Servers {
     fn bind(args: &PlayArguments, inputs: &[PathBuf]) -> Result<Self, Failure> {
         let socket = args.control_socket.as_deref().map(ControlSocket::bind);
+        let access = viewers::access(&args.access)?;
         Ok(Self {
             socket: socket.transpose().map_err(Failure::refused)?,
-            dashboard: web::bind(args.web)?,
-            viewers: viewers::of_playback(viewers::bind(args.foxglove)?, inputs)?,
+            dashboard: web::bind(args.web, &access.token)?,
+            viewers: viewers::of_playback(viewers::bind(args.foxglove, &access)?, inputs)?,
         })
     }
 

@@ -138,8 +138,9 @@ impl Running {
             .map(ControlSocket::bind)
             .transpose()
             .map_err(Failure::refused)?;
-        let dashboard = web::bind(args.web)?;
-        let viewer_port = viewers::bind(args.foxglove)?;
+        let access = viewers::access(&args.access)?;
+        let dashboard = web::bind(args.web, &access.token)?;
+        let viewer_port = viewers::bind(args.foxglove, &access)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let snapshot = resolved.options.cache.snapshot;
         let events = resolved.options.triggers.is_some();
@@ -157,8 +158,12 @@ impl Running {
         }
         let found = web::be_found(RunningKind::Recording, requests());
         let selection = &resolved.options.selection;
-        let bridge =
-            viewers::beside_recording(viewer_port, (&args.transport, args.enclave.as_deref()), selection)?;
+        let bridge = viewers::beside_recording(
+            viewer_port,
+            (&args.transport, args.enclave.as_deref()),
+            selection,
+            args.foxglove_control,
+        )?;
         let shown = bridge.as_ref().map(Bridge::report);
         web::serve(dashboard.as_ref(), "recording", requests(), shown)?;
         supervision.ready();

@@ -2,7 +2,10 @@
 
 use crate::{
     VerbResult,
-    args::{TransportName, viewers::BridgeArguments},
+    args::{
+        TransportName,
+        viewers::{AccessArguments, BridgeArguments},
+    },
     exit::{Failure, Outcome},
     resolve::{self, pattern},
     terminal::{
@@ -15,7 +18,10 @@ use holdall::{BagSet, Selection, reader::Ros1View};
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::topic::NodeName;
 use holdall_transport::Transport;
-use holdall_web::foxglove::{Bridge, BridgeOptions, PlaybackServer, ViewerPort};
+use holdall_web::{
+    Token,
+    foxglove::{Bridge, BridgeOptions, PlaybackServer, ViewerAccess, ViewerPort},
+};
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -30,12 +36,34 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The node of a bridge beside a recording.
 const BESIDE_NAME: &str = "holdall_bridge";
 
+/// Who may connect to the ports of this program: all of them have one token.
+pub fn access(args: &AccessArguments) -> Result<ViewerAccess, Failure> {
+    let token = match &args.token_file {
+        Some(path) => Token::kept_in(path).map_err(Failure::refused)?,
+        None => Token::random().map_err(|error| Failure::failed(format!("no token can be made: {error}")))?,
+    };
+    Ok(ViewerAccess {
+        token,
+        origins: args.foxglove_origin.clone(),
+    })
+}
+
 /// Binds the port, before anything is made or joined.
-pub fn bind(address: Option<SocketAddr>) -> Result<Option<ViewerPort>, Failure> {
+pub fn bind(address: Option<SocketAddr>, access: &ViewerAccess) -> Result<Option<ViewerPort>, Failure> {
     address
-        .map(ViewerPort::bind)
+        .map(|address| ViewerPort::bind(address, access.clone()))
         .transpose()
         .map_err(Failure::refused)
+}
+
+/// What viewers of live topics may do, for the log.
+fn about_control(control: bool) -> &'static str {
+    match control {
+        true => " (viewers may publish, call services and set parameters)",
+        false => {
+            " (viewers only watch; --foxglove-control lets them publish, call services and set parameters)"
+        }
+    }
 }
 
 /// Shows live topics until a signal.
@@ -55,11 +83,11 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
     };
     selection.validate().map_err(Failure::refused)?;
     log::start(args.log_level.filter());
-    let port = ViewerPort::bind(args.foxglove).map_err(Failure::refused)?;
+    let port = ViewerPort::bind(args.foxglove, access(&args.access)?).map_err(Failure::refused)?;
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let joined = (&args.transport[..], &node, args.enclave.as_deref());
-    let _bridge = start(port, joined, &selection)?;
+    let _bridge = start(port, joined, &selection, args.foxglove_control)?;
     loop {
         if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
             info!("{signal}: stopping");
@@ -73,9 +101,10 @@ pub fn beside_recording(
     port: Option<ViewerPort>,
     (transports, enclave): (&[TransportName], Option<&str>),
     selection: &Selection,
+    control: bool,
 ) -> Result<Option<Bridge>, Failure> {
     let node = NodeName::in_root(BESIDE_NAME);
-    port.map(|port| start(port, (transports, &node, enclave), selection))
+    port.map(|port| start(port, (transports, &node, enclave), selection, control))
         .transpose()
 }
 
@@ -83,6 +112,7 @@ fn start(
     port: ViewerPort,
     (transports, node, enclave): (&[TransportName], &NodeName, Option<&str>),
     selection: &Selection,
+    control: bool,
 ) -> Result<Bridge, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let transports = transport::join(transports, node, enclave, &clock, transport::Purpose::Other)?;
@@ -94,9 +124,10 @@ fn start(
         filter: selection.compile(node).map_err(Failure::refused)?,
         ament_prefixes: resolve::record::ament_prefixes(&surroundings),
         name: "holdall".to_owned(),
+        control,
     };
     let bridge = Bridge::start(port, options, transports).map_err(Failure::failed)?;
-    info!("Foxglove: {}", bridge.link());
+    info!("Foxglove: {}{}", bridge.link(), about_control(control));
     Ok(bridge)
 }
 

@@ -6,6 +6,7 @@ use holdall::supervise::{
     running::{RunningFolder, RunningKind},
 };
 use holdall_web::{
+    Token,
     dashboard::{Dashboard, Subject},
     foxglove::ViewerReport,
 };
@@ -13,8 +14,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use tracing::{debug, info};
 
 /// Binds the port, before anything is made or joined.
-pub fn bind(address: Option<SocketAddr>) -> Result<Option<Dashboard>, Failure> {
-    address.map(Dashboard::bind).transpose().map_err(Failure::refused)
+pub fn bind(address: Option<SocketAddr>, token: &Token) -> Result<Option<Dashboard>, Failure> {
+    address
+        .map(|address| Dashboard::bind(address, token.clone()))
+        .transpose()
+        .map_err(Failure::refused)
 }
 
 /// Serves the page, and logs its link.

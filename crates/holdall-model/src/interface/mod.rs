@@ -167,6 +167,21 @@ fn strip_one<'a>(name: &'a str, suffixes: &[&str]) -> &'a str {
         .unwrap_or(name)
 }
 
+/// Longest name of a type in bytes: 255 less what DDS adds to it.
+const TYPE_NAME_BYTES_MAX: usize = 245;
+
+/// Checks the full name of a type such as `std_msgs/msg/String`.
+///
+/// # Errors
+/// What has not the form of one, or is longer than DDS allows.
+pub fn validate_type_name(type_name: &str) -> Result<(), InterfaceError> {
+    let shown = || type_name.chars().take(TYPE_NAME_BYTES_MAX).collect();
+    match split_type_name(type_name) {
+        Ok(_) if type_name.len() <= TYPE_NAME_BYTES_MAX => Ok(()),
+        _ => Err(InterfaceError::TypeName { type_name: shown() }),
+    }
+}
+
 /// Package, kind (`msg`, `srv`, `action`) and name of a type.
 fn split_type_name(type_name: &str) -> Result<(&str, &str, &str), InterfaceError> {
     let mut tokens = type_name.split('/');

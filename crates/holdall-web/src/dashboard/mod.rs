@@ -8,8 +8,9 @@ pub(crate) use watched::Watched;
 
 use crate::{
     foxglove::ViewerReport,
-    http::{Guard, Method, Refusal, Response, Token, exchange, link, page, send},
-    listen::{Listener, Service, WebError},
+    http::{Guard, Method, Refusal, Response, exchange, link, page, send},
+    listen::{Arrival, Listener, Service, WebError},
+    token::Token,
 };
 use holdall::supervise::control_socket::Requests;
 use std::{
@@ -23,10 +24,6 @@ pub(crate) const CLIENTS_MAX: usize = 32;
 
 /// The page; `NONCE` and others are replaced.
 pub(crate) const PAGE: &str = include_str!("page.html");
-
-pub(crate) const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n\
-{\"ok\":false,\"error\":\"too many clients are connected\"}";
 
 /// What a dashboard shows.
 pub struct Subject {
@@ -45,17 +42,17 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Binds the port.
+    /// Binds the port; only requests with the token are answered.
     ///
     /// # Errors
     /// The port is taken or not allowed.
-    pub fn bind(address: SocketAddr) -> Result<Self, WebError> {
+    pub fn bind(address: SocketAddr, token: Token) -> Result<Self, WebError> {
         let listener = Listener::bind("the dashboard", address)?;
-        let guard = Guard::new(listener.address()).map_err(start_error)?;
+        let guard = Guard::new(listener.address(), token);
         Ok(Self { listener, guard })
     }
 
-    /// The link to the page, with the token where one is needed: anyone who has it can end the recording.
+    /// The link to the page, with the token: anyone who has it can end the recording.
     pub fn link(&self) -> String {
         link("http", self.listener.address(), &self.guard)
     }
@@ -71,19 +68,18 @@ impl Dashboard {
         self.listener.serve(Service {
             thread: "client",
             clients_max: CLIENTS_MAX,
-            refusal: TOO_MANY,
-            serve: move |client: TcpStream| {
+            serve: move |client: &Arc<TcpStream>, arrival: &Arrival| {
                 // A client that disconnects is not an error.
-                let _ = exchange(&client, &guard, |request| {
+                let _ = exchange(client, arrival, &guard, |request| {
                     if request.method != Method::Post && request.path == "/" {
                         let page = page(PAGE, "", &nonce, &guard);
-                        return send(&client, &page, request.method != Method::Head);
+                        return send(client, &page, request.method != Method::Head);
                     }
-                    if watched.answer(request, &request.path, &client)? {
+                    if watched.answer(request, &request.path, client)? {
                         return Ok(());
                     }
                     let none = Response::from(Refusal::new(404, "there is no such page"));
-                    send(&client, &none, request.method != Method::Head)
+                    send(client, &none, request.method != Method::Head)
                 });
             },
         })

@@ -9,13 +9,14 @@ mod tests;
 mod timeline;
 
 use crate::{
-    dashboard::{CLIENTS_MAX, PAGE as DASHBOARD, Subject, TOO_MANY, Watched},
+    dashboard::{CLIENTS_MAX, PAGE as DASHBOARD, Subject, Watched},
     foxglove::ViewerReport,
     http::{
-        Guard, Method, Refusal, Request, Response, Token, exchange, json_body, link, page, percent_decoded,
-        send, send_stream,
+        Guard, Method, Refusal, Request, Response, exchange, json_body, link, page, percent_decoded, send,
+        send_stream,
     },
-    listen::{Ended, Listener, Service, WebError},
+    listen::{Arrival, Ended, Listener, Service, WebError},
+    token::Token,
 };
 use bags::{Bags, Listed};
 use holdall::{
@@ -117,14 +118,19 @@ pub struct FolderServer {
 }
 
 impl FolderServer {
-    /// Binds the port and serves the folder from now on, on threads of its own.
+    /// Binds the port and serves the folder from now on, on threads of its own, to requests with the token.
     ///
     /// # Errors
     /// The port is taken or not allowed, the folder cannot be opened, or no thread can be started.
-    pub fn start(address: SocketAddr, folder: &Path, host: Arc<dyn Host>) -> Result<Self, FolderError> {
+    pub fn start(
+        address: SocketAddr,
+        token: Token,
+        folder: &Path,
+        host: Arc<dyn Host>,
+    ) -> Result<Self, FolderError> {
         let beneath = Beneath::open(folder)?;
         let listener = Listener::bind("the folder's page", address)?;
-        let guard = Guard::new(listener.address()).map_err(start_error)?;
+        let guard = Guard::new(listener.address(), token);
         let ended = listener.ended();
         let server = Arc::new(Server {
             guard,
@@ -147,18 +153,17 @@ impl FolderServer {
         listener.serve(Service {
             thread: "client",
             clients_max: CLIENTS_MAX,
-            refusal: TOO_MANY,
-            serve: move |client: TcpStream| {
+            serve: move |client: &Arc<TcpStream>, arrival: &Arrival| {
                 // A client that disconnects is not an error.
-                let _ = exchange(&client, &serving.guard, |request| {
-                    serving.answer(request, &client)
+                let _ = exchange(client, arrival, &serving.guard, |request| {
+                    serving.answer(request, client)
                 });
             },
         })?;
         Ok(Self { listener, server })
     }
 
-    /// The link to the page, with the token where one is needed.
+    /// The link to the page, with the token.
     pub fn link(&self) -> String {
         link("http", self.listener.address(), &self.server.guard)
     }

@@ -4,7 +4,8 @@ use super::{
     ViewerPort, ViewerReport,
     calls::Calls,
     graph::Graph,
-    hub::{Channel, Hub, NewChannel, Order, Subject},
+    hub::{Channel, Hub, NewChannel, Order},
+    live::Live,
     parameter_changes::ParameterChanges,
     parameters::{Parameters, Reach},
     publications::Publications,
@@ -27,7 +28,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, sync_channel},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -53,6 +54,8 @@ pub struct BridgeOptions {
     pub ament_prefixes: Vec<PathBuf>,
     /// Shown in viewers.
     pub name: String,
+    /// Viewers may publish, call services, read and set parameters; else they only see topics and the graph.
+    pub control: bool,
 }
 
 /// A server of live topics; dropping it ends it.
@@ -74,7 +77,10 @@ impl Bridge {
     ) -> Result<Self, WebError> {
         let hub = Arc::<Hub>::default();
         let (sender, orders) = sync_channel(ORDERS_MAX);
-        let subject = Arc::new(Live(sender));
+        let subject = Arc::new(Live {
+            orders: sender,
+            control: options.control,
+        });
         let ended = port.listener.ended();
         let mut live = LiveTopics {
             hub: Arc::clone(&hub),
@@ -85,7 +91,7 @@ impl Bridge {
             subscriptions: BTreeMap::new(),
             orders,
             publications: Publications::default(),
-            services: Services::default(),
+            services: Services::new(options.control),
             calls: Calls::default(),
             parameters: Parameters::default(),
             changes: ParameterChanges::default(),
@@ -123,24 +129,6 @@ impl Drop for Bridge {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-/// What viewers ask for goes to the bridge's thread, which has the transports.
-struct Live(SyncSender<Order>);
-
-impl Subject for Live {
-    fn carry_out(&self, order: Order) -> Result<(), String> {
-        if let Order::Begin { channel, .. } = &order
-            && channel.encoding != "cdr"
-        {
-            return Err(format!(
-                "{}: published messages must be cdr, not {}",
-                channel.topic, channel.encoding
-            ));
-        }
-        let sent = self.0.try_send(order);
-        sent.map_err(|_| "viewers send more than can be carried out".to_owned())
     }
 }
 

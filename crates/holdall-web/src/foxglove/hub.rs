@@ -182,6 +182,9 @@ pub(super) enum Order {
 
 /// What clients are connected to.
 pub(super) trait Subject: Send + Sync {
+    /// What viewers can do here, in the protocol's words.
+    fn capabilities(&self) -> &'static [&'static str];
+
     /// The first and last time of what is played; `None` for what is live.
     fn range(&self) -> Option<(u64, u64)> {
         None

@@ -4,6 +4,7 @@ mod bridge;
 mod calls;
 mod graph;
 mod hub;
+mod live;
 mod outbox;
 mod pace;
 mod parameter_changes;
@@ -20,14 +21,19 @@ pub use bridge::{Bridge, BridgeOptions};
 pub use playback::{PlaybackServer, PlayingTransport};
 
 use crate::{
-    http::{Guard, Token},
-    listen::{Listener, Service, WebError},
+    http::{Guard, ViewerOrigin},
+    listen::{Arrival, Listener, Service, WebError},
+    token::Token,
 };
 use hub::{Hub, Subject};
 use serde_json::Value;
 use session::Sessions;
 pub(crate) use session::limits;
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+};
 
 /// Where viewers expect a server.
 pub const DEFAULT_FOXGLOVE: &str = "127.0.0.1:8765";
@@ -35,13 +41,20 @@ pub const DEFAULT_FOXGLOVE: &str = "127.0.0.1:8765";
 /// Most viewers at once.
 const VIEWERS_MAX: usize = 16;
 
-const TOO_MANY: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\ntoo many viewers are connected";
+/// Who may connect to a port for viewers.
+#[derive(Clone, Debug)]
+pub struct ViewerAccess {
+    /// What each viewer must have.
+    pub token: Token,
+    /// Pages that may connect beside those of Foxglove, and beside programs.
+    pub origins: Vec<ViewerOrigin>,
+}
 
 /// A bound port for viewers. They wait until it is given what to show.
 pub struct ViewerPort {
     listener: Listener,
     guard: Guard,
+    origins: Vec<ViewerOrigin>,
 }
 
 impl ViewerPort {
@@ -49,13 +62,17 @@ impl ViewerPort {
     ///
     /// # Errors
     /// The port is taken or not allowed.
-    pub fn bind(address: SocketAddr) -> Result<Self, WebError> {
+    pub fn bind(address: SocketAddr, access: ViewerAccess) -> Result<Self, WebError> {
         let listener = Listener::bind("the Foxglove server", address)?;
-        let guard = Guard::new(listener.address()).map_err(start_error)?;
-        Ok(Self { listener, guard })
+        let guard = Guard::new(listener.address(), access.token);
+        Ok(Self {
+            listener,
+            guard,
+            origins: access.origins,
+        })
     }
 
-    /// What is entered in a viewer, with the token where one is needed.
+    /// What is entered in a viewer, with the token.
     pub fn link(&self) -> String {
         crate::http::link("ws", self.listener.address(), &self.guard)
     }
@@ -65,14 +82,14 @@ impl ViewerPort {
             hub,
             subject,
             guard: self.guard.clone(),
+            origins: self.origins.clone(),
             name,
             session: Token::random().map_err(start_error)?.text().to_owned(),
         };
         self.listener.serve(Service {
             thread: "viewer",
             clients_max: VIEWERS_MAX,
-            refusal: TOO_MANY,
-            serve: move |client| sessions.serve(client),
+            serve: move |client: &Arc<TcpStream>, arrival: &Arrival| sessions.serve(client, arrival),
         })
     }
 }

@@ -24,6 +24,9 @@ const QUERIES_MAX: usize = 64;
 /// Parameters of one node that are read.
 const PARAMETERS_MAX: usize = 10_000;
 
+/// Parameters that one viewer follows by name.
+const FOLLOWED_MAX: usize = 10_000;
+
 /// What the services end with.
 const LIST: (&str, &str) = ("/list_parameters", "rcl_interfaces/srv/ListParameters");
 const GET: (&str, &str) = ("/get_parameters", "rcl_interfaces/srv/GetParameters");
@@ -136,7 +139,8 @@ impl Parameters {
         if names.is_empty() {
             followed.clear();
         } else {
-            followed.extend(names);
+            let room = FOLLOWED_MAX.saturating_sub(followed.len());
+            followed.extend(names.into_iter().take(room));
         }
     }
 

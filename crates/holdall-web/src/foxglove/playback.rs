@@ -137,6 +137,10 @@ struct Playing {
 }
 
 impl Subject for Playing {
+    fn capabilities(&self) -> &'static [&'static str] {
+        &["time", "playbackControl"]
+    }
+
     fn range(&self) -> Option<(u64, u64)> {
         let status = self.control.status();
         Some((

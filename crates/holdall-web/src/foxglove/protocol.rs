@@ -270,18 +270,22 @@ pub(super) fn parameter_values<V: serde::Serialize>(values: &[V], id: Option<&st
 }
 
 /// The first message to a client; `range` is the time of what is played, in nanoseconds since 1970.
-pub(super) fn server_info(name: &str, session: &str, range: Option<(u64, u64)>) -> Value {
+pub(super) fn server_info(
+    name: &str,
+    session: &str,
+    capabilities: &[&str],
+    range: Option<(u64, u64)>,
+) -> Value {
     let mut info = json!({
         "op": "serverInfo",
         "name": name,
-        "capabilities": ["clientPublish", "connectionGraph", "parameters", "parametersSubscribe", "services"],
+        "capabilities": capabilities,
         "supportedEncodings": ["cdr"],
         "metadata": {},
         "sessionId": session,
     });
     if let Some((start, end)) = range {
         let time = |nanos: u64| json!({"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000});
-        info["capabilities"] = json!(["time", "playbackControl"]);
         info["dataStartTime"] = time(start);
         info["dataEndTime"] = time(end);
     }
@@ -407,7 +411,7 @@ mod tests {
         expected.extend(1.0_f32.to_le_bytes());
         expected.extend([1, 2, 0, 0, 0, b'i', b'd']);
         assert_eq!(playback_state(state, true, "id"), expected);
-        let info = server_info("bag", "1", Some((1_500_000_000, 2_000_000_001)));
+        let info = server_info("bag", "1", &[], Some((1_500_000_000, 2_000_000_001)));
         assert_eq!(info["dataStartTime"], json!({"sec": 1, "nsec": 500_000_000}));
         assert_eq!(info["dataEndTime"], json!({"sec": 2, "nsec": 1}));
     }

@@ -20,7 +20,7 @@ struct Offered {
     /// The transport that has found it.
     transport: usize,
     servers: BTreeSet<Gid>,
-    /// Its number for viewers; none where its type is not known here.
+    /// Its number for viewers; none where its type is not known here, or they may not call it.
     id: Option<u32>,
 }
 
@@ -32,13 +32,22 @@ struct Asked {
 }
 
 /// All services, and the calls of viewers.
-#[derive(Default)]
 pub(super) struct Services {
+    /// Viewers may call them; else they are only in the graph.
+    may_be_called: bool,
     offered: BTreeMap<String, Offered>,
     asked: BTreeMap<Ticket, Asked>,
 }
 
 impl Services {
+    pub(super) fn new(may_be_called: bool) -> Self {
+        Self {
+            may_be_called,
+            offered: BTreeMap::new(),
+            asked: BTreeMap::new(),
+        }
+    }
+
     /// A server was found.
     pub(super) fn add(
         &mut self,
@@ -57,13 +66,15 @@ impl Services {
             type_hash: None,
         };
         let part = |part: &str| definitions.on_this_machine(&format!("{}_{part}", server.type_name));
-        let parts = part("Request").zip(part("Response"));
+        let parts = part("Request")
+            .zip(part("Response"))
+            .filter(|_| self.may_be_called);
         let id = parts.map(|(request, response)| {
             let whole = definitions.on_this_machine(&server.type_name);
             description.type_hash = whole.map(|whole| whole.type_description_hash);
             hub.add_service(advertisement(&description, &request, &response))
         });
-        if id.is_none() {
+        if id.is_none() && self.may_be_called {
             tracing::debug!(
                 "viewers cannot call {}: its type {} is not known here",
                 server.service,

@@ -7,8 +7,8 @@ use super::{
     protocol::{self, Bytes, Request, SUBPROTOCOLS, playback_state},
 };
 use crate::{
-    http::{Guard, ViewerRequest},
-    listen::{Timely, UNREAD_MAX},
+    http::{Guard, ViewerOrigin, ViewerRequest},
+    listen::{Arrival, Timely, UNREAD_MAX},
 };
 use holdall_io::clock::{Clock, SystemClock};
 use std::{
@@ -48,6 +48,8 @@ pub(super) struct Sessions {
     pub hub: Arc<Hub>,
     pub subject: Arc<dyn Subject>,
     pub guard: Guard,
+    /// Pages that may connect beside those that are known.
+    pub origins: Vec<ViewerOrigin>,
     pub name: String,
     /// Identifies this run, so that viewers forget what they know of another.
     pub session: String,
@@ -88,25 +90,29 @@ impl Write for Inlet {
 
 impl Sessions {
     /// Serves a client until it or the server ends.
-    pub(super) fn serve(&self, client: TcpStream) {
-        let client = Arc::new(client);
-        if let Err(reason) = self.run(&client) {
+    pub(super) fn serve(&self, client: &Arc<TcpStream>, arrival: &Arrival) {
+        if let Err(reason) = self.run(client, arrival) {
             tracing::debug!("a viewer has left: {reason}");
         }
         let _ = client.shutdown(Shutdown::Both);
     }
 
-    fn run(&self, client: &Arc<TcpStream>) -> Result<(), Box<dyn std::error::Error>> {
+    fn run(&self, client: &Arc<TcpStream>, arrival: &Arrival) -> Result<(), Box<dyn std::error::Error>> {
         client.set_nodelay(true)?;
         client.set_write_timeout(Some(UNREAD_MAX))?;
         let peer = client.peer_addr()?.to_string();
-        let mut socket = self.shake_hands(client)?;
+        let mut socket = self.shake_hands(client, arrival)?;
         holdall_io::socket::limit_unsent(client, UNSENT_BYTES)?;
         client.set_read_timeout(None)?;
         let outbox = Arc::new(Outbox::default());
         let inlet = socket.get_mut();
         (inlet.deadline, inlet.outbox) = (None, Some(Arc::clone(&outbox)));
-        let info = protocol::server_info(&self.name, &self.session, self.subject.range());
+        let info = protocol::server_info(
+            &self.name,
+            &self.session,
+            self.subject.capabilities(),
+            self.subject.range(),
+        );
         outbox.push(TEXT, info.to_string().as_bytes());
         let (number, viewer) = self.hub.add_client(&outbox, peer);
         let writing = Arc::clone(&viewer);
@@ -127,19 +133,28 @@ impl Sessions {
         Ok(result?)
     }
 
-    fn shake_hands(&self, client: &Arc<TcpStream>) -> Result<WebSocket<Inlet>, Box<dyn std::error::Error>> {
+    fn shake_hands(
+        &self,
+        client: &Arc<TcpStream>,
+        arrival: &Arrival,
+    ) -> Result<WebSocket<Inlet>, Box<dyn std::error::Error>> {
         let inlet = Inlet {
             client: Arc::clone(client),
             deadline: Some(SystemClock.monotonic() + HANDSHAKE_WITHIN),
             outbox: None,
         };
-        let answer = |request: &Handshake, response: Response| self.answer(request, response);
+        let answer = |request: &Handshake, response: Response| self.answer(arrival, request, response);
         tungstenite::accept_hdr_with_config(inlet, answer, Some(limits()))
             .map_err(|error| error.to_string().into())
     }
 
-    /// Chooses the subprotocol, and refuses pages that are no viewers.
-    fn answer(&self, request: &Handshake, mut response: Response) -> Result<Response, ErrorResponse> {
+    /// Chooses the subprotocol; refuses clients without the token, pages that are no viewers, and those that are too many.
+    fn answer(
+        &self,
+        arrival: &Arrival,
+        request: &Handshake,
+        mut response: Response,
+    ) -> Result<Response, ErrorResponse> {
         let text = |name| {
             request
                 .headers()
@@ -150,8 +165,19 @@ impl Sessions {
             host: text(header::HOST),
             origin: text(header::ORIGIN),
             query: request.uri().query(),
+            authorization: text(header::AUTHORIZATION),
         };
-        if let Err(refusal) = self.guard.check_viewer(&viewer) {
+        for name in [header::HOST, header::ORIGIN, header::AUTHORIZATION] {
+            // Of two a check and its use could see different ones, and what is no text is not known.
+            let mut values = request.headers().get_all(&name).iter();
+            if values.next().is_some_and(|value| value.to_str().is_err()) || values.next().is_some() {
+                return Err(refused(
+                    400,
+                    &format!("the header {name} is there twice, or is no text"),
+                ));
+            }
+        }
+        if let Err(refusal) = self.guard.check_viewer(&viewer, &self.origins) {
             return Err(refused(refusal.status, &refusal.sentence));
         }
         let offered = text(header::SEC_WEBSOCKET_PROTOCOL).unwrap_or_default();
@@ -161,6 +187,9 @@ impl Sessions {
             let known = SUBPROTOCOLS.join(" or ");
             return Err(refused(400, &format!("expected the subprotocol {known}")));
         };
+        if !arrival.admit() {
+            return Err(refused(503, "too many viewers are connected"));
+        }
         let value = HeaderValue::from_static(chosen);
         response
             .headers_mut()

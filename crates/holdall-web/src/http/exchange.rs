@@ -1,7 +1,10 @@
 //! One request of a client and its answer.
 
-use super::{Guard, Method, Refusal, Request, Response, Token, read_request};
-use crate::listen::{Timely, UNREAD_MAX};
+use super::{Guard, Method, Refusal, Request, Response, read_request};
+use crate::{
+    listen::{Arrival, Timely, UNREAD_MAX},
+    token::Token,
+};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
@@ -20,9 +23,10 @@ const PIECE_BYTES: usize = 256 * 1024;
 /// The style that the pages share; pages name it where it is put in.
 const STYLE: &str = include_str!("style.css");
 
-/// Reads a request, and lets `answer` send the answer to one that the guard lets pass.
+/// Reads a request, and lets `answer` send the answer to one that the guard lets pass, if there is a place for its client.
 pub(crate) fn exchange(
     client: &TcpStream,
+    arrival: &Arrival,
     guard: &Guard,
     answer: impl FnOnce(&Request) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -33,7 +37,11 @@ pub(crate) fn exchange(
         Ok(None) => return Ok(()),
         Err(refusal) => return send(client, &refusal.into(), true),
     };
-    match guard.check(&request) {
+    let admitted = guard.check(&request).and_then(|()| match arrival.admit() {
+        true => Ok(()),
+        false => Err(Refusal::new(503, "too many clients are connected")),
+    });
+    match admitted {
         Ok(()) => answer(&request),
         Err(refusal) => send(client, &refusal.into(), request.method != Method::Head),
     }

@@ -1,44 +1,16 @@
-//! Who may ask: pages of other sites in the same browser may not, and from other machines only those with the token.
+//! Who may ask: only those with the token, on every address, and no pages of other sites in a browser that has it.
 
 use super::{Method, Refusal, Request};
-use holdall_io::random::random_bytes;
-use std::{
-    fmt::Write,
-    io,
-    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-};
-
-/// A secret in a link.
-#[derive(Clone)]
-pub(crate) struct Token(String);
-
-impl Token {
-    pub(crate) fn random() -> io::Result<Self> {
-        let mut text = String::new();
-        for byte in random_bytes()? {
-            // Writing to a string does not fail.
-            let _ = write!(text, "{byte:02x}");
-        }
-        Ok(Self(text))
-    }
-
-    pub(crate) fn text(&self) -> &str {
-        &self.0
-    }
-
-    /// Takes the same time wherever a guess differs.
-    pub(crate) fn is(&self, guess: &str) -> bool {
-        let differences = self.0.bytes().zip(guess.bytes()).map(|(a, b)| a ^ b);
-        self.0.len() == guess.len() && differences.fold(0, |sum, bits| sum | bits) == 0
-    }
-}
+use crate::token::Token;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
 /// What a server requires of requests.
 #[derive(Clone)]
 pub(crate) struct Guard {
-    /// There unless only this machine can connect.
-    token: Option<Token>,
+    token: Token,
     cookie: String,
+    /// Only this machine can connect.
+    is_local: bool,
 }
 
 /// What the handshake of a viewer has.
@@ -46,39 +18,52 @@ pub(crate) struct ViewerRequest<'a> {
     pub host: Option<&'a str>,
     pub origin: Option<&'a str>,
     pub query: Option<&'a str>,
+    pub authorization: Option<&'a str>,
 }
 
-/// Whether a page of this origin is a viewer: Foxglove's, one that a program shows, or one that this machine or an address serves.
-fn is_viewer(origin: &str) -> bool {
-    let Some((scheme, rest)) = origin.split_once("://") else {
-        // What browsers and programs send for a file.
-        return origin == "null";
-    };
-    let host = if rest.starts_with('[') {
-        rest.split_inclusive(']').next()
-    } else {
-        rest.split(':').next()
-    };
-    let host = host.unwrap_or_default().trim_matches(['[', ']']);
-    match scheme {
-        "file" | "foxglove" | "lichtblick" => true,
-        "http" | "https" => {
-            let is_local = host == "localhost" || host.parse::<IpAddr>().is_ok();
-            is_local || scheme == "https" && (host == "foxglove.dev" || host.ends_with(".foxglove.dev"))
+/// The pages that are viewers by themselves: Foxglove's, and those of the desktop programs of Foxglove and Lichtblick, which load theirs from
+/// files.
+const VIEWERS: [&str; 2] = ["https://app.foxglove.dev", "file://"];
+
+/// The origin of a page that connects to viewers' ports, as browsers send it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewerOrigin(String);
+
+/// Why a text is no origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not the origin of a page; expected http://HOST, https://HOST or one with a port, for example http://localhost:8080"
+)]
+pub struct OriginError(String);
+
+impl std::str::FromStr for ViewerOrigin {
+    type Err = OriginError;
+
+    /// Reads the origin of a page: a scheme, a host and a port, with nothing after them but a slash.
+    fn from_str(text: &str) -> Result<Self, OriginError> {
+        let origin = text.strip_suffix('/').unwrap_or(text).to_ascii_lowercase();
+        let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ".-:[]".contains(letter);
+        match origin.split_once("://") {
+            Some(("http" | "https", host)) if !host.is_empty() && host.chars().all(is_letter) => {
+                Ok(Self(origin))
+            }
+            _ => Err(OriginError(text.to_owned())),
         }
-        _ => false,
     }
 }
 
-/// The link to a server, with the token where one is needed.
+/// Whether a page of this origin is a viewer: one that is known, or that the user has named.
+fn is_viewer(origin: &str, named: &[ViewerOrigin]) -> bool {
+    let is = |known: &str| known.eq_ignore_ascii_case(origin);
+    VIEWERS.into_iter().any(is) || named.iter().any(|named| is(&named.0))
+}
+
+/// The link to a server, with the token.
 pub(crate) fn link(scheme: &str, mut address: SocketAddr, guard: &Guard) -> String {
     if address.ip().is_unspecified() {
         address.set_ip(own_address(address));
     }
-    let query = guard
-        .token()
-        .map_or_else(String::new, |token| format!("?token={}", token.text()));
-    format!("{scheme}://{address}/{query}")
+    format!("{scheme}://{address}/?token={}", guard.token.text())
 }
 
 /// The address of this machine that others reach it by: what the kernel would send from. Nothing is sent.
@@ -98,18 +83,14 @@ fn own_address(unspecified: SocketAddr) -> IpAddr {
 }
 
 impl Guard {
-    /// For a server that listens here: on a loopback address without a token.
-    pub(crate) fn new(address: SocketAddr) -> io::Result<Self> {
-        let is_local = address.ip().is_loopback();
-        Ok(Self {
-            token: (!is_local).then(Token::random).transpose()?,
+    /// For a server that listens here.
+    pub(crate) fn new(address: SocketAddr, token: Token) -> Self {
+        Self {
+            token,
             // The cookies of a host are those of all its ports.
             cookie: format!("holdall_{}", address.port()),
-        })
-    }
-
-    pub(crate) fn token(&self) -> Option<&Token> {
-        self.token.as_ref()
+            is_local: address.ip().is_loopback(),
+        }
     }
 
     /// Refuses what does not come from our own page, from a program, or from the address bar.
@@ -157,70 +138,67 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses pages that are no viewers, and clients without the token where one is needed. Viewers are pages of other sites by nature: those
-    /// known, those of this machine or of an address, and programs.
-    pub(crate) fn check_viewer(&self, request: &ViewerRequest<'_>) -> Result<(), Refusal> {
+    /// Refuses clients without the token, and pages that are no viewers, which are pages of other sites by nature.
+    pub(crate) fn check_viewer(
+        &self,
+        request: &ViewerRequest<'_>,
+        named: &[ViewerOrigin],
+    ) -> Result<(), Refusal> {
         if !self.is_our_host(request.host.unwrap_or_default()) {
             return Err(Refusal::new(
                 403,
                 "the host of the request is not this machine; use its address, or localhost",
             ));
         }
-        if !request.origin.is_none_or(is_viewer) {
+        if !request.origin.is_none_or(|origin| is_viewer(origin, named)) {
             return Err(Refusal::new(403, "this page is not known as a viewer"));
         }
-        let pairs = request
-            .query
-            .unwrap_or_default()
-            .split('&')
-            .filter_map(|pair| pair.split_once('='));
-        let guess = pairs
-            .into_iter()
-            .find_map(|(name, value)| (name == "token").then_some(value));
-        match &self.token {
-            Some(token) if !guess.is_some_and(|guess| token.is(guess)) => Err(Refusal::new(
-                401,
-                "the token is missing or wrong; use the link that holdall has logged at its start",
-            )),
-            _ => Ok(()),
+        let pairs = request.query.unwrap_or_default().split('&');
+        let mut pairs = pairs.filter_map(|pair| pair.split_once('='));
+        let in_link = pairs.find_map(|(name, value)| (name == "token").then_some(value));
+        let given = [in_link, bearer(request.authorization)];
+        if given.into_iter().flatten().any(|guess| self.token.is(guess)) {
+            return Ok(());
         }
+        Err(Refusal::new(
+            401,
+            "the token is missing or wrong; use the link that holdall has logged at its start",
+        ))
     }
 
-    /// A page of another site can reach this server under its own name by changing what that name resolves to; not under an address, and
-    /// without our token it reaches nothing.
+    /// A page of another site can reach this server under its own name by changing what that name resolves to; not under an address. Without
+    /// our token it reaches nothing: names of machines that others know are accepted where others can connect.
     fn is_our_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or(rest),
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),
         };
-        self.token.is_some() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+        !self.is_local || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
     }
 
     fn has_token(&self, request: &Request) -> bool {
-        let Some(token) = &self.token else { return true };
-        let bearer = request
-            .authorization
-            .as_deref()
-            .and_then(|text| text.strip_prefix("Bearer "));
+        let bearer = bearer(request.authorization.as_deref());
         let cookies = request.cookie.as_deref().unwrap_or_default().split(';');
         let mut cookies = cookies.filter_map(|pair| pair.trim().split_once('='));
         let cookie = cookies.find_map(|(name, value)| (name == self.cookie).then_some(value));
         [bearer, cookie, request.parameter("token")]
             .into_iter()
             .flatten()
-            .any(|guess| token.is(guess))
+            .any(|guess| self.token.is(guess))
     }
 
     /// The header that lets a browser which has opened the link send the token from then on.
     pub(crate) fn set_cookie(&self) -> String {
-        self.token.as_ref().map_or_else(String::new, |token| {
-            format!(
-                "Set-Cookie: {}={}; HttpOnly; SameSite=Strict; Path=/\r\n",
-                self.cookie,
-                token.text()
-            )
-        })
+        format!(
+            "Set-Cookie: {}={}; HttpOnly; SameSite=Strict; Path=/\r\n",
+            self.cookie,
+            self.token.text()
+        )
     }
+}
+
+fn bearer(authorization: Option<&str>) -> Option<&str> {
+    authorization?.strip_prefix("Bearer ")
 }
 
 #[cfg(test)]
@@ -235,8 +213,13 @@ mod tests {
             .map_or_else(|refusal| refusal.status, |()| 200)
     }
 
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
     fn guard(address: &str) -> Guard {
-        Guard::new(address.parse().unwrap()).unwrap()
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        holdall_io::fs::write_private_new(&path, TOKEN.as_bytes()).unwrap();
+        Guard::new(address.parse().unwrap(), Token::kept_in(&path).unwrap())
     }
 
     #[test]
@@ -287,75 +270,122 @@ mod tests {
                 "Host: 127.0.0.1:8890\r\nOrigin: http://127.0.0.1:8890\r\nContent-Type: application/json; charset=utf-8\r\n",
             ),
         ] {
-            let text = format!("{line} HTTP/1.1\r\n{headers}\r\n");
-            assert_eq!(answer(&guard, &text), status, "{text}");
+            let with_token = format!("{line} HTTP/1.1\r\n{headers}Cookie: holdall_8890={TOKEN}\r\n\r\n");
+            assert_eq!(answer(&guard, &with_token), status, "{with_token}");
+            let without = format!("{line} HTTP/1.1\r\n{headers}\r\n");
+            let refused = if status == 403 { 403 } else { 401 };
+            assert_eq!(answer(&guard, &without), refused, "{without}");
         }
     }
 
     #[test]
-    fn viewers_are_pages_of_other_sites_but_not_of_any() {
+    fn viewers_are_pages_that_are_known_by_name() {
         let guard = guard("127.0.0.1:8765");
-        for (origin, is_allowed) in [
-            (None, true),
-            (Some("https://app.foxglove.dev"), true),
-            (Some("http://localhost:8080"), true),
-            (Some("http://192.168.1.5:8080"), true),
-            (Some("http://[::1]:8080"), true),
-            (Some("file://"), true),
-            (Some("null"), true),
-            (Some("https://evil.example"), false),
-            (Some("http://app.foxglove.dev"), false),
-            (Some("https://foxglove.dev.evil.example"), false),
-            (Some("https://evilfoxglove.dev"), false),
-            (Some("chrome-extension://abc"), false),
+        let named: ViewerOrigin = "http://Lab.example:8080/".parse().unwrap();
+        let query = format!("a=b&token={TOKEN}");
+        for (origin, status) in [
+            (None, 200),
+            (Some("https://app.foxglove.dev"), 200),
+            (Some("file://"), 200),
+            (Some("http://lab.example:8080"), 200),
+            (Some("http://lab.example"), 403),
+            (Some("https://lab.example:8080"), 403),
+            (Some("http://localhost:8080"), 403),
+            (Some("http://127.0.0.1:8080"), 403),
+            (Some("http://127.0.0.1:8765"), 403),
+            (Some("http://192.168.1.5:8080"), 403),
+            (Some("http://[::1]:8080"), 403),
+            (Some("http://0x7f000001"), 403),
+            (Some("null"), 403),
+            (Some(""), 403),
+            (Some("file:///home/me/evil.html"), 403),
+            (Some("https://evil.example"), 403),
+            (Some("http://app.foxglove.dev"), 403),
+            (Some("https://app.foxglove.dev:8443"), 403),
+            (Some("https://app.foxglove.dev.evil.example"), 403),
+            (Some("https://docs.foxglove.dev"), 403),
+            (Some("https://evilfoxglove.dev"), 403),
+            (Some("foxglove://open"), 403),
+            (Some("chrome-extension://abc"), 403),
         ] {
-            let request = ViewerRequest {
-                host: Some("127.0.0.1:8765"),
-                origin,
-                query: None,
-            };
-            assert_eq!(guard.check_viewer(&request).is_ok(), is_allowed, "{origin:?}");
+            for (query, with_token) in [
+                (None, false),
+                (Some("token=0"), false),
+                (Some(query.as_str()), true),
+            ] {
+                let request = ViewerRequest {
+                    host: Some("127.0.0.1:8765"),
+                    origin,
+                    query,
+                    authorization: None,
+                };
+                let found = guard.check_viewer(&request, std::slice::from_ref(&named));
+                let found = found.map_or_else(|refusal| refusal.status, |()| 200);
+                let expected = if status == 200 && !with_token { 401 } else { status };
+                assert_eq!(found, expected, "{origin:?} {query:?}");
+            }
         }
         let rebound = ViewerRequest {
             host: Some("evil.example"),
             origin: None,
-            query: None,
+            query: Some(&query),
+            authorization: None,
         };
-        assert!(guard.check_viewer(&rebound).is_err());
-        let remote = self::guard("0.0.0.0:8765");
-        let query = format!("token={}", remote.token().unwrap().text());
-        for (query, is_allowed) in [
-            (None, false),
-            (Some("token=0"), false),
-            (Some(query.as_str()), true),
+        assert!(guard.check_viewer(&rebound, &[]).is_err());
+        let bearer = format!("Bearer {TOKEN}");
+        let program = ViewerRequest {
+            host: Some("robot:8765"),
+            origin: None,
+            query: None,
+            authorization: Some(&bearer),
+        };
+        assert!(self::guard("0.0.0.0:8765").check_viewer(&program, &[]).is_ok());
+    }
+
+    #[test]
+    fn an_origin_is_a_scheme_and_a_host() {
+        for text in ["http://localhost:8080", "https://lab.example/", "http://[::1]:80"] {
+            assert!(text.parse::<ViewerOrigin>().is_ok(), "{text}");
+        }
+        for text in [
+            "",
+            "*",
+            "null",
+            "localhost:8080",
+            "http://",
+            "ftp://a",
+            "http://a/b",
+            "http://a b",
+            "https://*",
         ] {
-            let request = ViewerRequest {
-                host: Some("robot"),
-                origin: None,
-                query,
-            };
-            assert_eq!(remote.check_viewer(&request).is_ok(), is_allowed);
+            assert!(text.parse::<ViewerOrigin>().is_err(), "{text}");
         }
     }
 
     #[test]
-    fn other_machines_need_the_token() {
-        let guard = guard("0.0.0.0:8890");
-        let token = guard.token().unwrap().text().to_owned();
-        let wrong = "0".repeat(token.len());
-        for (status, query, headers) in [
-            (401, "", String::new()),
-            (401, "?token=", String::new()),
-            (401, "?token=", format!("Cookie: holdall_8890={wrong}\r\n")),
-            (401, "", format!("Cookie: holdall_1={token}\r\n")),
-            (200, "", format!("Cookie: a=b; holdall_8890={token}\r\n")),
-            (200, "", format!("Authorization: Bearer {token}\r\n")),
-        ] {
-            let text = format!("GET /api/status{query} HTTP/1.1\r\nHost: robot.local\r\n{headers}\r\n");
-            assert_eq!(answer(&guard, &text), status, "{text}");
+    fn every_address_needs_the_token() {
+        for address in ["0.0.0.0:8890", "127.0.0.1:8890", "[::1]:8890"] {
+            let guard = guard(address);
+            let wrong = "0".repeat(TOKEN.len());
+            for (status, query, headers) in [
+                (401, "", String::new()),
+                (401, "?token=", String::new()),
+                (401, "?token=", format!("Cookie: holdall_8890={wrong}\r\n")),
+                (401, "", format!("Cookie: holdall_1={TOKEN}\r\n")),
+                (401, "", format!("Authorization: Basic {TOKEN}\r\n")),
+                (401, "", format!("Authorization: Bearer {TOKEN}0\r\n")),
+                (200, "", format!("Cookie: a=b; holdall_8890={TOKEN}\r\n")),
+                (200, "", format!("Authorization: Bearer {TOKEN}\r\n")),
+            ] {
+                let text = format!("GET /api/status{query} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+                assert_eq!(answer(&guard, &text), status, "{text}");
+            }
+            let link = format!("GET /?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert_eq!(answer(&guard, &link), 200);
+            assert!(guard.set_cookie().contains(TOKEN));
         }
-        let link = format!("GET /?token={token} HTTP/1.1\r\nHost: robot.local\r\n\r\n");
-        assert_eq!(answer(&guard, &link), 200);
-        assert!(guard.set_cookie().contains(&token));
+        let named = format!("GET /?token={TOKEN} HTTP/1.1\r\nHost: robot.local\r\n\r\n");
+        assert_eq!(answer(&guard("0.0.0.0:8890"), &named), 200);
+        assert_eq!(answer(&guard("127.0.0.1:8890"), &named), 403);
     }
 }

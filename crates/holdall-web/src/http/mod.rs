@@ -6,6 +6,7 @@ mod request;
 mod response;
 
 pub(crate) use exchange::{exchange, json_body, page, send, send_stream};
-pub(crate) use guard::{Guard, Token, ViewerRequest, link};
+pub(crate) use guard::{Guard, ViewerRequest, link};
+pub use guard::{OriginError, ViewerOrigin};
 pub(crate) use request::{Method, Request, percent_decoded, read_request};
 pub(crate) use response::{Refusal, Response, begin_events};
