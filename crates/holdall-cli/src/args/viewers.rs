@@ -8,7 +8,7 @@ use std::{net::SocketAddr, path::PathBuf};
 /// Shown below `-h` and `--help`.
 pub const BRIDGE_EXAMPLES: &str = "\
 Examples:
-  holdall bridge                           all topics, on ws://127.0.0.1:8765
+  holdall bridge                           all topics, on port 8765; the log has the link
   holdall bridge --foxglove 0.0.0.0:8765   for other machines
   holdall bridge --foxglove-control        viewers may also publish, call services and set parameters
   holdall bridge -e ^/camera               topics that begin with /camera";
@@ -16,13 +16,13 @@ Examples:
 /// Shown below `-h` and `--help`.
 pub const SERVE_EXAMPLES: &str = "\
 Examples:
-  holdall serve lab                        a bag on ws://127.0.0.1:8765; the viewer's timeline plays and seeks
+  holdall serve lab                        a bag on port 8765; the viewer's timeline plays and seeks
   holdall serve lab --topics /tf /scan     two of its topics";
 
 /// Shown below `-h` and `--help`.
 pub const WEB_EXAMPLES: &str = "\
 Examples:
-  holdall web                            the bags of this folder, on http://127.0.0.1:8890
+  holdall web                            the bags of this folder, on port 8890; the log has the link
   holdall web /data/bags 0.0.0.0:8890    for other machines
   holdall web /data/bags 9000            on another port";
 
