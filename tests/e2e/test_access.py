@@ -318,6 +318,7 @@ def test_no_page_of_another_site_gets_a_port_for_viewers(world, browser, site, t
         assert tries("127.0.0.1", link, False).startswith("refused")
     assert tries("localhost", address.root, False).startswith("refused"), "the named page has no token"
     assert listener.told.empty()
+    bridge.wait_until_says('a page of "null" wanted to connect as a viewer')
     # A page whose origin the user has named, with the token: what is refused above works here.
     assert tries("localhost", address.link, False).startswith("open")
     until(lambda: tries("localhost", address.link, False) and not listener.told.empty(), "a message of the named page")
@@ -399,6 +400,16 @@ def test_a_recorder_listens_on_nothing_that_was_not_asked_for(world):
     for program in (plain, asked):
         code, said = program.stop()
         assert code == 0, said
+
+
+def test_over_zenoh_a_recorder_listens_on_this_machine_only(world):
+    recorder = world.holdall("record", "-a", "--transport", "zenoh", "-o", world.folder / "bag")
+    recorder.wait_until_says("Listening for topics")
+    found, _ = until(lambda: (found := listening(recorder.process.pid))[0] and found, "the port of Zenoh")
+    # 127.0.0.1 and ::1, as the kernel writes them.
+    assert all(address.split(":")[0] in ("0100007F", "00000000000000000000000001000000") for address in found), found
+    code, said = recorder.stop()
+    assert code == 0, said
 
 
 def test_silent_connections_keep_neither_browsers_nor_viewers_out(world):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import DEADLINE_S, HOLDALL, NODES, Node, Program, messages_of, text_of
 from keystore import Keystore
+from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 SOURCES = NODES / "secured"
@@ -224,9 +225,14 @@ def test_a_service_in_a_secured_domain_is_called(secured):
     for enclave in ("/recorder", "/bridge"):
         secured.keystore.enclave(enclave)
     recorder = secured.recorder("/recorder")
-    bridge = secured.holdall("/bridge", "bridge", "--foxglove", "127.0.0.1:0")
+    bridge = secured.holdall("/bridge", "bridge", "--foxglove", "127.0.0.1:0", "--foxglove-control")
     bridge.wait_until_says("Foxglove: ws://")
     address = re.search(r"Foxglove: (ws://\S+)", "\n".join(bridge.lines)).group(1)
+    # It decrypts: who has no certificate needs its token.
+    for origin in (None, "https://app.foxglove.dev"):
+        with pytest.raises(InvalidStatus) as refused:
+            connect(address.split("?")[0], subprotocols=["foxglove.websocket.v1"], origin=origin, open_timeout=DEADLINE_S)
+        assert refused.value.response.status_code == 401
     with connect(address, subprotocols=["foxglove.websocket.v1"], max_size=None, open_timeout=DEADLINE_S, legacy=True) as viewer:
 
         def call(service, number, body):

@@ -85,7 +85,7 @@ mod tests {
     fn server(answer: impl Fn(&str) -> String + Send + 'static) -> (u16, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (sender, requests) = mpsc::channel();
+        let (sender, requests) = mpsc::sync_channel(16);
         thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(mut client) = client else { return };

@@ -258,3 +258,27 @@ impl From<Middleware> for String {
         middleware.name
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_can_name_middlewares_and_nothing_else() {
+        for name in ["cyclone", "udp", "rmw_fastrtps_cpp", "tcpros"] {
+            assert!(name.parse::<MiddlewareSide>().is_ok(), "{name}");
+        }
+        for name in [
+            "",
+            "/bin/sh",
+            "rmw_/../../tmp/evil",
+            "rmw_a b",
+            "rmw_a\0",
+            "rmw_a.so",
+            "tcpros; reboot",
+            "../udp",
+        ] {
+            assert!(name.parse::<MiddlewareSide>().is_err(), "{name}");
+        }
+    }
+}

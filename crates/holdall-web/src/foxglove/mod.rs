@@ -32,7 +32,7 @@ pub(crate) use session::limits;
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 
 /// Where viewers expect a server.
@@ -83,6 +83,7 @@ impl ViewerPort {
             subject,
             guard: self.guard.clone(),
             origins: self.origins.clone(),
+            has_refused: AtomicBool::new(false),
             name,
             session: Token::random().map_err(start_error)?.text().to_owned(),
         };

@@ -14,7 +14,10 @@ use holdall_io::clock::{Clock, SystemClock};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
@@ -50,6 +53,8 @@ pub(super) struct Sessions {
     pub guard: Guard,
     /// Pages that may connect beside those that are known.
     pub origins: Vec<ViewerOrigin>,
+    /// A page was refused, which is logged once.
+    pub has_refused: AtomicBool,
     pub name: String,
     /// Identifies this run, so that viewers forget what they know of another.
     pub session: String,
@@ -178,6 +183,7 @@ impl Sessions {
             }
         }
         if let Err(refusal) = self.guard.check_viewer(&viewer, &self.origins) {
+            self.note_refusal(&viewer, refusal.status);
             return Err(refused(refusal.status, &refusal.sentence));
         }
         let offered = text(header::SEC_WEBSOCKET_PROTOCOL).unwrap_or_default();
@@ -195,6 +201,22 @@ impl Sessions {
             .headers_mut()
             .insert(header::SEC_WEBSOCKET_PROTOCOL, value);
         Ok(response)
+    }
+
+    /// Logs the first page that is refused by its origin: it may be a viewer of the user's own, which only has to be named.
+    fn note_refusal(&self, viewer: &ViewerRequest<'_>, status: u16) {
+        const SHOWN_MAX: usize = 200;
+        let origin: String = viewer
+            .origin
+            .unwrap_or_default()
+            .chars()
+            .take(SHOWN_MAX)
+            .collect();
+        if status == 403 && !origin.is_empty() && !self.has_refused.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a page of {origin:?} wanted to connect as a viewer, and is refused: it is not known as one"
+            );
+        }
     }
 
     fn read(&self, socket: &mut WebSocket<Inlet>, number: u64, client: &Client) -> Result<(), Error> {

@@ -43,8 +43,12 @@ impl std::str::FromStr for ViewerOrigin {
     fn from_str(text: &str) -> Result<Self, OriginError> {
         let origin = text.strip_suffix('/').unwrap_or(text).to_ascii_lowercase();
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ".-:[]".contains(letter);
+        // Desktop programs may have schemes of their own.
+        let is_scheme = |scheme: &str| {
+            scheme.starts_with(|letter: char| letter.is_ascii_alphabetic()) && scheme.chars().all(is_letter)
+        };
         match origin.split_once("://") {
-            Some(("http" | "https", host)) if !host.is_empty() && host.chars().all(is_letter) => {
+            Some((scheme, host)) if is_scheme(scheme) && !host.is_empty() && host.chars().all(is_letter) => {
                 Ok(Self(origin))
             }
             _ => Err(OriginError(text.to_owned())),
@@ -344,7 +348,12 @@ mod tests {
 
     #[test]
     fn an_origin_is_a_scheme_and_a_host() {
-        for text in ["http://localhost:8080", "https://lab.example/", "http://[::1]:80"] {
+        for text in [
+            "http://localhost:8080",
+            "https://lab.example/",
+            "http://[::1]:80",
+            "app://lichtblick",
+        ] {
             assert!(text.parse::<ViewerOrigin>().is_ok(), "{text}");
         }
         for text in [
@@ -353,7 +362,8 @@ mod tests {
             "null",
             "localhost:8080",
             "http://",
-            "ftp://a",
+            "://a",
+            "1a://a",
             "http://a/b",
             "http://a b",
             "https://*",
