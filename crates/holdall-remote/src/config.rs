@@ -1,7 +1,7 @@
 //! Opens stores with credentials from where the vendors' tools take them.
 
 use crate::{
-    connection::{CONNECT_TIME_MAX, Connector, REQUEST_TIME_MAX, Redirects},
+    connection::{self, CONNECT_TIME_MAX, Connector, REQUEST_TIME_MAX},
     profile,
     region::{REGION_DEFAULT, RegionConnector},
     secrets::{self, Beside},
@@ -18,7 +18,7 @@ use object_store::{
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    sync::{Arc, Once},
+    sync::Arc,
     time::Duration,
 };
 
@@ -59,9 +59,7 @@ fn retries() -> RetryConfig {
 }
 
 fn client(allow_http: bool) -> ClientOptions {
-    static PROVIDER: Once = Once::new();
-    // Fails when the program has chosen one already, which is as good.
-    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+    connection::choose_cryptography();
     ClientOptions::new()
         .with_connect_timeout(CONNECT_TIME_MAX)
         .with_timeout(REQUEST_TIME_MAX)
@@ -89,7 +87,7 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
             let builder = GoogleCloudStorageBuilder::from_env()
                 .with_bucket_name(&target.bucket)
                 .with_retry(retries())
-                .with_http_connector(Connector(Redirects::SameServer))
+                .with_http_connector(Connector::to_bucket())
                 .with_client_options(client(is_set("GOOGLE_ALLOW_HTTP")));
             let store = Arc::new(builder.build().map_err(|error| invalid(&error))?);
             Ok(Opened {
@@ -101,7 +99,7 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
             let builder = MicrosoftAzureBuilder::from_env()
                 .with_url(&target.root)
                 .with_retry(retries())
-                .with_http_connector(Connector(Redirects::SameServer))
+                .with_http_connector(Connector::to_bucket())
                 .with_client_options(client(is_set("AZURE_ALLOW_HTTP")));
             let store = Arc::new(builder.build().map_err(|error| invalid(&error))?);
             Ok(Opened {
@@ -116,12 +114,12 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
 fn open_web(target: &Target) -> io::Result<Opened> {
     let Beside { user, query } = secrets::beside(&target.url()).unwrap_or_default();
     let (scheme, host) = target.root.split_once("://").unwrap_or(("https", &target.root));
-    let user = user.map(|user| format!("{user}@")).unwrap_or_default();
+    let connector = Connector::to_web(user.as_deref())?;
     let query = query.map(|query| format!("/?{query}")).unwrap_or_default();
     let builder = HttpBuilder::new()
-        .with_url(format!("{scheme}://{user}{host}{query}"))
+        .with_url(format!("{scheme}://{host}{query}"))
         .with_retry(retries())
-        .with_http_connector(Connector(Redirects::Anywhere))
+        .with_http_connector(connector)
         .with_client_options(client(scheme == "http"));
     Ok(Opened {
         store: Arc::new(builder.build().map_err(|error| invalid(&error))?),

@@ -5,19 +5,29 @@ use object_store::{
     ClientConfigKey, ClientOptions,
     client::{HttpClient, HttpConnector},
 };
-use reqwest::redirect::{Attempt, Policy};
-use std::time::Duration;
+use reqwest::{
+    header::{AUTHORIZATION, HeaderValue},
+    redirect::{Attempt, Policy},
+};
+use std::{fmt, io, sync::Once, time::Duration};
 
 /// How long a connection may take to open.
 pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a request may take with its content; a part of an upload over a slow line takes minutes.
 pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(180);
 
+/// Before the first client of this process.
+pub(crate) fn choose_cryptography() {
+    static PROVIDER: Once = Once::new();
+    // Fails when the program has chosen one already, which is as good.
+    PROVIDER.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+}
+
 const REDIRECTS_MAX: usize = 10;
 
 /// Where a redirect may lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Redirects {
+enum Redirects {
     /// Anywhere: of a web page, whose name and password stay with its own server.
     Anywhere,
     /// To the same server only: requests to buckets have credentials in headers of their own.
@@ -25,8 +35,48 @@ pub(crate) enum Redirects {
 }
 
 /// Opens connections.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Connector(pub Redirects);
+#[derive(Clone)]
+pub(crate) struct Connector {
+    redirects: Redirects,
+    /// Sent to the first server only.
+    authorization: Option<HeaderValue>,
+}
+
+impl Connector {
+    /// For a bucket.
+    pub(crate) fn to_bucket() -> Self {
+        Self {
+            redirects: Redirects::SameServer,
+            authorization: None,
+        }
+    }
+
+    /// For a web server, with the name and password of its URL, written `user:password` as in the URL.
+    ///
+    /// # Errors
+    /// A name or password that no header can have.
+    pub(crate) fn to_web(user: Option<&str>) -> io::Result<Self> {
+        let header = |user: &str| {
+            choose_cryptography();
+            // The library reads them as those of any URL.
+            let client = reqwest::Client::builder().build().map_err(io::Error::other)?;
+            let request = client.get(format!("http://{user}@localhost/")).build();
+            let request = request.map_err(|_| io::ErrorKind::InvalidInput)?;
+            Ok::<_, io::Error>(request.headers().get(AUTHORIZATION).cloned())
+        };
+        Ok(Self {
+            redirects: Redirects::Anywhere,
+            authorization: user.map(header).transpose()?.flatten(),
+        })
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Connector({:?})", self.redirects)
+    }
+}
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
@@ -40,7 +90,11 @@ impl HttpConnector for Connector {
         let connect_time = connect_time
             .and_then(|text| text.strip_suffix('s')?.parse().ok())
             .map_or(CONNECT_TIME_MAX, Duration::from_secs);
-        let redirects = self.0;
+        let redirects = self.redirects;
+        let own = self
+            .authorization
+            .iter()
+            .map(|value| (AUTHORIZATION, value.clone()));
         let client = reqwest::Client::builder()
             .user_agent(concat!("holdall/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect_time)
@@ -48,6 +102,7 @@ impl HttpConnector for Connector {
             .https_only(!is_set(ClientConfigKey::AllowHttp))
             .http1_only()
             .referer(false)
+            .default_headers(own.collect())
             .redirect(Policy::custom(move |attempt| follow(redirects, attempt)))
             .build();
         let client = client.map_err(|error| object_store::Error::Generic {
@@ -116,9 +171,13 @@ mod tests {
         // What is in the object does not matter.
         let _ = Client::default().object(&crate::secrets::without(&url));
         let first = asked.recv().unwrap();
-        assert!(first.contains("S3cr3tSignature"), "{first}");
+        // user:S3cr3tWord in base64.
+        assert!(
+            first.contains("S3cr3tSignature") && first.contains("Basic dXNlcjpTM2NyM3RXb3Jk"),
+            "{first}"
+        );
         let other = got.recv().unwrap();
-        for secret in ["S3cr3t", "referer", "authorization", "cookie"] {
+        for secret in ["S3cr3t", "dXNlcj", "referer", "authorization", "cookie"] {
             assert!(!other.to_lowercase().contains(&secret.to_lowercase()), "{other}");
         }
     }

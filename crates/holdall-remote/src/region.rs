@@ -1,6 +1,6 @@
 //! Answers of S3 that name the bucket's region, which only a header has: kept as text that an error can show.
 
-use crate::connection::{Connector, Redirects};
+use crate::connection::Connector;
 use object_store::{
     ClientOptions,
     client::{
@@ -25,7 +25,7 @@ pub(crate) struct RegionConnector {
 impl HttpConnector for RegionConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(HttpClient::new(RegionService {
-            client: Connector(Redirects::SameServer).connect(options)?,
+            client: Connector::to_bucket().connect(options)?,
             region: self.region.clone(),
         }))
     }

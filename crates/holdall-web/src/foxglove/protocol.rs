@@ -280,10 +280,12 @@ pub(super) fn server_info(
         "op": "serverInfo",
         "name": name,
         "capabilities": capabilities,
-        "supportedEncodings": ["cdr"],
         "metadata": {},
         "sessionId": session,
     });
+    if capabilities.contains(&"clientPublish") {
+        info["supportedEncodings"] = json!(["cdr"]);
+    }
     if let Some((start, end)) = range {
         let time = |nanos: u64| json!({"sec": nanos / 1_000_000_000, "nsec": nanos % 1_000_000_000});
         info["dataStartTime"] = time(start);
