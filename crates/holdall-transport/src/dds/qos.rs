@@ -81,9 +81,10 @@ pub(super) fn reader_qos(profile: &QosProfile) -> DdsQos {
 }
 
 /// What a ROS profile offers, as DDS QoS of a writer, with the type hash announced as the rmw implementations
-/// do.
+/// do. One that is malformed is not announced: their parsers would drop the rest of the user data with it.
 pub(super) fn writer_qos(profile: &QosProfile, type_hash: Option<&str>) -> DdsQos {
     let user_data = type_hash
+        .filter(|hash| is_type_hash(hash))
         .map(|hash| format!("typehash={hash};").into_bytes())
         .unwrap_or_default();
     DdsQos {
@@ -99,8 +100,8 @@ pub(super) fn writer_qos(profile: &QosProfile, type_hash: Option<&str>) -> DdsQo
 pub(super) const KEPT_MESSAGES: u32 = 4096;
 
 /// Key of `key=value;` in a writer's user data for the depth that its profile offers, where its history is
-/// deeper.
-const DEPTH_KEY: &str = "holdall.depth";
+/// deeper. Letters and digits only: with another character in a key, rmw's parser drops all of the user data, the type hash among it.
+const DEPTH_KEY: &str = "holdalldepth";
 
 /// The same QoS with a history of [`KEPT_MESSAGES`] or more; late readers and discovery by holdall see no difference. `None` for a writer
 /// that keeps nothing (best effort) or all.
@@ -202,8 +203,13 @@ fn is_cyclone(endpoint: Gid) -> bool {
 pub(super) fn type_hash_in(user_data: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(user_data).ok()?;
     let hash = text.split(';').find_map(|pair| pair.strip_prefix("typehash="))?;
-    let digits = hash.strip_prefix("RIHS01_")?;
-    (digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| hash.to_owned())
+    is_type_hash(hash).then(|| hash.to_owned())
+}
+
+/// Whether a text is a type hash of version 1.
+fn is_type_hash(hash: &str) -> bool {
+    let digits = hash.strip_prefix("RIHS01_");
+    digits.is_some_and(|digits| digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// The DDS topic of a ROS topic, with or without ROS's prefix according to the profile.
@@ -307,10 +313,14 @@ mod tests {
             depth: 5,
             ..QosProfile::default()
         };
-        let qos = writer_qos(&profile, Some("RIHS01_00"));
+        let hash = format!("RIHS01_{}", "0f".repeat(32));
+        let qos = writer_qos(&profile, Some(&hash));
         assert_eq!(qos.history, DdsHistory::KeepLast(5));
         assert!(qos.reliable);
-        assert_eq!(qos.user_data, b"typehash=RIHS01_00;");
+        assert_eq!(qos.user_data, format!("typehash={hash};").as_bytes());
+        for malformed in ["RIHS01_00", "", "a;b=c"] {
+            assert_eq!(writer_qos(&profile, Some(malformed)).user_data, b"");
+        }
         assert_eq!(
             writer_qos(&QosProfile::default(), None).history,
             DdsHistory::KeepLast(1)
@@ -324,7 +334,7 @@ mod tests {
             depth: 5,
             ..QosProfile::default()
         };
-        let qos = keeping_unacknowledged(writer_qos(&profile, Some("RIHS01_00"))).unwrap();
+        let qos = keeping_unacknowledged(writer_qos(&profile, None)).unwrap();
         assert_eq!(qos.history, DdsHistory::KeepLast(KEPT_MESSAGES));
         assert_eq!(qos.late_history, Some(DdsHistory::KeepLast(5)));
         assert_eq!(profile_of(&qos, CYCLONE).depth, 5);
@@ -342,7 +352,34 @@ mod tests {
             };
             assert_eq!(keeping_unacknowledged(writer_qos(&profile, None)), None);
         }
-        assert_eq!(offered_depth(b"typehash=x;holdall.depth=x;"), None);
+        assert_eq!(offered_depth(b"typehash=x;holdalldepth=x;"), None);
+    }
+
+    /// What rmw's `parse_key_value` (key_value.hpp) reads, which drops everything when one key has another character than letters and digits.
+    fn as_rmw_reads_it(user_data: &[u8]) -> Vec<(&str, &str)> {
+        let text = std::str::from_utf8(user_data).unwrap();
+        let pairs = text
+            .split_terminator(';')
+            .map(|pair| pair.split_once('=').unwrap());
+        pairs
+            .inspect(|(key, value)| {
+                let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric());
+                assert!(is_key && !value.is_empty(), "{text}");
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_writers_announce_is_read_by_rmw() {
+        let hash = format!("RIHS01_{}", "0f".repeat(32));
+        let profile = QosProfile {
+            history: History::KeepLast,
+            depth: 5,
+            ..QosProfile::default()
+        };
+        let qos = keeping_unacknowledged(writer_qos(&profile, Some(&hash))).unwrap();
+        let pairs = as_rmw_reads_it(&qos.user_data);
+        assert_eq!(pairs, [("typehash", hash.as_str()), ("holdalldepth", "5")]);
     }
 
     #[test]
