@@ -15,7 +15,7 @@ const EVENTS_LATE_MAX: Duration = Duration::from_secs(2);
 const SERVICES_MAX: usize = 10_000;
 
 /// Services that each node has for tools, by the end of their names.
-const OF_EVERY_NODE: [&str; 7] = [
+const OF_EVERY_NODE: [&str; 9] = [
     "/describe_parameters",
     "/get_parameter_types",
     "/get_parameters",
@@ -23,7 +23,13 @@ const OF_EVERY_NODE: [&str; 7] = [
     "/set_parameters",
     "/set_parameters_atomically",
     "/get_type_description",
+    "/get_logger_levels",
+    "/set_logger_levels",
 ];
+
+/// Packages of the services by which recorders and players are controlled, ours and others': no part of what is recorded, and without
+/// introspection always.
+const OF_RECORDERS: [&str; 2] = ["rosbag2_interfaces/", "holdall_interfaces/"];
 
 /// A service that the graph has shown.
 #[derive(Debug)]
@@ -57,7 +63,10 @@ impl Services {
 
     fn add(&mut self, server: &ServerInfo, elapsed: Duration) {
         let is_of_every_node = OF_EVERY_NODE.iter().any(|end| server.service.ends_with(end));
-        if is_of_every_node || self.by_name.len() >= SERVICES_MAX {
+        let is_of_recorder = OF_RECORDERS
+            .iter()
+            .any(|package| server.type_name.starts_with(package));
+        if is_of_every_node || is_of_recorder || self.by_name.len() >= SERVICES_MAX {
             return;
         }
         self.service_of.insert(server.gid, server.service.clone());

@@ -32,6 +32,22 @@ fn services_without_introspection_are_named_in_report_and_bag_unless_nobody_aske
             "/robot/list_parameters",
             "rcl_interfaces/srv/ListParameters",
         ),
+        // Of other recorders and players, whatever their nodes are called.
+        serve(
+            &mut robot,
+            "/rosbag2_player/pause",
+            "rosbag2_interfaces/srv/Pause",
+        ),
+        serve(
+            &mut robot,
+            "/black_box/add_marker",
+            "holdall_interfaces/srv/AddMarker",
+        ),
+        serve(
+            &mut robot,
+            "/robot/set_logger_levels",
+            "rcl_interfaces/srv/SetLoggerLevels",
+        ),
         serve(&mut robot, "/unwanted", ADD),
         serve(&mut robot, "/heard", ADD),
     ];
