@@ -1,10 +1,9 @@
 """What the recorder does to the network, and what the network does to it: in network namespaces of the test's own, with real nodes.
 
-They need root; without it the tests are skipped.
+They need root, or a system that lets its users make namespaces; else the tests are skipped.
 """
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -15,36 +14,60 @@ import time
 import pytest
 from conftest import DEADLINE_S, HOLDALL, NODES, Node, Program
 
-_names = itertools.count()
 PAYLOAD_BYTES = 500_000
 MESSAGES = 40
 
 
 class Host:
-    """A network namespace with loopback, as a host of its own."""
+    """A network namespace with loopback, as a host of its own. Only root can make one; others make a user namespace first, which all hosts of a test share."""
 
-    def __init__(self, world):
+    def __init__(self, world, first=None):
         self.world = world
-        self.name = f"hd{os.getpid()}x{next(_names)}"
-        made = subprocess.run(["ip", "netns", "add", self.name], capture_output=True, text=True)
-        if made.returncode != 0:
-            pytest.skip(f"no network namespace can be made: {made.stderr.strip()}")
+        is_root = os.geteuid() == 0
+        make = ("unshare", "-n") if is_root else ("unshare", "-rn") if first is None else (*first.enter("-U"), "unshare", "-n")
+        self.keeper = subprocess.Popen(
+            [*make, "sh", "-c", "echo made; exec sleep infinity"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if self.keeper.stdout.readline() != "made\n":
+            pytest.skip(f"no network namespace can be made: {self.keeper.stderr.read().strip()}")
+        self.namespaces = ("-n",) if is_root else ("-U", "-n")
         self.ip("link", "set", "lo", "up")
 
+    def enter(self, *namespaces):
+        keep = ("--preserve-credentials",) if "-U" in namespaces else ()
+        return ("nsenter", "-t", str(self.keeper.pid), *namespaces, *keep)
+
     def ip(self, *arguments):
-        subprocess.run(["ip", "-n", self.name, *arguments], check=True, capture_output=True, text=True)
+        subprocess.run(self.inside("ip", *arguments), check=True, capture_output=True, text=True)
+
+    def link(self, name, address, other=None, other_address=None, other_name=None):
+        """An interface with an address; with another host at its other end."""
+        if other is None:
+            self.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-far")
+            self.ip("link", "set", f"{name}-far", "up")
+        else:
+            other_name = other_name or name
+            self.ip("link", "add", name, "type", "veth", "peer", "name", other_name, "netns", str(other.keeper.pid))
+            other.ip("addr", "add", other_address, "dev", other_name)
+            other.ip("link", "set", other_name, "up")
+        self.ip("addr", "add", address, "dev", name)
+        self.ip("link", "set", name, "up")
 
     def inside(self, *command):
-        return ("ip", "netns", "exec", self.name, *command)
+        return (*self.enter(*self.namespaces), *command)
 
-    def record(self, *arguments, **env):
-        arguments = ["record", "--disable-keyboard-controls", *arguments]
+    def holdall(self, *arguments, **env):
         program = Program(arguments, {**self.world.env, **env}, program=self.inside(HOLDALL))
         return self.world._keep(program)
 
+    def record(self, *arguments, **env):
+        return self.holdall("record", "--disable-keyboard-controls", *arguments, **env)
+
     def talker(self, *publishers, env=(), **plan):
-        node = Node("talker.py", {"publishers": list(publishers), **plan}, {**self.world.env, **dict(env)}, prefix=self.inside())
-        return self.world._keep(node)
+        return self.node("talker.py", {"publishers": list(publishers), **plan}, env)
+
+    def node(self, script, plan, env=()):
+        return self.world._keep(Node(script, plan, {**self.world.env, **dict(env)}, prefix=self.inside()))
 
     def sent_bytes(self, interface):
         text = subprocess.run(self.inside("cat", "/proc/net/dev"), check=True, capture_output=True, text=True).stdout
@@ -52,25 +75,18 @@ class Host:
         return int(line.split(":")[1].split()[8])
 
     def remove(self):
-        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+        self.keeper.kill()
+        self.keeper.wait(DEADLINE_S)
 
 
 @pytest.fixture
-def hosts(world):
-    """Makes hosts; each has an address on one common network: 10.88.0.1, 10.88.0.2."""
+def bare_hosts(world):
+    """Makes hosts with loopback only."""
     made = []
 
     def make(count):
-        made.extend(Host(world) for _ in range(count))
-        if count == 2:
-            made[0].ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", made[1].name)
-        else:
-            made[0].ip("link", "add", "eth0", "type", "veth", "peer", "name", "far0")
-            made[0].ip("link", "set", "far0", "up")
-        for number, host in enumerate(made, 1):
-            host.ip("addr", "add", f"10.88.0.{number}/24", "dev", "eth0")
-            host.ip("link", "set", "eth0", "up")
-            host.ip("route", "add", "default", "dev", "eth0")
+        for _ in range(count):
+            made.append(Host(world, made[0] if made else None))
         return made
 
     yield make
@@ -78,8 +94,22 @@ def hosts(world):
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         process.wait(DEADLINE_S)
-    for host in made:
+    for host in reversed(made):
         host.remove()
+
+
+@pytest.fixture
+def hosts(bare_hosts):
+    """Makes one or two hosts; each has an address on one common network: 10.88.0.1, 10.88.0.2."""
+
+    def make(count):
+        made = bare_hosts(count)
+        made[0].link("eth0", "10.88.0.1/24", *((made[1], "10.88.0.2/24") if count == 2 else ()))
+        for host in made:
+            host.ip("route", "add", "default", "dev", "eth0")
+        return made
+
+    return make
 
 
 def big(topic, count=MESSAGES, **qos):

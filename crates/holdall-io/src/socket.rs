@@ -145,10 +145,14 @@ pub struct InterfaceAddress {
     pub interface: String,
     /// The address.
     pub address: Ipv4Addr,
+    /// Which other addresses are on the same network.
+    pub mask: Ipv4Addr,
     /// The interface is up.
     pub is_up: bool,
     /// The interface reaches this machine only.
     pub is_loopback: bool,
+    /// The interface carries multicast.
+    pub has_multicast: bool,
 }
 
 /// All IPv4 addresses of this machine; empty when the system does not list them.
@@ -161,21 +165,30 @@ pub fn interface_addresses() -> Vec<InterfaceAddress> {
     let mut found = Vec::new();
     let mut next: *const libc::ifaddrs = first;
     while !next.is_null() {
-        // SAFETY: the list's entries live until `freeifaddrs`; `ifa_addr` is null or points to an address, as large as its family says, and
-        // `ifa_name` is a C string.
+        // SAFETY: the list's entries live until `freeifaddrs`; `ifa_addr` is null or points to an address, as large as its family says,
+        // `ifa_netmask` likewise, and `ifa_name` is a C string.
         unsafe {
             let entry = &*next;
             next = entry.ifa_next;
             let is_ipv4 =
                 !entry.ifa_addr.is_null() && c_int::from((*entry.ifa_addr).sa_family) == libc::AF_INET;
             if is_ipv4 {
-                let address = ptr::read_unaligned(entry.ifa_addr.cast::<libc::sockaddr_in>());
+                let ipv4 = |address: *const libc::sockaddr| {
+                    let address = ptr::read_unaligned(address.cast::<libc::sockaddr_in>());
+                    Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr))
+                };
                 let has = |flag: c_int| entry.ifa_flags & flag.cast_unsigned() != 0;
                 found.push(InterfaceAddress {
                     interface: CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned(),
-                    address: Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)),
+                    address: ipv4(entry.ifa_addr),
+                    mask: if entry.ifa_netmask.is_null() {
+                        Ipv4Addr::BROADCAST
+                    } else {
+                        ipv4(entry.ifa_netmask)
+                    },
                     is_up: has(libc::IFF_UP),
                     is_loopback: has(libc::IFF_LOOPBACK),
+                    has_multicast: has(libc::IFF_MULTICAST),
                 });
             }
         }
@@ -185,11 +198,15 @@ pub fn interface_addresses() -> Vec<InterfaceAddress> {
     found
 }
 
-/// True when an interface besides loopback is up and has an IPv4 address.
-pub fn has_network() -> bool {
-    interface_addresses()
-        .iter()
-        .any(|address| address.is_up && !address.is_loopback)
+/// The address of this machine that a packet to `destination` leaves from, by the system's routes; `None` when no route leads there.
+pub fn source_address(destination: Ipv4Addr) -> Option<Ipv4Addr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    // Nothing is sent: the system chooses the route and the address.
+    socket.connect((destination, 9)).ok()?;
+    match socket.local_addr().ok()?.ip() {
+        std::net::IpAddr::V4(address) => Some(address),
+        std::net::IpAddr::V6(_) => None,
+    }
 }
 
 /// A socket that receives what is sent to a multicast group, also where other sockets of this machine receive the same. It never blocks.
@@ -307,6 +324,13 @@ mod tests {
             "{addresses:?}"
         );
         assert!(addresses.iter().all(|address| !address.interface.is_empty()));
+        let masks = |address: &InterfaceAddress| address.mask == Ipv4Addr::new(255, 0, 0, 0);
+        assert!(loopback.is_none_or(masks), "{addresses:?}");
+    }
+
+    #[test]
+    fn packets_to_this_machine_leave_from_loopback() {
+        assert_eq!(source_address(Ipv4Addr::LOCALHOST), Some(Ipv4Addr::LOCALHOST));
     }
 
     #[test]

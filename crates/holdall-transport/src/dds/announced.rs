@@ -1,7 +1,7 @@
 //! What participants announce about themselves: a pure reader of discovery packets, for participants that Cyclone DDS drops.
 
 use super::locators::{
-    HEADER_BYTES, KIND_UDP_V4, LOCATOR_BYTES, Order, Submessage, UNICAST_LOCATORS, is_announcement,
+    ANNOUNCED_LOCATORS, HEADER_BYTES, KIND_UDP_V4, LOCATOR_BYTES, Order, Submessage, is_announcement,
     is_farewell, parameters, payload_of, submessage,
 };
 use super::repeats::GuidPrefix;
@@ -123,7 +123,7 @@ fn announced(packet: &[u8], data: &Submessage) -> Option<Announced> {
 impl Announced {
     /// Applies one parameter; ones that are too short are skipped.
     fn note(&mut self, id: u16, value: &[u8], order: Order) {
-        let [default_unicast, discovery_unicast] = UNICAST_LOCATORS;
+        let [default_unicast, discovery_unicast] = ANNOUNCED_LOCATORS;
         if PIDS_OF_SECURITY.contains(&id) {
             self.is_secured = true;
         } else if id == PID_DOMAIN_ID {

@@ -89,20 +89,40 @@ impl DdsEnvironment {
         Ok(())
     }
 
-    /// True when `CYCLONEDDS_URI`, or a file that it points to, names interfaces. Cyclone reports files that
-    /// cannot be read.
-    pub(super) fn names_interfaces(&self) -> bool {
+    /// True when `CYCLONEDDS_URI`, or a file that it points to, names interfaces.
+    fn names_interfaces(&self) -> bool {
+        self.has_element(INTERFACE_ELEMENT)
+    }
+
+    /// True when `CYCLONEDDS_URI`, or a file that it points to, decides about multicast.
+    fn rules_multicast(&self) -> bool {
+        self.has_element("AllowMulticast")
+    }
+
+    /// True when `CYCLONEDDS_URI`, or a file that it points to, has an element. Cyclone reports files that cannot be read.
+    fn has_element(&self, element: &str) -> bool {
         let Some(uri) = self.cyclonedds_uri.as_deref() else {
             return false;
         };
-        uri.contains(INTERFACE_ELEMENT)
+        uri.contains(element)
             || uri
                 .split(',')
                 .map(|source| source.trim().trim_start_matches("file://"))
                 .any(|path| {
                     let text = fs::read_to_string(Path::new(path), CONFIG_BYTES_MAX);
-                    text.is_ok_and(|text| text.contains(INTERFACE_ELEMENT))
+                    text.is_ok_and(|text| text.contains(element))
                 })
+    }
+
+    /// Which interfaces Cyclone gets on a computer that has such a network, or none, that carries multicast.
+    pub(super) fn interfaces(&self, has_network: bool) -> Interfaces {
+        if self.names_interfaces() || self.range() == Ok(DiscoveryRange::Off) {
+            Interfaces::Users
+        } else if has_network {
+            Interfaces::OneAndLoopback
+        } else {
+            Interfaces::Loopback
+        }
     }
 
     /// The discovery range as `rmw/shim.c` numbers it, and the static peers, for an rmw implementation.
@@ -270,6 +290,9 @@ const UNDERSTOOD_FAREWELLS: &str = "<GenerateKeyhash>true</GenerateKeyhash>";
 const LARGE_REQUESTS: &str = "<PrimaryReorderMaxSamples>256</PrimaryReorderMaxSamples>\
      <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples>";
 
+/// Cyclone drops announcements from interfaces that it does not use, by what the system says of each packet. Without that it takes all.
+const FROM_EVERYWHERE: &str = "<ExtendedPacketInfo>false</ExtendedPacketInfo>";
+
 /// Bytes of a receive buffer after its head: with the head it is as large as a buffer of memory that survives the process, and Cyclone
 /// allocates nothing else of that size.
 const RECEIVE_BUFFER_SIZE: usize = BUFFER_BYTES - RECEIVE_BUFFER_HEAD_BYTES;
@@ -288,11 +311,21 @@ pub(super) struct ConfigOptions<'a> {
     pub socket_receive_buffer_bytes: usize,
     /// This process; makes the discovery tag of `OFF` unique.
     pub process_id: u32,
-    /// Also listen on loopback, in addition to the interface that Cyclone picks; only where there is such an
-    /// interface. Else Cyclone picks loopback.
-    pub add_loopback: bool,
+    /// Which interfaces Cyclone gets.
+    pub interfaces: Interfaces,
     /// Settings of a secured domain, as XML.
     pub security: &'a str,
+}
+
+/// Which interfaces Cyclone gets; the others of this computer are [`super::networks`]'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interfaces {
+    /// Those that the user names.
+    Users,
+    /// One that Cyclone picks, and loopback.
+    OneAndLoopback,
+    /// Loopback: this computer has no other that carries multicast, now.
+    Loopback,
 }
 
 /// The configuration for `dds_create_domain`.
@@ -309,20 +342,19 @@ pub(super) fn cyclone_config(
     if matches!(range, DiscoveryRange::Localhost | DiscoveryRange::Off) {
         xml.push_str("<AllowMulticast>false</AllowMulticast>");
     }
-    if options.add_loopback && matches!(range, DiscoveryRange::Localhost | DiscoveryRange::Subnet) {
-        // Nodes with LOCALHOST announce themselves through loopback, and Cyclone ignores announcements from interfaces that it does not use.
-        xml.push_str(
-            "<Interfaces><NetworkInterface autodetermine=\"true\"/>\
-             <NetworkInterface name=\"lo\" presence_required=\"false\"/></Interfaces>",
-        );
-    }
+    xml.push_str(interfaces_for(environment, range, options.interfaces));
     xml.push_str(LARGE_FRAGMENTS);
     xml.push_str("</General>");
     // `max` without `min`: Cyclone takes what the system grants instead of refusing to start.
     let bytes = options.socket_receive_buffer_bytes;
+    let from_everywhere = if options.interfaces == Interfaces::Users {
+        ""
+    } else {
+        FROM_EVERYWHERE
+    };
     let _ = write!(
         xml,
-        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/>{QUICK_HEARTBEATS}{UNDERSTOOD_FAREWELLS}{LARGE_REQUESTS}</Internal>\
+        "<Internal><SocketReceiveBufferSize max=\"{bytes}B\"/>{QUICK_HEARTBEATS}{UNDERSTOOD_FAREWELLS}{LARGE_REQUESTS}{from_everywhere}</Internal>\
          <Sizing><ReceiveBufferSize>{RECEIVE_BUFFER_SIZE}B</ReceiveBufferSize></Sizing>\
          <Discovery>"
     );
@@ -365,6 +397,29 @@ pub(super) fn cyclone_config(
     Ok(xml)
 }
 
+/// The interfaces as XML, or nothing where Cyclone picks one.
+fn interfaces_for(
+    environment: &DdsEnvironment,
+    range: DiscoveryRange,
+    interfaces: Interfaces,
+) -> &'static str {
+    let has_local_peers = matches!(range, DiscoveryRange::Localhost | DiscoveryRange::Subnet);
+    let has_multicast = matches!(range, DiscoveryRange::Subnet | DiscoveryRange::SystemDefault);
+    match interfaces {
+        // Nodes with LOCALHOST announce themselves through loopback.
+        Interfaces::OneAndLoopback if has_local_peers => {
+            "<Interfaces><NetworkInterface autodetermine=\"true\"/>\
+             <NetworkInterface name=\"lo\" presence_required=\"false\"/></Interfaces>"
+        }
+        // Announcements by multicast, which networks get that come later.
+        Interfaces::Loopback if has_multicast && !environment.rules_multicast() => {
+            "<Interfaces><NetworkInterface name=\"lo\" multicast=\"true\" allow_multicast=\"spdp\"/></Interfaces>"
+        }
+        Interfaces::Loopback => "<Interfaces><NetworkInterface name=\"lo\"/></Interfaces>",
+        _ => "",
+    }
+}
+
 /// The warning for a user when socket buffers are smaller than requested.
 pub(super) fn small_buffer_warning(reached_bytes: usize, wanted_bytes: usize) -> Option<String> {
     (reached_bytes < wanted_bytes).then(|| {
@@ -386,7 +441,7 @@ mod tests {
         external_domain_id: None,
         socket_receive_buffer_bytes: 1000,
         process_id: 7,
-        add_loopback: false,
+        interfaces: Interfaces::Users,
         security: "",
     };
 
@@ -474,23 +529,56 @@ mod tests {
         );
     }
 
-    #[test]
-    fn loopback_is_added_unless_the_user_rules_otherwise() {
+    fn with_range(range: &str, interfaces: Interfaces) -> String {
+        let environment = DdsEnvironment {
+            automatic_discovery_range: set(range),
+            ..Default::default()
+        };
         let options = ConfigOptions {
-            add_loopback: true,
+            interfaces,
             ..OPTIONS
         };
-        let with = |range: &str| {
-            let environment = DdsEnvironment {
-                automatic_discovery_range: set(range),
-                ..Default::default()
-            };
-            cyclone_config(&environment, options)
-                .unwrap()
-                .contains("name=\"lo\"")
-        };
+        cyclone_config(&environment, options).unwrap()
+    }
+
+    #[test]
+    fn loopback_is_added_unless_the_user_rules_otherwise() {
+        let with = |range: &str| with_range(range, Interfaces::OneAndLoopback).contains("name=\"lo\"");
         assert!(with("SUBNET") && with("LOCALHOST"));
-        assert!(!with("OFF") && !with("SYSTEM_DEFAULT"));
+        assert!(!with("SYSTEM_DEFAULT"));
+        assert!(!with_range("SUBNET", Interfaces::Users).contains("Interfaces"));
+    }
+
+    #[test]
+    fn without_a_network_announcements_are_ready_for_one() {
+        let with = |range: &str| with_range(range, Interfaces::Loopback).contains("allow_multicast=\"spdp\"");
+        assert!(with("SUBNET") && with("SYSTEM_DEFAULT") && !with("LOCALHOST"));
+        let environment = DdsEnvironment {
+            cyclonedds_uri: set("<General><AllowMulticast>false</AllowMulticast></General>"),
+            ..Default::default()
+        };
+        let options = ConfigOptions {
+            interfaces: Interfaces::Loopback,
+            ..OPTIONS
+        };
+        assert!(!cyclone_config(&environment, options).unwrap().contains("spdp"));
+    }
+
+    #[test]
+    fn announcements_are_taken_from_all_interfaces_but_where_the_user_names_some() {
+        let with = |interfaces| with_range("SUBNET", interfaces).contains("ExtendedPacketInfo");
+        assert!(with(Interfaces::OneAndLoopback) && with(Interfaces::Loopback));
+        assert!(!with(Interfaces::Users));
+        let off = DdsEnvironment {
+            automatic_discovery_range: set("OFF"),
+            ..Default::default()
+        };
+        assert_eq!(off.interfaces(true), Interfaces::Users);
+        assert_eq!(
+            DdsEnvironment::default().interfaces(true),
+            Interfaces::OneAndLoopback
+        );
+        assert_eq!(DdsEnvironment::default().interfaces(false), Interfaces::Loopback);
     }
 
     #[test]

@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn our_own_announcements_do_not_wait_in_our_memory() {
         let settings = "<CycloneDDS><Domain><General><AllowMulticast>false</AllowMulticast></General></Domain></CycloneDDS>";
-        let domain = Domain::new(97, false, |_| Ok(settings.to_owned())).unwrap();
+        let domain = Domain::new(97, false, false, |_| Ok(settings.to_owned())).unwrap();
         let domain = Arc::new(domain);
         let participant = Arc::new(Participant::new(Arc::clone(&domain), b"", &[]).unwrap());
         let other = Arc::new(Participant::new(domain, b"", &[]).unwrap());

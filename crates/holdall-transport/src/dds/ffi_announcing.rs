@@ -2,8 +2,9 @@
 //!
 //! Cyclone has one announcement for all peers, and nothing in its configuration changes that. Each of its connections has a pointer to the
 //! function that sends a packet; ours passes packets on unchanged but for those that [`super::locators`] and [`super::reply_identity`] are about.
-//! An announcement by multicast leaves twice: to other hosts, with the address of its interface, and to this host (time to live 0), with
-//! loopback's.
+//! An announcement by multicast leaves each network ([`super::networks`]) twice: to other hosts, with the address of its interface, and to
+//! this host (time to live 0), with loopback's. What Cyclone would send from an interface that does not lead to its destination leaves from a
+//! socket of ours. What is discovered is read through a function of ours, too.
 //!
 //! The layouts are those of `ddsi__tran.h` and `ddsi_nwinterfaces.h` of Cyclone DDS 11.0.1. A connection is only touched when it points back
 //! to its domain and to an interface with an IPv4 address; else everything stays as Cyclone does it.
@@ -12,22 +13,25 @@ use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
     handshake_names::{accepted_by_all, has_handshake},
     locators::{
-        AnnouncedInterface, Change, Destination, asking_for_heartbeats, change_of, is_farewell,
-        named_destination, needed, split_fragment_requests, unicast_destination, with_addresses,
+        AnnouncedInterface, Change, announcement_ports, asking_for_heartbeats, change_of, is_farewell,
+        keep_reachable, named_destination, needed, split_fragment_requests, with_addresses,
     },
+    networks::{GROUP, Networks, Way, socket_address},
     repeats::Repeats,
     reply_identity::{has_reply, with_identities},
 };
 use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
-use holdall_io::mutex::lock;
+use holdall_io::{mutex::lock, socket::InterfaceAddress};
 use std::{
     collections::BTreeSet,
     ffi::c_void,
-    net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket},
+    mem,
+    net::{Ipv4Addr, SocketAddrV4, UdpSocket},
+    os::fd::{AsRawFd as _, BorrowedFd},
     panic::{AssertUnwindSafe, catch_unwind},
     ptr, slice,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, RwLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard,
         atomic::{AtomicBool, AtomicPtr, Ordering},
     },
 };
@@ -49,6 +53,10 @@ struct OnePiece {
 /// `ddsi_tran_write_fn_t`.
 type Send = unsafe extern "C" fn(*mut Connection, *const RawLocator, *const Pieces, u32, *mut usize) -> i32;
 
+/// `ddsi_tran_read_fn_t`; the fifth argument begins with the locator that the packet came from.
+type Receive =
+    unsafe extern "C" fn(*mut Connection, *mut u8, usize, bool, *mut RawLocator, *mut usize) -> i32;
+
 /// The beginning of `struct ddsi_tran_conn`.
 #[repr(C)]
 pub(super) struct Connection {
@@ -58,7 +66,8 @@ pub(super) struct Connection {
     domain: *mut DomainGlobals,
     /// `ddsi_tran_handle_fn_t`: the socket.
     socket: unsafe extern "C" fn(*mut Connection) -> i32,
-    read: *mut c_void,
+    /// [`Receive`]; read by Cyclone's threads.
+    receive: *mut c_void,
     /// [`Send`]; read by Cyclone's threads.
     send: *mut c_void,
     others: [*mut c_void; 3],
@@ -92,6 +101,7 @@ struct NetworkInterface {
     mask: RawLocator,
     index: u32,
     flags: u32,
+    allow_multicast: u32,
 }
 
 const KIND_UDP_V4: i32 = 1;
@@ -102,6 +112,7 @@ const INTERFACE_LOOPBACK: u32 = 1 << 3;
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(offset_of!(Connection, domain) == 16);
+    assert!(offset_of!(Connection, receive) == 32);
     assert!(offset_of!(Connection, send) == 40);
     assert!(offset_of!(Connection, interface) == 80);
     assert!(offset_of!(NetworkInterface, flags) == 76);
@@ -157,11 +168,12 @@ pub(super) unsafe fn has_own_connection(globals: *const DomainGlobals) -> bool {
     }
 }
 
-/// Cyclone's own function; one for all connections, as all of ours are UDP.
+/// Cyclone's own functions; one of each for all connections, as all of ours are UDP.
 static CYCLONES: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static CYCLONES_RECEIVE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Some domain had an address that is gone: so long as none had, packets pass with one look at this.
-static ANY_GONE: AtomicBool = AtomicBool::new(false);
+/// Some domain sends some packets another way than Cyclone's: until one does, packets pass with one look at this.
+static ANY_WAYS: AtomicBool = AtomicBool::new(false);
 
 /// The domains of this process that send through us.
 static DOMAINS: RwLock<Vec<Arc<State>>> = RwLock::new(Vec::new());
@@ -170,28 +182,15 @@ static DOMAINS: RwLock<Vec<Arc<State>>> = RwLock::new(Vec::new());
 struct State {
     /// Address of the domain's globals.
     domain: usize,
-    interfaces: Vec<AnnouncedInterface>,
     /// Address of the connection of the loopback interface.
     loopback: Option<usize>,
-    /// By interface address: sockets for other hosts and for this one.
-    multicast: Vec<(Ipv4Addr, UdpSocket, UdpSocket)>,
-    own: RwLock<OwnAddresses>,
-    /// Some address that was ours is gone: looked at with each packet.
-    has_gone: AtomicBool,
+    networks: RwLock<Networks>,
     /// The last announcement, with all addresses.
     announcement: Mutex<Option<Vec<u8>>>,
-    /// For announcements to peers that Cyclone does not know.
-    to_peers: OnceLock<UdpSocket>,
+    /// Sends what Cyclone's connections do not: bound to no address.
+    anywhere: OnceLock<UdpSocket>,
     /// Sends announcements to a new participant again.
     repeats: Option<Repeats>,
-}
-
-#[derive(Default)]
-struct OwnAddresses {
-    /// All that this machine has, or had.
-    known: BTreeSet<Ipv4Addr>,
-    /// Those that it has no more.
-    gone: BTreeSet<Ipv4Addr>,
 }
 
 /// Announces a domain's participants to each peer with the addresses that it needs, as long as this lives.
@@ -200,9 +199,11 @@ pub(super) struct Announcing(Arc<State>);
 impl Announcing {
     /// Begins; `None` where Cyclone's connections are not as expected (another transport than UDP over IPv4), and nothing is changed.
     ///
+    /// `is_wide` uses all networks of this computer, not only those of Cyclone's interfaces.
+    ///
     /// # Safety
     /// `domain` must be live, without participants yet, and deleted before this goes.
-    pub(super) unsafe fn new(domain: dds_entity_t) -> Option<Self> {
+    pub(super) unsafe fn new(domain: dds_entity_t, is_wide: bool) -> Option<Self> {
         // SAFETY: the caller vouches for the domain.
         let domain = unsafe { globals_of(domain) }?;
         // SAFETY: as above; its connections live as long as it does.
@@ -222,7 +223,7 @@ impl Announcing {
             return None;
         }
         // SAFETY: as above.
-        let state = Arc::new(unsafe { State::new(domain as usize, &connections) });
+        let state = Arc::new(unsafe { State::new(domain, &connections, is_wide) });
         let mut domains = DOMAINS.write().unwrap_or_else(PoisonError::into_inner);
         domains.push(Arc::clone(&state));
         for (connection, _) in &connections {
@@ -230,37 +231,62 @@ impl Announcing {
             unsafe { AtomicPtr::from_ptr(&raw mut (**connection).send) }
                 .store(send as *mut c_void, Ordering::Release);
         }
+        if is_wide {
+            // SAFETY: as above.
+            unsafe { read_through_us(domain) };
+        }
         Some(Self(state))
     }
 
-    /// Takes note of the addresses that this machine has now.
-    pub(super) fn set_own_addresses(&self, addresses: &BTreeSet<Ipv4Addr>) {
-        let mut own = self.0.own.write().unwrap_or_else(PoisonError::into_inner);
-        own.known.extend(addresses);
-        own.gone = own.known.difference(addresses).copied().collect();
-        self.0.has_gone.store(!own.gone.is_empty(), Ordering::Release);
-        if !own.gone.is_empty() {
-            ANY_GONE.store(true, Ordering::Release);
+    /// Applies the addresses that this machine has now; announces our participant on networks that have come. `ports` are the domain and the
+    /// highest participant index.
+    pub(super) fn follow(&self, addresses: &[InterfaceAddress], ports: (u32, u32)) -> BTreeSet<String> {
+        let state = &self.0;
+        let (fresh, described) = {
+            let mut networks = state.networks.write().unwrap_or_else(PoisonError::into_inner);
+            networks.follow(addresses);
+            if networks.has_ways() {
+                ANY_WAYS.store(true, Ordering::Release);
+            }
+            (networks.take_fresh(), networks.describe())
+        };
+        let packet = lock(&state.announcement).clone();
+        if let Some(packet) = packet.filter(|_| !fresh.is_empty()) {
+            // By the domain's rule for ports (RTPS 2.5, 9.6.2.3).
+            let group = socket_address(GROUP, 7_400 + 250 * ports.0);
+            for address in fresh {
+                group.map(|group| state.send_multicast(Some(address), group, &packet));
+                self.announce_to(&announcement_ports(address, ports.0, ports.1));
+            }
         }
+        described
+    }
+
+    /// Applies the addresses that this machine has when the domain starts, which Cyclone announces itself.
+    pub(super) fn begin(&self, addresses: &[InterfaceAddress]) -> BTreeSet<String> {
+        let mut networks = self.0.networks.write().unwrap_or_else(PoisonError::into_inner);
+        networks.follow(addresses);
+        networks.forget_fresh();
+        if networks.has_ways() {
+            ANY_WAYS.store(true, Ordering::Release);
+        }
+        networks.describe()
     }
 
     /// Announces our participant to these addresses, which Cyclone does not know; does nothing before Cyclone has announced it once.
     pub(super) fn announce_to(&self, peers: &[SocketAddrV4]) {
         let state = &self.0;
         let packet = lock(&state.announcement).clone();
-        let socket = state.to_peers.get().map_or_else(
-            || {
-                let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-                Some(state.to_peers.get_or_init(|| socket))
-            },
-            Some,
-        );
-        let (Some(packet), Some(socket)) = (packet, socket) else {
+        let (Some(packet), Some(socket)) = (packet, state.anywhere()) else {
             return;
         };
+        let mut last = None;
         for peer in peers {
-            let packet = with_addresses(&packet, &needed(&state.interfaces, state.destination(*peer.ip())));
-            if let Err(error) = socket.send_to(&packet, peer) {
+            if last.as_ref().is_none_or(|(address, _)| address != peer.ip()) {
+                last = Some((*peer.ip(), state.for_unicast(&packet, *peer.ip())));
+            }
+            let Some((_, packet)) = &last else { continue };
+            if let Err(error) = socket.send_to(packet, peer) {
                 tracing::debug!("no announcement to {peer}: {error}");
             }
         }
@@ -305,34 +331,85 @@ unsafe fn connections_of(domain: *const DomainGlobals) -> Option<Vec<(*mut Conne
     }
 }
 
+/// Lets what is discovered be read through [`receive`].
+///
+/// # Safety
+/// `domain` must be live and verified, and in [`DOMAINS`].
+unsafe fn read_through_us(domain: *const DomainGlobals) {
+    // SAFETY: the caller vouches for the domain; a connection is live as long as its domain. Cyclone's threads read the pointer as one word.
+    unsafe {
+        let [group, _, own, _] = (*domain).connections;
+        for connection in [group, own].map(<*mut c_void>::cast::<Connection>) {
+            if connection.is_null() || !ptr::eq((*connection).domain, domain) {
+                continue;
+            }
+            let original = (*connection).receive;
+            let before = CYCLONES_RECEIVE.swap(original, Ordering::AcqRel);
+            if !before.is_null() && before != original {
+                CYCLONES_RECEIVE.store(before, Ordering::Release);
+                continue;
+            }
+            AtomicPtr::from_ptr(&raw mut (*connection).receive)
+                .store(receive as *mut c_void, Ordering::Release);
+        }
+    }
+}
+
+/// The sockets by which a domain receives multicast: of its participants and of its data.
+///
+/// # Safety
+/// `domain` must be live and verified.
+unsafe fn multicast_receivers(domain: *const DomainGlobals) -> Vec<UdpSocket> {
+    // SAFETY: the caller vouches for the domain; a connection is live as long as its domain, and so is its socket, which is copied here.
+    unsafe {
+        let [participants, data, ..] = (*domain).connections;
+        let connections = [participants, data].map(<*mut c_void>::cast::<Connection>);
+        let sockets = connections.into_iter().filter_map(|connection| {
+            let is_ours = !connection.is_null() && ptr::eq((*connection).domain, domain);
+            let socket = is_ours.then(|| ((*connection).socket)(connection))?;
+            let copy = (socket >= 0).then(|| BorrowedFd::borrow_raw(socket).try_clone_to_owned());
+            copy?.ok().map(UdpSocket::from)
+        });
+        sockets.collect()
+    }
+}
+
 impl State {
     /// # Safety
-    /// The connections must be live.
-    unsafe fn new(domain: usize, connections: &[(*mut Connection, AnnouncedInterface)]) -> Self {
+    /// The domain and its connections must be live.
+    unsafe fn new(
+        domain: *const DomainGlobals,
+        connections: &[(*mut Connection, AnnouncedInterface)],
+        is_wide: bool,
+    ) -> Self {
         let interfaces: Vec<_> = connections.iter().map(|(_, interface)| *interface).collect();
         let loopback = connections.iter().find(|(_, interface)| interface.is_loopback);
-        let multicast = connections.iter().filter_map(|(connection, interface)| {
-            let address = interface.address;
-            // SAFETY: the caller vouches for the connection, whose function takes the connection itself.
-            let hops = unsafe { multicast_ttl(((**connection).socket)(*connection)) };
-            Some((
-                address,
-                multicast_socket(address, Some(hops))?,
-                multicast_socket(address, None)?,
-            ))
-        });
+        // SAFETY: the caller vouches for the connections, whose function takes the connection itself.
+        let multicast: Vec<_> = unsafe {
+            let able = connections
+                .iter()
+                .filter(|(connection, _)| sends_multicast(*connection));
+            able.map(|(connection, interface)| {
+                let hops = multicast_ttl(((**connection).socket)(*connection));
+                (interface.address, hops)
+            })
+            .collect()
+        };
+        if is_wide && interfaces.iter().all(|interface| interface.is_loopback) {
+            for (connection, _) in connections {
+                // Cyclone skips other hosts when it has loopback only, and a network may come.
+                // SAFETY: as above; the interface is part of the domain's globals, and no thread reads it before there is a participant.
+                unsafe { (*(**connection).interface.cast_mut()).flags &= !INTERFACE_LOOPBACK };
+            }
+        }
+        // SAFETY: the caller vouches for the domain.
+        let receivers = unsafe { multicast_receivers(domain) };
         Self {
-            domain,
+            domain: domain as usize,
             loopback: loopback.map(|(connection, _)| *connection as usize),
-            multicast: multicast.collect(),
-            own: RwLock::new(OwnAddresses {
-                known: interfaces.iter().map(|interface| interface.address).collect(),
-                gone: BTreeSet::new(),
-            }),
-            interfaces,
-            has_gone: AtomicBool::new(false),
+            networks: RwLock::new(Networks::new(is_wide, interfaces, &multicast, receivers)),
             announcement: Mutex::new(None),
-            to_peers: OnceLock::new(),
+            anywhere: OnceLock::new(),
             repeats: Repeats::start()
                 .inspect_err(|error| tracing::debug!("announcements are sent once: {error}"))
                 .ok(),
@@ -347,19 +424,39 @@ impl State {
             .map(Arc::clone)
     }
 
-    fn destination(&self, address: Ipv4Addr) -> Destination {
-        unicast_destination(
-            address,
-            &self.own.read().unwrap_or_else(PoisonError::into_inner).known,
-        )
+    fn networks(&self) -> RwLockReadGuard<'_, Networks> {
+        self.networks.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_gone(&self, address: Ipv4Addr) -> bool {
-        self.own
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .gone
-            .contains(&address)
+    /// A socket bound to no address: the system's routes decide by which interface it sends.
+    fn anywhere(&self) -> Option<&UdpSocket> {
+        if self.anywhere.get().is_none() {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+            let _ = self.anywhere.set(socket);
+        }
+        self.anywhere.get()
+    }
+
+    /// An announcement as a participant at this address needs it.
+    fn for_unicast(&self, packet: &[u8], to: Ipv4Addr) -> Vec<u8> {
+        let networks = self.networks();
+        let addresses = needed(networks.interfaces(), networks.destination(to));
+        asking_for_heartbeats(&with_addresses(packet, &addresses))
+    }
+
+    /// Sends an announcement to all participants of this computer at a port: one that uses another interface than loopback ignores what
+    /// comes from loopback.
+    fn to_own_addresses(&self, packet: &[u8], port: u32) {
+        let own: Vec<Ipv4Addr> = self.networks().own_addresses().collect();
+        let Some(socket) = self.anywhere() else { return };
+        for to in own
+            .into_iter()
+            .filter_map(|address| socket_address(address, port))
+        {
+            if let Err(error) = socket.send_to(packet, to) {
+                tracing::debug!("no announcement to {to}: {error}");
+            }
+        }
     }
 
     /// Keeps an announcement that is meant for all, until a farewell.
@@ -393,22 +490,25 @@ impl State {
         self.repeats.as_ref()?.send_later(to, requests).then_some(rest)
     }
 
-    /// Sends an announcement by multicast; false when there are no sockets for that interface.
-    fn send_multicast(&self, from: Ipv4Addr, to: SocketAddrV4, packet: &[u8]) -> bool {
-        let Some((_, to_others, to_us)) = self.multicast.iter().find(|(address, ..)| *address == from) else {
-            return false;
-        };
-        for (socket, destination) in [
-            (to_others, Destination::Neighbours(from)),
-            (to_us, Destination::ThisHost),
-        ] {
-            let packet = with_addresses(packet, &needed(&self.interfaces, destination));
+    /// Sends an announcement by multicast out of the interface `only`, or of all; false when there are no sockets for it.
+    fn send_multicast(&self, only: Option<Ipv4Addr>, to: SocketAddrV4, packet: &[u8]) -> bool {
+        let networks = self.networks();
+        networks.each_multicast(only, |socket, destination| {
+            let packet = with_addresses(packet, &needed(networks.interfaces(), destination));
             if let Err(error) = socket.send_to(&packet, to) {
-                tracing::debug!("no announcement to {to} from {from}: {error}");
+                tracing::debug!("no announcement to {to}: {error}");
             }
-        }
-        true
+        })
     }
+}
+
+/// Whether Cyclone announces participants by multicast on a connection's interface.
+///
+/// # Safety
+/// The connection must be live.
+unsafe fn sends_multicast(connection: *const Connection) -> bool {
+    // SAFETY: the caller vouches for the connection; its interface lives as long.
+    unsafe { (*(*connection).interface).allow_multicast != 0 }
 }
 
 /// How many hops multicast may take that this socket sends; 1 where the system does not say.
@@ -426,21 +526,6 @@ fn multicast_ttl(socket: i32) -> u32 {
         );
     }
     hops
-}
-
-/// A socket that sends multicast out of the interface with this address: to other hosts so many hops away, or to this one only.
-fn multicast_socket(from: Ipv4Addr, hops: Option<u32>) -> Option<UdpSocket> {
-    // Linux sends multicast out of the interface that has the address that the socket is bound to.
-    let open = || {
-        let socket = UdpSocket::bind((IpAddr::V4(from), 0))?;
-        socket.set_multicast_loop_v4(hops.is_none())?;
-        socket.set_multicast_ttl_v4(hops.unwrap_or(0))?;
-        socket.set_nonblocking(true)?;
-        Ok::<_, std::io::Error>(socket)
-    };
-    open()
-        .inspect_err(|error| tracing::debug!("no socket for announcements from {from}: {error}"))
-        .ok()
 }
 
 /// `DDS_RETCODE_OK`.
@@ -494,22 +579,63 @@ unsafe fn changed(
     let change = change_of(pieces_of());
     let has_reply = has_reply(pieces_of());
     let has_handshake = has_handshake(pieces_of());
-    // SAFETY: the connection is live, and so is the domain that it points to.
-    let domain = unsafe { (*connection).domain } as usize;
-    let state = if change.is_some() || has_reply || has_handshake || ANY_GONE.load(Ordering::Acquire) {
-        State::of(domain)?
-    } else {
-        return None;
+    // SAFETY: the connection is live, and so are the domain and the interface that it points to.
+    let (domain, from) = unsafe {
+        (
+            (*connection).domain as usize,
+            (*(*connection).interface).address.ipv4()?,
+        )
     };
-    let mut to = (connection, *destination);
-    if !address.is_multicast() && state.has_gone.load(Ordering::Acquire) && state.is_gone(address) {
-        // A participant of this host at an address of an interface that is down: loopback still leads there.
-        to.0 = state.loopback? as *mut Connection;
-        to.1.address[12..].copy_from_slice(&Ipv4Addr::LOCALHOST.octets());
+    let is_as_written = change.is_none() && !has_reply && !has_handshake;
+    // Loopback leads to this computer only.
+    let is_stray = from.is_loopback() && !address.is_loopback() && !address.is_multicast();
+    if is_as_written && !is_stray && !ANY_WAYS.load(Ordering::Acquire) {
+        return None;
     }
-    if change.is_none() && !has_reply && !has_handshake {
-        // SAFETY: the loopback connection lives as long as the domain.
-        return Some(unsafe { original(to.0, &raw const to.1, pieces, flags, written) });
+    let state = State::of(domain)?;
+    let way = state.networks().way(from, address);
+    let report = |wanted: usize| {
+        if !written.is_null() {
+            // SAFETY: Cyclone passes null or a writable place.
+            unsafe { *written = wanted };
+        }
+    };
+    // SAFETY: Cyclone vouches for the connection, and the loopback connection lives as long as the domain; the pieces are readable.
+    let deliver = |pieces: *const Pieces| unsafe {
+        match way {
+            Way::Cyclones => Some(original(
+                connection,
+                &raw const *destination,
+                pieces,
+                flags,
+                written,
+            )),
+            Way::Loopback => {
+                // A participant of this host at an address of an interface that is down: loopback still leads there.
+                let mut to = *destination;
+                to.address[12..].copy_from_slice(&Ipv4Addr::LOCALHOST.octets());
+                Some(original(
+                    state.loopback? as *mut Connection,
+                    &raw const to,
+                    pieces,
+                    flags,
+                    written,
+                ))
+            }
+            Way::Routed => {
+                let to = socket_address(address, destination.port)?;
+                send_anywhere(state.anywhere()?, to, pieces);
+                Some(OK)
+            }
+        }
+    };
+    if is_as_written {
+        if way == Way::Cyclones {
+            return None;
+        }
+        let code = deliver(pieces)?;
+        report(pieces_of().map(<[u8]>::len).sum());
+        return Some(code);
     }
     let mut packet: Vec<u8> = pieces_of().flatten().copied().collect();
     // Cyclone expects as much as it wanted to send.
@@ -525,33 +651,28 @@ unsafe fn changed(
         state.remember(&packet);
     }
     if is_announcement && address.is_multicast() {
-        // SAFETY: the interface lives as long as the connection.
-        let from = unsafe { (*(*connection).interface).address.ipv4()? };
-        let port = u16::try_from(destination.port).ok()?;
-        if !state.send_multicast(from, SocketAddrV4::new(address, port), &packet) {
+        let to = socket_address(address, destination.port)?;
+        let only = state.networks().only(from);
+        if !state.send_multicast(only, to, &packet) {
             return None;
         }
-        if !written.is_null() {
-            // SAFETY: Cyclone passes null or a writable place.
-            unsafe { *written = wanted };
-        }
+        report(wanted);
         return Some(OK);
     }
     let chosen = if change == Some(Change::FragmentRequest) {
-        let Some(rest) = state.postpone(&packet, &to.1)? else {
-            if !written.is_null() {
-                // SAFETY: as above.
-                unsafe { *written = wanted };
-            }
+        let Some(rest) = state.postpone(&packet, destination)? else {
+            report(wanted);
             return Some(OK);
         };
         rest
     } else if is_announcement {
-        let addresses = needed(&state.interfaces, state.destination(address));
-        asking_for_heartbeats(&with_addresses(&packet, &addresses))
+        state.for_unicast(&packet, address)
     } else {
         asking_for_heartbeats(&packet)
     };
+    if is_announcement && address.is_loopback() && named_destination(&packet).is_none() {
+        state.to_own_addresses(&chosen, destination.port);
+    }
     let one = OnePiece {
         head: Pieces {
             count: 1,
@@ -559,16 +680,76 @@ unsafe fn changed(
         },
         piece: iovec(&chosen),
     };
-    // SAFETY: `one` points to `chosen`, and both live until the call returns.
-    let code = unsafe { original(to.0, &raw const to.1, (&raw const one).cast(), flags, written) };
+    let code = deliver((&raw const one).cast())?;
     if is_announcement {
-        state.repeat(&chosen, &to.1);
+        state.repeat(&chosen, destination);
     }
-    if !written.is_null() && code == OK {
-        // SAFETY: as above.
-        unsafe { *written = wanted };
+    if code == OK {
+        report(wanted);
     }
     Some(code)
+}
+
+/// Sends pieces as one packet, as far as there is a way.
+///
+/// # Safety
+/// The pieces must be readable.
+unsafe fn send_anywhere(socket: &UdpSocket, to: SocketAddrV4, pieces: *const Pieces) {
+    // SAFETY: an all-zero address and message are valid; both live until the call returns, and the caller vouches for the pieces, which
+    // `sendmsg` only reads.
+    let sent = unsafe {
+        let mut address: libc::sockaddr_in = mem::zeroed();
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = to.port().to_be();
+        address.sin_addr.s_addr = to.ip().to_bits().to_be();
+        let mut message: libc::msghdr = mem::zeroed();
+        message.msg_name = (&raw mut address).cast();
+        message.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        message.msg_iov = pieces.add(1).cast::<libc::iovec>().cast_mut();
+        message.msg_iovlen = (*pieces).count;
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    if sent < 0 {
+        // As with a packet that is lost: what is reliable is sent again.
+        tracing::debug!("nothing sent to {to}: {}", std::io::Error::last_os_error());
+    }
+}
+
+/// What Cyclone calls to receive a packet of discovery.
+///
+/// # Safety
+/// Cyclone calls it with a live connection and a buffer of so many bytes; `from` may be null, `received` not.
+unsafe extern "C" fn receive(
+    connection: *mut Connection,
+    buffer: *mut u8,
+    room: usize,
+    may_be_spurious: bool,
+    from: *mut RawLocator,
+    received: *mut usize,
+) -> i32 {
+    let original = CYCLONES_RECEIVE.load(Ordering::Acquire);
+    // SAFETY: set before this function could be called, and never to anything else than a `Receive`; Cyclone vouches for the rest.
+    let code = unsafe {
+        let original: Receive = mem::transmute(original);
+        original(connection, buffer, room, may_be_spurious, from, received)
+    };
+    if code == OK && !from.is_null() {
+        // SAFETY: Cyclone has written so many bytes, and where they are from. A panic must not unwind into C.
+        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
+            let packet = slice::from_raw_parts_mut(buffer, (*received).min(room));
+            let from = (*from).ipv4()?;
+            let state = State::of((*connection).domain as usize)?;
+            let networks = state.networks();
+            if !networks.is_ours(from) {
+                keep_reachable(packet, from, |address| networks.is_ours(address));
+            }
+            Some(())
+        }));
+        if outcome.is_err() {
+            tracing::error!("an announcement could not be read");
+        }
+    }
+    code
 }
 
 fn iovec(bytes: &[u8]) -> ddsrt_iovec_t {

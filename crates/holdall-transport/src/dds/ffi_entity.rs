@@ -136,12 +136,14 @@ pub(super) struct Domain {
 impl Domain {
     /// Starts a domain with the configuration that `config` makes; its argument is the ROS domain where Cyclone must use another id
     /// inside this process. A configuration that a user had a part in is tried first, where it can end nothing but a child process.
+    /// `is_wide` uses all networks of this computer, not only those of Cyclone's interfaces.
     ///
     /// # Errors
     /// One sentence.
     pub(super) fn new(
         ros_domain: u32,
         is_users: bool,
+        is_wide: bool,
         config: impl FnOnce(Option<u32>) -> Result<String, String>,
     ) -> Result<Self, String> {
         let id = DomainId::new(ros_domain);
@@ -156,7 +158,7 @@ impl Domain {
         })
         .map_err(|error| format!("{error}; is CYCLONEDDS_URI right and a network interface up?"))?;
         // SAFETY: the domain is live and new; `Drop` deletes it before its fields go.
-        let announcing = unsafe { Announcing::new(entity) };
+        let announcing = unsafe { Announcing::new(entity, is_wide) };
         if announcing.is_none() {
             tracing::debug!("participants are announced with the addresses of all interfaces");
         }

@@ -56,7 +56,8 @@ pub(super) struct DomainGlobals {
     lease_lock: libc::pthread_mutex_t,
     leases: *mut c_void,
     factories: [*mut c_void; 2],
-    connections: [*mut c_void; 4],
+    /// What it receives with: multicast and its own ports, of each participants first and data second. Null where there is none.
+    pub connections: [*mut c_void; 4],
     /// What it sends with, by interface.
     pub transmit_connections: [*mut c_void; 4],
     interface_locators: [Locator; 4],

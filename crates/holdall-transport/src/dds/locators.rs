@@ -10,10 +10,7 @@
 //! acknowledgement and stays silent until its next heartbeat, a second later. One that begins at 0 is what it sends itself to ask for one.
 
 use super::repeats::GuidPrefix;
-use std::{
-    collections::BTreeSet,
-    net::{Ipv4Addr, SocketAddrV4},
-};
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// An interface that Cyclone uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +26,8 @@ pub(super) struct AnnouncedInterface {
 }
 
 impl AnnouncedInterface {
-    fn reaches(&self, address: Ipv4Addr) -> bool {
+    /// Whether an address is on its network.
+    pub(super) fn reaches(&self, address: Ipv4Addr) -> bool {
         let mask = self.mask.to_bits();
         mask != 0 && address.to_bits() & mask == self.address.to_bits() & mask
     }
@@ -43,7 +41,12 @@ pub(super) enum Destination {
     /// Other hosts, by multicast out of the interface with this address.
     Neighbours(Ipv4Addr),
     /// Another host.
-    Host(Ipv4Addr),
+    Host {
+        /// Its address.
+        address: Ipv4Addr,
+        /// The address that packets to it leave from, where a route leads there.
+        source: Option<Ipv4Addr>,
+    },
 }
 
 /// The announced addresses that a destination needs; empty when there is no better choice than all.
@@ -64,23 +67,19 @@ pub(super) fn needed(interfaces: &[AnnouncedInterface], destination: Destination
             }
         }
         Destination::Neighbours(from) => announced(&|interface| interface.address == from),
-        Destination::Host(address) => {
-            let near = announced(&|interface| !interface.is_loopback && interface.reaches(address));
-            if near.is_empty() {
-                announced(&|interface| !interface.is_loopback)
-            } else {
-                near
+        Destination::Host { address, source } => {
+            // One address, where one is known to lead back: a publisher sends each message to each.
+            let is_network = |interface: &AnnouncedInterface| !interface.is_loopback;
+            let mut chosen =
+                announced(&|interface| is_network(interface) && source == Some(interface.address));
+            if chosen.is_empty() {
+                chosen = announced(&|interface| is_network(interface) && interface.reaches(address));
             }
+            if chosen.is_empty() {
+                chosen = announced(&is_network);
+            }
+            chosen
         }
-    }
-}
-
-/// Where a unicast packet goes to.
-pub(super) fn unicast_destination(address: Ipv4Addr, own: &BTreeSet<Ipv4Addr>) -> Destination {
-    if address.is_loopback() || own.contains(&address) {
-        Destination::ThisHost
-    } else {
-        Destination::Host(address)
     }
 }
 
@@ -110,8 +109,19 @@ pub(super) const VENDOR_FAST_DDS: [u8; 2] = [0x01, 0x0f];
 /// `ENTITYID_SPDP_BUILTIN_PARTICIPANT_WRITER`.
 const PARTICIPANT_WRITER: [u8; 4] = [0x00, 0x01, 0x00, 0xc2];
 pub(super) const PID_SENTINEL: u16 = 0x0001;
+/// Writers of what is discovered: participants, publishers and subscriptions.
+const DISCOVERY_WRITERS: [[u8; 4]; 3] = [
+    PARTICIPANT_WRITER,
+    [0x00, 0x00, 0x03, 0xc2],
+    [0x00, 0x00, 0x04, 0xc2],
+];
+const PID_PAD: u16 = 0;
 /// `PID_DEFAULT_UNICAST_LOCATOR` and `PID_METATRAFFIC_UNICAST_LOCATOR`.
-pub(super) const UNICAST_LOCATORS: [u16; 2] = [0x0031, 0x0032];
+pub(super) const ANNOUNCED_LOCATORS: [u16; 2] = [0x0031, 0x0032];
+/// These, and an endpoint's `PID_UNICAST_LOCATOR`.
+const RECEIVED_LOCATORS: [u16; 3] = [0x002f, 0x0031, 0x0032];
+/// A parameter with an address, and its head.
+const LOCATOR_PARAMETER_BYTES: usize = 4 + LOCATOR_BYTES;
 pub(super) const LOCATOR_BYTES: usize = 24;
 /// `LOCATOR_KIND_UDPv4`.
 pub(super) const KIND_UDP_V4: u32 = 1;
@@ -300,24 +310,33 @@ pub(super) fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
     submessage.id == DATA && bytes.get(writer..writer + 4) == Some(&PARTICIPANT_WRITER)
 }
 
-/// A copy of a packet whose participant announcements hold only the unicast addresses in `needed`.
+/// A copy of a packet whose participant announcements hold the unicast addresses in `needed` instead of their own.
 ///
-/// An announcement that would be left without any address keeps all of them.
+/// With none needed an announcement keeps its own.
 pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
-    let mut copy = Vec::with_capacity(packet.len());
+    let mut copy = Vec::with_capacity(packet.len() + needed.len() * 2 * LOCATOR_PARAMETER_BYTES);
     let mut at = HEADER_BYTES.min(packet.len());
     copy.extend_from_slice(&packet[..at]);
     while let Some(next) = submessage(packet, at) {
         let end = next.end.min(packet.len());
         let begin = copy.len();
-        let dropped = if is_announcement(packet, &next) {
-            unneeded_parameters(&packet[..end], &next, needed)
+        let is_changed = is_announcement(packet, &next) && !needed.is_empty();
+        let locators = if is_changed {
+            unicast_locators(&packet[..end], &next, &ANNOUNCED_LOCATORS)
         } else {
             Vec::new()
         };
-        for parameter in dropped {
-            copy.extend_from_slice(&packet[at..parameter]);
-            at = parameter + 4 + LOCATOR_BYTES;
+        for (index, locator) in locators.iter().enumerate() {
+            copy.extend_from_slice(&packet[at..locator.at]);
+            at = locator.at + LOCATOR_PARAMETER_BYTES;
+            if locators[..index].iter().any(|other| other.id == locator.id) {
+                continue;
+            }
+            for address in needed {
+                let own = &packet[locator.at..at];
+                copy.extend_from_slice(&own[..LOCATOR_PARAMETER_BYTES - 4]);
+                copy.extend(address.octets());
+            }
         }
         copy.extend_from_slice(&packet[at..end]);
         if next.end != usize::MAX {
@@ -335,35 +354,76 @@ pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
     copy
 }
 
-/// Where the locators that are not needed begin, in ascending order.
-fn unneeded_parameters(packet: &[u8], data: &Submessage, needed: &[Ipv4Addr]) -> Vec<usize> {
-    let mut dropped = Vec::new();
+/// A parameter with a unicast address of UDP over IPv4.
+struct UnicastLocator {
+    /// Where it begins.
+    at: usize,
+    id: u16,
+    address: Ipv4Addr,
+}
+
+/// The unicast addresses in the payload of a `DATA` submessage, in the order of the packet.
+fn unicast_locators(packet: &[u8], data: &Submessage, ids: &[u16]) -> Vec<UnicastLocator> {
     let Some(payload) = payload_of(packet, data) else {
-        return dropped;
+        return Vec::new();
     };
     let order = Order {
         is_little: packet.get(payload + 1).is_some_and(|kind| kind & 1 != 0),
     };
-    let locators = parameters(packet, payload + 4, order);
-    for kind in UNICAST_LOCATORS {
-        let of_kind = || {
-            let is_of_kind = |(at, id): &(usize, u16)| {
-                *id == kind
-                    && order.u16(packet, at + 2) == Some(LOCATOR_BYTES as u16)
-                    && order.u32(packet, at + 4) == Some(KIND_UDP_V4)
-            };
-            locators.iter().copied().filter(is_of_kind)
-        };
-        let is_needed = |at: usize| {
-            let address = packet.get(at + 24..at + 28);
-            address.is_some_and(|address| needed.iter().any(|needed| needed.octets() == address))
-        };
-        if of_kind().any(|(at, _)| is_needed(at)) {
-            dropped.extend(of_kind().map(|(at, _)| at).filter(|at| !is_needed(*at)));
+    let found = parameters(packet, payload + 4, order).into_iter();
+    found
+        .filter(|(at, id)| {
+            ids.contains(id)
+                && order.u16(packet, at + 2) == Some(LOCATOR_BYTES as u16)
+                && order.u32(packet, at + 4) == Some(KIND_UDP_V4)
+        })
+        .filter_map(|(at, id)| {
+            let octets: [u8; 4] = packet.get(at + 24..at + 28)?.try_into().ok()?;
+            Some(UnicastLocator {
+                at,
+                id,
+                address: octets.into(),
+            })
+        })
+        .collect()
+}
+
+/// Leaves a participant or endpoint of another host, whose packet came from the address `from`, the address that we reach it by: the one that
+/// the packet came from, where it is among those announced, else all that are not ours. The others become padding.
+///
+/// A host announces the addresses of all its interfaces, also of those that do not lead here, and such as we have, too: each computer with
+/// Docker is 172.17.0.1.
+pub(super) fn keep_reachable(packet: &mut [u8], from: Ipv4Addr, is_ours: impl Fn(Ipv4Addr) -> bool) {
+    let mut at = HEADER_BYTES;
+    while let Some(next) = submessage(packet, at) {
+        let end = next.end.min(packet.len());
+        if is_discovery(packet, &next) {
+            let locators = unicast_locators(&packet[..end], &next, &RECEIVED_LOCATORS);
+            for id in RECEIVED_LOCATORS {
+                let of_kind = || locators.iter().filter(move |locator| locator.id == id);
+                let is_kept = |locator: &UnicastLocator| {
+                    if of_kind().any(|other| other.address == from) {
+                        locator.address == from
+                    } else {
+                        !is_ours(locator.address)
+                    }
+                };
+                if of_kind().any(is_kept) {
+                    for locator in of_kind().filter(|locator| !is_kept(locator)) {
+                        packet[locator.at..locator.at + 2].copy_from_slice(&PID_PAD.to_ne_bytes());
+                    }
+                }
+            }
         }
+        at = end;
     }
-    dropped.sort_unstable();
-    dropped
+}
+
+/// Whether a submessage announces a participant or an endpoint.
+fn is_discovery(bytes: &[u8], submessage: &Submessage) -> bool {
+    let writer = submessage.at + 12;
+    let writer = bytes.get(writer..writer + 4);
+    submessage.id == DATA && DISCOVERY_WRITERS.iter().any(|known| writer == Some(known))
 }
 
 /// Where the payload of a `DATA` submessage begins.
@@ -488,33 +548,29 @@ mod tests {
         packet
     }
 
+    fn host(address: Ipv4Addr, source: Option<Ipv4Addr>) -> Destination {
+        Destination::Host { address, source }
+    }
+
     #[test]
     fn this_host_needs_loopback_and_others_the_interface_between_us() {
         let all = interfaces();
         assert_eq!(needed(&all, Destination::ThisHost), [LOOPBACK]);
         assert_eq!(needed(&all, Destination::Neighbours(WIRED)), [WIRED]);
         assert_eq!(
-            needed(&all, Destination::Host(Ipv4Addr::new(192, 168, 1, 99))),
+            needed(&all, host(Ipv4Addr::new(192, 168, 1, 99), None)),
             [WIRELESS]
         );
-        assert_eq!(
-            needed(&all, Destination::Host(Ipv4Addr::new(8, 8, 8, 8))),
-            [WIRED, WIRELESS]
-        );
+        let far = Ipv4Addr::new(8, 8, 8, 8);
+        assert_eq!(needed(&all, host(far, None)), [WIRED, WIRELESS]);
+        assert_eq!(needed(&all, host(far, Some(WIRELESS))), [WIRELESS]);
+        assert_eq!(needed(&all, host(far, Some(LOOPBACK))), [WIRED, WIRELESS]);
     }
 
     #[test]
     fn without_loopback_this_host_needs_one_address() {
         assert_eq!(needed(&interfaces()[1..], Destination::ThisHost), [WIRED]);
         assert_eq!(needed(&[], Destination::ThisHost), [Ipv4Addr::LOCALHOST; 0]);
-    }
-
-    #[test]
-    fn own_addresses_are_this_host() {
-        let own = BTreeSet::from([WIRED]);
-        assert_eq!(unicast_destination(LOOPBACK, &own), Destination::ThisHost);
-        assert_eq!(unicast_destination(WIRED, &own), Destination::ThisHost);
-        assert_eq!(unicast_destination(WIRELESS, &own), Destination::Host(WIRELESS));
     }
 
     #[test]
@@ -533,8 +589,46 @@ mod tests {
     #[test]
     fn an_announcement_is_never_left_without_an_address() {
         let whole = packet(&[(0x31, LOOPBACK), (0x32, WIRED)], false);
-        assert_eq!(with_addresses(&whole, &[WIRELESS]), whole);
         assert_eq!(with_addresses(&whole, &[]), whole);
+    }
+
+    #[test]
+    fn an_announcement_gets_addresses_that_cyclone_does_not_know() {
+        let whole = packet(
+            &[(0x31, LOOPBACK), (0x31, WIRED), (0x32, LOOPBACK), (0x32, WIRED)],
+            true,
+        );
+        let expected = packet(&[(0x31, WIRELESS), (0x32, WIRELESS)], true);
+        assert_eq!(with_addresses(&whole, &[WIRELESS]), expected);
+        let one = packet(&[(0x31, LOOPBACK), (0x32, LOOPBACK)], false);
+        let both = [(0x31, WIRED), (0x31, WIRELESS), (0x32, WIRED), (0x32, WIRELESS)];
+        assert_eq!(with_addresses(&one, &[WIRED, WIRELESS]), packet(&both, false));
+    }
+
+    #[test]
+    fn another_host_is_reached_by_the_address_that_it_sends_from() {
+        const THEIRS: Ipv4Addr = Ipv4Addr::new(192, 168, 1, 99);
+        const DOCKER: Ipv4Addr = Ipv4Addr::new(172, 17, 0, 1);
+        let is_ours = |address: Ipv4Addr| [LOOPBACK, WIRED, DOCKER].contains(&address);
+        let all = [(0x2f, DOCKER), (0x2f, THEIRS), (0x31, DOCKER), (0x31, THEIRS)];
+        let kept = [(0, DOCKER), (0x2f, THEIRS), (0, DOCKER), (0x31, THEIRS)];
+        // Across a NAT it sends from an address that it does not know.
+        for from in [THEIRS, Ipv4Addr::new(9, 9, 9, 9)] {
+            for writer in [0xc2_u8, 0x03] {
+                let mut received = packet(&all, false);
+                let mut expected = packet(&kept, false);
+                if writer == 0x03 {
+                    let entity = HEADER_BYTES + 8 + 4 + 12;
+                    received[entity..entity + 4].copy_from_slice(&DISCOVERY_WRITERS[1]);
+                    expected[entity..entity + 4].copy_from_slice(&DISCOVERY_WRITERS[1]);
+                }
+                keep_reachable(&mut received, from, is_ours);
+                assert_eq!(received, expected, "{from} {writer:x}");
+            }
+        }
+        let mut only_ours = packet(&[(0x31, DOCKER)], false);
+        keep_reachable(&mut only_ours, THEIRS, is_ours);
+        assert_eq!(only_ours, packet(&[(0x31, DOCKER)], false));
     }
 
     #[test]
@@ -654,6 +748,8 @@ mod tests {
             whole.splice(at..end, bytes);
             let copy = with_addresses(&whole, &[WIRED]);
             prop_assert!(copy.len() <= whole.len());
+            let mut received = whole.clone();
+            keep_reachable(&mut received, WIRED, |address| address == LOOPBACK);
             change_of([&whole[..]].into_iter());
             prop_assert_eq!(asking_for_heartbeats(&whole).len(), whole.len());
             named_destination(&whole);

@@ -13,6 +13,7 @@ mod config;
 mod handshake_names;
 mod locators;
 mod log_limit;
+mod networks;
 mod node_graph;
 mod processes;
 mod qos;

@@ -2,11 +2,15 @@
 
 use super::{
     announcement::NodeAnnouncement,
-    config::{ConfigOptions, DdsEnvironment, cyclone_config, participant_index_max, small_buffer_warning},
+    config::{
+        ConfigOptions, DdsEnvironment, Interfaces, cyclone_config, participant_index_max,
+        small_buffer_warning,
+    },
     discovery::Discovery,
     ffi_alloc::place_receive_buffers,
     ffi_entity::{DdsError, Domain, Participant},
     ffi_log::take_over_messages,
+    networks::NetworkLog,
     peers::NamedPeers,
     publisher::DdsPublisher,
     security::Security,
@@ -25,10 +29,10 @@ use crate::{
 use holdall_io::{
     clock::Clock,
     process::free_descriptors,
-    socket::{has_network, interface_addresses, raise_receive_buffers, udp_sockets},
+    socket::{InterfaceAddress, interface_addresses, raise_receive_buffers, udp_sockets},
 };
 use holdall_model::{time::Timestamp, topic::NodeName};
-use std::{collections::BTreeSet, net::Ipv4Addr, os::fd::RawFd, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, os::fd::RawFd, sync::Arc, time::Duration};
 
 const NAME: &str = "dds";
 
@@ -98,6 +102,9 @@ pub struct DdsTransport {
     clock: Arc<dyn Clock>,
     warnings: Vec<String>,
     addresses_looked_up: Option<Duration>,
+    network_log: NetworkLog,
+    /// The domain and the highest participant index.
+    ports: (u32, u32),
     unheard: Unheard,
     security: Security,
     _named_peers: Option<NamedPeers>,
@@ -127,8 +134,9 @@ impl DdsTransport {
         load_security(options).map_err(start)?;
         let sockets_before = udp_sockets();
         let domain = start_domain(ros_domain, options).map_err(start)?;
+        let mut network_log = NetworkLog::default();
         if let Some(announcing) = domain.announcing() {
-            announcing.set_own_addresses(&own_addresses());
+            network_log.note(announcing.begin(&interface_addresses()));
         }
         let domain = Arc::new(domain);
         let participant = join(&domain, &options.security).map_err(start)?;
@@ -155,6 +163,8 @@ impl DdsTransport {
             clock,
             warnings,
             addresses_looked_up: None,
+            network_log,
+            ports: (ros_domain, participant_index_max(ros_domain)),
             _named_peers: named_peers,
         })
     }
@@ -171,7 +181,8 @@ impl DdsTransport {
         }
         self.addresses_looked_up = Some(now);
         if let Some(announcing) = self.participant.domain().announcing() {
-            announcing.set_own_addresses(&own_addresses());
+            self.network_log
+                .note(announcing.follow(&interface_addresses(), self.ports));
         }
         if self.security.is_on() && !self.discovery.takes_part() {
             return Err(TransportError::Failed {
@@ -229,30 +240,30 @@ fn enough_descriptors() -> Result<(), String> {
     }
 }
 
-fn own_addresses() -> BTreeSet<Ipv4Addr> {
-    let addresses = interface_addresses().into_iter();
-    addresses
-        .filter(|address| address.is_up)
-        .map(|address| address.address)
-        .collect()
-}
-
 fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String> {
     // An interface that is named twice is an error to Cyclone, so only the user's choice is passed.
-    let add_loopback = has_network() && !options.environment.names_interfaces();
+    let is_network =
+        |address: &InterfaceAddress| address.is_up && !address.is_loopback && address.has_multicast;
+    let has_network = interface_addresses().iter().any(is_network);
+    let interfaces = options.environment.interfaces(has_network);
     let security = options.security.configuration();
     let is_users = options.environment.cyclonedds_uri.is_some();
-    Domain::new(ros_domain, is_users, |external_domain_id| {
-        let config = ConfigOptions {
-            domain: ros_domain,
-            external_domain_id,
-            socket_receive_buffer_bytes: options.socket_receive_buffer_bytes,
-            process_id: std::process::id(),
-            add_loopback,
-            security: &security,
-        };
-        cyclone_config(&options.environment, config)
-    })
+    Domain::new(
+        ros_domain,
+        is_users,
+        interfaces != Interfaces::Users,
+        |external_domain_id| {
+            let config = ConfigOptions {
+                domain: ros_domain,
+                external_domain_id,
+                socket_receive_buffer_bytes: options.socket_receive_buffer_bytes,
+                process_id: std::process::id(),
+                interfaces,
+                security: &security,
+            };
+            cyclone_config(&options.environment, config)
+        },
+    )
 }
 
 /// Looks for the static peers that are given by name; says which peers cannot be reached.

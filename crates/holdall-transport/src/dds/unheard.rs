@@ -6,6 +6,7 @@
 use super::{
     announced::{Announced, announced_in},
     locators::announcement_ports,
+    networks::GROUP,
     processes::Processes,
     repeats::GuidPrefix,
 };
@@ -22,8 +23,6 @@ use std::{
     time::Duration,
 };
 
-/// Where participants announce themselves to all.
-const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 0, 1);
 /// Ports of this computer that nodes without multicast announce themselves to: rmw implementations stop at this index.
 const LAST_INDEX: u32 = 31;
 /// Longest packet of UDP.

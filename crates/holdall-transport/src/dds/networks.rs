@@ -1,0 +1,418 @@
+//! The networks of this computer that a domain uses: all of them, also those that come and go while it runs.
+//!
+//! Cyclone has four interfaces at most, chosen when a domain starts. It gets loopback and one other (`config`). It hears the rest, because
+//! its sockets are bound to no address, and its multicast groups are joined here on each interface. What it sends to the rest leaves by the
+//! system's routes ([`super::ffi_announcing`] asks here for the way), and each peer is sent the one address that it reaches us by.
+
+use super::locators::{AnnouncedInterface, Destination};
+use holdall_io::socket::{InterfaceAddress, source_address};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket},
+};
+
+/// Where participants announce themselves to all.
+pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 0, 1);
+
+/// How often a network that has come gets an announcement, a poll apart: its first packets may be lost.
+const FRESH_ROUNDS: u32 = 6;
+
+/// By which way a packet leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By the connection that Cyclone has chosen.
+    Cyclones,
+    /// To this computer, at an address that it has no more.
+    Loopback,
+    /// By the system's routes.
+    Routed,
+}
+
+/// Sends announcements out of one interface.
+struct Multicast {
+    from: Ipv4Addr,
+    to_others: UdpSocket,
+    /// Time to live 0.
+    to_us: UdpSocket,
+}
+
+/// The networks that a domain uses now.
+pub(super) struct Networks {
+    /// All that this computer has, not only those that the user has named.
+    is_wide: bool,
+    /// Those that Cyclone knows.
+    cyclones: Vec<AnnouncedInterface>,
+    /// Those that are announced.
+    interfaces: Vec<AnnouncedInterface>,
+    /// Names of the interfaces, by address.
+    names: BTreeMap<Ipv4Addr, String>,
+    /// All addresses that this computer has, or had.
+    known: BTreeSet<Ipv4Addr>,
+    /// Those that it has no more.
+    gone: BTreeSet<Ipv4Addr>,
+    multicast: Vec<Multicast>,
+    /// How many hops multicast may take; `None` where Cyclone sends none.
+    hops: Option<u32>,
+    /// Cyclone's sockets for multicast.
+    receivers: Vec<UdpSocket>,
+    /// Announcements that new networks still get, by address.
+    fresh: BTreeMap<Ipv4Addr, u32>,
+}
+
+impl Networks {
+    /// Begins with what Cyclone uses; those of `multicast` send announcements to all.
+    pub(super) fn new(
+        is_wide: bool,
+        cyclones: Vec<AnnouncedInterface>,
+        multicast: &[(Ipv4Addr, u32)],
+        receivers: Vec<UdpSocket>,
+    ) -> Self {
+        let known = cyclones.iter().map(|interface| interface.address).collect();
+        let mut networks = Self {
+            is_wide,
+            interfaces: cyclones.clone(),
+            cyclones,
+            names: BTreeMap::new(),
+            known,
+            gone: BTreeSet::new(),
+            multicast: Vec::new(),
+            hops: multicast.first().map(|(_, hops)| *hops),
+            receivers,
+            fresh: BTreeMap::new(),
+        };
+        for (from, hops) in multicast {
+            networks.open(*from, *hops);
+        }
+        networks
+    }
+
+    fn open(&mut self, from: Ipv4Addr, hops: u32) {
+        let sockets = multicast_socket(from, Some(hops)).zip(multicast_socket(from, None));
+        self.multicast.extend(sockets.map(|(to_others, to_us)| Multicast {
+            from,
+            to_others,
+            to_us,
+        }));
+    }
+
+    /// Applies the addresses that this computer has now.
+    pub(super) fn follow(&mut self, all: &[InterfaceAddress]) {
+        let now: BTreeMap<Ipv4Addr, &InterfaceAddress> = all
+            .iter()
+            .filter(|address| address.is_up)
+            .map(|address| (address.address, address))
+            .collect();
+        self.known.extend(now.keys());
+        self.gone = self
+            .known
+            .iter()
+            .copied()
+            .filter(|address| !now.contains_key(address))
+            .collect();
+        for (address, interface) in &now {
+            self.names.insert(*address, interface.interface.clone());
+        }
+        if self.is_wide {
+            self.widen(&now);
+        }
+    }
+
+    /// Uses every network that is up, and no other.
+    fn widen(&mut self, now: &BTreeMap<Ipv4Addr, &InterfaceAddress>) {
+        let before: BTreeSet<Ipv4Addr> = self.interfaces.iter().map(|one| one.address).collect();
+        let mut interfaces = self.cyclones.clone();
+        interfaces.retain(|one| now.contains_key(&one.address));
+        let others = now.values().filter(|one| !one.is_loopback);
+        for other in others {
+            if interfaces.iter().all(|one| one.address != other.address) {
+                interfaces.push(AnnouncedInterface {
+                    address: other.address,
+                    announced: other.address,
+                    mask: other.mask,
+                    is_loopback: false,
+                });
+            }
+        }
+        self.interfaces = interfaces;
+        self.multicast.retain(|one| now.contains_key(&one.from));
+        self.fresh.retain(|address, _| now.contains_key(address));
+        let new: Vec<AnnouncedInterface> = self
+            .interfaces
+            .iter()
+            .copied()
+            .filter(|one| !before.contains(&one.address) || self.is_unopened(one, now))
+            .collect();
+        for one in new {
+            if let Some(hops) = self.hops.filter(|_| now[&one.address].has_multicast) {
+                self.open(one.address, hops);
+                for receiver in &self.receivers {
+                    // Joined already where the address was here before.
+                    let _ = receiver.join_multicast_v4(&GROUP, &one.address);
+                }
+            }
+            self.fresh.insert(one.address, FRESH_ROUNDS);
+        }
+    }
+
+    /// An interface that announcements could leave by, and do not.
+    fn is_unopened(&self, one: &AnnouncedInterface, now: &BTreeMap<Ipv4Addr, &InterfaceAddress>) -> bool {
+        self.hops.is_some()
+            && now[&one.address].has_multicast
+            && self.multicast.iter().all(|open| open.from != one.address)
+    }
+
+    /// Whether some packets go another way than Cyclone's.
+    pub(super) fn has_ways(&self) -> bool {
+        let is_other = |one: &AnnouncedInterface| !self.cyclones.contains(one);
+        !self.gone.is_empty() || self.is_wide && self.interfaces.iter().any(is_other)
+    }
+
+    /// By which way a packet leaves that Cyclone sends from the interface with the address `from`.
+    pub(super) fn way(&self, from: Ipv4Addr, to: Ipv4Addr) -> Way {
+        if to.is_multicast() || to.is_loopback() {
+            return Way::Cyclones;
+        }
+        if self.gone.contains(&to) {
+            return Way::Loopback;
+        }
+        let is_near = || {
+            let interface = self.cyclones.iter().find(|one| one.address == from);
+            interface.is_none_or(|one| one.reaches(to))
+        };
+        let is_cyclones = !self.is_wide
+            || self.known.contains(&to)
+            || !self.gone.contains(&from) && is_near()
+            || !from.is_loopback() && !self.has_ways();
+        if is_cyclones { Way::Cyclones } else { Way::Routed }
+    }
+
+    /// Where a unicast packet goes to.
+    pub(super) fn destination(&self, address: Ipv4Addr) -> Destination {
+        if self.is_ours(address) {
+            Destination::ThisHost
+        } else {
+            Destination::Host {
+                address,
+                source: source_address(address),
+            }
+        }
+    }
+
+    /// Whether an address is one of this computer.
+    pub(super) fn is_ours(&self, address: Ipv4Addr) -> bool {
+        address.is_loopback() || self.known.contains(&address)
+    }
+
+    /// What is announced.
+    pub(super) fn interfaces(&self) -> &[AnnouncedInterface] {
+        &self.interfaces
+    }
+
+    /// The addresses of this computer, without loopback's, where participants may listen that use one interface only.
+    pub(super) fn own_addresses(&self) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        let own = self
+            .interfaces
+            .iter()
+            .filter(|one| self.is_wide && !one.is_loopback);
+        own.map(|one| one.address)
+    }
+
+    /// The networks that have come lately and that are to get an announcement now.
+    pub(super) fn take_fresh(&mut self) -> Vec<Ipv4Addr> {
+        let due = self.fresh.keys().copied().collect();
+        self.fresh.retain(|_, rounds| {
+            *rounds -= 1;
+            *rounds > 0
+        });
+        due
+    }
+
+    /// Networks that are there from the start are announced to by Cyclone.
+    pub(super) fn forget_fresh(&mut self) {
+        self.fresh.clear();
+    }
+
+    /// Calls `send` with the sockets for an announcement by multicast, and where each leads: those of the interface `only`, or all; false when
+    /// there are none.
+    pub(super) fn each_multicast(
+        &self,
+        only: Option<Ipv4Addr>,
+        mut send: impl FnMut(&UdpSocket, Destination),
+    ) -> bool {
+        let is_wanted = |one: &&Multicast| only.is_none_or(|only| one.from == only);
+        let mut is_sent = false;
+        for one in self.multicast.iter().filter(is_wanted) {
+            send(&one.to_others, Destination::Neighbours(one.from));
+            send(&one.to_us, Destination::ThisHost);
+            is_sent = true;
+        }
+        is_sent
+    }
+
+    /// The one interface that an announcement leaves by which Cyclone sends out of `from`; `None` for all.
+    pub(super) fn only(&self, from: Ipv4Addr) -> Option<Ipv4Addr> {
+        (!self.is_wide).then_some(from)
+    }
+
+    /// The networks as a person reads them: `lo (127.0.0.1), eth0 (10.0.0.7)`.
+    pub(super) fn describe(&self) -> BTreeSet<String> {
+        let name = |address: &Ipv4Addr| {
+            let name = self.names.get(address);
+            name.map_or_else(|| address.to_string(), |name| format!("{name} ({address})"))
+        };
+        let addresses = self.interfaces.iter().map(|one| &one.address);
+        addresses.map(name).collect()
+    }
+}
+
+/// A socket that sends multicast out of the interface with this address: to other hosts so many hops away, or to this one only.
+fn multicast_socket(from: Ipv4Addr, hops: Option<u32>) -> Option<UdpSocket> {
+    // Linux sends multicast out of the interface that has the address that the socket is bound to.
+    let open = || {
+        let socket = UdpSocket::bind((IpAddr::V4(from), 0))?;
+        socket.set_multicast_loop_v4(hops.is_none())?;
+        socket.set_multicast_ttl_v4(hops.unwrap_or(0))?;
+        socket.set_nonblocking(true)?;
+        Ok::<_, std::io::Error>(socket)
+    };
+    open()
+        .inspect_err(|error| tracing::debug!("no socket for announcements from {from}: {error}"))
+        .ok()
+}
+
+/// Logs which networks are used, once, and what changes after that.
+#[derive(Default)]
+pub(super) struct NetworkLog(Option<BTreeSet<String>>);
+
+impl NetworkLog {
+    /// Takes note of the networks that are used now.
+    pub(super) fn note(&mut self, now: BTreeSet<String>) {
+        let list = |names: Vec<&String>| {
+            let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
+            names.join(", ")
+        };
+        match &self.0 {
+            None => tracing::info!("DDS uses the networks {}", list(now.iter().collect())),
+            Some(before) => {
+                let (come, gone): (Vec<_>, Vec<_>) = (
+                    now.difference(before).collect(),
+                    before.difference(&now).collect(),
+                );
+                if !gone.is_empty() {
+                    tracing::warn!(
+                        "DDS has lost the network {}: nodes of other computers there are not heard until it is back",
+                        list(gone)
+                    );
+                }
+                if !come.is_empty() {
+                    tracing::info!("DDS uses the network {}, which has come", list(come));
+                }
+            }
+        }
+        self.0 = Some(now);
+    }
+}
+
+/// Where a socket sends to.
+pub(super) fn socket_address(address: Ipv4Addr, port: u32) -> Option<SocketAddrV4> {
+    Some(SocketAddrV4::new(address, u16::try_from(port).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
+    const WIRED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 7);
+    const DOCKER: Ipv4Addr = Ipv4Addr::new(172, 17, 0, 1);
+    const LATE: Ipv4Addr = Ipv4Addr::new(192, 168, 5, 2);
+    const FAR: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
+
+    fn interface(name: &str, address: Ipv4Addr) -> InterfaceAddress {
+        InterfaceAddress {
+            interface: name.to_owned(),
+            address,
+            mask: Ipv4Addr::new(255, 255, 255, 0),
+            is_up: true,
+            is_loopback: address.is_loopback(),
+            has_multicast: false,
+        }
+    }
+
+    fn announced(address: Ipv4Addr) -> AnnouncedInterface {
+        AnnouncedInterface {
+            address,
+            announced: address,
+            mask: Ipv4Addr::new(255, 255, 255, 0),
+            is_loopback: address.is_loopback(),
+        }
+    }
+
+    fn networks(is_wide: bool) -> Networks {
+        let cyclones = vec![announced(LOOPBACK), announced(WIRED)];
+        let mut networks = Networks::new(is_wide, cyclones, &[], Vec::new());
+        networks.follow(&[interface("lo", LOOPBACK), interface("eth0", WIRED)]);
+        networks
+    }
+
+    #[test]
+    fn one_network_is_left_to_cyclone() {
+        let networks = networks(true);
+        assert!(!networks.has_ways());
+        for to in [LOOPBACK, WIRED, Ipv4Addr::new(10, 0, 0, 9), FAR] {
+            assert_eq!(networks.way(WIRED, to), Way::Cyclones, "{to}");
+        }
+        // A peer that the user names is sent to from the first interface, which is loopback.
+        assert_eq!(networks.way(LOOPBACK, FAR), Way::Routed);
+    }
+
+    #[test]
+    fn what_cyclone_does_not_know_is_routed_and_announced() {
+        let mut networks = networks(true);
+        networks.follow(&[
+            interface("lo", LOOPBACK),
+            interface("eth0", WIRED),
+            interface("docker0", DOCKER),
+        ]);
+        assert!(networks.has_ways());
+        assert_eq!(networks.way(WIRED, Ipv4Addr::new(10, 0, 0, 9)), Way::Cyclones);
+        assert_eq!(networks.way(WIRED, Ipv4Addr::new(172, 17, 0, 2)), Way::Routed);
+        assert_eq!(networks.way(WIRED, FAR), Way::Routed);
+        assert_eq!(networks.way(WIRED, DOCKER), Way::Cyclones);
+        assert_eq!(networks.own_addresses().collect::<Vec<_>>(), [WIRED, DOCKER]);
+        assert_eq!(networks.take_fresh(), [DOCKER]);
+    }
+
+    #[test]
+    fn networks_come_and_go() {
+        let mut networks = networks(true);
+        networks.follow(&[interface("lo", LOOPBACK), interface("wlan0", LATE)]);
+        assert_eq!(networks.own_addresses().collect::<Vec<_>>(), [LATE]);
+        assert_eq!(networks.way(WIRED, Ipv4Addr::new(192, 168, 5, 9)), Way::Routed);
+        assert_eq!(networks.way(WIRED, Ipv4Addr::new(10, 0, 0, 9)), Way::Routed);
+        assert_eq!(networks.way(WIRED, WIRED), Way::Loopback);
+        let described: Vec<_> = networks.describe().into_iter().collect();
+        assert_eq!(described, ["lo (127.0.0.1)", "wlan0 (192.168.5.2)"]);
+        for _ in 0..FRESH_ROUNDS {
+            assert_eq!(networks.take_fresh(), [LATE]);
+        }
+        assert!(networks.take_fresh().is_empty());
+        networks.follow(&[interface("lo", LOOPBACK), interface("eth0", WIRED)]);
+        assert_eq!(networks.take_fresh(), [WIRED]);
+    }
+
+    #[test]
+    fn interfaces_that_the_user_names_are_all_that_is_used() {
+        let mut networks = networks(false);
+        networks.follow(&[
+            interface("lo", LOOPBACK),
+            interface("eth0", WIRED),
+            interface("docker0", DOCKER),
+        ]);
+        assert!(!networks.has_ways());
+        assert_eq!(networks.way(LOOPBACK, FAR), Way::Cyclones);
+        assert_eq!(networks.own_addresses().count(), 0);
+        assert_eq!(networks.interfaces().len(), 2);
+        assert!(networks.is_ours(DOCKER));
+    }
+}

@@ -1,0 +1,199 @@
+"""Nodes are heard on all networks of a host, whichever came first: hosts with several interfaces in network namespaces of the test's own."""
+
+import json
+import time
+
+import pytest
+from conftest import DEADLINE_S
+from test_network import MESSAGES, PAYLOAD_BYTES, bare_hosts, big  # noqa: F401
+
+SUBNET = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}
+LOCALHOST = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+
+
+def tick(**plan):
+    return {"topic": "/tick", "type": "std_msgs/msg/String", "count": 40, "rate_hz": 20, "qos": {"depth": 1000}, **plan}
+
+
+def docker_and_wlan(hosts):
+    """Two hosts with a network between them; each has a bridge as Docker makes it, which came first."""
+    here, there = hosts(2)
+    for host in (here, there):
+        host.ip("link", "add", "docker0", "type", "bridge")
+        host.ip("addr", "add", "172.17.0.1/16", "dev", "docker0")
+        host.ip("link", "set", "docker0", "up")
+    here.link("wlan0", "10.88.0.1/24", there, "10.88.0.2/24")
+    return here, there
+
+
+def start(host, bag, *arguments, **env):
+    recorder = host.record("--topics", "/tick", "/big", "-o", bag, *arguments, **{**SUBNET, **env})
+    recorder.wait_until_says("Listening for topics")
+    return recorder
+
+
+@pytest.mark.parametrize("order", ["node_first", "recorder_first"])
+@pytest.mark.parametrize("dds", ["fastdds", "cyclone"])
+def test_a_bridge_that_came_first_hides_no_network(bare_hosts, tmp_path, dds, order):
+    here, there = docker_and_wlan(bare_hosts)
+
+    def publish():
+        if dds == "fastdds":
+            node = there.talker(tick(count=None), env=SUBNET)
+        else:
+            node = there.node("cyclone_node.py", {"publish": "/tick", "interface": "wlan0"})
+        node.wait_for("ready")
+        return node
+
+    if order == "node_first":
+        node = publish()
+        recorder = start(here, tmp_path / "bag")
+    else:
+        recorder = start(here, tmp_path / "bag")
+        node = publish()
+    recorder.wait_until_says("recording /tick")
+    wait_for_messages(here.world, tmp_path / "bag", 20)
+    node.interrupt()
+    node.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert said.count("DDS uses the networks docker0 (172.17.0.1), lo (127.0.0.1), wlan0 (10.88.0.1)") == 1, said
+
+
+def wait_for_messages(world, bag, count):
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        info = world.run("info", "--json", bag)
+        if info.returncode == 0 and json.loads(info.stdout)["message_count"] >= count:
+            return
+        assert time.monotonic() < deadline, f"fewer than {count} messages were recorded"
+        time.sleep(0.1)
+
+
+def test_a_player_is_heard_behind_a_second_network(bare_hosts, world, tmp_path):
+    here, there = docker_and_wlan(bare_hosts)
+    recorder = start(here, tmp_path / "bag")
+    talker = here.talker(tick(), env=SUBNET, wait_for_subscriptions=1)
+    talker.done()
+    assert recorder.stop()[0] == 0
+    plan = {"subscriptions": [{"topic": "/tick", "type": "std_msgs/msg/String", "qos": {"depth": 1000}}], "expect": {"/tick": 40}}
+    listener = there.node("listener.py", plan, SUBNET)
+    listener.wait_for("ready")
+    player = here.holdall("play", tmp_path / "bag", "--disable-keyboard-controls", **SUBNET)
+    assert listener.done()["received"]["/tick"]["count"] == 40
+    assert player.wait()[0] == 0
+
+
+def test_two_networks_to_one_publisher_bring_each_byte_once(bare_hosts, tmp_path):
+    here, there = bare_hosts(2)
+    here.link("net-a", "10.88.0.1/24", there, "10.88.0.2/24")
+    here.link("net-b", "10.99.0.1/24", there, "10.99.0.2/24")
+    recorder = start(here, tmp_path / "bag")
+    talker = there.talker(big("/big"), env=SUBNET, wait_for_subscriptions=1)
+    talker.wait_for("matched")
+    interfaces = ("net-a", "net-b", "lo")
+    before = {name: there.sent_bytes(name) for name in interfaces}
+    talker.done()
+    sent = {name: (there.sent_bytes(name) - before[name]) / (MESSAGES * PAYLOAD_BYTES) for name in interfaces}
+    code, said = recorder.stop()
+    assert code in (0, 3) and "recorded" in said, said
+    assert 1 <= sum(sent.values()) < 1.3, sent
+
+
+@pytest.mark.parametrize("at_first", ["nothing", "another"])
+def test_a_network_that_comes_later_is_heard(bare_hosts, tmp_path, at_first):
+    here, there = bare_hosts(2)
+    if at_first == "another":
+        here.link("net-a", "10.88.0.1/24")
+    recorder = start(here, tmp_path / "bag")
+    talker = there.talker(tick(count=None), env=SUBNET)
+    talker.wait_for("ready")
+    here.link("net-b", "10.99.0.1/24", there, "10.99.0.2/24")
+    # A node that was there before its network is heard once Fast DDS uses the network, so another one is started, too.
+    other = there.talker(tick(topic="/big"), env=SUBNET, wait_for_subscriptions=1)
+    other.done()
+    recorder.wait_until_says("DDS uses the network net-b (10.99.0.1), which has come")
+    talker.interrupt()
+    talker.done()
+    code, said = recorder.stop()
+    assert code == 0 and "recording /big" in said, said
+
+
+def test_a_network_that_goes_is_named_and_heard_again(bare_hosts, world, tmp_path):
+    here, there = bare_hosts(2)
+    here.link("net-a", "10.88.0.1/24")
+    here.link("net-b", "10.99.0.1/24", there, "10.99.0.2/24")
+    recorder = start(here, tmp_path / "bag")
+    talker = there.talker(tick(count=None), env=SUBNET, wait_for_subscriptions=1)
+    talker.wait_for("matched")
+    wait_for_messages(world, tmp_path / "bag", 20)
+    here.ip("addr", "del", "10.99.0.1/24", "dev", "net-b")
+    recorder.wait_until_says("DDS has lost the network net-b (10.99.0.1)")
+    here.ip("addr", "add", "10.99.0.1/24", "dev", "net-b")
+    recorder.wait_until_says("DDS uses the network net-b (10.99.0.1), which has come")
+    recorded = json.loads(world.run("info", "--json", tmp_path / "bag").stdout)["message_count"]
+    wait_for_messages(world, tmp_path / "bag", recorded + 100)
+    talker.interrupt()
+    talker.done()
+    recorder.stop()
+
+
+def test_interfaces_that_the_user_names_are_all_that_is_used(bare_hosts, tmp_path):
+    here, there = bare_hosts(2)
+    here.link("net-a", "10.88.0.1/24", there, "10.88.0.2/24")
+    here.link("net-b", "10.99.0.1/24")
+    uri = "<General><Interfaces><NetworkInterface name='net-b'/></Interfaces></General>"
+    recorder = start(here, tmp_path / "bag", CYCLONEDDS_URI=uri)
+    unheard = there.talker(tick(count=None), env=SUBNET)
+    unheard.wait_for("ready")
+    here.talker(tick(topic="/big"), env={**SUBNET, "CYCLONEDDS_URI": uri}, wait_for_subscriptions=1).done()
+    unheard.interrupt()
+    code, said = recorder.stop()
+    assert "DDS uses the networks net-b (10.99.0.1)\n" in said and "recording /big" in said and "recording /tick" not in said, (code, said)
+
+
+@pytest.mark.parametrize("discovery_range", [LOCALHOST, SUBNET], ids=["LOCALHOST", "SUBNET"])
+@pytest.mark.parametrize("order", ["node_first", "recorder_first"])
+def test_a_cyclone_node_of_this_host_is_heard_in_both_orders(bare_hosts, tmp_path, order, discovery_range):
+    (here,) = bare_hosts(1)
+    here.link("eth0", "10.88.0.1/24")
+
+    def publish():
+        node = here.node("cyclone_node.py", {"publish": "/tick"})
+        node.wait_for("ready")
+        return node
+
+    if order == "node_first":
+        node = publish()
+        # Longer than its announcements at the start.
+        time.sleep(1)
+        recorder = start(here, tmp_path / "bag", **discovery_range)
+    else:
+        recorder = start(here, tmp_path / "bag", **discovery_range)
+        node = publish()
+    recorder.wait_until_says("recording /tick")
+    wait_for_messages(here.world, tmp_path / "bag", 20)
+    node.interrupt()
+    node.done()
+    code, said = recorder.stop()
+    assert code == 0, said
+
+
+def test_a_cyclone_subscription_of_this_host_that_is_there_first_is_played_to(bare_hosts, tmp_path):
+    (here,) = bare_hosts(1)
+    here.link("eth0", "10.88.0.1/24")
+    recorder = start(here, tmp_path / "bag", **LOCALHOST)
+    node = here.node("cyclone_node.py", {"publish": "/tick"})
+    recorder.wait_until_says("recording /tick")
+    wait_for_messages(here.world, tmp_path / "bag", 50)
+    node.interrupt()
+    node.done()
+    assert recorder.stop()[0] == 0
+    count = json.loads(here.world.run("info", "--json", tmp_path / "bag").stdout)["message_count"]
+    listener = here.node("cyclone_node.py", {"subscribe": "/tick", "expect": count})
+    listener.wait_for("ready")
+    # Longer than its announcements at the start.
+    time.sleep(1)
+    player = here.holdall("play", tmp_path / "bag", "--disable-keyboard-controls", **LOCALHOST)
+    assert listener.done()["count"] == count
+    assert player.wait()[0] == 0
