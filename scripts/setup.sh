@@ -11,8 +11,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # cmake and the C compiler build Cyclone DDS; libclang lets bindgen read its headers; libssl-dev has those that its security needs; git is
-# cargo's; `make gate` counts with valgrind.
-build_packages=(build-essential cmake pkg-config libclang-dev libssl-dev git ca-certificates valgrind)
+# cargo's; `make gate` counts with valgrind; tests ask the real sqlite3 about databases.
+build_packages=(build-essential cmake pkg-config libclang-dev libssl-dev git ca-certificates valgrind sqlite3)
 
 demo_packages=(python3 python3-venv)
 # Headers of Python: pyzeros compiles the serializers that it needs.

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// Alignment of a block's memory and of every offset and length that a disk is given, in bytes.
-pub(crate) const BLOCK_ALIGNMENT: usize = 4096;
+pub const BLOCK_ALIGNMENT: usize = 4096;
 
 /// Default size of a block in bytes.
 pub const BLOCK_BYTES_DEFAULT: usize = 4 << 20;

@@ -81,6 +81,8 @@ pub(crate) struct FileState {
     /// has holes.
     pub(crate) failed_from: u64,
     pub(crate) error: Option<DiskError>,
+    /// Dropped when the file is closed.
+    pub(crate) kept: Vec<Box<dyn Send>>,
 }
 
 impl FileState {
@@ -95,6 +97,7 @@ impl FileState {
             synced_number: 0,
             failed_from: u64::MAX,
             error: None,
+            kept: Vec::new(),
         }
     }
 
@@ -187,6 +190,7 @@ impl FileState {
 
     pub(crate) fn closed(&mut self, result: Result<(), DiskError>) {
         self.life = Life::Closed;
+        self.kept.clear();
         match result {
             Ok(()) if self.error.is_none() => {
                 self.progress.written_bytes = self.progress.accepted_bytes;

@@ -19,6 +19,7 @@ pub mod output;
 pub mod process;
 pub mod queue;
 pub mod random;
+pub mod range_lock;
 pub mod read_ahead;
 pub mod remote;
 pub mod scratch;

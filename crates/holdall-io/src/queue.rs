@@ -238,6 +238,15 @@ impl DiskQueue {
         self.check(file)
     }
 
+    /// Keeps `lock` until the file is closed: while it is written, cut and synced.
+    ///
+    /// # Errors
+    /// A file that is not open in this queue.
+    pub fn keep_until_closed(&mut self, file: FileId, lock: Box<dyn Send>) -> Result<(), DiskError> {
+        self.open_state(file)?.kept.push(lock);
+        Ok(())
+    }
+
     /// Waits until a file is closed and forgets it when it was closed well.
     ///
     /// # Errors

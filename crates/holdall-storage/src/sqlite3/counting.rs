@@ -9,6 +9,8 @@ use std::{num::NonZero, ops::RangeInclusive, path::Path, thread};
 const CONNECTIONS_MAX: usize = 4;
 /// Smallest range that is worth a connection.
 const ROWS_PER_CONNECTION_MIN: u64 = 50_000;
+/// Rows that are read at once: a program that writes the database waits for the end of each query.
+const ROWS_PER_QUERY: i64 = 4096;
 
 /// Number of messages of each topic, in the order of `topic_ids`, which are ascending. Rows that are added
 /// during the count are not included: their ids are higher than the highest at the start.
@@ -107,15 +109,22 @@ fn count_range(
     range: RangeInclusive<i64>,
 ) -> StorageResult<Vec<u64>> {
     let mut counts = vec![0u64; topic_ids.len()];
+    let (mut from, last) = (Some(*range.start()), *range.end());
     let mut count = || -> rusqlite::Result<()> {
-        let mut statement =
-            connection.prepare("SELECT topic_id FROM messages WHERE rowid BETWEEN ?1 AND ?2")?;
-        let mut rows = statement.query([range.start(), range.end()])?;
-        while let Some(row) = rows.next()? {
-            let id: i64 = row.get(0)?;
-            // A row without a topic is not a readable message; the check reports it.
-            if let Ok(place) = topic_ids.binary_search(&id) {
-                counts[place] += 1;
+        let query =
+            "SELECT rowid, topic_id FROM messages WHERE rowid BETWEEN ?1 AND ?2 ORDER BY rowid LIMIT ?3";
+        let mut statement = connection.prepare(query)?;
+        while let Some(first) = from.take() {
+            let mut rows = statement.query([first, last, ROWS_PER_QUERY])?;
+            let mut found = 0;
+            while let Some(row) = rows.next()? {
+                found += 1;
+                let (row_id, topic_id): (i64, i64) = (row.get(0)?, row.get(1)?);
+                from = row_id.checked_add(1).filter(|_| found == ROWS_PER_QUERY);
+                // A row without a topic is not a readable message; the check reports it.
+                if let Ok(place) = topic_ids.binary_search(&topic_id) {
+                    counts[place] += 1;
+                }
             }
         }
         Ok(())

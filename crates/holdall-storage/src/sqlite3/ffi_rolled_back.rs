@@ -2,7 +2,9 @@
 #![allow(unsafe_code, reason = "SQLite calls a file system through C functions")]
 
 use super::{
+    ffi_reader::{refuse_truncate, refuse_write},
     ffi_vfs::{METHODS, SYSTEM, System, bytes_of, check_registered},
+    locks::ReaderLocks,
     rollback::RolledBack,
 };
 use rusqlite::{Connection, OpenFlags, ffi};
@@ -43,6 +45,8 @@ struct RolledBackFile {
     base: ffi::sqlite3_file,
     /// Owned: the file holds a count of the `Arc`.
     rolled_back: *const RolledBack,
+    /// Owned; null where the journal is locked for all connections.
+    locks: *mut ReaderLocks,
 }
 
 static READ_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -52,9 +56,9 @@ static READ_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xTruncate: Some(refuse_truncate),
     xSync: Some(accept_level),
     xFileSize: Some(rolled_back_size),
-    xLock: Some(accept_level),
-    xUnlock: Some(accept_level),
-    xCheckReservedLock: Some(nothing_reserved),
+    xLock: Some(lock),
+    xUnlock: Some(unlock),
+    xCheckReservedLock: Some(check_reserved_lock),
     xFileControl: Some(refuse_control),
     xSectorSize: Some(no_value),
     xDeviceCharacteristics: Some(no_value),
@@ -80,6 +84,11 @@ pub(super) unsafe extern "C" fn open(
             })
         };
     }
+    // SAFETY: as below.
+    let locks = match unsafe { &*rolled_back }.locks() {
+        Ok(locks) => locks.map_or(ptr::null_mut(), |locks| Box::into_raw(Box::new(locks))),
+        Err(_) => return ffi::SQLITE_CANTOPEN,
+    };
     // SAFETY: the pointer is that of an `Arc` which the caller of SQLite holds during this call; the file holds a count until it is closed.
     unsafe { Arc::increment_strong_count(rolled_back) };
     let ours = RolledBackFile {
@@ -87,6 +96,7 @@ pub(super) unsafe extern "C" fn open(
             pMethods: &raw const READ_METHODS,
         },
         rolled_back,
+        locks,
     };
     // SAFETY: SQLite gave `szOsFile` bytes, which are enough.
     unsafe { file.cast::<RolledBackFile>().write(ours) };
@@ -98,6 +108,12 @@ pub(super) unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn close_rolled_back(file: *mut ffi::sqlite3_file) -> c_int {
+    // SAFETY: opened by `open`; SQLite passes a file that is not closed yet.
+    let locks = unsafe { (*file.cast::<RolledBackFile>()).locks };
+    if !locks.is_null() {
+        // SAFETY: made by `open` out of a box; SQLite does not use the file afterwards.
+        drop(unsafe { Box::from_raw(locks) });
+    }
     // SAFETY: opened by `open`, which has taken a count; SQLite does not use the file afterwards.
     unsafe { Arc::decrement_strong_count((*file.cast::<RolledBackFile>()).rolled_back) };
     ffi::SQLITE_OK
@@ -132,26 +148,44 @@ unsafe extern "C" fn rolled_back_size(
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn refuse_write(
-    _file: *mut ffi::sqlite3_file,
-    _from: *const c_void,
-    _count: c_int,
-    _offset: ffi::sqlite3_int64,
-) -> c_int {
-    ffi::SQLITE_READONLY
-}
-
-unsafe extern "C" fn refuse_truncate(_file: *mut ffi::sqlite3_file, _length: ffi::sqlite3_int64) -> c_int {
-    ffi::SQLITE_READONLY
-}
-
 unsafe extern "C" fn accept_level(_file: *mut ffi::sqlite3_file, _level: c_int) -> c_int {
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn nothing_reserved(_file: *mut ffi::sqlite3_file, result: *mut c_int) -> c_int {
+/// The locks of an open file, where it has its own.
+fn locks<'file>(file: *mut ffi::sqlite3_file) -> Option<&'file ReaderLocks> {
+    // SAFETY: SQLite passes a file that `open` has opened and that is not closed yet.
+    unsafe { (*file.cast::<RolledBackFile>()).locks.as_ref() }
+}
+
+unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    let Some(locks) = locks(file) else {
+        return ffi::SQLITE_OK;
+    };
+    if level > ffi::SQLITE_LOCK_SHARED {
+        return ffi::SQLITE_READONLY;
+    }
+    if !locks.try_share() {
+        return ffi::SQLITE_BUSY;
+    }
+    // SAFETY: opened by `open`; the count keeps it alive.
+    unsafe { &*(*file.cast::<RolledBackFile>()).rolled_back }.refresh();
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    if let Some(locks) = locks(file)
+        && level < ffi::SQLITE_LOCK_SHARED
+    {
+        locks.release();
+    }
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, result: *mut c_int) -> c_int {
+    let is_reserved = locks(file).is_some_and(|locks| locks.writer().is_some());
     // SAFETY: SQLite passes a place for the result.
-    unsafe { *result = 0 };
+    unsafe { *result = c_int::from(is_reserved) };
     ffi::SQLITE_OK
 }
 

@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "SQLite calls a file system through C functions")]
 
 use super::{
-    ffi_rolled_back,
+    ffi_reader, ffi_rolled_back,
+    locks::WriterLocks,
     pages::{IsFull, Pages, Source},
 };
 use holdall_io::{
@@ -32,6 +33,11 @@ struct Shared {
     pages: RefCell<Pages>,
     /// The queue, while a caller has lent it.
     queue: Cell<*mut DiskQueue>,
+    locks: Arc<WriterLocks>,
+    /// The lock that SQLite has asked for.
+    level: Cell<c_int>,
+    /// A write failed: the file may have a part of a transaction.
+    has_failed: Cell<bool>,
 }
 
 /// A database file that is written through the disk layer. The connection to it must be closed before this is dropped.
@@ -57,16 +63,24 @@ impl Drop for Lent<'_> {
 }
 
 impl BlockFile {
-    /// Opens the empty file that a queue has made at `path` as a new database.
+    /// Opens the empty file that a queue has made at `path` as a new database. It is the writer's for as long as `locks` live.
     ///
     /// # Errors
     /// What SQLite refuses.
-    pub(super) fn open(path: &Path, file: FileId, flags: OpenFlags) -> rusqlite::Result<(Connection, Self)> {
+    pub(super) fn open(
+        path: &Path,
+        file: FileId,
+        flags: OpenFlags,
+        locks: Arc<WriterLocks>,
+    ) -> rusqlite::Result<(Connection, Self)> {
         check_registered()?;
         #[allow(clippy::arc_with_non_send_sync, reason = "see the implementation of Send")]
         let shared = Arc::new(Shared {
             pages: RefCell::new(Pages::new(file)),
             queue: Cell::new(ptr::null_mut()),
+            locks,
+            level: Cell::new(ffi::SQLITE_LOCK_NONE),
+            has_failed: Cell::new(false),
         });
         OPENING.set(Arc::as_ptr(&shared));
         let opened = Connection::open_with_flags_and_vfs(path, flags, NAME);
@@ -94,12 +108,15 @@ impl BlockFile {
     }
 }
 
-/// SQLite's view of an open database; SQLite's own file for the same path follows it in memory, for locks and reads.
+/// SQLite's view of an open database; SQLite's own file for the same path follows it in memory, for reads.
 #[repr(C)]
 struct File {
     base: ffi::sqlite3_file,
     shared: *const Shared,
 }
+
+/// Where SQLite's own file begins in the memory of an open file.
+pub(super) const FILE_BYTES: usize = size_of::<File>();
 
 pub(super) static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     iVersion: 1,
@@ -147,7 +164,11 @@ fn register() -> Option<System> {
     let mut ours = *unsafe { system.as_ref() }?;
     ours.szOsFile += c_int::try_from(size_of::<File>().max(ffi_rolled_back::FILE_BYTES)).ok()?;
     ours.pNext = ptr::null_mut();
-    let file_systems: [(&CStr, Open); 2] = [(NAME, open), (ffi_rolled_back::NAME, ffi_rolled_back::open)];
+    let file_systems: [(&CStr, Open); 3] = [
+        (NAME, open),
+        (ffi_reader::NAME, ffi_reader::open),
+        (ffi_rolled_back::NAME, ffi_rolled_back::open),
+    ];
     for (name, open) in file_systems {
         ours.zName = name.as_ptr();
         ours.xOpen = Some(open);
@@ -174,9 +195,9 @@ type Open = unsafe extern "C" fn(
 ///
 /// # Safety
 /// `file` was opened by [`open`] as ours.
-unsafe fn system_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
+pub(super) unsafe fn system_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     // SAFETY: SQLite gave `szOsFile` bytes, of which the first are `File`.
-    unsafe { file.cast::<u8>().add(size_of::<File>()).cast() }
+    unsafe { file.cast::<u8>().add(FILE_BYTES).cast() }
 }
 
 /// Calls a method of SQLite's own file.
@@ -190,6 +211,7 @@ macro_rules! forward {
         method.map_or(ffi::SQLITE_NOTFOUND, |method| unsafe { method(file $(, $argument)*) })
     }};
 }
+pub(super) use forward;
 
 unsafe extern "C" fn open(
     _vfs: *mut ffi::sqlite3_vfs,
@@ -227,13 +249,14 @@ unsafe extern "C" fn open(
     opened
 }
 
-/// Runs `action` with the pages and, while it is lent, the queue.
-fn with_pages<T>(
-    file: *mut ffi::sqlite3_file,
-    action: impl FnOnce(&mut Pages, Option<&mut DiskQueue>) -> T,
-) -> T {
+/// What an open file shares with its user.
+fn shared_of<'file>(file: *mut ffi::sqlite3_file) -> &'file Shared {
     // SAFETY: SQLite passes a file that `open` has opened; what it points to lives as long as the connection, see `BlockFile`.
-    let shared = unsafe { &*(*file.cast::<File>()).shared };
+    unsafe { &*(*file.cast::<File>()).shared }
+}
+
+/// Runs `action` with the pages and, while it is lent, the queue.
+fn with_pages<T>(shared: &Shared, action: impl FnOnce(&mut Pages, Option<&mut DiskQueue>) -> T) -> T {
     // SAFETY: null, or the queue that a `Lent` borrows exclusively; SQLite runs in a call of its borrower, on the same thread.
     let queue = unsafe { shared.queue.get().as_mut() };
     action(&mut shared.pages.borrow_mut(), queue)
@@ -245,14 +268,17 @@ fn needing_queue(
     failed: c_int,
     action: impl FnOnce(&mut Pages, &mut DiskQueue) -> Result<(), IsFull>,
 ) -> c_int {
-    with_pages(file, |pages, queue| {
-        match queue.map(|queue| action(pages, queue)) {
-            Some(Ok(())) => ffi::SQLITE_OK,
-            Some(Err(IsFull(true))) => ffi::SQLITE_FULL,
-            // Without a queue a connection is closed after a failure: the journal stays, for the next program that opens the database.
-            Some(Err(IsFull(false))) | None => failed,
-        }
-    })
+    let shared = shared_of(file);
+    let result = with_pages(shared, |pages, queue| queue.map(|queue| action(pages, queue)));
+    if let Some(Ok(())) = result {
+        return ffi::SQLITE_OK;
+    }
+    shared.has_failed.set(true);
+    match result {
+        Some(Err(IsFull(true))) => ffi::SQLITE_FULL,
+        // Without a queue a connection is closed after a failure: the journal stays, for the next program that opens the database.
+        _ => failed,
+    }
 }
 
 pub(super) fn bytes_of(count: c_int) -> usize {
@@ -272,7 +298,7 @@ unsafe extern "C" fn read(
     // SAFETY: SQLite passes memory of `count` bytes, which it does not read before this call has filled it.
     let buffer = unsafe { std::slice::from_raw_parts_mut(to.cast::<u8>(), bytes_of(count)) };
     let place = offset.unsigned_abs();
-    match with_pages(file, |pages, queue| pages.read(queue, place, buffer)) {
+    match with_pages(shared_of(file), |pages, queue| pages.read(queue, place, buffer)) {
         Ok(Source::Memory) => ffi::SQLITE_OK,
         Ok(Source::File { available: 0 }) => {
             buffer.fill(0);
@@ -317,22 +343,48 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, _flags: c_int) -> c_int 
 }
 
 unsafe extern "C" fn file_size(file: *mut ffi::sqlite3_file, length: *mut ffi::sqlite3_int64) -> c_int {
-    let bytes = with_pages(file, |pages, _| pages.length());
+    let bytes = with_pages(shared_of(file), |pages, _| pages.length());
     // SAFETY: SQLite passes a place for the result.
     unsafe { *length = ffi::sqlite3_int64::try_from(bytes).unwrap_or(ffi::sqlite3_int64::MAX) };
     ffi::SQLITE_OK
 }
 
+/// The database is reserved all the time: only readers must leave before pages change, and that is waited for.
 unsafe extern "C" fn lock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
-    forward!(xLock, file, level)
+    let shared = shared_of(file);
+    if level > shared.level.get() {
+        if level == ffi::SQLITE_LOCK_EXCLUSIVE {
+            shared.locks.exclude_readers();
+        }
+        shared.level.set(level);
+    }
+    ffi::SQLITE_OK
 }
 
+/// Readers come back when all pages of a transaction are in the file. After a failure they never are: then the file stays locked
+/// until it is closed, and the next program finds its journal.
 unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
-    forward!(xUnlock, file, level)
+    let shared = shared_of(file);
+    let before = shared.level.get();
+    if level >= before {
+        return ffi::SQLITE_OK;
+    }
+    shared.level.set(level);
+    if before < ffi::SQLITE_LOCK_EXCLUSIVE {
+        return ffi::SQLITE_OK;
+    }
+    let settled = needing_queue(file, ffi::SQLITE_IOERR_UNLOCK, Pages::settle);
+    if !shared.has_failed.get() {
+        shared.locks.admit_readers();
+    }
+    settled
 }
 
-unsafe extern "C" fn check_reserved_lock(file: *mut ffi::sqlite3_file, result: *mut c_int) -> c_int {
-    forward!(xCheckReservedLock, file, result)
+/// No other program can have reserved it.
+unsafe extern "C" fn check_reserved_lock(_file: *mut ffi::sqlite3_file, result: *mut c_int) -> c_int {
+    // SAFETY: SQLite passes a place for the result.
+    unsafe { *result = 0 };
+    ffi::SQLITE_OK
 }
 
 unsafe extern "C" fn file_control(

@@ -2,9 +2,12 @@
 
 pub mod check;
 mod counting;
+mod ffi_reader;
 mod ffi_rolled_back;
 mod ffi_vfs;
 pub mod format;
+mod locks;
+mod open;
 pub mod options;
 mod pages;
 pub mod reader;

@@ -2,6 +2,7 @@
 
 use super::format::STORAGE_ID;
 use crate::error::{StorageError, StorageResult};
+use holdall_io::block::BLOCK_ALIGNMENT;
 use serde::Deserialize;
 
 /// Presets by name, as in rosbag2.
@@ -60,7 +61,9 @@ fn setting(setting: &str, expected: impl Into<String>, found: impl Into<String>)
 
 /// The setting that a pragma changes, without its value.
 fn name_of(pragma: &str) -> &str {
-    pragma.split(['=', '(']).next().unwrap_or(pragma).trim()
+    let name = pragma.split(['=', '(']).next().unwrap_or(pragma).trim();
+    // SQLite accepts the database's name before it.
+    name.strip_prefix("main.").unwrap_or(name)
 }
 
 /// A later pragma replaces an earlier one of the same name.
@@ -83,11 +86,25 @@ fn overlay(pragmas: &mut Vec<String>, over: Vec<String>) -> StorageResult<()> {
 }
 
 impl SqliteOptions {
+    /// The last value that is set by a pragma, in lower case; empty without one.
+    fn value_of(&self, name: &str) -> String {
+        let sets = |pragma: &&String| name_of(pragma).eq_ignore_ascii_case(name);
+        let last = self.write_pragmas.iter().rfind(sets);
+        let value = last.and_then(|pragma| pragma.split_once(['=', '(']));
+        value.map_or(String::new(), |(_, value)| {
+            value.trim().trim_end_matches(')').trim().to_ascii_lowercase()
+        })
+    }
+
     /// Whether a database is written with a write-ahead log.
     pub(super) fn has_write_ahead_log(&self) -> bool {
-        let journal = |pragma: &&String| name_of(pragma).eq_ignore_ascii_case("journal_mode");
-        let last = self.write_pragmas.iter().rfind(journal);
-        last.is_some_and(|pragma| pragma.to_ascii_lowercase().contains("wal"))
+        self.value_of("journal_mode") == "wal"
+    }
+
+    /// Whether its pages are smaller than what can be written past the page cache. SQLite ignores sizes that it does not have.
+    pub(super) fn has_small_pages(&self) -> bool {
+        let bytes = self.value_of("page_size").parse::<u64>();
+        bytes.is_ok_and(|bytes| bytes.is_power_of_two() && (512..BLOCK_ALIGNMENT as u64).contains(&bytes))
     }
 
     /// A preset's options: ours without one, or what rosbag2's of the same name promise: fast, and damaged by a kill at a bad moment
@@ -152,6 +169,29 @@ mod tests {
             ["synchronous = OFF", "journal_mode = WAL", "cache_size = 1000"]
         );
         assert_eq!(options.read_pragmas, ["mmap_size = 0"]);
+    }
+
+    #[test]
+    fn pragmas_are_understood_in_all_their_spellings() {
+        let options = |pragma: &str| {
+            SqliteOptions::default()
+                .with_config(&format!("write: {{pragmas: [{pragma:?}]}}"))
+                .unwrap()
+        };
+        for (pragma, is_small) in [
+            ("page_size = 512", true),
+            ("PAGE_SIZE=1024", true),
+            ("page_size(2048)", true),
+            ("page_size = 4096", false),
+            ("page_size = 1000", false),
+            ("main.page_size = 512", true),
+        ] {
+            assert_eq!(options(pragma).has_small_pages(), is_small, "{pragma}");
+        }
+        for pragma in ["journal_mode=wal", "journal_mode(WAL)", "main.journal_mode = Wal"] {
+            assert!(options(pragma).has_write_ahead_log(), "{pragma}");
+        }
+        assert!(!options("journal_mode = TRUNCATE").has_write_ahead_log());
     }
 
     #[test]

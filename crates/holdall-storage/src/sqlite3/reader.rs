@@ -113,13 +113,19 @@ impl SqliteReader {
         summary
     }
 
-    /// The counts in the metadata of a bag that consists of this file only. The number of rows follows from
-    /// their first and last id, because no row is ever removed.
+    /// The counts in the metadata of a bag that consists of this file only, if the number of rows and their ids still agree with it: rows
+    /// may have been removed.
     fn counts_from_metadata(&self) -> Option<Vec<u64>> {
         let metadata = BagMetadata::from_yaml(self.outline.rosbag2_metadata()?).ok()?;
-        let ids = "SELECT (SELECT max(id) FROM messages) - (SELECT min(id) FROM messages) + 1";
         let connection = self.place.connect().ok()?;
-        let rows: i64 = connection.query_row(ids, [], |row| row.get(0)).ok()?;
+        // The number of rows is read from the smallest index, page by page.
+        let query = "SELECT (SELECT count(*) FROM messages), \
+                     (SELECT max(id) FROM messages) - (SELECT min(id) FROM messages) + 1";
+        let numbers = connection.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (rows, span): (i64, i64) = numbers.ok()?;
+        if rows != span {
+            return None;
+        }
         let mut counts: HashMap<(&str, &str), u64> = HashMap::new();
         for topic in &metadata.topics_with_message_count {
             let about = &topic.topic_metadata;

@@ -1,8 +1,9 @@
 //! Opens a database without changing it, even one that was not closed.
 
 use super::{
-    failed, ffi_rolled_back,
+    failed, ffi_reader, ffi_rolled_back, ffi_vfs,
     format::{Columns, MAGIC, STORAGE_ID},
+    locks::ReaderLocks,
     rollback::{JOURNAL_MAGIC, RolledBack},
 };
 use crate::{
@@ -17,6 +18,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// A write-ahead log with content is longer than its header.
@@ -27,6 +29,8 @@ const READ_VERSION_AT: usize = 19;
 const HEADER_BYTES: usize = 20;
 /// Disk space that a copy leaves free, in bytes.
 const SPARE_BYTES: u64 = 256 << 20;
+/// How long a reader waits for a program that is changing the database, in milliseconds: a commit to a slow disk takes seconds.
+const WAIT_MILLIS: u64 = 30_000;
 
 /// How a database is opened: directly, through its rollback journal, or as a copy in which SQLite has applied its write-ahead log.
 #[derive(Clone, Debug)]
@@ -37,6 +41,7 @@ pub(super) struct Place {
     /// Removed when its last reader is dropped.
     copy: Option<Arc<ScratchDirectory>>,
     rolled_back: Option<Arc<RolledBack>>,
+    is_written: bool,
 }
 
 impl Place {
@@ -48,6 +53,12 @@ impl Place {
         self.try_connect().map_err(failed("open", &self.path))
     }
 
+    /// Whether a living program had the database open for writing when it was opened here: a read transaction keeps that from ending
+    /// its own, so it must be short.
+    pub fn is_written(&self) -> bool {
+        self.is_written
+    }
+
     fn try_connect(&self) -> rusqlite::Result<Connection> {
         let access = if self.copy.is_some() {
             OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -56,13 +67,17 @@ impl Place {
         };
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = if let Some(rolled_back) = &self.rolled_back {
-            ffi_rolled_back::connect(rolled_back, &immutable_uri(&self.path))?
+            ffi_rolled_back::connect(rolled_back, &uri(&self.path, self.immutable))?
         } else if self.immutable {
-            let uri = immutable_uri(&self.path);
+            let uri = uri(&self.path, true);
             Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)?
-        } else {
+        } else if self.copy.is_some() {
             Connection::open_with_flags(&self.path, flags)?
+        } else {
+            ffi_vfs::check_registered()?;
+            Connection::open_with_flags_and_vfs(&self.path, flags, ffi_reader::NAME)?
         };
+        connection.busy_timeout(Duration::from_millis(WAIT_MILLIS))?;
         // Functions and tables that the file's schema names are not run.
         connection.pragma_update(None, "trusted_schema", false)?;
         connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
@@ -79,85 +94,149 @@ enum Leftover {
     Journal,
 }
 
-/// Opens for reading, and changes nothing: neither the file, nor the files next to it, nor its directory. A
-/// write-ahead log is applied in a copy, a rollback journal while reading.
-pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
-    let header = check_magic(path)?;
-    let complete = FileCondition::Complete;
-    let in_place = |immutable| Place {
-        path: path.to_owned(),
-        immutable,
-        copy: None,
-        rolled_back: None,
-    };
-    // SQLite opens by a name, which may lead out of a folder that is given to others by then.
-    let is_given = fs::is_given(path);
-    let alone = || -> StorageResult<Place> {
-        let handle = is_given.then(|| RolledBack::without_journal(path)).transpose()?;
-        Ok(Place {
-            rolled_back: handle.map(Arc::new),
-            ..in_place(true)
-        })
-    };
-    let Some(left) = leftover(path)? else {
-        // With locks, if none of them needs its own file; another program may be writing.
-        let has_log = header.get(READ_VERSION_AT) == Some(&2);
-        if !has_log
-            && !is_given
-            && let Ok(connection) = in_place(false).try_connect()
-        {
-            return Ok((in_place(false), connection, complete));
+impl Leftover {
+    /// The condition of a database that is read with what is left; `is_certain` when its program is known to be dead.
+    fn condition(self, is_certain: bool) -> FileCondition {
+        let reason = match self {
+            Self::WriteAheadLog => return FileCondition::Complete,
+            Self::Journal if is_certain => {
+                "a program stopped in a transaction, which is rolled back here: its messages are not there"
+            }
+            Self::Journal => {
+                "a program stopped in a transaction, or is in one now (this file system has no locks to find out), which is \
+                 rolled back here: its messages are not there"
+            }
+        };
+        FileCondition::Damaged {
+            offset: 0,
+            reason: reason.to_owned(),
         }
-        let place = alone()?;
-        return Ok((place.clone(), place.connect()?, complete));
-    };
-    let damaged = |reason: String| FileCondition::Damaged { offset: 0, reason };
-    let place = match left {
-        Leftover::WriteAheadLog => copy(path),
-        Leftover::Journal => RolledBack::open(path, &beside(path, "-journal")).map(|rolled_back| Place {
-            rolled_back: Some(Arc::new(rolled_back)),
-            ..in_place(true)
-        }),
-    };
-    match place.and_then(|place| Ok((place.connect()?, place))) {
-        Ok((connection, place)) => {
-            let condition = match left {
-                Leftover::WriteAheadLog => complete,
-                Leftover::Journal => damaged(
-                    "a program stopped in a transaction, which is rolled back here: its messages are not there"
-                        .into(),
-                ),
-            };
-            Ok((place, connection, condition))
-        }
-        Err(error) => {
-            let place = alone()?;
-            let connection = place.connect()?;
-            let what = match left {
-                Leftover::WriteAheadLog => {
-                    "its write-ahead log cannot be read here: the newest messages are missing"
-                }
-                Leftover::Journal => "a program stopped in a transaction that cannot be rolled back here",
-            };
-            Ok((place, connection, damaged(format!("{what} ({error})"))))
+    }
+
+    /// What is wrong when it cannot be read.
+    fn unread(self) -> &'static str {
+        match self {
+            Self::WriteAheadLog => "its write-ahead log cannot be read here: the newest messages are missing",
+            Self::Journal => "a program stopped in a transaction that cannot be rolled back here",
         }
     }
 }
 
-fn leftover(path: &Path) -> StorageResult<Option<Leftover>> {
-    let log = beside(path, "-wal");
-    if fs::exists(&log)? && fs::file_len(&log)? > LOG_HEADER_BYTES {
-        return Ok(Some(Leftover::WriteAheadLog));
-    }
-    let journal = beside(path, "-journal");
-    if fs::exists(&journal)? {
-        let mut begin = [0; JOURNAL_MAGIC.len()];
-        let read = File::open(&journal)?.read_at(&mut begin, 0)?;
-        if read == begin.len() && begin == JOURNAL_MAGIC {
-            return Ok(Some(Leftover::Journal));
+/// Opens for reading, and changes nothing: neither the file, nor the files next to it, nor its directory. A
+/// write-ahead log is applied in a copy, a rollback journal while reading. Files that a living program keeps next to the database are
+/// its own affair: what it has committed is read, with SQLite's locks.
+pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
+    let header = check_magic(path)?;
+    let complete = FileCondition::Complete;
+    let in_place = |immutable, is_written| Place {
+        path: path.to_owned(),
+        immutable,
+        copy: None,
+        rolled_back: None,
+        is_written,
+    };
+    // SQLite opens by a name, which may lead out of a folder that is given to others by then.
+    let is_given = fs::is_given(path);
+    let alone = |immutable, is_written| -> StorageResult<Place> {
+        let handle = is_given.then(|| RolledBack::without_journal(path)).transpose()?;
+        Ok(Place {
+            rolled_back: handle.map(Arc::new),
+            ..in_place(immutable, is_written)
+        })
+    };
+    let locks = ReaderLocks::open(path)?;
+    let (left, is_written) = leftover(path, &locks)?;
+    let Some(left) = left else {
+        // With locks, if none of them needs its own file; another program may be writing.
+        let needs_file = header.get(READ_VERSION_AT) == Some(&2) && (!is_written || is_given);
+        drop(locks);
+        if !needs_file {
+            let place = alone(false, is_written)?;
+            match place.try_connect() {
+                Ok(connection) => return Ok((place, connection, complete)),
+                Err(error) if is_busy(&error) => return Err(being_written(path)),
+                Err(error) if is_written => return Err(failed("open", path)(error)),
+                Err(_) => {}
+            }
+        }
+        let place = alone(true, false)?;
+        return Ok((place.clone(), place.connect()?, complete));
+    };
+    let is_certain = !locks.is_impossible();
+    let place = match left {
+        Leftover::WriteAheadLog => copy(path),
+        Leftover::Journal => {
+            RolledBack::open(path, &beside(path, "-journal"), locks).map(|rolled_back| Place {
+                rolled_back: Some(Arc::new(rolled_back)),
+                ..in_place(true, false)
+            })
+        }
+    };
+    match place.and_then(|place| Ok((place.connect()?, place))) {
+        Ok((connection, place)) => Ok((place, connection, left.condition(is_certain))),
+        Err(error) => {
+            let place = alone(true, false)?;
+            let connection = place.connect()?;
+            let reason = format!("{} ({error})", left.unread());
+            Ok((place, connection, FileCondition::Damaged { offset: 0, reason }))
         }
     }
-    Ok(None)
+}
+
+/// Whether another program's lock made a call fail.
+fn is_busy(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error_code();
+    matches!(
+        code,
+        Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)
+    )
+}
+
+fn being_written(path: &Path) -> StorageError {
+    StorageError::Unsupported {
+        path: path.to_owned(),
+        what: "reading",
+        reason: "another program is writing it, and has not let others read for 30 s; try again later".into(),
+    }
+}
+
+/// What a program that is dead has left, and whether a living one is writing the database. With a journal, the locks keep writers
+/// from changing pages when this returns.
+fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>, bool)> {
+    let log = beside(path, "-wal");
+    if fs::exists(&log)? {
+        let is_used = locks.user().is_some();
+        let has_content = fs::file_len(&log)? > LOG_HEADER_BYTES;
+        return Ok((
+            (has_content && !is_used).then_some(Leftover::WriteAheadLog),
+            is_used,
+        ));
+    }
+    let is_written = locks.writer().is_some();
+    if !has_journal(path)? {
+        return Ok((None, is_written));
+    }
+    // A commit may have been going on: with a reader's lock a journal is that of a program that is dead, or has not
+    // begun to change pages.
+    if !locks.share(WAIT_MILLIS) {
+        return Err(being_written(path));
+    }
+    if has_journal(path)? && locks.writer().is_none() {
+        return Ok((Some(Leftover::Journal), false));
+    }
+    locks.release();
+    Ok((None, true))
+}
+
+fn has_journal(path: &Path) -> StorageResult<bool> {
+    let journal = match File::open(&beside(path, "-journal")) {
+        Ok(journal) => journal,
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let mut begin = [0; JOURNAL_MAGIC.len()];
+    let read = journal.read_at(&mut begin, 0)?;
+    Ok(read == begin.len() && begin == JOURNAL_MAGIC)
 }
 
 /// Copies a database with its write-ahead log.
@@ -184,6 +263,7 @@ fn copy(path: &Path) -> StorageResult<Place> {
         immutable: false,
         copy: Some(Arc::new(directory)),
         rolled_back: None,
+        is_written: false,
     })
 }
 
@@ -195,7 +275,7 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The path as a URI; `immutable` keeps SQLite from checking for logs and locks.
-fn immutable_uri(path: &Path) -> String {
+fn uri(path: &Path, immutable: bool) -> String {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -205,7 +285,7 @@ fn immutable_uri(path: &Path) -> String {
             other => uri.push_str(&format!("%{other:02X}")),
         }
     }
-    uri + "?immutable=1"
+    uri + if immutable { "?immutable=1" } else { "" }
 }
 
 /// Reads and checks the start of the database.

@@ -1,8 +1,13 @@
 //! A database as it was before a transaction that did not end, read through its rollback journal: neither file is changed or copied.
 
+use super::locks::ReaderLocks;
 use crate::error::{StorageError, StorageResult};
 use holdall_io::{disk::DiskError, fs::File};
-use std::{collections::HashMap, path::Path};
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// First bytes of each header of a journal that has something to roll back.
 pub(super) const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
@@ -60,10 +65,12 @@ pub(super) struct RolledBack {
     database: File,
     journal: Option<File>,
     page_bytes: u64,
-    /// The database's length before the transaction, in bytes.
-    length: u64,
+    /// The database's length before the transaction, in bytes; without a journal, its length now.
+    length: AtomicU64,
     /// Where the journal has the content that a page had before, by the page's number.
     pages: HashMap<u64, u64>,
+    /// Shared: no other program rolls the journal back, or changes pages that are not in it, while it is read.
+    _locks: Option<ReaderLocks>,
 }
 
 impl RolledBack {
@@ -74,20 +81,21 @@ impl RolledBack {
     pub(super) fn without_journal(path: &Path) -> StorageResult<Self> {
         let database = File::open(path)?;
         Ok(Self {
-            length: database.len_bytes(),
+            length: AtomicU64::new(database.len_bytes()),
             // Any will do: no page is replaced.
             page_bytes: u64::from(*PAGE_BYTES.end()),
             journal: None,
             pages: HashMap::new(),
             database,
+            _locks: None,
         })
     }
 
-    /// Reads which pages the journal has.
+    /// Reads which pages the journal has. The database must be locked against writers.
     ///
     /// # Errors
     /// A journal that is none, or whose sizes SQLite does not have.
-    pub(super) fn open(path: &Path, journal_path: &Path) -> StorageResult<Self> {
+    pub(super) fn open(path: &Path, journal_path: &Path, locks: ReaderLocks) -> StorageResult<Self> {
         let journal = File::open(journal_path)?;
         let first = Header::read(&journal, 0)?.filter(Header::is_sound);
         let first = first.ok_or_else(|| StorageError::Malformed {
@@ -99,9 +107,10 @@ impl RolledBack {
         let mut rolled_back = Self {
             database: File::open(path)?,
             page_bytes: u64::from(first.page_bytes),
-            length: u64::from(first.pages) * u64::from(first.page_bytes),
+            length: AtomicU64::new(u64::from(first.pages) * u64::from(first.page_bytes)),
             pages: HashMap::new(),
             journal: None,
+            _locks: Some(locks),
         };
         rolled_back.read_records(&journal, &first)?;
         rolled_back.journal = Some(journal);
@@ -157,7 +166,24 @@ impl RolledBack {
 
     /// The database's length in bytes.
     pub(super) fn length(&self) -> u64 {
-        self.length
+        self.length.load(Ordering::Relaxed)
+    }
+
+    /// Locks for one connection; `None` with a journal, which is locked for all of them.
+    pub(super) fn locks(&self) -> Result<Option<ReaderLocks>, DiskError> {
+        let is_alone = self.journal.is_none();
+        is_alone
+            .then(|| ReaderLocks::open(self.database.path()))
+            .transpose()
+    }
+
+    /// Reads the length again: another program may have written the database.
+    pub(super) fn refresh(&self) {
+        if self.journal.is_none()
+            && let Ok(length) = holdall_io::fs::file_len(self.database.path())
+        {
+            self.length.store(length, Ordering::Relaxed);
+        }
     }
 
     /// Reads from `offset` on; returns how many bytes there are, the rest of `to` becomes zeros.
@@ -165,7 +191,7 @@ impl RolledBack {
     /// # Errors
     /// A file that cannot be read.
     pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<usize, DiskError> {
-        let available = self.length.saturating_sub(offset).min(to.len() as u64);
+        let available = self.length().saturating_sub(offset).min(to.len() as u64);
         let available = usize::try_from(available).unwrap_or(to.len());
         let (present, after) = to.split_at_mut(available);
         after.fill(0);

@@ -7,6 +7,7 @@ use super::{
         CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE, ROSBAG2_KEY, ROSBAG2_RECORD,
         SCHEMA_VERSION, metadata_version,
     },
+    open::open,
     options::SqliteOptions,
 };
 use crate::{
@@ -24,7 +25,7 @@ use holdall_model::{
     qos::profiles_to_text,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
-use rusqlite::{Connection, OpenFlags, blob::ZeroBlob, params};
+use rusqlite::{Connection, blob::ZeroBlob, params};
 use std::{
     collections::HashSet,
     io::Write,
@@ -57,7 +58,7 @@ pub(crate) struct SqliteWriter {
     path: PathBuf,
     file: FileId,
     connection: Connection,
-    /// How pages get to the disk layer; `None` with a write-ahead log, which SQLite writes itself.
+    /// How pages get to the disk layer; `None` where SQLite writes everything itself.
     blocks: Option<BlockFile>,
     /// A topic's place plus one is its id.
     tally: Tally,
@@ -89,7 +90,7 @@ impl SqliteWriter {
         while !q.is_created(file)? {
             q.wait_one();
         }
-        let (connection, blocks) = open(file, path, options).map_err(failed("open", path))?;
+        let (connection, blocks) = open(q, file, path, options)?;
         let writer = Self {
             path: path.to_owned(),
             file,
@@ -140,7 +141,7 @@ impl SqliteWriter {
 
     fn begin(&mut self, timestamp: i64) -> StorageResult<()> {
         if !self.in_transaction {
-            self.execute("begin a transaction in", "BEGIN TRANSACTION", [])?;
+            self.execute("begin a transaction in", "BEGIN IMMEDIATE", [])?;
             self.in_transaction = true;
             self.transaction_start = timestamp;
         }
@@ -286,21 +287,6 @@ fn refused<'a>(
     }
 }
 
-/// Opens the empty file that the queue has made. A write-ahead log is SQLite's own affair: its pages are written to the log first, and
-/// read back from there.
-fn open(
-    file: FileId,
-    path: &Path,
-    options: &SqliteOptions,
-) -> rusqlite::Result<(Connection, Option<BlockFile>)> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    if options.has_write_ahead_log() {
-        return Ok((Connection::open_with_flags(path, flags)?, None));
-    }
-    let (connection, blocks) = BlockFile::open(path, file, flags)?;
-    Ok((connection, Some(blocks)))
-}
-
 /// The id of a topic in the tables.
 fn topic_id(channel: ChannelIndex) -> i64 {
     i64::from(channel.0) + 1
@@ -439,8 +425,8 @@ impl StorageWriter for SqliteWriter {
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         self.close_chunks(q)?;
         if self.blocks.is_none() {
-            // The messages are moved from the write-ahead log to the database first.
-            run_pragma(&self.connection, "wal_checkpoint(FULL)").map_err(failed("sync", &self.path))?;
+            // A write-ahead log is synced, and moved to the database as far as no reader needs what is there; nothing without one.
+            run_pragma(&self.connection, "wal_checkpoint(PASSIVE)").map_err(failed("sync", &self.path))?;
         }
         // Both have the file open: the kernel syncs what either has written.
         Ok(Some(q.sync(self.file)?))

@@ -1,0 +1,46 @@
+//! Opens a new database for writing: through the disk layer, or by SQLite alone.
+
+use super::{failed, ffi_vfs::BlockFile, locks::WriterLocks, options::SqliteOptions};
+use crate::error::StorageResult;
+use holdall_io::{disk::FileId, queue::DiskQueue};
+use rusqlite::{Connection, OpenFlags};
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// How long a write that meets another program's lock sleeps before it tries again, in milliseconds.
+const BUSY_MILLIS: u64 = 5;
+/// After so many tries, and then as many again, the wait is logged.
+const BUSY_LOG_TRIES: u32 = 1000;
+
+/// Opens the empty file that the queue has made. A write-ahead log and pages that are smaller than the disk's are SQLite's own affair:
+/// its locks let other programs change the database between two transactions, and so it waits for them.
+pub(super) fn open(
+    q: &mut DiskQueue,
+    file: FileId,
+    path: &Path,
+    options: &SqliteOptions,
+) -> StorageResult<(Connection, Option<BlockFile>)> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let refused = failed("open", path);
+    if options.has_write_ahead_log() || options.has_small_pages() {
+        let mut connection = Connection::open_with_flags(path, flags).map_err(&refused)?;
+        connection.busy_handler(Some(wait_for_others)).map_err(&refused)?;
+        return Ok((connection, None));
+    }
+    let locks = Arc::new(WriterLocks::reserve(path)?);
+    // Until the file is cut to the database's length.
+    q.keep_until_closed(file, Box::new(Arc::clone(&locks)))?;
+    let (connection, blocks) = BlockFile::open(path, file, flags, locks).map_err(&refused)?;
+    Ok((connection, Some(blocks)))
+}
+
+/// SQLite's call when another program has locked the database: it tries again, for as long as it takes.
+fn wait_for_others(tried: i32) -> bool {
+    if tried > 0 && tried.unsigned_abs() % BUSY_LOG_TRIES == 0 {
+        tracing::warn!(
+            "another program has locked the database for {} s: what is received waits in memory until it is released",
+            u64::from(tried.unsigned_abs()) * BUSY_MILLIS / 1000
+        );
+    }
+    std::thread::sleep(Duration::from_millis(BUSY_MILLIS));
+    true
+}

@@ -1,0 +1,320 @@
+//! Other programs use a database while it is recorded: the recording waits for readers, no other program changes it, and readers get whole
+//! transactions.
+#![cfg(feature = "sqlite3")]
+
+mod support;
+
+use holdall_io::{
+    block::BlockPoolOptions,
+    disk::FileId,
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::message::PayloadRef;
+use holdall_storage::{
+    StorageOptions,
+    check::check_file,
+    reader::{FileCondition, ReadQuery, StorageReader},
+    sqlite3::SqliteReader,
+    storage_by_id,
+    writer::{ChannelIndex, StorageWriter, StoredMessage},
+};
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+use support::{channel, time};
+
+/// A recording in this process.
+struct Recording {
+    _dir: tempfile::TempDir,
+    path: PathBuf,
+    q: DiskQueue,
+    file: FileId,
+    writer: Box<dyn StorageWriter>,
+    topic: ChannelIndex,
+    written: u64,
+}
+
+impl Recording {
+    fn start(options: &StorageOptions) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("live.db3");
+        let disk = OsDisk::open(dir.path(), DiskMode::Auto).unwrap();
+        let mut q = DiskQueue::new(Box::new(disk), BlockPoolOptions::default()).unwrap();
+        let file = q.create_file_ahead(&path, 0);
+        let storage = storage_by_id("sqlite3").unwrap();
+        let mut writer = storage.create_writer(&mut q, file, &path, options).unwrap();
+        let mut info = channel("/t", "std_msgs/msg/String");
+        info.topic.type_description_hash.clear();
+        let topic = writer.add_channel(&mut q, &info).unwrap();
+        let mut recording = Self {
+            _dir: dir,
+            path,
+            q,
+            file,
+            writer,
+            topic,
+            written: 0,
+        };
+        recording.write(500);
+        recording
+    }
+
+    /// One transaction.
+    fn write(&mut self, count: u64) {
+        for _ in 0..count {
+            let payload = self.written.to_le_bytes().repeat(100);
+            let at = time(1_000_000 + self.written * 1_000_000);
+            let message = StoredMessage {
+                log_time: at,
+                publish_time: at,
+                sequence: 0,
+                payload: PayloadRef::Bytes(&payload),
+            };
+            self.writer.write(&mut self.q, self.topic, message).unwrap();
+            self.written += 1;
+        }
+        self.writer.close_chunks(&mut self.q).unwrap();
+    }
+
+    /// Ends it, and asks a foreign program whether the database is sound and has all messages.
+    fn finish(mut self) {
+        self.write(50);
+        self.writer.finish(&mut self.q, &[]).unwrap();
+        self.q.wait_closed(self.file).unwrap();
+        let (status, text) = sqlite3(
+            &self.path,
+            "PRAGMA integrity_check; SELECT count(*), max(id) FROM messages;",
+        );
+        assert!(status, "{text}");
+        assert_eq!(text, format!("ok\n{0}|{0}\n", self.written));
+    }
+}
+
+/// Runs SQL in the real sqlite3 program; whether that worked, and what it printed.
+fn sqlite3(path: &Path, sql: &str) -> (bool, String) {
+    let output = Command::new("sqlite3")
+        .args(["-batch", "-bail"])
+        .arg(path)
+        .arg(sql)
+        .output();
+    let output = output.expect("the tests need the program sqlite3: scripts/setup.sh installs it");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).unwrap())
+}
+
+/// The real sqlite3 program with a read transaction, until its input ends.
+fn long_reader(path: &Path) -> std::process::Child {
+    use std::io::{BufRead, Write};
+    let mut reader = Command::new("sqlite3")
+        .args(["-batch", "-bail"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    reader
+        .stdin
+        .as_mut()
+        .unwrap()
+        .write_all(b".timeout 20000\nBEGIN; SELECT count(*) FROM messages;\n")
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufReader::new(reader.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert!(line.trim().parse::<u64>().unwrap() >= 500, "{line:?}");
+    reader
+}
+
+fn config(pragma: &str) -> StorageOptions {
+    StorageOptions {
+        config: Some(format!("write: {{pragmas: [{pragma:?}]}}")),
+        ..StorageOptions::default()
+    }
+}
+
+fn all_options() -> Vec<StorageOptions> {
+    let preset = |name: &str| StorageOptions {
+        preset: Some(name.to_owned()),
+        ..StorageOptions::default()
+    };
+    vec![StorageOptions::default(), preset("resilient"), preset("none")]
+}
+
+#[test]
+fn no_other_program_changes_a_database_while_it_is_recorded() {
+    for options in all_options() {
+        let mut recording = Recording::start(&options);
+        for sql in [
+            "DELETE FROM messages WHERE id < 20",
+            "INSERT INTO messages VALUES (1000000, 1, 5, x'00')",
+            "UPDATE messages SET topic_id = 9",
+            "CREATE TABLE notes(x); INSERT INTO notes VALUES (1)",
+            "CREATE INDEX other ON messages (topic_id)",
+            "PRAGMA user_version = 7",
+            "VACUUM",
+            "PRAGMA journal_mode = wal",
+            "BEGIN EXCLUSIVE",
+            "DROP TABLE topics",
+        ] {
+            let (_, text) = sqlite3(&recording.path, sql);
+            assert!(text.contains("database is locked"), "{sql}: {text:?}");
+            recording.write(100);
+            let (is_read, text) = sqlite3(&recording.path, "SELECT count(*) FROM messages");
+            assert!(is_read && text.trim() == recording.written.to_string(), "{text}");
+        }
+        recording.finish();
+    }
+}
+
+#[test]
+fn a_reader_of_any_length_delays_a_recording_and_never_ends_it() {
+    for (options, held_millis) in all_options().into_iter().zip([7000, 2000, 0]) {
+        let mut recording = Recording::start(&options);
+        let mut reader = long_reader(&recording.path);
+        let is_held = AtomicBool::new(true);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // The time itself matters: longer than SQLite waits for a lock by default.
+                thread::sleep(Duration::from_millis(held_millis));
+                is_held.store(false, Ordering::SeqCst);
+                drop(reader.stdin.take());
+                reader.wait().unwrap();
+            });
+            recording.write(500);
+            assert!(!is_held.load(Ordering::SeqCst), "pages changed under a reader");
+        });
+        recording.finish();
+    }
+}
+
+#[test]
+fn pages_of_every_size_and_a_write_ahead_log_are_recorded_beside_other_programs() {
+    for pragma in [
+        "page_size = 512",
+        "page_size = 1024",
+        "page_size = 2048",
+        "page_size = 65536",
+        "journal_mode = WAL",
+    ] {
+        let mut recording = Recording::start(&config(pragma));
+        let mut reader = long_reader(&recording.path);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(200));
+                drop(reader.stdin.take());
+                reader.wait().unwrap();
+            });
+            recording.write(500);
+        });
+        let path = recording.path.clone();
+        assert_eq!(
+            SqliteReader::open(&path).unwrap().summary().message_count,
+            1000,
+            "{pragma}"
+        );
+        if pragma.starts_with("page_size") {
+            let (_, text) = sqlite3(&path, "PRAGMA page_size");
+            assert_eq!(text.trim(), pragma.rsplit(' ').next().unwrap());
+        }
+        recording.finish();
+    }
+}
+
+#[test]
+fn own_readers_of_a_living_database_see_whole_transactions_and_no_damage() {
+    for options in all_options() {
+        let mut recording = Recording::start(&options);
+        let path = recording.path.clone();
+        let (committed, is_ended) = (AtomicU64::new(500), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let mut rounds = 0;
+                while !is_ended.load(Ordering::SeqCst) {
+                    let before = committed.load(Ordering::SeqCst);
+                    let reader = SqliteReader::open(&path).unwrap();
+                    assert_eq!(reader.outline().condition, FileCondition::Complete);
+                    let messages = reader.messages(&ReadQuery::default()).unwrap();
+                    for (number, message) in messages.take(usize::try_from(before).unwrap()).enumerate() {
+                        let payload = message.unwrap().payload;
+                        assert_eq!(payload[..8], (number as u64).to_le_bytes());
+                    }
+                    assert!(reader.summary().message_count >= before);
+                    let check = check_file(&path, &mut |_| {}).unwrap();
+                    assert!(check.findings.is_sound(), "{:?}", check.findings);
+                    assert!(check.message_count >= before);
+                    rounds += 1;
+                }
+                rounds
+            });
+            for _ in 0..40 {
+                recording.write(250);
+                committed.store(recording.written, Ordering::SeqCst);
+            }
+            is_ended.store(true, Ordering::SeqCst);
+            assert!(reading.join().unwrap() > 0);
+        });
+        recording.finish();
+    }
+}
+
+#[test]
+fn the_journal_of_a_living_program_is_not_taken_for_a_dead_ones() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("foreign.db3");
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    for statement in holdall_storage::sqlite3::format::CREATE_TABLES {
+        writer.execute(statement, []).unwrap();
+    }
+    let topic = "INSERT INTO topics VALUES (1, '/t', 'std_msgs/msg/String', 'cdr', '', '')";
+    writer.execute(topic, []).unwrap();
+    let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) \
+                INSERT INTO messages (topic_id, timestamp, data) SELECT 1, i, zeroblob(200) FROM n";
+    writer.execute(rows, []).unwrap();
+    // A transaction with a journal, of which no page is in the file yet.
+    writer
+        .execute_batch("BEGIN; UPDATE messages SET timestamp = 9 WHERE id < 10")
+        .unwrap();
+    assert!(dir.path().join("foreign.db3-journal").exists());
+    let reader = SqliteReader::open(&path).unwrap();
+    assert_eq!(reader.outline().condition, FileCondition::Complete);
+    let mut messages = reader.messages(&ReadQuery::default()).unwrap();
+    assert_eq!(messages.next().unwrap().unwrap().log_time, time(1));
+    writer.execute_batch("COMMIT").unwrap();
+    for _ in 0..20 {
+        writer.execute(rows, []).unwrap();
+    }
+    let found = messages.map(|message| message.unwrap()).count();
+    assert!(found >= 4900, "{found}");
+    assert!(dir.path().read_dir().unwrap().count() == 1);
+}
+
+#[test]
+fn deleted_rows_are_not_counted() {
+    let mut recording = Recording::start(&StorageOptions::default());
+    recording.write(500);
+    let metadata = "version: 9\nstorage_identifier: sqlite3\nduration: {nanoseconds: 0}\n\
+         starting_time: {nanoseconds_since_epoch: 0}\nmessage_count: 1000\ntopics_with_message_count:\n  \
+         - topic_metadata: {name: /t, type: std_msgs/msg/String, serialization_format: cdr, offered_qos_profiles: [], type_description_hash: ''}\n    \
+         message_count: 1000\ncompression_format: ''\ncompression_mode: ''\nrelative_file_paths: [live.db3]\nfiles: []\n";
+    let closing = [("rosbag2", support::metadata("serialized_metadata", metadata))];
+    let Recording {
+        _dir,
+        path,
+        mut q,
+        file,
+        writer,
+        ..
+    } = recording;
+    writer.finish(&mut q, &closing).unwrap();
+    q.wait_closed(file).unwrap();
+    let count = || SqliteReader::open(&path).unwrap().summary().message_count;
+    assert_eq!(count(), 1000);
+    assert!(sqlite3(&path, "DELETE FROM messages WHERE id BETWEEN 300 AND 309").0);
+    assert_eq!(count(), 990, "a hole in the middle");
+}
