@@ -10,7 +10,7 @@ use holdall_io::{
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
 };
-use holdall_model::message::PayloadRef;
+use holdall_model::{message::PayloadRef, topic::PublisherInfo};
 use holdall_storage::{
     StorageOptions,
     check::check_file,
@@ -317,4 +317,104 @@ fn deleted_rows_are_not_counted() {
     assert_eq!(count(), 1000);
     assert!(sqlite3(&path, "DELETE FROM messages WHERE id BETWEEN 300 AND 309").0);
     assert_eq!(count(), 990, "a hole in the middle");
+}
+
+/// A database with messages of these publishers (`None`: not known) on one topic, in turn.
+fn published(dir: &Path, publishers: &[Option<&str>], each: u64) -> PathBuf {
+    let path = dir.join("several.db3");
+    let disk = OsDisk::open(dir, DiskMode::Auto).unwrap();
+    let mut q = DiskQueue::new(Box::new(disk), BlockPoolOptions::default()).unwrap();
+    let file = q.create_file_ahead(&path, 0);
+    let storage = storage_by_id("sqlite3").unwrap();
+    let mut writer = storage
+        .create_writer(&mut q, file, &path, &StorageOptions::default())
+        .unwrap();
+    let mut channels = Vec::new();
+    for gid in publishers {
+        let mut info = channel("/slow", "std_msgs/msg/String");
+        let of_gid = |gid: &&str| PublisherInfo {
+            gid: (*gid).to_owned(),
+            node: Some(format!("/node_{gid}")),
+            ..PublisherInfo::default()
+        };
+        info.topic.publisher = gid.as_ref().map(of_gid).map(Box::new);
+        channels.push(writer.add_channel(&mut q, &info).unwrap());
+    }
+    for number in 0..each * publishers.len() as u64 {
+        let place = usize::try_from(number).unwrap() % publishers.len();
+        // Gathered, inserted at once, and piece by piece.
+        let bytes = [3, 5000, 9 << 20][usize::from(number % 7 == 0) + usize::from(number == 7)];
+        let payload = vec![place as u8; bytes];
+        let message = StoredMessage {
+            log_time: time(1000 + number),
+            publish_time: time(1000 + number),
+            sequence: 0,
+            payload: PayloadRef::Bytes(&payload),
+        };
+        writer.write(&mut q, channels[place], message).unwrap();
+    }
+    writer.finish(&mut q, &[]).unwrap();
+    q.wait_closed(file).unwrap();
+    path
+}
+
+#[test]
+fn a_topic_of_several_publishers_has_one_row_and_each_message_its_publisher() {
+    let cases: [&[Option<&str>]; 4] = [
+        &[Some("aa"), Some("bb"), Some("cc")],
+        &[None, Some("aa")],
+        &[Some("aa"), None, Some("bb")],
+        &[Some("aa")],
+    ];
+    for publishers in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let path = published(dir.path(), publishers, 40);
+        let all = 40 * publishers.len();
+        let by_name = "SELECT count(*) FROM topics; SELECT count(*) FROM messages WHERE topic_id = \
+                       (SELECT id FROM topics WHERE name = '/slow'); PRAGMA integrity_check;";
+        assert_eq!(sqlite3(&path, by_name).1, format!("1\n{all}\nok\n"));
+        let reader = SqliteReader::open(&path).unwrap();
+        let channels = &reader.summary().channels;
+        let gid_of = |index: ChannelIndex| {
+            let publisher = channels[index.0 as usize].info.topic.publisher.as_ref();
+            publisher.map(|publisher| publisher.gid.clone())
+        };
+        assert_eq!(channels.len(), publishers.len());
+        assert!(channels.iter().all(|channel| channel.message_count == 40));
+        let mut found = 0;
+        for message in reader.messages(&ReadQuery::default()).unwrap() {
+            let message = message.unwrap();
+            let sent_by = publishers[usize::from(message.payload[0])];
+            assert_eq!(gid_of(message.channel).as_deref(), sent_by);
+            found += 1;
+        }
+        assert_eq!(found, all);
+        for index in (0..).map(ChannelIndex).take(channels.len()) {
+            let query = ReadQuery {
+                channels: Some(vec![index]),
+                ..ReadQuery::default()
+            };
+            assert_eq!(reader.messages(&query).unwrap().count(), 40);
+        }
+    }
+}
+
+#[test]
+fn a_row_for_each_publisher_as_earlier_versions_wrote_it_is_read_as_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("before.db3");
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    for statement in holdall_storage::sqlite3::format::CREATE_TABLES {
+        writer.execute(statement, []).unwrap();
+    }
+    let rows = "CREATE TABLE holdall_publishers(topic_id INTEGER PRIMARY KEY,gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,message_count INTEGER);
+        INSERT INTO topics VALUES (1, '/t', 'a/msg/B', 'cdr', '', ''), (2, '/t', 'a/msg/B', 'cdr', '', '');
+        INSERT INTO holdall_publishers VALUES (1, 'aa', '/one', NULL, NULL, 2), (2, 'bb', '/two', NULL, NULL, 1);
+        INSERT INTO messages VALUES (1, 1, 5, x'00'), (2, 2, 6, x'00'), (3, 1, 7, x'00');";
+    writer.execute_batch(rows).unwrap();
+    let reader = SqliteReader::open(&path).unwrap();
+    let found: Vec<_> = reader.summary().channels.iter().collect();
+    let gid = |place: usize| found[place].info.topic.publisher.as_ref().unwrap().gid.clone();
+    assert_eq!((gid(0), found[0].message_count), ("aa".to_owned(), 2));
+    assert_eq!((gid(1), found[1].message_count), ("bb".to_owned(), 1));
 }

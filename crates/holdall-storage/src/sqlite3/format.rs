@@ -26,13 +26,28 @@ pub(crate) const SCHEMA_VERSION: i64 = 4;
 pub(crate) const CREATE_RECORDS: &str = "CREATE TABLE IF NOT EXISTS holdall_records(id INTEGER PRIMARY KEY,\
      record INTEGER NOT NULL,name TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL)";
 
-/// Our own table for topics that hold one publisher's messages (each has a row in `topics`); created with the
-/// first one. The number of messages is stored when the file is closed.
-pub(crate) const CREATE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_publishers(topic_id INTEGER PRIMARY KEY,\
-     gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,message_count INTEGER)";
+/// Our own table of publishers; created with the first one. The one whose id is that of its topic has all of the topic's messages that
+/// [`CREATE_MESSAGE_PUBLISHERS`] does not name; without a GID the publisher is not known. The number of messages is stored when the file
+/// is closed.
+pub(crate) const CREATE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_topic_publishers(id INTEGER PRIMARY KEY,\
+     topic_id INTEGER NOT NULL,gid TEXT NOT NULL,node TEXT,host TEXT,transport TEXT,message_count INTEGER)";
 
 /// The name of that table.
-pub(crate) const PUBLISHERS: &str = "holdall_publishers";
+pub(crate) const PUBLISHERS: &str = "holdall_topic_publishers";
+
+/// Our own table of messages that are not of their topic's first publisher; created with the second one.
+pub(crate) const CREATE_MESSAGE_PUBLISHERS: &str = "CREATE TABLE IF NOT EXISTS holdall_message_publishers(\
+     message_id INTEGER PRIMARY KEY,publisher_id INTEGER NOT NULL)";
+
+/// The name of that table.
+pub(crate) const MESSAGE_PUBLISHERS: &str = "holdall_message_publishers";
+
+/// Inserts a row into it.
+pub(crate) const INSERT_MESSAGE_PUBLISHER: &str =
+    "INSERT INTO holdall_message_publishers (message_id, publisher_id) VALUES (?1, ?2)";
+
+/// The table of publishers of earlier versions, in which each publisher had a topic of its own.
+pub(crate) const PUBLISHERS_BEFORE: &str = "holdall_publishers";
 
 /// The record that rosbag2 keeps in the table `metadata`, and its key.
 pub const ROSBAG2_RECORD: &str = "rosbag2";

@@ -14,6 +14,7 @@ pub mod reader;
 mod recover;
 mod repair;
 mod rollback;
+mod topics;
 pub mod writer;
 
 pub use options::SqliteOptions;

@@ -2,7 +2,9 @@
 
 use super::{
     counting, failed,
-    format::{Columns, PUBLISHERS, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID},
+    format::{
+        Columns, MESSAGE_PUBLISHERS, PUBLISHERS, PUBLISHERS_BEFORE, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID,
+    },
     recover::{self, Place},
 };
 use crate::{
@@ -22,7 +24,7 @@ use holdall_model::{
 };
 use rusqlite::{Connection, params, types::ValueRef};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, VecDeque},
     io::Read,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -40,8 +42,10 @@ pub struct SqliteReader {
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
     place: Place,
-    /// The topic id of each channel.
+    /// The id of each channel: that of its topic, or of its publisher where that is not the topic's first one.
     topic_ids: Vec<i64>,
+    /// What gives the channel's id of a message.
+    channel_column: &'static str,
     /// By topic id, the number of messages of publishers with their own channels, if the file stores it.
     publisher_counts: HashMap<i64, u64>,
 }
@@ -60,10 +64,14 @@ impl SqliteReader {
             columns,
         };
         let publishers = open.publishers()?;
-        let (topic_ids, channels) = open.channels(&publishers)?;
-        let counted =
-            |(id, (_, count)): (i64, (PublisherInfo, Option<i64>))| Some((id, count?.unsigned_abs()));
-        let publisher_counts = publishers.into_iter().filter_map(counted).collect();
+        let (topic_ids, channels) = open.channels(&publishers)?.into_iter().unzip();
+        let channel_column = if open.has_table(MESSAGE_PUBLISHERS)? {
+            "coalesce((SELECT publisher_id FROM holdall_message_publishers WHERE message_id = messages.id), topic_id)"
+        } else {
+            "topic_id"
+        };
+        let counted = |publisher: &Publisher| Some((publisher.id, publisher.messages?.unsigned_abs()));
+        let publisher_counts = publishers.iter().filter_map(counted).collect();
         let (starting_time, ending_time) = open.times()?;
         let file_bytes = holdall_io::fs::file_len(path)?;
         let outline = StorageSummary {
@@ -84,6 +92,7 @@ impl SqliteReader {
             summary: OnceLock::new(),
             place,
             topic_ids,
+            channel_column,
             publisher_counts,
         })
     }
@@ -93,7 +102,14 @@ impl SqliteReader {
     fn counted(&self) -> StorageSummary {
         let mut summary = self.outline.clone();
         let counts = self.counts_from_metadata().map_or_else(
-            || counting::count_rows(&self.place, &self.outline.path, &self.topic_ids),
+            || {
+                counting::count_rows(
+                    &self.place,
+                    &self.outline.path,
+                    self.channel_column,
+                    &self.topic_ids,
+                )
+            },
             Ok,
         );
         match counts {
@@ -138,8 +154,9 @@ impl SqliteReader {
             .zip(&self.topic_ids)
             .map(|(channel, id)| {
                 let about = &channel.info.topic;
-                if about.publisher.is_some() {
-                    return self.publisher_counts.get(id).copied();
+                let of_publisher = self.publisher_counts.get(id).copied();
+                if about.publisher.is_some() || of_publisher.is_some() {
+                    return of_publisher;
                 }
                 counts
                     .get(&(about.name.as_str(), about.type_name.as_str()))
@@ -150,6 +167,17 @@ impl SqliteReader {
             counts.iter().sum::<u64>() == rows.unsigned_abs() && metadata.message_count == rows.unsigned_abs()
         })
     }
+}
+
+/// A publisher of one topic.
+struct Publisher {
+    /// That of its topic for the one that has all messages which name no other.
+    id: i64,
+    topic_id: i64,
+    /// `None` where its file was not closed.
+    messages: Option<i64>,
+    /// `None` for all that are not known.
+    info: Option<PublisherInfo>,
 }
 
 /// A database while it is opened.
@@ -173,23 +201,30 @@ impl Open<'_> {
         rows.map_err(failed("read", self.path))
     }
 
-    /// By topic id, the publisher of each topic that holds a single publisher's messages, and its number of
-    /// messages.
-    fn publishers(&self) -> StorageResult<HashMap<i64, (PublisherInfo, Option<i64>)>> {
-        if !self.has_table(PUBLISHERS)? {
-            return Ok(HashMap::new());
-        }
-        let query = "SELECT topic_id, gid, node, host, transport, message_count FROM holdall_publishers";
-        let rows = self.rows(query, |row| {
-            let publisher = PublisherInfo {
-                gid: row.get(1)?,
-                node: row.get(2)?,
-                host: row.get(3)?,
-                transport: row.get(4)?,
+    /// The publishers that the file names, also in the table of earlier versions.
+    fn publishers(&self) -> StorageResult<Vec<Publisher>> {
+        let (table, id) = if self.has_table(PUBLISHERS)? {
+            (PUBLISHERS, "id")
+        } else if self.has_table(PUBLISHERS_BEFORE)? {
+            (PUBLISHERS_BEFORE, "topic_id")
+        } else {
+            return Ok(Vec::new());
+        };
+        let query = format!("SELECT {id}, topic_id, message_count, gid, node, host, transport FROM {table}");
+        self.rows(&query, |row| {
+            let info = PublisherInfo {
+                gid: row.get(3)?,
+                node: row.get(4)?,
+                host: row.get(5)?,
+                transport: row.get(6)?,
             };
-            Ok((row.get(0)?, (publisher, row.get(5)?)))
-        })?;
-        Ok(rows.into_iter().collect())
+            Ok(Publisher {
+                id: row.get(0)?,
+                topic_id: row.get(1)?,
+                messages: row.get(2)?,
+                info: Some(info).filter(|info| !info.gid.is_empty()),
+            })
+        })
     }
 
     fn has_table(&self, name: &str) -> StorageResult<bool> {
@@ -200,10 +235,8 @@ impl Open<'_> {
         count.map(|count| count > 0).map_err(failed("read", self.path))
     }
 
-    fn channels(
-        &self,
-        publishers: &HashMap<i64, (PublisherInfo, Option<i64>)>,
-    ) -> StorageResult<(Vec<i64>, Vec<ChannelSummary>)> {
+    /// The channels with their ids, which are ascending.
+    fn channels(&self, publishers: &[Publisher]) -> StorageResult<Vec<(i64, ChannelSummary)>> {
         let definitions = self.definitions()?;
         let optional = |there: bool, name: &'static str| if there { name } else { "''" };
         let query = format!(
@@ -231,9 +264,6 @@ impl Open<'_> {
             Ok((row.get::<_, i64>(0)?, qos, info))
         })?;
         let channels = topics.into_iter().map(|(id, qos, mut topic)| {
-            topic.publisher = publishers
-                .get(&id)
-                .map(|(publisher, _)| Box::new(publisher.clone()));
             topic.offered_qos_profiles = parse_profiles(&qos).unwrap_or_else(|error| {
                 tracing::warn!(topic = topic.name, %error, "the recorded QoS cannot be read and is left out");
                 Vec::new()
@@ -254,7 +284,15 @@ impl Open<'_> {
             };
             (id, channel)
         });
-        Ok(channels.unzip())
+        let mut channels: BTreeMap<i64, ChannelSummary> = channels.collect();
+        for publisher in publishers {
+            let Some(mut channel) = channels.get(&publisher.topic_id).cloned() else {
+                continue;
+            };
+            channel.info.topic.publisher = publisher.info.clone().map(Box::new);
+            channels.insert(publisher.id, channel);
+        }
+        Ok(channels.into_iter().collect())
     }
 
     fn definitions(&self) -> StorageResult<HashMap<String, MessageDefinition>> {
@@ -354,7 +392,7 @@ impl StorageReader for SqliteReader {
         let by_time = query.order != ReadOrder::File;
         let mut conditions = vec!["1".to_owned()];
         if query.channels.is_some() {
-            conditions.push(format!("topic_id IN ({})", wanted.join(",")));
+            conditions.push(format!("{} IN ({})", self.channel_column, wanted.join(",")));
         }
         if let Some(start) = query.start {
             conditions.push(format!("timestamp >= {}", start.as_nanos()));
@@ -368,7 +406,8 @@ impl StorageReader for SqliteReader {
             ("?1 = ?1 AND id > ?2", "id")
         };
         let page = format!(
-            "SELECT id, topic_id, timestamp FROM messages WHERE {} AND {position} ORDER BY {order} LIMIT {PAGE_MESSAGES}",
+            "SELECT id, {}, timestamp FROM messages WHERE {} AND {position} ORDER BY {order} LIMIT {PAGE_MESSAGES}",
+            self.channel_column,
             conditions.join(" AND "),
         );
         let channel_of_topic = (0..)

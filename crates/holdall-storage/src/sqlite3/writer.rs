@@ -4,11 +4,12 @@ use super::{
     failed,
     ffi_vfs::{BlockFile, Lent},
     format::{
-        CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE, ROSBAG2_KEY, ROSBAG2_RECORD,
-        SCHEMA_VERSION, metadata_version,
+        CREATE_MESSAGE_PUBLISHERS, CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE,
+        INSERT_MESSAGE_PUBLISHER, ROSBAG2_KEY, ROSBAG2_RECORD, SCHEMA_VERSION, metadata_version,
     },
     open::open,
     options::SqliteOptions,
+    topics::{Place, TopicRow, Topics},
 };
 use crate::{
     error::{StorageError, StorageResult},
@@ -49,7 +50,7 @@ const MESSAGE_OVERHEAD_BYTES: u64 = 40;
 /// A gathered message; its payload is the next part of the gathered bytes.
 struct Gathered {
     timestamp: i64,
-    topic_id: i64,
+    place: Place,
     payload_bytes: usize,
 }
 
@@ -60,11 +61,9 @@ pub(crate) struct SqliteWriter {
     connection: Connection,
     /// How pages get to the disk layer; `None` where SQLite writes everything itself.
     blocks: Option<BlockFile>,
-    /// A topic's place plus one is its id.
     tally: Tally,
     defined_types: HashSet<String>,
-    /// Topics that hold one publisher's messages.
-    publishers: Vec<ChannelIndex>,
+    topics: Topics,
     gathered: Vec<Gathered>,
     gathered_bytes: Vec<u8>,
     in_transaction: bool,
@@ -98,7 +97,7 @@ impl SqliteWriter {
             blocks,
             tally: Tally::new(path),
             defined_types: HashSet::new(),
-            publishers: Vec::new(),
+            topics: Topics::default(),
             gathered: Vec::new(),
             gathered_bytes: Vec::new(),
             in_transaction: false,
@@ -159,8 +158,11 @@ impl SqliteWriter {
             let (payload, next) = rest.split_at(message.payload_bytes);
             rest = next;
             insert
-                .execute(params![message.timestamp, message.topic_id, payload])
+                .execute(params![message.timestamp, message.place.topic_id, payload])
                 .map_err(&refused)?;
+            if let Some(publisher_id) = message.place.publisher_id {
+                self.insert_publisher_of_last(publisher_id).map_err(&refused)?;
+            }
         }
         drop(insert);
         self.gathered.clear();
@@ -168,7 +170,15 @@ impl SqliteWriter {
         Ok(())
     }
 
-    fn insert_one(&mut self, timestamp: i64, topic_id: i64, payload: PayloadRef<'_>) -> StorageResult<()> {
+    /// Notes who published the message that was just inserted.
+    fn insert_publisher_of_last(&self, publisher_id: i64) -> rusqlite::Result<()> {
+        let row = self.connection.last_insert_rowid();
+        let mut insert = self.connection.prepare_cached(INSERT_MESSAGE_PUBLISHER)?;
+        insert.execute([row, publisher_id]).map(drop)
+    }
+
+    fn insert_one(&mut self, timestamp: i64, place: Place, payload: PayloadRef<'_>) -> StorageResult<()> {
+        let topic_id = place.topic_id;
         self.insert_gathered()?;
         let refused = refused("insert into", self.blocks.as_ref(), &self.path);
         let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
@@ -177,9 +187,10 @@ impl SqliteWriter {
             insert
                 .execute(params![timestamp, topic_id, ZeroBlob(length as u64)])
                 .map_err(&refused)?;
-            return self.fill_last(payload);
+            self.fill_last(payload)?;
         }
         match payload {
+            _ if length >= LARGE_BYTES_MIN => Ok(0),
             PayloadRef::Bytes(bytes) => insert.execute(params![timestamp, topic_id, bytes]),
             PayloadRef::Loan(_) => {
                 // SQLite wants a payload in one piece.
@@ -188,6 +199,10 @@ impl SqliteWriter {
             }
         }
         .map_err(&refused)?;
+        if let Some(publisher_id) = place.publisher_id {
+            self.insert_publisher_of_last(publisher_id).map_err(&refused)?;
+        }
+        drop(insert);
         self.gathered_bytes.clear();
         Ok(())
     }
@@ -210,6 +225,44 @@ impl SqliteWriter {
             path: self.path.clone(),
             source,
         })
+    }
+
+    fn insert_topic_row(&self, topic: &TopicInfo, row: &TopicRow) -> StorageResult<()> {
+        let profiles = profiles_to_text(&topic.offered_qos_profiles);
+        let hash = &topic.type_description_hash;
+        match *row {
+            TopicRow::New { topic_id } => self.execute(
+                "insert into",
+                "INSERT INTO topics (id, name, type, serialization_format, offered_qos_profiles, type_description_hash) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![topic_id, topic.name, topic.type_name, topic.serialization_format, profiles, hash],
+            ),
+            TopicRow::Again { topic_id } => self.execute(
+                "insert into",
+                "UPDATE topics SET offered_qos_profiles = CASE WHEN ?2 = '' THEN offered_qos_profiles ELSE ?2 END, \
+                 type_description_hash = CASE WHEN ?3 = '' THEN type_description_hash ELSE ?3 END WHERE id = ?1",
+                params![topic_id, profiles, hash],
+            ),
+            TopicRow::Publisher { id, topic_id } => {
+                self.execute("make the tables of", CREATE_PUBLISHERS, [])?;
+                if id != topic_id {
+                    self.execute("make the tables of", CREATE_MESSAGE_PUBLISHERS, [])?;
+                }
+                let publisher = topic.publisher.as_deref();
+                self.execute(
+                    "insert into",
+                    "INSERT INTO holdall_topic_publishers (id, topic_id, gid, node, host, transport) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                    params![
+                        id,
+                        topic_id,
+                        publisher.map_or("", |publisher| &publisher.gid),
+                        publisher.and_then(|publisher| publisher.node.as_deref()),
+                        publisher.and_then(|publisher| publisher.host.as_deref()),
+                        publisher.and_then(|publisher| publisher.transport.as_deref()),
+                    ],
+                )
+            }
+        }
     }
 
     /// Stores a type's definition once, as rosbag2 does: that of a service event under the name of the service. A type without one has no
@@ -242,11 +295,11 @@ impl SqliteWriter {
 
     /// Stores how many messages each publisher has, so that a reader need not count rows.
     fn count_publishers(&self) -> StorageResult<()> {
-        let update = "UPDATE holdall_publishers SET message_count = ?2 WHERE topic_id = ?1";
-        for channel in &self.publishers {
-            let count = self.tally.counts()[self.tally.place(*channel)?];
+        let update = "UPDATE holdall_topic_publishers SET message_count = coalesce(message_count, 0) + ?2 WHERE id = ?1";
+        for (publisher_id, channel) in self.topics.publishers() {
+            let count = self.tally.counts()[self.tally.place(channel)?];
             let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.execute("insert into", update, params![topic_id(*channel), count])?;
+            self.execute("insert into", update, params![publisher_id, count])?;
         }
         Ok(())
     }
@@ -287,11 +340,6 @@ fn refused<'a>(
     }
 }
 
-/// The id of a topic in the tables.
-fn topic_id(channel: ChannelIndex) -> i64 {
-    i64::from(channel.0) + 1
-}
-
 /// Runs a pragma and lets its answer go.
 pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}"))?;
@@ -305,36 +353,10 @@ impl StorageWriter for SqliteWriter {
         let _lent = self.lend(q);
         let index = self.tally.next_channel()?;
         self.insert_gathered()?;
-        let (topic, definition) = (&info.topic, &info.definition);
-        self.execute(
-            "insert into",
-            "INSERT INTO topics (id, name, type, serialization_format, offered_qos_profiles, type_description_hash) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                topic_id(index),
-                topic.name,
-                topic.type_name,
-                topic.serialization_format,
-                profiles_to_text(&topic.offered_qos_profiles),
-                topic.type_description_hash,
-            ],
-        )?;
-        self.insert_definition(topic, definition)?;
-        if let Some(publisher) = &topic.publisher {
-            self.execute("make the tables of", CREATE_PUBLISHERS, [])?;
-            self.publishers.push(index);
-            self.execute(
-                "insert into",
-                "INSERT INTO holdall_publishers (topic_id, gid, node, host, transport) VALUES (?1, ?2, ?3, ?4, ?5)",
-                params![
-                    topic_id(index),
-                    publisher.gid,
-                    publisher.node,
-                    publisher.host,
-                    publisher.transport
-                ],
-            )?;
+        for row in self.topics.add(index, &info.topic) {
+            self.insert_topic_row(&info.topic, &row)?;
         }
+        self.insert_definition(&info.topic, &info.definition)?;
         self.tally.add_channel();
         Ok(index)
     }
@@ -352,9 +374,9 @@ impl StorageWriter for SqliteWriter {
         self.begin(timestamp)?;
         let payload_bytes = message.payload.len();
         self.uncommitted_bytes += payload_bytes as u64 + MESSAGE_OVERHEAD_BYTES;
-        let topic_id = topic_id(channel);
+        let place = self.topics.places[place];
         if payload_bytes >= GATHER_PAYLOAD_BYTES_MAX {
-            return self.insert_one(timestamp, topic_id, message.payload);
+            return self.insert_one(timestamp, place, message.payload);
         }
         let before = self.gathered_bytes.len();
         message
@@ -363,7 +385,7 @@ impl StorageWriter for SqliteWriter {
         let payload_bytes = self.gathered_bytes.len() - before;
         self.gathered.push(Gathered {
             timestamp,
-            topic_id,
+            place,
             payload_bytes,
         });
         if self.gathered_bytes.len() + self.gathered.len() * size_of::<Gathered>() >= GATHERED_BYTES_MAX {
