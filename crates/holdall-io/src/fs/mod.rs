@@ -26,7 +26,7 @@ pub use name::{
 pub use watch::{FolderNews, FolderWatch};
 pub use whole::{
     append, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed, is_unwritten,
-    make_durable, read, read_any_to_string, read_private_to_string, read_to_string, truncate,
+    make_durable, read, read_any_to_string, read_private_to_string, read_to_string, trim_unwritten, truncate,
     write_atomically, write_atomically_unsynced, write_atomically_with_room, write_new, write_over,
     write_private_new,
 };

@@ -112,6 +112,30 @@ fn a_converted_file_is_there_whole_or_not_at_all() {
 }
 
 #[test]
+fn what_is_reserved_after_what_was_written_is_cut_and_written_zeros_stay() {
+    let dir = tempfile::TempDir::new_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let path = dir.path().join("a");
+    let mut content = vec![7; 10_000];
+    content.resize(50_000, 0);
+    std::fs::write(&path, &content).unwrap();
+    assert_eq!(trim_unwritten(&path).unwrap(), 0, "a whole file is not changed");
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.sync_all().unwrap();
+    let reserved = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 50_000, 32 << 20);
+    if reserved.is_err() {
+        file.set_len(50_000 + (32 << 20)).unwrap();
+    }
+    let trimmed = trim_unwritten(&path).unwrap();
+    let found = std::fs::read(&path).unwrap();
+    assert!(found.starts_with(&content));
+    assert!(found[50_000..].iter().all(|byte| *byte == 0));
+    assert!(trimmed > 30 << 20 && found.len() < 100_000, "{trimmed}");
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert!(trim_unwritten(&link).is_err());
+}
+
+#[test]
 fn a_file_of_zeros_is_unwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");

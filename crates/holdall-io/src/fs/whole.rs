@@ -7,7 +7,10 @@ use crate::{
     os, remote,
     sealed::{Seal, is_sealed, seal_of},
 };
-use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use rustix::{
+    fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek},
+    io::Errno,
+};
 use std::{
     fs, io,
     io::{Read, Write},
@@ -331,6 +334,34 @@ pub fn convert_file(
     }
     new.publish_new()?;
     if durable { new.sync_folder() } else { Ok(()) }
+}
+
+/// Cuts a file after the last byte that was written in it: what follows is space that was reserved and reads as zeros. Zeros that were written
+/// stay, as does everything where the file system does not distinguish them. The number of bytes that were cut.
+///
+/// The caller makes sure that no process writes the file.
+///
+/// # Errors
+/// When it cannot be opened or cut; a link is refused.
+pub fn trim_unwritten(path: &Path) -> Result<u64, DiskError> {
+    let fail = |source: io::Error| DiskError::new(path, Operation::Write, source);
+    let file = open_to_change(path, fs::OpenOptions::new().read(true).write(true)).map_err(fail)?;
+    let length = file.metadata().map_err(fail)?.len();
+    let mut written = 0;
+    // Each pass skips a written part and the gap after it.
+    while written < length {
+        let data = match seek(&file, SeekFrom::Data(written)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => break,
+            Err(error) => return Err(fail(error.into())),
+        };
+        written = seek(&file, SeekFrom::Hole(data)).map_err(|error| fail(error.into()))?;
+    }
+    if written >= length {
+        return Ok(0);
+    }
+    file.set_len(written).map_err(fail)?;
+    Ok(length - written)
 }
 
 /// Whether a file has no byte but zeros: nothing was written into the space that was reserved for it. False

@@ -17,11 +17,15 @@ use files::{Barrier, FileNumbers, Handle, OpenFile, WaitingWrite};
 use helper::{Done, Helper, Job, Outbox, WriteJob};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// Space is reserved in steps of this size when a file grows beyond the requested length.
-const RESERVE_STEP_BYTES: u64 = 1 << 30;
+/// Space is reserved for half of what a file has, at least this much: a recording that is cut off keeps it.
+const RESERVE_AHEAD_BYTES_MIN: u64 = 64 << 20;
 
-/// More space is reserved when less than this is left in front of a write: the helper may have to wait for a processor, and writes
-/// past what is reserved go one at a time (32 MiB left: a tenth of the speed lost on a busy machine; 64 to 256 MiB: nothing).
+/// Space is reserved for no more than this at once.
+const RESERVE_AHEAD_BYTES_MAX: u64 = 1 << 30;
+
+/// More space is reserved when less than this, or three quarters of what is reserved at once, is left in front of a write: the helper may
+/// have to wait for a processor, and writes past what is reserved go one at a time (32 MiB left: a tenth of the speed lost on a busy machine;
+/// 64 to 256 MiB: nothing).
 const RESERVE_LEFT_BYTES_MIN: u64 = 256 << 20;
 
 /// How far a file may grow beyond the length that its creator expected (the last message, the index) before it counts as one of
@@ -312,19 +316,22 @@ impl OsDisk {
     }
 }
 
-/// The job that reserves more space: when little is left before a write's end, or, where the creator has set
-/// the file's expected length, only after that length.
+/// The job that reserves more space, in proportion to the file, when little is left before a write's end. Up to the length that its creator
+/// expects, no more than that; only little after it.
 fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>, end: u64) -> Option<Job> {
     if open.reserving || open.reserved == u64::MAX || end < RESERVE_FROM_BYTES {
         return None;
     }
-    let as_expected = open.reserved >= open.expected && end < open.expected + RESERVE_EXCESS_BYTES;
-    let (left_min, step) = if as_expected && open.expected > 0 {
-        (0, RESERVE_EXCESS_BYTES)
-    } else {
-        (RESERVE_LEFT_BYTES_MIN, RESERVE_STEP_BYTES)
-    };
-    if end + left_min <= open.reserved {
+    let ahead = (end / 2).clamp(RESERVE_AHEAD_BYTES_MIN, RESERVE_AHEAD_BYTES_MAX);
+    let (mut left_min, mut to) = ((ahead / 4 * 3).min(RESERVE_LEFT_BYTES_MIN), end + ahead);
+    if end < open.expected.saturating_add(RESERVE_EXCESS_BYTES) && open.expected > 0 {
+        if open.reserved < open.expected {
+            to = to.min(open.expected);
+        } else {
+            (left_min, to) = (0, open.reserved + RESERVE_EXCESS_BYTES);
+        }
+    }
+    if end + left_min <= open.reserved || to <= open.reserved {
         return None;
     }
     open.reserving = true;
@@ -334,14 +341,14 @@ fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>,
         handle: Arc::clone(handle),
         path,
         from,
-        to: from + step,
+        to,
     })
 }
 
 impl Disk for OsDisk {
     fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
         let direct = matches!(self.engine, Engine::Direct(_));
-        let (handle, reserved) = helper::create(path, reserve_bytes, direct)?;
+        let (handle, reserved) = helper::create(path, reserve_bytes.min(RESERVE_AHEAD_BYTES_MIN), direct)?;
         Ok(self.begin_file(path, Handle::Open(handle), (reserved, reserve_bytes)))
     }
 
@@ -352,7 +359,7 @@ impl Disk for OsDisk {
         self.opener.give(Job::Create {
             file,
             path: Arc::from(path),
-            reserve_bytes,
+            reserve_bytes: reserve_bytes.min(RESERVE_AHEAD_BYTES_MIN),
             direct,
         });
         file
@@ -478,6 +485,42 @@ impl Disk for OsDisk {
     fn register(&mut self, pool: &BlockPool) {
         if let Engine::Direct(ring) = &mut self.engine {
             ring.register(pool);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_is_reserved_in_proportion_to_what_was_written_in_few_steps() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let handle = Arc::new(std::fs::File::create(&path).unwrap());
+        for expected in [0, 300 << 20, 20 << 30] {
+            let mut open = OpenFile::new(&path, Handle::Open(Arc::clone(&handle)), 0, expected);
+            let mut steps = 0;
+            for end in (1u64..16 << 10).map(|mebibytes| mebibytes << 20) {
+                if let Some(Job::Reserve { from, to, .. }) = reserve_ahead(FileId(0), &mut open, &handle, end)
+                {
+                    assert!(from == open.reserved && to > from);
+                    (open.reserved, open.reserving, steps) = (to, false, steps + 1);
+                }
+                let most = end + (end / 2).clamp(64 << 20, 1 << 30);
+                assert!(open.reserved <= most.max(open.expected + (64 << 20)), "{end}");
+                assert!(
+                    open.reserved <= most || open.reserved <= expected + (65 << 20),
+                    "{end}"
+                );
+                let is_expected = end < expected + (64 << 20);
+                let left = open.reserved.saturating_sub(end);
+                assert!(
+                    end < RESERVE_FROM_BYTES || is_expected || left >= 47 << 20,
+                    "{end}: {left}"
+                );
+            }
+            assert!(steps < 100, "{steps}");
         }
     }
 }

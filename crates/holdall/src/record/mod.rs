@@ -17,6 +17,7 @@ mod stepped;
 #[cfg(test)]
 mod tests;
 mod trigger;
+mod trim;
 mod view;
 pub(crate) mod write;
 

@@ -128,6 +128,7 @@ impl Recorder {
         }: Platform,
     ) -> Result<Self, RecordError> {
         let memory = memory.unwrap_or_else(|| RescueMemory::begin(&options));
+        super::trim::trim_killed_beside(&options.output);
         let directory = options.output.clone();
         let duration_max = options.limits.duration_max;
         let shared_clock = Arc::clone(&clock);
