@@ -247,6 +247,9 @@ class Kill:
             parts = f"user {usage.ru_utime:.2f}, system {usage.ru_stime:.2f}, page faults {usage.ru_minflt} + {usage.ru_majflt}"
             outcome.slow = f"bag{self.number}: opening took {outcome.opened_s:.2f} s of processor time ({parts}); {sizes}"
         torn = numbers_in_torn(self.bag) if self.storage == "mcap" else None
+        # The bag and the memory stay as they are.
+        copy = self.bag.with_name(f"{self.bag.name}-copy")
+        copied = self.world.run("repair", self.bag, "-o", copy)
         repaired = self.world.run("repair", self.bag)
         # 3: a chunk in flight to the disk is torn, and the repair reports it; the talker's log decides
         # whether that lost too much.
@@ -259,6 +262,13 @@ class Kill:
         except Exception as error:
             faults.append(f"after repair a foreign reader says: {error!r}")
             return outcome
+        in_copy = self.world.run("info", "--json", copy)
+        in_bag = self.world.run("info", "--json", self.bag)
+        if copied.returncode != repaired.returncode or in_copy.returncode != 0:
+            faults.append(f"repair into a copy: {copied.stdout} {copied.stderr} {in_copy.stderr}")
+        elif json.loads(in_copy.stdout)["message_count"] != json.loads(in_bag.stdout)["message_count"]:
+            faults.append(f"repair into a copy: {in_copy.stdout} {in_bag.stdout}")
+        shutil.rmtree(copy, ignore_errors=True)
         if torn and any(set(torn[topic]) - set(there[topic]) for topic in TOPICS):
             faults.append(f"repair lost messages: {counts_of(there)} of {counts_of(torn)}")
         audit = self.world.run("audit", "--json", self.bag)
@@ -266,6 +276,8 @@ class Kill:
         if audit.returncode not in (0, 3):
             faults.append(f"audit: {audit.stdout[-500:]} {audit.stderr}")
             return outcome
+        if audit.returncode == 0 and repaired.returncode != 0:
+            faults.append(f"nothing is lost, and repair ends with {repaired.returncode}: {repaired.stdout}")
         outcome.is_compared = True
         account = json.loads(audit.stdout)
         for topic in TOPICS:

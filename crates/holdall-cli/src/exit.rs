@@ -25,7 +25,7 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// Refused before anything was done: wrong flags, no such file, not a bag, no such topic, nothing chosen.
 pub const REFUSED: u8 = 2;
-/// Done, but messages were lost.
+/// Done, but messages were lost or cannot be read.
 pub const LOST: u8 = 3;
 
 /// The table of exit codes in `--help`.
@@ -34,14 +34,14 @@ Exit codes:
   0  done
   1  failed: a damaged bag, a full disk; or check, audit or diff found something
   2  refused before anything was done: wrong flags, no such file, not a bag, nothing selected
-  3  done, but messages were lost (the report says how many, where and of which topic)";
+  3  done, but messages were lost or cannot be read (the report says how many, where and which)";
 
 /// How a run ended when nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything was done.
     Done,
-    /// Done, but messages were lost.
+    /// Done, but messages were lost or cannot be read.
     Lost,
     /// Two things that were compared are not the same.
     Different,

@@ -140,7 +140,7 @@ fn judge_repaired(
     }
     let opened = Bag::open(bag).map_err(|error| Violation::new(Invariant::Opens, error.to_string()))?;
     judge_definitions(&opened)?;
-    let ledger = opened.ledger().map_err(|error| broken(error.to_string()))?;
+    let ledger = opened.any_ledger().map_err(|error| broken(error.to_string()))?;
     let Some(ledger) = ledger else {
         return Err(broken("the repaired bag has no account"));
     };

@@ -25,12 +25,13 @@ pub trait ChunkStorage: Send + Sync {
     fn check_codec(&self, options: &StorageOptions) -> StorageResult<()>;
 
     /// Makes a file from the messages of others that a choice selects: parts in the order of their
-    /// first log time, then of the inputs. The file is durable once the disk is finished.
+    /// first log time, then of the inputs. Each part is read whole and compared with its checksum and its index before it is
+    /// copied. The file is durable once the disk is finished.
     ///
     /// The inputs' metadata records are not copied. Attachments are, unless the job removes them.
     ///
     /// # Errors
-    /// An input of another storage, that cannot be read or is damaged where it is unpacked; a disk that fails
+    /// An input of another storage, that cannot be read, or is damaged and not to be left out; a disk that fails
     /// or is full. The part written so far is not removed.
     fn splice(&self, job: SpliceJob<'_>) -> StorageResult<Spliced>;
 }
@@ -105,9 +106,6 @@ pub trait ChunkFile: Any + Send + Sync {
     /// What the file holds.
     fn summary(&self) -> &StorageSummary;
 
-    /// True when the file is whole; a damaged one must not be copied unread.
-    fn is_whole(&self) -> bool;
-
     /// True when the file has an index: its chunks and message indexes are found without reading all of it.
     ///
     /// # Errors
@@ -174,6 +172,8 @@ pub struct SpliceChoice {
     pub until: Option<Timestamp>,
     /// Settings whose codec compresses all chunks; `None` leaves each unchanged. With a codec no chunk is copied unchanged.
     pub codec: Option<StorageOptions>,
+    /// Leaves out, and lists, what is damaged; without it, damage is an error.
+    pub leaves_out_damage: bool,
 }
 
 /// What a spliced file holds.
@@ -193,6 +193,23 @@ pub struct Spliced {
     pub unpacked: u64,
     /// Its length.
     pub bytes: u64,
+    /// What of the inputs is damaged and was left out.
+    pub left_out: Vec<LeftOutPart>,
+}
+
+/// A part of an input that was left out because it is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutPart {
+    /// Place of the input among those of the job.
+    pub input: usize,
+    /// The file, the place and the damage, one clause.
+    pub reason: String,
+    /// Offset of the part in the file.
+    pub offset: u64,
+    /// Smallest and largest log time of the part's messages, by its index.
+    pub times: (Timestamp, Timestamp),
+    /// Number of selected messages by channel; `None` where it is not known.
+    pub messages: Option<Vec<(ChannelIndex, u64)>>,
 }
 
 impl Spliced {

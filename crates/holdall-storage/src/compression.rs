@@ -2,7 +2,10 @@
 
 use crate::{
     error::{StorageError, StorageResult},
-    reader::{FilePart, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary, TimeCells},
+    reader::{
+        FileCondition, FilePart, IndexedPart, Messages, ReadMessage, ReadQuery, StorageReader,
+        StorageSummary, TimeCells,
+    },
     writer::ChannelIndex,
 };
 use bytes::Bytes;
@@ -164,25 +167,75 @@ pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
     })?)
 }
 
-/// Unpacks a whole file into a new one. Stops before the disk has less than a reserve free: a few kilobytes
-/// can unpack to more than any disk holds.
+/// Unpacks the file at `from` to `to`, which must not exist. Of a file that was cut off or damaged, what precedes the damage, which is
+/// returned.
 ///
 /// # Errors
-/// `to` exists, the file is not a whole zstd file or too large for the disk, or the disk fails.
-pub(crate) fn unpack_file(from: &Path, to: &Path) -> StorageResult<()> {
+/// A file that cannot be read or of which nothing can be unpacked; a copy that cannot be written.
+pub(crate) fn unpack_file(from: &Path, to: &Path) -> StorageResult<Option<UnpackedFront>> {
     let directory = to.parent().unwrap_or(Path::new("."));
     let available = holdall_io::fs::available_bytes(directory)?;
     unpack_within(from, to, available.saturating_sub(SPARE_BYTES))
 }
 
+/// What precedes the damage of a packed file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UnpackedFront {
+    /// Its length, unpacked.
+    pub bytes: u64,
+    /// Offset in the packed file up to which it was read; the damage is not after it.
+    pub offset: u64,
+    /// What is wrong there, one clause.
+    pub reason: String,
+}
+
+/// Counts what is read.
+struct Counted<'a, R> {
+    inner: R,
+    bytes: &'a std::cell::Cell<u64>,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.bytes.set(self.bytes.get() + count as u64);
+        Ok(count)
+    }
+}
+
 /// Unpacks a file that may have this many bytes.
-fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<()> {
+fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<Option<UnpackedFront>> {
+    let mut front = None;
     let unpacked = holdall_io::fs::convert_file(from, to, false, |from, to| {
-        let mut decoder = zstd::stream::read::Decoder::new(from)?;
+        let read = std::cell::Cell::new(0);
+        let mut decoder = zstd::stream::read::Decoder::new(Counted {
+            inner: from,
+            bytes: &read,
+        })?;
         let mut writer = BufWriter::with_capacity(1 << 20, to);
-        let copied = io::copy(&mut decoder.by_ref().take(bytes_max), &mut writer)?;
-        if copied == bytes_max && decoder.read(&mut [0])? > 0 {
-            return Err(io::ErrorKind::StorageFull.into());
+        let (mut piece, mut bytes) = (vec![0; 1 << 20], 0);
+        loop {
+            match decoder.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) if bytes + count as u64 > bytes_max => {
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                Ok(count) => {
+                    writer.write_all(&piece[..count])?;
+                    bytes += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // An error of the codec is none of the system.
+                Err(error) if error.raw_os_error().is_none() && bytes > 0 => {
+                    front = Some(UnpackedFront {
+                        bytes,
+                        offset: read.get(),
+                        reason: error.to_string(),
+                    });
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
         writer.flush()
     });
@@ -201,7 +254,8 @@ fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<()> {
                 directory.display()
             )),
         }
-    })
+    })?;
+    Ok(front)
 }
 
 /// The directory that packed files are unpacked to: `TMPDIR` if set, else the directory for large temporary
@@ -224,6 +278,7 @@ pub(crate) fn scratch_directory() -> StorageResult<ScratchDirectory> {
 pub struct UnpackedReader {
     inner: Box<dyn StorageReader>,
     path: PathBuf,
+    front: Option<UnpackedFront>,
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
     directory: Arc<ScratchDirectory>,
@@ -243,13 +298,14 @@ impl UnpackedReader {
         let copy = directory
             .path()
             .join(name.file_name().unwrap_or("storage".as_ref()));
-        unpack_file(path, &copy)?;
+        let front = unpack_file(path, &copy)?;
         let inner = open(&copy)?;
         let file_bytes = holdall_io::fs::file_len(path).map_err(StorageError::from)?;
-        let outline = unpacked_summary(path, file_bytes, inner.outline());
+        let outline = unpacked_summary(path, (file_bytes, front.as_ref()), inner.outline());
         Ok(Self {
             inner,
             path: path.to_owned(),
+            front,
             outline,
             summary: OnceLock::new(),
             directory: Arc::new(directory),
@@ -258,8 +314,23 @@ impl UnpackedReader {
 }
 
 /// The summary of an unpacked copy, as that of the packed file.
-fn unpacked_summary(path: &Path, file_bytes: u64, copy: &StorageSummary) -> StorageSummary {
+fn unpacked_summary(
+    path: &Path,
+    (file_bytes, front): (u64, Option<&UnpackedFront>),
+    copy: &StorageSummary,
+) -> StorageSummary {
+    let condition = match front {
+        None => copy.condition.clone(),
+        Some(front) => FileCondition::Damaged {
+            offset: front.offset,
+            reason: format!(
+                "it is packed, and only its first {} bytes can be unpacked: {}",
+                front.bytes, front.reason
+            ),
+        },
+    };
     StorageSummary {
+        condition,
         path: path.to_owned(),
         file_bytes,
         compression: Some("zstd, whole file".to_owned()),
@@ -269,9 +340,9 @@ fn unpacked_summary(path: &Path, file_bytes: u64, copy: &StorageSummary) -> Stor
 
 impl StorageReader for UnpackedReader {
     fn summary(&self) -> &StorageSummary {
-        let bytes = self.outline.file_bytes;
+        let about = (self.outline.file_bytes, self.front.as_ref());
         self.summary
-            .get_or_init(|| unpacked_summary(&self.path, bytes, self.inner.summary()))
+            .get_or_init(|| unpacked_summary(&self.path, about, self.inner.summary()))
     }
 
     fn outline(&self) -> &StorageSummary {
@@ -279,16 +350,21 @@ impl StorageReader for UnpackedReader {
     }
 
     fn messages(&self, query: &ReadQuery) -> StorageResult<Messages> {
-        let directory = Arc::clone(&self.directory);
-        let messages = self.inner.messages(query)?;
-        Ok(Box::new(messages.inspect(move |_| {
+        let (directory, path) = (Arc::clone(&self.directory), self.path.clone());
+        let messages = self.inner.messages(query).map_err(|error| error.in_file(&path))?;
+        Ok(Box::new(messages.map(move |message| {
             // Kept during the iteration, which may open the file again.
             let _ = &directory;
+            message.map_err(|error| error.in_file(&path))
         })))
     }
 
     fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
         self.inner.parts(channels)
+    }
+
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        self.inner.part_at(offset)
     }
 
     fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
@@ -360,6 +436,10 @@ impl StorageReader for PayloadUnpackingReader {
 
     fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
         self.inner.parts(channels)
+    }
+
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        self.inner.part_at(offset)
     }
 
     fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
@@ -440,7 +520,7 @@ mod tests {
             "{text}"
         );
         assert!(!copy.exists());
-        unpack_within(&packed, &copy, 1 << 20).unwrap();
+        assert_eq!(unpack_within(&packed, &copy, 1 << 20).unwrap(), None);
         assert_eq!(std::fs::metadata(&copy).unwrap().len(), 1 << 20);
     }
 
@@ -473,23 +553,33 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_packed_and_unpacked_and_a_torn_one_refused() {
+    fn a_file_is_packed_and_unpacked_and_of_a_torn_one_its_front() {
         let dir = tempfile::tempdir().unwrap();
         let (plain, packed) = (dir.path().join("b_0.mcap"), dir.path().join("b_0.mcap.zstd"));
         assert_eq!(
             (packed_name(&plain), unpacked_name(&packed)),
             (packed.clone(), plain.clone())
         );
-        std::fs::write(&plain, vec![3; 300_000]).unwrap();
+        let content: Vec<u8> = (0..300_000u32).flat_map(|n| (n * n).to_le_bytes()).collect();
+        std::fs::write(&plain, &content).unwrap();
         pack_file(&plain, &packed).unwrap();
         let back = dir.path().join("back");
-        unpack_file(&packed, &back).unwrap();
-        assert_eq!(std::fs::read(&back).unwrap(), vec![3; 300_000]);
+        assert_eq!(unpack_file(&packed, &back).unwrap(), None);
+        assert_eq!(std::fs::read(&back).unwrap(), content);
         let whole = std::fs::read(&packed).unwrap();
-        std::fs::write(&packed, &whole[..whole.len() - 2]).unwrap();
-        let torn = dir.path().join("torn");
-        let error = unpack_file(&packed, &torn).unwrap_err().to_string();
+        for (name, part) in [("half", whole.len() / 2), ("nearly", whole.len() - 2)] {
+            std::fs::write(&packed, &whole[..part]).unwrap();
+            let torn = dir.path().join(name);
+            let front = unpack_file(&packed, &torn).unwrap().unwrap();
+            assert_eq!(front.offset, part as u64);
+            let found = std::fs::read(&torn).unwrap();
+            assert_eq!(found.len() as u64, front.bytes);
+            assert!(found.len() > 1 << 17 && content.starts_with(&found), "{name}");
+        }
+        std::fs::write(&packed, &whole[..6]).unwrap();
+        let none = dir.path().join("none");
+        let error = unpack_file(&packed, &none).unwrap_err().to_string();
         assert!(error.contains("b_0.mcap.zstd"), "{error}");
-        assert!(!torn.exists());
+        assert!(!none.exists());
     }
 }

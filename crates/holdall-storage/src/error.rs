@@ -130,6 +130,18 @@ pub enum StorageError {
         /// The cause, one clause.
         reason: String,
     },
+    /// A message of ROS 1 that does not fit its type's definition.
+    #[error("{}: the message of {topic} at {log_time} ns cannot be converted to ROS 2: {reason}", path.display())]
+    Conversion {
+        /// The file.
+        path: PathBuf,
+        /// The message's topic.
+        topic: String,
+        /// Its log time in nanoseconds.
+        log_time: i64,
+        /// The cause, one clause.
+        reason: String,
+    },
     /// A payload that delivered more or fewer bytes than announced; stored with the announced length, cut or
     /// padded with zeros.
     #[error("{}: a payload announced {expected} bytes and delivered {found}", path.display())]
@@ -189,6 +201,62 @@ pub enum StorageError {
         /// The cause.
         reason: &'static str,
     },
+}
+
+impl StorageError {
+    /// True when the bytes of the file are the cause: what is elsewhere in it can be read. False for a disk, a setting or an
+    /// operation that fails, after which nothing is known of the bytes.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Malformed { .. }
+                | Self::Checksum { .. }
+                | Self::TooLarge { .. }
+                | Self::Codec { .. }
+                | Self::Payload { .. }
+                | Self::Conversion { .. }
+        )
+    }
+
+    /// As [`Self::is_damage`], and true for a file that is none of the storage at all.
+    pub fn is_damage_or_format(&self) -> bool {
+        self.is_damage() || matches!(self, Self::WrongFormat { .. })
+    }
+
+    /// The place of the damage: its offset from the start of the file.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            Self::Malformed { offset, .. }
+            | Self::Checksum { offset, .. }
+            | Self::TooLarge { offset, .. }
+            | Self::Codec { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+
+    /// The same error of the file at `named`, of which a copy was read.
+    #[must_use]
+    pub fn in_file(mut self, named: &std::path::Path) -> Self {
+        match &mut self {
+            Self::Io { path, .. }
+            | Self::Malformed { path, .. }
+            | Self::WrongFormat { path, .. }
+            | Self::Checksum { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::Memory { path, .. }
+            | Self::TooMany { path, .. }
+            | Self::UnknownChannel { path, .. }
+            | Self::Codec { path, .. }
+            | Self::Payload { path, .. }
+            | Self::Conversion { path, .. }
+            | Self::PayloadLength { path, .. }
+            | Self::Database { path, .. }
+            | Self::Unsupported { path, .. }
+            | Self::NotInPlace { path, .. } => named.clone_into(path),
+            Self::Disk(_) | Self::Setting { .. } | Self::UnknownStorage { .. } => {}
+        }
+        self
+    }
 }
 
 /// Reserves memory for `bytes` bytes of `what`, a length stored in a file or that of a message.

@@ -23,6 +23,6 @@ pub mod writer;
 pub use error::{StorageError, StorageResult};
 pub use registry::{
     DEFAULT_STORAGE_ID, is_storage_extension, readable_storages, storage_by_id, storage_by_magic,
-    storage_by_path, storage_of_directory, storages,
+    storage_by_path, storage_of_directory, storage_of_file, storages,
 };
 pub use storage::{RepairTarget, Storage, StorageOptions};

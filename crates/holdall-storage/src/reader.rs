@@ -103,6 +103,8 @@ pub struct ReadQuery {
     pub end: Option<Timestamp>,
     /// The order in which they are returned.
     pub order: ReadOrder,
+    /// Compares each part that has a checksum with it before a message of it is returned, also where only a few are wanted.
+    pub verified: bool,
 }
 
 /// A message read from a file. The payload is a slice of the decompressed chunk, which stays in memory while
@@ -128,6 +130,17 @@ pub struct FilePart {
     pub times: (Timestamp, Timestamp),
     /// Bytes of its records when they are decompressed.
     pub bytes: u64,
+}
+
+/// What a file's index lists for a part, which itself may be unreadable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexedPart {
+    /// Offset of the part in the file.
+    pub offset: u64,
+    /// Smallest and largest log time of its messages.
+    pub times: (Timestamp, Timestamp),
+    /// Number of messages by channel; `None` where the index does not have them.
+    pub messages: Option<Vec<(ChannelIndex, u64)>>,
 }
 
 /// Messages of each channel over time, counted in cells of equal length.
@@ -223,6 +236,12 @@ pub trait StorageReader: Send + Sync {
     fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
         let _ = channels;
         Ok(Vec::new())
+    }
+
+    /// What the file's index lists for the part at this offset, which need not be readable; `None` where no index has it.
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        let _ = offset;
+        None
     }
 
     /// Counts the messages of each channel over time by the file's index. False where that is not possible without reading the

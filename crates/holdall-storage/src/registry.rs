@@ -1,12 +1,14 @@
 //! All storage backends: a new one is its folder and a line here.
 
 use crate::{
+    compression::ZSTD_MAGIC,
     error::{StorageError, StorageResult},
     leveldb::LeveldbStorage,
     mcap::McapStorage,
     rosbag1::Rosbag1Storage,
     storage::Storage,
 };
+use holdall_io::fs;
 use std::path::Path;
 
 /// The backend that is used unless the user names one.
@@ -76,6 +78,21 @@ pub fn storage_by_magic(head: &[u8]) -> Option<&'static dyn Storage> {
     readable_storages().find(|storage| storage.magic().is_some_and(begins))
 }
 
+/// The backend of the file or directory at `path`, by its first bytes, whatever its name; by its extension where nothing was written in it
+/// yet, its beginning is damaged or it is in a bucket. `None` for a packed file.
+pub fn storage_of_file(path: &Path) -> Option<&'static dyn Storage> {
+    if holdall_io::remote::is_remote(path) || fs::is_dir(path) {
+        return storage_by_path(path);
+    }
+    let mut head = vec![0; 16];
+    let read = fs::File::open(path).and_then(|file| file.read_at(&mut head, 0));
+    head.truncate(read.unwrap_or(0));
+    if head.starts_with(&ZSTD_MAGIC) {
+        return None;
+    }
+    storage_by_magic(&head).or_else(|| storage_by_path(path))
+}
+
 /// Whether this extension, without dot, is that of a backend that records.
 pub fn is_storage_extension(extension: &str) -> bool {
     storages()
@@ -98,5 +115,24 @@ mod tests {
     fn files_are_known_by_their_extension() {
         assert_eq!(storage_by_path(Path::new("a/b_0.mcap")).unwrap().id(), "mcap");
         assert!(storage_by_path(Path::new("a/b.txt")).is_none());
+    }
+
+    #[test]
+    fn files_that_are_there_are_known_by_their_beginning() {
+        let dir = tempfile::tempdir().unwrap();
+        let id = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            storage_of_file(&path).map(Storage::id)
+        };
+        assert_eq!(id("recording", b"\x89MCAP0\r\n..."), Some("mcap"));
+        assert_eq!(id("b_0.db3", b"\x89MCAP0\r\n..."), Some("mcap"));
+        assert_eq!(id("t.bag.active", b"#ROSBAG V2.0\n..."), Some("rosbag1"));
+        assert_eq!(id("empty.mcap", b""), Some("mcap"));
+        assert_eq!(
+            (id("notes", b"text"), id("a.mcap.zstd", &ZSTD_MAGIC)),
+            (None, None)
+        );
+        assert_eq!(id("a.mcap", &ZSTD_MAGIC), None);
     }
 }

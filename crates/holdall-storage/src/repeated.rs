@@ -2,7 +2,7 @@
 
 use crate::{
     error::StorageResult,
-    reader::{ChannelSummary, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
+    reader::{ChannelSummary, IndexedPart, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary},
     writer::ChannelIndex,
 };
 use holdall_model::{
@@ -185,5 +185,9 @@ impl StorageReader for OriginalsReader {
             !copy.is_some_and(|(channel, place)| hidden.has(channel, place))
         };
         Ok(Box::new(messages.filter(is_shown)))
+    }
+
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        self.inner.part_at(offset)
     }
 }

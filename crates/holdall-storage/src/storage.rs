@@ -160,11 +160,6 @@ pub trait Storage: Send + Sync {
         None
     }
 
-    /// Whether it repairs torn files.
-    fn repairs(&self) -> bool {
-        false
-    }
-
     /// What it offers for files of chunks; `None` for a storage without.
     fn chunks(&self) -> Option<&dyn ChunkStorage> {
         None

@@ -261,6 +261,7 @@ fn check_reader(recording: &Recording, sorted: &[Message]) {
         start: Some(support::time(1000)),
         end: Some(support::time(3000)),
         order: ReadOrder::LogTime,
+        verified: false,
     };
     let wanted = |message: &&Message| {
         (message.topic == "/imu" || message.topic == "/chatter") && (1000..=3000).contains(&message.log_time)

@@ -163,6 +163,7 @@ fn mutated_mcap_files() {
     let options = McapReaderOptions {
         loaded_bytes_max: 1 << 20,
         chunk_bytes_max: 4 << 20,
+        ..McapReaderOptions::default()
     };
     for seed in 0..rounds() {
         let mut bytes = whole.clone();

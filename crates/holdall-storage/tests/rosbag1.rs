@@ -183,6 +183,7 @@ fn selections_and_orders_are_respected() {
         start: Some(start),
         end: Some(end),
         order: ReadOrder::LogTime,
+        verified: false,
     };
     let is_wanted = |message: &&ReadMessage| {
         message.channel.0 as usize == all_channel && (start..=end).contains(&message.log_time)

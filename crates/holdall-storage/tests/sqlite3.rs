@@ -174,6 +174,7 @@ fn what_is_written_is_read_back_in_both_presets() {
             start: Some(time(expected[100].0)),
             end: Some(time(expected[300].0)),
             order: ReadOrder::LogTime,
+            verified: false,
         };
         let range = expected[100].0..=expected[300].0;
         expected.retain(|(time, topic, _)| topic == "/chatter" && range.contains(time));

@@ -218,6 +218,7 @@ fn messages_are_read_back_in_every_order_and_selection_with_every_preset() {
                 start: Some(time(1050)),
                 end: Some(time(1150)),
                 order: ReadOrder::LogTime,
+                verified: false,
             };
             let mut found = read(&*reader, &query);
             found.sort();

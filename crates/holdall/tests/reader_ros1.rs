@@ -162,7 +162,7 @@ fn a_message_that_does_not_fit_is_an_error_and_the_others_are_read() {
     assert_eq!((good.len(), bad.len()), (expected().len() - points, points));
     let error = bad[0].as_ref().unwrap_err().to_string();
     assert!(
-        error.contains("on topic /chatter at 1500000000000000000 ns: a message of type geometry_msgs/PointStamped does not fit"),
+        error.contains("of /chatter at 1500000000000000000 ns cannot be converted to ROS 2: a message of type geometry_msgs/PointStamped does not fit"),
         "{error}"
     );
 }

@@ -280,7 +280,7 @@ fn bags_are_divided_by_span_size_number_and_times() {
 }
 
 #[test]
-fn an_output_that_is_there_is_not_touched_and_a_damaged_input_makes_none() {
+fn an_output_that_is_there_is_not_touched_and_one_without_a_message_is_not_made() {
     let dir = tempfile::tempdir().unwrap();
     let [one, ..] = recordings(dir.path());
     let taken = dir.path().join("taken");
@@ -288,15 +288,46 @@ fn an_output_that_is_there_is_not_touched_and_a_damaged_input_makes_none() {
     let error = run(job(std::slice::from_ref(&one), &taken), &mut |_, _| ()).unwrap_err();
     assert!(matches!(error, ToolError::OutputExists { .. }), "{error}");
     let bytes = fs::read(&one).unwrap();
-    fs::write(&one, &bytes[..bytes.len() / 2]).unwrap();
+    // Cut off within its first chunk.
+    fs::write(&one, &bytes[..200]).unwrap();
     let before = fs::read_dir(dir.path()).unwrap().count();
     let error = run(job(&[one], &dir.path().join("out")), &mut |_, _| ()).unwrap_err();
-    assert!(error.to_string().contains("holdall repair"), "{error}");
+    assert!(matches!(error, ToolError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("nothing was written"), "{error}");
     assert_eq!(
         fs::read_dir(dir.path()).unwrap().count(),
         before,
         "nothing is left behind"
     );
+}
+
+#[test]
+fn of_a_damaged_input_what_can_be_read_is_copied_and_the_rest_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let [one, ..] = recordings(dir.path());
+    let whole = sorted(content(&one));
+    let bytes = fs::read(&one).unwrap();
+    fs::write(&one, &bytes[..bytes.len() / 2]).unwrap();
+    for storage in ["mcap", "sqlite3"] {
+        let out = dir.path().join(storage);
+        let mut job = job(std::slice::from_ref(&one), &out);
+        job.output.storage_id = Some(storage.to_owned());
+        let written = make(job);
+        assert_eq!(
+            written.left_out.messages, None,
+            "what follows the cut is not known"
+        );
+        assert_eq!(written.left_out.place_count, 1);
+        let found = content(&out);
+        assert!(!found.is_empty() && found.len() < whole.len());
+        assert!(found.iter().all(|message| whole.contains(message)), "{storage}");
+        assert_sound(&out);
+        let custom_data = Bag::open(&out).unwrap().metadata().custom_data.clone();
+        assert!(
+            custom_data["holdall.left_out"].contains("one.mcap"),
+            "{custom_data:?}"
+        );
+    }
 }
 
 #[test]

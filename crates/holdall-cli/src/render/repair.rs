@@ -22,6 +22,16 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
         })
         .collect();
     let bag = OutsidePath(&report.bag);
+    if let Some(salvaged) = &report.salvaged {
+        let left_out = match salvaged.left_out.is_empty() {
+            true => String::new(),
+            false => format!("; {}", salvaged.left_out.clause()),
+        };
+        lines.push(format!(
+            "{bag}: made anew of all that can be read, {}{left_out}",
+            plural(salvaged.messages, "message")
+        ));
+    }
     let problems = plural(report.problem_count, "problem");
     lines.push(match (report.has_changed(), report.problem_count) {
         (true, 0) => format!(
@@ -88,6 +98,8 @@ pub fn json(report: &RepairReport) -> Value {
         "metadata_written": report.metadata_written,
         "rescued_message_count": report.rescued,
         "message_count": report.messages,
+        "salvaged_message_count": report.salvaged.as_ref().map(|salvaged| salvaged.messages),
+        "left_out_message_count": report.salvaged.as_ref().map_or(Some(0), |salvaged| salvaged.left_out.messages),
         "files": files,
         "unsaved": report.unsaved,
         "problems": report.problems,

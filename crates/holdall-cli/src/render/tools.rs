@@ -2,7 +2,7 @@
 
 use crate::units::{format_bytes, format_count, plural};
 use comfy_table::{CellAlignment, Table};
-use holdall::tools::{Reindexed, Written};
+use holdall::tools::{LeftOut, LeftOutMessages, Reindexed, Written};
 use holdall_model::text::{Outside, OutsidePath};
 use holdall_storage::storages;
 use serde_json::{Value, json};
@@ -32,8 +32,13 @@ pub fn written(written: &Written) -> String {
         0 => String::new(),
         count => format!("; {} changed", plural(count, "message")),
     };
+    let left_out = if written.left_out.is_empty() {
+        String::new()
+    } else {
+        format!("; {}", written.left_out.clause())
+    };
     format!(
-        "{}: {}, {}, {files}{copied}{changed}",
+        "{}: {}, {}, {files}{copied}{changed}{left_out}",
         OutsidePath(&written.directory),
         plural(written.messages, "message"),
         format_bytes(written.bytes)
@@ -50,6 +55,35 @@ pub fn written_json(written: &Written) -> Value {
         "bytes": written.bytes,
         "copied_chunks": written.copied_chunks,
         "copied_bytes": written.copied_bytes,
+        "left_out_message_count": written.left_out.messages,
+        "left_out": written.left_out.places.iter().map(left_out_json).collect::<Vec<_>>(),
+        "left_out_count": written.left_out.place_count,
+    })
+}
+
+/// Places that lines are about; the others are counted.
+const PLACES_SHOWN_MAX: usize = 20;
+
+/// A line for each place of the inputs that cannot be read, without those that were in a notice.
+pub fn left_out(all: &LeftOutMessages) -> Vec<String> {
+    let shown = all.places.iter().take(PLACES_SHOWN_MAX);
+    let mut lines: Vec<String> = shown
+        .filter(|place| !place.is_noticed)
+        .map(ToString::to_string)
+        .collect();
+    let more = all.place_count.saturating_sub(PLACES_SHOWN_MAX as u64);
+    if more > 0 {
+        lines.push(format!("and {} more", plural(more, "damaged place")));
+    }
+    lines
+}
+
+fn left_out_json(place: &LeftOut) -> Value {
+    json!({
+        "reason": place.reason,
+        "message_count": place.messages,
+        "first_time": place.times.map(|(first, _)| first.as_nanos()),
+        "last_time": place.times.map(|(_, last)| last.as_nanos()),
     })
 }
 

@@ -29,6 +29,7 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
             MessageOrder::Received
         },
         questions: questions(&args.questions)?,
+        verified: false,
     })
 }
 

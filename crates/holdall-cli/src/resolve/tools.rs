@@ -178,6 +178,7 @@ pub fn output(
             LatchedMode::Repeat
         },
         custom_data: custom_data(&args.custom_data)?,
+        leaves_out_files: false,
         seal: seal(directory, &args.encrypt_to)?,
     })
 }

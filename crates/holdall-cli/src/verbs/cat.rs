@@ -9,7 +9,10 @@ use crate::{
     resolve,
     terminal::log,
 };
-use holdall::decode::{Decoders, PrintForm, Printer};
+use holdall::{
+    decode::{Decoders, PrintForm, Printer},
+    reader::Bag,
+};
 use holdall_model::dynamic::text::TextOptions;
 use tracing::{level_filters::LevelFilter, warn};
 
@@ -64,7 +67,9 @@ pub fn run(args: &CatArguments) -> VerbResult {
     }
     let (sentences, undecoded) = printer.close();
     sentences.iter().for_each(|sentence| warn!("{sentence}"));
-    Ok(if has_failed || undecoded {
+    // With all that was wanted shown, what is missing does not matter.
+    let is_damaged = shown < count && bags.bags().iter().any(Bag::is_damaged);
+    Ok(if has_failed || undecoded || is_damaged {
         Outcome::Failed
     } else {
         Outcome::Done

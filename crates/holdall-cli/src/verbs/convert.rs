@@ -46,10 +46,17 @@ pub fn convert(args: &ConvertArguments) -> VerbResult {
         vec![(with_changes(output, &args.change)?, choice)]
     };
     let inputs = inputs(args, &surroundings)?;
+    let mut outcome = Outcome::Done;
     for (output, choice) in outputs {
-        make(inputs.bags.clone(), choice, output, "converting", args.how.json)?;
+        outcome = outcome.or_worse(make(
+            inputs.bags.clone(),
+            choice,
+            output,
+            "converting",
+            args.how.json,
+        )?);
     }
-    Ok(Outcome::Done)
+    Ok(outcome)
 }
 
 /// The output with what is changed in its messages.
@@ -198,8 +205,7 @@ pub fn filter(args: &FilterArguments) -> VerbResult {
         with_changes(output, &args.change)?,
         "filtering",
         args.how.json,
-    )?;
-    Ok(Outcome::Done)
+    )
 }
 
 /// `holdall compress`.
@@ -254,8 +260,7 @@ fn rewritten(bags: Vec<Bag>, directory: &Path, how: &OutputArguments, doing: &st
     let division = DivisionArguments::default();
     let output =
         resolve::tools::output(directory, how, &division, &surroundings).map_err(Failure::refused)?;
-    make(bags, Choice::default(), output, doing, how.json)?;
-    Ok(Outcome::Done)
+    make(bags, Choice::default(), output, doing, how.json)
 }
 
 fn one(
@@ -270,17 +275,11 @@ fn one(
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let output = resolve::tools::output(directory, how, division, &surroundings).map_err(Failure::refused)?;
     let named = input::resolve(bags)?;
-    make(input::open_each(&named)?, choice, output, doing, how.json)?;
-    Ok(Outcome::Done)
+    make(input::open_each(&named)?, choice, output, doing, how.json)
 }
 
-fn make(
-    inputs: Vec<Bag>,
-    choice: Choice,
-    mut output: OutputOptions,
-    doing: &str,
-    json: bool,
-) -> Result<(), Failure> {
+/// Makes a bag; exit code 3 when something of the inputs cannot be read, which is left out and listed.
+fn make(inputs: Vec<Bag>, choice: Choice, mut output: OutputOptions, doing: &str, json: bool) -> VerbResult {
     let is_standard_output = output.directory == Path::new("-");
     let scratch = if is_standard_output {
         check_standard_output(&output)?;
@@ -311,14 +310,25 @@ fn make(
     let written = run(job, &mut |done, total| progress.show(done, total));
     drop(progress);
     let written = written.map_err(|error| Failure::making(error, &[]))?;
+    render::tools::left_out(&written.left_out)
+        .iter()
+        .for_each(|line| warn!("{line}"));
+    let outcome = if written.left_out.is_empty() {
+        Outcome::Done
+    } else {
+        Outcome::Lost
+    };
     if scratch.is_some() {
-        return written.files.first().map_or(Ok(()), |file| output::file(file));
+        let first = written.files.first();
+        first.map_or(Ok(()), |file| output::file(file))?;
+        return Ok(outcome);
     }
     output::result(&if json {
         render::tools::written_json(&written).to_string()
     } else {
         render::tools::written(&written)
-    })
+    })?;
+    Ok(outcome)
 }
 
 /// Standard output takes one storage file, and must not be a terminal.

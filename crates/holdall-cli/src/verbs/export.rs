@@ -11,7 +11,7 @@ use crate::{
 use holdall::{
     decode::Decoders,
     export::{ExistingFiles, ExportKind, ExportOptions, Exporter, ImageFormat},
-    reader::BagSet,
+    reader::{Bag, BagSet},
 };
 use holdall_io::remote;
 use std::path::PathBuf;
@@ -78,7 +78,8 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     } else {
         render::export::text(&report)
     })?;
-    Ok(if unreadable > 0 || report.has_failed() {
+    let is_damaged = bags.bags().iter().any(Bag::is_damaged);
+    Ok(if unreadable > 0 || is_damaged || report.has_failed() {
         Outcome::Failed
     } else {
         Outcome::Done

@@ -228,6 +228,7 @@ fuzz_target!(|data: &[u8]| {
     let options = McapReaderOptions {
         loaded_bytes_max: 1 << 12,
         chunk_bytes_max: 1 << 20,
+        ..McapReaderOptions::default()
     };
     let Ok(reader) = McapReader::from_bytes(Path::new("fuzz.mcap"), bytes, options) else {
         return;

@@ -38,12 +38,21 @@ fn check_packed(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck>
     let copy = directory
         .path()
         .join(name.file_name().unwrap_or("storage".as_ref()));
-    unpack_file(path, &copy)?;
-    let mut found = check_file(&copy, progress)?;
+    let front = unpack_file(path, &copy)?;
+    let mut found = check_file(&copy, progress).map_err(|error| error.in_file(path))?;
     found.path = path.to_owned();
     for finding in &mut found.findings.list {
         finding.path = path.to_owned();
         finding.what = format!("in the unpacked file: {}", finding.what);
+    }
+    if let Some(front) = front {
+        let bytes = format!("its first {} bytes: {}", front.bytes, front.reason);
+        found.problem(
+            front.offset,
+            "packed file",
+            "a file that can be unpacked whole",
+            bytes,
+        );
     }
     Ok(found)
 }

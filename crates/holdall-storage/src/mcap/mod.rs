@@ -96,10 +96,6 @@ impl Storage for McapStorage {
         Some(bytes)
     }
 
-    fn repairs(&self) -> bool {
-        true
-    }
-
     fn chunks(&self) -> Option<&dyn ChunkStorage> {
         Some(self)
     }

@@ -37,8 +37,8 @@ pub(crate) struct Extent {
     pub times: (i64, i64),
     /// How its records are stored.
     pub kind: ExtentKind,
-    /// Channels with messages in it; `None` when unknown.
-    pub channels: Option<Box<[ChannelIndex]>>,
+    /// Channels with messages in it, each with their number; `None` when unknown.
+    pub channels: Option<Box<[(ChannelIndex, u64)]>>,
 }
 
 /// A query in terms of the file's channels.
@@ -81,7 +81,7 @@ impl Wanted {
             && extent
                 .channels
                 .as_ref()
-                .is_none_or(|channels| channels.iter().any(|channel| self.has_channel(*channel)))
+                .is_none_or(|channels| channels.iter().any(|(channel, _)| self.has_channel(*channel)))
     }
 }
 

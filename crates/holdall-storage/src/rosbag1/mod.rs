@@ -1,4 +1,4 @@
-//! ROS 1 bags (`.bag`, format 2.0): read only, including bags that the recorder did not close.
+//! ROS 1 bags (`.bag`, format 2.0): read, including bags that the recorder did not close, and repaired; none is recorded.
 
 pub(crate) mod chunk;
 pub(crate) mod codec;
@@ -6,6 +6,7 @@ mod connections;
 mod cursor;
 pub mod format;
 pub mod reader;
+mod rebuild;
 pub(crate) mod recover;
 mod resync;
 
@@ -14,8 +15,9 @@ pub use reader::{Rosbag1Reader, Rosbag1ReaderOptions};
 use crate::{
     error::{StorageError, StorageResult},
     reader::StorageReader,
-    storage::{Storage, StorageOptions},
-    writer::StorageWriter,
+    repair::Repaired,
+    storage::{RepairTarget, Storage, StorageOptions},
+    writer::{MetadataEntries, StorageWriter},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
 use std::path::Path;
@@ -61,6 +63,16 @@ impl Storage for Rosbag1Storage {
         _options: &StorageOptions,
     ) -> StorageResult<Box<dyn StorageWriter>> {
         Err(read_only(path))
+    }
+
+    /// A bag of ROS 1 has no place for `records`.
+    fn repair(
+        &self,
+        path: &Path,
+        _records: &[(&str, MetadataEntries)],
+        target: RepairTarget,
+    ) -> StorageResult<Option<Repaired>> {
+        rebuild::repair(path, target)
     }
 
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {

@@ -10,12 +10,16 @@ use super::{
 use crate::{
     error::{StorageError, StorageResult},
     mcap::reader::source::Source,
-    reader::{FileCondition, Messages, ReadQuery, StorageReader, StorageSummary},
+    reader::{FileCondition, IndexedPart, Messages, ReadQuery, StorageReader, StorageSummary},
     writer::ChannelIndex,
 };
 use bytes::Bytes;
 use holdall_model::time::Timestamp;
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
 /// A reader's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +106,11 @@ impl Rosbag1Reader {
         Ok(Self::new(source, options, found))
     }
 
+    /// What opening it found.
+    pub(super) fn index(&self) -> &FileIndex {
+        &self.index
+    }
+
     fn new(source: Source, options: Rosbag1ReaderOptions, found: Found) -> Self {
         let Catalog {
             channels,
@@ -167,6 +176,20 @@ impl StorageReader for Rosbag1Reader {
             wanted,
             query.order,
         )))
+    }
+
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        let place = self
+            .index
+            .extents
+            .binary_search_by_key(&offset, |extent| extent.start);
+        let extent = self.index.extents.get(place.ok()?)?;
+        let (first, last) = extent.times;
+        Some(IndexedPart {
+            offset,
+            times: (Timestamp::from_nanos(first), Timestamp::from_nanos(last)),
+            messages: extent.channels.as_ref().map(|channels| channels.to_vec()),
+        })
     }
 }
 
@@ -328,23 +351,21 @@ impl IndexSection<'_> {
     }
 
     /// Adds the counts of a chunk: pairs of a connection's number and its number of messages there.
-    fn chunk_counts(&mut self, data: &[u8]) -> StorageResult<Box<[ChannelIndex]>> {
-        let mut channels = Vec::new();
+    fn chunk_counts(&mut self, data: &[u8]) -> StorageResult<Box<[(ChannelIndex, u64)]>> {
+        let mut channels: BTreeMap<ChannelIndex, u64> = BTreeMap::new();
         for pair in data.chunks(8) {
             let (id, count) = pair.split_at_checked(4).unwrap_or_default();
             let channel = number(id)
                 .zip(number(count))
-                .and_then(|(id, count)| self.connections.count(id, u64::from(count)));
-            let Some(channel) = channel else {
+                .and_then(|(id, count)| Some((self.connections.count(id, u64::from(count))?, count)));
+            let Some((channel, count)) = channel else {
                 let found = format!("{pair:02x?}");
                 return Err(self
                     .source
                     .malformed(self.at, "counts of known connections", found));
             };
-            channels.push(channel);
+            *channels.entry(channel).or_default() += u64::from(count);
         }
-        channels.sort_unstable();
-        channels.dedup();
-        Ok(channels.into())
+        Ok(channels.into_iter().collect())
     }
 }

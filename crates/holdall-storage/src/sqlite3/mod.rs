@@ -64,10 +64,6 @@ impl Storage for SqliteStorage {
         Some(format::MAGIC)
     }
 
-    fn repairs(&self) -> bool {
-        true
-    }
-
     fn check(&self, path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
         check::check(path, progress)
     }

@@ -65,6 +65,8 @@ pub struct MessageChoice {
     pub order: MessageOrder,
     /// Of a topic with conditions, only messages that meet all of them; other topics are not affected.
     pub questions: Vec<Question>,
+    /// As [`MessageFilter::verified`].
+    pub verified: bool,
 }
 
 /// Why messages cannot be selected.
@@ -246,6 +248,7 @@ impl MessageChoice {
             topics: Some(Arc::new(topics)),
             publishers: None,
             order: self.order,
+            verified: self.verified,
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 use holdall_io::fs::{self, File, is_stored_sealed};
 use holdall_model::time::Timestamp;
-use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_by_path};
+use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_of_file};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -106,7 +106,7 @@ impl BagFile {
     /// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
     /// at once.
     pub(super) fn cut_short(&self) -> Option<String> {
-        let magic = storage_by_path(&self.path)?.end_magic()?;
+        let magic = storage_of_file(&self.path)?.end_magic()?;
         let mut tail = vec![0; magic.len()];
         let read_tail = |opened: File| {
             // Not `self.bytes`: an encrypted file is longer than its content.

@@ -95,6 +95,58 @@ pub enum ReadError {
     Storage(#[from] StorageError),
 }
 
+impl ReadError {
+    /// The same error of the file at `named`, of which a copy was read.
+    pub(super) fn in_file(mut self, named: &Path) -> Self {
+        match &mut self {
+            Self::Io { path, .. } | Self::NotABag { path, .. } | Self::Unsupported { path, .. } => {
+                named.clone_into(path);
+            }
+            _ => {}
+        }
+        match self {
+            Self::Storage(error) => Self::Storage(error.in_file(named)),
+            other => other,
+        }
+    }
+
+    /// True when the bytes of a file are the cause, as [`StorageError::is_damage`] has it.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Storage(error) if error.is_damage())
+    }
+
+    /// True for a file that no storage can read.
+    pub(crate) fn is_no_storage_file(&self) -> bool {
+        matches!(
+            self,
+            Self::NotABag { .. } | Self::Storage(StorageError::WrongFormat { .. })
+        )
+    }
+
+    /// The file and the offset in it that the error is about.
+    pub(crate) fn place(&self) -> Option<(&Path, u64)> {
+        match self {
+            Self::Storage(
+                error @ (StorageError::Malformed { path, .. }
+                | StorageError::Checksum { path, .. }
+                | StorageError::TooLarge { path, .. }
+                | StorageError::Codec { path, .. }),
+            ) => Some((path, error.offset()?)),
+            _ => None,
+        }
+    }
+
+    /// The topic of the single message that the error is about.
+    pub(crate) fn topic(&self) -> Option<&str> {
+        match self {
+            Self::Storage(StorageError::Payload { topic, .. } | StorageError::Conversion { topic, .. }) => {
+                Some(topic)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The error of a system call.
 pub(crate) fn io_error(action: &'static str, path: &Path, source: io::Error) -> ReadError {
     ReadError::Io {

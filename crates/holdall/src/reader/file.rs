@@ -86,7 +86,8 @@ pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, Read
     } else if is_copied_to_read(path)? {
         remote::open_copy(path, |copy| open(copy, Payloads::Plain))?
     } else if begins_with(path)?.starts_with(&ZSTD_MAGIC) {
-        Arc::new(UnpackedReader::open(path, open_plain)?)
+        let open_copy = |copy: &Path| open_plain(copy).map_err(|error| error.in_file(path));
+        Arc::new(UnpackedReader::open(path, open_copy)?)
     } else {
         Arc::from(open_plain(path)?)
     };
@@ -234,7 +235,7 @@ fn titles(which: impl Fn(&dyn Storage) -> bool) -> String {
 }
 
 /// One sentence for a file that is damaged.
-pub(super) fn damage(summary: &StorageSummary) -> Option<String> {
+pub(crate) fn damage(summary: &StorageSummary) -> Option<String> {
     match &summary.condition {
         FileCondition::Complete | FileCondition::Unindexed => None,
         FileCondition::Damaged { offset, reason } => Some(format!(

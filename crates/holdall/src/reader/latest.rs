@@ -125,10 +125,19 @@ fn search_span(
         start: Some(start),
         end: Some(end),
         order: ReadOrder::LogTime,
+        verified: false,
     })?;
     let mut last: BTreeMap<&Key, VecDeque<BagMessage>> = BTreeMap::new();
     for message in messages {
-        let message = message?;
+        let message = match message {
+            Ok(message) => message,
+            // What is elsewhere is found.
+            Err(error) if error.is_damage() => {
+                tracing::warn!("{error}");
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let Some(channel) = lacking.get(&message.channel.0) else {
             continue;
         };

@@ -51,6 +51,8 @@ pub struct MessageFilter {
     pub publishers: Option<Arc<PublisherChoice>>,
     /// The stamp that orders and bounds the messages.
     pub order: MessageOrder,
+    /// Compares what has a checksum with it, also where only a few messages are wanted: nothing that is damaged is returned.
+    pub verified: bool,
 }
 
 impl MessageFilter {
@@ -171,6 +173,7 @@ pub(super) fn messages(
         start,
         end,
         order,
+        verified: filter.verified,
     })?;
     let filter = filter.clone();
     let converted = messages.filter_map(move |message| match message {

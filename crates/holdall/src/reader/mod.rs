@@ -34,7 +34,7 @@ pub use bag_file::BagFile;
 pub use contents::{BagContents, ServiceCounts};
 pub use error::ReadError;
 pub(crate) use error::io_error;
-pub(crate) use file::expect_bag;
+pub(crate) use file::{damage, expect_bag};
 pub use folder::{FoundBag, bags_below};
 pub(crate) use latest::LatestWanted;
 pub use message::{BagMessage, MessageFilter, Messages, PublisherChoice};

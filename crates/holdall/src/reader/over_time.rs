@@ -81,6 +81,7 @@ fn read(bag: &Bag, file: &BagFile, cells: &mut TimeCells) -> Result<(), ReadErro
         start,
         end,
         order: ReadOrder::File,
+        verified: false,
     };
     for message in file.open()?.messages(&query)?.flatten() {
         cells.add(message.channel, cells.cell(message.log_time), 1);

@@ -14,7 +14,7 @@ use holdall_storage::{
     Storage, StorageError,
     compression::scratch,
     readable_storages,
-    reader::{Messages, ReadQuery, StorageReader, StorageSummary},
+    reader::{IndexedPart, Messages, ReadQuery, StorageReader, StorageSummary},
 };
 use std::{
     io,
@@ -89,7 +89,7 @@ pub(super) fn open_copy(
         .path()
         .join(path.file_name().unwrap_or("storage".as_ref()));
     fs::download(path, &copy)?;
-    let inner = open(&copy)?;
+    let inner = open(&copy).map_err(|error| error.in_file(path))?;
     let named = |summary: &StorageSummary| StorageSummary {
         path: path.to_owned(),
         ..summary.clone()
@@ -123,11 +123,16 @@ impl StorageReader for CopiedReader {
     }
 
     fn messages(&self, query: &ReadQuery) -> Result<Messages, StorageError> {
-        let directory = Arc::clone(&self.directory);
-        let messages = self.inner.messages(query)?;
-        Ok(Box::new(messages.inspect(move |_| {
+        let (directory, path) = (Arc::clone(&self.directory), self.outline.path.clone());
+        let messages = self.inner.messages(query).map_err(|error| error.in_file(&path))?;
+        Ok(Box::new(messages.map(move |message| {
             // Kept during the iteration, which may open the file again.
             let _ = &directory;
+            message.map_err(|error| error.in_file(&path))
         })))
+    }
+
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        self.inner.part_at(offset)
     }
 }

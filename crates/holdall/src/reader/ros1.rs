@@ -8,7 +8,8 @@ use holdall_model::{
 use holdall_storage::{
     StorageError, StorageResult,
     reader::{
-        ChannelSummary, FilePart, Messages, ReadMessage, ReadQuery, StorageReader, StorageSummary, TimeCells,
+        ChannelSummary, FilePart, IndexedPart, Messages, ReadMessage, ReadQuery, StorageReader,
+        StorageSummary, TimeCells,
     },
     writer::ChannelIndex,
 };
@@ -190,6 +191,10 @@ impl StorageReader for AsRos2 {
         self.inner.parts(channels)
     }
 
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        self.inner.part_at(offset)
+    }
+
     fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {
         self.inner.count_over_time(cells)
     }
@@ -211,14 +216,11 @@ fn convert_message(
             payload: Bytes::from(cdr),
             ..message
         }),
-        Err(error) => Err(StorageError::Unsupported {
+        Err(error) => Err(StorageError::Conversion {
             path: path.to_owned(),
-            what: "converting a message to ROS 2",
-            reason: format!(
-                "on topic {} at {} ns: {error}",
-                topics.get(place).map_or("", String::as_str),
-                message.log_time.as_nanos()
-            ),
+            topic: topics.get(place).cloned().unwrap_or_default(),
+            log_time: message.log_time.as_nanos(),
+            reason: error.to_string(),
         }),
     }
 }

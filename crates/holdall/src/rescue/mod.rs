@@ -31,7 +31,13 @@ use holdall_io::{
     fs,
     survivor::{Survivor, SurvivorError, owner_of},
 };
-use holdall_model::{loss::ledger::Ledger, time::Timestamp};
+use holdall_model::{
+    loss::{
+        LossStage,
+        ledger::{Ledger, TopicAccount},
+    },
+    time::Timestamp,
+};
 use holdall_storage::reader::StorageReader;
 use std::{
     collections::HashSet,
@@ -133,6 +139,24 @@ pub(crate) struct Missing {
     ledger: Ledger,
 }
 
+impl Missing {
+    /// How many messages.
+    pub(crate) fn count(&self) -> u64 {
+        self.messages.len() as u64
+    }
+
+    /// Whether, by the account, nothing that was received is lost.
+    pub(crate) fn is_all_there(&self) -> bool {
+        let lost = |topic: &TopicAccount| topic.missing.get(&LossStage::Storage).copied().unwrap_or(0);
+        self.ledger.topics.iter().all(|topic| lost(topic) == 0)
+    }
+
+    /// The account of the bag together with them.
+    pub(crate) fn into_ledger(self) -> Ledger {
+        self.ledger
+    }
+}
+
 impl Rescue {
     /// The memory that a bag's directory points to; `None` where there is none, it is of another boot, or the recorder is alive.
     ///
@@ -231,11 +255,6 @@ pub(crate) struct InMemory {
     pub reader: Arc<dyn StorageReader>,
     /// The storage that the bag was recorded with.
     pub storage: String,
-}
-
-/// Whether there is memory of a killed recorder for a bag.
-pub fn has_memory(directory: &Path) -> bool {
-    matches!(Rescue::find(directory), Ok(Some(_)))
 }
 
 /// What the bag in `directory` with these files lacks, as a file that is in memory; `None` when nothing has survived its recorder, or all

@@ -98,6 +98,7 @@ impl ParallelTable {
             topics: Some(Arc::new([topic.to_owned()].into())),
             publishers: None,
             order: choice.order,
+            verified: choice.verified,
         };
         let spans = bags.spans(&filter, SPAN_BYTES).map_err(ChoiceError::from)?;
         let threads = threads.min(spans.count());

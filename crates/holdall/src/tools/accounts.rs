@@ -6,7 +6,7 @@ use super::{
     relabel::Relabel,
 };
 use crate::{
-    reader::{Bag, PublisherChoice},
+    reader::{Bag, PublisherChoice, damage},
     writer::STATE_KEY,
 };
 use holdall_io::fs;
@@ -49,6 +49,8 @@ pub(super) struct Accounts {
     ledger: Option<Ledger>,
     /// Number of the inputs' messages by topic, without those of publishers that are not selected.
     counts: BTreeMap<String, InputCount>,
+    /// What is damaged in the inputs' files, one sentence each.
+    pub damages: Vec<String>,
     /// Entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
     /// The newest distribution that an input names.
@@ -77,12 +79,14 @@ pub(super) struct Taken<'a> {
 impl Accounts {
     /// The records that end the output; `written` has its number of messages by topic. A message that is
     /// missing in the output but was not left out on request gets no explanation: the audit of the output
-    /// reports it. `repeated` has the number of messages that files repeat, which are not in `written`.
+    /// reports it. `repeated` has the number of messages that files repeat, which are not in `written`; `damaged` that of those that could
+    /// not be read, by the output's names of topics.
     pub fn records(
         &self,
         taken: &Taken<'_>,
         written: &BTreeMap<String, u64>,
         repeated: &BTreeMap<String, u64>,
+        damaged: &BTreeMap<String, u64>,
     ) -> Vec<(String, MetadataEntries)> {
         let mut records = self.records.clone();
         if let Some(ledger) = &self.ledger {
@@ -93,13 +97,20 @@ impl Accounts {
                 topic.left_out += count.all - count.taken;
                 if taken.is_partial {
                     let written = written.get(&topic.name).copied().unwrap_or(0);
-                    topic.left_out += count.taken.saturating_sub(written);
+                    let damaged = damaged.get(&topic.name).copied().unwrap_or(0);
+                    topic.left_out += count.taken.saturating_sub(written).saturating_sub(damaged);
                 }
             }
             let entries = MetadataEntries::from([(LEDGER_KEY.to_owned(), ledger.to_json())]);
             records.push((LEDGER_RECORD.to_owned(), entries));
         }
         records
+    }
+
+    /// Number of the selected messages that the inputs' files list, by the output's names of topics.
+    pub fn taken_by_topic(&self) -> impl Iterator<Item = (&str, u64)> {
+        let counts = self.counts.iter();
+        counts.map(|(name, count)| (name.as_str(), count.taken))
     }
 
     /// Gives counts and records the names and times of the output.
@@ -124,6 +135,10 @@ impl Accounts {
         for file in bag.files() {
             let reader = file.open()?;
             let summary = reader.summary();
+            // The end of a file that is being written is no damage.
+            if bag.writer().is_none() {
+                self.damages.extend(damage(summary));
+            }
             for channel in &summary.channels {
                 let topic = &channel.info.topic;
                 let found = counts.entry(topic.name.clone()).or_default();

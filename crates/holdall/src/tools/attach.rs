@@ -7,7 +7,7 @@ use holdall_model::time::Timestamp;
 use holdall_storage::{
     Storage,
     chunks::{AttachmentChange, AttachmentInfo, ChunkFile, ChunkStorage, NewAttachment},
-    storage_by_path,
+    storage_of_file,
     writer::MetadataEntries,
 };
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub fn contents(path: &Path) -> Result<Contents, ToolError> {
 pub fn contents_of(bag: &Bag) -> Result<Contents, ToolError> {
     let mut contents = Contents::default();
     for file in bag.files().iter().map(|file| &file.path) {
-        let Some(chunks) = storage_by_path(file).and_then(Storage::chunks) else {
+        let Some(chunks) = storage_of_file(file).and_then(Storage::chunks) else {
             continue;
         };
         let opened = chunks.open(file)?;
@@ -104,7 +104,7 @@ pub fn contents_of(bag: &Bag) -> Result<Contents, ToolError> {
 /// # Errors
 /// A file that cannot be read, a checksum that does not match.
 pub fn read_attachment(attachment: &Attachment, out: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), ToolError> {
-    let Some(chunks) = storage_by_path(&attachment.file).and_then(Storage::chunks) else {
+    let Some(chunks) = storage_of_file(&attachment.file).and_then(Storage::chunks) else {
         return Err(without_attachments(&attachment.file));
     };
     let opened = chunks.open(&attachment.file)?;
@@ -243,7 +243,7 @@ fn change_file(
 
 /// Opens a file that can be copied unread.
 fn open_whole(path: &Path) -> Result<Opened, ToolError> {
-    let Some(chunks) = storage_by_path(path).and_then(Storage::chunks) else {
+    let Some(chunks) = storage_of_file(path).and_then(Storage::chunks) else {
         return Err(without_attachments(path));
     };
     let input = chunks.open(path)?;

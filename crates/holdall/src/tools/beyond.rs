@@ -6,7 +6,7 @@ use holdall_io::fs::{self, File};
 use holdall_storage::{
     Storage,
     chunks::{AttachmentChange, AttachmentInfo, NewAttachment},
-    storage_by_path,
+    storage_of_file,
 };
 use std::path::PathBuf;
 
@@ -72,7 +72,7 @@ pub(super) fn carry_attachments(all: &[Beyond], files: &[PathBuf]) -> Result<Opt
     if all.iter().all(|beyond| beyond.attachments.is_empty()) {
         return Ok(None);
     }
-    let Some(chunks) = storage_by_path(last).and_then(Storage::chunks) else {
+    let Some(chunks) = storage_of_file(last).and_then(Storage::chunks) else {
         tracing::warn!(
             "{}: attachments were not copied: the file is compressed",
             last.display()

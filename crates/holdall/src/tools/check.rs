@@ -17,7 +17,7 @@ use holdall_storage::{
     check::{FileCheck, Finding, Findings, Severity, check_file},
     compression::packed_name,
     reader::FileCondition,
-    storage_by_path, storage_of_directory,
+    storage_of_directory, storage_of_file,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -178,7 +178,7 @@ fn check_written_file(
         return check_file(path, progress);
     };
     // Read before the check, during which the file may grow: damage before this place is a problem even so.
-    let opened = storage_by_path(path).map(|storage| storage.open_reader(path));
+    let opened = storage_of_file(path).map(|storage| storage.open_reader(path));
     let end = match opened {
         Some(Ok(reader)) => match reader.summary().condition {
             FileCondition::Damaged { offset, .. } => offset,
@@ -336,7 +336,7 @@ fn check_seals(check: &mut BagCheck, metadata_path: &Path, files: &[(PathBuf, Op
 /// Whether a file with a storage file's name is not one: space that was reserved and never used, or a lost
 /// first block.
 fn is_none(path: &Path) -> bool {
-    let opened = storage_by_path(path).map(|storage| storage.open_reader(path));
+    let opened = storage_of_file(path).map(|storage| storage.open_reader(path));
     matches!(opened, Some(Err(StorageError::WrongFormat { .. })))
 }
 

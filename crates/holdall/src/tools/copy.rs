@@ -7,6 +7,7 @@ use super::{
     cuts::{Range, by_size, by_span},
     description::replace_metadata,
     latched::{Heads, InputState},
+    left_out::Damage,
 };
 use crate::{
     reader::{Bag, BagFile},
@@ -60,7 +61,7 @@ pub(super) fn run(
     plan: &Plan<'_>,
     storage: &'static dyn Storage,
     chunks: &'static dyn ChunkStorage,
-    progress: &mut dyn FnMut(u64, u64),
+    (damage, progress): (&mut Damage, &mut dyn FnMut(u64, u64)),
 ) -> Result<Option<Written>, ToolError> {
     let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
     let is_same = |bag: &Bag| {
@@ -78,16 +79,11 @@ pub(super) fn run(
         }
         inputs.push(chunks.open(&file.path)?);
     }
-    if let Some(damaged) = inputs.iter().find(|input| !input.is_whole()) {
-        let path = damaged.summary().path.clone();
-        let reason = "it is damaged; nothing was written, `holdall repair` saves what can be read".to_owned();
-        return Err(ToolError::Unsupported { path, reason });
-    }
     let Some(ranges) = ranges(plan, &inputs)? else {
         return Ok(None);
     };
     let output = begin(plan, storage, chunks, &inputs)?;
-    make(plan, output, inputs, ranges, progress).map(Some)
+    make((plan, output), inputs, ranges, (damage, progress)).map(Some)
 }
 
 fn begin<'a>(
@@ -116,11 +112,10 @@ fn begin<'a>(
 
 /// One file for each range.
 fn make(
-    plan: &Plan<'_>,
-    mut output: Output<'_>,
+    (plan, mut output): (&Plan<'_>, Output<'_>),
     mut inputs: Vec<Box<dyn ChunkFile>>,
     ranges: Vec<Range>,
-    progress: &mut dyn FnMut(u64, u64),
+    (damage, progress): (&mut Damage, &mut dyn FnMut(u64, u64)),
 ) -> Result<Written, ToolError> {
     let total: u64 = plan.bags.iter().map(Bag::size_bytes).sum();
     let channels = taken_channels(plan, &inputs);
@@ -138,6 +133,7 @@ fn make(
             from,
             until,
             codec: plan.codec.clone(),
+            leaves_out_damage: true,
         };
         let mut head = heads.as_mut().map(|heads| heads.of(place)).transpose()?;
         let first = head.as_mut().and_then(|head| head.input.take());
@@ -152,17 +148,24 @@ fn make(
         let mut last = 0;
         let is_last = place + 1 == count;
         let mark = head.as_ref().map(|head| &head.mark);
-        output.file(&mut disk, (&inputs, mark), &choice, is_last, &mut |at| {
+        let mut progress = |at| {
             last = at;
             progress((done + at).min(total), total);
-        })?;
+        };
+        output.file(
+            &mut disk,
+            (&inputs, mark),
+            &choice,
+            (is_last, damage),
+            &mut progress,
+        )?;
         done += last;
         if has_first {
             inputs.remove(0);
         }
     }
     disk.finish()?;
-    output.finish()
+    output.finish(damage)
 }
 
 /// By input and channel: whether it is selected.
@@ -314,7 +317,7 @@ impl Output<'_> {
         disk: &mut OutputDisk,
         (inputs, mark): (&[Box<dyn ChunkFile>], Option<&FileRepeats>),
         choice: &SpliceChoice,
-        is_last: bool,
+        (is_last, damage): (bool, &mut Damage),
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), ToolError> {
         let extension = self.storage.extension().unwrap_or_default();
@@ -330,6 +333,9 @@ impl Output<'_> {
         let mark_record = mark.map(|mark| (REPEATED_RECORD, mark.entries()));
         let opening: Vec<_> = opening.into_iter().chain(mark_record).collect();
         let mut closing = |spliced: &Spliced| -> Vec<(String, MetadataEntries)> {
+            for part in &spliced.left_out {
+                damage.add_part(inputs[part.input].summary(), part.clone(), &|_| true);
+            }
             let files = [self.made(name.clone(), spliced, (&path, mark))];
             // Only of this file: with all files in each, hundreds of short ones would contain little else.
             let topics = if is_last && self.files.is_empty() {
@@ -342,7 +348,8 @@ impl Output<'_> {
             if is_last {
                 let (by_topic, repeated) = self.by_topic(files.iter().chain(&self.files));
                 let accounts = self.plan.accounts;
-                records.extend(accounts.records(self.plan.taken, &by_topic, &repeated));
+                let damaged = damage.by_topic();
+                records.extend(accounts.records(self.plan.taken, &by_topic, &repeated, damaged));
             }
             records
         };
@@ -432,13 +439,14 @@ impl Output<'_> {
         bag_metadata(&facts, topics.iter().zip(counts), &files)
     }
 
-    fn finish(self) -> Result<Written, ToolError> {
+    fn finish(self, damage: &Damage) -> Result<Written, ToolError> {
         let mut metadata = self.metadata(&self.topics, &self.files);
         let marks = self.files.iter();
         let marks: BagRepeats = marks
             .filter_map(|file| Some((file.name.clone(), file.mark.clone()?)))
             .collect();
         metadata.custom_data.extend(repeats_to_custom_data(&marks));
+        metadata.custom_data.extend(damage.custom_data());
         let text = metadata.to_yaml();
         let path = self.plan.directory.join("metadata.yaml");
         replace_metadata(&path, &self.written.files, &text)?;

@@ -40,10 +40,16 @@ pub enum ToolError {
         /// The name that was given.
         path: PathBuf,
     },
-    /// A damaged input: recovery is `holdall repair`'s task.
-    #[error("{notice}; nothing was written, `holdall repair` saves what can be read")]
+    /// Damaged inputs of which nothing that was selected can be read.
+    #[error("{notice}; nothing that was selected can be read, and nothing was written")]
     Damaged {
         /// The file, the offset, and the damage.
+        notice: String,
+    },
+    /// A storage file of an input of which nothing can be read.
+    #[error("{notice}; nothing was written, `holdall repair` into a new bag saves what the others have")]
+    DamagedFile {
+        /// The file, and what it is.
         notice: String,
     },
     /// An attachment that is not what was attached.

@@ -2,6 +2,7 @@
 
 mod accounts;
 pub mod attach;
+mod bag_copy;
 mod beyond;
 mod change;
 pub mod check;
@@ -13,18 +14,22 @@ mod description;
 mod error;
 mod in_place;
 mod latched;
+mod left_out;
 mod narrowing;
 mod options;
 mod reindex;
 mod relabel;
 pub mod repair;
+mod repair_disk;
 mod rewrite;
+mod salvage;
 mod staged;
 pub mod yaml;
 
 pub use change::FieldChange;
 pub use choice::{Choice, Moment};
 pub use error::ToolError;
+pub use left_out::{LeftOut, LeftOutMessages};
 pub use options::{LatchedMode, OutputOptions, SplitAt};
 pub use reindex::{Reindexed, reindex};
 pub use relabel::Shift;

@@ -74,6 +74,8 @@ pub struct OutputOptions {
     pub latched: LatchedMode,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
+    /// Leaves out storage files of which nothing can be read, and lists them; without it they are an error.
+    pub leaves_out_files: bool,
     /// What all its files are encrypted with; `None` for a bag that everybody can read.
     pub seal: Option<Seal>,
 }

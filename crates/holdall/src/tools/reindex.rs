@@ -16,7 +16,7 @@ use holdall_storage::{
     check::{FileCheck, check_file},
     chunks::{AttachmentChange, ChunkStorage},
     reader::FileCondition,
-    storage_by_path,
+    storage_of_file,
 };
 use std::{
     collections::BTreeMap,
@@ -70,7 +70,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     };
     let mut bytes = 0;
     for file in &listed {
-        if let Some(chunks) = storage_by_path(file).and_then(Storage::chunks)
+        if let Some(chunks) = storage_of_file(file).and_then(Storage::chunks)
             && index_file(file, chunks)?
         {
             done.indexed.push(file.clone());

@@ -1,21 +1,24 @@
 //! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from what the files hold.
 
+pub use super::{repair_disk::RepairDisk, salvage::Salvaged};
 pub(crate) use crate::rescue::REPAIR_RECORD;
 
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
     reader::{Bag, METADATA_BYTES_MAX, ReadError, expect_bag, listing},
-    rescue::{RESCUED_KEY, Rescue, RescueError, has_memory},
-    tools::{Staged, ToolError, check::check, description::replace_metadata},
+    rescue::{RESCUED_KEY, Rescue, RescueError},
+    tools::{
+        Staged, ToolError,
+        bag_copy::copy_bag,
+        check::{BagCheck, check},
+        repair_disk::OsFiles,
+        salvage::salvage,
+    },
     writer::STATE_KEY,
 };
-use holdall_io::{
-    disk::DiskError,
-    fs::{self, DirEntry},
-    new_file::remove_left_over,
-};
+use holdall_io::{disk::DiskError, fs, new_file::remove_left_over};
 use holdall_model::{
-    loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    loss::ledger::{LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
     marker::{MARKERS_CUSTOM_KEY, Marker},
     metadata::BagMetadata,
     time::Timestamp,
@@ -24,8 +27,7 @@ use holdall_storage::RepairTarget;
 use holdall_storage::{
     Storage, StorageError,
     check::{Finding, Severity},
-    repair::Repaired,
-    storage_by_path, storage_of_directory,
+    storage_of_directory, storage_of_file,
     writer::MetadataEntries,
 };
 use std::{
@@ -68,48 +70,6 @@ impl From<RescueError> for RepairError {
     }
 }
 
-/// How a repair changes a bag; a simulator brings its own.
-pub trait RepairDisk {
-    /// As [`Storage::repair`].
-    ///
-    /// # Errors
-    /// As there.
-    fn complete_file(
-        &mut self,
-        storage: &dyn Storage,
-        path: &Path,
-        records: &[(&str, MetadataEntries)],
-        target: RepairTarget,
-    ) -> Result<Option<Repaired>, StorageError>;
-
-    /// Replaces a text file so that it is seen old or new, and survives a power cut.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError>;
-}
-
-/// Files of the operating system.
-struct OsFiles;
-
-impl RepairDisk for OsFiles {
-    fn complete_file(
-        &mut self,
-        storage: &dyn Storage,
-        path: &Path,
-        records: &[(&str, MetadataEntries)],
-        target: RepairTarget,
-    ) -> Result<Option<Repaired>, StorageError> {
-        storage.repair(path, records, target)
-    }
-
-    fn replace_text(&mut self, path: &Path, text: &str) -> Result<(), DiskError> {
-        let directory = path.parent().unwrap_or(Path::new("."));
-        let listed = listing::storage_files(directory).unwrap_or_default();
-        replace_metadata(path, &listed, text)
-    }
-}
-
 /// A file of the bag, after the repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
@@ -121,6 +81,17 @@ pub struct FileReport {
     pub messages: Option<u64>,
     /// Bytes that were added.
     pub tail_bytes: u64,
+}
+
+impl FileReport {
+    fn unchanged(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            repaired: false,
+            messages: None,
+            tail_bytes: 0,
+        }
+    }
 }
 
 /// What was done.
@@ -137,6 +108,8 @@ pub struct RepairReport {
     /// Messages that were in the memory of a recorder that was killed, and are in a file of their own now; `None` when there was no such
     /// memory.
     pub rescued: Option<u64>,
+    /// What was copied into a new bag, because the repaired copy was still damaged; `None` where that was not needed.
+    pub salvaged: Option<Salvaged>,
     /// What could not be saved, one sentence each.
     pub unsaved: Vec<String>,
     /// What a check still finds wrong with the bag, the first of it, one sentence each.
@@ -146,14 +119,26 @@ pub struct RepairReport {
 }
 
 impl RepairReport {
+    /// Notes what a check has found.
+    pub(super) fn set_problems(&mut self, found: &BagCheck) {
+        self.problem_count = found.problems();
+        let problems = found
+            .findings()
+            .filter(|finding| finding.severity == Severity::Problem);
+        self.problems = problems
+            .take(PROBLEMS_LISTED_MAX)
+            .map(Finding::to_string)
+            .collect();
+    }
+
     /// Whether there was anything to do.
     pub fn has_changed(&self) -> bool {
-        self.metadata_written || self.files.iter().any(|file| file.repaired)
+        self.salvaged.is_some() || self.metadata_written || self.files.iter().any(|file| file.repaired)
     }
 }
 
-/// Repairs the bag at `path` (a directory or a single storage file): in place, or a copy of it at `output`, which must not exist. The
-/// result is checked whole, as `holdall check` does; `progress` is given the bytes checked and the bytes in all.
+/// Repairs the bag at `path` (a directory or a single storage file): in place, or a copy of it at `output`, which must not exist. A copy
+/// that is still damaged then is replaced by one of all messages that can be read. The result is checked whole, as `holdall check` does; `progress` is given the bytes checked and the bytes in all.
 ///
 /// # Errors
 /// When it is no bag, is being recorded, or cannot be written. It can be repaired again then, and what could be read still can.
@@ -164,10 +149,6 @@ pub fn repair(
 ) -> Result<RepairReport, RepairError> {
     expect_bag(path)?;
     refuse_if_recorded(path)?;
-    // Messages that a killed recorder left in memory come into the bag whatever its storage.
-    if output.is_some() || !has_memory(path) {
-        refuse_without_repair(path)?;
-    }
     let Some(output) = output else {
         // A link that was named is what the user means; links inside of a bag are refused.
         let named = fs::is_link(path).then(|| path.canonicalize().ok()).flatten();
@@ -186,6 +167,9 @@ pub fn repair(
     settle_unwritten(&partial)?;
     let mut report = repair_there(&partial, RepairTarget::Copy, &mut OsFiles)?;
     add_problems(&mut report, progress)?;
+    if report.problem_count > 0 {
+        salvage(&partial, &mut report, progress)?;
+    }
     staged.publish().map_err(Box::new)?;
     report.bag = output.to_owned();
     for file in &mut report.files {
@@ -197,8 +181,16 @@ pub fn repair(
             };
         }
     }
-    let (made, named) = (partial.display().to_string(), output.display().to_string());
-    for sentence in report.unsaved.iter_mut().chain(&mut report.problems) {
+    // What could not be saved is in the bag that was read.
+    let (made, read, named) = (
+        partial.display().to_string(),
+        path.display().to_string(),
+        output.display().to_string(),
+    );
+    for sentence in &mut report.unsaved {
+        *sentence = sentence.replace(&made, &read);
+    }
+    for sentence in &mut report.problems {
         *sentence = sentence.replace(&made, &named);
     }
     Ok(report)
@@ -210,14 +202,7 @@ const PROBLEMS_LISTED_MAX: usize = 20;
 /// Checks the repaired bag: what a repair cannot mend must not be called whole.
 fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
     let found = check(&report.bag, progress)?;
-    report.problem_count = found.problems();
-    let problems = found
-        .findings()
-        .filter(|finding| finding.severity == Severity::Problem);
-    report.problems = problems
-        .take(PROBLEMS_LISTED_MAX)
-        .map(Finding::to_string)
-        .collect();
+    report.set_problems(&found);
     Ok(())
 }
 
@@ -239,7 +224,7 @@ pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
     }
     if unwritten.len() == listed.len()
         && let Some(first) = unwritten.first()
-        && let Some(beginning) = storage_by_path(first).and_then(Storage::beginning)
+        && let Some(beginning) = storage_of_file(first).and_then(Storage::beginning)
     {
         fs::write_atomically(first, &beginning)?;
         unwritten.remove(0);
@@ -260,61 +245,9 @@ pub fn repair_with(path: &Path, disk: &mut dyn RepairDisk) -> Result<RepairRepor
     repair_there(path, RepairTarget::InPlace, disk)
 }
 
-fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
-    if !fs::is_dir(from) {
-        return fs::copy_new(from, to);
-    }
-    fs::create_dir_new(to)?;
-    for DirEntry { path, is_dir } in fs::list_dir(from)? {
-        let (false, Some(name)) = (is_dir, path.file_name()) else {
-            continue;
-        };
-        // One that is too long to be read is written anew.
-        if name == METADATA_FILE && fs::file_len(&path)? > METADATA_BYTES_MAX {
-            continue;
-        }
-        // A FIFO, a device or a socket is nothing of a bag.
-        match fs::File::open(&path) {
-            Ok(file) => drop(file),
-            Err(error) if error.lacks_key() => return Err(error),
-            Err(error) => {
-                tracing::warn!("not copied: {error}");
-                continue;
-            }
-        }
-        fs::copy_new(&path, &to.join(name))?;
-    }
-    Ok(())
-}
-
-/// Refuses a bag with files of a storage that has no repair, before anything is copied.
-fn refuse_without_repair(path: &Path) -> Result<(), RepairError> {
-    let files = if fs::is_dir(path) && storage_of_directory(path).is_none() {
-        listing::storage_files(path)?
-    } else {
-        vec![path.to_owned()]
-    };
-    let without = |file: &PathBuf| storage_of_directory(file).filter(|storage| !storage.repairs());
-    match files
-        .into_iter()
-        .find_map(|file| without(&file).map(|storage| (file, storage)))
-    {
-        None => Ok(()),
-        Some((path, storage)) => Err(StorageError::Unsupported {
-            path,
-            what: "repairing",
-            reason: format!(
-                "storage {} has no repair; `holdall convert` makes a whole bag of what can be read",
-                storage.id()
-            ),
-        }
-        .into()),
-    }
-}
-
 /// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` when nothing had
 /// survived.
-fn write_rescued(directory: &Path, target: RepairTarget) -> Result<Option<u64>, RepairError> {
+fn write_rescued(directory: &Path, target: RepairTarget) -> Result<Option<Rescued>, RepairError> {
     let Some(rescue) = Rescue::find_or_warn(directory) else {
         return Ok(None);
     };
@@ -322,12 +255,34 @@ fn write_rescued(directory: &Path, target: RepairTarget) -> Result<Option<u64>, 
     let files = bag.as_ref().map_or(&[][..], Bag::files);
     if rescue.is_in(files)? {
         rescue.end(target);
-        return Ok(Some(0));
+        return Ok(Some(Rescued::default()));
     }
-    let missing = rescue.missing(files)?;
+    let (missing, has_files) = (rescue.missing(files)?, !files.is_empty());
     drop(bag);
+    let mut rescued = Rescued {
+        messages: missing.count(),
+        is_whole: missing.is_all_there(),
+        account: None,
+    };
     let listed = listing::storage_files(directory)?;
-    Ok(Some(rescue.write_into(directory, &listed, &missing, target)?))
+    if rescued.messages == 0 && has_files {
+        // Other programs refuse a bag with a file that has no message.
+        rescued.account = Some((missing.into_ledger(), rescue));
+    } else {
+        rescue.write_into(directory, &listed, &missing, target)?;
+    }
+    Ok(Some(rescued))
+}
+
+/// What became of the memory of a killed recorder.
+#[derive(Default)]
+struct Rescued {
+    /// Messages that were written into one more file.
+    messages: u64,
+    /// By the account, all that was received is in the bag now.
+    is_whole: bool,
+    /// The account, where there is no such file to have it, and the memory, which is needed until the account is in the bag.
+    account: Option<(Ledger, Rescue)>,
 }
 
 fn repair_there(
@@ -340,13 +295,17 @@ fn repair_there(
     } else {
         None
     };
-    let bag = Bag::open_locked(path)?;
+    let bag = match &rescued {
+        // Nothing of it is in memory only.
+        Some(Rescued { account: Some(_), .. }) => Bag::open_files(path)?,
+        _ => Bag::open_locked(path)?,
+    };
     let was_ended = is_ended(path, &bag);
-    let metadata = repaired_metadata(&bag);
+    let mut metadata = repaired_metadata(&bag);
     let mut report = RepairReport {
         bag: path.to_owned(),
         messages: bag.metadata().message_count,
-        rescued,
+        rescued: rescued.as_ref().map(|rescued| rescued.messages),
         ..RepairReport::default()
     };
     let paths: Vec<PathBuf> = bag.files().iter().map(|file| file.path.clone()).collect();
@@ -356,21 +315,43 @@ fn repair_there(
         .flatten()
         .is_none()
         .then(|| reconstructed_ledger(&bag, bag.any_ledger().ok().flatten()));
+    let is_whole = rescued.as_ref().is_some_and(|rescued| rescued.is_whole);
+    let (rescued, memory) = rescued.and_then(|rescued| rescued.account).unzip();
+    let ledger = rescued.or(ledger);
     drop(bag);
+    let mut is_stored = false;
     for (number, file) in paths.iter().enumerate() {
         let is_last = number + 1 == paths.len();
         let ledger = ledger.as_ref().filter(|_| is_last && !was_ended);
-        report.files.push(repair_file(
-            file,
-            &metadata,
-            ledger,
-            (target, &mut *disk),
-            &mut report.unsaved,
-        )?);
+        let done = repair_file(file, &metadata, ledger, (target, &mut *disk), &mut report.unsaved);
+        let done = match done {
+            // What is in the other files is saved.
+            Err(RepairError::Storage(error))
+                if target == RepairTarget::Copy && error.is_damage_or_format() =>
+            {
+                FileReport::unchanged(file)
+            }
+            done => done?,
+        };
+        is_stored |= done.repaired && ledger.is_some();
+        report.files.push(done);
+    }
+    if is_whole {
+        // What is torn on the disk was in memory.
+        report.unsaved.clear();
     }
     if fs::is_dir(path) && !was_ended {
+        if let Some(ledger) = ledger.filter(|_| !is_stored) {
+            // A file that has its end already takes no record any more.
+            metadata.custom_data.extend(ledger.custom_data());
+            let key = LEDGER_CUSTOM_KEY.to_owned();
+            metadata.custom_data.insert(key, ledger.to_json());
+        }
         disk.replace_text(&path.join(METADATA_FILE), &metadata.to_yaml())?;
         report.metadata_written = true;
+    }
+    if let Some(memory) = memory {
+        memory.end(target);
     }
     Ok(report)
 }
@@ -444,14 +425,9 @@ fn repair_file(
     (target, disk): (RepairTarget, &mut dyn RepairDisk),
     unsaved: &mut Vec<String>,
 ) -> Result<FileReport, RepairError> {
-    let mut report = FileReport {
-        path: path.to_owned(),
-        repaired: false,
-        messages: None,
-        tail_bytes: 0,
-    };
-    // Packed files and those of ROS 1 are closed before they get their name, or have no repair.
-    let Some(storage) = storage_by_path(path) else {
+    let mut report = FileReport::unchanged(path);
+    // A packed file is closed before it gets its name.
+    let Some(storage) = storage_of_file(path) else {
         return Ok(report);
     };
     // A database in a directory repairs itself: every reader that opens it reads its logs.

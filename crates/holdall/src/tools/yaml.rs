@@ -220,6 +220,7 @@ fn output_bag(
         shift: Shift::default(),
         split_moments: Vec::new(),
         custom_data: entry.custom_data.unwrap_or_default(),
+        leaves_out_files: false,
         seal: None,
     };
     Ok(OutputBag { options, choice })

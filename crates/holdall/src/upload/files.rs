@@ -13,7 +13,7 @@ use holdall_io::{
 use holdall_model::metadata::BagMetadata;
 use holdall_storage::{
     compression::{packed_name, unpacked_name},
-    storage_by_path,
+    storage_of_file,
 };
 use std::path::{Path, PathBuf};
 
@@ -73,7 +73,7 @@ impl BagFiles {
         let metadata = read_metadata(&bag.join(METADATA_FILE))?;
         let named = metadata.iter().flat_map(|metadata| &metadata.relative_file_paths);
         let missing: Vec<String> = named.filter(|name| !is_here(bag, name)).cloned().collect();
-        let is_storage = |name: &String| storage_by_path(&bag.join(name)).is_some();
+        let is_storage = |name: &String| storage_of_file(&bag.join(name)).is_some();
         if metadata.is_none() && !names.iter().any(is_storage) {
             return Err(UploadError::NotABag {
                 path: bag.to_owned(),
@@ -185,7 +185,7 @@ fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, UploadError> {
 
 /// Whether a storage file ends as whole ones do; `None` for files that do not show it.
 fn has_end(path: &Path) -> Result<Option<bool>, UploadError> {
-    let Some(magic) = storage_by_path(path).and_then(|storage| storage.end_magic()) else {
+    let Some(magic) = storage_of_file(path).and_then(|storage| storage.end_magic()) else {
         return Ok(None);
     };
     if is_stored_sealed(path) {

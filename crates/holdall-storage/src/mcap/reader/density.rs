@@ -7,7 +7,7 @@ use super::{
 use crate::{
     error::StorageResult,
     mcap::format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES},
-    reader::{FilePart, ReadQuery, TimeCells},
+    reader::{FilePart, IndexedPart, ReadQuery, TimeCells},
     writer::ChannelIndex,
 };
 use holdall_model::time::Timestamp;
@@ -92,6 +92,24 @@ pub(super) fn count(index: &FileIndex, cells: &mut TimeCells) -> StorageResult<b
         }
     }
     Ok(true)
+}
+
+/// What the index lists for the part at this offset.
+pub(crate) fn part_at(index: &FileIndex, offset: u64) -> Option<IndexedPart> {
+    let extents = index.extents().ok()?;
+    let before = extents.partition_point(|extent| extent.start <= offset);
+    let extent = extents.get(before.checked_sub(1)?)?;
+    if offset >= extent.start + extent.length {
+        return None;
+    }
+    let mut found = Vec::new();
+    let counted = entries(index, extent, &mut found);
+    let of_channel = |entries: &ChannelEntries| Some((entries.channel?, entries.count));
+    Some(IndexedPart {
+        offset: extent.start,
+        times: (signed(extent.times.0), signed(extent.times.1)),
+        messages: counted.map(|()| found.iter().filter_map(of_channel).collect()),
+    })
 }
 
 /// The message indexes of a chunk: each ends where the next one begins. `None` where that is not how they are stored.

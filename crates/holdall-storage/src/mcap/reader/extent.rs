@@ -2,6 +2,7 @@
 
 use super::{
     McapReaderOptions,
+    checksum::{compare, sum},
     codec::decompress,
     index::{ChunkParts, Extent, ExtentKind, FileIndex, chunk_header_bytes, signed},
     source::Source,
@@ -78,14 +79,18 @@ impl Wanted {
 
     /// Whether all messages of the extent are wanted, as far as its index shows.
     pub(crate) fn takes_all(&self, extent: &Extent) -> bool {
-        extent.times.0 >= self.start
-            && extent.times.1 <= self.end
+        self.takes_times(extent.times)
             && match &extent.channels {
                 Some(ids) => ids
                     .iter()
                     .all(|(id, offset)| *offset != 0 && self.has_channel(*id)),
                 None => false,
             }
+    }
+
+    /// Whether messages of these smallest and largest log times are all wanted.
+    pub(crate) fn takes_times(&self, (first, last): (u64, u64)) -> bool {
+        first >= self.start && last <= self.end
     }
 
     /// Whether the extent may have wanted messages.
@@ -130,7 +135,9 @@ impl Records {
         extent: &Extent,
         wanted: &Wanted,
     ) -> StorageResult<(Self, Vec<Entry>)> {
-        if let Some(found) = Self::find_by_index(&index.source, extent, wanted)? {
+        if !options.is_verified
+            && let Some(found) = Self::find_by_index(&index.source, extent, wanted)?
+        {
             return Ok(found);
         }
         let records = Self::load(index, options, extent)?;
@@ -211,7 +218,16 @@ impl Records {
             {
                 let mut walk = Walk::new(source, extent.start, extent.start + extent.length);
                 let (records_start, parts) = chunk_header(source, &mut walk, extent)?;
-                Ok(Self::in_file(source, records_start, records_start + parts.stored))
+                let end = records_start + parts.stored;
+                if options.is_verified && parts.crc != 0 {
+                    compare(
+                        source,
+                        extent.start,
+                        parts.crc,
+                        sum(source, (records_start, end))?,
+                    )?;
+                }
+                Ok(Self::in_file(source, records_start, end))
             }
             ExtentKind::Chunk { .. } => Self::load_chunk(source, options, extent),
         }
@@ -279,15 +295,7 @@ impl Records {
         } else {
             crc32fast::hash(&records)
         };
-        if found != parts.crc {
-            return Err(StorageError::Checksum {
-                path: source.path().to_owned(),
-                offset: extent.start,
-                what: "chunk",
-                expected: parts.crc,
-                found,
-            });
-        }
+        compare(source, extent.start, parts.crc, found)?;
         Ok(Self::in_memory(source, extent.start + records_start, records))
     }
 
@@ -437,7 +445,7 @@ fn index_entry_count(prefix: &[u8], id: u16) -> Option<u64> {
         .then_some(entries_bytes / INDEX_ENTRY_BYTES as u64)
 }
 
-fn little_endian(bytes: &[u8]) -> u64 {
+pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .rev()

@@ -1,8 +1,9 @@
 //! Reads MCAP files: the summary at once, messages in any order, damaged files as far as possible.
 
+mod checksum;
 pub(crate) mod codec;
 mod cursor;
-mod density;
+pub(crate) mod density;
 pub(crate) mod extent;
 pub(crate) mod index;
 pub(crate) mod source;
@@ -12,7 +13,7 @@ pub(crate) mod walk;
 use crate::{
     chunks::ChunkSummary,
     error::{StorageError, StorageResult},
-    reader::{FilePart, Messages, ReadQuery, StorageReader, StorageSummary, TimeCells},
+    reader::{FilePart, IndexedPart, Messages, ReadQuery, StorageReader, StorageSummary, TimeCells},
     writer::ChannelIndex,
 };
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub struct McapReaderOptions {
     pub loaded_bytes_max: u64,
     /// A compressed chunk that states a larger decompressed size is refused.
     pub chunk_bytes_max: u64,
+    /// Compares each chunk with its checksum, also one that is not kept in memory.
+    pub is_verified: bool,
 }
 
 impl Default for McapReaderOptions {
@@ -35,6 +38,7 @@ impl Default for McapReaderOptions {
         Self {
             loaded_bytes_max: 256 << 20,
             chunk_bytes_max: crate::mcap::recover::CHUNK_BYTES_MAX,
+            is_verified: false,
         }
     }
 }
@@ -103,14 +107,19 @@ impl StorageReader for McapReader {
                 });
             }
         }
-        Ok(Box::new(Cursor::new(
-            Arc::clone(&self.index),
-            self.options,
-            query,
-        )?))
+        let options = McapReaderOptions {
+            is_verified: self.options.is_verified || query.verified,
+            ..self.options
+        };
+        Ok(Box::new(Cursor::new(Arc::clone(&self.index), options, query)?))
     }
+
     fn parts(&self, channels: Option<&[ChannelIndex]>) -> StorageResult<Vec<FilePart>> {
         density::parts(&self.index, channels)
+    }
+
+    fn part_at(&self, offset: u64) -> Option<IndexedPart> {
+        density::part_at(&self.index, offset)
     }
 
     fn count_over_time(&self, cells: &mut TimeCells) -> StorageResult<bool> {

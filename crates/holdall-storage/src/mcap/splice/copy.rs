@@ -1,28 +1,26 @@
-//! Brings extents into the output: copied unchanged where nothing in them changes, else unpacked.
+//! Brings extents into the output: copied unchanged where they are sound and nothing in them changes, else unpacked.
 
-use super::{ChunkCodec, Numbers, READER, SpliceInput, Tail};
+use super::{ChunkCodec, Numbers, READER, SpliceInput, Tail, indexes::Indexes};
 use crate::{
+    chunks::{LeftOutPart, SpliceChoice},
     error::{StorageError, StorageResult},
     mcap::{
-        format::{
-            ChunkHeader, ChunkIndex, INDEX_ENTRY_BYTES, MessageHeader, encode_message_index, message_prefix,
-            op, take_record,
-        },
+        format::{ChunkHeader, ChunkIndex, MessageHeader, encode_message_index, message_prefix, op},
         packer::RecordPacker,
         reader::{
+            density::part_at,
             extent::{Records, Wanted},
-            index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes},
+            index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes, signed},
             source::Source,
             walk::Walk,
         },
     },
     reader::ReadMessage,
+    writer::ChannelIndex,
 };
 use holdall_io::output::OutputFile;
 use std::collections::BTreeMap;
 
-/// Longest message indexes of one chunk that are copied unchanged.
-const INDEXES_BYTES_MAX: u64 = 64 << 20;
 /// So many bytes in a bucket are copied at once: they were announced, and are dropped soon after they were first read.
 const REMOTE_RUN_BYTES: u64 = 4 << 20;
 /// A rebuilt chunk is closed from this many bytes on, if its source was larger.
@@ -35,19 +33,11 @@ struct Run {
     end: u64,
 }
 
-/// The message indexes after a chunk.
-struct Indexes {
-    /// The offset of their end.
-    end: u64,
-    bytes: bytes::Bytes,
-    /// By channel: the record's offset from the first one, and its number of messages.
-    channels: BTreeMap<u16, (u64, u64)>,
-}
-
 /// The copy's state.
 pub(super) struct Copier<'a, 'd> {
     inputs: &'a [&'a SpliceInput],
     numbers: &'a Numbers,
+    choice: &'a SpliceChoice,
     /// When set, every chunk is rebuilt with it.
     codec: Option<&'a ChunkCodec>,
     out: &'a mut OutputFile<'d>,
@@ -56,6 +46,7 @@ pub(super) struct Copier<'a, 'd> {
     copied_chunks: u64,
     copied_bytes: u64,
     unpacked: u64,
+    left_out: Vec<LeftOutPart>,
     /// Records of the chunk that is being rebuilt.
     records: Vec<u8>,
     /// Its messages by channel.
@@ -69,13 +60,14 @@ impl<'a, 'd> Copier<'a, 'd> {
     pub fn new(
         inputs: &'a [&'a SpliceInput],
         numbers: &'a Numbers,
-        codec: Option<&'a ChunkCodec>,
+        (choice, codec): (&'a SpliceChoice, Option<&'a ChunkCodec>),
         out: &'a mut OutputFile<'d>,
         tail: &'a mut Tail,
     ) -> Self {
         Self {
             inputs,
             numbers,
+            choice,
             codec,
             out,
             tail,
@@ -83,6 +75,7 @@ impl<'a, 'd> Copier<'a, 'd> {
             copied_chunks: 0,
             copied_bytes: 0,
             unpacked: 0,
+            left_out: Vec::new(),
             records: Vec::new(),
             entries: BTreeMap::new(),
             packer: None,
@@ -90,57 +83,80 @@ impl<'a, 'd> Copier<'a, 'd> {
         }
     }
 
-    /// Copies what is pending; returns chunks copied, their bytes, and extents that were unpacked.
-    pub fn finish(mut self) -> StorageResult<(u64, u64, u64)> {
+    /// Copies what is pending; returns chunks copied, their bytes, extents that were unpacked, and what was left out.
+    pub fn finish(mut self) -> StorageResult<(u64, u64, u64, Vec<LeftOutPart>)> {
         self.end_run()?;
-        Ok((self.copied_chunks, self.copied_bytes, self.unpacked))
+        Ok((
+            self.copied_chunks,
+            self.copied_bytes,
+            self.unpacked,
+            self.left_out,
+        ))
+    }
+
+    /// Copies or unpacks one extent, or leaves it out when it is damaged and the choice allows it.
+    pub(crate) fn extent_or_leave_out(
+        &mut self,
+        input: usize,
+        extent: &Extent,
+        wanted: &Wanted,
+    ) -> StorageResult<()> {
+        match self.extent(input, extent, wanted) {
+            Err(error) if self.choice.leaves_out_damage && error.is_damage() => {
+                let index = &self.inputs[input].index;
+                let part = part_at(index, extent.start).and_then(|part| part.messages);
+                let taken = self
+                    .choice
+                    .channels
+                    .get(input)
+                    .map(Vec::as_slice)
+                    .unwrap_or_default();
+                let is_taken = |channel: &(ChannelIndex, u64)| taken.get(channel.0.0 as usize) == Some(&true);
+                self.left_out.push(LeftOutPart {
+                    input,
+                    reason: error.to_string(),
+                    offset: extent.start,
+                    times: (signed(extent.times.0), signed(extent.times.1)),
+                    messages: part.map(|channels| channels.into_iter().filter(is_taken).collect()),
+                });
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     /// Copies or unpacks one extent.
-    pub(crate) fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
+    fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
+        let index = &self.inputs[input].index;
+        // What is in a bucket was announced.
+        if !index.source.is_remote() {
+            let next = extent.start + extent.length;
+            index.source.will_need(next, extent.length.min(16 << 20));
+        }
+        let records = Records::load(index, READER, extent)?;
         if self.codec.is_none()
             && self.numbers.is_kept[input]
             && wanted.takes_all(extent)
-            && let Some(indexes) = self.indexes(input, extent)?
+            && let Some(indexes) = Indexes::read(&index.source, extent)?
+            && let Some(times) = indexes.times(&records.message_indexes()?)
+            && wanted.takes_times(times)
         {
-            return self.copy(input, extent, &indexes);
+            let (head, parts) = chunk_head(&index.source, extent)?;
+            if parts.times == times {
+                return self.copy((input, extent), (&head, parts), &indexes);
+            }
         }
-        self.unpack(input, extent, wanted)
-    }
-
-    /// The message indexes after a chunk; `None` when they are incomplete or not contiguous.
-    fn indexes(&self, input: usize, extent: &Extent) -> StorageResult<Option<Indexes>> {
-        let Some(channels) = &extent.channels else {
-            return Ok(None);
-        };
-        let source = &self.inputs[input].index.source;
-        let start = extent.start + extent.length;
-        let Some((_, last)) = channels.iter().max_by_key(|(_, offset)| *offset) else {
-            return Ok(None);
-        };
-        let Some(end) = indexes_end(source, extent, *last)? else {
-            return Ok(None);
-        };
-        if *last < start || end > source.len() || end - start > INDEXES_BYTES_MAX {
-            return Ok(None);
-        }
-        let bytes = source.read(start, end - start, "message indexes")?;
-        let found = index_channels(&bytes);
-        let is_same = |found: &BTreeMap<u16, (u64, u64)>| {
-            found.len() == channels.len()
-                && channels
-                    .iter()
-                    .all(|(id, offset)| found.get(id).is_some_and(|(at, _)| start + at == *offset))
-        };
-        Ok(found
-            .filter(is_same)
-            .map(|channels| Indexes { end, bytes, channels }))
+        self.unpack(input, extent, wanted, &records)
     }
 
     /// Copies a chunk and its message indexes unchanged.
-    fn copy(&mut self, input: usize, extent: &Extent, indexes: &Indexes) -> StorageResult<()> {
+    fn copy(
+        &mut self,
+        (input, extent): (usize, &Extent),
+        (head, parts): (&[u8], ChunkParts),
+        indexes: &Indexes,
+    ) -> StorageResult<()> {
         let source = &self.inputs[input].index.source;
-        let (head, parts) = chunk_head(source, extent)?;
         let follows = self
             .run
             .as_ref()
@@ -157,7 +173,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         if let Some(run) = &mut self.run {
             run.end = indexes.end;
         }
-        self.tail.sum(&head);
+        self.tail.sum(head);
         let crc = Some(parts.crc).filter(|crc| parts.compression.is_empty() && *crc != 0);
         self.tail.sum_known(crc, extent.length - head.len() as u64);
         self.tail.sum(&indexes.bytes);
@@ -208,22 +224,30 @@ impl<'a, 'd> Copier<'a, 'd> {
     }
 
     /// Puts an extent's wanted messages into new chunks.
-    fn unpack(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
+    fn unpack(
+        &mut self,
+        input: usize,
+        extent: &Extent,
+        wanted: &Wanted,
+        records: &Records,
+    ) -> StorageResult<()> {
         self.end_run()?;
         let index = &self.inputs[input].index;
-        // What is in a bucket was announced.
-        if !index.source.is_remote() {
-            let next = extent.start + extent.length;
-            index.source.will_need(next, extent.length.min(16 << 20));
-        }
-        let records = Records::load(index, READER, extent)?;
         let codec = match (self.codec, &extent.kind) {
             (Some(codec), _) => codec.clone(),
             (None, ExtentKind::Chunk { compression, .. }) => ChunkCodec::of_chunk(compression),
             (None, ExtentKind::Records) => ChunkCodec::of_chunk(""),
         };
         for entry in records.entries(wanted)? {
-            let message = records.message(index, entry.offset)?;
+            let message = match records.message(index, entry.offset) {
+                Ok(message) => message,
+                // The rest of the chunk is whole.
+                Err(error) if self.choice.leaves_out_damage && error.is_damage() => {
+                    self.leave_out_one((input, extent), &error);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             let place = message.channel.0 as usize;
             let Some(id) = self.numbers.of_channel[input].get(place).copied().flatten() else {
                 continue;
@@ -236,6 +260,20 @@ impl<'a, 'd> Copier<'a, 'd> {
         self.close_chunk(&codec)?;
         self.unpacked += 1;
         Ok(())
+    }
+
+    /// Notes a message of the extent that cannot be returned: those of an extent are listed once.
+    fn leave_out_one(&mut self, (input, extent): (usize, &Extent), error: &StorageError) {
+        let is_known = |part: &LeftOutPart| part.input == input && part.offset == extent.start;
+        if !self.left_out.last().is_some_and(is_known) {
+            self.left_out.push(LeftOutPart {
+                input,
+                reason: error.to_string(),
+                offset: extent.start,
+                times: (signed(extent.times.0), signed(extent.times.1)),
+                messages: None,
+            });
+        }
     }
 
     fn add(&mut self, id: u16, message: &ReadMessage) {
@@ -337,17 +375,6 @@ impl<'a, 'd> Copier<'a, 'd> {
     }
 }
 
-/// Where the message indexes of a chunk end: as its index states, else by the length of the last of them.
-fn indexes_end(source: &Source, extent: &Extent, last: u64) -> StorageResult<Option<u64>> {
-    if extent.indexes_end > last {
-        return Ok(Some(extent.indexes_end));
-    }
-    let prefix = source.read_up_to(last, 9)?;
-    let length = prefix.get(1..9).and_then(|bytes| <[u8; 8]>::try_from(bytes).ok());
-    let length = length.map(u64::from_le_bytes);
-    Ok(length.and_then(|length| last.checked_add(9)?.checked_add(length)))
-}
-
 /// Opcode, length and header of a chunk, and the header's fields.
 fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, ChunkParts)> {
     let mut walk = Walk::new(source, extent.start, extent.start + extent.length).sparse();
@@ -371,23 +398,4 @@ fn chunk_head(source: &Source, extent: &Extent) -> StorageResult<(bytes::Bytes, 
         return Err(source.malformed(extent.start, expected, "another length"));
     }
     Ok((head, parts))
-}
-
-/// The channels of message index records, each with the record's offset and its number of messages; `None`
-/// for any other bytes.
-fn index_channels(bytes: &[u8]) -> Option<BTreeMap<u16, (u64, u64)>> {
-    let mut found = BTreeMap::new();
-    let mut rest = bytes;
-    loop {
-        let at = (bytes.len() - rest.len()) as u64;
-        let Some((opcode, body)) = take_record(&mut rest).ok()? else {
-            return Some(found);
-        };
-        let id = u16::from_le_bytes(*body.first_chunk::<2>()?);
-        let entries = body.len().checked_sub(6)?;
-        if opcode != op::MESSAGE_INDEX || entries % INDEX_ENTRY_BYTES != 0 {
-            return None;
-        }
-        found.insert(id, (at, (entries / INDEX_ENTRY_BYTES) as u64));
-    }
 }

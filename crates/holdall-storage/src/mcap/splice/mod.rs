@@ -3,6 +3,7 @@
 mod attachments;
 mod copy;
 mod ids;
+mod indexes;
 mod tail;
 
 use super::{
@@ -49,10 +50,6 @@ impl SpliceInput {
 impl ChunkFile for SpliceInput {
     fn summary(&self) -> &StorageSummary {
         &self.index.summary
-    }
-
-    fn is_whole(&self) -> bool {
-        !matches!(self.index.summary.condition, FileCondition::Damaged { .. })
     }
 
     fn has_index(&self) -> StorageResult<bool> {
@@ -184,16 +181,16 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
         put_metadata(&mut tail, &mut out, name, entries)?;
     }
     tail.put(&mut out, &numbers.records)?;
-    let mut copier = Copier::new(inputs, &numbers, codec.as_ref(), &mut out, &mut tail);
+    let mut copier = Copier::new(inputs, &numbers, (choice, codec.as_ref()), &mut out, &mut tail);
     let mut done = 0;
     let mut ahead = Ahead::default();
     for (input, extent) in &planned {
         ahead.announce(inputs, &planned, done);
-        copier.extent(*input, extent, &wanted[*input])?;
+        copier.extent_or_leave_out(*input, extent, &wanted[*input])?;
         done += extent.length;
         progress(done);
     }
-    let (copied_chunks, copied_bytes, unpacked) = copier.finish()?;
+    let (copied_chunks, copied_bytes, unpacked, left_out) = copier.finish()?;
     put_attachments(inputs, attachments, &mut tail, &mut out)?;
     let mut spliced = Spliced {
         channels: numbers.counted(&tail.counts),
@@ -203,6 +200,7 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
         copied_bytes,
         unpacked,
         bytes: 0,
+        left_out,
     };
     for (name, entries) in closing(&spliced) {
         put_metadata(&mut tail, &mut out, &name, &entries)?;
@@ -267,6 +265,7 @@ fn wanted(inputs: &[&SpliceInput], choice: &SpliceChoice, input: usize) -> Wante
         start: choice.from,
         end: choice.until,
         order: ReadOrder::File,
+        verified: true,
     };
     Wanted::new(&inputs[input].index, &query)
 }
@@ -344,10 +343,11 @@ fn put_attachments(
 /// Approximate bytes of a chunk in the summary.
 const CHUNK_INDEX_BYTES: u64 = 256;
 
-/// How chunks are unpacked.
+/// How chunks are read.
 const READER: McapReaderOptions = McapReaderOptions {
     loaded_bytes_max: 256 << 20,
     chunk_bytes_max: 1 << 30,
+    is_verified: true,
 };
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use holdall_model::{
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
-use holdall_storage::{chunks::ChunkStorage, readable_storages, storage_of_directory};
+use holdall_storage::{chunks::ChunkStorage, readable_storages, reader::FileCondition, storage_of_directory};
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
@@ -125,9 +125,23 @@ impl Bag {
 
     /// The first notice about damage: a part of the bag cannot be read.
     pub fn damage(&self) -> Option<&str> {
+        self.damages().next()
+    }
+
+    /// Whether a part of the bag cannot be read, by its notices, or, of files that have to be unpacked, by what they hold.
+    pub fn is_damaged(&self) -> bool {
+        let is_cut = |file: &BagFile| {
+            let opened = file.open();
+            opened.is_ok_and(|file| matches!(file.outline().condition, FileCondition::Damaged { .. }))
+        };
+        self.damage().is_some() || self.files.iter().filter(|file| file.is_packed()).any(is_cut)
+    }
+
+    /// The notices about damage: parts of the bag cannot be read.
+    pub(crate) fn damages(&self) -> impl Iterator<Item = &str> {
         let is_damage =
             |notice: &&String| notice.contains(" is damaged at byte ") || notice.ends_with("left out");
-        self.notices.iter().find(is_damage).map(String::as_str)
+        self.notices.iter().filter(is_damage).map(String::as_str)
     }
 
     /// The process that is recording the bag: the bag is read as written until it was opened.
@@ -136,7 +150,7 @@ impl Bag {
     }
 
     /// The same bag with some of its files.
-    pub(super) fn with_files(&self, files: Vec<BagFile>) -> Self {
+    pub(crate) fn with_files(&self, files: Vec<BagFile>) -> Self {
         Self {
             files,
             ..self.clone()

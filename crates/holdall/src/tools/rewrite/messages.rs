@@ -2,13 +2,14 @@
 
 use super::Written;
 use crate::{
-    decode::{Decoders, MessageChoice},
+    decode::{ChoiceError, Decoders, MessageChoice},
     reader::{Bag, BagMessage, BagSet},
     tools::{
         SplitAt, ToolError,
         change::Changer,
         choice::Chooser,
         latched::{InputState, OutputState},
+        left_out::Damage,
         relabel::Relabel,
     },
     writer::{
@@ -33,9 +34,12 @@ use std::{
 /// Messages between two checks for the writer's other work.
 const MESSAGES_PER_STEP: u64 = 64;
 
-/// The closing records of a bag, made from the number of its messages, and of those that files repeat, by topic.
-type ClosingRecords<'a> =
-    dyn Fn(&BTreeMap<String, u64>, &BTreeMap<String, u64>) -> Vec<(String, MetadataEntries)> + 'a;
+/// The closing records of a bag, made from the number of its messages, of those that files repeat, and of those that cannot be read, by
+/// topic.
+type ClosingRecords<'a> = dyn Fn(&Counts, &Counts, &Counts) -> Vec<(String, MetadataEntries)> + 'a;
+
+/// Numbers of messages by topic.
+type Counts = BTreeMap<String, u64>;
 
 /// A topic's type, by name and type.
 type TopicKey = (String, String);
@@ -185,7 +189,7 @@ impl<'a> Rewrite<'a> {
         mut self,
         choice: &MessageChoice,
         records: &ClosingRecords<'_>,
-        progress: &mut dyn FnMut(u64, u64),
+        (damage, progress): (&mut Damage, &mut dyn FnMut(u64, u64)),
     ) -> Result<Written, ToolError> {
         let total: u64 = self.set.bags().iter().map(Bag::size_bytes).sum();
         let mut done = 0;
@@ -194,7 +198,18 @@ impl<'a> Rewrite<'a> {
         }
         let (mut decoders, mut seen) = (Decoders::new(self.set.clone()), 0u64);
         for message in choice.messages(self.set, &mut decoders)? {
-            let message = message?;
+            let message = match message {
+                Ok(message) => message,
+                Err(ChoiceError::Bag(error)) if error.is_damage() => {
+                    let topics = &self.topics;
+                    damage.add_error(self.set, &error, &|topic| {
+                        let mut all = topics.iter();
+                        all.any(|((name, _), taken)| name == topic && taken.is_some())
+                    });
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             done += message.payload.len() as u64;
             seen += 1;
             self.message(&message)?;
@@ -209,9 +224,12 @@ impl<'a> Rewrite<'a> {
             .map(|(name, count)| (self.relabel.name(&name), count))
             .collect();
         let repeated = self.repeated_by_topic();
-        let closed = self
-            .bag
-            .close(records(&by_topic, &repeated), None, |_| BTreeMap::new());
+        let damaged = damage.by_topic().iter();
+        let damaged = damaged
+            .map(|(name, count)| (self.relabel.name(name), *count))
+            .collect();
+        let records = records(&by_topic, &repeated, &damaged);
+        let closed = self.bag.close(records, None, |_| damage.custom_data());
         if let Some(failure) = closed.failure {
             return Err(failure.into());
         }

@@ -7,9 +7,10 @@ use super::{
     accounts::{self, Accounts, Taken},
     beyond::{self, Beyond},
     change::Changer,
-    choice::{check_result, check_topics},
+    choice::{Chooser, check_result, check_topics},
     copy::{self, Plan},
     latched::InputState,
+    left_out::{Damage, LeftOutMessages},
     relabel::Relabel,
     staged::Staged,
 };
@@ -54,20 +55,17 @@ pub struct Written {
     pub copied_chunks: u64,
     /// Their bytes.
     pub copied_bytes: u64,
+    /// What could not be read.
+    pub left_out: LeftOutMessages,
 }
 
 /// Makes a bag, which appears complete or not at all. `progress` receives the bytes done and the bytes in
-/// total.
+/// total. Nothing that is damaged is copied: what cannot be read of the inputs is left out, and listed in [`Written::left_out`].
 ///
 /// # Errors
-/// Inputs that cannot be read or are damaged, an output that exists or cannot be written.
+/// Inputs of which nothing can be read, an output that exists or cannot be written.
 pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, ToolError> {
-    let damaged = job.inputs.iter().find_map(|bag| bag.damage());
-    if let Some(notice) = damaged {
-        return Err(ToolError::Damaged {
-            notice: notice.to_owned(),
-        });
-    }
+    let mut damage = Damage::of_inputs(&mut job.inputs, job.output.leaves_out_files)?;
     let chooser = job.choice.compile()?;
     let set = BagSet::from(std::mem::take(&mut job.inputs));
     let chooser = chooser.among(&set, &job.choice)?;
@@ -90,6 +88,10 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         is_partial,
     };
     let accounts = gather(&set, &taken, &relabel, &job.output.custom_data)?;
+    accounts
+        .damages
+        .iter()
+        .for_each(|sentence| damage.add_file_damage(sentence));
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
     let beyond = beyond::gather(set.bags())?;
@@ -123,7 +125,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         seal: job.output.seal.as_ref(),
     };
     let written = match storage.chunks() {
-        Some(chunks) if by_index => copy::run(&plan, storage, chunks, progress)?,
+        Some(chunks) if by_index => copy::run(&plan, storage, chunks, (&mut damage, progress))?,
         _ => None,
     };
     let mut written = match written {
@@ -144,6 +146,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 from: start,
                 until: end,
                 questions: job.choice.questions.clone(),
+                verified: true,
                 ..MessageChoice::default()
             };
             let rewrite = Rewrite::new(
@@ -152,13 +155,21 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 (chooser, changer, relabel),
                 (job.output.split.clone(), latched),
             )?;
-            let records = |written: &_, repeated: &_| accounts.records(&taken, written, repeated);
-            let mut written = rewrite.run(&messages, &records, progress)?;
+            let records =
+                |written: &_, repeated: &_, damaged: &_| accounts.records(&taken, written, repeated, damaged);
+            let mut written = rewrite.run(&messages, &records, (&mut damage, progress))?;
             carry(&beyond, storage, &mut written)?;
             written
         }
     };
+    if let Some(place) = damage.first().filter(|_| written.messages == 0) {
+        let notice = place.to_string();
+        return Err(ToolError::Damaged { notice });
+    }
     check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
+    let is_narrowed = is_partial || asked.publishers().is_some();
+    let missing = (!is_narrowed).then(|| missing(&set, &asked, &accounts, written.messages));
+    written.left_out = damage.finish(missing);
     let directory = staged.publish()?;
     let in_place = |path: &PathBuf| directory.join(path.file_name().unwrap_or_default());
     written.files = written.files.iter().map(in_place).collect();
@@ -213,6 +224,22 @@ fn gather(
         )
     };
     accounts::gather(set.bags(), taken, relabel, &takes, custom_data)
+}
+
+/// How many selected messages the inputs list and the output does not have, and whether their metadata lists more than their files do.
+fn missing(set: &BagSet, chooser: &Chooser, accounts: &Accounts, written: u64) -> (u64, bool) {
+    let listed = set
+        .bags()
+        .iter()
+        .flat_map(|bag| &bag.metadata().topics_with_message_count);
+    let taken = listed.filter(|topic| {
+        let topic = &topic.topic_metadata;
+        chooser.takes_topic(&topic.name, &topic.type_name)
+    });
+    let by_metadata: u64 = taken.map(|topic| topic.message_count).sum();
+    let by_files: u64 = accounts.taken_by_topic().map(|(_, count)| count).sum();
+    let missing = by_metadata.max(by_files).saturating_sub(written);
+    (missing, by_metadata > by_files)
 }
 
 /// The requested storage, else that of all inputs, else the default.
