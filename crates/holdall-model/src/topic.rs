@@ -270,6 +270,13 @@ pub struct MessageDefinition {
 }
 
 impl MessageDefinition {
+    /// True for a text that is only the type's name: some programs write it in place of a definition.
+    pub fn is_name_only(&self) -> bool {
+        let text = self.text.trim();
+        let short = self.type_name.replacen("/msg/", "/", 1);
+        !text.is_empty() && (text == self.type_name || text == short)
+    }
+
     /// The definition of a type that no node and no file defines.
     pub fn unknown(type_name: &str) -> Self {
         Self {

@@ -2,7 +2,7 @@
 //! types.
 
 use super::{
-    Arity, Element, Field, FieldDefault, FieldType, IndividualTypeDescription, InterfaceError,
+    Arity, Constant, Element, Field, FieldDefault, FieldType, IndividualTypeDescription, InterfaceError,
     InterfaceSource, MessageSpec, Primitive, SourceFormat, parse,
 };
 use std::collections::BTreeMap;
@@ -43,6 +43,41 @@ pub(super) fn defaults(
     type_name: &str,
     source: &InterfaceSource,
 ) -> Result<BTreeMap<String, BTreeMap<String, FieldDefault>>, InterfaceError> {
+    if source.format == SourceFormat::Idl {
+        return super::idl::defaults(type_name, &source.text);
+    }
+    let mut found = BTreeMap::new();
+    for (name, spec) in specs(type_name, source)? {
+        let of_struct: BTreeMap<String, FieldDefault> = spec
+            .fields
+            .into_iter()
+            .zip(spec.defaults)
+            .filter_map(|(field, default)| Some((field.name, FieldDefault::Msg(default?))))
+            .collect();
+        if !of_struct.is_empty() {
+            found.insert(name, of_struct);
+        }
+    }
+    Ok(found)
+}
+
+/// The constants that a source defines for a struct, in order: type, name, value as written.
+pub(super) fn constants(
+    type_name: &str,
+    source: &InterfaceSource,
+    of_struct: &str,
+) -> Result<Vec<Constant>, InterfaceError> {
+    if source.format == SourceFormat::Idl {
+        return super::idl::constants(type_name, &source.text, of_struct);
+    }
+    let found = specs(type_name, source)?
+        .into_iter()
+        .find(|(name, _)| name == of_struct);
+    Ok(found.map(|(_, spec)| spec.constants).unwrap_or_default())
+}
+
+/// The message texts in a source that is not IDL, by the structs that they define.
+fn specs(type_name: &str, source: &InterfaceSource) -> Result<Vec<(String, MessageSpec)>, InterfaceError> {
     let (suffixes, specs): (&[&str], Vec<MessageSpec>) = match source.format {
         SourceFormat::Msg => (&[""], vec![parse::parse_message(type_name, &source.text)?]),
         SourceFormat::Srv => (
@@ -53,21 +88,10 @@ pub(super) fn defaults(
             &["_Goal", "_Result", "_Feedback"],
             parse::parse_parts::<3>(type_name, &source.text)?.into(),
         ),
-        SourceFormat::Idl => return super::idl::defaults(type_name, &source.text),
+        SourceFormat::Idl => (&[], Vec::new()),
     };
-    let mut found = BTreeMap::new();
-    for (suffix, spec) in suffixes.iter().zip(specs) {
-        let of_struct: BTreeMap<String, FieldDefault> = spec
-            .fields
-            .into_iter()
-            .zip(spec.defaults)
-            .filter_map(|(field, default)| Some((field.name, FieldDefault::Msg(default?))))
-            .collect();
-        if !of_struct.is_empty() {
-            found.insert(format!("{type_name}{suffix}"), of_struct);
-        }
-    }
-    Ok(found)
+    let names = suffixes.iter().map(|suffix| format!("{type_name}{suffix}"));
+    Ok(names.zip(specs).collect())
 }
 
 /// A service, its request, its response, and its event (for introspection).

@@ -16,7 +16,7 @@ mod text;
 pub use description::{
     Arity, Element, Field, FieldType, IndividualTypeDescription, Primitive, TypeDescription,
 };
-pub(crate) use parse::{MessageSpec, parse_message};
+pub(crate) use parse::{Constant, MessageSpec, parse_message};
 pub use resolve::Definition;
 pub use rihs01::is_rihs01;
 

@@ -1,8 +1,8 @@
 //! Parses `.msg` texts by the rules of `rosidl_adapter`.
 
 use super::{
-    Arity, Element, Field, FieldType, InterfaceError, Primitive, SOURCE_BYTES_MAX, is_identifier,
-    split_type_name,
+    Arity, Element, Field, FieldDefault, FieldType, InterfaceError, Primitive, SOURCE_BYTES_MAX,
+    is_identifier, split_type_name,
 };
 
 /// A constant in a message text.
@@ -13,7 +13,7 @@ pub(crate) struct Constant {
     /// Its name.
     pub name: String,
     /// Its value as written.
-    pub value: String,
+    pub value: FieldDefault,
 }
 
 /// What a message text defines.
@@ -126,7 +126,7 @@ fn constant(type_name: &str, name: &str, value: &str, spec: &mut MessageSpec) ->
     spec.constants.push(Constant {
         type_name: type_name.to_owned(),
         name: name.to_owned(),
-        value: value.to_owned(),
+        value: FieldDefault::Msg(value.to_owned()),
     });
     Ok(name.to_owned())
 }
@@ -266,9 +266,10 @@ mod tests {
         let constants: Vec<_> = spec
             .constants
             .iter()
-            .map(|c| (c.name.as_str(), c.value.as_str()))
+            .map(|c| (c.name.as_str(), c.value.clone()))
             .collect();
-        assert_eq!(constants, [("A", "1"), ("NAME", "some text")]);
+        let written = |text: &str| FieldDefault::Msg(text.to_owned());
+        assert_eq!(constants, [("A", written("1")), ("NAME", written("some text"))]);
         let names: Vec<_> = spec.fields.iter().map(|field| field.name.as_str()).collect();
         assert_eq!(names, ["x", "y", "z"]);
         assert_eq!(spec.defaults[0].as_deref(), Some("-5"));

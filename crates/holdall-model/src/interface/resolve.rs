@@ -1,7 +1,7 @@
 //! Resolves a type with all its dependencies, within bounds.
 
 use super::{
-    DEFINITION_BYTES_MAX, FieldDefault, IndividualTypeDescription, InterfaceError, InterfaceSource,
+    Constant, DEFINITION_BYTES_MAX, FieldDefault, IndividualTypeDescription, InterfaceError, InterfaceSource,
     NESTING_MAX, TYPES_MAX, TypeDescription, defining_type, derive, full_type_name, is_identifier, rihs01,
     split_type_name,
 };
@@ -98,6 +98,17 @@ impl Definition {
             .filter_map(|(file, source)| derive::defaults(file, source).ok())
             .flatten()
             .collect()
+    }
+
+    /// The constants of a type that the definition's texts define, in order.
+    pub(crate) fn constants(&self, type_name: &str) -> Vec<Constant> {
+        let file = defining_type(type_name);
+        let source = self.sources.get_key_value(file);
+        let source = source.or_else(|| self.sources.get_key_value(type_name));
+        // All texts were read once: none is refused now.
+        source
+            .and_then(|(file, source)| derive::constants(file, source, type_name).ok())
+            .unwrap_or_default()
     }
 
     /// The RIHS01 hash of the type.

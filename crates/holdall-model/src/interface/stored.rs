@@ -32,9 +32,25 @@ impl Definition {
         type_name: &str,
         mut lookup: impl FnMut(&str) -> Option<InterfaceSource>,
     ) -> Result<Self, InterfaceError> {
-        let mut parts = stored_parts(stored);
-        Self::resolve(type_name, |name| parts.remove(name).or_else(|| lookup(name)))
+        let parts = stored_parts(stored);
+        Self::resolve(type_name, |name| {
+            let found = parts.get(name).cloned().or_else(|| lookup(name));
+            found.or_else(|| by_bare_name(&parts, name).cloned())
+        })
     }
+}
+
+/// The only part whose type has this name in another package: some programs write `Vector3` for `geometry_msgs/Vector3`.
+fn by_bare_name<'a>(
+    parts: &'a BTreeMap<String, InterfaceSource>,
+    type_name: &str,
+) -> Option<&'a InterfaceSource> {
+    let (_, bare) = type_name.rsplit_once("/msg/")?;
+    let mut same = parts
+        .iter()
+        .filter(|(name, _)| name.rsplit_once("/msg/").is_some_and(|(_, own)| own == bare));
+    let (_, found) = same.next()?;
+    same.next().is_none().then_some(found)
 }
 
 /// The files in a stored text, by type.
@@ -138,6 +154,22 @@ mod tests {
             assert_eq!(read.type_hash(), stored.type_description_hash, "{type_name}");
             assert_eq!(read.message_definition(), stored);
         }
+    }
+
+    #[test]
+    fn a_bare_name_is_the_only_part_of_that_name() {
+        let line = "=".repeat(80);
+        let stored = |parts: &str| MessageDefinition {
+            type_name: "a/msg/A".to_owned(),
+            encoding: DefinitionEncoding::Ros2Msg,
+            text: format!("Vector3 v\nInner i\n{}", parts.replace('#', &line)),
+            ..MessageDefinition::default()
+        };
+        let one = "#\nMSG: geometry_msgs/Vector3\nfloat64 x\n#\nMSG: b/Inner\nVector3 w\n";
+        let read = Definition::from_stored(&stored(one), |_| None).unwrap();
+        assert_eq!(read.descriptions["a/msg/Vector3"].fields[0].name, "x");
+        let two = format!("{one}#\nMSG: other/Vector3\nfloat32 x\n");
+        assert!(Definition::from_stored(&stored(&two), |_| None).is_err());
     }
 
     /// As real rosbag2 stores it: in MCAP under the name of the event, in SQLite under that of the service.

@@ -18,6 +18,7 @@ pub(super) use compile::{Load, Program};
 pub(super) use run::{Sink, run};
 
 use super::{DecodeError, Scalar, StructPlan, TypePlan, Visitor, plan::FieldPlan, primitives::Primitives};
+use crate::interface::NESTING_MAX;
 use array::{Buffers, Shape};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -45,6 +46,9 @@ pub struct UnknownField {
     pub known: String,
 }
 
+/// Characters of a field's name in a sentence.
+const SHOWN_MAX: usize = 200;
+
 /// The wanted part of a struct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Wanted {
@@ -62,7 +66,8 @@ impl Wanted {
         }
         let mut wanted = Self::Part(BTreeMap::new());
         for field in fields {
-            wanted.add(&mut field.split('.'));
+            // No type is nested deeper, so that a longer path fails at its beginning.
+            wanted.add(&mut field.split('.').take(NESTING_MAX + 2));
         }
         wanted
     }
@@ -85,6 +90,14 @@ impl Wanted {
         }
     }
 
+    /// A name of any length, for a sentence.
+    fn shown(name: &str) -> String {
+        match name.char_indices().nth(SHOWN_MAX) {
+            Some((end, _)) => format!("{}...", &name[..end]),
+            None => name.to_owned(),
+        }
+    }
+
     /// Refuses names that the struct does not have.
     fn check(&self, plan: &TypePlan, structure: &StructPlan, path: &str) -> Result<(), UnknownField> {
         let Self::Part(fields) = self else {
@@ -104,7 +117,7 @@ impl Wanted {
                 (Some(None), Self::Part(_)) => {
                     return Err(UnknownField {
                         type_name: structure.type_name.clone(),
-                        field: format!("{full}.{}", inner.first_name()),
+                        field: Self::shown(&format!("{full}.{}", inner.first_name())),
                         known: format!("{name} without fields"),
                     });
                 }
@@ -117,7 +130,7 @@ impl Wanted {
                         .collect();
                     return Err(UnknownField {
                         type_name: structure.type_name.clone(),
-                        field: full,
+                        field: Self::shown(&full),
                         known: known.join(", "),
                     });
                 }

@@ -183,6 +183,11 @@ fn names_are_dotted_and_vectors_are_one_column() {
         let error = ColumnBuilder::new(Arc::clone(&plan), &nested(&[wrong])).unwrap_err();
         assert_eq!(error.to_string(), message);
     }
+    let endless = ColumnOptions {
+        fields: vec!["header.".repeat(1_000_000)],
+        ..ColumnOptions::default()
+    };
+    assert!(ColumnBuilder::new(plan, &endless).is_err());
 }
 
 #[test]

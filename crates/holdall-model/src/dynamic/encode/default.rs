@@ -3,7 +3,7 @@
 use super::Literal;
 use crate::{
     dynamic::{ElementPlan, FieldPlan},
-    interface::{Arity, FieldDefault, Primitive},
+    interface::{Arity, Definition, FieldDefault, Primitive},
 };
 
 /// The default of a field, as its definition has it.
@@ -55,15 +55,58 @@ fn one(field: &FieldPlan, text: &str) -> Option<Literal> {
     Some(match field.element {
         ElementPlan::Struct(_) => return None,
         ElementPlan::Text { .. } | ElementPlan::WideText { .. } => Literal::Text(without_quotes(text)),
-        ElementPlan::Primitive(Primitive::Boolean) => {
-            Literal::Bool(match text.to_ascii_lowercase().as_str() {
-                "true" | "1" => true,
-                "false" | "0" => false,
-                _ => return None,
-            })
-        }
+        ElementPlan::Primitive(Primitive::Boolean) => Literal::Bool(boolean(text)?),
         ElementPlan::Primitive(_) => Literal::Scalar(text.to_owned()),
     })
+}
+
+fn boolean(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" => Some(true),
+        "false" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// The constants of a type of a definition, in order; those whose texts have no value of their type are left out.
+pub fn constants(definition: &Definition, type_name: &str) -> Vec<(String, Literal)> {
+    let values = definition.constants(type_name).into_iter();
+    values
+        .filter_map(|constant| {
+            let value = constant_value(&constant.type_name, &constant.value)?;
+            Some((constant.name, value))
+        })
+        .collect()
+}
+
+fn constant_value(type_name: &str, value: &FieldDefault) -> Option<Literal> {
+    let (FieldDefault::Msg(text) | FieldDefault::Idl(text)) = value;
+    let text = text.trim();
+    Some(match (type_name, value) {
+        ("string" | "wstring", FieldDefault::Msg(_)) => Literal::Text(without_quotes(text)),
+        ("string" | "wstring", FieldDefault::Idl(_)) => {
+            Literal::Text(unescaped(text.strip_prefix('L').unwrap_or(text))?)
+        }
+        ("bool" | "boolean", _) => Literal::Bool(boolean(text)?),
+        ("float" | "double" | "float32" | "float64", _) => Literal::Float(text.parse().ok()?),
+        _ => Literal::Integer(integer(text)?),
+    })
+}
+
+/// A whole number as Python reads it: decimal, or with the prefix of another base.
+fn integer(text: &str) -> Option<i128> {
+    let (is_negative, digits) = match text.strip_prefix('-') {
+        Some(digits) => (true, digits.trim_start()),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let lower = digits.to_ascii_lowercase();
+    let bases = [("0x", 16), ("0o", 8), ("0b", 2)];
+    let (digits, base) = bases
+        .iter()
+        .find_map(|(prefix, base)| Some((lower.strip_prefix(prefix)?, *base)))
+        .unwrap_or((lower.as_str(), 10));
+    let number = i128::from_str_radix(digits, base).ok()?;
+    Some(if is_negative { -number } else { number })
 }
 
 /// A text without the quotes around it, in which only that quote is escaped.
@@ -132,4 +175,52 @@ fn unescaped(text: &str) -> Option<String> {
 fn hex(rest: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
     let text: String = rest.take(digits).collect();
     char::from_u32(u32::from_str_radix(&text, 16).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::{InterfaceSource, SourceFormat};
+
+    fn of(type_name: &str, format: SourceFormat, text: &str) -> Vec<(String, Literal)> {
+        let file = crate::interface::defining_type(type_name).to_owned();
+        let lookup = |name: &str| {
+            (name == file).then(|| InterfaceSource {
+                format,
+                text: text.to_owned().into(),
+            })
+        };
+        constants(&Definition::resolve(type_name, lookup).unwrap(), type_name)
+    }
+
+    #[test]
+    fn constants_have_the_values_of_their_types() {
+        let msg = "uint8 A=1\nint8 B=-3 # c\nuint16 H=0xFF\nfloat32 F=1.5\nbool T=True\nstring S= \"a b\"\nstring P=plain text\nint32 x\n";
+        let expected = [
+            ("A", Literal::Integer(1)),
+            ("B", Literal::Integer(-3)),
+            ("H", Literal::Integer(255)),
+            ("F", Literal::Float(1.5)),
+            ("T", Literal::Bool(true)),
+            ("S", Literal::Text("a b".to_owned())),
+            ("P", Literal::Text("plain text".to_owned())),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(of("a/msg/A", SourceFormat::Msg, msg), expected);
+        let srv = "uint8 ONE=1\n---\nuint8 TWO=2\n";
+        assert_eq!(
+            of("a/srv/S_Response", SourceFormat::Srv, srv),
+            [("TWO".to_owned(), Literal::Integer(2))]
+        );
+        let idl = "module a { module msg { module A_Constants { const octet ONE = 1; const long NEG = -7; const string NAME = \"x\\ty\"; \
+                   const boolean ON = TRUE; }; struct A { long x; }; }; };";
+        let expected = [
+            ("ONE", Literal::Integer(1)),
+            ("NEG", Literal::Integer(-7)),
+            ("NAME", Literal::Text("x\ty".to_owned())),
+            ("ON", Literal::Bool(true)),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(of("a/msg/A", SourceFormat::Idl, idl), expected);
+    }
 }

@@ -26,6 +26,7 @@ mod writer;
 #[cfg(test)]
 pub(super) mod tests;
 
+pub use default::constants;
 pub use literal::{LITERAL_BYTES_MAX, Literal, LiteralError};
 pub use tree::Decoded;
 pub use value::{Plain, Plains, Value};

@@ -4,7 +4,7 @@ mod lexer;
 mod types;
 
 use super::{
-    Arity, Field, FieldDefault, FieldType, IndividualTypeDescription, InterfaceError,
+    Arity, Constant, Field, FieldDefault, FieldType, IndividualTypeDescription, InterfaceError,
     derive::{action_types, service_types},
     is_identifier, parse, split_type_name,
 };
@@ -63,6 +63,23 @@ pub(super) fn defaults(
     }
 }
 
+/// The constants that an IDL file defines for a struct: those in the module `X_Constants` beside it.
+pub(super) fn constants(
+    type_name: &str,
+    text: &str,
+    of_struct: &str,
+) -> Result<Vec<Constant>, InterfaceError> {
+    parse::check_size(type_name, text)?;
+    let mut parser = Parser::new(text);
+    match parser.definitions(false) {
+        Ok(()) => Ok(parser
+            .constants
+            .remove(&format!("{of_struct}_Constants"))
+            .unwrap_or_default()),
+        Err(reason) => Err(parser.error(type_name, reason)),
+    }
+}
+
 /// Reads tokens and keeps the definitions. Errors are sentences; [`Parser::error`] adds type and line.
 struct Parser<'a> {
     lexer: Lexer<'a>,
@@ -74,6 +91,8 @@ struct Parser<'a> {
     typedefs: BTreeMap<String, FieldType>,
     /// By the full names of structs, and by field.
     defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
+    /// By the full name of their module.
+    constants: BTreeMap<String, Vec<Constant>>,
     /// Constants that are whole numbers: sizes may refer to them.
     sizes: BTreeMap<String, u64>,
 }
@@ -87,6 +106,7 @@ impl<'a> Parser<'a> {
             structs: BTreeMap::new(),
             typedefs: BTreeMap::new(),
             defaults: BTreeMap::new(),
+            constants: BTreeMap::new(),
             sizes: BTreeMap::new(),
         }
     }
@@ -180,10 +200,15 @@ impl<'a> Parser<'a> {
 
     fn constant(&mut self) -> Result<(), String> {
         let token = self.some()?;
+        let type_name = token.to_string();
         self.field_type(token)?;
         let name = self.name()?;
         self.expect('=')?;
         let value = self.some()?;
+        let mut text = match value {
+            Token::Punctuation(sign) => sign.to_string(),
+            other => other.to_string(),
+        };
         if let Token::Word(number) = value
             && let Ok(size) = number.parse()
         {
@@ -197,7 +222,19 @@ impl<'a> Parser<'a> {
                 self.sizes.entry(format!("{scope}{name}")).or_insert(size);
             }
         }
-        while self.some()? != Token::Punctuation(';') {}
+        loop {
+            match self.some()? {
+                Token::Punctuation(';') => break,
+                // The number after a sign; a text may continue in further quotes.
+                other => text.push_str(&other.to_string()),
+            }
+        }
+        let module = self.modules.join("/");
+        self.constants.entry(module).or_default().push(Constant {
+            type_name,
+            name: name.to_owned(),
+            value: FieldDefault::Idl(text),
+        });
         Ok(())
     }
 
