@@ -9,7 +9,7 @@ import os
 import warnings
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Union
+from typing import Any, Union, overload
 
 from . import _columns, _html, _media, _native, _program, _sync
 from ._errors import BagError, BagWarning, Error, TopicError
@@ -41,13 +41,29 @@ def _paths(paths: Paths) -> list[str]:
     return found
 
 
-def open(paths: Paths, *, threads: int | None = None) -> Bag:  # noqa: A001 - the name that people know
+def open(paths: Paths, *, threads: int | None = None, definitions: Paths = ()) -> Bag:  # noqa: A001 - the name that people know
     """Opens a bag: a directory, a single storage file, a pattern (``"runs/*"``) or a list of these, which are read as one.
 
     Only the metadata is read. A torn or damaged bag opens with a :class:`BagWarning`. Columns are decoded in up to ``threads`` threads, by
-    default one for each processor that this process may use, and no more than eight.
+    default one for each processor that this process may use, and no more than eight. ``definitions`` are folders with the ``.msg`` files of types
+    that the bag does not define: packages, a workspace, an installation, or the files alone; after them those of ``AMENT_PREFIX_PATH`` are searched.
     """
-    return Bag(_paths(paths), threads)
+    folders = [definitions] if isinstance(definitions, (str, os.PathLike)) else list(definitions)
+    return Bag(_paths(paths), threads, [os.fspath(folder) for folder in folders])
+
+
+def _prefixes() -> list[str]:
+    """The installations of the ROS environment."""
+    return [prefix for prefix in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if prefix]
+
+
+_CLOCKS = ("log_time", "publish_time", "header.stamp")
+
+
+def _check_time(time: str) -> str:
+    if time not in _CLOCKS:
+        raise ValueError(f"time is one of {', '.join(_CLOCKS)}, not {time!r}")
+    return time
 
 
 def _threads() -> int:
@@ -61,7 +77,7 @@ def _threads() -> int:
 class Selection:
     """Which messages are read: what slices, conditions and rates have left."""
 
-    __slots__ = ("start", "end", "conditions", "every", "errors", "by_publish_time")
+    __slots__ = ("start", "end", "conditions", "every", "errors", "time")
 
     def __init__(self) -> None:
         self.start: int | None = None
@@ -69,7 +85,7 @@ class Selection:
         self.conditions: tuple[tuple[str, str], ...] = ()
         self.every: int | None = None
         self.errors = "raise"
-        self.by_publish_time = False
+        self.time = "log_time"
 
     def but(self, **changes: Any) -> Selection:
         """The same with some changes."""
@@ -91,7 +107,7 @@ class Selection:
             "end": self.end,
             "conditions": list(self.conditions),
             "every": self.every,
-            "by_publish_time": self.by_publish_time,
+            "time": self.time,
             "skip": self.errors == "skip",
         }
 
@@ -109,11 +125,12 @@ def _check_errors(errors: str) -> str:
 class Bag:
     """A bag that is open for reading, or several that are read as one. See :func:`open`."""
 
-    def __init__(self, paths: list[str], threads: int | None = None) -> None:
+    def __init__(self, paths: list[str], threads: int | None = None, definitions: Sequence[str] = ()) -> None:
         self.paths = paths
+        self.definitions = list(definitions)
         self.threads = _threads() if threads is None else max(1, int(threads))
         self._lanes: dict[int, dict[str, list[int]] | None] = {}
-        self._native = _native.Bags(paths)
+        self._native = _native.Bags(paths, self.definitions, _prefixes())
         self._about: dict[str, Any] = json.loads(self._native.describe())
         for notice in self.notices:
             warnings.warn(notice, BagWarning, stacklevel=3)
@@ -233,21 +250,25 @@ class Bag:
         every: Any = None,
         errors: str = "raise",
         order: str = "received",
+        time: str | None = None,
     ) -> _native.Messages:
         """Iterates over the messages of some topics, or of all, in order of time.
 
         ``start`` and ``end`` (not included) are as in slices of a topic, ``where`` has a condition for each of some topics, ``every`` is the
-        least span between two messages of a topic. ``errors="skip"`` passes over damaged parts. ``order="sent"`` is by publish time.
+        least span between two messages of a topic. ``errors="skip"`` passes over damaged parts. ``time`` is the clock that orders and bounds the
+        messages and that their ``stamp`` is of: ``"log_time"``, ``"publish_time"`` (also ``order="sent"``) or ``"header.stamp"``, which leaves out
+        topics without a header unless they are named.
         """
         if order not in ("received", "sent"):
             raise ValueError(f"order is 'received' or 'sent', not {order!r}")
+        clock = _check_time(time) if time is not None else "publish_time" if order == "sent" else "log_time"
         for name in topics:
             self[name]
         selection = Selection().within(*self._bounds(start, end)).but(
             conditions=tuple((self[name].name, condition) for name, condition in (where or {}).items()),
             every=None if every is None else span_ns(every),
             errors=_check_errors(errors),
-            by_publish_time=order == "sent",
+            time=clock,
         )
         return self._native.messages([self[name].name for name in topics], selection.native())
 
@@ -255,15 +276,21 @@ class Bag:
         times = [None if moment is None else time_ns(moment, self.start) for moment in (start, end)]
         return times[0], times[1]
 
-    def sync(self, *topics: str, tolerance: Any = "20ms", start: Any = None, end: Any = None) -> Iterator[tuple[_native.Message, ...]]:
-        """For each message of the first topic, the nearest one in time of each other topic; none where one is farther than ``tolerance``."""
+    def sync(
+        self, *topics: str, tolerance: Any = "20ms", start: Any = None, end: Any = None, time: str = "log_time"
+    ) -> Iterator[tuple[_native.Message, ...]]:
+        """For each message of the first topic, the nearest one in time of each other topic; none where one is farther than ``tolerance``.
+
+        ``time="header.stamp"`` compares when the data was measured, whatever time the messages took until they were recorded.
+        """
         if len(topics) < 2:
             raise ValueError("sync needs two topics or more")
-        streams = [self.messages(name, start=start, end=end) for name in topics]
+        streams = [self.messages(name, start=start, end=end, time=_check_time(time)) for name in topics]
         return _sync.nearest(streams, span_ns(tolerance))
 
     def images(self, topic: str) -> _media.Frames:
-        """The images of a topic as arrays (height, width, channels) on the memory of the bag."""
+        """The images of a topic as arrays (height, width, channels): plain ones on the memory of the bag, compressed ones decoded. See
+        :func:`holdall.image`."""
         return _media.Frames(self[topic], _media.image)
 
     def points(self, topic: str) -> _media.Frames:
@@ -295,7 +322,7 @@ class Bag:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Workers open the bag anew.
-        return (_reopened, (self.paths, self.threads))
+        return (_reopened, (self.paths, self.threads, self.definitions))
 
     def __repr__(self) -> str:
         return _html.text(self)
@@ -308,10 +335,10 @@ class Bag:
         return _html.plot(self, [self[name].name for name in topics], cells)
 
 
-def _reopened(paths: list[str], threads: int | None = None) -> Bag:
+def _reopened(paths: list[str], threads: int | None = None, definitions: Sequence[str] = ()) -> Bag:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BagWarning)
-        return Bag(paths, threads)
+        return Bag(paths, threads, definitions)
 
 
 class Topic:
@@ -373,6 +400,12 @@ class Topic:
 
     # Which messages.
 
+    @overload
+    def __getitem__(self, place: slice) -> Topic: ...
+    @overload
+    def __getitem__(self, place: int) -> _native.Message: ...
+    @overload
+    def __getitem__(self, place: str) -> Any: ...
     def __getitem__(self, place: Any) -> Any:
         """A slice of time (``topic[10.0:20.0]``, in seconds since the beginning of the bag; see ``docs/python.md`` for other forms), a
         message by its number, or a column by its name."""
@@ -437,6 +470,7 @@ class Topic:
         # A selection by rate depends on the messages before.
         selection = self._selection if self._selection.every else self._selection.but(start=time, end=time)
         skipped = index if self._selection.every else before
+        selection = selection.but(time="log_time")
         messages = self.bag._native.messages([self.name], selection.native())
         for message in messages:
             if not skipped:
@@ -470,13 +504,21 @@ class Topic:
             arrays[name] = _columns.to_numpy(table.column(place), len(table))
         return arrays
 
-    def to_pandas(self, *fields: str) -> Any:
-        """A pandas DataFrame with a column for each field (all of them, or those named), indexed by the log time."""
+    def to_pandas(self, *fields: str, time: str = "log_time") -> Any:
+        """A pandas DataFrame with a column for each field (all of them, or those named), indexed by ``time``: the log time, ``"publish_time"`` or
+        ``"header.stamp"``, by which the rows are ordered."""
         import pandas as pd
 
         np = _columns.numpy()
-        table = self._source(fields).read()
-        index = pd.DatetimeIndex(np.asarray(table.stamps(0)).astype("datetime64[ns]"), name=table.stamp_names[0]).tz_localize("UTC")
+        chosen = self if _check_time(time) == "log_time" else self._with(self._selection.but(time=time))
+        table = chosen._source(fields).read()
+        if time == "header.stamp":
+            stamps = np.frombuffer(self.bag._native.stamps([self.name], chosen._selection.native()), dtype="i8")
+            name = "header_stamp"
+        else:
+            place = _CLOCKS.index(time)
+            stamps, name = np.asarray(table.stamps(place)), table.stamp_names[place]
+        index = pd.DatetimeIndex(stamps.astype("datetime64[ns]"), name=name).tz_localize("UTC")
         columns = {}
         for place, name in enumerate(table.names):
             values = _columns.to_numpy(table.column(place), len(table))
@@ -505,15 +547,15 @@ class Topic:
 
     def __reduce__(self) -> tuple[Any, ...]:
         selection = {name: getattr(self._selection, name) for name in Selection.__slots__}
-        return (_reopened_topic, (self.bag.paths, self.bag.threads, self.name, selection))
+        return (_reopened_topic, (self.bag.paths, self.bag.threads, self.name, selection, self.bag.definitions))
 
     def __repr__(self) -> str:
         count = f"{len(self)} messages" if self._selection.is_all else "a selection of messages"
         return f"<{self.name} ({self.type}), {count}>"
 
 
-def _reopened_topic(paths: list[str], threads: int, name: str, selection: dict[str, Any]) -> Topic:
-    topic = _reopened(paths, threads)[name]
+def _reopened_topic(paths: list[str], threads: int, name: str, selection: dict[str, Any], definitions: Sequence[str] = ()) -> Topic:
+    topic = _reopened(paths, threads, definitions)[name]
     return topic._with(topic._selection.but(**selection))
 
 

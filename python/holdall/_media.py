@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Callable
 
+from . import _native
 from ._columns import numpy
 from ._errors import TopicError
 
@@ -16,25 +17,31 @@ _ENCODINGS = {
     "yuv422": ("u1", 2), "uyvy": ("u1", 2), "yuv422_yuy2": ("u1", 2), "yuyv": ("u1", 2),
     "bayer_rggb8": ("u1", 1), "bayer_bggr8": ("u1", 1), "bayer_gbrg8": ("u1", 1), "bayer_grbg8": ("u1", 1),
     "bayer_rggb16": ("u2", 1), "bayer_bggr16": ("u2", 1), "bayer_gbrg16": ("u2", 1), "bayer_grbg16": ("u2", 1),
+    "nv12": ("u1", 1), "nv21": ("u1", 1), "nv24": ("u1", 1),
 }
+# Rows of brightness and colour for each row of the image.
+_PLANES = {"nv12": (3, 2), "nv21": (3, 2), "nv24": (3, 1)}
 _CV_TYPES = {"8U": "u1", "8S": "i1", "16U": "u2", "16S": "i2", "32S": "i4", "32F": "f4", "64F": "f8"}
 _POINT_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 
 
 def image(msg: Any) -> Any:
-    """A ``sensor_msgs/msg/Image`` as an array (height, width, channels), or (height, width) for one channel: a view of the message."""
+    """An image message as an array (height, width, channels), or (height, width) for one channel.
+
+    A ``sensor_msgs/msg/Image`` is a view of the message, in its encoding; planes of brightness and colour (``nv12``, ``nv21``, ``nv24``) are rows
+    one after another, as OpenCV converts them. A ``sensor_msgs/msg/CompressedImage`` is decoded: colours are red, green, blue; compressed depth is
+    millimetres (16 bits) or metres (floats, NaN where nothing was measured), as the format text states.
+    """
+    if not hasattr(msg, "encoding"):
+        return _decoded(msg)
     np = numpy()
     encoding = msg.encoding
-    if encoding in _ENCODINGS:
-        number, channels = _ENCODINGS[encoding]
-    else:
-        # OpenCV's names: 32FC1, 8UC(5).
-        name, _, count = encoding.partition("C")
-        if name not in _CV_TYPES:
-            raise ValueError(f"there is no image encoding {encoding!r}")
-        number, channels = _CV_TYPES[name], int(count.strip("()") or 1)
+    number, channels = _layout(encoding)
     dtype = np.dtype(number).newbyteorder(">" if msg.is_bigendian else "<")
     height, width, step = msg.height, msg.width, msg.step
+    rows = _PLANES.get(encoding.lower())
+    if rows:
+        height = height * rows[0] // rows[1]
     data = np.asarray(msg.data)
     row_bytes = width * channels * dtype.itemsize
     if step < row_bytes or len(data) < (height - 1) * step + row_bytes * (height > 0):
@@ -42,6 +49,28 @@ def image(msg: Any) -> Any:
     strides = (step, channels * dtype.itemsize, dtype.itemsize)
     view = np.ndarray((height, width, channels), dtype, buffer=data, strides=strides)
     return view[:, :, 0] if channels == 1 else view
+
+
+def _layout(encoding: str) -> tuple[str, int]:
+    """Number type and channels of an encoding, in small or capital letters."""
+    known = _ENCODINGS.get(encoding.lower())
+    if known:
+        return known
+    # OpenCV's names: 32FC1, 8UC(5).
+    name, _, count = encoding.upper().partition("C")
+    if name not in _CV_TYPES or not (count.strip("()") or "1").isdecimal():
+        raise ValueError(f"there is no image encoding {encoding!r}")
+    return _CV_TYPES[name], int(count.strip("()") or 1)
+
+
+def _decoded(msg: Any) -> Any:
+    """A ``sensor_msgs/msg/CompressedImage`` as an array of its own."""
+    np = numpy()
+    data = msg.data
+    height, width, encoding, pixels = _native.decode_image(data.tobytes() if hasattr(data, "tobytes") else bytes(data), msg.format)
+    number, channels = _layout(encoding)
+    shape = (height, width) if channels == 1 else (height, width, channels)
+    return np.frombuffer(pixels, dtype=np.dtype(number).newbyteorder("<")).reshape(shape)
 
 
 def points(msg: Any) -> Any:
@@ -66,7 +95,10 @@ def points(msg: Any) -> Any:
     return np.ndarray((height, width), dtype, buffer=data, strides=(row_step, step))
 
 
-_TYPES: dict[Any, str] = {image: "sensor_msgs/msg/Image", points: "sensor_msgs/msg/PointCloud2"}
+_TYPES: dict[Any, tuple[str, ...]] = {
+    image: ("sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"),
+    points: ("sensor_msgs/msg/PointCloud2",),
+}
 
 
 class Frames:
@@ -74,8 +106,8 @@ class Frames:
 
     def __init__(self, topic: Any, view: Callable[[Any], Any]) -> None:
         wanted = _TYPES[view]
-        if topic.type not in (wanted, wanted.replace("/msg/", "/")):
-            raise TopicError(f"{topic.name} has messages of {topic.type}, not {wanted}", topic=topic.name)
+        if topic.type not in (*wanted, *(name.replace("/msg/", "/") for name in wanted)):
+            raise TopicError(f"{topic.name} has messages of {topic.type}, not {' or '.join(wanted)}", topic=topic.name)
         self._topic = topic
         self._view = view
 

@@ -15,11 +15,11 @@ class _Nearest:
         self._after: Any = next(messages, None)
 
     def at(self, time: int) -> Any:
-        while self._after is not None and self._after.time < time:
+        while self._after is not None and self._after.stamp < time:
             self._before, self._after = self._after, next(self._messages, None)
         if self._before is None or self._after is None:
             return self._before or self._after
-        return self._before if time - self._before.time <= self._after.time - time else self._after
+        return self._before if time - self._before.stamp <= self._after.stamp - time else self._after
 
 
 def nearest(streams: Sequence[Iterator[Any]], tolerance: int) -> Iterator[tuple[Any, ...]]:
@@ -27,6 +27,6 @@ def nearest(streams: Sequence[Iterator[Any]], tolerance: int) -> Iterator[tuple[
     first, *others = streams
     finders = [_Nearest(messages) for messages in others]
     for message in first:
-        found = [finder.at(message.time) for finder in finders]
-        if all(other is not None and abs(other.time - message.time) <= tolerance for other in found):
+        found = [finder.at(message.stamp) for finder in finders]
+        if all(other is not None and abs(other.stamp - message.stamp) <= tolerance for other in found):
             yield (message, *found)

@@ -42,6 +42,15 @@ def _of_datetime(moment: dt.datetime) -> int:
     return span_ns(moment - _EPOCH)
 
 
+def date_ns(moment: Any) -> int:
+    """A date in nanoseconds since 1970: a datetime (also pandas's and numpy's), or an ISO text. Dates without a zone are UTC."""
+    if isinstance(moment, str):
+        moment = dt.datetime.fromisoformat(moment.strip().replace("Z", "+00:00"))
+    if isinstance(moment, dt.datetime):
+        return _of_datetime(moment)
+    return int(moment.astype("datetime64[ns]").astype("int64"))
+
+
 def time_ns(moment: Any, start: int) -> int:
     """A point in time in nanoseconds since 1970, for a bag that begins at ``start``.
 
@@ -56,14 +65,14 @@ def time_ns(moment: Any, start: int) -> int:
             return day + seconds * 10**9 + round(float(clock[3] or 0) * 10**9)
         if _SPAN.fullmatch(moment):
             return start + span_ns(moment)
-        return _of_datetime(dt.datetime.fromisoformat(moment.strip().replace("Z", "+00:00")))
+        return date_ns(moment)
     if isinstance(moment, dt.datetime):
-        return _of_datetime(moment)
+        return date_ns(moment)
     if isinstance(moment, dt.timedelta):
         return start + span_ns(moment)
     if type(moment).__module__ == "numpy" and hasattr(moment, "dtype"):
         if str(moment.dtype).startswith("datetime64"):
-            return int(moment.astype("datetime64[ns]").astype("int64"))
+            return date_ns(moment)
         moment = moment.item()
     if not isinstance(moment, (int, float)) or not math.isfinite(moment):
         raise ValueError(f"{moment!r} is no point in time")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import time as clock
+import warnings
+import weakref
 from typing import Any, Union
 
 from . import _native
-from ._time import span_ns
+from ._time import date_ns, span_ns
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -22,12 +25,14 @@ def create(
     compression_mode: str = "none",
     max_bytes: int | None = None,
     max_duration: Any = None,
+    warn: bool = True,
 ) -> Writer:
     """Creates a bag, which must not exist.
 
     ``storage`` is ``mcap``, ``sqlite3`` or ``leveldb``; ``preset`` one of its presets (MCAP: ``zstd_fast``, ``zstd_small``, ``fastwrite``, ``none``),
     ``config`` the text of its configuration. ``compression_mode`` (``none``, ``file``, ``message``) is rosbag2's own zstd around the storage.
-    ``max_bytes`` and ``max_duration`` begin a new file when they are reached. Close it, or use it in ``with``.
+    ``max_bytes`` and ``max_duration`` begin a new file when they are reached. Close it, or use it in ``with``: a bag that is dropped, or open
+    when the interpreter ends, is closed with a ``ResourceWarning``, unless ``warn`` is false.
     """
     options = {
         "storage": storage,
@@ -37,16 +42,35 @@ def create(
         "bytes_max": max_bytes,
         "duration_max": None if max_duration is None else span_ns(max_duration),
     }
-    return Writer(path, options)
+    return Writer(path, options, warn=warn)
+
+
+# Writers that a forked process has from its parent: they are neither closed nor dropped there, since the bag is the parent's.
+_of_the_parent: list[_native.Writer] = []
+
+
+def _drop(native: _native.Writer, path: str, process: int, warn: bool) -> None:
+    """Closes a bag whose writer was dropped, or is still open when the interpreter ends."""
+    if os.getpid() != process:
+        _of_the_parent.append(native)
+        return
+    try:
+        if warn:
+            warnings.warn(f"the bag {path} was not closed: use `with`, or close()", ResourceWarning, stacklevel=2)
+    finally:
+        # Also where warnings are errors.
+        native.close()
 
 
 class Writer:
     """A bag that is being written. See :func:`create`."""
 
-    def __init__(self, path: Path, options: dict[str, Any]) -> None:
+    def __init__(self, path: Path, options: dict[str, Any], *, warn: bool = True) -> None:
         self.path = os.fspath(path)
         self._native = _native.Writer(self.path, options)
         self._types: dict[str, _native.Types] = {}
+        # Unlike __del__, it also runs for what is alive at the interpreter's end, and while all modules are there.
+        self._drop = weakref.finalize(self, _drop, self._native, self.path, os.getpid(), warn)
 
     def define(self, type: str, definition: str) -> None:  # noqa: A002 - the field's name in bags
         """Defines a message type that is not one of ROS 2's own, by the text of its ``.msg`` file with those of nested types after it."""
@@ -60,14 +84,17 @@ class Writer:
             self._types[type] = _native.Types(type)
         self._native.add_topic(name, self._types[type], json.dumps(qos) if qos else None)
 
-    def write(self, topic: str, type: str, message: Any, time: int | None = None, *, publish_time: int | None = None) -> None:  # noqa: A002
+    def write(self, topic: str, type: str, message: Any, time: Any = None, *, publish_time: Any = None) -> None:  # noqa: A002
         """Writes a message: a dict (fields that it leaves out have their defaults), a message of another bag, an object with the fields as
-        attributes, or serialized bytes. ``time`` is the log time in nanoseconds since 1970, now by default."""
+        attributes, or serialized bytes.
+
+        ``time`` is the log time, now by default: a whole number of nanoseconds since 1970, a datetime (pandas's and numpy's, too), a text with an
+        ISO date, or a float of seconds since 1970. ``publish_time`` is the log time by default.
+        """
         if not self._native.has_topic(topic):
             self.add_topic(topic, type)
-        if time is None:
-            time = clock.time_ns()
-        self._native.write(topic, message, time, time if publish_time is None else publish_time)
+        log_time = clock.time_ns() if time is None else _stamp(time)
+        self._native.write(topic, message, log_time, log_time if publish_time is None else _stamp(publish_time))
 
     def copy(self, message: _native.Message, bag: Any) -> None:
         """Writes a message of another bag unchanged, with its topic and definition."""
@@ -83,6 +110,7 @@ class Writer:
 
     def close(self) -> list[str]:
         """Writes the end of the bag and waits until all of it is durable; returns the storage files."""
+        self._drop.detach()
         return [os.fspath(file) for file in self._native.close()]
 
     def __enter__(self) -> Writer:
@@ -93,6 +121,19 @@ class Writer:
 
     def __repr__(self) -> str:
         return f"<bag {self.path} that is being written, {self.count} messages>"
+
+
+def _stamp(moment: Any) -> int:
+    """A point in time in nanoseconds since 1970. A bag that is being written has no beginning that spans could count from."""
+    if isinstance(moment, int):
+        return int(moment)
+    if isinstance(moment, float):
+        return round(moment * 10**9)
+    if type(moment).__module__ == "numpy" and str(getattr(moment, "dtype", "")).startswith("int"):
+        return int(moment)
+    if isinstance(moment, (str, dt.datetime)) or str(getattr(moment, "dtype", "")).startswith("datetime64"):
+        return date_ns(moment)
+    raise ValueError(f"{moment!r} is no point in time: expected nanoseconds, a datetime, a text with an ISO date, or seconds since 1970 as a float")
 
 
 class MessageType:
@@ -115,6 +156,11 @@ class MessageType:
     def hash(self) -> str:
         """Its hash (RIHS01)."""
         return self._native.hash
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Its constants by name."""
+        return self._native.constants
 
     def encode(self, message: Any) -> bytes:
         """A message as CDR."""

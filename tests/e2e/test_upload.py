@@ -173,3 +173,22 @@ def test_what_is_no_finished_bag_is_not_sent(bucket, lab, tmp_path):
 def test_a_rate_is_kept(bucket, lab):
     ran = done(bucket, "upload", "--limit-rate", "1GB", "--schedule", "00:00-23:59", "--json", lab, "s3://fleet/paced")
     assert json.loads(ran.stdout)["sent_bytes"] > 0
+
+
+def test_an_encrypted_bag_is_sent_without_its_secret_key(bucket, plain, tmp_path):
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    sealed = tmp_path / "sealed"
+    done(bucket, "convert", plain, "-o", sealed, "--encrypt-to", f"{key}.pub")
+    done(bucket, "upload", sealed, "s3://fleet/robot")
+    equal(bucket, sealed, "robot")
+    # A recording that was killed has not ended, as the memory shows that is kept for it; nor has a file of which the end was only reserved.
+    (sealed / ".holdall-rescue.json").write_text("{}")
+    torn = holdall(bucket, "upload", sealed, "s3://fleet/torn")
+    assert torn.returncode != 0 and "was not ended" in torn.stderr, torn
+    (sealed / ".holdall-rescue.json").unlink()
+    last = sorted(sealed.glob("*.mcap"))[-1]
+    with open(last, "ab") as file:
+        file.truncate(last.stat().st_size + 65_536)
+    torn = holdall(bucket, "upload", sealed, "s3://fleet/cut")
+    assert torn.returncode != 0 and "has no end" in torn.stderr, torn

@@ -9,18 +9,26 @@ use crate::{
 };
 use bytes::Bytes;
 use holdall::{
-    BagSet, Timestamp,
+    BagMessage, BagSet, Timestamp,
     decode::{Decoders, MessageChoice, Question},
-    reader::MessageOrder,
+    definitions::DefinitionFolders,
     table::{ColumnOptions, Every, ParallelTable, TableOptions, TableReader},
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
-    dynamic::TypePlan,
+    dynamic::{
+        TypePlan,
+        encode::{Literal, constants},
+    },
     interface::{Definition, bundle::Bundle},
+    metadata::BagMetadata,
     topic::{DefinitionEncoding, MessageDefinition},
 };
-use pyo3::{prelude::*, types::PyBytes};
+use pyo3::{
+    exceptions::PyValueError,
+    prelude::*,
+    types::{PyBytes, PyDict},
+};
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
@@ -48,7 +56,8 @@ pub(crate) struct Selection {
     /// Conditions: topic and expression.
     conditions: Vec<(String, String)>,
     every: Option<u64>,
-    by_publish_time: bool,
+    /// The clock: `log_time`, `publish_time` or `header.stamp`.
+    time: String,
     skip: bool,
 }
 
@@ -62,11 +71,8 @@ impl Selection {
             topics,
             from: self.start.map(Timestamp::from_nanos),
             until: self.end.map(Timestamp::from_nanos),
-            order: if self.by_publish_time {
-                MessageOrder::Sent
-            } else {
-                MessageOrder::Received
-            },
+            // Its names were checked in Python.
+            time: self.time.parse().unwrap_or_default(),
             questions: questions.collect(),
             ..MessageChoice::default()
         }
@@ -79,10 +85,19 @@ impl Selection {
 
 #[pymethods]
 impl Bags {
-    /// Opens bags.
+    /// Opens bags; definitions that they lack are searched in `folders`, then below `prefixes`.
     #[new]
-    fn new(py: Python<'_>, paths: Vec<PathBuf>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        folders: Vec<PathBuf>,
+        prefixes: Vec<PathBuf>,
+    ) -> PyResult<Self> {
+        let folders = detached(py, || DefinitionFolders::open(folders, prefixes))?;
+        let folders = folders
+            .map_err(|error| exception(py, "DefinitionError", &error.to_string(), Details::default()))?;
         let set = detached(py, || BagSet::open(&paths))?.map_err(|error| read_error(py, &error))?;
+        let set = set.with_definitions(&Arc::new(folders));
         let decoders = Arc::new(Mutex::new(Decoders::new(set.clone())));
         Ok(Self { set, decoders })
     }
@@ -183,15 +198,17 @@ impl Bags {
         topics: Vec<String>,
         selection: Selection,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let messages = self.messages(py, topics, selection)?;
-        let mut times = Vec::new();
-        loop {
-            let is_ended = detached(py, || messages.take_times(&mut times))?;
-            if is_ended.map_err(|error| choice_error(py, &error))? {
-                return Ok(PyBytes::new(py, &times));
-            }
-            py.check_signals()?;
-        }
+        self.numbers(py, topics, selection, |message| message.log_time.as_nanos())
+    }
+
+    /// The stamps of messages by the clock of the selection, likewise.
+    fn stamps<'py>(
+        &self,
+        py: Python<'py>,
+        topics: Vec<String>,
+        selection: Selection,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.numbers(py, topics, selection, |message| message.stamp.as_nanos())
     }
 
     /// Messages of each topic over time in `cells` cells, as JSON. Files without an index are read if they are not larger than
@@ -239,6 +256,25 @@ impl Bags {
 }
 
 impl Bags {
+    /// A number of each message, as native numbers of eight bytes.
+    fn numbers<'py>(
+        &self,
+        py: Python<'py>,
+        topics: Vec<String>,
+        selection: Selection,
+        number: fn(&BagMessage) -> i64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let messages = self.messages(py, topics, selection)?;
+        let mut numbers = Vec::new();
+        loop {
+            let is_ended = detached(py, || messages.take_numbers(&mut numbers, number))?;
+            if is_ended.map_err(|error| choice_error(py, &error))? {
+                return Ok(PyBytes::new(py, &numbers));
+            }
+            py.check_signals()?;
+        }
+    }
+
     fn description(&self) -> Value {
         let mut topics: BTreeMap<(String, String), Value> = BTreeMap::new();
         let bags = self.set.bags();
@@ -292,6 +328,7 @@ impl Bags {
 pub(crate) struct Types {
     plan: Arc<TypePlan>,
     definition: MessageDefinition,
+    constants: Vec<(String, Literal)>,
 }
 
 #[pymethods]
@@ -305,8 +342,25 @@ impl Types {
             found.map_err(|text| exception(py, "DefinitionError", &text, Details::default()))?;
         Ok(Self {
             plan: Arc::new(plan),
-            definition,
+            constants: constants(&definition, definition.type_name()),
+            definition: definition.message_definition(),
         })
+    }
+
+    /// The constants of the type by name.
+    #[getter]
+    fn constants<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        for (name, value) in &self.constants {
+            match value {
+                Literal::Bool(value) => found.set_item(name, value)?,
+                Literal::Integer(value) => found.set_item(name, value)?,
+                Literal::Float(value) => found.set_item(name, value)?,
+                Literal::Text(value) => found.set_item(name, value)?,
+                _ => {}
+            }
+        }
+        Ok(found)
     }
 
     /// The type's name.
@@ -358,10 +412,7 @@ impl Types {
 }
 
 /// The plan and the definition of a type.
-pub(crate) fn defined(
-    type_name: &str,
-    text: Option<String>,
-) -> Result<(TypePlan, MessageDefinition), String> {
+pub(crate) fn defined(type_name: &str, text: Option<String>) -> Result<(TypePlan, Definition), String> {
     let bundle = Bundle::embedded();
     let definition = match text {
         None => bundle.define(type_name).map_err(|error| error.to_string())?,
@@ -377,5 +428,37 @@ pub(crate) fn defined(
         }
     };
     let plan = TypePlan::compile(&definition).map_err(|error| error.to_string())?;
-    Ok((plan, definition.message_definition()))
+    Ok((plan, definition))
+}
+
+/// Decodes the data of a `sensor_msgs/msg/CompressedImage`: height, width, the encoding and the pixels of the `sensor_msgs/msg/Image` that it is.
+#[pyfunction]
+pub(crate) fn decode_image<'py>(
+    py: Python<'py>,
+    data: Vec<u8>,
+    format: &str,
+) -> PyResult<(u32, u32, &'static str, Bound<'py, PyBytes>)> {
+    let found = detached(py, || holdall::export::decode_image(&data, format))?;
+    let image = found.map_err(PyValueError::new_err)?;
+    Ok((
+        image.height,
+        image.width,
+        image.encoding,
+        PyBytes::new(py, &image.data),
+    ))
+}
+
+/// The text of a `metadata.yaml` as JSON.
+#[pyfunction]
+pub(crate) fn metadata_of_yaml(text: &str) -> PyResult<String> {
+    let metadata = BagMetadata::from_yaml(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(json!(metadata).to_string())
+}
+
+/// The text of a `metadata.yaml` from JSON.
+#[pyfunction]
+pub(crate) fn metadata_to_yaml(text: &str) -> PyResult<String> {
+    let metadata: BagMetadata =
+        serde_json::from_str(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    Ok(metadata.to_yaml())
 }

@@ -30,5 +30,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bag::Types>()?;
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::part, module)?)?;
+    module.add_function(wrap_pyfunction!(bag::decode_image, module)?)?;
+    module.add_function(wrap_pyfunction!(bag::metadata_of_yaml, module)?)?;
+    module.add_function(wrap_pyfunction!(bag::metadata_to_yaml, module)?)?;
     Ok(())
 }

@@ -41,6 +41,7 @@ pub(crate) struct Channel {
 /// A message of a bag.
 #[pyclass(frozen, module = "holdall._native")]
 pub(crate) struct Message {
+    stamp: i64,
     log_time: i64,
     publish_time: i64,
     sequence: u32,
@@ -60,6 +61,12 @@ impl Message {
     #[getter]
     fn time(&self) -> i64 {
         self.log_time
+    }
+
+    /// Nanoseconds by the clock that the messages were asked for by: the reception time by default.
+    #[getter]
+    fn stamp(&self) -> i64 {
+        self.stamp
     }
 
     /// Send time in nanoseconds since the Unix epoch; the reception time where the bag does not store it.
@@ -133,6 +140,15 @@ impl Message {
                 ))
             }
         }
+    }
+
+    fn __copy__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    /// Nothing of it can be changed: a copy is the same.
+    fn __deepcopy__<'py>(slf: PyRef<'py, Self>, _memo: &Bound<'py, PyAny>) -> PyRef<'py, Self> {
+        slf
     }
 
     fn __repr__(&self) -> String {
@@ -217,11 +233,15 @@ impl Messages {
         reading.ahead.pop_front()
     }
 
-    /// Appends the log times of the next messages; true at the end.
-    pub fn take_times(&self, times: &mut Vec<u8>) -> Result<bool, ChoiceError> {
+    /// Appends a number of each of the next messages; true at the end.
+    pub fn take_numbers(
+        &self,
+        numbers: &mut Vec<u8>,
+        number: fn(&BagMessage) -> i64,
+    ) -> Result<bool, ChoiceError> {
         for _ in 0..TIMES_AT_ONCE {
             match self.take() {
-                Some(message) => times.extend(message?.log_time.as_nanos().to_ne_bytes()),
+                Some(message) => numbers.extend(number(&message?).to_ne_bytes()),
                 None => return Ok(true),
             }
         }
@@ -289,6 +309,7 @@ impl Messages {
             None => Ok(None),
             Some(Err(error)) => Err(choice_error(py, &error)),
             Some(Ok(message)) => Ok(Some(Message {
+                stamp: message.stamp.as_nanos(),
                 log_time: message.log_time.as_nanos(),
                 publish_time: message.publish_time.as_nanos(),
                 sequence: message.sequence,

@@ -19,6 +19,9 @@ use pyo3::{
 };
 use std::sync::Arc;
 
+/// Bytes of a field's name in a sentence.
+const SHOWN_BYTES: usize = 200;
+
 /// A payload with the plan of its type, shared by all views of it.
 #[derive(Clone)]
 pub(crate) struct Payload {
@@ -237,7 +240,12 @@ impl Struct {
     fn __getattr__(&self, name: &str) -> PyResult<()> {
         let known: Vec<&str> = self.names().collect();
         let type_name = &self.plan().type_name;
-        let text = format!("{type_name} has no field {name}; it has {}", known.join(", "));
+        let end = name.floor_char_boundary(SHOWN_BYTES);
+        let text = format!(
+            "{type_name} has no field {}; it has {}",
+            &name[..end],
+            known.join(", ")
+        );
         Err(PyAttributeError::new_err(text))
     }
 
@@ -271,6 +279,15 @@ impl Struct {
             fields.set_item(name, self.field(py, index, true)?)?;
         }
         Ok(fields)
+    }
+
+    fn __copy__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    /// Nothing of it can be changed: a copy is the same.
+    fn __deepcopy__<'py>(slf: PyRef<'py, Self>, _memo: &Bound<'py, PyAny>) -> PyRef<'py, Self> {
+        slf
     }
 
     fn __dir__(&self) -> Vec<String> {

@@ -43,6 +43,7 @@
 //! |---|---|
 //! | [`play`] | publishes a bag's messages again at their times |
 //! | [`tools`] | converts, filters, merges, splits, compresses, checks, repairs and indexes bags |
+//! | [`definitions`] | definition files on the disk, for bags that lack them |
 //! | [`decode`], [`export`], [`diff`] | messages as values, text, tables and images; two bags compared |
 //! | [`reader`], [`writer`], [`record`] | the parts that the types above are made of |
 //! | [`table`] | a topic's messages as columns |
@@ -64,6 +65,7 @@ struct Readme;
 #[cfg(feature = "parquet")]
 pub mod catalog;
 pub mod decode;
+pub mod definitions;
 pub mod diff;
 pub mod export;
 pub mod keys;

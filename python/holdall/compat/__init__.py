@@ -23,34 +23,46 @@ def _is_there(name: str) -> bool:
 
 
 def install() -> list[str]:
-    """Makes ``rosbag2_py`` this one, and ``deserialize_message``, ``serialize_message``, ``get_message`` and the classes of ROS 2's own
-    messages (``from sensor_msgs.msg import Image``) where ROS is not installed.
+    """Makes ``rosbag2_py`` this one, and where ROS is not installed also ``rclpy`` (serialization, times, clocks, QoS profiles; no nodes),
+    ``rosidl_runtime_py``, ``sensor_msgs_py.point_cloud2`` and the classes of ROS 2's own messages (``from sensor_msgs.msg import Image``).
 
     Returns the names of the modules.
     """
-    from . import rosbag2_py, rosidl
+    from . import point_cloud2, rclpy, rosbag2_py, rosidl
 
     installed = ["rosbag2_py"]
     sys.modules["rosbag2_py"] = rosbag2_py
-    for name in ("_storage", "_reader", "_writer", "_info", "_reindexer"):
+    for name in ("_storage", "_reader", "_writer", "_info", "_reindexer", "_transport", "_message_definitions", "_compression_options"):
         sys.modules[f"rosbag2_py.{name}"] = rosbag2_py
-    if not _is_there("rclpy"):
-        package, module = types.ModuleType("rclpy"), types.ModuleType("rclpy.serialization")
-        module.deserialize_message = rosidl.deserialize_message  # type: ignore[attr-defined]
-        module.serialize_message = rosidl.serialize_message  # type: ignore[attr-defined]
-        package.serialization = module  # type: ignore[attr-defined]
-        # Scripts that only read bags begin and end with these. There is no node: it would need ROS.
-        package.init = package.shutdown = lambda *_, **__: None  # type: ignore[attr-defined]
-        package.ok = lambda *_, **__: True  # type: ignore[attr-defined]
-        sys.modules.update({"rclpy": package, "rclpy.serialization": module})
-        installed += ["rclpy", "rclpy.serialization"]
-    if not _is_there("rosidl_runtime_py"):
-        package, module = types.ModuleType("rosidl_runtime_py"), types.ModuleType("rosidl_runtime_py.utilities")
-        module.get_message = rosidl.get_message  # type: ignore[attr-defined]
-        package.utilities = module  # type: ignore[attr-defined]
-        package.message_to_ordereddict = rosidl.message_to_ordereddict  # type: ignore[attr-defined]
-        sys.modules.update({"rosidl_runtime_py": package, "rosidl_runtime_py.utilities": module})
-        installed += ["rosidl_runtime_py", "rosidl_runtime_py.utilities"]
+
+    def add(package: str, modules: dict[str, dict[str, Any]], **own: Any) -> None:
+        if _is_there(package):
+            return
+        whole = types.ModuleType(package)
+        # It has no folder: what it lacks is searched nowhere.
+        whole.__path__ = []
+        vars(whole).update(own)
+        sys.modules[package] = whole
+        installed.append(package)
+        for name, contents in modules.items():
+            module = types.ModuleType(f"{package}.{name}")
+            vars(module).update(contents)
+            setattr(whole, name, module)
+            sys.modules[f"{package}.{name}"] = module
+            installed.append(f"{package}.{name}")
+
+    serialization = {"deserialize_message": rosidl.deserialize_message, "serialize_message": rosidl.serialize_message}
+    # Scripts that only read bags begin and end with these. There is no node: it would need ROS.
+    nothing = {"init": lambda *_, **__: None, "shutdown": lambda *_, **__: None, "try_shutdown": lambda *_, **__: None, "ok": lambda *_, **__: True}
+    add("rclpy", {"serialization": serialization, **rclpy.MODULES}, **nothing)
+    utilities = {"get_message": rosidl.get_message, "get_service": rosidl.get_service, "get_interface": rosidl.get_interface}
+    converters = {
+        "message_to_ordereddict": rosidl.message_to_ordereddict,
+        "set_message_fields": rosidl.set_message_fields,
+    }
+    modules: dict[str, dict[str, Any]] = {"utilities": utilities, "convert": converters, "set_message": {"set_message_fields": rosidl.set_message_fields}}
+    add("rosidl_runtime_py", modules, **converters)
+    add("sensor_msgs_py", {"point_cloud2": vars(point_cloud2)})
     if not any(isinstance(finder, rosidl.Interfaces) for finder in sys.meta_path):
         # Last: packages that are installed are found before.
         sys.meta_path.append(rosidl.Interfaces())

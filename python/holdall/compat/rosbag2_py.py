@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 import enum
+import importlib
+import json
 import os
 import re
 import sys
 from pathlib import Path
 from typing import Any, Sequence
 
-from .. import _program
+from .. import _native, _program
 from .._bag import Bag, Selection
 from .._errors import DefinitionError
 from .._writer import Writer, create
-from . import rosidl
+from . import rclpy, rosidl
 
 __all__ = [
-    "BagMetadata", "CompressionMode", "CompressionOptions", "ConverterOptions", "Duration", "FileInformation", "Info", "MessageDefinition",
-    "ReadOrder", "ReadOrderSortBy", "Reindexer", "SequentialCompressionReader", "SequentialCompressionWriter", "SequentialReader",
-    "SequentialWriter", "StorageFilter", "StorageOptions", "Timestamp", "TopicInformation", "TopicMetadata", "compression_mode_from_string",
-    "compression_mode_to_string", "get_registered_compressors", "get_registered_readers", "get_registered_serializers", "get_registered_writers",
+    "BagMetadata", "CompressionMode", "CompressionOptions", "ConverterOptions", "Duration", "FileInformation", "Info",
+    "LocalMessageDefinitionSource", "MessageDefinition", "MessageOrder", "MetadataIo", "PlayOptions", "Player", "ReadOrder", "ReadOrderSortBy",
+    "RecordOptions", "Recorder", "Reindexer", "SequentialCompressionReader", "SequentialCompressionWriter", "SequentialReader", "SequentialWriter",
+    "ServiceRequestsSource", "StorageFilter", "StorageOptions", "Timestamp", "TopicInformation", "TopicMetadata", "bag_rewrite",
+    "compression_mode_from_string", "compression_mode_to_string", "get_default_storage_id", "get_registered_compressors",
+    "get_registered_readers", "get_registered_serializers", "get_registered_writers",
 ]
 
 
@@ -151,46 +156,69 @@ class TopicInformation(_Record):
         self.message_count = message_count
 
 
-class Timestamp(_Record):
-    """A point in time."""
-
-    def __init__(self, nanoseconds: int) -> None:
-        self.nanoseconds = nanoseconds
+def Timestamp(nanoseconds: int = 0) -> Any:  # noqa: N802 - a class in rosbag2
+    """A point in time: rclpy's, where ROS is installed."""
+    return _rclpy("time").Time(nanoseconds=max(0, nanoseconds))
 
 
-class Duration(_Record):
-    """A span."""
+def Duration(nanoseconds: int = 0) -> Any:  # noqa: N802 - a class in rosbag2
+    """A span: rclpy's, where ROS is installed."""
+    return _rclpy("duration").Duration(nanoseconds=nanoseconds)
 
-    def __init__(self, nanoseconds: int) -> None:
-        self.nanoseconds = nanoseconds
+
+def _rclpy(module: str) -> Any:
+    """A module of the real rclpy, or of the one that stands in for it."""
+    found = sys.modules.get(f"rclpy.{module}")
+    if found is not None:
+        return found
+    try:
+        return importlib.import_module(f"rclpy.{module}")
+    except ImportError:
+        return rclpy
 
 
 class FileInformation(_Record):
     """A storage file."""
 
-    def __init__(self, path: str, starting_time: Any, duration: Any, message_count: int) -> None:
+    def __init__(self, path: str = "", starting_time: Any = None, duration: Any = None, message_count: int = 0) -> None:
         self.path = path
-        self.starting_time = starting_time
-        self.duration = duration
+        self.starting_time = Timestamp() if starting_time is None else starting_time
+        self.duration = Duration() if duration is None else duration
         self.message_count = message_count
 
 
 class BagMetadata(_Record):
     """What a bag has."""
 
-    version: int
-    bag_size: int
-    storage_identifier: str
-    relative_file_paths: list[str]
-    files: list[FileInformation]
-    duration: Any
-    starting_time: Any
-    message_count: int
-    topics_with_message_count: list[TopicInformation]
-    compression_format: str
-    compression_mode: str
-    custom_data: dict[str, str]
-    ros_distro: str
+    def __init__(
+        self,
+        version: int = 9,
+        bag_size: int = 0,
+        storage_identifier: str = "",
+        relative_file_paths: Sequence[str] = (),
+        files: Sequence[FileInformation] = (),
+        duration: Any = None,
+        starting_time: Any = None,
+        message_count: int = 0,
+        topics_with_message_count: Sequence[TopicInformation] = (),
+        compression_format: str = "",
+        compression_mode: str = "",
+        custom_data: dict[str, str] | None = None,
+        ros_distro: str = "",
+    ) -> None:
+        self.version = version
+        self.bag_size = bag_size
+        self.storage_identifier = storage_identifier
+        self.relative_file_paths = list(relative_file_paths)
+        self.files = list(files)
+        self.duration = Duration() if duration is None else duration
+        self.starting_time = Timestamp() if starting_time is None else starting_time
+        self.message_count = message_count
+        self.topics_with_message_count = list(topics_with_message_count)
+        self.compression_format = compression_format
+        self.compression_mode = compression_mode
+        self.custom_data = dict(custom_data or {})
+        self.ros_distro = ros_distro
 
 
 class ReadOrderSortBy(enum.Enum):
@@ -257,25 +285,135 @@ def _topic(number: int, info: dict[str, Any]) -> TopicMetadata:
 
 
 def _metadata(bag: Bag) -> BagMetadata:
+    folder = bag.paths[0] if os.path.isdir(bag.paths[0]) else os.path.dirname(bag.paths[0])
+    try:
+        found = MetadataIo().read_metadata(folder) if os.path.isdir(bag.paths[0]) else BagMetadata()
+    except (OSError, RuntimeError):
+        found = BagMetadata()
     about = bag.metadata
-    found = BagMetadata()
-    found.version = 9
     found.bag_size = about["size_bytes"]
     found.storage_identifier = about["storages"][0] if about["storages"] else ""
-    folder = bag.paths[0] if os.path.isdir(bag.paths[0]) else os.path.dirname(bag.paths[0])
-    found.relative_file_paths = [os.path.relpath(file, folder or ".") for file in bag.files]
-    start = dt.datetime.fromtimestamp(bag.start / 1e9, dt.timezone.utc)
-    duration = dt.timedelta(microseconds=(bag.end - bag.start) / 1000)
-    found.files = [FileInformation(path, start, duration, len(bag)) for path in found.relative_file_paths[:1]]
+    found.relative_file_paths = found.relative_file_paths or [os.path.relpath(file, folder or ".") for file in bag.files]
     found.duration, found.starting_time = Duration(bag.end - bag.start), Timestamp(bag.start)
+    found.files = found.files or [FileInformation(path, found.starting_time, found.duration, len(bag)) for path in found.relative_file_paths[:1]]
     found.message_count = len(bag)
     topics = enumerate(about["topics"], 1)
     found.topics_with_message_count = [TopicInformation(_topic(number, info), info["count"]) for number, info in topics]
     found.compression_format = next(iter(filter(None, about["compressions"])), "")
-    found.compression_mode = ""
     found.custom_data = about["custom_data"]
     found.ros_distro = next(iter(about["ros_distros"]), "")
     return found
+
+
+class MetadataIo:
+    """Reads and writes ``metadata.yaml``."""
+
+    metadata_filename = "metadata.yaml"
+
+    def _path(self, uri: str) -> Path:
+        return Path(os.fspath(uri)) / self.metadata_filename
+
+    def metadata_file_exists(self, uri: str) -> bool:
+        """Whether a folder has one."""
+        return self._path(uri).is_file()
+
+    def read_metadata(self, uri: str) -> BagMetadata:
+        """Reads that of a folder."""
+        try:
+            text = self._path(uri).read_text(encoding="utf-8")
+        except OSError as error:
+            raise RuntimeError(f"Exception on parsing info file: {error}") from error
+        return self.deserialize_metadata(text)
+
+    def write_metadata(self, uri: str, metadata: BagMetadata) -> None:
+        """Writes that of a folder; one that is there is replaced."""
+        path = self._path(uri)
+        new = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            new.write_text(self.serialize_metadata(metadata), encoding="utf-8")
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def serialize_metadata(self, metadata: BagMetadata) -> str:
+        """Its text."""
+
+        def start(time: Any) -> dict[str, int] | None:
+            return {"nanoseconds_since_epoch": time.nanoseconds}
+
+        def file(found: FileInformation) -> dict[str, Any]:
+            return {
+                "path": found.path,
+                "starting_time": start(found.starting_time),
+                "duration": {"nanoseconds": found.duration.nanoseconds},
+                "message_count": found.message_count,
+            }
+
+        def topic(found: TopicInformation) -> dict[str, Any]:
+            return {"topic_metadata": _topic_dict(found.topic_metadata), "message_count": found.message_count}
+
+        about = {
+            "version": metadata.version,
+            "storage_identifier": metadata.storage_identifier,
+            "duration": {"nanoseconds": metadata.duration.nanoseconds},
+            "starting_time": start(metadata.starting_time),
+            "message_count": metadata.message_count,
+            "topics_with_message_count": [topic(found) for found in metadata.topics_with_message_count],
+            "compression_format": metadata.compression_format,
+            "compression_mode": metadata.compression_mode,
+            "relative_file_paths": metadata.relative_file_paths,
+            "files": [file(found) for found in metadata.files],
+            "custom_data": metadata.custom_data,
+            "ros_distro": metadata.ros_distro or None,
+        }
+        return _native.metadata_to_yaml(json.dumps(about))
+
+    def deserialize_metadata(self, serialized_metadata: str) -> BagMetadata:
+        """Of its text."""
+        try:
+            about = json.loads(_native.metadata_of_yaml(serialized_metadata))
+        except ValueError as error:
+            raise RuntimeError(f"Exception on parsing info file: {error}") from error
+
+        def start(found: dict[str, Any]) -> Any:
+            return Timestamp((found["starting_time"] or {"nanoseconds_since_epoch": 0})["nanoseconds_since_epoch"])
+
+        def span(found: dict[str, Any]) -> Any:
+            return Duration(found["duration"]["nanoseconds"])
+
+        topics = enumerate(about["topics_with_message_count"], 1)
+        return BagMetadata(
+            version=about["version"],
+            storage_identifier=about["storage_identifier"],
+            relative_file_paths=about["relative_file_paths"],
+            files=[FileInformation(found["path"], start(found), span(found), found["message_count"]) for found in about["files"]],
+            duration=span(about),
+            starting_time=start(about),
+            message_count=about["message_count"],
+            topics_with_message_count=[TopicInformation(_topic(number, found["topic_metadata"]), found["message_count"]) for number, found in topics],
+            compression_format=about["compression_format"],
+            compression_mode=about["compression_mode"],
+            custom_data=about["custom_data"],
+            ros_distro=about["ros_distro"] or "",
+        )
+
+
+def _qos(profiles: Any) -> list[dict[str, Any]] | None:
+    """QoS profiles as the metadata of a bag has them: dicts, profiles of rclpy, or a text of a bag of before Jazzy."""
+    if isinstance(profiles, str) or profiles is None:
+        return None
+    return [profile if isinstance(profile, dict) else rclpy.to_metadata(profile) for profile in profiles] or None
+
+
+def _topic_dict(topic: TopicMetadata) -> dict[str, Any]:
+    """A topic as the metadata of a bag has it."""
+    return {
+        "name": topic.name,
+        "type": topic.type,
+        "serialization_format": topic.serialization_format,
+        "offered_qos_profiles": _qos(topic.offered_qos_profiles) or [],
+        "type_description_hash": topic.type_description_hash,
+    }
 
 
 class SequentialReader:
@@ -320,7 +458,7 @@ class SequentialReader:
             self._messages.close()
         topics = [name for name in bag.topics if self._filter.takes(name)]
         selection = Selection().within(self._start, self._end)
-        selection = selection.but(by_publish_time=self._order.sort_by is ReadOrderSortBy.PublishedTimestamp)
+        selection = selection.but(time="publish_time" if self._order.sort_by is ReadOrderSortBy.PublishedTimestamp else "log_time")
         if topics:
             self._messages = bag._native.messages(topics, selection.native())
             if self._order.reverse:
@@ -433,6 +571,7 @@ class SequentialWriter:
             compression_mode=self._compression.compression_mode.name.lower(),
             max_bytes=storage_options.max_bagfile_size or None,
             max_duration=storage_options.max_bagfile_duration or None,
+            warn=False,
         )
 
     def _opened(self) -> Writer:
@@ -443,8 +582,7 @@ class SequentialWriter:
     def create_topic(self, topic: TopicMetadata, message_definition: MessageDefinition | None = None) -> None:
         """Adds a topic."""
         text = message_definition.encoded_message_definition if message_definition else None
-        profiles = topic.offered_qos_profiles
-        qos = list(profiles) if isinstance(profiles, (list, tuple)) and all(isinstance(profile, dict) for profile in profiles) else None
+        qos = _qos(topic.offered_qos_profiles)
         self._topics[topic.name] = topic
         try:
             self._opened().add_topic(topic.name, topic.type, definition=text, qos=qos)
@@ -475,10 +613,6 @@ class SequentialWriter:
             writer, self._writer = self._writer, None
             writer.close()
 
-    def __del__(self) -> None:
-        # rosbag2's writer closes its bag where it is dropped.
-        self.close()
-
 
 class SequentialCompressionWriter(SequentialWriter):
     """Writes a bag with rosbag2's own compression."""
@@ -504,6 +638,209 @@ class Reindexer:
         _program.run("reindex", storage_options.uri)
 
 
+def get_default_storage_id() -> str:
+    """The storage of bags that name none."""
+    return "mcap"
+
+
+def bag_rewrite(input_options: Sequence[StorageOptions], output_config_file: str) -> None:
+    """Makes the bags that a YAML file lists under ``output_bags`` from others, as ``ros2 bag convert`` does."""
+    _program.run("convert", [options.uri for options in input_options], output=os.fspath(output_config_file))
+
+
+class LocalMessageDefinitionSource:
+    """Definitions of installed packages; here those of ROS 2's own, and of bags that were opened."""
+
+    def get_full_text(self, topic_type: str) -> MessageDefinition:
+        """The definition of a type, with those of all nested types."""
+        found = rosidl._message_type(topic_type)
+        return MessageDefinition(topic_type, "ros2msg", found.definition, found.hash)
+
+
+class ServiceRequestsSource(enum.Enum):
+    """Whose requests of services are played."""
+
+    SERVICE_INTROSPECTION = 0
+    CLIENT_INTROSPECTION = 1
+
+
+class MessageOrder(enum.Enum):
+    """By which time messages are played."""
+
+    RECEIVED_TIMESTAMP = 0
+    SENT_TIMESTAMP = 1
+
+
+class _Options(_Record):
+    """Settings with defaults, which are attributes; an unknown one is an error."""
+
+    _defaults: dict[str, Any] = {}
+
+    def __init__(self, **settings: Any) -> None:
+        for name, value in self._defaults.items():
+            vars(self)[name] = copy.copy(value)
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{type(self).__name__} has no setting {name}; it has {', '.join(self._defaults)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._defaults:
+            raise AttributeError(f"{type(self).__name__} has no setting {name}; it has {', '.join(self._defaults)}")
+        vars(self)[name] = value
+
+    def _changed(self) -> dict[str, Any]:
+        """The settings that are not the defaults."""
+        return {name: value for name, value in vars(self).items() if value != self._defaults[name]}
+
+    def _flags(self, names: dict[str, str], ignored: frozenset[str]) -> dict[str, Any]:
+        """Keywords of the verb; what it cannot do is an error."""
+        flags = {}
+        for name, value in self._changed().items():
+            if name in names:
+                flags[names[name]] = value
+            elif name not in ignored:
+                raise NotImplementedError(f"{type(self).__name__}.{name} is not there in holdall")
+        return flags
+
+
+class RecordOptions(_Options):
+    """What is recorded."""
+
+    _defaults = {
+        "all_topics": False, "all_services": False, "all_actions": False, "is_discovery_disabled": False, "topics": [], "topic_types": [],
+        "services": [], "actions": [], "exclude_topics": [], "exclude_topic_types": [], "exclude_service_events": [], "exclude_actions": [],
+        "rmw_serialization_format": "", "input_serialization_format": "", "output_serialization_format": "",
+        "topic_polling_interval": dt.timedelta(milliseconds=100), "regex": "", "exclude_regex": "", "node_prefix": "", "compression_mode": "",
+        "compression_format": "", "compression_queue_size": 1, "compression_threads": 0, "compression_threads_priority": 0,
+        "topic_qos_profile_overrides": {}, "include_hidden_topics": False, "include_unpublished_topics": False, "ignore_leaf_topics": False,
+        "start_paused": False, "use_sim_time": False, "disable_keyboard_controls": True,
+    }
+    _names = {
+        "all_topics": "all_topics", "all_services": "all_services", "all_actions": "all_actions", "is_discovery_disabled": "no_discovery",
+        "topics": "topics", "topic_types": "topic_types", "services": "services", "actions": "actions", "exclude_topics": "exclude_topics",
+        "exclude_topic_types": "exclude_topic_types", "exclude_service_events": "exclude_services", "exclude_actions": "exclude_actions",
+        "regex": "regex", "exclude_regex": "exclude_regex", "compression_mode": "compression_mode", "compression_format": "compression_format",
+        "include_hidden_topics": "include_hidden_topics", "include_unpublished_topics": "include_unpublished_topics",
+        "ignore_leaf_topics": "ignore_leaf_topics", "start_paused": "start_paused", "use_sim_time": "use_sim_time",
+    }
+    _ignored = frozenset(
+        """rmw_serialization_format input_serialization_format output_serialization_format topic_polling_interval node_prefix compression_queue_size
+        compression_threads compression_threads_priority disable_keyboard_controls""".split()
+    )
+
+
+class PlayOptions(_Options):
+    """What is played, and how."""
+
+    _defaults = {
+        "read_ahead_queue_size": 1000, "node_prefix": "", "rate": 1.0, "topics_to_filter": [], "services_to_filter": [], "actions_to_filter": [],
+        "regex_to_filter": "", "exclude_regex_to_filter": "", "exclude_topics_to_filter": [], "exclude_service_events_to_filter": [],
+        "exclude_services_to_filter": [], "exclude_actions_to_filter": [], "topic_qos_profile_overrides": {}, "loop": False,
+        "topic_remapping_options": [], "clock_publish_frequency": 0.0, "clock_publish_on_topic_publish": False, "clock_trigger_topics": [],
+        "delay": 0.0, "playback_duration": -1.0, "playback_until_timestamp": -1, "start_paused": False, "start_offset": 0.0,
+        "disable_keyboard_controls": True, "wait_acked_timeout": -1, "disable_loan_message": False, "publish_service_requests": False,
+        "send_actions_as_client": False, "service_requests_source": ServiceRequestsSource.SERVICE_INTROSPECTION,
+        "message_order": MessageOrder.RECEIVED_TIMESTAMP, "progress_bar_update_rate": 3, "progress_bar_separation_lines": 3,
+    }
+    _names = {
+        "rate": "rate", "topics_to_filter": "topics", "services_to_filter": "services", "actions_to_filter": "actions", "regex_to_filter": "regex",
+        "exclude_regex_to_filter": "exclude_regex", "exclude_topics_to_filter": "exclude_topics",
+        "exclude_service_events_to_filter": "exclude_services", "exclude_services_to_filter": "exclude_services",
+        "exclude_actions_to_filter": "exclude_actions", "loop": "loop", "clock_publish_frequency": "clock",
+        "clock_publish_on_topic_publish": "clock_topics_all", "clock_trigger_topics": "clock_topics", "delay": "delay",
+        "playback_duration": "playback_duration", "start_paused": "start_paused", "start_offset": "start_offset",
+        "publish_service_requests": "publish_service_requests",
+    }
+    _ignored = frozenset(
+        """read_ahead_queue_size node_prefix disable_keyboard_controls disable_loan_message progress_bar_update_rate progress_bar_separation_lines
+        wait_acked_timeout service_requests_source""".split()
+    )
+
+
+def _seconds(span: Any) -> Any:
+    """A span of rclpy or datetime, or a number, in seconds."""
+    if hasattr(span, "nanoseconds"):
+        return span.nanoseconds / 1e9
+    return span.total_seconds() if isinstance(span, dt.timedelta) else span
+
+
+#: What :meth:`Recorder.cancel` and :meth:`Player.cancel` end.
+_running: list[Any] = []
+
+
+def _until_end(started: Any) -> dict[str, Any]:
+    """Waits until it ends by itself, or is cancelled; Ctrl-C stops it."""
+    _running.append(started)
+    try:
+        with started:
+            return dict(started.wait())
+    finally:
+        _running.remove(started)
+
+
+class Recorder:
+    """Records: the program ``holdall`` does, beside this process."""
+
+    def __init__(self, *_: Any) -> None:
+        self.report: dict[str, Any] = {}
+
+    def record(self, storage_options: StorageOptions, record_options: RecordOptions, node_name: str = "rosbag2_recorder") -> None:
+        """Records until :meth:`cancel` is called (by another thread, or a signal handler)."""
+        flags = record_options._flags(record_options._names, record_options._ignored)
+        topics = flags.pop("topics", [])
+        stored = {
+            "storage": storage_options.storage_id or None,
+            "max_bag_size": storage_options.max_bagfile_size or None,
+            "max_bag_duration": storage_options.max_bagfile_duration or None,
+            "storage_preset_profile": storage_options.storage_preset_profile or None,
+            "storage_config_file": storage_options.storage_config_uri or None,
+            "snapshot_mode": storage_options.snapshot_mode or None,
+            "node_name": node_name if node_name != "rosbag2_recorder" else None,
+        }
+        flags.update({name: value for name, value in stored.items() if value is not None})
+        self.report = _until_end(_program.record(storage_options.uri, topics, **flags))
+
+    @staticmethod
+    def cancel() -> None:
+        """Ends all recordings of this process."""
+        for started in list(_running):
+            if isinstance(started, _program.Recording):
+                started.stop()
+
+
+class Player:
+    """Plays: the program ``holdall`` does, beside this process."""
+
+    def __init__(self, *_: Any) -> None:
+        self.report: dict[str, Any] = {}
+
+    def play(self, storage_options: Any, play_options: PlayOptions) -> None:
+        """Plays one bag, or several, until the end."""
+        several = storage_options if isinstance(storage_options, (list, tuple)) else [storage_options]
+        flags = play_options._flags(play_options._names, play_options._ignored | {"topic_remapping_options", "playback_until_timestamp", "message_order"})
+        for name in ("delay", "playback_duration", "start_offset"):
+            if name in flags:
+                flags[name] = _seconds(flags[name])
+        if play_options.message_order is MessageOrder.SENT_TIMESTAMP:
+            flags["message_order"] = "sent"
+        if play_options.playback_until_timestamp >= 0:
+            flags["playback_until_nsec"] = play_options.playback_until_timestamp
+        remaps = [word for word in play_options.topic_remapping_options if ":=" in word]
+        if remaps:
+            flags["remap"] = remaps
+        bags = [os.fspath(options.uri) for options in several]
+        self.report = _until_end(_program.Playback(["--", *bags], flags, None))
+
+    @staticmethod
+    def cancel() -> None:
+        """Ends all playbacks of this process."""
+        for started in list(_running):
+            if isinstance(started, _program.Playback):
+                started.stop()
+
+
 def get_registered_readers() -> set[str]:
     """The storages that can be read."""
     return {"mcap", "sqlite3", "leveldb"}
@@ -525,4 +862,4 @@ def get_registered_serializers() -> set[str]:
 
 
 # The modules of the real package, by which scripts name its classes.
-_storage = _reader = _writer = _info = _reindexer = _message_definitions = _compression_options = sys.modules[__name__]
+_storage = _reader = _writer = _info = _reindexer = _transport = _message_definitions = _compression_options = sys.modules[__name__]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.abc
 from collections import OrderedDict
 from importlib.machinery import ModuleSpec
@@ -14,10 +15,12 @@ from .._writer import MessageType
 
 # Packages whose messages scripts import as Python modules.
 _PACKAGES = frozenset(
-    """action_msgs actionlib_msgs builtin_interfaces composition_interfaces diagnostic_msgs example_interfaces geometry_msgs lifecycle_msgs
-    map_msgs nav_msgs rcl_interfaces rosgraph_msgs sensor_msgs shape_msgs statistics_msgs std_msgs stereo_msgs tf2_msgs trajectory_msgs
-    unique_identifier_msgs visualization_msgs""".split()
+    """action_msgs actionlib_msgs builtin_interfaces diagnostic_msgs geometry_msgs lifecycle_msgs nav_msgs rcl_interfaces rmw_dds_common
+    rosbag2_interfaces rosgraph_msgs sensor_msgs service_msgs shape_msgs statistics_msgs std_msgs std_srvs stereo_msgs tf2_msgs trajectory_msgs
+    type_description_interfaces unique_identifier_msgs visualization_msgs""".split()
 )
+# The parts of services and actions, by their kind.
+_PARTS = {"srv": ("Request", "Response", "Event"), "action": ("Goal", "Result", "Feedback")}
 
 # Types that are not ROS 2's own, by name: those that the bags define that were opened.
 _defined: dict[str, str] = {}
@@ -26,10 +29,20 @@ _known: dict[str, MessageType] = {}
 
 def define(name: str, definition: str) -> None:
     """Notes the definition of a type that a bag has."""
-    if definition and _defined.get(name) != definition:
-        _defined[name] = definition
-        _known.pop(name, None)
-        _classes.pop(name, None)
+    if not definition or _defined.get(name) == definition:
+        return
+    parts = definition.split("=" * 80 + "\n")
+    defined = {name: definition}
+    for part in parts[1:]:
+        head, _, text = part.partition("\n")
+        inner = head.removeprefix("MSG: ").strip().replace("/msg/", "/").replace("/", "/msg/")
+        if head.startswith("MSG: ") and inner not in _defined:
+            # The other parts are what it may need.
+            defined[inner] = ("=" * 80 + "\n").join([text, *parts[1:]])
+    for one, text in defined.items():
+        _defined[one] = text
+        _known.pop(one, None)
+        _classes.pop(one, None)
 
 
 def definition(name: str) -> str:
@@ -94,25 +107,75 @@ class Message:
         return f"{self._type}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickled, (self._type, serialize_message(self)))
+        return (_unpickled, (self._type, serialize_message(self), _defined.get(self._type, "")))
+
+    @classmethod
+    def get_fields_and_field_types(cls) -> dict[str, str]:
+        """The names of the fields, each with its type as generated classes name it: ``double``, ``sequence<uint8>``, ``std_msgs/Header``."""
+        own = _message_type(cls._type_name)
+        words = [line.partition("#")[0].split() for line in own.definition.partition("=" * 80)[0].splitlines()]
+        written = {found[1]: found[0] for found in words if len(found) > 1 and "=" not in "".join(found[1:])}
+        package = cls._type_name.partition("/")[0]
+        return {name: _idl_type(written.get(name, ""), package) for name in own.decode(own.encode({}))._fields}
 
 
-def _unpickled(name: str, payload: bytes) -> Message:
+_IDL_NAMES = {"bool": "boolean", "byte": "octet", "char": "uint8", "float32": "float", "float64": "double", "Header": "std_msgs/Header"}
+_PLAIN_NAMES = frozenset(["string", "wstring", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+
+
+def _idl_type(written: str, package: str) -> str:
+    """A type of a ``.msg`` text as generated classes name it."""
+    element, bracket, size = written.removesuffix("]").partition("[")
+    name, _, bound = element.partition("<=")
+    name = _IDL_NAMES.get(name, name)
+    if name not in _PLAIN_NAMES and name not in _IDL_NAMES.values() and "/" not in name:
+        name = f"{package}/{name}"
+    name = f"{name}<{bound}>" if bound else name
+    if not bracket:
+        return name
+    if not size:
+        return f"sequence<{name}>"
+    return f"sequence<{name}, {size[2:]}>" if size.startswith("<=") else f"{name}[{size}]"
+
+
+def _unpickled(name: str, payload: bytes, text: str = "") -> Message:
+    if text and name not in _defined:
+        define(name, text)
     return _wrapped(_message_type(name).decode(payload))
 
 
 _classes: dict[str, type[Message]] = {}
 
 
-def _class(name: str) -> type[Message]:
+def _class(name: str, view: _native.Struct | None = None) -> type[Message]:
     if name not in _classes:
         package, kind, own = name.split("/") if name.count("/") == 2 else ("", "", name)
-        _classes[name] = type(own, (Message,), {"_type_name": name, "__module__": f"{package}.{kind}"})
+        inner: dict[str, Any] = {"_type_name": name, "__msgtype__": name, "__module__": f"{package}.{kind}"}
+        try:
+            message_type = _message_type(name)
+            constants = message_type.constants
+            fields = message_type.decode(message_type.encode({}))._fields
+        except DefinitionError:
+            # A type that is only known as a part of another one.
+            if view is None:
+                raise
+            constants, fields = {}, view._fields
+        # For dataclasses.fields, asdict and replace, which scripts for rosbags use.
+        inner["__dataclass_fields__"] = vars(dataclasses.make_dataclass(own, [(field, Any) for field in fields]))["__dataclass_fields__"]
+        _classes[name] = type(own, (Message,), {**inner, **constants})
     return _classes[name]
 
 
+def _interface(package: str, kind: str, own: str) -> type:
+    """The class of a message, or that of a service or an action, which has those of its parts."""
+    if kind == "msg":
+        return get_message(f"{package}/msg/{own}")
+    parts = {part: get_message(f"{package}/{kind}/{own}_{part}") for part in _PARTS[kind]}
+    return type(own, (), {**parts, "_type_name": f"{package}/{kind}/{own}", "__module__": f"{package}.{kind}"})
+
+
 def _wrapped(view: _native.Struct) -> Message:
-    return _class(view._type)._of(view)
+    return _class(view._type, view)._of(view)
 
 
 def _settable(value: Any) -> Any:
@@ -161,13 +224,19 @@ def serialize_message(message: Any) -> bytes:
     return (_message_type(name) if name else _type_of(type(message))).encode(message)
 
 
+def _opened_packages() -> set[str]:
+    """Packages of which the bags that were opened define a type."""
+    return {name.partition("/")[0] for name in _defined}
+
+
 class Interfaces(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Makes ``from sensor_msgs.msg import Image`` work where the package is not installed."""
+    """Makes ``from sensor_msgs.msg import Image`` work where the package is not installed, and the same for types of bags that were opened."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """Of an interface package of ROS 2, or of its messages."""
         package, _, inner = fullname.partition(".")
-        if package not in _PACKAGES or inner not in ("", "msg"):
+        kinds = ("", "msg", "srv", "action")
+        if inner not in kinds or package not in _PACKAGES | _opened_packages():
             return None
         return ModuleSpec(fullname, self, is_package=not inner)
 
@@ -178,9 +247,9 @@ class Interfaces(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """Its attributes are the classes of its messages, made when they are used."""
         package, _, inner = module.__name__.partition(".")
 
-        def find(name: str) -> type[Message]:
+        def find(name: str) -> type:
             try:
-                return get_message(f"{package}/msg/{name}")
+                return _interface(package, inner, name)
             except DefinitionError as error:
                 raise AttributeError(str(error)) from None
 
@@ -191,3 +260,24 @@ class Interfaces(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def message_to_ordereddict(message: Any) -> OrderedDict[str, Any]:
     """A decoded message as a dict in the order of its definition."""
     return OrderedDict(message.to_dict())
+
+
+def set_message_fields(message: Any, values: dict[str, Any]) -> None:
+    """Sets fields of a message, and of those in it, from a dict."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            set_message_fields(getattr(message, name), value)
+        else:
+            setattr(message, name, value)
+
+
+def get_service(name: str) -> type:
+    """The class of this service: ``std_srvs/srv/Trigger``."""
+    package, kind, own = name.split("/")
+    return _interface(package, kind, own)
+
+
+def get_interface(name: str) -> type:
+    """The class of this message, service or action."""
+    package, kind, own = name.split("/")
+    return _interface(package, kind, own)

@@ -44,8 +44,8 @@ pub struct CatArguments {
     #[command(flatten)]
     pub choice: ChoiceArguments,
 
-    /// Order messages by when they were sent, not received
-    #[arg(long, help_heading = "Which messages")]
+    /// Order messages by when they were sent: --time publish_time
+    #[arg(long, conflicts_with = "time", help_heading = "Which messages")]
     pub by_publish_time: bool,
 
     /// How messages are written

@@ -1,8 +1,37 @@
 //! The arguments that choose messages of bags: shared by the verbs that read inside messages.
 
 use crate::units;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::{path::PathBuf, time::Duration};
+
+/// Where definitions are that a bag lacks.
+#[derive(Args, Clone, Debug, Default)]
+pub struct DefinitionArguments {
+    /// Folders with the .msg files of types that the bag does not define: packages, a workspace, an installation, or the files alone; may be given
+    /// several times. After them AMENT_PREFIX_PATH is searched
+    #[arg(
+        long = "definitions",
+        value_name = "FOLDER",
+        action = clap::ArgAction::Append,
+        help_heading = "Which messages"
+    )]
+    pub folders: Vec<PathBuf>,
+}
+
+/// The clock of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Clock {
+    /// When they were received.
+    #[default]
+    #[value(name = "log_time")]
+    LogTime,
+    /// When they were sent.
+    #[value(name = "publish_time")]
+    PublishTime,
+    /// The stamp in their header; messages without one are left out.
+    #[value(name = "header.stamp")]
+    HeaderStamp,
+}
 
 /// Flags that choose messages.
 #[derive(Args, Clone, Debug, Default)]
@@ -40,6 +69,11 @@ pub struct ChoiceArguments {
     )]
     pub questions: Vec<String>,
 
+    /// The clock that orders messages, and of the times below: when they were received, when they were sent, or the stamp in their header
+    /// [default: log_time]
+    #[arg(long, value_name = "CLOCK", help_heading = "Which messages")]
+    pub time: Option<Clock>,
+
     /// Skip messages before this time, in seconds since 1970 (1700000000.25)
     #[arg(long, value_name = "S", value_parser = units::parse_instant, help_heading = "Which messages")]
     pub start: Option<i64>,
@@ -55,6 +89,10 @@ pub struct ChoiceArguments {
     /// Stop after this many seconds from there
     #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "Which messages")]
     pub duration: Option<Duration>,
+
+    /// Where definitions are that the bag lacks
+    #[command(flatten)]
+    pub definitions: DefinitionArguments,
 
     /// At most this many messages
     #[arg(short = 'n', long, value_name = "N", help_heading = "Which messages")]

@@ -1,5 +1,6 @@
 //! The arguments of `holdall diff`.
 
+use super::choice::DefinitionArguments;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -45,6 +46,10 @@ pub struct DiffArguments {
     /// Show the fields that differ between messages of the same topic and time
     #[arg(long, conflicts_with = "summary")]
     pub fields: bool,
+
+    /// Where definitions are that the bags lack
+    #[command(flatten)]
+    pub definitions: DefinitionArguments,
 
     /// One JSON object
     #[arg(long)]

@@ -11,6 +11,7 @@ Examples:
   holdall export lab -f parquet -o tables            with typed columns, for pandas, DuckDB, Spark
   holdall export lab -f png -t /camera/image_raw     an image file for each message
   holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'
+  holdall export lab -f csv --time header.stamp      ordered by when the data was measured
   holdall export runs/* -f lerobot --mapping arm.yaml -o dataset";
 
 /// Shown below `--help`.
@@ -18,16 +19,16 @@ pub const NOTES: &str = "\
 Tables:
   One file for each topic: /camera/info becomes camera.info.csv. The first columns are log_time and
   publish_time (nanoseconds since 1970) and sequence; they begin with bag_ where the message has a
-  field of that name.
+  field of that name. With --time header.stamp the first column is header_stamp.
   CSV: a column for each plain field, named by its path (header.stamp.sec); arrays of up to 64
   elements have a column for each (covariance[0]), longer ones and sequences are JSON in one column.
   Parquet: structs are nested, arrays and sequences are lists, uint8[] is binary; zstd.
 
 Images:
-  sensor_msgs/msg/Image and CompressedImage; other topics are left out. Files are named by the log
-  time of the message, in a folder for each topic. 8-bit and 16-bit mono, rgb, bgr, rgba, bgra;
-  bayer unchanged, yuv422 as RGB; 32FC1 (metres) as millimetres in 16 bits, 0 where nothing was
-  measured; 16 bits are always PNG. Images that are compressed already are written unchanged.
+  sensor_msgs/msg/Image and CompressedImage; other topics are left out. Files are named by the time
+  of the message, in a folder for each topic. 8-bit and 16-bit mono, rgb, bgr, rgba, bgra; bayer
+  unchanged, yuv422 and nv12 as RGB; depth in metres (32FC1, compressed depth) as millimetres in 16
+  bits, 0 where nothing was measured; 16 bits are always PNG. JPEG and PNG are written unchanged.
 
 Training data:
   lerobot: a LeRobot dataset (version 3) of frames at a fixed rate in episodes: tables, statistics,

@@ -1,5 +1,6 @@
 //! The arguments of `holdall plot`.
 
+use super::choice::{Clock, DefinitionArguments};
 use crate::units;
 use clap::Args;
 use std::{path::PathBuf, time::Duration};
@@ -30,6 +31,10 @@ pub struct PlotArguments {
     #[arg(short = 'o', long, value_name = "FILE")]
     pub output: PathBuf,
 
+    /// The clock of the horizontal axis: when messages were received, when they were sent, or the stamp in their header
+    #[arg(long, value_name = "CLOCK")]
+    pub time: Option<Clock>,
+
     /// Leave out the first S seconds
     #[arg(long, value_name = "S", default_value = "0", value_parser = units::parse_seconds)]
     pub start_offset: Duration,
@@ -37,6 +42,10 @@ pub struct PlotArguments {
     /// Draw so many seconds
     #[arg(long, value_name = "S", value_parser = units::parse_seconds)]
     pub duration: Option<Duration>,
+
+    /// Where definitions are that the bag lacks
+    #[command(flatten)]
+    pub definitions: DefinitionArguments,
 
     /// Overwrite an existing file
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! The arguments of the verbs that work on bags.
 
-use super::known::Known;
+use super::{choice::DefinitionArguments, known::Known};
 use crate::units;
 use clap::{Args, Subcommand, ValueEnum};
 use holdall::tools::{Moment, Shift};
@@ -210,6 +210,10 @@ pub struct OutputArguments {
     /// Store these key=value pairs in custom_data of metadata.yaml
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
     pub custom_data: Vec<String>,
+
+    /// Where definitions are that the inputs lack
+    #[command(flatten)]
+    pub definitions: DefinitionArguments,
 
     /// Encrypt the output, as for `holdall record`: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these; may be given several times
     #[arg(long, value_name = "RECIPIENT", action = clap::ArgAction::Append, help_heading = "Output")]

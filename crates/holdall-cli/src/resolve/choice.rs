@@ -1,12 +1,10 @@
 //! Which messages are selected: names completed, patterns compiled, expressions parsed.
 
 use super::{UsageError, names, pattern};
-use crate::args::choice::ChoiceArguments;
-use holdall::{
-    decode::{MessageChoice, Question},
-    reader::MessageOrder,
-};
+use crate::args::choice::{ChoiceArguments, Clock};
+use holdall::decode::{MessageChoice, Question, TimeBase};
 use holdall_model::time::Timestamp;
+use std::collections::BTreeMap;
 
 /// Combines the arguments.
 ///
@@ -23,14 +21,20 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
         until: args.end.map(Timestamp::from_nanos),
         start_offset: args.start_offset,
         duration: args.duration,
-        order: if by_publish_time {
-            MessageOrder::Sent
-        } else {
-            MessageOrder::Received
-        },
+        time: time(args.time.or(by_publish_time.then_some(Clock::PublishTime))),
+        time_of: BTreeMap::new(),
         questions: questions(&args.questions)?,
         verified: false,
     })
+}
+
+/// The clock of `--time`.
+pub fn time(clock: Option<Clock>) -> TimeBase {
+    match clock {
+        None | Some(Clock::LogTime) => TimeBase::LogTime,
+        Some(Clock::PublishTime) => TimeBase::PublishTime,
+        Some(Clock::HeaderStamp) => TimeBase::HeaderStamp,
+    }
 }
 
 /// The expressions of `--where`.
@@ -63,7 +67,7 @@ mod tests {
         assert_eq!(choice.questions[0].topic, "/imu");
         assert_eq!(choice.questions[0].expression, "a.b > 1");
         assert_eq!(choice.from, Some(Timestamp::from_nanos(5)));
-        assert_eq!(choice.order, MessageOrder::Sent);
+        assert_eq!(choice.time, TimeBase::PublishTime);
         assert!(choice.takes_topic("/camera", "a/msg/B") && !choice.takes_topic("/a/camera", "a/msg/B"));
     }
 

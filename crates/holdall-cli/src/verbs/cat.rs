@@ -23,7 +23,7 @@ const GATHERED_BYTES: usize = 128 * 1024;
 pub fn run(args: &CatArguments) -> VerbResult {
     let choice = resolve::choice::resolve(&args.choice, args.by_publish_time).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
-    let input = input::open(&args.choice.bags)?;
+    let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice.messages(bags, &mut decoders).map_err(Failure::choosing)?;

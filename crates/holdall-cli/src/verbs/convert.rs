@@ -4,6 +4,7 @@ use super::input::{self, Named};
 use crate::{
     VerbResult,
     args::{
+        choice::DefinitionArguments,
         compress::{CompressArguments, CompressMode, DecompressArguments},
         tools::{
             ChangeArguments, Codec, ConvertArguments, DivisionArguments, FilterArguments, MergeArguments,
@@ -137,7 +138,7 @@ fn inputs(args: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<In
         }
     }
     let named = input::resolve(&paths)?;
-    let mut bags = input::open_each(&named)?;
+    let mut bags = input::open_each(&named, &args.how.definitions)?;
     if let Some(path) = &args.input_options {
         let text = resolve::read_file(surroundings, "--input-options", path).map_err(Failure::refused)?;
         let listed = yaml::input_bags(&text).map_err(|reason| {
@@ -149,7 +150,7 @@ fn inputs(args: &ConvertArguments, surroundings: &Surroundings<'_>) -> Result<In
         })?;
         for bag in listed {
             let listed = input::resolve(std::slice::from_ref(&bag.path))?;
-            let opened = input::open_each(&listed)?;
+            let opened = input::open_each(&listed, &args.how.definitions)?;
             bags.extend(opened.into_iter().map(|opened| opened.within(bag.start, bag.end)));
         }
     }
@@ -200,7 +201,7 @@ pub fn filter(args: &FilterArguments) -> VerbResult {
         .map_err(Failure::refused)?;
     let named = input::resolve(&args.bags)?;
     make(
-        input::open_each(&named)?,
+        input::open_each(&named, &args.how.definitions)?,
         choice,
         with_changes(output, &args.change)?,
         "filtering",
@@ -212,7 +213,7 @@ pub fn filter(args: &FilterArguments) -> VerbResult {
 pub fn compress(args: &CompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(&args.bags)?;
-    let bags = input::open_each(&named)?;
+    let bags = input::open_each(&named, &DefinitionArguments::default())?;
     let has_chunks = bags.iter().all(|bag| bag.chunks().is_some());
     let mode = args.mode.unwrap_or(if has_chunks {
         CompressMode::Chunk
@@ -243,7 +244,7 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
 pub fn decompress(args: &DecompressArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(&args.bags)?;
-    let bags = input::open_each(&named)?;
+    let bags = input::open_each(&named, &DefinitionArguments::default())?;
     let has_chunks = bags.iter().all(|bag| bag.chunks().is_some());
     let how = OutputArguments {
         json: args.json,
@@ -275,7 +276,8 @@ fn one(
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let output = resolve::tools::output(directory, how, division, &surroundings).map_err(Failure::refused)?;
     let named = input::resolve(bags)?;
-    make(input::open_each(&named)?, choice, output, doing, how.json)
+    let bags = input::open_each(&named, &how.definitions)?;
+    make(bags, choice, output, doing, how.json)
 }
 
 /// Makes a bag; exit code 3 when something of the inputs cannot be read, which is left out and listed.

@@ -11,18 +11,20 @@ use crate::{
 };
 use holdall::{
     decode::Decoders,
+    definitions::DefinitionFolders,
     diff::{DiffOptions, Difference, Side, changed_fields, compare},
     reader::BagSet,
 };
 use holdall_model::topic::TopicInfo;
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Compares two bags. Errors during the comparison have exit code 2, as with `diff`.
 pub fn run(args: &DiffArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(&[args.first.clone(), args.second.clone()])?;
-    let (first, second) = (open(&named.paths[0])?, open(&named.paths[1])?);
+    let folders = input::definition_folders(&args.definitions)?;
+    let (first, second) = (open(&named.paths[0], &folders)?, open(&named.paths[1], &folders)?);
     let options = DiffOptions {
         messages: !args.summary,
         told_max: args.count,
@@ -47,8 +49,10 @@ pub fn run(args: &DiffArguments) -> VerbResult {
     })
 }
 
-fn open(path: &Path) -> Result<BagSet, Failure> {
-    let bags = BagSet::open(&[path]).map_err(Failure::refused)?;
+fn open(path: &Path, folders: &Arc<DefinitionFolders>) -> Result<BagSet, Failure> {
+    let bags = BagSet::open(&[path])
+        .map_err(Failure::refused)?
+        .with_definitions(folders);
     bags.notices().iter().for_each(|notice| warn!("{notice}"));
     Ok(bags)
 }

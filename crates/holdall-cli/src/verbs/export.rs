@@ -33,16 +33,19 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         ExportFormat::Lerobot | ExportFormat::Webdataset => return super::training::run(args, choice),
     };
     refuse_mapping(args)?;
-    let input = input::open(&args.choice.bags)?;
+    let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;
     let mut decoders = Decoders::new(bags.clone());
-    let messages = choice.messages(bags, &mut decoders).map_err(Failure::choosing)?;
+    let messages = choice
+        .messages_of_each(bags, &mut decoders)
+        .map_err(Failure::choosing)?;
     let progress = Progress::of_messages("exporting");
     let total = total(bags, args.choice.count);
     let options = ExportOptions {
         folder: args.output.clone().unwrap_or_else(|| default_folder(args)),
         kind,
         existing: existing(args),
+        time: choice.time,
     };
     let mut exporter = Exporter::new(options, decoders).map_err(Failure::exporting)?;
     let mut unreadable = 0_u64;

@@ -1,14 +1,22 @@
 //! The bags that a command line names; `-` is a storage file on standard input.
 
-use crate::{exit::Failure, units::plural};
-use holdall::reader::{Bag, BagSet, Ros1View};
-use holdall_io::{fs::write_new, remote, scratch::ScratchDirectory};
+use crate::{args::choice::DefinitionArguments, exit::Failure, resolve, units::plural};
+use holdall::{
+    definitions::DefinitionFolders,
+    reader::{Bag, BagSet, Ros1View},
+};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    fs::write_new,
+    remote,
+    scratch::ScratchDirectory,
+};
 use holdall_storage::compression::scratch;
 use std::{
     borrow::Cow,
     io,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 use tracing::warn;
 
@@ -73,10 +81,12 @@ pub struct Input {
 ///
 /// # Errors
 /// The first that cannot be opened.
-pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
+pub fn open(paths: &[PathBuf], definitions: &DefinitionArguments) -> Result<Input, Failure> {
+    let folders = definition_folders(definitions)?;
     let named = resolve(paths)?;
     let bags = BagSet::open_with(&named.paths, Ros1View::AllConverted)
-        .map_err(|error| Failure::opening(error, &named.paths))?;
+        .map_err(|error| Failure::opening(error, &named.paths))?
+        .with_definitions(&folders);
     bags.notices().iter().for_each(|notice| warn!("{notice}"));
     Ok(Input { bags, _named: named })
 }
@@ -85,14 +95,27 @@ pub fn open(paths: &[PathBuf]) -> Result<Input, Failure> {
 ///
 /// # Errors
 /// The first that cannot be opened.
-pub fn open_each(named: &Named) -> Result<Vec<Bag>, Failure> {
+pub fn open_each(named: &Named, definitions: &DefinitionArguments) -> Result<Vec<Bag>, Failure> {
+    let folders = definition_folders(definitions)?;
     let mut bags = Vec::with_capacity(named.paths.len());
     for path in &named.paths {
         let bag = Bag::open(path).map_err(|error| Failure::opening(error, &named.paths))?;
         bag.notices().iter().for_each(|notice| warn!("{notice}"));
-        bags.push(bag);
+        bags.push(bag.with_definitions(Arc::clone(&folders)));
     }
     Ok(bags)
+}
+
+/// Where definitions are searched that bags lack.
+///
+/// # Errors
+/// A folder that cannot be read, or has none.
+pub fn definition_folders(args: &DefinitionArguments) -> Result<Arc<DefinitionFolders>, Failure> {
+    let surroundings = resolve::surroundings::real(SystemClock.now());
+    let prefixes = resolve::record::ament_prefixes(&surroundings);
+    DefinitionFolders::open(args.folders.clone(), prefixes)
+        .map(Arc::new)
+        .map_err(|error| Failure::refused(format!("--definitions {error}")))
 }
 
 /// Number of messages in bags, by their metadata.

@@ -5,7 +5,7 @@ use crate::{
     VerbResult,
     args::plot::PlotArguments,
     exit::{Failure, Outcome},
-    output,
+    output, resolve,
     terminal::{log, progress::Progress},
     units::plural,
 };
@@ -45,11 +45,12 @@ pub fn run(args: &PlotArguments) -> VerbResult {
     });
     let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
     log::start(LevelFilter::WARN);
-    let input = input::open(&args.bags)?;
+    let input = input::open(&args.bags, &args.definitions)?;
     let options = PlotOptions {
         wanted,
         start_offset: args.start_offset,
         duration: args.duration,
+        time: resolve::choice::time(args.time),
         title: title(&args.bags),
     };
     let total: u64 = input
@@ -66,7 +67,8 @@ pub fn run(args: &PlotArguments) -> VerbResult {
     })
     .map_err(|error| failure(error, &args.bags))?;
     drop(progress);
-    picture.notices.iter().for_each(|notice| warn!("{notice}"));
+    let sentences = picture.notices.iter().chain(&picture.remarks);
+    sentences.for_each(|sentence| warn!("{sentence}"));
     let bytes = drawn(&picture, form)?;
     let written = if args.overwrite {
         fs::write_atomically(&args.output, &bytes)
@@ -135,6 +137,7 @@ fn title(bags: &[PathBuf]) -> String {
 fn failure(error: PlotError, bags: &[PathBuf]) -> Failure {
     match error {
         PlotError::Bag(error) => Failure::opening(error, bags),
+        PlotError::Choice(error) => Failure::choosing(error),
         error => Failure::refused(error),
     }
 }

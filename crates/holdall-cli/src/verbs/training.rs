@@ -40,8 +40,11 @@ pub fn run(args: &ExportArguments, choice: MessageChoice) -> VerbResult {
             reason: "the topics of training data are those of the mapping, and all of an episode is read",
         }));
     }
-    let mapping = read(path)?;
-    let input = input::open(&arguments.bags)?;
+    let mut mapping = read(path)?;
+    if arguments.time.is_some() {
+        mapping = mapping.with_stamp(choice.time).map_err(Failure::refused)?;
+    }
+    let input = input::open(&arguments.bags, &arguments.definitions)?;
     let options = TrainingOptions {
         folder: args.output.clone().unwrap_or_else(|| default_folder(args)),
         format: match args.format {

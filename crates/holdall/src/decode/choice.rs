@@ -1,7 +1,10 @@
 //! Selects messages from several bags: by topic, time, number, and the values of their fields.
 
-use super::{Decoder, Decoders};
-use crate::reader::{BagMessage, BagSet, MessageFilter, MessageOrder, Messages, ReadError, WholePattern};
+use super::{
+    Decoder, Decoders,
+    stamped::{ByHeader, HeaderStamps, Merged, Selected, Stream, TimeBase},
+};
+use crate::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError, WholePattern};
 use holdall_model::{
     dynamic::{
         DecodeError,
@@ -61,8 +64,10 @@ pub struct MessageChoice {
     pub start_offset: Duration,
     /// Excludes messages later than this after the first selected one.
     pub duration: Option<Duration>,
-    /// The stamp that orders and bounds the messages.
-    pub order: MessageOrder,
+    /// The clock that orders and bounds the messages. With `HeaderStamp`, topics without one are left out, unless they are named.
+    pub time: TimeBase,
+    /// Topics that have another clock than `time`.
+    pub time_of: BTreeMap<String, TimeBase>,
     /// Of a topic with conditions, only messages that meet all of them; other topics are not affected.
     pub questions: Vec<Question>,
     /// As [`MessageFilter::verified`].
@@ -103,6 +108,24 @@ pub enum ChoiceError {
     Opaque {
         /// The topic.
         topic: String,
+        /// The cause.
+        reason: String,
+    },
+    /// A topic whose messages have no `header.stamp`, by which they were to be ordered.
+    #[error("{topic}: its messages cannot be ordered by header.stamp: {reason}")]
+    NoStamp {
+        /// The topic.
+        topic: String,
+        /// The cause.
+        reason: String,
+    },
+    /// A message whose `header.stamp` cannot be read.
+    #[error("{topic}, message of {log_time} ns: {reason}")]
+    Stamp {
+        /// The topic.
+        topic: String,
+        /// Reception time.
+        log_time: i64,
         /// The cause.
         reason: String,
     },
@@ -177,13 +200,60 @@ impl MessageChoice {
     /// The selected messages in order. Conditions are first checked against the topics' types.
     ///
     /// # Errors
-    /// Unknown topics, a choice without any topic, conditions that do not fit. The iterator returns read errors and continues after them
-    /// if it can.
-    pub fn messages(
-        &self,
-        bags: &BagSet,
-        decoders: &mut Decoders,
-    ) -> Result<impl Iterator<Item = Result<BagMessage, ChoiceError>> + use<>, ChoiceError> {
+    /// Unknown topics, a choice without any topic, conditions that do not fit; named topics without the `header.stamp` that orders them, or more
+    /// topics with one than are merged. The iterator returns read errors and continues after them if it can.
+    pub fn messages(&self, bags: &BagSet, decoders: &mut Decoders) -> Result<Stream, ChoiceError> {
+        let wanted = self.wanted(bags)?;
+        if self.is_by_reader() {
+            return self.of_reader(bags, decoders, wanted);
+        }
+        let (stamps, wanted) = self.stamped(bags, decoders, wanted)?;
+        if wanted.len() > MERGED_MAX {
+            return Err(ChoiceError::Nothing {
+                reason: format!(
+                    "{} topics are more than the {MERGED_MAX} that are ordered by header.stamp; name some",
+                    wanted.len()
+                ),
+            });
+        }
+        let mut streams = Vec::new();
+        for topic in wanted {
+            let of_topic = self.of_topics(bags, decoders, [topic.clone()].into())?;
+            streams.push(match self.time_of(&topic) {
+                TimeBase::HeaderStamp => Box::new(ByHeader::new(of_topic, stamps.clone())) as Stream,
+                _ => of_topic,
+            });
+        }
+        Ok(Box::new(self.bounded(Merged::new(streams))))
+    }
+
+    /// As [`MessageChoice::messages`], but where messages are ordered by their `header.stamp`, those of different topics may come in any order:
+    /// the bags are read once, whatever the number of topics.
+    ///
+    /// # Errors
+    /// As [`MessageChoice::messages`].
+    pub fn messages_of_each(&self, bags: &BagSet, decoders: &mut Decoders) -> Result<Stream, ChoiceError> {
+        let is_single = self.time == TimeBase::HeaderStamp && self.time_of.is_empty();
+        if !is_single || !self.start_offset.is_zero() || self.duration.is_some() {
+            return self.messages(bags, decoders);
+        }
+        let wanted = self.wanted(bags)?;
+        let (stamps, wanted) = self.stamped(bags, decoders, wanted)?;
+        let received = self.of_topics(bags, decoders, wanted)?;
+        Ok(Box::new(self.bounded(ByHeader::new(received, stamps))))
+    }
+
+    /// Whether the reader's own order is that of the messages.
+    fn is_by_reader(&self) -> bool {
+        self.time != TimeBase::HeaderStamp && self.time_of.is_empty()
+    }
+
+    fn time_of(&self, topic: &str) -> TimeBase {
+        self.time_of.get(topic).copied().unwrap_or(self.time)
+    }
+
+    /// The topics that are selected.
+    fn wanted(&self, bags: &BagSet) -> Result<BTreeSet<String>, ChoiceError> {
         let topics = bags.topics();
         let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
         let asked = self.questions.iter().map(|question| &question.topic);
@@ -193,14 +263,6 @@ impl MessageChoice {
                     topic: named.clone(),
                     known: listed(names.iter().copied()),
                 });
-            }
-        }
-        let mut predicates: BTreeMap<(String, String), Vec<Predicate>> = BTreeMap::new();
-        for question in &self.questions {
-            for topic in topics.iter().filter(|topic| topic.name == question.topic) {
-                let key = (topic.name.clone(), topic.type_name.clone());
-                let predicate = compile(question, decoders.find(topic)?)?;
-                predicates.entry(key).or_default().push(predicate);
             }
         }
         let wanted: BTreeSet<String> = topics
@@ -214,9 +276,97 @@ impl MessageChoice {
                 reason: why_no_topic(&names, pattern),
             });
         }
-        let types = self.types.clone();
+        Ok(wanted)
+    }
+
+    /// The header stamps of the topics that have them as their clock, and the topics without those that lack them.
+    fn stamped(
+        &self,
+        bags: &BagSet,
+        decoders: &mut Decoders,
+        mut wanted: BTreeSet<String>,
+    ) -> Result<(HeaderStamps, BTreeSet<String>), ChoiceError> {
+        let mut stamps = HeaderStamps::default();
+        let mut lacking = Vec::new();
+        for topic in bags.topics() {
+            let is_stamped = self.time_of(&topic.name) == TimeBase::HeaderStamp;
+            if !is_stamped || !wanted.contains(&topic.name) {
+                continue;
+            }
+            let Err(reason) = stamps.add(&topic, decoders)? else {
+                continue;
+            };
+            if self.topics.contains(&topic.name) {
+                let topic = topic.name;
+                return Err(ChoiceError::NoStamp { topic, reason });
+            }
+            wanted.remove(&topic.name);
+            lacking.push(topic.name);
+        }
+        if wanted.is_empty() && !lacking.is_empty() {
+            return Err(ChoiceError::Nothing {
+                reason: "no chosen topic has messages with a header.stamp".to_owned(),
+            });
+        }
+        if !lacking.is_empty() {
+            let names = listed(lacking.iter().map(String::as_str));
+            decoders.note(format!(
+                "{names}: left out, since their messages have no header.stamp"
+            ));
+        }
+        Ok((stamps, wanted))
+    }
+
+    fn of_reader(
+        &self,
+        bags: &BagSet,
+        decoders: &mut Decoders,
+        wanted: BTreeSet<String>,
+    ) -> Result<Stream, ChoiceError> {
+        let predicates = self.predicates(bags, decoders)?;
         let messages = self.in_time(bags, wanted);
-        Ok(messages.filter_map(move |message| match message {
+        Ok(Box::new(self.filtered(messages, predicates)))
+    }
+
+    /// The selected messages of some topics in the reader's order, without bounds of time.
+    fn of_topics(
+        &self,
+        bags: &BagSet,
+        decoders: &mut Decoders,
+        topics: BTreeSet<String>,
+    ) -> Result<Stream, ChoiceError> {
+        let predicates = self.predicates(bags, decoders)?;
+        let time = topics.first().map_or(self.time, |topic| self.time_of(topic));
+        let messages = bags.messages(&MessageFilter {
+            topics: Some(Arc::new(topics)),
+            order: time.reader_order(),
+            verified: self.verified,
+            ..MessageFilter::default()
+        });
+        Ok(Box::new(self.filtered(messages, predicates)))
+    }
+
+    fn predicates(&self, bags: &BagSet, decoders: &mut Decoders) -> Result<Predicates, ChoiceError> {
+        let topics = bags.topics();
+        let mut predicates = Predicates::new();
+        for question in &self.questions {
+            for topic in topics.iter().filter(|topic| topic.name == question.topic) {
+                let key = (topic.name.clone(), topic.type_name.clone());
+                let predicate = compile(question, decoders.find(topic)?)?;
+                predicates.entry(key).or_default().push(predicate);
+            }
+        }
+        Ok(predicates)
+    }
+
+    /// Those of the messages that have a chosen type and meet all conditions.
+    fn filtered(
+        &self,
+        messages: Messages,
+        predicates: Predicates,
+    ) -> impl Iterator<Item = Selected> + Send + use<> {
+        let types = self.types.clone();
+        messages.filter_map(move |message| match message {
             Ok(message) => {
                 let is_type = types.is_empty() || types.contains(&message.topic.type_name);
                 match is_type.then(|| answer(&predicates, &message))? {
@@ -226,11 +376,28 @@ impl MessageChoice {
                 }
             }
             Err(error) => Some(Err(error.into())),
-        }))
+        })
     }
 
-    fn in_time(&self, bags: &BagSet, topics: BTreeSet<String>) -> Messages {
-        let first = bags.log_times().map(|(first, _)| first);
+    /// Those of the messages whose stamps are within the bounds.
+    fn bounded<I: Iterator<Item = Selected>>(&self, messages: I) -> impl Iterator<Item = Selected> + use<I> {
+        let choice = Self {
+            from: self.from,
+            until: self.until,
+            start_offset: self.start_offset,
+            duration: self.duration,
+            ..Self::default()
+        };
+        let mut bounds = None;
+        messages.filter(move |message| {
+            let Ok(message) = message else { return true };
+            let (from, until) = *bounds.get_or_insert_with(|| choice.bounds(Some(message.stamp)));
+            from.is_none_or(|from| message.stamp >= from) && until.is_none_or(|until| message.stamp <= until)
+        })
+    }
+
+    /// The first and the last time, for bags whose first message has this stamp.
+    fn bounds(&self, first: Option<Timestamp>) -> (Option<Timestamp>, Option<Timestamp>) {
         let mut from = self.from;
         if !self.start_offset.is_zero()
             && let Some(first) = first
@@ -242,16 +409,27 @@ impl MessageChoice {
             let end = begin.saturating_add(duration);
             until = Some(until.map_or(end, |until| until.min(end)));
         }
+        (from, until)
+    }
+
+    fn in_time(&self, bags: &BagSet, topics: BTreeSet<String>) -> Messages {
+        let (from, until) = self.bounds(bags.log_times().map(|(first, _)| first));
         bags.messages(&MessageFilter {
             from,
             until,
             topics: Some(Arc::new(topics)),
             publishers: None,
-            order: self.order,
+            order: self.time.reader_order(),
             verified: self.verified,
         })
     }
 }
+
+/// The conditions on topics, by name and type.
+type Predicates = BTreeMap<(String, String), Vec<Predicate>>;
+
+/// Topics that are merged by their stamps: each is read on its own.
+const MERGED_MAX: usize = 64;
 
 fn compile(question: &Question, decoder: Decoder) -> Result<Predicate, ChoiceError> {
     let topic = question.topic.clone();
@@ -267,10 +445,7 @@ fn compile(question: &Question, decoder: Decoder) -> Result<Predicate, ChoiceErr
 }
 
 /// Whether a message meets all conditions on its topic.
-fn answer(
-    predicates: &BTreeMap<(String, String), Vec<Predicate>>,
-    message: &BagMessage,
-) -> Result<bool, ChoiceError> {
+fn answer(predicates: &Predicates, message: &BagMessage) -> Result<bool, ChoiceError> {
     if predicates.is_empty() {
         return Ok(true);
     }

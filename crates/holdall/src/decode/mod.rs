@@ -2,15 +2,18 @@
 
 mod choice;
 mod print;
+mod stamped;
 
 pub use choice::{ChoiceError, MessageChoice, Question};
 pub(crate) use choice::{listed, why_no_topic};
 pub use print::{PrintForm, Printer};
+pub use stamped::TimeBase;
 
 use crate::reader::{Bag, BagSet, ReadError};
 use holdall_model::{
     dynamic::TypePlan,
     interface::{Definition, bundle::Bundle, defining_type},
+    text::OutsidePath,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
 use std::{
@@ -83,6 +86,11 @@ impl Decoders {
         std::mem::take(&mut self.notices)
     }
 
+    /// Adds a notice for the user.
+    pub(crate) fn note(&mut self, notice: String) {
+        self.notices.push(notice);
+    }
+
     /// As [`Decoders::decoder`], without caching.
     ///
     /// # Errors
@@ -119,6 +127,9 @@ impl Decoders {
             Ok(None) => format!("no definition of {type_name} is in the bag"),
             Err(why) => why,
         };
+        if let Some(plan) = self.plan_on_disk(topic, &why) {
+            return Ok(Decoder::Cdr(Arc::new(plan)));
+        }
         let bundle = Bundle::embedded();
         match bundle.define(type_name) {
             Ok(definition) if hash.is_empty() || definition.type_hash() == *hash => {
@@ -141,6 +152,20 @@ impl Decoders {
         Ok(Decoder::Opaque { reason: why })
     }
 
+    /// The plan of a definition in the folders that were given with the bags.
+    fn plan_on_disk(&mut self, topic: &TopicInfo, why: &str) -> Option<TypePlan> {
+        let (type_name, hash) = (&topic.type_name, &topic.type_description_hash);
+        let mut folders = self.bags.bags().iter().map(Bag::definition_folders);
+        let (definition, path) = folders.find_map(|folders| folders.find(type_name, hash))?;
+        let plan = TypePlan::compile(&definition).ok()?;
+        self.notices.push(format!(
+            "{}: {why}; decoded by {}",
+            topic.name,
+            OutsidePath(&path)
+        ));
+        Some(plan)
+    }
+
     /// The plan of a definition in the bags; `Ok(Ok(None))` when there is none, `Ok(Err)` with what is wrong
     /// with it.
     fn stored_plan(
@@ -154,7 +179,7 @@ impl Decoders {
         if !self.searched_all_files {
             // A topic may occur only in a file in the middle.
             self.searched_all_files = true;
-            self.stored = Some(collect(&self.bags, Bag::all_definitions)?);
+            self.stored = Some(collect(&self.bags, Bag::all_stored_definitions)?);
             if let Some(found) = self.among_stored(type_name, hash)? {
                 return Ok(found.map(Some));
             }
@@ -169,7 +194,7 @@ impl Decoders {
         hash: &str,
     ) -> Result<Option<Result<TypePlan, String>>, ReadError> {
         if self.stored.is_none() {
-            self.stored = Some(collect(&self.bags, Bag::definitions)?);
+            self.stored = Some(collect(&self.bags, Bag::stored_definitions)?);
         }
         let stored = self.stored.as_ref().and_then(|stored| {
             // SQLite bags store the definition of a service's event under the service's name.
@@ -205,7 +230,7 @@ fn collect(
     let mut stored: BTreeMap<String, Vec<MessageDefinition>> = BTreeMap::new();
     for bag in bags.bags() {
         for definition in definitions(bag)? {
-            if definition.encoding != DefinitionEncoding::Unknown {
+            if definition.encoding != DefinitionEncoding::Unknown && !definition.is_name_only() {
                 let of_type = stored.entry(definition.type_name.clone()).or_default();
                 if !of_type.contains(&definition) {
                     of_type.push(definition);

@@ -1,6 +1,6 @@
 //! A topic as a table of comma-separated values.
 //!
-//! Columns are `log_time`, `publish_time` (nanoseconds since 1970), `sequence`, then one for each plain
+//! Columns are `log_time`, `publish_time` (nanoseconds since 1970), `sequence`, after `header_stamp` where that is the clock, then one for each plain
 //! field, named by its path (`header.stamp.sec`). Arrays of up to [`ARRAY_COLUMNS_MAX`] elements have a
 //! column for each element (`covariance[0]`); longer arrays, and all sequences, are one column of JSON. Texts
 //! are quoted where necessary (RFC 4180); NaN and infinities are `nan`, `inf`, `-inf`; structs without fields
@@ -8,7 +8,7 @@
 
 use super::ExistingFiles;
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
-use crate::reader::BagMessage;
+use crate::{decode::TimeBase, reader::BagMessage};
 use holdall_model::{
     dynamic::{
         ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor,
@@ -34,11 +34,17 @@ pub(super) struct CsvSink {
     file: PartialFile,
     row: Vec<u8>,
     cell: Vec<u8>,
+    time: TimeBase,
 }
 
 impl CsvSink {
-    pub fn create(plan: Arc<TypePlan>, path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
-        let mut head = stamp_names(&plan).to_vec();
+    pub fn create(
+        plan: Arc<TypePlan>,
+        path: &Path,
+        existing: ExistingFiles,
+        time: TimeBase,
+    ) -> Result<Self, ExportError> {
+        let mut head = stamp_names(&plan, time);
         columns(&plan, plan.root(), "", &mut head)?;
         let mut file = PartialFile::create(path, existing)?;
         file.append(head.join(",").as_bytes())?;
@@ -49,6 +55,7 @@ impl CsvSink {
             file,
             row: Vec::new(),
             cell: Vec::new(),
+            time,
         })
     }
 }
@@ -82,6 +89,10 @@ impl CsvSink {
 impl Sink for CsvSink {
     fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
         self.row.clear();
+        if self.time == TimeBase::HeaderStamp {
+            write_plain_number(&mut self.row, Scalar::I64(message.stamp.as_nanos()));
+            self.row.push(b',');
+        }
         write_plain_number(&mut self.row, Scalar::I64(message.log_time.as_nanos()));
         self.row.push(b',');
         write_plain_number(&mut self.row, Scalar::I64(message.publish_time.as_nanos()));
@@ -302,7 +313,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let create = |name: &str| {
             let path = folder.path().join(name);
-            CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse).unwrap()
+            CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse, TimeBase::LogTime).unwrap()
         };
         let (mut compiled, mut walked) = (create("a.csv"), create("b.csv"));
         assert!(compiled.compiled.is_some());

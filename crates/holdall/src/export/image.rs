@@ -1,8 +1,9 @@
-//! Writes image messages as PNG and JPEG files, named by their log time in nanoseconds.
+//! Writes image messages as PNG and JPEG files, named by their time in nanoseconds.
 
 use super::ExistingFiles;
 use super::{
     ExportError, Sink,
+    compressed::Compressed,
     file::PartialFile,
     pixels::{Pixels, RawImage, convert},
 };
@@ -23,11 +24,6 @@ pub enum ImageFormat {
     /// JPEG with this quality, 1 to 100. Images of 16 bits are written as PNG even so.
     Jpeg(u8),
 }
-
-const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
-const JPEG_MAGIC: &[u8] = b"\xff\xd8\xff";
-/// Bytes that `compressed_depth_image_transport` puts before its PNG.
-const DEPTH_HEAD_BYTES: usize = 12;
 
 /// Writes one topic.
 pub(super) struct ImageSink {
@@ -85,14 +81,19 @@ impl Sink for ImageSink {
             .walk(&message.payload, &mut fields)
             .map_err(ExportError::message)?;
         let (extension, bytes) = if self.is_compressed {
-            let (extension, bytes) = fields.compressed()?;
-            (extension, Cow::Borrowed(bytes))
+            match fields.compressed().map_err(ExportError::message)? {
+                Compressed::File(extension, bytes) => (extension, Cow::Borrowed(bytes)),
+                Compressed::Depth(depth) => {
+                    let (extension, bytes) = encode(&depth.pixels(), self.format)?;
+                    (extension, Cow::Owned(bytes))
+                }
+            }
         } else {
             let pixels = fields.pixels().map_err(ExportError::message)?;
             let (extension, bytes) = encode(&pixels, self.format)?;
             (extension, Cow::Owned(bytes))
         };
-        let stem = self.stem(message.log_time.as_nanos());
+        let stem = self.stem(message.stamp.as_nanos());
         let path = self.folder.join(format!("{stem}.{extension}"));
         let mut file = PartialFile::create(&path, self.existing)?;
         file.append(&bytes)?;
@@ -110,25 +111,6 @@ impl Sink for ImageSink {
         fs::sync_dir(&self.folder)
             .map_err(|error| ExportError::io("complete", &self.folder, error.into_io()))?;
         Ok(self.folder.clone())
-    }
-}
-
-/// The file in a compressed image, recognized by its first bytes; the message's format text is not trusted.
-fn compressed<'a>(data: &'a [u8], format: &str) -> Result<(&'static str, &'a [u8]), ExportError> {
-    let behind_head = data.get(DEPTH_HEAD_BYTES..).unwrap_or_default();
-    if data.starts_with(JPEG_MAGIC) {
-        Ok(("jpg", data))
-    } else if data.starts_with(PNG_MAGIC) {
-        Ok(("png", data))
-    } else if data.starts_with(b"RIFF") && data.get(8..12) == Some(b"WEBP") {
-        Ok(("webp", data))
-    } else if behind_head.starts_with(PNG_MAGIC) {
-        Ok(("png", behind_head))
-    } else {
-        let begin: String = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Err(ExportError::message(format!(
-            "a compressed image ({format:?}) is neither JPEG, PNG nor WebP: it begins with {begin}"
-        )))
     }
 }
 
@@ -200,9 +182,9 @@ impl<'a> ImageFields<'a> {
         })
     }
 
-    /// The file in a compressed image, with its extension.
-    pub fn compressed(&self) -> Result<(&'static str, &'a [u8]), ExportError> {
-        compressed(self.data, &self.format)
+    /// What a compressed image holds.
+    pub fn compressed(&self) -> Result<Compressed<'a>, String> {
+        Compressed::read(self.data, &self.format)
     }
 }
 
@@ -248,19 +230,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_images_are_recognized_by_their_bytes() {
-        assert_eq!(compressed(b"\xff\xd8\xff\xe0", "png").unwrap().0, "jpg");
-        let depth = [&[0; DEPTH_HEAD_BYTES], PNG_MAGIC].concat();
-        assert_eq!(
-            compressed(&depth, "16UC1; compressedDepth").unwrap(),
-            ("png", PNG_MAGIC)
-        );
-        let error = compressed(b"nothing", "jpeg").unwrap_err().to_string();
-        assert!(error.contains("6e6f7468696e67"), "{error}");
-        assert!(compressed(b"", "jpeg").is_err());
-    }
-
-    #[test]
     fn pixels_are_written_in_the_requested_format() {
         let pixels = Pixels {
             width: 2,
@@ -270,9 +239,9 @@ mod tests {
             bytes: vec![0, 1, 2, 3, 4, 5],
         };
         let (extension, bytes) = encode(&pixels, ImageFormat::Png).unwrap();
-        assert_eq!((extension, bytes.starts_with(PNG_MAGIC)), ("png", true));
+        assert_eq!((extension, bytes.starts_with(b"\x89PNG")), ("png", true));
         let (extension, bytes) = encode(&pixels, ImageFormat::Jpeg(90)).unwrap();
-        assert_eq!((extension, bytes.starts_with(JPEG_MAGIC)), ("jpg", true));
+        assert_eq!((extension, bytes.starts_with(b"\xff\xd8\xff")), ("jpg", true));
         let deep = Pixels {
             channels: 1,
             is_deep: true,

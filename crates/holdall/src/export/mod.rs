@@ -3,6 +3,7 @@
 //! Files are written under random temporary names and renamed when they are complete and synced, so that a
 //! file with its final name is whole. Existing files are overwritten only on request.
 
+mod compressed;
 mod csv;
 mod error;
 mod file;
@@ -11,6 +12,10 @@ mod image;
 mod parquet;
 mod pixels;
 
+#[cfg(feature = "parquet")]
+pub(crate) use compressed::{Compressed, file_pixels};
+#[cfg(feature = "parquet")]
+pub use compressed::{DecodedImage, decode_image};
 pub use error::ExportError;
 #[cfg(feature = "parquet")]
 pub(crate) use file::PartialFile;
@@ -21,7 +26,7 @@ pub(crate) use image::{ImageFields, encode as encode_pixels};
 pub(crate) use pixels::Pixels;
 
 use crate::{
-    decode::{Decoder, Decoders},
+    decode::{Decoder, Decoders, TimeBase},
     reader::BagMessage,
 };
 use holdall_model::dynamic::TypePlan;
@@ -60,6 +65,8 @@ pub struct ExportOptions {
     pub kind: ExportKind,
     /// What becomes of files that are there already.
     pub existing: ExistingFiles,
+    /// The clock of the messages, by which images are named. With `HeaderStamp` tables have a column `header_stamp`.
+    pub time: TimeBase,
 }
 
 /// A file (or a folder of images) that was written.
@@ -96,13 +103,17 @@ impl ExportReport {
     }
 }
 
-/// Names of the columns for log time, publish time and sequence number: with the prefix `bag_` if the message
-/// has a field of the same name.
-fn stamp_names(plan: &TypePlan) -> [String; 3] {
-    ["log_time", "publish_time", "sequence"].map(|name| {
-        let taken = plan.root().field(name).is_some();
-        format!("{}{name}", if taken { "bag_" } else { "" })
-    })
+/// Names of the columns for log time, publish time and sequence number, after the one for the header's stamp where that is the clock: with the
+/// prefix `bag_` if the message has a field of the same name.
+fn stamp_names(plan: &TypePlan, time: TimeBase) -> Vec<String> {
+    let header = (time == TimeBase::HeaderStamp).then_some("header_stamp");
+    let names = header.into_iter().chain(["log_time", "publish_time", "sequence"]);
+    names
+        .map(|name| {
+            let taken = plan.root().field(name).is_some();
+            format!("{}{name}", if taken { "bag_" } else { "" })
+        })
+        .collect()
 }
 
 /// Writes the messages of one topic.
@@ -240,18 +251,20 @@ impl Exporter {
             self.prepare_folder()?;
         }
         let folder: &Path = &self.options.folder;
-        let existing = self.options.existing;
+        let (existing, time) = (self.options.existing, self.options.time);
         let sink: Box<dyn Sink> = match self.options.kind {
             ExportKind::Csv => Box::new(csv::CsvSink::create(
                 plan,
                 &folder.join(format!("{name}.csv")),
                 existing,
+                time,
             )?),
             #[cfg(feature = "parquet")]
             ExportKind::Parquet => Box::new(parquet::ParquetSink::create(
                 plan,
                 &folder.join(format!("{name}.parquet")),
                 existing,
+                time,
             )?),
             #[cfg(not(feature = "parquet"))]
             ExportKind::Parquet => return Err(ExportError::NotBuilt { what: "Parquet" }),
@@ -415,7 +428,7 @@ mod tests {
         ]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let mut sink = csv::CsvSink::create(plan, &path, ExistingFiles::Refuse).unwrap();
+        let mut sink = csv::CsvSink::create(plan, &path, ExistingFiles::Refuse, TimeBase::LogTime).unwrap();
         let mut bytes = Bytes::head()
             .text("x,\"y\"")
             .u8(0)
@@ -455,6 +468,7 @@ mod tests {
             folder: tempfile::tempdir().unwrap().path().to_owned(),
             kind: ExportKind::Csv,
             existing: ExistingFiles::Refuse,
+            time: TimeBase::LogTime,
         };
         let mut exporter = Exporter::new(options, Decoders::new(BagSet::from(Vec::new()))).unwrap();
         let long = format!("/{}", "\u{fc}".repeat(2_000));
@@ -481,13 +495,15 @@ mod tests {
         let plan = plan(&[("a/msg/A", "int32 x")]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
-        let sink = csv::CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse).unwrap();
+        let sink =
+            csv::CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse, TimeBase::LogTime).unwrap();
         drop(sink);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         std::fs::write(&path, "mine").unwrap();
-        let refused = csv::CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse);
+        let refused =
+            csv::CsvSink::create(Arc::clone(&plan), &path, ExistingFiles::Refuse, TimeBase::LogTime);
         assert!(matches!(refused, Err(ExportError::Exists { .. })));
-        Box::new(csv::CsvSink::create(plan, &path, ExistingFiles::Replace).unwrap())
+        Box::new(csv::CsvSink::create(plan, &path, ExistingFiles::Replace, TimeBase::LogTime).unwrap())
             .finish()
             .unwrap();
         assert!(std::fs::read_to_string(&path).unwrap().starts_with("log_time"));

@@ -11,6 +11,7 @@
 use super::ExistingFiles;
 use super::{ExportError, Sink, file::PartialFile, stamp_names};
 use crate::{
+    decode::TimeBase,
     parquet_file::{Levels, Values, group, leaf, list, properties, root, timestamp, write_column},
     reader::BagMessage,
 };
@@ -49,6 +50,8 @@ pub(super) struct ParquetSink {
     path: PathBuf,
     writer: SerializedFileWriter<PartialFile>,
     builder: ColumnBuilder,
+    /// `None` where that is not the clock.
+    header_stamps: Option<Vec<i64>>,
     log_times: Vec<i64>,
     publish_times: Vec<i64>,
     sequences: Vec<i32>,
@@ -57,7 +60,12 @@ pub(super) struct ParquetSink {
 }
 
 impl ParquetSink {
-    pub fn create(plan: Arc<TypePlan>, path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
+    pub fn create(
+        plan: Arc<TypePlan>,
+        path: &Path,
+        existing: ExistingFiles,
+        time: TimeBase,
+    ) -> Result<Self, ExportError> {
         let root_leaves = leaf_counts(&plan)[plan.root_index()];
         let too_many = || ExportError::TooManyColumns {
             type_name: plan.type_name().to_owned(),
@@ -66,7 +74,7 @@ impl ParquetSink {
         if root_leaves > COLUMNS_MAX {
             return Err(too_many());
         }
-        let schema = schema(&plan).map_err(|error| failed(path, error))?;
+        let schema = schema(&plan, time).map_err(|error| failed(path, error))?;
         // zstd finds repetitions at less cost than a dictionary for each column.
         let properties = properties(Vec::new()).set_dictionary_enabled(false).build();
         let options = ColumnOptions {
@@ -83,6 +91,7 @@ impl ParquetSink {
             path: path.to_owned(),
             writer,
             builder,
+            header_stamps: (time == TimeBase::HeaderStamp).then(Vec::new),
             log_times: Vec::new(),
             publish_times: Vec::new(),
             sequences: Vec::new(),
@@ -102,6 +111,9 @@ impl ParquetSink {
             of_arrays: None,
         };
         let of_rows = Levels::of_rows(rows);
+        if let Some(stamps) = &mut self.header_stamps {
+            group.write(&Values::I64(std::mem::take(stamps)), &of_rows)?;
+        }
         group.write(&Values::I64(std::mem::take(&mut self.log_times)), &of_rows)?;
         group.write(&Values::I64(std::mem::take(&mut self.publish_times)), &of_rows)?;
         group.write(&Values::I32(std::mem::take(&mut self.sequences)), &of_rows)?;
@@ -131,6 +143,9 @@ impl Sink for ParquetSink {
         self.builder
             .push(&message.payload)
             .map_err(ExportError::message)?;
+        if let Some(stamps) = &mut self.header_stamps {
+            stamps.push(message.stamp.as_nanos());
+        }
         self.log_times.push(message.log_time.as_nanos());
         self.publish_times.push(message.publish_time.as_nanos());
         // Parquet stores unsigned numbers as signed ones, bit by bit.
@@ -315,14 +330,15 @@ impl GroupWriter<'_, '_> {
 }
 
 /// The schema of a plan.
-fn schema(plan: &TypePlan) -> Result<TypePtr, ParquetError> {
-    let names = stamp_names(plan);
+fn schema(plan: &TypePlan, time: TimeBase) -> Result<TypePtr, ParquetError> {
+    let mut names = stamp_names(plan, time);
+    let sequence = names.pop().unwrap_or_default();
     let mut fields = Vec::new();
-    for name in &names[..2] {
+    for name in &names {
         fields.push(leaf(name, Physical::INT64, Some(timestamp()))?);
     }
     fields.push(leaf(
-        &names[2],
+        &sequence,
         Physical::INT32,
         Some(LogicalType::integer(32, false)),
     )?);
@@ -417,7 +433,7 @@ mod tests {
         ]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let mut sink = ParquetSink::create(plan, &path, ExistingFiles::Refuse).unwrap();
+        let mut sink = ParquetSink::create(plan, &path, ExistingFiles::Refuse, TimeBase::LogTime).unwrap();
         let full = Bytes::head()
             .u32(3)
             .u32(2)

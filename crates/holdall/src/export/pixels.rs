@@ -11,6 +11,13 @@ enum Layout {
     Depth,
     /// Two pixels in four bytes: offsets of both brightnesses, then of blue and red difference.
     Yuv([usize; 4]),
+    /// A plane of brightness, then one of pairs of differences.
+    Planes {
+        /// A pair for each two pixels of each second row, instead of one for each pixel.
+        is_half: bool,
+        /// The red difference is the first of a pair.
+        is_red_first: bool,
+    },
 }
 
 /// An image without row padding: 8 or 16 bits (big endian, as in PNG) per channel.
@@ -35,9 +42,15 @@ pub(super) struct RawImage<'a> {
     pub data: &'a [u8],
 }
 
-/// The layout of an encoding of `sensor_msgs/image_encodings.hpp`; colours of unnamed encodings have OpenCV's
-/// order (blue first).
+/// The layout of an encoding of `sensor_msgs/image_encodings.hpp`, which some drivers write in the other case; colours of unnamed encodings
+/// have OpenCV's order (blue first).
 fn layout(encoding: &str) -> Option<Layout> {
+    named(encoding)
+        .or_else(|| named(&encoding.to_ascii_lowercase()))
+        .or_else(|| named(&encoding.to_ascii_uppercase()))
+}
+
+fn named(encoding: &str) -> Option<Layout> {
     Some(match encoding {
         "mono8" | "8UC1" => Layout::Bytes(1, &[0]),
         "rgb8" => Layout::Bytes(3, &[0, 1, 2]),
@@ -51,9 +64,17 @@ fn layout(encoding: &str) -> Option<Layout> {
         "bgra16" | "16UC4" => Layout::Words(4, &[2, 1, 0, 3]),
         "32FC1" => Layout::Depth,
         // UYVY
-        "yuv422" | "uyvy" | "UYVY" => Layout::Yuv([1, 3, 0, 2]),
+        "yuv422" | "uyvy" => Layout::Yuv([1, 3, 0, 2]),
         // YUYV
-        "yuv422_yuy2" | "yuyv" | "YUYV" => Layout::Yuv([0, 2, 1, 3]),
+        "yuv422_yuy2" | "yuyv" => Layout::Yuv([0, 2, 1, 3]),
+        "nv12" | "nv21" => Layout::Planes {
+            is_half: true,
+            is_red_first: encoding == "nv21",
+        },
+        "nv24" => Layout::Planes {
+            is_half: false,
+            is_red_first: false,
+        },
         "bayer_rggb8" | "bayer_bggr8" | "bayer_gbrg8" | "bayer_grbg8" => Layout::Bytes(1, &[0]),
         "bayer_rggb16" | "bayer_bggr16" | "bayer_gbrg16" | "bayer_grbg16" => Layout::Words(1, &[0]),
         _ => return None,
@@ -69,7 +90,7 @@ fn unknown(encoding: &str) -> String {
     }
     format!(
         "images of encoding {encoding:?} are not written; known are mono, rgb, bgr, rgba, bgra of 8 and 16 bits, 8UC1, 8UC3, 8UC4, \
-         16UC1, 16UC3, 16UC4, 32FC1, bayer and yuv422"
+         16UC1, 16UC3, 16UC4, 32FC1, bayer, yuv422, nv12, nv21 and nv24"
     )
 }
 
@@ -82,6 +103,7 @@ pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
         Layout::Words(size, order) => (2 * size, order.len(), true),
         Layout::Depth => (4, 1, true),
         Layout::Yuv(_) => (2, 3, false),
+        Layout::Planes { .. } => (1, 3, false),
     };
     let row_bytes = width.checked_mul(pixel_bytes).filter(|bytes| *bytes <= step);
     let needed = height
@@ -99,12 +121,26 @@ pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
             image.data.len()
         ));
     };
-    if matches!(layout, Layout::Yuv(_)) && !width.is_multiple_of(2) {
+    let in_pairs = matches!(layout, Layout::Yuv(_) | Layout::Planes { is_half: true, .. });
+    if in_pairs && !width.is_multiple_of(2) {
         return Err(format!("{} needs an even width, found {width}", image.encoding));
     }
     let mut bytes = Vec::with_capacity(width * height * channels * if is_deep { 2 } else { 1 });
-    for row in image.data.chunks(step).take(height) {
-        append_row(&mut bytes, &row[..row_bytes], layout, image.is_big_endian);
+    let colours = match layout {
+        Layout::Planes { is_half, .. } => colour_rows(image, is_half)?,
+        _ => Vec::new(),
+    };
+    for (number, row) in image.data.chunks(step).take(height).enumerate() {
+        let row = &row[..row_bytes];
+        match layout {
+            Layout::Planes {
+                is_half,
+                is_red_first,
+            } => {
+                append_planes(&mut bytes, row, colours[number], is_half, is_red_first);
+            }
+            _ => append_row(&mut bytes, row, layout, image.is_big_endian),
+        }
     }
     Ok(Pixels {
         width: image.width,
@@ -113,6 +149,45 @@ pub(super) fn convert(image: &RawImage<'_>) -> Result<Pixels, String> {
         is_deep,
         bytes,
     })
+}
+
+/// The differences of colour of each row of an image in planes.
+fn colour_rows<'a>(image: &RawImage<'a>, is_half: bool) -> Result<Vec<&'a [u8]>, String> {
+    let (width, height, step) = (image.width as usize, image.height as usize, image.step as usize);
+    let (row_bytes, step_bytes) = if is_half {
+        (width, step)
+    } else {
+        (2 * width, 2 * step)
+    };
+    let plane = height
+        .checked_mul(step)
+        .and_then(|begin| image.data.get(begin..))
+        .unwrap_or_default();
+    let row = |number: usize| {
+        let begin = if is_half { number / 2 } else { number }.checked_mul(step_bytes)?;
+        plane.get(begin..begin.checked_add(row_bytes)?)
+    };
+    (0..height).map(row).collect::<Option<_>>().ok_or_else(|| {
+        format!(
+            "an image of {width} x {height} pixels {} with {step} bytes a row does not fit its {} bytes of data",
+            image.encoding,
+            image.data.len()
+        )
+    })
+}
+
+/// A row of brightness with its differences of colour.
+fn append_planes(out: &mut Vec<u8>, row: &[u8], colours: &[u8], is_half: bool, is_red_first: bool) {
+    for (place, brightness) in row.iter().enumerate() {
+        let pair = 2 * if is_half { place / 2 } else { place };
+        let (first, second) = (colours[pair], colours[pair + 1]);
+        let (blue, red) = if is_red_first {
+            (second, first)
+        } else {
+            (first, second)
+        };
+        out.extend(colour(*brightness, blue, red));
+    }
 }
 
 fn append_row(out: &mut Vec<u8>, row: &[u8], layout: Layout, is_big_endian: bool) {
@@ -156,11 +231,12 @@ fn append_row(out: &mut Vec<u8>, row: &[u8], layout: Layout, is_big_endian: bool
                 out.extend(colour(pair[second], pair[blue], pair[red]));
             }
         }
+        Layout::Planes { .. } => {}
     }
 }
 
 /// As in `16UC1` depth images (REP 118): 0 where nothing was measured, at most 65.535 m.
-fn millimetres(metres: f32) -> u16 {
+pub(super) fn millimetres(metres: f32) -> u16 {
     // The cast saturates, and converts NaN to zero.
     (metres * 1000.0).round() as u16
 }
@@ -237,6 +313,38 @@ mod tests {
     }
 
     #[test]
+    fn planes_of_brightness_and_colour_are_joined() {
+        // Pure red, in limited range: brightness 81, blue difference 90, red difference 240.
+        let reds = |pixels: &Pixels| pixels.bytes.chunks(3).all(|p| p[0] > 250 && p[1] < 5 && p[2] < 5);
+        let brightness = [81, 81, 0, 81, 81, 0, 81, 81];
+        let planes = |differences: &[u8]| [&brightness[..], &[0], differences].concat();
+        for (encoding, differences) in [
+            ("nv12", &[90, 240, 0, 90, 240][..]),
+            ("NV21", &[240, 90, 0, 240, 90]),
+            (
+                "nv24",
+                &[90, 240, 90, 240, 0, 0, 90, 240, 90, 240, 0, 0, 90, 240, 90, 240],
+            ),
+        ] {
+            let data = planes(differences);
+            let pixels = convert(&image(encoding, 2, 3, 3, &data)).unwrap();
+            assert!(
+                reds(&pixels) && pixels.bytes.len() == 18,
+                "{encoding}: {pixels:?}"
+            );
+            let short = convert(&image(encoding, 2, 3, 3, &data[..data.len() - 1]));
+            assert!(short.unwrap_err().contains("does not fit"), "{encoding}");
+        }
+    }
+
+    #[test]
+    fn the_case_of_an_encoding_is_ignored() {
+        for encoding in ["RGB8", "Rgb8", "MONO16", "8uc1", "32fc1", "YUYV", "uyvy"] {
+            assert!(layout(encoding).is_some(), "{encoding}");
+        }
+    }
+
+    #[test]
     fn pixels_that_png_cannot_hold_are_refused() {
         for signed in ["8SC1", "16SC1", "16SC3", "32SC1"] {
             let error = convert(&image(signed, 1, 1, 4, &[0xd0, 0x8a, 0, 0])).unwrap_err();
@@ -250,7 +358,6 @@ mod tests {
             "bayer_rgbw8",
             "bayer_rggb12_8",
             "rgb",
-            "MONO8",
         ] {
             let error = convert(&image(unknown, 1, 1, 8, &[0; 8])).unwrap_err();
             assert!(error.contains("are not written"), "{unknown}: {error}");

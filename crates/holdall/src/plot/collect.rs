@@ -5,7 +5,7 @@ use super::{
     columns::{Lane, Line, Loss},
 };
 use crate::{
-    decode::{Decoder, Decoders},
+    decode::{ChoiceError, Decoder, Decoders, MessageChoice, TimeBase},
     reader::{BagMessage, BagSet, MessageFilter, ReadError},
 };
 use holdall_model::{
@@ -87,6 +87,9 @@ pub struct PlotOptions {
     pub start_offset: Duration,
     /// For this long; `None` to the end.
     pub duration: Option<Duration>,
+    /// The clock of the horizontal axis. With `HeaderStamp`, topics without one are left out, unless they are named; losses, markers and files
+    /// are only known by the recorder's clock, and are left out too.
+    pub time: TimeBase,
     /// What the picture is of.
     pub title: String,
 }
@@ -98,6 +101,9 @@ pub enum PlotError {
     /// A bag cannot be read.
     #[error(transparent)]
     Bag(#[from] ReadError),
+    /// Messages cannot be selected by the chosen clock.
+    #[error(transparent)]
+    Choice(#[from] ChoiceError),
     /// A topic that the bags do not have.
     #[error("there is no topic {topic} in the bag; its topics are {known}")]
     UnknownTopic {
@@ -138,23 +144,34 @@ pub fn collect(
 ) -> Result<Picture, PlotError> {
     let topics = chosen(bags, &options.wanted)?;
     let lines = lines(bags, options, &topics)?;
-    let (start, span) = bounds(bags, options).ok_or(PlotError::Empty)?;
+    let clocked = Clocked::of(bags, options, &topics)?;
+    let ends = match &clocked {
+        Some(clocked) => clocked.ends(bags)?,
+        None => recorded(bags),
+    };
+    let (start, span) = bounds(ends, options).ok_or(PlotError::Empty)?;
     let (shown, left_out) = with_lanes(bags, &topics);
     let plan = Plan {
         bags,
         topics: &shown,
         formulas: &lines,
         filter: filter(options, &topics),
+        clocked: clocked.as_ref(),
         start,
         span,
         read: AtomicU64::new(0),
         progress,
     };
     let mut drawn = plan.read();
-    add_losses(bags, &mut drawn.lanes)?;
+    let by_header = options.time == TimeBase::HeaderStamp;
+    if by_header {
+        drawn.lanes.retain(|lane| lane.messages > 0);
+    } else {
+        add_losses(bags, &mut drawn.lanes)?;
+    }
     drawn.lanes.sort_by(|a, b| a.name.cmp(&b.name));
     let end = start.saturating_add(span);
-    let within = |time: &i64| (start..=end).contains(time);
+    let within = |time: &i64| !by_header && (start..=end).contains(time);
     let files = bags.bags().iter().flat_map(|bag| &bag.metadata().files);
     let mut splits: Vec<i64> = files
         .filter_map(|file| Some(file.starting_time?.as_nanos()))
@@ -176,6 +193,7 @@ pub fn collect(
             .collect(),
         splits: splits.into_iter().skip(1).filter(within).collect(),
         notices: drawn.notices,
+        remarks: clocked.map(|clocked| clocked.remarks).unwrap_or_default(),
     })
 }
 
@@ -250,11 +268,63 @@ fn lines(bags: &BagSet, options: &PlotOptions, topics: &[TopicInfo]) -> Result<V
     Ok(found)
 }
 
-/// Log time of the left end and the span, from what the bags state about themselves.
-fn bounds(bags: &BagSet, options: &PlotOptions) -> Option<(i64, i64)> {
+/// Messages by another clock than that of the recorder.
+struct Clocked {
+    choice: MessageChoice,
+    remarks: Vec<String>,
+}
+
+impl Clocked {
+    /// `None` for log times.
+    fn of(bags: &BagSet, options: &PlotOptions, topics: &[TopicInfo]) -> Result<Option<Self>, PlotError> {
+        if options.time == TimeBase::LogTime {
+            return Ok(None);
+        }
+        let named = if options.wanted.is_empty() { &[] } else { topics };
+        let choice = MessageChoice {
+            topics: named.iter().map(|topic| topic.name.clone()).collect(),
+            time: options.time,
+            ..MessageChoice::default()
+        };
+        let mut decoders = Decoders::new(bags.clone());
+        drop(choice.messages_of_each(bags, &mut decoders)?);
+        Ok(Some(Self {
+            choice,
+            remarks: decoders.take_notices(),
+        }))
+    }
+
+    fn messages(
+        &self,
+        bags: &BagSet,
+    ) -> Result<impl Iterator<Item = Result<BagMessage, ChoiceError>> + use<>, ChoiceError> {
+        self.choice
+            .messages_of_each(bags, &mut Decoders::new(bags.clone()))
+    }
+
+    /// The first and the last time of all messages, which must be read for it.
+    fn ends(&self, bags: &BagSet) -> Result<Option<(Timestamp, Timestamp)>, ChoiceError> {
+        let stamps = self
+            .messages(bags)?
+            .filter_map(|message| Some(message.ok()?.stamp));
+        Ok(stamps.fold(None, |ends, stamp| match ends {
+            None => Some((stamp, stamp)),
+            Some((first, last)) => Some((stamp.min(first), stamp.max(last))),
+        }))
+    }
+}
+
+/// The first and the last log time, from what the bags state about themselves.
+fn recorded(bags: &BagSet) -> Option<(Timestamp, Timestamp)> {
     let filled = || bags.bags().iter().filter(|bag| bag.metadata().message_count > 0);
     let start = filled().filter_map(|bag| bag.metadata().starting_time).min()?;
     let end = filled().filter_map(|bag| bag.metadata().ending_time()).max()?;
+    Some((start, end))
+}
+
+/// Time of the left end, and the span.
+fn bounds(ends: Option<(Timestamp, Timestamp)>, options: &PlotOptions) -> Option<(i64, i64)> {
+    let (start, end) = ends?;
     let from = start.saturating_add(options.start_offset);
     let until = options
         .duration
@@ -281,6 +351,7 @@ struct Plan<'a> {
     topics: &'a [TopicInfo],
     formulas: &'a [Computed],
     filter: MessageFilter,
+    clocked: Option<&'a Clocked>,
     start: i64,
     span: i64,
     read: AtomicU64,
@@ -303,6 +374,7 @@ impl Plan<'_> {
             .map(|bag| bag.metadata().message_count)
             .sum();
         let count = match messages {
+            _ if self.clocked.is_some() => 1,
             0..SLICED_FROM => 1,
             _ => holdall_io::machine::processor_count().clamp(1, SLICES_MAX),
         };
@@ -377,10 +449,10 @@ impl Plan<'_> {
         let mut slice = self.empty();
         let mut places = Places::new(self);
         let mut unreported = 0;
-        for message in self.bags.messages(&filter) {
+        for message in self.messages(&filter) {
             match message {
                 Ok(message) => self.add(&mut slice, &mut places, &message),
-                Err(error) if slice.notices.len() < NOTICES_MAX => slice.notices.push(error.to_string()),
+                Err(error) if slice.notices.len() < NOTICES_MAX => slice.notices.push(error),
                 Err(_) => {}
             }
             unreported += 1;
@@ -392,8 +464,28 @@ impl Plan<'_> {
         slice
     }
 
+    /// The messages of a slice; errors are sentences.
+    fn messages(&self, slice: &MessageFilter) -> Box<dyn Iterator<Item = Result<BagMessage, String>>> {
+        let Some(clocked) = self.clocked else {
+            let messages = self.bags.messages(slice);
+            return Box::new(messages.map(|message| message.map_err(|error| error.to_string())));
+        };
+        let (start, end) = (self.start, self.start.saturating_add(self.span));
+        match clocked.messages(self.bags) {
+            Ok(messages) => Box::new(
+                messages
+                    .map(|message| message.map_err(|error| error.to_string()))
+                    .filter(move |message| {
+                        let stamp = message.as_ref().map(|message| message.stamp.as_nanos());
+                        stamp.map_or(true, |stamp| (start..=end).contains(&stamp))
+                    }),
+            ),
+            Err(error) => Box::new(std::iter::once(Err(error.to_string()))),
+        }
+    }
+
     fn add(&self, slice: &mut Slice, places: &mut Places, message: &BagMessage) {
-        let time = message.log_time.as_nanos();
+        let time = message.stamp.as_nanos();
         let column = self.column(time);
         let place = places.of(&message.topic);
         if let Some(lane) = place.lane {
@@ -573,6 +665,63 @@ mod tests {
         let picture = collect(&bags, &part, &|_| {}).unwrap();
         assert_eq!((picture.start, picture.span), (1_000_100, 99));
         assert_eq!(picture.lanes[0].messages, 10);
+    }
+
+    #[test]
+    fn header_stamps_are_a_clock_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab");
+        let mut writer = Writer::create(&path).unwrap();
+        let stamped = writer.add_topic("/stamped", "std_msgs/msg/UInt8").unwrap();
+        let point = writer
+            .add_topic("/point", "geometry_msgs/msg/PointStamped")
+            .unwrap();
+        for number in 0_u32..10 {
+            let time = Timestamp::from_nanos(i64::from(number) * 1_000_000_000);
+            let head = [
+                0,
+                1,
+                0,
+                0,
+                100 + number as u8,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                1,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ];
+            let payload = [&head[..], &f64::from(number).to_le_bytes(), &[0; 16]].concat();
+            writer.write(point, time, &payload).unwrap();
+            writer.write(stamped, time, &[0, 1, 0, 0, 7]).unwrap();
+        }
+        writer.close().unwrap();
+        let bags = BagSet::open(&[path]).unwrap();
+        let by_header = |wanted: &[&str]| PlotOptions {
+            time: TimeBase::HeaderStamp,
+            ..options(wanted)
+        };
+        let picture = collect(&bags, &by_header(&[]), &|_| {}).unwrap();
+        assert_eq!((picture.start, picture.span), (100_000_000_000, 9_000_000_000));
+        assert_eq!((picture.lanes.len(), picture.messages), (1, 10));
+        assert!(
+            picture.remarks[0].starts_with("/stamped: left out"),
+            "{:?}",
+            picture.remarks
+        );
+        let picture = collect(&bags, &by_header(&["/point.point.x"]), &|_| {}).unwrap();
+        assert_eq!(picture.lines[0].range(), Some((0.0, 9.0)));
+        let refused = collect(&bags, &by_header(&["/stamped"]), &|_| {}).unwrap_err();
+        assert!(refused.to_string().contains("has no header.stamp"), "{refused}");
     }
 
     #[test]

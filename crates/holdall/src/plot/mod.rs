@@ -40,7 +40,7 @@ use holdall_model::marker::Marker;
 pub struct Picture {
     /// What it is of.
     pub title: String,
-    /// Log time at its left end, in nanoseconds since 1970.
+    /// Time at its left end, in nanoseconds since 1970.
     pub start: i64,
     /// Nanoseconds that it shows, at least 1.
     pub span: i64,
@@ -60,6 +60,8 @@ pub struct Picture {
     pub splits: Vec<i64>,
     /// What could not be read or decoded, one sentence each.
     pub notices: Vec<String>,
+    /// What the chosen clock leaves out, one sentence each.
+    pub remarks: Vec<String>,
 }
 
 impl Picture {

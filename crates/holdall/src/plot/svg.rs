@@ -494,6 +494,7 @@ mod tests {
             }],
             splits: vec![1_500_000_000],
             notices: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@ use super::{
     repeated::hide_copies,
     ros1::Ros1View,
 };
+use crate::definitions::DefinitionFolders;
 use holdall_model::{time::Timestamp, topic::TopicInfo};
 use std::{collections::HashMap, path::Path, sync::Arc, time::Duration};
 
@@ -68,6 +69,16 @@ impl BagSet {
             .map(|path| Bag::open_with(path.as_ref(), view))
             .collect::<Result<Vec<_>, _>>()
             .map(Self::from)
+    }
+
+    /// The same bags, whose missing definitions are searched in these folders.
+    #[must_use]
+    pub fn with_definitions(&self, folders: &Arc<DefinitionFolders>) -> Self {
+        let bags = self.0.iter().cloned();
+        Self(
+            bags.map(|bag| bag.with_definitions(Arc::clone(folders)))
+                .collect(),
+        )
     }
 
     /// The bags.

@@ -189,7 +189,7 @@ impl TableReader {
             topics: vec![topic.to_owned()],
             ..choice
         };
-        let messages: Messages = Box::new(choice.messages(bags, decoders)?);
+        let messages = choice.messages(bags, decoders)?;
         let found = bags.topics().into_iter().find(|known| known.name == topic);
         let info = found.unwrap_or_default();
         let opaque = |reason: String| TableError::Opaque {

@@ -2,7 +2,7 @@
 
 use super::{Rows, TableError, TableOptions, TableReader};
 use crate::{
-    decode::{ChoiceError, Decoders, MessageChoice},
+    decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
     reader::{BagSet, BagSpans, MessageFilter},
 };
 use holdall_io::mutex::lock;
@@ -88,7 +88,10 @@ impl ParallelTable {
         options: &TableOptions,
         threads: usize,
     ) -> Result<Option<Self>, TableError> {
-        let depends = options.every.is_some() || !choice.start_offset.is_zero() || choice.duration.is_some();
+        let depends = options.every.is_some()
+            || !choice.start_offset.is_zero()
+            || choice.duration.is_some()
+            || choice.time == TimeBase::HeaderStamp;
         if threads < 2 || depends {
             return Ok(None);
         }
@@ -97,7 +100,7 @@ impl ParallelTable {
             until: choice.until,
             topics: Some(Arc::new([topic.to_owned()].into())),
             publishers: None,
-            order: choice.order,
+            order: choice.time.reader_order(),
             verified: choice.verified,
         };
         let spans = bags.spans(&filter, SPAN_BYTES).map_err(ChoiceError::from)?;

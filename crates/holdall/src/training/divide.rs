@@ -25,6 +25,7 @@ impl DividingField {
         let reading = |dtype| {
             let feature = Feature {
                 topic: String::new(),
+                stamp: None,
                 fields: vec![field.to_owned()],
                 dtype,
                 names: Vec::new(),

@@ -21,6 +21,13 @@ pub(super) enum Cut {
 }
 
 impl Cut {
+    /// Gives it another time.
+    pub fn move_to(&mut self, time: i64) {
+        match self {
+            Self::Begin { at, .. } | Self::End { at } => *at = time,
+        }
+    }
+
     fn at(&self) -> i64 {
         match self {
             Self::Begin { at, .. } | Self::End { at } => *at,

@@ -1,5 +1,6 @@
 //! Which fields become which features of a dataset, at which rate, and where episodes begin and end: a YAML file.
 
+use crate::decode::TimeBase;
 use holdall_model::yaml::{self, YamlError};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
@@ -35,8 +36,8 @@ pub struct Mapping {
     #[serde(default)]
     pub sample: Sample,
     /// The clock of messages and frames.
-    #[serde(default)]
-    pub stamp: Stamp,
+    #[serde(default, alias = "time")]
+    pub stamp: TimeBase,
     /// What becomes of a frame for which a feature has no message within the tolerance.
     #[serde(default)]
     pub missing: Missing,
@@ -59,17 +60,6 @@ pub enum Sample {
     Nearest,
     /// The last one until then: nothing of the future, as a policy sees it.
     Latest,
-}
-
-/// The clock of messages and frames.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stamp {
-    /// When they were received.
-    #[default]
-    LogTime,
-    /// When they were sent.
-    PublishTime,
 }
 
 /// What becomes of a frame for which a feature has no message within the tolerance.
@@ -101,6 +91,9 @@ pub struct Episodes {
     /// With `topic`: its name.
     #[serde(default)]
     pub topic: Option<String>,
+    /// With `topic`: the clock of its messages where it is not that of the mapping.
+    #[serde(default, alias = "time")]
+    pub stamp: Option<TimeBase>,
     /// With `topic`: the field whose changes divide; an episode is where it is not false, 0 or empty.
     #[serde(default)]
     pub field: Option<String>,
@@ -136,6 +129,9 @@ pub enum Divider {
 pub struct Feature {
     /// Its topic.
     pub topic: String,
+    /// The clock of this topic's messages where it is not that of the mapping: commands often have no `header.stamp`.
+    #[serde(default, alias = "time")]
+    pub stamp: Option<TimeBase>,
     /// The fields whose numbers it has, in this order, with dots between levels and parts of arrays in brackets (`position`, `pose.position.x`,
     /// `effort[2]`, `data[0:6]`); empty for images.
     #[serde(default)]
@@ -227,6 +223,16 @@ impl Mapping {
         Ok(mapping)
     }
 
+    /// The same with another clock.
+    ///
+    /// # Errors
+    /// A topic that would have two.
+    pub fn with_stamp(self, stamp: TimeBase) -> Result<Self, String> {
+        let changed = Self { stamp, ..self };
+        changed.stamps()?;
+        Ok(changed)
+    }
+
     /// Nanoseconds between a frame and its message at most.
     pub fn tolerance_ns(&self) -> i64 {
         let seconds = self.tolerance_s.unwrap_or(1.0 / f64::from(self.fps.max(1)));
@@ -240,7 +246,33 @@ impl Mapping {
         (frames as u64).max(1)
     }
 
+    /// The topics whose clock is not that of the mapping.
+    ///
+    /// # Errors
+    /// A topic with two clocks.
+    pub(super) fn stamps(&self) -> Result<BTreeMap<String, TimeBase>, String> {
+        let features = self
+            .features
+            .values()
+            .map(|feature| (&feature.topic, feature.stamp));
+        let dividing = self
+            .episodes
+            .topic
+            .iter()
+            .map(|topic| (topic, self.episodes.stamp));
+        let mut found: BTreeMap<&String, TimeBase> = BTreeMap::new();
+        for (topic, stamp) in features.chain(dividing) {
+            let stamp = stamp.unwrap_or(self.stamp);
+            if *found.entry(topic).or_insert(stamp) != stamp {
+                return Err(format!("stamp: the topic {topic} has two different ones"));
+            }
+        }
+        let others = found.into_iter().filter(|(_, stamp)| *stamp != self.stamp);
+        Ok(others.map(|(topic, stamp)| (topic.clone(), stamp)).collect())
+    }
+
     fn check(&self) -> Result<(), String> {
+        self.stamps()?;
         if !(1..=1000).contains(&self.fps) {
             return Err(format!("fps: {} is not from 1 to 1000", self.fps));
         }
@@ -287,9 +319,9 @@ impl Episodes {
                 "start and end",
             ),
             (
-                self.topic.is_some() || self.field.is_some(),
+                self.topic.is_some() || self.field.is_some() || self.stamp.is_some(),
                 Divider::Topic,
-                "topic and field",
+                "topic, field and stamp",
             ),
             (self.gap_s.is_some(), Divider::Gap, "gap_s"),
         ];
@@ -349,6 +381,7 @@ mod tests {
             ("episodes: {by: gap, gap_s: 1, start: x}", "start and end"),
             ("tolerance_s: -1", "tolerance_s"),
             ("sample: best", "sample"),
+            ("stamp: header", "stamp"),
             ("speed: 3", "speed"),
         ] {
             let text = refused(&with(more));
@@ -361,6 +394,10 @@ mod tests {
             ("a: {topic: /a, names: [x]}", "names"),
             ("a: {topic: /a, fields: [x], names_field: name}", "names_field"),
             ("a: {topic: /a, fields: [x, y], dtype: string}", "one field"),
+            (
+                "a: {topic: /a, fields: [x]}\n  b: {topic: /a, fields: [y], stamp: header.stamp}",
+                "two different",
+            ),
         ] {
             let text = refused(&format!("fps: 20\nfeatures:\n  {feature}\n"));
             assert!(text.contains(word), "{feature}: {text}");

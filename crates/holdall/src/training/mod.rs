@@ -19,7 +19,7 @@ mod webdataset;
 
 pub use error::TrainingError;
 pub use frames::Fit;
-pub use mapping::{Divider, Dtype, Episodes, Feature, Mapping, Missing, Sample, Stamp, VideoOptions};
+pub use mapping::{Divider, Dtype, Episodes, Feature, Mapping, Missing, Sample, VideoOptions};
 
 use crate::{decode::MessageChoice, export::ExistingFiles, reader::BagSet, tools::Staged};
 use holdall_io::{fs, output::remove_dir_all};

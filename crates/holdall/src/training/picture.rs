@@ -1,15 +1,8 @@
 //! The images of a feature out of messages: as PNG or JPEG in a table, as plain pixels for a video, and some pixels for statistics.
 
-use crate::export::{ImageFields, ImageFormat, Pixels, encode_pixels};
+use crate::export::{Compressed, ImageFields, ImageFormat, Pixels, encode_pixels, file_pixels};
 use holdall_model::dynamic::TypePlan;
-use std::io::Cursor;
-use zune_jpeg::{
-    JpegDecoder,
-    zune_core::{colorspace::ColorSpace, options::DecoderOptions},
-};
 
-/// Pixels that an image has at most: what a damaged header states is not allocated.
-const PIXELS_MAX: usize = 1 << 28;
 /// Images whose longer side has this many pixels or more are sampled for statistics, as LeRobot does.
 const SAMPLED_SIDE: u32 = 300;
 /// About how many pixels of a side are sampled.
@@ -43,13 +36,13 @@ pub(super) fn read(plan: &TypePlan, payload: &[u8], is_video: bool) -> Result<Pi
         let pixels = plain_colours(fields.pixels()?);
         return stored(pixels, None, is_video);
     }
-    let (extension, bytes) = fields.compressed().map_err(|error| error.to_string())?;
-    let pixels = plain_colours(match extension {
-        "png" => png_pixels(bytes)?,
-        "jpg" => jpeg_pixels(bytes)?,
-        other => return Err(format!("images as {other} are not decoded; JPEG and PNG are")),
-    });
-    stored(pixels, Some((extension, bytes)), is_video)
+    match fields.compressed()? {
+        Compressed::File(extension, bytes) => {
+            let pixels = plain_colours(file_pixels(extension, bytes)?);
+            stored(pixels, Some((extension, bytes)), is_video)
+        }
+        Compressed::Depth(depth) => stored(depth.pixels(), None, is_video),
+    }
 }
 
 /// Whether messages of a type are images.
@@ -115,64 +108,6 @@ fn sample(pixels: &Pixels) -> Vec<u16> {
         .collect()
 }
 
-fn png_pixels(bytes: &[u8]) -> Result<Pixels, String> {
-    let failed = |error: png::DecodingError| format!("a PNG cannot be decoded: {error}");
-    let mut decoder = png::Decoder::new(Cursor::new(bytes));
-    decoder.set_transformations(png::Transformations::EXPAND);
-    let mut reader = decoder.read_info().map_err(failed)?;
-    let length = reader
-        .output_buffer_size()
-        .filter(|length| *length <= 8 * PIXELS_MAX);
-    let length = length.ok_or("a PNG is too large")?;
-    let mut pixels = vec![0; length];
-    let info = reader.next_frame(&mut pixels).map_err(failed)?;
-    pixels.truncate(info.buffer_size());
-    let is_deep = info.bit_depth == png::BitDepth::Sixteen;
-    let channels = info.color_type.samples();
-    let (channels, bytes) = if channels == 2 {
-        // Grey with alpha.
-        let value = if is_deep { 2 } else { 1 };
-        let grey = pixels.chunks_exact(2 * value).flat_map(|pixel| &pixel[..value]);
-        (1, grey.copied().collect())
-    } else {
-        (channels, pixels)
-    };
-    Ok(Pixels {
-        width: info.width,
-        height: info.height,
-        channels,
-        is_deep,
-        bytes,
-    })
-}
-
-fn jpeg_pixels(bytes: &[u8]) -> Result<Pixels, String> {
-    let failed = |error: zune_jpeg::errors::DecodeErrors| format!("a JPEG cannot be decoded: {error}");
-    let options = DecoderOptions::default();
-    let mut decoder =
-        JpegDecoder::new_with_options(zune_jpeg::zune_core::bytestream::ZCursor::new(bytes), options);
-    decoder.decode_headers().map_err(failed)?;
-    let is_grey = decoder.input_colorspace() == Some(ColorSpace::Luma);
-    let wanted = if is_grey {
-        ColorSpace::Luma
-    } else {
-        ColorSpace::RGB
-    };
-    decoder.set_options(options.jpeg_set_out_colorspace(wanted));
-    let info = decoder.info().ok_or("a JPEG without a size")?;
-    let (width, height) = (u32::from(info.width), u32::from(info.height));
-    if usize::from(info.width) * usize::from(info.height) > PIXELS_MAX {
-        return Err("a JPEG is too large".to_owned());
-    }
-    Ok(Pixels {
-        width,
-        height,
-        channels: if is_grey { 1 } else { 3 },
-        is_deep: false,
-        bytes: decoder.decode().map_err(failed)?,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,32 +121,6 @@ mod tests {
             is_deep,
             bytes: (0..values).map(|place| (place * 7 % 251) as u8).collect(),
         }
-    }
-
-    #[test]
-    fn files_are_decoded_to_what_they_were_made_of() {
-        for (channels, is_deep) in [(1, false), (3, false), (4, false), (1, true), (3, true)] {
-            let made = pixels(5, 3, channels, is_deep);
-            let (extension, bytes) = encode_pixels(&made, ImageFormat::Png).unwrap();
-            assert_eq!((extension, png_pixels(&bytes).unwrap()), ("png", made));
-        }
-        for channels in [1, 3] {
-            let made = Pixels {
-                bytes: vec![90; 64 * channels],
-                ..pixels(8, 8, channels, false)
-            };
-            let (_, bytes) = encode_pixels(&made, ImageFormat::Jpeg(95)).unwrap();
-            let found = jpeg_pixels(&bytes).unwrap();
-            assert_eq!(
-                (found.channels, found.width, found.bytes.len()),
-                (channels, 8, made.bytes.len())
-            );
-            assert!(
-                found.bytes.iter().all(|value| value.abs_diff(90) < 4),
-                "{found:?}"
-            );
-        }
-        assert!(jpeg_pixels(b"\xff\xd8\xff\xe0").is_err() && png_pixels(b"\x89PNG\r\n\x1a\n").is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{
     episodes::{Cut, Cutter},
     frames::{Frame, FrameRule, Sampler, Step},
     lerobot::LeRobot,
-    mapping::{Divider, Missing, Stamp},
+    mapping::{Divider, Missing},
     picture,
     render::{Item, Job, Rendered, Source, render},
     schema::{Column, Kind},
@@ -14,11 +14,11 @@ use super::{
     webdataset::WebDataset,
 };
 use crate::{
-    decode::{Decoders, MessageChoice},
-    reader::{Bag, BagMessage, BagSet, MessageOrder},
+    decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
+    reader::{Bag, BagMessage, BagSet},
 };
 use bytes::Bytes;
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 /// Bytes of messages of frames that are made together.
 const BATCH_BYTES: usize = 32 << 20;
@@ -104,6 +104,12 @@ impl<'a> Run<'a> {
         for message in messages {
             let message = match message {
                 Ok(message) => message,
+                Err(ChoiceError::Stamp { topic, reason, .. }) => {
+                    let features = self.report.features.iter_mut();
+                    let of_topic = features.filter(|feature| feature.topic == topic);
+                    of_topic.for_each(|feature| failed(feature, reason.clone()));
+                    continue;
+                }
                 Err(error) => {
                     self.report.damaged.push(error.to_string());
                     continue;
@@ -112,6 +118,15 @@ impl<'a> Run<'a> {
             self.messages += 1;
             progress(self.messages);
             let stamp = message.stamp.as_nanos();
+            let features = self.features_of(&message);
+            if let Some(last) = last.filter(|last| stamp < *last) {
+                let back = Duration::from_nanos(last.abs_diff(stamp));
+                for feature in features {
+                    let reason = format!("its {} goes back by {back:?}", self.options.mapping.stamp);
+                    failed(&mut self.report.features[feature], reason);
+                }
+                continue;
+            }
             last = Some(stamp);
             if let Some(field) = &mut dividing
                 && divider_topic == Some(message.topic.name.as_str())
@@ -121,11 +136,10 @@ impl<'a> Run<'a> {
                     .map_err(|reason| TrainingError::Episodes { reason })?;
                 cutter.value(stamp, value);
             }
-            let features = self.features_of(&message);
             if !features.is_empty() {
                 cutter.message(stamp);
             }
-            self.cut(&mut cutter, stamp, bag)?;
+            self.cut(&mut cutter, (stamp, message.log_time.as_nanos()), bag)?;
             let message = Arc::new(kept(message));
             for feature in features {
                 self.sampler.push(feature, stamp, Arc::clone(&message));
@@ -167,10 +181,9 @@ impl<'a> Run<'a> {
         let topics = mapping.features.values().map(|feature| feature.topic.clone());
         MessageChoice {
             topics: topics.chain(mapping.episodes.topic.clone()).collect(),
-            order: match mapping.stamp {
-                Stamp::LogTime => MessageOrder::Received,
-                Stamp::PublishTime => MessageOrder::Sent,
-            },
+            time: mapping.stamp,
+            // The mapping was checked.
+            time_of: mapping.stamps().unwrap_or_default(),
             ..self.options.choice.clone()
         }
     }
@@ -220,10 +233,21 @@ impl<'a> Run<'a> {
         found
     }
 
-    /// Begins and ends episodes until a time.
-    fn cut(&mut self, cutter: &mut Cutter, now: i64, bag: &Bag) -> Result<(), TrainingError> {
+    /// Begins and ends episodes until the stamp of a message. Markers are on the recorder's clock: what was received from then on is after one.
+    fn cut(
+        &mut self,
+        cutter: &mut Cutter,
+        (stamp, log_time): (i64, i64),
+        bag: &Bag,
+    ) -> Result<(), TrainingError> {
         let episodes = &self.options.mapping.episodes;
-        while let Some(cut) = cutter.next(now) {
+        let by_log_time =
+            episodes.by == Divider::Marker && self.options.mapping.stamp == TimeBase::HeaderStamp;
+        let now = if by_log_time { log_time } else { stamp };
+        while let Some(mut cut) = cutter.next(now) {
+            if by_log_time {
+                cut.move_to(stamp);
+            }
             match cut {
                 Cut::End { at } => self.close(at)?,
                 Cut::Begin { at, name } => {

@@ -4,6 +4,7 @@ use super::{UploadError, journal::JOURNAL_BEGIN};
 use crate::{
     live::writer_of_bag,
     reader::{METADATA_BYTES_MAX, ReadError},
+    rescue::POINTER_FILE,
     writer::STATE_KEY,
 };
 use holdall_io::{
@@ -22,6 +23,9 @@ const METADATA_FILE: &str = "metadata.yaml";
 
 /// Folders in folders of a bag that are followed: storages that are folders have one.
 const DEPTH_MAX: usize = 4;
+
+/// Bytes at the end of an encrypted file that show whether it was only reserved: more than what fills its last block of 4096.
+const SEALED_END_BYTES: usize = 8192;
 
 /// A file's state: when it is the same, so are its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,19 +74,25 @@ impl BagFiles {
         let is_recorded = writer_of_bag(bag).is_some();
         let mut names = Vec::new();
         collect(bag, "", 0, &mut names)?;
-        let metadata = read_metadata(&bag.join(METADATA_FILE))?;
+        let (metadata, is_hidden) = match read_metadata(&bag.join(METADATA_FILE)) {
+            // An encrypted bag is sent unchanged, by a robot that has the public key only.
+            Err(UploadError::Disk(error)) if error.lacks_key() => (None, true),
+            metadata => (metadata?, false),
+        };
         let named = metadata.iter().flat_map(|metadata| &metadata.relative_file_paths);
         let missing: Vec<String> = named.filter(|name| !is_here(bag, name)).cloned().collect();
         let is_storage = |name: &String| storage_of_file(&bag.join(name)).is_some();
-        if metadata.is_none() && !names.iter().any(is_storage) {
+        if metadata.is_none() && !is_hidden && !names.iter().any(is_storage) {
             return Err(UploadError::NotABag {
                 path: bag.to_owned(),
                 reason: "it has neither metadata.yaml nor a storage file".to_owned(),
             });
         }
-        let was_ended = metadata
-            .as_ref()
-            .is_none_or(|metadata| !metadata.custom_data.contains_key(STATE_KEY));
+        let was_ended = match &metadata {
+            Some(metadata) => !metadata.custom_data.contains_key(STATE_KEY),
+            // Without the key: memory is kept as long as a recording has not ended.
+            None => !(is_hidden && fs::exists(&bag.join(POINTER_FILE))?),
+        };
         let mut files = Self {
             state: if is_recorded {
                 BagState::BeingRecorded
@@ -189,7 +199,14 @@ fn has_end(path: &Path) -> Result<Option<bool>, UploadError> {
         return Ok(None);
     };
     if is_stored_sealed(path) {
-        return Ok(None);
+        // What was written is not zero there, what was only reserved is.
+        let file = File::open_stored(path)?;
+        let mut end = [0; SEALED_END_BYTES];
+        let Some(offset) = file.len_bytes().checked_sub(end.len() as u64) else {
+            return Ok(None);
+        };
+        file.read_exact_at(&mut end, offset)?;
+        return Ok((end == [0; SEALED_END_BYTES]).then_some(false));
     }
     let file = File::open(path)?;
     let mut end = vec![0; magic.len()];

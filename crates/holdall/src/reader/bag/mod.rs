@@ -13,9 +13,10 @@ use super::{
     listing,
     ros1::Ros1View,
 };
-use crate::live::writer_of_bag;
+use crate::{definitions::DefinitionFolders, live::writer_of_bag};
 use holdall_io::{fs, lock::Holder, remote};
 use holdall_model::{
+    interface::bundle::Bundle,
     metadata::BagMetadata,
     repeated::BagRepeats,
     time::Timestamp,
@@ -23,8 +24,9 @@ use holdall_model::{
 };
 use holdall_storage::{chunks::ChunkStorage, readable_storages, reader::FileCondition, storage_of_directory};
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The file that describes a bag, in its directory.
@@ -61,6 +63,8 @@ pub struct Bag {
     writer: Option<Holder>,
     /// Only messages within these bounds are read.
     bounds: (Option<Timestamp>, Option<Timestamp>),
+    /// Where definitions are searched that the bag lacks.
+    folders: Arc<DefinitionFolders>,
 }
 
 impl Bag {
@@ -171,6 +175,18 @@ impl Bag {
         self
     }
 
+    /// The same bag, whose missing definitions are searched in these folders.
+    #[must_use]
+    pub fn with_definitions(mut self, folders: Arc<DefinitionFolders>) -> Self {
+        self.folders = folders;
+        self
+    }
+
+    /// Where definitions are searched that the bag lacks.
+    pub(crate) fn definition_folders(&self) -> &Arc<DefinitionFolders> {
+        &self.folders
+    }
+
     /// The bounds set by [`Bag::within`].
     pub fn bounds(&self) -> (Option<Timestamp>, Option<Timestamp>) {
         self.bounds
@@ -239,11 +255,62 @@ impl Bag {
         &self.notices
     }
 
-    /// The definitions of the bag's message types that are in its first and last files, each type once.
+    /// The definitions of the bag's message types that are in its first and last files, each type once. One that is missing there is that of
+    /// the folders of [`Bag::with_definitions`]; one of which only the type's name was stored is that of ROS 2 Jazzy.
     ///
     /// # Errors
     /// One of these files cannot be read.
     pub fn definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
+        Ok(self.completed()?.into_iter().map(|(found, _)| found).collect())
+    }
+
+    /// Whether [`Bag::definitions`] has one that the files lack, so that files cannot be copied unread.
+    ///
+    /// # Errors
+    /// One of the files cannot be read.
+    pub(crate) fn has_other_definitions(&self) -> Result<bool, ReadError> {
+        Ok(self.completed()?.iter().any(|(_, is_other)| *is_other))
+    }
+
+    /// Each definition, and whether it is not the one in the files.
+    fn completed(&self) -> Result<Vec<(MessageDefinition, bool)>, ReadError> {
+        let hashes: HashMap<&str, &str> = (self.metadata.topics_with_message_count.iter())
+            .map(|topic| &topic.topic_metadata)
+            .map(|topic| (topic.type_name.as_str(), topic.type_description_hash.as_str()))
+            .collect();
+        let complete = |stored: MessageDefinition| {
+            let hash = hashes.get(stored.type_name.as_str()).copied().unwrap_or_default();
+            let other = match stored.encoding {
+                _ if stored.is_name_only() => {
+                    let found = self.folders.stored(&stored.type_name, hash);
+                    found.or_else(|| bundled(&stored.type_name, hash))
+                }
+                DefinitionEncoding::Unknown => self.folders.stored(&stored.type_name, hash),
+                _ => None,
+            };
+            let is_other = other.is_some();
+            (other.unwrap_or(stored), is_other)
+        };
+        let mut stored = self.stored_definitions()?;
+        // Files of the first versions have no place for definitions.
+        let lacking = hashes
+            .keys()
+            .filter(|name| !stored.iter().any(|found| found.type_name == **name));
+        let lacking: Vec<_> = lacking.map(|name| MessageDefinition::unknown(name)).collect();
+        stored.extend(lacking);
+        let found = stored.into_iter().map(complete);
+        // An unknown one states nothing.
+        let is_known = |(found, _): &(MessageDefinition, bool)| {
+            found.encoding != DefinitionEncoding::Unknown || !found.text.is_empty()
+        };
+        Ok(found.filter(is_known).collect())
+    }
+
+    /// The definitions of the bag's message types as its first and last files have them, each type once.
+    ///
+    /// # Errors
+    /// One of these files cannot be read.
+    pub(crate) fn stored_definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
         definitions_of(self.outer_files())
     }
 
@@ -251,7 +318,7 @@ impl Bag {
     ///
     /// # Errors
     /// One of the files cannot be read.
-    pub(crate) fn all_definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
+    pub(crate) fn all_stored_definitions(&self) -> Result<Vec<MessageDefinition>, ReadError> {
         definitions_of(self.files.iter())
     }
 
@@ -259,6 +326,12 @@ impl Bag {
     pub(crate) fn open_files(path: &Path) -> Result<Self, ReadError> {
         Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
     }
+}
+
+/// The definition that ROS 2 Jazzy has of a type, if its hash is the wanted one.
+fn bundled(type_name: &str, type_hash: &str) -> Option<MessageDefinition> {
+    let found = Bundle::embedded().define(type_name).ok()?.message_definition();
+    (type_hash.is_empty() || found.type_description_hash == type_hash).then_some(found)
 }
 
 fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, ReadError> {
@@ -270,7 +343,7 @@ fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<Me
                 .entry(definition.type_name.clone())
                 .or_insert_with(|| definition.clone());
             // A later file may have a definition that the first did not have.
-            if known.encoding == DefinitionEncoding::Unknown {
+            if known.encoding == DefinitionEncoding::Unknown || known.is_name_only() {
                 known.clone_from(definition);
             }
         }

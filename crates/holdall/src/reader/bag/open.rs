@@ -15,7 +15,10 @@ use holdall_model::{
     metadata::BagMetadata,
     repeated::{BagRepeats, repeats_from_custom_data},
 };
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 impl Bag {
     pub(super) fn open_directory(
@@ -125,6 +128,7 @@ impl Bag {
             notices,
             writer: None,
             bounds: (None, None),
+            folders: Arc::default(),
         }
         .with_copies_once())
     }
@@ -171,6 +175,7 @@ impl Bag {
                 .collect(),
             writer,
             bounds: (None, None),
+            folders: Arc::default(),
         }
     }
 
@@ -217,6 +222,7 @@ impl Bag {
             notices,
             writer,
             bounds: (None, None),
+            folders: Arc::default(),
         }
         .with_copies_once())
     }

@@ -1,8 +1,8 @@
 //! Message definitions without a ROS installation: share folders, the embedded bundle, or the publishing node, checked by their hash.
 
-use holdall_io::fs;
+use crate::definitions::in_share;
 use holdall_model::{
-    interface::{Definition, IndividualTypeDescription, InterfaceSource, SOURCE_BYTES_MAX, SourceFormat},
+    interface::{Definition, IndividualTypeDescription, InterfaceSource, SourceFormat},
     topic::{MessageDefinition, NodeName},
 };
 use holdall_transport::{TypeDescriptionReply, TypeSource};
@@ -241,31 +241,9 @@ fn source_of(sources: &[TypeSource], type_name: &str) -> Option<InterfaceSource>
     })
 }
 
-/// The definition file of `pkg/kind/Name` below `<prefix>/share`.
+/// The definition file of a type below `<prefix>/share`.
 fn read_share(prefix: &Path, type_name: &str) -> Option<InterfaceSource> {
-    let mut parts = type_name.split('/');
-    let (package, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
-    let is_plain = |part: &str| {
-        !part.is_empty()
-            && part
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    };
-    // Names come from the network: nothing that could leave the share folder.
-    if parts.next().is_some() || ![package, kind, name].into_iter().all(is_plain) {
-        return None;
-    }
-    let folder = prefix.join("share").join(package).join(kind);
-    [SourceFormat::from_name(kind)?, SourceFormat::Idl]
-        .into_iter()
-        .find_map(|format| {
-            let path = folder.join(format!("{name}.{}", format.as_str()));
-            let text = fs::read_to_string(&path, SOURCE_BYTES_MAX as u64).ok()?;
-            Some(InterfaceSource {
-                format,
-                text: Cow::Owned(text),
-            })
-        })
+    in_share(prefix, type_name).map(|(_, source)| source)
 }
 
 #[cfg(test)]

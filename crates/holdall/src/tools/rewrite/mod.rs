@@ -100,8 +100,17 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     let is_live = set.bags().iter().any(|bag| bag.writer().is_some());
     // Chunks are copied with all that they hold.
     let has_hidden = set.bags().iter().any(|bag| !bag.hidden_by_topic().is_empty());
+    let has_other = || -> Result<bool, ToolError> {
+        for bag in set.bags() {
+            if bag.has_other_definitions()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
     let by_index = !is_live
         && !has_hidden
+        && !has_other()?
         && job.output.changes.is_empty()
         && job.output.frames.is_empty()
         && relabel.is_idle()
