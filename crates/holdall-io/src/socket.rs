@@ -58,6 +58,18 @@ fn raise_receive_buffer(fd: RawFd, wanted: c_int) -> Option<usize> {
     size(fd)
 }
 
+/// Whether a UDP socket has a packet that was not read yet; false where it cannot be asked.
+pub fn has_waiting(socket: RawFd) -> bool {
+    let mut descriptor = libc::pollfd {
+        fd: socket,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: `descriptor` is one writable entry; a closed descriptor is reported in it.
+    let ready = unsafe { libc::poll(&raw mut descriptor, 1, 0) };
+    ready > 0 && descriptor.revents & libc::POLLIN != 0
+}
+
 /// Lets the kernel hold at most about so many bytes of a TCP connection that it has not sent yet (`TCP_NOTSENT_LOWAT`); writes wait beyond.
 ///
 /// # Errors
@@ -282,6 +294,18 @@ mod tests {
             reached == wanted || reached == limit,
             "{reached} of {wanted}, limit {limit}"
         );
+    }
+
+    #[test]
+    fn a_packet_waits_until_it_is_read() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(!has_waiting(socket.as_raw_fd()));
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        while !has_waiting(socket.as_raw_fd()) {
+            std::thread::yield_now();
+        }
+        socket.recv(&mut [0; 8]).unwrap();
+        assert!(!has_waiting(socket.as_raw_fd()) && !has_waiting(-1));
     }
 
     #[test]

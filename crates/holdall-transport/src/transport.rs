@@ -48,8 +48,15 @@ pub struct EndpointInfo {
 pub enum GraphEvent {
     /// A publisher appeared, or something about a known one changed (its node became known).
     Publisher(EndpointInfo),
-    /// A publisher went away.
+    /// A publisher went away, and said so.
     PublisherGone(Gid),
+    /// A publisher is not there any more and did not say so: its process was killed, its link is lost, its lease has expired.
+    PublisherSilent {
+        /// Which.
+        gid: Gid,
+        /// Its last sign of life by this computer's time of day, where the transport knows it.
+        since: Option<Timestamp>,
+    },
     /// A subscription appeared or changed.
     Subscription(EndpointInfo),
     /// A subscription went away.
@@ -69,6 +76,17 @@ pub struct ServerInfo {
     pub service: String,
     /// ROS type of the service: `example_interfaces/srv/AddTwoInts`.
     pub type_name: String,
+}
+
+/// What shows how many messages a publisher has sent, so that none at the end is lost without a count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndProof {
+    /// Nothing but a later message.
+    LaterMessage,
+    /// Reliable publishers announce it, and answer when they are asked ([`Subscription::ask_ends`]); for others only a later message shows it.
+    OfReliable,
+    /// All publishers answer.
+    OfAll,
 }
 
 /// Where a subscription delivers. Called on the transport's own threads: must not block and must not wait for I/O.
@@ -110,6 +128,15 @@ pub trait Subscription: Send {
     /// tail.
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         Vec::new()
+    }
+
+    /// Asks the matched publishers what they have sent, as far as the transport can. To be called again until they have answered: it may wait
+    /// for what is still in the transport's buffers, because that is older than the question.
+    fn ask_ends(&mut self) {}
+
+    /// Whether a publisher has answered: what it had sent until then has arrived or is in [`Subscription::announced_sequences`].
+    fn has_answered(&self, _publisher: Gid) -> bool {
+        false
     }
 
     /// Accepts the publisher's messages from number `next` on again. To be called after a forged number far from it, after which a reader
@@ -293,10 +320,14 @@ pub trait Transport: Send {
         false
     }
 
-    /// Whether it learns what a reliable publisher has sent after the last message that arrived, so that nothing at the end is lost without
-    /// a count.
-    fn knows_ends(&self) -> bool {
-        true
+    /// What shows the number of messages that a publisher has sent.
+    fn end_proof(&self) -> EndProof {
+        EndProof::LaterMessage
+    }
+
+    /// The last sign of life of a publisher, by this computer's time of day, where the transport knows it.
+    fn last_heard(&self, _publisher: Gid) -> Option<Timestamp> {
+        None
     }
 
     /// The time on the clock that stamps `log_time`.

@@ -10,12 +10,13 @@ use super::{
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
 use holdall::{
     record::status::{DurabilityStatus, ReachedLimit, RecordReport, RecordStatus, TopicStatus},
-    supervise::control_socket::events_json,
+    supervise::control_socket::{ends_json, events_json},
 };
 use holdall_model::{
-    loss::{LossStage, LossSums},
+    loss::{LossStage, LossSums, UnknownEnds},
     rates::FallenTopic,
     text::{Outside, OutsidePath, one_line},
+    time::Timestamp,
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, time::Duration};
@@ -130,8 +131,17 @@ fn sums(status: &RecordStatus) -> LossSums {
 fn lost_line(status: &RecordStatus, paint: Paint, columns: usize) -> String {
     let sums = sums(status);
     let lost = match sums.lost {
+        0 if !status.unknown_ends().is_none() => paint.attention(UnknownEnds::NONE_KNOWN),
         0 => paint.good("none"),
         count => paint.bad(&plural(count, "message")),
+    };
+    let silent = match status.unknown_ends().silent {
+        0 => String::new(),
+        count => paint.bad(&format!(
+            "{}: {} silent",
+            UnknownEnds::SILENT,
+            plural(count, "publisher")
+        )),
     };
     let before = match sums.before_match {
         0 => String::new(),
@@ -139,6 +149,7 @@ fn lost_line(status: &RecordStatus, paint: Paint, columns: usize) -> String {
     };
     Line::new(columns)
         .part(1, &format!("lost      {lost}"))
+        .part(2, &silent)
         .part(2, &list_stages(&sums.by_stage))
         .part(3, &before)
         .text()
@@ -249,6 +260,7 @@ fn window_missed(status: &RecordStatus) -> Option<String> {
 fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let sums = sums(status);
     let mut lines = vec![match sums.lost {
+        0 if !status.unknown_ends().is_none() => format!("lost: {}", UnknownEnds::NONE_KNOWN),
         0 => format!("lost: {}", paint.good("none")),
         count => paint.bad(&format!("lost: {}", plural(count, "message"))),
     }];
@@ -276,20 +288,23 @@ fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
             Outside(&unknown.join(", "))
         )));
     }
-    lines.extend(ends_unknown(status));
+    let ends = UnknownEnds::lines(
+        status.topics.iter().map(|topic| (&*topic.name, topic.ends)),
+        time_of_day,
+    );
+    lines.extend(ends.silent.map(|line| paint.bad(&line)));
+    lines.extend(ends.unconfirmed);
     lines
 }
 
-/// Where nothing is known about the end, which is no loss that could be counted.
-fn ends_unknown(status: &RecordStatus) -> Option<String> {
-    let publishers = status.topics.iter().map(|topic| topic.ends_unknown).sum();
-    let topics = topics_with(status, |topic| Some(topic.ends_unknown));
-    (publishers > 0).then(|| {
-        format!(
-            "what {} sent after the last message that arrived is not known, because the transport announces nothing ({topics})",
-            plural(publishers, "publisher")
-        )
-    })
+/// A time of this day or any other, on the user's clock.
+fn time_of_day(time: Timestamp) -> String {
+    let zoned = jiff::Timestamp::from_nanosecond(time.as_nanos().into());
+    let local = zoned.map(|time| time.to_zoned(jiff::tz::TimeZone::system()));
+    local.map_or_else(
+        |_| format!("{:.3} s", time.as_nanos() as f64 / 1e9),
+        |local| local.strftime("%H:%M:%S").to_string(),
+    )
 }
 
 /// `/camera 12, /imu 3`, the topic with the most first.
@@ -378,6 +393,7 @@ pub fn json(report: &RecordReport) -> Value {
         "lost": sums.lost,
         "lost_by_stage": json_stages(&sums.by_stage),
         "sent_before_match": sums.before_match,
+        "end_unknown": ends_json(&status.unknown_ends()),
         "durability": json_durability(&status.durability),
         "topics": topics,
         "failure": report.failure,
@@ -417,7 +433,8 @@ fn json_topic(topic: &TopicStatus) -> Value {
         "lost_by_stage": json_stages(&sums.by_stage),
         "sent_before_match": sums.before_match,
         "loss_unknown": topic.loss_unknown,
-        "ends_unknown": topic.ends_unknown,
+        "ends_unknown": topic.ends.publishers,
+        "end_unknown": ends_json(&topic.ends),
     })
 }
 
@@ -445,7 +462,7 @@ mod tests {
             lost: lost.iter().copied().collect(),
             left_out: 0,
             loss_unknown: false,
-            ends_unknown: 0,
+            ends: UnknownEnds::default(),
         }
     }
 

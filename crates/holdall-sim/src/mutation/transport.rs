@@ -7,8 +7,8 @@ use holdall_model::{
     topic::{Gid, NodeName},
 };
 use holdall_transport::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    TypeDescriptionReply,
+    EndProof, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
+    TransportError, TypeDescriptionReply,
 };
 use std::sync::{Arc, Mutex};
 
@@ -32,6 +32,14 @@ impl Transport for MutatedTransport {
 
     fn is_pumped(&self) -> bool {
         self.transport.is_pumped()
+    }
+
+    fn end_proof(&self) -> EndProof {
+        self.transport.end_proof()
+    }
+
+    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
+        self.transport.last_heard(publisher)
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {

@@ -3,6 +3,8 @@
 use super::{
     ffi_entity::{BuiltinChange, BuiltinEndpoint, BuiltinKind, BuiltinReader, DdsError, Participant, Reader},
     ffi_hosts::Hosts,
+    ffi_life::elapsed,
+    lives::{Lives, time_of},
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
     repeats::GuidPrefix,
@@ -22,6 +24,7 @@ use std::{
 
 struct Known {
     info: EndpointInfo,
+    participant: Gid,
     kind: BuiltinKind,
 }
 
@@ -47,6 +50,8 @@ pub(super) struct Discovery {
     known: HashMap<Gid, Known>,
     /// Participant of each writer of graph messages.
     graph_writers: HashMap<Gid, Gid>,
+    /// The leases of participants with publishers.
+    lives: Lives,
     type_services: TypeServices,
     /// Writers of replies: each service has one.
     servers: HashSet<Gid>,
@@ -127,6 +132,7 @@ impl Discovery {
             graph: NodeGraph::default(),
             known: HashMap::new(),
             graph_writers: HashMap::new(),
+            lives: Lives::default(),
             type_services: TypeServices::default(),
             servers: HashSet::new(),
             writers: HashSet::new(),
@@ -135,9 +141,10 @@ impl Discovery {
     }
 
     /// Appends what changed since the last call; never blocks.
-    pub(super) fn poll(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), DdsError> {
+    pub(super) fn poll(&mut self, events: &mut Vec<GraphEvent>, now: Timestamp) -> Result<(), DdsError> {
         // Before the look: what comes while it lasts is news for the next one.
         self.news.take();
+        let at = (self.follow_leases(), now);
         let Self {
             publications,
             subscriptions,
@@ -145,9 +152,11 @@ impl Discovery {
             graph,
             known,
             graph_writers,
+            lives,
             type_services,
             servers,
             writers,
+            graph_messages,
             ..
         } = self;
         hosts.poll()?;
@@ -165,13 +174,7 @@ impl Discovery {
                         graph_writers.insert(endpoint.gid, endpoint.participant);
                     }
                     if type_services.notice(&endpoint, kind) {
-                        let neighbours = known.values_mut().filter(|known| {
-                            known.info.node.is_none() && has_same_participant(known.info.gid, endpoint.gid)
-                        });
-                        events.extend(neighbours.map(|known| {
-                            known.info.neighbours = type_services.neighbours(endpoint.gid);
-                            known.event()
-                        }));
+                        events.extend(with_neighbours(known, type_services, endpoint.gid));
                     }
                     if let Some(server) = server_of(&endpoint, kind)
                         && servers.insert(server.gid)
@@ -189,15 +192,60 @@ impl Discovery {
                     if let Some(participant) = graph_writers.remove(&gid) {
                         graph.forget(participant);
                     }
-                    events.extend(known.remove(&gid).map(|_| match kind {
-                        BuiltinKind::Publications => GraphEvent::PublisherGone(gid),
+                    events.extend(known.remove(&gid).map(|known| match kind {
+                        BuiltinKind::Publications => {
+                            let is_there = graph_messages.lease_of(known.participant).is_some();
+                            lives.gone(gid, known.participant, is_there, at)
+                        }
                         BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
                     }));
                 }
             })?;
         }
+        self.note_leases(events);
         self.read_graph_messages(events);
         Ok(())
+    }
+
+    /// Reads the leases of participants again; returns when (elapsed time).
+    fn follow_leases(&mut self) -> i64 {
+        let Self {
+            lives,
+            graph_messages,
+            ..
+        } = self;
+        lives.poll(|participant| graph_messages.lease_of(participant));
+        elapsed()
+    }
+
+    /// Notes the leases of participants that have new publishers, and forgets those without any.
+    fn note_leases(&mut self, events: &[GraphEvent]) {
+        for event in events {
+            if let GraphEvent::Publisher(info) = event
+                && let Some(known) = self.known.get(&info.gid)
+                && let Some(lease) = self.graph_messages.lease_of(known.participant)
+            {
+                self.lives.note(known.participant, lease);
+            }
+        }
+        let is_gone = |event: &GraphEvent| {
+            matches!(
+                event,
+                GraphEvent::PublisherGone(_) | GraphEvent::PublisherSilent { .. }
+            )
+        };
+        if events.iter().any(is_gone) {
+            let there: HashSet<Gid> = self.known.values().map(|known| known.participant).collect();
+            self.lives.keep(|participant| there.contains(&participant));
+        }
+    }
+
+    /// The last sign of life of a publisher's participant, by the time of day that is `now`.
+    pub(super) fn last_heard(&self, publisher: Gid, now: Timestamp) -> Option<Timestamp> {
+        let known = self.known.get(&publisher)?;
+        let lease = self.graph_messages.lease_of(known.participant);
+        let lease = lease.or_else(|| self.lives.of(known.participant))?;
+        Some(time_of(lease.heard, elapsed(), now))
     }
 
     fn read_graph_messages(&mut self, events: &mut Vec<GraphEvent>) {
@@ -294,6 +342,22 @@ impl Discovery {
     }
 }
 
+/// What is new about the endpoints of a participant: it has a node that can be asked for types.
+fn with_neighbours(
+    known: &mut HashMap<Gid, Known>,
+    type_services: &TypeServices,
+    of: Gid,
+) -> Vec<GraphEvent> {
+    let nameless = known
+        .values_mut()
+        .filter(|known| known.info.node.is_none() && has_same_participant(known.info.gid, of));
+    let changed = nameless.map(|known| {
+        known.info.neighbours = type_services.neighbours(of);
+        known.event()
+    });
+    changed.collect()
+}
+
 /// The server that an endpoint belongs to: the writer of its replies.
 fn server_of(endpoint: &BuiltinEndpoint, kind: BuiltinKind) -> Option<ServerInfo> {
     if kind != BuiltinKind::Publications {
@@ -340,7 +404,12 @@ fn appeared(
     if before == Some(&info) {
         return None;
     }
-    let entry = Known { info, kind };
+    let participant = endpoint.participant;
+    let entry = Known {
+        info,
+        participant,
+        kind,
+    };
     let event = entry.event();
     known.insert(endpoint.gid, entry);
     Some(event)

@@ -3,6 +3,7 @@
 
 use super::{
     ffi_announcing::Announcing,
+    ffi_life::{has_heartbeat, lease_of},
     ffi_log::{log_words, with_words},
     ffi_qos::{QosHandle, read_qos},
     ffi_reliability::{
@@ -12,6 +13,7 @@ use super::{
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
     handshake_names::SecuredParticipant,
+    lives::LeaseState,
     qos::DdsQos,
 };
 use crate::graph_news::GraphNews;
@@ -379,7 +381,9 @@ impl Reader {
                 _listener: listener_state,
             };
             reader.gid = gid_of(entity)?;
-            ask_late_writers_for_all(reader.topic.sertype, participant.gid, reader.gid);
+            if reader._listener.is_some() {
+                ask_late_writers_for_all(reader.topic.sertype, participant.gid, reader.gid);
+            }
             Ok(reader)
         }
     }
@@ -444,6 +448,19 @@ impl Reader {
     pub(super) fn takes_part(&self) -> bool {
         // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
         unsafe { takes_part(self.topic.sertype, self.topic.participant.gid) }
+    }
+
+    /// Whether it has accepted a HEARTBEAT of a writer; must not be called from a handler.
+    pub(super) fn has_heartbeat(&self, writer: Gid) -> bool {
+        let participant = self.topic.participant.gid;
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { has_heartbeat(self.topic.sertype, participant, self.gid, writer) }
+    }
+
+    /// The lease of another participant, while it is there.
+    pub(super) fn lease_of(&self, participant: Gid) -> Option<LeaseState> {
+        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
+        unsafe { lease_of(self.topic.sertype, self.topic.participant.gid, participant) }
     }
 
     /// Resets a writer's proxy after a forged number; must not be called from a handler.

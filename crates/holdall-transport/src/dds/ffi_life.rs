@@ -2,7 +2,10 @@
 //!
 //! Layouts, checks and locks are as in `ffi_reliability.rs`: what does not look as expected is not used.
 
-use super::ffi_reliability::{EntityCommon, Guid, awake, domain_of, proxy_of};
+use super::{
+    ffi_reliability::{EntityCommon, Guid, awake, domain_of, proxy_of},
+    lives::LeaseState,
+};
 use cyclors::ddsi_sertype;
 use holdall_model::topic::Gid;
 use std::ffi::c_void;
@@ -45,7 +48,7 @@ struct Lease {
     entity: *const EntityCommon,
 }
 
-const ENTITY_KIND_PROXY_PARTICIPANT: u32 = 2;
+const ENTITY_KIND_PROXY_PARTICIPANT: u32 = 1;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 const _: () = {
@@ -65,15 +68,6 @@ unsafe extern "C" {
         guid: *const Guid,
     ) -> *const ProxyParticipant;
     fn ddsrt_time_elapsed() -> i64;
-}
-
-/// When a participant was heard last, and when its lease ends if it is not heard again: elapsed time in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LeaseState {
-    /// The last packet of it.
-    pub heard: i64,
-    /// From then on it counts as gone.
-    pub end: i64,
 }
 
 /// Cyclone's clock: elapsed time in nanoseconds.
@@ -105,12 +99,16 @@ pub(super) unsafe fn lease_of(
             }
             let lease = std::ptr::read_volatile(&raw const (*proxy).lease);
             // The shortest lease of it: its own, or one of its writers'.
-            if lease.is_null() || (*lease).entity.is_null() || (*(*lease).entity).guid.0[..3] != guid.0[..3] {
+            if lease.is_null() || (*lease).entity.is_null() {
+                return None;
+            }
+            let of = std::ptr::read(&raw const (*(*lease).entity).guid);
+            if of.0[..3] != guid.0[..3] {
                 return None;
             }
             let end = std::ptr::read_volatile(&raw const (*lease).end);
             let duration = (*lease).duration;
-            (duration > 0 && end < i64::MAX).then(|| LeaseState {
+            (duration > 0).then(|| LeaseState {
                 heard: end.saturating_sub(duration),
                 end,
             })

@@ -19,7 +19,7 @@ use std::{ffi::c_void, ptr, sync::Once, time::Duration};
 pub(super) struct Guid(pub [u32; 4]);
 
 impl Guid {
-    fn of(gid: Gid) -> Self {
+    pub(super) fn of(gid: Gid) -> Self {
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(gid.0.chunks_exact(4)) {
             let mut array = [0; 4];
@@ -50,7 +50,7 @@ const DOMAIN_SECURITY_BYTES: usize = if cfg!(feature = "sros2") { 72 } else { 0 
 pub(super) struct DomainGlobals {
     head: [u64; DOMAIN_HEAD_BYTES / 8],
     instance_map: *mut c_void,
-    entity_index: *mut c_void,
+    pub entity_index: *mut c_void,
     events: *mut c_void,
     garbage: *mut c_void,
     lease_lock: libc::pthread_mutex_t,
@@ -73,13 +73,13 @@ pub(super) struct DomainGlobals {
 
 /// `struct ddsi_entity_common`.
 #[repr(C)]
-struct EntityCommon {
-    kind: u32,
-    guid: Guid,
+pub(super) struct EntityCommon {
+    pub kind: u32,
+    pub guid: Guid,
     updated: i64,
     instance: u64,
     instance_entry: *mut c_void,
-    lock: libc::pthread_mutex_t,
+    pub lock: libc::pthread_mutex_t,
     only_local: bool,
     domain: *mut DomainGlobals,
     tree_node: [*mut c_void; 4],
@@ -105,10 +105,11 @@ struct ProxyEndpointCommon {
 
 /// The beginning of `struct ddsi_proxy_writer`.
 #[repr(C)]
-struct ProxyWriter {
-    entity: EntityCommon,
+pub(super) struct ProxyWriter {
+    pub entity: EntityCommon,
     endpoint: ProxyEndpointCommon,
-    readers: *mut c_void,
+    /// Root of the tree of our readers that are matched.
+    pub readers: *mut c_void,
     reliable_readers: i32,
     readers_out_of_sync: i32,
     /// Highest sequence number known, from DATA and HEARTBEAT.
@@ -217,7 +218,10 @@ unsafe extern "C" {
 ///
 /// # Safety
 /// `sertype` must be registered with a live domain, and `participant` be of that domain.
-unsafe fn domain_of(sertype: *const ddsi_sertype, participant: Gid) -> Option<*const DomainGlobals> {
+pub(super) unsafe fn domain_of(
+    sertype: *const ddsi_sertype,
+    participant: Gid,
+) -> Option<*const DomainGlobals> {
     // SAFETY: registration has set the field to the domain's globals, which live as long as the domain.
     let domain = unsafe { *(&raw const (*sertype).gv).cast::<*const DomainGlobals>() };
     if domain.is_null() {
@@ -245,7 +249,7 @@ unsafe fn domain_of(sertype: *const ddsi_sertype, participant: Gid) -> Option<*c
 ///
 /// # Safety
 /// `domain` must be live.
-unsafe fn awake<T>(domain: *const DomainGlobals, with: impl FnOnce() -> T) -> T {
+pub(super) unsafe fn awake<T>(domain: *const DomainGlobals, with: impl FnOnce() -> T) -> T {
     // SAFETY: each `awake` is followed by an `asleep` on the same thread; `with` does not panic.
     unsafe {
         let thread = ddsi_lookup_thread_state_real();
@@ -455,6 +459,18 @@ unsafe fn is_proxy_of(writer: *const ProxyWriter, gid: Gid) -> bool {
         && unsafe {
             (*writer).entity.kind == ENTITY_KIND_PROXY_WRITER && (*writer).entity.guid == Guid::of(gid)
         }
+}
+
+/// The proxy of a writer, while this thread is awake.
+///
+/// # Safety
+/// `domain` must be live, and this thread awake.
+pub(super) unsafe fn proxy_of(domain: *const DomainGlobals, writer: Gid) -> Option<*mut ProxyWriter> {
+    // SAFETY: the caller vouches for both.
+    unsafe {
+        let proxy = ddsi_entidx_lookup_proxy_writer_guid((*domain).entity_index, &Guid::of(writer));
+        is_proxy_of(proxy, writer).then_some(proxy)
+    }
 }
 
 /// # Safety

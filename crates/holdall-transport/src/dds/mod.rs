@@ -11,6 +11,7 @@
 mod announced;
 mod config;
 mod handshake_names;
+mod lives;
 mod locators;
 mod log_limit;
 mod networks;
@@ -41,6 +42,8 @@ mod ffi_entity;
 mod ffi_handshake;
 #[cfg(feature = "dds")]
 mod ffi_hosts;
+#[cfg(feature = "dds")]
+mod ffi_life;
 #[cfg(feature = "dds")]
 mod ffi_log;
 #[cfg(feature = "sros2")]

@@ -4,20 +4,24 @@ use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
     ffi_sertype::Sample,
-    qos::{dds_topic, reader_qos},
+    qos::{DdsDurability, DdsHistory, DdsQos, dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};
-use holdall_io::mutex::lock;
-use holdall_io::{clock::Clock, survivor::buffers::may_be_buffer};
+use holdall_io::{clock::Clock, mutex::lock, socket::has_waiting, survivor::buffers::may_be_buffer};
 use holdall_model::{
     message::{Kept, Loan, MessageHeader, Payload},
     names::dds::type_to_dds,
+    qos::Reliability,
     time::Timestamp,
     topic::Gid,
 };
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex},
+    collections::{BTreeSet, HashMap},
+    os::fd::RawFd,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Payloads of at least this size are lent, smaller ones offered for copying: a loan pins whole receive
@@ -174,6 +178,44 @@ fn publish_time(source_timestamp_nanos: i64) -> Option<Timestamp> {
 pub(super) struct DdsSubscription {
     reader: Reader,
     announcement: Arc<NodeAnnouncement>,
+    sockets: Arc<Sockets>,
+    /// What the reader was made with.
+    made_with: MadeWith,
+    /// A second reader: each reliable writer sends a HEARTBEAT to one that is new to it.
+    question: Option<Reader>,
+}
+
+struct MadeWith {
+    participant: Arc<Participant>,
+    topic: String,
+    type_name: String,
+    qos: DdsQos,
+    is_reliable: bool,
+}
+
+/// The sockets that a domain receives with.
+pub(super) struct Sockets {
+    all: BTreeSet<RawFd>,
+    /// They were seen empty since the first question.
+    were_empty: AtomicBool,
+}
+
+impl Sockets {
+    /// These sockets.
+    pub(super) fn new(all: BTreeSet<RawFd>) -> Self {
+        Self {
+            all,
+            were_empty: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether all that had arrived at the first call has been read: a HEARTBEAT among it answers no later question.
+    fn were_empty(&self) -> bool {
+        if !self.were_empty.load(Ordering::Relaxed) && !self.all.iter().any(|socket| has_waiting(*socket)) {
+            self.were_empty.store(true, Ordering::Relaxed);
+        }
+        self.were_empty.load(Ordering::Relaxed)
+    }
 }
 
 impl DdsSubscription {
@@ -181,7 +223,7 @@ impl DdsSubscription {
     pub(super) fn new(
         participant: &Arc<Participant>,
         announcement: &Arc<NodeAnnouncement>,
-        pinned: &Arc<PinnedBuffers>,
+        (pinned, sockets): (&Arc<PinnedBuffers>, &Arc<Sockets>),
         clock: &Arc<dyn Clock>,
         request: &SubscribeRequest,
         sink: Arc<dyn Sink>,
@@ -195,17 +237,26 @@ impl DdsSubscription {
         };
         let topic = dds_topic(&request.topic, &request.qos);
         let type_name = type_to_dds(&request.type_name);
-        let reader = Reader::new(
-            participant,
-            &topic,
-            &type_name,
-            &reader_qos(&request.qos),
-            Some(Box::new(handler)),
-        )?;
+        let qos = reader_qos(&request.qos);
+        let reader = Reader::new(participant, &topic, &type_name, &qos, Some(Box::new(handler)))?;
         announcement.add(EndpointKind::Reader, reader.gid());
         Ok(Self {
             reader,
             announcement: Arc::clone(announcement),
+            sockets: Arc::clone(sockets),
+            made_with: MadeWith {
+                participant: Arc::clone(participant),
+                topic,
+                type_name,
+                // Nothing of what it receives is wanted.
+                qos: DdsQos {
+                    durability: DdsDurability::Volatile,
+                    history: DdsHistory::KeepLast(1),
+                    ..qos
+                },
+                is_reliable: request.qos.reliability == Reliability::Reliable,
+            },
+            question: None,
         })
     }
 }
@@ -221,6 +272,27 @@ impl Subscription for DdsSubscription {
 
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         self.reader.announced_sequences()
+    }
+
+    fn ask_ends(&mut self) {
+        let MadeWith {
+            participant,
+            topic,
+            type_name,
+            qos,
+            is_reliable,
+        } = &self.made_with;
+        if self.question.is_none() && *is_reliable && self.sockets.were_empty() {
+            match Reader::new(participant, topic, type_name, qos, None) {
+                Ok(reader) => self.question = Some(reader),
+                Err(error) => tracing::debug!("{topic}: its publishers cannot be asked: {error}"),
+            }
+        }
+    }
+
+    fn has_answered(&self, publisher: Gid) -> bool {
+        let question = self.question.as_ref();
+        question.is_some_and(|question| question.has_heartbeat(publisher))
     }
 
     fn expect_next(&self, publisher: Gid, next: u64) {

@@ -15,14 +15,14 @@ use super::{
     publisher::DdsPublisher,
     security::Security,
     service::{DdsClient, DdsServer},
-    subscription::{DdsSubscription, PinnedBuffers},
+    subscription::{DdsSubscription, PinnedBuffers, Sockets},
     type_description::TypeDescriptions,
     unheard::Unheard,
 };
 use crate::{
-    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
-    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
-    Unreached,
+    EndProof, GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription,
+    ServiceServer, ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply, Unreached,
     registry::{Backend, OpenError},
     service::{check_service, service_error},
 };
@@ -31,7 +31,10 @@ use holdall_io::{
     process::free_descriptors,
     socket::{InterfaceAddress, interface_addresses, raise_receive_buffers, udp_sockets},
 };
-use holdall_model::{time::Timestamp, topic::NodeName};
+use holdall_model::{
+    time::Timestamp,
+    topic::{Gid, NodeName},
+};
 use std::{collections::BTreeSet, os::fd::RawFd, sync::Arc, time::Duration};
 
 const NAME: &str = "dds";
@@ -97,6 +100,7 @@ pub struct DdsTransport {
     discovery: Discovery,
     announcement: Arc<NodeAnnouncement>,
     pinned: Arc<PinnedBuffers>,
+    sockets: Arc<Sockets>,
     participant: Arc<Participant>,
     type_descriptions: TypeDescriptions,
     clock: Arc<dyn Clock>,
@@ -140,7 +144,8 @@ impl DdsTransport {
         }
         let domain = Arc::new(domain);
         let participant = join(&domain, &options.security).map_err(start)?;
-        let mut warnings = raise_socket_buffers(&sockets_before, options.socket_receive_buffer_bytes);
+        let sockets = udp_sockets().difference(&sockets_before).copied().collect();
+        let mut warnings = raise_socket_buffers(&sockets, options.socket_receive_buffer_bytes);
         warnings.extend(options.environment.server_warning());
         let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;
         let mut own = [0; 12];
@@ -158,6 +163,7 @@ impl DdsTransport {
                 NodeAnnouncement::new(&participant, options.node.clone()).map_err(failed)?,
             ),
             pinned: Arc::new(PinnedBuffers::default()),
+            sockets: Arc::new(Sockets::new(sockets)),
             participant,
             type_descriptions: TypeDescriptions::default(),
             clock,
@@ -298,9 +304,8 @@ fn start_named_peers(
 }
 
 /// Raises the receive buffers of the sockets that Cyclone has opened; returns a warning where the system forbids it.
-fn raise_socket_buffers(before: &BTreeSet<RawFd>, bytes: usize) -> Vec<String> {
-    let ours = udp_sockets().difference(before).copied().collect();
-    let reached = raise_receive_buffers(&ours, bytes);
+fn raise_socket_buffers(sockets: &BTreeSet<RawFd>, bytes: usize) -> Vec<String> {
+    let reached = raise_receive_buffers(sockets, bytes);
     reached
         .and_then(|reached| small_buffer_warning(reached, bytes))
         .into_iter()
@@ -315,7 +320,7 @@ impl Transport for DdsTransport {
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         self.look_up_addresses()?;
         self.discovery
-            .poll(events)
+            .poll(events, self.clock.now())
             .map_err(|error| TransportError::Failed {
                 transport: NAME,
                 reason: error.to_string(),
@@ -338,7 +343,7 @@ impl Transport for DdsTransport {
         DdsSubscription::new(
             &self.participant,
             &self.announcement,
-            &self.pinned,
+            (&self.pinned, &self.sockets),
             &self.clock,
             request,
             sink,
@@ -395,6 +400,14 @@ impl Transport for DdsTransport {
             ..
         } = self;
         type_descriptions.poll(clock.monotonic(), |node| discovery.has_node(node), replies);
+    }
+
+    fn end_proof(&self) -> EndProof {
+        EndProof::OfReliable
+    }
+
+    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
+        self.discovery.last_heard(publisher, self.clock.now())
     }
 
     fn not_heard(&mut self) -> Vec<Unreached> {

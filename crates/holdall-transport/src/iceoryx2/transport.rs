@@ -9,8 +9,8 @@ use super::{
     subscription::{Iceoryx2Subscription, RECEIVE_THREAD, Receiving, Slot},
 };
 use crate::{
-    GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport, TransportError,
-    registry::Backend,
+    EndProof, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
+    TransportError, registry::Backend,
 };
 use holdall_io::clock::Clock;
 use holdall_io::mutex::lock;
@@ -108,6 +108,10 @@ impl Iceoryx2Transport {
 }
 
 impl Transport for Iceoryx2Transport {
+    fn end_proof(&self) -> EndProof {
+        EndProof::OfAll
+    }
+
     fn name(&self) -> &'static str {
         NAME
     }
@@ -134,6 +138,7 @@ impl Transport for Iceoryx2Transport {
         Ok(Box::new(Iceoryx2Subscription {
             slot,
             discovery: Arc::clone(&self.wake),
+            is_drained: false,
         }))
     }
 

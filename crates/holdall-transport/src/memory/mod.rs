@@ -13,9 +13,9 @@ pub use network::MemoryNetwork;
 pub use publisher::MemoryPublisher;
 
 use crate::{
-    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
-    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
-    service::check_service,
+    EndProof, GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription,
+    ServiceServer, ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply, service::check_service,
 };
 use holdall_io::clock::Clock;
 use holdall_model::{time::Timestamp, topic::NodeName};
@@ -112,6 +112,10 @@ impl Transport for MemoryTransport {
 
     fn poll_type_descriptions(&mut self, replies: &mut Vec<TypeDescriptionReply>) {
         self.network.take_replies(self.id, replies);
+    }
+
+    fn end_proof(&self) -> EndProof {
+        EndProof::OfReliable
     }
 
     fn now(&self) -> Timestamp {

@@ -30,6 +30,8 @@ pub(super) struct Offer {
     pub info: EndpointInfo,
     /// Last sequence number that was used.
     pub sequence: u64,
+    /// Its link is lost: nothing of what it sends arrives.
+    pub is_cut: bool,
     /// Messages for late subscriptions.
     pub history: History,
 }
@@ -166,6 +168,7 @@ impl MemoryNetwork {
                 history: History::of(&info.qos),
                 info,
                 sequence: 0,
+                is_cut: false,
             },
         );
         drop(state);

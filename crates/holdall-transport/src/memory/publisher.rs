@@ -44,6 +44,9 @@ impl MemoryPublisher {
         };
         let kept = Kept { header, payload };
         offer.history.push(kept.clone());
+        if offer.is_cut {
+            return;
+        }
         let info = offer.info.clone();
         let deliveries: Vec<_> = state
             .requests
@@ -63,10 +66,27 @@ impl MemoryPublisher {
         }
     }
 
+    /// Loses its link: it sends on, and nothing of that arrives, its farewell neither.
+    pub fn cut(&self) {
+        if let Some(offer) = self.network.state().offers.get_mut(&self.gid) {
+            offer.is_cut = true;
+        }
+    }
+
+    /// Lets its lease expire: the others do not hear it any more, without a farewell.
+    pub fn expire(&self) {
+        self.cut();
+        let state = &mut *self.network.state();
+        if let Some(owner) = state.offers.get(&self.gid).map(|offer| offer.owner) {
+            let since = Some(self.clock.now());
+            state.notify(owner, &GraphEvent::PublisherSilent { gid: self.gid, since });
+        }
+    }
+
     /// Announces the last sequence number to the sinks, as a HEARTBEAT does.
     pub fn announce(&self) {
         let state = self.network.state();
-        let Some(offer) = state.offers.get(&self.gid) else {
+        let Some(offer) = state.offers.get(&self.gid).filter(|offer| !offer.is_cut) else {
             return;
         };
         let last = offer.sequence;
@@ -110,7 +130,9 @@ impl Publisher for MemoryPublisher {
 impl Drop for MemoryPublisher {
     fn drop(&mut self) {
         let mut state = self.network.state();
-        if let Some(offer) = state.offers.remove(&self.gid) {
+        if let Some(offer) = state.offers.remove(&self.gid)
+            && !offer.is_cut
+        {
             state.notify(offer.owner, &GraphEvent::PublisherGone(self.gid));
         }
     }

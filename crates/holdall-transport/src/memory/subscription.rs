@@ -1,6 +1,6 @@
 //! Subscriptions of a memory network: delivery to sinks, small payloads borrowed, large ones lent in slices.
 
-use super::network::{Kept, MemoryNetwork, Request, State, TransportId};
+use super::network::{Kept, MemoryNetwork, Offer, Request, State, TransportId};
 use crate::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription};
 use holdall_io::mutex::lock;
 use holdall_io::{
@@ -9,6 +9,7 @@ use holdall_io::{
 };
 use holdall_model::{
     message::{Kept as LoanKept, Loan, MessageHeader, Payload},
+    qos::Reliability,
     topic::{Gid, NodeName},
 };
 use std::sync::{Arc, Mutex};
@@ -174,7 +175,14 @@ impl MemorySubscription {
 
 impl Subscription for MemorySubscription {
     fn matched_publishers(&self) -> usize {
-        self.announced_sequences().len()
+        let state = self.network.state();
+        let Some(request) = state.requests.get(&self.gid) else {
+            return 0;
+        };
+        let offers = state.offers.values();
+        offers
+            .filter(|offer| State::matches(&offer.info, &request.info))
+            .count()
     }
 
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
@@ -182,12 +190,26 @@ impl Subscription for MemorySubscription {
         let Some(request) = state.requests.get(&self.gid) else {
             return Vec::new();
         };
-        let matched = state
-            .offers
-            .values()
-            .filter(|offer| State::matches(&offer.info, &request.info));
-        matched.map(|offer| (offer.info.gid, offer.sequence)).collect()
+        // One that has sent nothing announces nothing, as over DDS: what it sends next may still be before the match.
+        let offers = state.offers.values().filter(|offer| offer.sequence > 0);
+        let heard = offers.filter(|offer| hears(&request.info, offer));
+        heard.map(|offer| (offer.info.gid, offer.sequence)).collect()
     }
+
+    fn has_answered(&self, publisher: Gid) -> bool {
+        let state = self.network.state();
+        let request = state.requests.get(&self.gid);
+        let offer = state.offers.get(&publisher);
+        request
+            .zip(offer)
+            .is_some_and(|(request, offer)| hears(&request.info, offer))
+    }
+}
+
+/// Whether a subscription hears what a publisher announces.
+fn hears(request: &EndpointInfo, offer: &Offer) -> bool {
+    let is_reliable = |info: &EndpointInfo| info.qos.reliability == Reliability::Reliable;
+    !offer.is_cut && is_reliable(request) && is_reliable(&offer.info) && State::matches(&offer.info, request)
 }
 
 impl Drop for MemorySubscription {

@@ -284,10 +284,6 @@ impl Transport for RmwTransport {
         true
     }
 
-    fn knows_ends(&self) -> bool {
-        false
-    }
-
     fn now(&self) -> Timestamp {
         self.clock.now()
     }

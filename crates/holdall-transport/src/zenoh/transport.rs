@@ -145,10 +145,6 @@ impl Transport for ZenohTransport {
         NAME
     }
 
-    fn knows_ends(&self) -> bool {
-        false
-    }
-
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         self.routers.check(self.surroundings.clock.monotonic());
         let publishers = self.surroundings.graph.poll(events);

@@ -228,7 +228,7 @@ impl LiveTopics {
                 }
                 topic.publishers.insert(endpoint.gid, (number, endpoint));
             }
-            GraphEvent::PublisherGone(gid) => {
+            GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
                 self.has_news = true;
                 for topic in self.topics.values_mut() {
                     topic.publishers.remove(&gid);

@@ -9,9 +9,9 @@ use holdall_model::{
     topic::{Gid, NodeName},
 };
 use holdall_transport::{
-    GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
-    ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply,
-    Unreached,
+    EndProof, GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription,
+    ServiceServer, ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError,
+    TypeDescriptionReply, Unreached,
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -125,7 +125,9 @@ impl Arrivals {
             GraphEvent::Publisher(endpoint) if offered.len() < PUBLISHERS_MAX => {
                 offered.insert(endpoint.gid, (endpoint.topic.clone(), endpoint.qos));
             }
-            GraphEvent::PublisherGone(gid) => drop(offered.remove(gid)),
+            GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
+                drop(offered.remove(gid));
+            }
             _ => {}
         }
     }
@@ -186,6 +188,14 @@ impl Counted {
 impl Transport for Counted {
     fn name(&self) -> &'static str {
         self.inner.name()
+    }
+
+    fn end_proof(&self) -> EndProof {
+        self.inner.end_proof()
+    }
+
+    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
+        self.inner.last_heard(publisher)
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {

@@ -37,6 +37,12 @@ const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 /// ones, which show that nothing before is missing.
 const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 
+/// How long the end waits for the answers of publishers that are asked what they have sent: those that are there answer within milliseconds.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Time between two looks at what they have answered.
+const QUESTION_INTERVAL: Duration = Duration::from_millis(5);
+
 /// What a recording runs on. The default is the machine itself; tests and programs with needs of their own replace parts of it.
 pub struct Platform {
     /// Stamps messages and paces the threads.
@@ -314,15 +320,31 @@ impl Recording {
     /// Waits shortly for messages that were sent before the end and are still in flight.
     fn catch_up(&mut self) {
         let clock = Arc::clone(&self.view.clock);
-        let deadline = clock.monotonic() + CATCH_UP_MAX;
+        let begun = clock.monotonic();
+        let (mut caught_up_by, mut next_question) = (begun + CATCH_UP_MAX, begun);
         self.session.poll_announcements();
         self.session.stops();
-        let is_complete = |session: &Session| session.is_caught_up() && session.knows_ends();
-        while !is_complete(&self.session) && clock.monotonic() < deadline {
+        loop {
+            let now = clock.monotonic();
+            if now >= next_question {
+                next_question = now + QUESTION_INTERVAL;
+                if self.session.ask_ends() {
+                    // What the answer shows to be missing may still come.
+                    caught_up_by = now + CATCH_UP_MAX;
+                }
+            }
+            let may_come = !self.session.is_caught_up() && now < caught_up_by
+                || self.session.awaits_later_message() && now < begun + CATCH_UP_MAX
+                || self.session.awaits_answer() && now < begun + ANSWER_MAX;
+            if !may_come {
+                break;
+            }
             self.session.pump();
             clock.sleep_until(clock.monotonic() + TICK_BUSY);
         }
         self.session.pump();
+        self.session.ask_ends();
+        self.session.end_questions();
     }
 
     fn close_bag(self) -> RecordReport {

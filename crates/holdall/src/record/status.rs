@@ -6,7 +6,10 @@ pub use super::{
 };
 pub use crate::writer::UndefinedTopic;
 pub use holdall_model::loss::DurabilityStatus;
-use holdall_model::{loss::LossStage, unheard::NotHeard};
+use holdall_model::{
+    loss::{LossStage, UnknownEnds},
+    unheard::NotHeard,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -36,8 +39,9 @@ pub struct TopicStatus {
     pub left_out: u64,
     /// True when losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
-    /// Publishers of which it is not known what they sent after the last message that arrived; 0 until the recording is closed.
-    pub ends_unknown: u64,
+    /// Publishers of which it is not known what they sent after the last message that arrived; until the recording is closed, those that went
+    /// silent.
+    pub ends: UnknownEnds,
 }
 
 impl TopicStatus {
@@ -85,6 +89,11 @@ pub struct RecordStatus {
 }
 
 impl RecordStatus {
+    /// Publishers of all topics of which it is not known what they sent last.
+    pub fn unknown_ends(&self) -> UnknownEnds {
+        UnknownEnds::of_all(self.topics.iter().map(|topic| topic.ends))
+    }
+
     /// Messages lost after their publishers were matched: what decides the exit code.
     pub fn shortfall(&self) -> u64 {
         let counts = self.topics.iter().flat_map(|topic| &topic.lost);
@@ -125,10 +134,11 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// True when the recording lost a message that it should have had. Messages sent before their publisher
+    /// True when the recording lost a message that it should have had, or may have lost some: a publisher that was received reliably went
+    /// silent. Messages sent before their publisher
     /// was matched (`head`: almost every node that starts later sends some on `/parameter_events`) are
     /// reported, but do not count here.
     pub fn has_loss(&self) -> bool {
-        self.status.shortfall() > 0
+        self.status.shortfall() > 0 || self.status.unknown_ends().is_failure()
     }
 }

@@ -109,9 +109,17 @@ impl SteppedRecorder {
         self.stop_with_ledger().0
     }
 
+    /// The recording is asked to end: what is sent from now on is more than it must have.
+    pub fn begin_stop(&mut self) {
+        self.0.session.stops();
+    }
+
     /// As [`SteppedRecorder::stop`], with the ledger from memory: a bag on a failed disk does not have it.
     pub fn stop_with_ledger(mut self) -> (RecordReport, Ledger) {
         self.0.session.poll_announcements();
+        self.0.session.stops();
+        self.0.session.ask_ends();
+        self.0.session.end_questions();
         self.0.session.close();
         self.0.view.parts.cache.close();
         // Bounded by what the cache holds: nothing comes in any more.

@@ -119,6 +119,6 @@ fn topic_status(
         lost,
         left_out,
         loss_unknown: account.loss_unknown,
-        ends_unknown: account.ends_unknown(),
+        ends: account.unknown_ends(),
     }
 }

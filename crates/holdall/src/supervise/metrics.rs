@@ -57,6 +57,12 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     );
     gauge(
         &mut text,
+        "silent_publishers",
+        "Publishers that went silent without a farewell: what they sent last is not known",
+        by_topic(|topic| topic.ends.silent),
+    );
+    gauge(
+        &mut text,
         "publishers",
         "Publishers seen",
         by_topic(|topic| topic.publishers as u64),

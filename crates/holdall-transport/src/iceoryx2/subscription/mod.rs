@@ -10,6 +10,7 @@ pub(super) use thread::{RECEIVE_THREAD, Receiving};
 use super::discovery::DiscoveryWake;
 use crate::{Sink, Subscription};
 use holdall_io::mutex::lock;
+use holdall_model::topic::Gid;
 use receiver::TURN_MAX;
 use std::sync::{
     Arc, Mutex, MutexGuard,
@@ -61,16 +62,17 @@ impl Slot {
 
     /// Removes the receiver; samples that have arrived are offered first.
     pub(crate) fn detach(&self) {
-        /// A publisher that never pauses could prolong it for ever.
-        const TURNS_MAX: usize = 16;
         if let Some(mut receiver) = self.receiver().take() {
-            for _ in 0..TURNS_MAX {
-                if receiver.take(&*self.sink).samples < TURN_MAX {
-                    break;
-                }
-            }
+            self.drain(&mut receiver);
         }
         self.matched_publishers.store(0, Ordering::Release);
+    }
+
+    /// Offers what has arrived; false when there is still more of it.
+    fn drain(&self, receiver: &mut Receiver) -> bool {
+        /// A publisher that never pauses could prolong it for ever.
+        const TURNS_MAX: usize = 16;
+        (0..TURNS_MAX).any(|_| receiver.take(&*self.sink).samples < TURN_MAX)
     }
 
     /// Ends it: samples that have arrived are offered, and after this has returned the sink is not called any more.
@@ -84,11 +86,25 @@ impl Slot {
 pub(super) struct Iceoryx2Subscription {
     pub slot: Arc<Slot>,
     pub discovery: Arc<DiscoveryWake>,
+    /// What had arrived when its end was asked for is offered.
+    pub is_drained: bool,
 }
 
 impl Subscription for Iceoryx2Subscription {
     fn matched_publishers(&self) -> usize {
         self.slot.matched_publishers.load(Ordering::Acquire)
+    }
+
+    /// A full buffer drops its oldest sample, never the newest: once it was empty, nothing of before is missing at the end.
+    fn ask_ends(&mut self) {
+        if !self.is_drained {
+            let mut receiver = self.slot.receiver();
+            self.is_drained = receiver.as_mut().is_none_or(|receiver| self.slot.drain(receiver));
+        }
+    }
+
+    fn has_answered(&self, _publisher: Gid) -> bool {
+        self.is_drained
     }
 }
 

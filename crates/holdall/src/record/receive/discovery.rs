@@ -2,6 +2,7 @@
 
 use holdall_model::{
     selection::TopicFilter,
+    time::Timestamp,
     topic::{Gid, NodeName},
 };
 use holdall_transport::{EndpointInfo, GraphEvent};
@@ -20,6 +21,8 @@ pub(crate) enum GraphDecision {
         topic: String,
         /// Which publisher.
         gid: Gid,
+        /// How.
+        departure: Departure,
     },
     /// Subscriptions use a topic without a publisher with different types, so it cannot be subscribed to yet.
     RefusedTypes {
@@ -28,6 +31,15 @@ pub(crate) enum GraphDecision {
         /// The types.
         type_names: Vec<String>,
     },
+}
+
+/// How a publisher went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It said so.
+    Farewell,
+    /// It was not heard any more; its last sign of life, where that is known.
+    Silent(Option<Timestamp>),
 }
 
 /// A topic to record.
@@ -234,7 +246,10 @@ impl Discovery {
                     topic.subscriptions.insert(endpoint.gid, endpoint);
                 }
                 GraphEvent::PublisherGone(gid) | GraphEvent::SubscriptionGone(gid) => {
-                    changed.extend(self.remove(gid, &mut decisions));
+                    changed.extend(self.remove(gid, Departure::Farewell, &mut decisions));
+                }
+                GraphEvent::PublisherSilent { gid, since } => {
+                    changed.extend(self.remove(gid, Departure::Silent(since), &mut decisions));
                 }
                 GraphEvent::Server(_) | GraphEvent::ServerGone(_) => {}
             }
@@ -256,7 +271,12 @@ impl Discovery {
         topic.publishers.insert(endpoint.gid, endpoint);
     }
 
-    fn remove(&mut self, gid: Gid, decisions: &mut Vec<GraphDecision>) -> Option<String> {
+    fn remove(
+        &mut self,
+        gid: Gid,
+        departure: Departure,
+        decisions: &mut Vec<GraphDecision>,
+    ) -> Option<String> {
         let name = self.topic_of.remove(&gid)?;
         let topic = self.topics.get_mut(&name)?;
         topic.subscriptions.remove(&gid);
@@ -264,6 +284,7 @@ impl Discovery {
             decisions.push(GraphDecision::PublisherGone {
                 topic: name.clone(),
                 gid,
+                departure,
             });
         }
         // A topic without endpoints is forgotten, so that a graph that comes and goes does not fill memory.

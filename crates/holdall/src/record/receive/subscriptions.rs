@@ -2,11 +2,13 @@
 
 use super::{
     covered::Covered,
+    discovery::Departure,
     intake::{Intake, PublisherOrigin, subscription_bit},
     merging::Merging,
 };
 use holdall_model::{
-    qos::{Durability, QosProfile, is_compatible, strongest_request},
+    qos::{Durability, QosProfile, Reliability, is_compatible, strongest_request},
+    time::Timestamp,
     topic::{Gid, NodeName, PublisherInfo, TopicId},
     unheard::{NotHeard, NotHeardKind},
 };
@@ -190,8 +192,11 @@ impl RecordedTopic {
             self.intake.publisher_of_type(Some(publisher.gid), type_name);
         }
         self.intake.publisher_discovered(publisher.gid, origin, Some(who));
-        self.intake.end_is_known(publisher.gid, transport.knows_ends());
         let request = self.request_of(&publisher.qos);
+        let is_reliable = request.reliability == Reliability::Reliable
+            && publisher.qos.reliability == Reliability::Reliable;
+        self.intake
+            .serves(publisher.gid, transport.end_proof(), is_reliable);
         let served = self.served.entry(publisher.gid).or_insert(Served {
             transport: number,
             node: None,
@@ -311,9 +316,37 @@ impl RecordedTopic {
     }
 
     /// A publisher is gone.
-    pub(super) fn publisher_gone(&mut self, gid: Gid) {
+    pub(super) fn publisher_gone(&mut self, gid: Gid, departure: Departure, now: Timestamp) {
         self.served.remove(&gid);
-        self.intake.publisher_gone(gid);
+        self.intake.publisher_gone(gid, departure, now);
+    }
+
+    /// Asks the publishers what they have sent, and applies what they answer; true when one has answered.
+    pub(super) fn ask_ends(&mut self) -> bool {
+        let open = self.intake.ends_open();
+        if open.is_empty() {
+            return false;
+        }
+        for open in &mut self.subscriptions {
+            open.subscription.ask_ends();
+        }
+        let has_answered = |gid: &Gid| {
+            self.subscriptions
+                .iter()
+                .any(|open| open.subscription.has_answered(*gid))
+        };
+        let answered: Vec<Gid> = open.into_iter().filter(has_answered).collect();
+        if !answered.is_empty() {
+            // What was announced until the answer belongs to it.
+            self.poll_announcements();
+            self.intake.ends_shown(&answered);
+        }
+        !answered.is_empty()
+    }
+
+    /// The transport that serves a publisher.
+    pub(super) fn transport_of(&self, gid: Gid) -> Option<usize> {
+        self.served.get(&gid).map(|served| served.transport)
     }
 
     /// Publishers that are not received although they are there, each returned once; `now` is monotonic time.

@@ -173,6 +173,10 @@ impl Transport for Refusing {
         self.0.name()
     }
 
+    fn end_proof(&self) -> holdall_transport::EndProof {
+        self.0.end_proof()
+    }
+
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         self.0.poll_graph(events)
     }

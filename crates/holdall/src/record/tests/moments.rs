@@ -18,6 +18,10 @@ impl Transport for SlowPoll {
         self.inner.name()
     }
 
+    fn end_proof(&self) -> holdall_transport::EndProof {
+        self.inner.end_proof()
+    }
+
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         self.polls += 1;
         match self.polls {

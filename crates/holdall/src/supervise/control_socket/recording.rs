@@ -8,7 +8,10 @@ use crate::{
     },
     supervise::{StallFlag, metrics::open_metrics},
 };
-use holdall_model::loss::LossSums;
+use holdall_model::{
+    loss::{LossSums, UnknownEnds},
+    time::Timestamp,
+};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -197,6 +200,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
                 "bytes": topic.recorded_bytes,
                 "lost": by_stage(&sums),
                 "sent_before_match": sums.before_match,
+                "end_unknown": ends_json(&topic.ends),
             });
             (topic.name.clone(), row)
         })
@@ -211,6 +215,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "lost": sums.lost,
         "lost_by_stage": by_stage(&sums),
         "sent_before_match": sums.before_match,
+        "end_unknown": ends_json(&status.unknown_ends()),
         "durability": durability_json(&status.durability),
         "cache_bytes": status.cache_bytes,
         "cache_bytes_max": status.cache_bytes_max,
@@ -220,6 +225,16 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "not_heard": status.not_heard,
         "events": status.triggered.as_ref().map(events_json),
         "topics": topics,
+    })
+}
+
+/// Publishers of which it is not known what they sent last, as an object.
+pub fn ends_json(ends: &UnknownEnds) -> Value {
+    json!({
+        "publishers": ends.publishers,
+        "silent": ends.silent,
+        "silent_reliable": ends.silent_reliable,
+        "silent_since_ns": ends.silent_since.map(Timestamp::as_nanos),
     })
 }
 

@@ -1,18 +1,9 @@
 //! Publishers that go and the end of the topic: their accounts are closed, and folded into the topic's sum.
 
-use super::{End, Intake, IntakeState, PUBLISHERS_KEPT_MAX, PublisherTrack, sequences::ANNOUNCED_MAX};
-use holdall_model::{loss::LossStage, topic::Gid};
+use super::{Intake, IntakeState, PUBLISHERS_KEPT_MAX, PublisherTrack, sequences::ANNOUNCED_MAX};
+use holdall_model::loss::LossStage;
 
 impl Intake {
-    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many.
-    pub(crate) fn publisher_gone(&self, gid: Gid) {
-        let mut state = self.lock();
-        if state.by_gid.contains_key(&Some(gid)) && !state.gone.contains(&gid) {
-            state.gone.push_back(gid);
-            self.fold_gone(&mut state);
-        }
-    }
-
     /// Sums up accounts of publishers that are gone, while there are too many.
     pub(super) fn fold_gone(&self, state: &mut IntakeState) {
         while state.by_gid.len() + state.ended.len() > PUBLISHERS_KEPT_MAX
@@ -81,7 +72,7 @@ impl Intake {
             account.sent = (track.numbered || sent > 0).then_some(sent);
             account.sent_before = head - wanted_head;
             account.duplicates = track.duplicates;
-            account.end_unknown = track.end == End::Unknown && track.received > 0;
+            track.write_end(account);
         }
     }
 }

@@ -1,12 +1,14 @@
 //! The intake of one topic: checks each publisher's sequence, counts what is lost or unwanted, and offers the rest to the cache.
 
 mod accounts;
+mod ends;
 mod first_inline;
 mod other_type;
 mod sequences;
 mod sinks;
 mod throttle;
 
+use ends::End;
 use first_inline::FirstInline;
 use holdall_io::mutex::lock;
 use other_type::OtherTypes;
@@ -72,20 +74,11 @@ struct PublisherTrack {
     /// The last number of a message that was not believed; the next one after it is.
     last_not_believed: Option<u64>,
     end: End,
-}
-
-/// Whether it is known that nothing came after the last message of a publisher that arrived.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum End {
-    /// No transport serves it yet.
-    #[default]
-    Unset,
-    /// Its transport learns how many it has sent.
-    Known,
-    /// Its transport does not.
-    Unknown,
-    /// Its transport does not, and a message that was sent after the stop has come: nothing of before is missing.
-    Passed,
+    is_reliable: bool,
+    /// The last sign of life of one that went silent.
+    silent_since: Option<Timestamp>,
+    /// The publish time from which on a message shows that nothing before is missing, where the publisher's clock is ahead.
+    shown_from: Option<Timestamp>,
 }
 
 impl PublisherTrack {
@@ -102,7 +95,10 @@ impl PublisherTrack {
             unclear: 0,
             not_believable: 0,
             last_not_believed: None,
-            end: End::Unset,
+            end: End::default(),
+            is_reliable: false,
+            silent_since: None,
+            shown_from: None,
         }
     }
 
@@ -152,25 +148,27 @@ struct IntakeState {
 impl IntakeState {
     /// The stage at which a message of this track is left out before the cache, if it is.
     #[inline]
-    fn refusal(&mut self, index: usize, header: &MessageHeader) -> Option<LossStage> {
+    fn refusal(&mut self, index: usize, header: &MessageHeader, arrival: Timestamp) -> Option<LossStage> {
         // One test: all are rare.
         if self.closed | self.is_rare {
-            self.rare_refusal(index, header)
+            self.rare_refusal(index, header, arrival)
         } else {
             None
         }
     }
 
     #[cold]
-    fn rare_refusal(&mut self, index: usize, header: &MessageHeader) -> Option<LossStage> {
+    fn rare_refusal(
+        &mut self,
+        index: usize,
+        header: &MessageHeader,
+        arrival: Timestamp,
+    ) -> Option<LossStage> {
+        self.follow_end(index, header, arrival);
         if self.closed {
             return Some(LossStage::Shutdown);
         }
         let time = header.log_time;
-        let track = &mut self.tracks[index];
-        if track.end == End::Unknown && self.stop.is_some() && header.publish_time >= self.stop {
-            track.end = End::Passed;
-        }
         let kept = self.throttle.as_mut().is_none_or(|throttle| throttle.keeps(time));
         (!kept).then_some(LossStage::Policy)
     }
@@ -283,42 +281,6 @@ impl Intake {
         index.map_or(0, |index| state.tracks[*index].subscriptions)
     }
 
-    /// Sets whether a transport that serves a publisher learns how many messages it has sent; one that does decides.
-    pub(super) fn end_is_known(&self, gid: Gid, is_known: bool) {
-        let mut state = self.lock();
-        let index = self.track(&mut state, Some(gid));
-        let track = &mut state.tracks[index];
-        match (is_known, track.end) {
-            (true, _) => track.end = End::Known,
-            (false, End::Unset) => track.end = End::Unknown,
-            (false, _) => {}
-        }
-    }
-
-    /// The recording was asked to end at `now`: a message that was sent later shows that all earlier ones are known.
-    pub(super) fn stops(&self, now: Timestamp) {
-        let mut state = self.lock();
-        let IntakeState { tracks, by_gid, .. } = &*state;
-        if by_gid.values().any(|&index| tracks[index].end == End::Unknown) {
-            state.stop = Some(now);
-            state.is_rare = true;
-        }
-    }
-
-    /// Publishers that have sent something, are still there and whose end is not known.
-    pub(super) fn ends_unknown(&self) -> usize {
-        let state = self.lock();
-        let live = state
-            .by_gid
-            .iter()
-            .filter(|(gid, _)| gid.is_none_or(|gid| !state.gone.contains(&gid)));
-        live.filter(|(_, index)| {
-            let track = &state.tracks[**index];
-            track.end == End::Unknown && track.received > 0
-        })
-        .count()
-    }
-
     fn lock(&self) -> MutexGuard<'_, IntakeState> {
         lock(&self.state)
     }
@@ -390,6 +352,7 @@ impl Intake {
     fn take(&self, bit: u64, mut header: MessageHeader, payload: Result<Payload<'_>, LossStage>) {
         let mut state = self.lock();
         state.received += 1;
+        let arrival = header.log_time;
         let passage = self.gate.passage(&mut header.log_time);
         let mut index = self.track(&mut state, header.publisher);
         match header.sequence {
@@ -404,9 +367,15 @@ impl Intake {
         track.received += 1;
         let publisher = track.index;
         let stage = match (passage, payload) {
-            (Passage::Shut, _) => LossStage::Policy,
-            (Passage::Open, Err(stage)) => stage,
-            (Passage::Open, Ok(payload)) => match state.refusal(index, &header) {
+            (Passage::Shut, _) => {
+                state.follow_end(index, &header, arrival);
+                LossStage::Policy
+            }
+            (Passage::Open, Err(stage)) => {
+                state.follow_end(index, &header, arrival);
+                stage
+            }
+            (Passage::Open, Ok(payload)) => match state.refusal(index, &header, arrival) {
                 Some(stage) => stage,
                 None => match self.offer(publisher, &header, payload) {
                     Offered::Stored => return,

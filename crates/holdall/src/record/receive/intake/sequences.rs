@@ -134,7 +134,7 @@ impl Intake {
     pub(super) fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
         let ended = &mut state.tracks[index];
         self.close_track(ended);
-        let subscriptions = ended.subscriptions;
+        let (subscriptions, end, is_reliable) = (ended.subscriptions, ended.end, ended.is_reliable);
         let gid = state
             .by_gid
             .iter()
@@ -147,6 +147,7 @@ impl Intake {
         track.sequence.observe(sequence);
         self.log_begin(track, Observation::First, sequence);
         (track.subscriptions, track.numbered) = (subscriptions, true);
+        (track.end, track.is_reliable) = (end, is_reliable);
         next
     }
 

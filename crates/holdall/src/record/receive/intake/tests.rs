@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::cache::{CacheOptions, Place, Stored};
+use crate::record::receive::discovery::Departure;
 use holdall_model::loss::ledger::TopicAccount;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -333,7 +334,9 @@ fn publishers_that_come_and_go_for_ever_take_bounded_memory() {
         bench.receive(gid, 2);
         bench.receive(gid, 4);
         bench.record_stored();
-        bench.intake.publisher_gone(gid);
+        bench
+            .intake
+            .publisher_gone(gid, Departure::Farewell, Timestamp::from_nanos(0));
     }
     assert_eq!(bench.intake.publishers() as u64, count);
     let (_, account) = bench.finish();
@@ -362,12 +365,16 @@ fn a_gone_publisher_is_not_folded_while_messages_of_it_wait() {
     };
     for number in 0..2 * PUBLISHERS_KEPT_MAX {
         bench.receive(gid(number), 1);
-        bench.intake.publisher_gone(gid(number));
+        bench
+            .intake
+            .publisher_gone(gid(number), Departure::Farewell, Timestamp::from_nanos(0));
     }
     assert_eq!(bench.ledger.lock().unwrap().topics[0].folded, None);
     bench.record_stored();
     bench.receive(gid(9999), 1);
-    bench.intake.publisher_gone(gid(9999));
+    bench
+        .intake
+        .publisher_gone(gid(9999), Departure::Farewell, Timestamp::from_nanos(0));
     let (_, account) = bench.finish();
     assert!(account.folded.unwrap().publishers >= PUBLISHERS_KEPT_MAX as u64);
 }

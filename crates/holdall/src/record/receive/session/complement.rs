@@ -86,10 +86,10 @@ impl Complement {
                     }
                     self.known.insert(gid, (*publisher, was_received));
                 }
-                GraphDecision::PublisherGone { topic, gid } => {
+                GraphDecision::PublisherGone { gid, .. } => {
                     self.brought.remove(&gid);
                     if let Some((_, true)) = self.known.remove(&gid) {
-                        at_once.push(GraphDecision::PublisherGone { topic, gid });
+                        at_once.push(decision);
                     }
                 }
                 GraphDecision::RefusedTypes { .. } => {}

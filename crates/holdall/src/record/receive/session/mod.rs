@@ -2,12 +2,14 @@
 
 mod complement;
 mod definitions;
+mod ends;
 mod not_heard;
 mod source;
 mod steps;
 mod topics;
 
 use complement::Complement;
+use ends::SilentPublisher;
 use holdall_io::{clock::Clock, mutex::lock};
 use not_heard::NotHeardWatch;
 pub use source::INITIAL_DISCOVERY;
@@ -128,6 +130,8 @@ pub(in crate::record) struct Session {
     next_loss_check: Duration,
     events: Option<EventPublishers>,
     failure: Option<String>,
+    /// Publishers that went silent and were not reported yet.
+    silent: Vec<SilentPublisher>,
     /// Of one poll of the graph: there is no other one before all are carried out.
     decided: VecDeque<Decided>,
     /// The log says that topics wait for the drain.
@@ -181,6 +185,7 @@ impl Session {
             next_loss_check: now,
             events: None,
             failure: None,
+            silent: Vec::new(),
             decided: VecDeque::new(),
             is_delay_known: false,
             replies: VecDeque::new(),
@@ -386,6 +391,7 @@ impl Session {
         }
         self.complete(now);
         self.carry_out_decided();
+        self.report_silent();
     }
 
     /// Subscribes to topics that the control asked for.
@@ -437,17 +443,6 @@ impl Session {
     /// True when everything that publishers announced has arrived.
     pub(in crate::record) fn is_caught_up(&self) -> bool {
         self.topics.values().all(|topic| topic.intake.is_caught_up())
-    }
-
-    /// The recording was asked to end: from now on each publisher whose end is not known is watched for a later message.
-    pub(in crate::record) fn stops(&self) {
-        let now = self.clock.now();
-        self.topics.values().for_each(|topic| topic.intake.stops(now));
-    }
-
-    /// True when no living publisher's end is unknown.
-    pub(in crate::record) fn knows_ends(&self) -> bool {
-        self.topics.values().all(|topic| topic.intake.ends_unknown() == 0)
     }
 
     /// Ends all subscriptions and closes the accounts of what arrived.

@@ -88,11 +88,13 @@ impl Session {
         match decision {
             GraphDecision::Record(plan) => self.record(number, plan),
             GraphDecision::Publisher(publisher) => self.serve(number, publisher, moment),
-            GraphDecision::PublisherGone { topic, gid } => {
-                tracing::debug!("{topic}: publisher {gid} is gone");
-                if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.publisher_gone(*gid);
-                }
+            GraphDecision::PublisherGone {
+                topic,
+                gid,
+                departure,
+            } => {
+                tracing::debug!("{topic}: publisher {gid} is gone: {departure:?}");
+                self.publisher_gone(topic, *gid, *departure);
                 Ok(())
             }
             GraphDecision::RefusedTypes { topic, type_names } => {

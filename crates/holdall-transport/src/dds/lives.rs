@@ -1,0 +1,104 @@
+//! How a publisher went: it said so, or its participant was not heard any more until its lease ended.
+
+use crate::GraphEvent;
+use holdall_model::{time::Timestamp, topic::Gid};
+use std::collections::HashMap;
+
+/// When a participant was heard last, and when its lease ends if it is not heard again: elapsed time in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeaseState {
+    /// The last packet of it.
+    pub heard: i64,
+    /// From then on it counts as gone.
+    pub end: i64,
+}
+
+/// The leases of participants, as they were seen last.
+#[derive(Default)]
+pub(super) struct Lives(HashMap<Gid, LeaseState>);
+
+/// The time of day of a moment, from two clocks that were read together.
+pub(super) fn time_of(moment: i64, elapsed: i64, now: Timestamp) -> Timestamp {
+    let ago = elapsed.saturating_sub(moment).max(0);
+    Timestamp::from_nanos(now.as_nanos().saturating_sub(ago))
+}
+
+impl Lives {
+    /// Notes a participant's lease.
+    pub(super) fn note(&mut self, participant: Gid, lease: LeaseState) {
+        self.0.insert(participant, lease);
+    }
+
+    /// The lease of a participant as it was seen last.
+    pub(super) fn of(&self, participant: Gid) -> Option<LeaseState> {
+        self.0.get(&participant).copied()
+    }
+
+    /// Reads all leases again; those of participants that are gone stay as they were.
+    pub(super) fn poll(&mut self, lease_of: impl Fn(Gid) -> Option<LeaseState>) {
+        for (participant, lease) in &mut self.0 {
+            if let Some(now) = lease_of(*participant) {
+                *lease = now;
+            }
+        }
+    }
+
+    /// Forgets the participants that are not kept.
+    pub(super) fn keep(&mut self, keeps: impl Fn(Gid) -> bool) {
+        self.0.retain(|participant, _| keeps(*participant));
+    }
+
+    /// The event for a publisher that is gone: one whose participant `is_there`, or is gone before its lease could have ended, has said
+    /// farewell. The times are of this moment.
+    pub(super) fn gone(
+        &self,
+        publisher: Gid,
+        participant: Gid,
+        is_there: bool,
+        (elapsed, now): (i64, Timestamp),
+    ) -> GraphEvent {
+        let lease = self.of(participant);
+        if is_there || lease.is_some_and(|lease| elapsed < lease.end) {
+            return GraphEvent::PublisherGone(publisher);
+        }
+        GraphEvent::PublisherSilent {
+            gid: publisher,
+            since: lease.map(|lease| time_of(lease.heard, elapsed, now)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_publisher_that_goes_before_its_lease_ends_has_said_farewell() {
+        let (publisher, participant) = (Gid([1; 16]), Gid([2; 16]));
+        let mut lives = Lives::default();
+        lives.note(participant, LeaseState { heard: 100, end: 120 });
+        let now = |elapsed| (elapsed, Timestamp::from_nanos(1000 + elapsed));
+        let farewell = GraphEvent::PublisherGone(publisher);
+        assert_eq!(lives.gone(publisher, participant, false, now(119)), farewell);
+        // The participant lives on without the publisher.
+        assert_eq!(lives.gone(publisher, participant, true, now(500)), farewell);
+        let silent = |since| GraphEvent::PublisherSilent {
+            gid: publisher,
+            since,
+        };
+        assert_eq!(
+            lives.gone(publisher, participant, false, now(120)),
+            silent(Some(Timestamp::from_nanos(1100)))
+        );
+        lives.poll(|_| Some(LeaseState { heard: 130, end: 150 }));
+        assert_eq!(lives.gone(publisher, participant, false, now(149)), farewell);
+        lives.poll(|_| None);
+        assert_eq!(
+            lives.gone(publisher, participant, false, now(160)),
+            silent(Some(Timestamp::from_nanos(1130)))
+        );
+        // Of one that was never seen nothing is known.
+        lives.keep(|_| false);
+        assert_eq!(lives.gone(publisher, participant, false, now(160)), silent(None));
+    }
+}

@@ -1,0 +1,152 @@
+//! Publishers that went silent, and what all of them sent last.
+
+use super::Session;
+use crate::record::receive::discovery::{Departure, GraphDecision};
+use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
+use holdall_transport::GraphEvent;
+use std::collections::BTreeSet;
+
+/// Topics that a line of the log names.
+const TOPICS_LISTED_MAX: usize = 8;
+
+/// A publisher that went silent without a farewell.
+pub(super) struct SilentPublisher {
+    topic: String,
+    since: Timestamp,
+}
+
+impl Session {
+    /// Notes that a publisher is gone.
+    pub(super) fn publisher_gone(&mut self, topic: &str, gid: Gid, departure: Departure) {
+        let now = self.clock.now();
+        let Some(recorded) = self.topics.get_mut(topic) else {
+            return;
+        };
+        recorded.publisher_gone(gid, departure, now);
+        if let Departure::Silent(since) = departure {
+            self.silent.push(SilentPublisher {
+                topic: topic.to_owned(),
+                since: since.unwrap_or(now),
+            });
+        }
+    }
+
+    /// Logs which publishers went silent since the last call: one line, as a computer that leaves takes all of its publishers with it.
+    pub(super) fn report_silent(&mut self) {
+        let silent = std::mem::take(&mut self.silent);
+        self.warn_of(&silent, "went silent without a farewell");
+    }
+
+    fn warn_of(&self, silent: &[SilentPublisher], what: &str) {
+        let Some(since) = silent.iter().map(|one| one.since).min() else {
+            return;
+        };
+        let topics: BTreeSet<&str> = silent.iter().map(|one| &*one.topic).collect();
+        let named: Vec<String> = topics
+            .iter()
+            .take(TOPICS_LISTED_MAX)
+            .map(|topic| Outside(topic).to_string())
+            .collect();
+        let more = match topics.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more topics"),
+        };
+        let publishers = match silent.len() {
+            1 => "1 publisher".to_owned(),
+            count => format!("{count} publishers"),
+        };
+        let ago = self
+            .clock
+            .now()
+            .as_nanos()
+            .saturating_sub(since.as_nanos())
+            .max(0);
+        tracing::warn!(
+            "{}: {publishers} ({}{more}) {what}; the last sign of life was {:.1} s ago, and what was sent after it is not known",
+            UnknownEnds::SILENT,
+            named.join(", "),
+            ago as f64 / 1e9
+        );
+    }
+
+    /// The recording was asked to end: from now on each publisher whose end is not known is watched for a later message.
+    pub(in crate::record) fn stops(&self) {
+        let now = self.clock.now();
+        self.topics.values().for_each(|topic| topic.intake.stops(now));
+    }
+
+    /// Asks publishers what they have sent, and notes who has gone since; true when an end was shown.
+    pub(in crate::record) fn ask_ends(&mut self) -> bool {
+        self.follow_departures();
+        let mut is_news = false;
+        for topic in self.topics.values_mut() {
+            is_news |= topic.ask_ends();
+        }
+        is_news
+    }
+
+    /// True while a publisher that can answer has not.
+    pub(in crate::record) fn awaits_answer(&self) -> bool {
+        let mut topics = self.topics.values();
+        topics.any(|topic| !topic.intake.ends_asked().is_empty())
+    }
+
+    /// True while a later message can show the end of a publisher.
+    pub(in crate::record) fn awaits_later_message(&self) -> bool {
+        let mut topics = self.topics.values();
+        topics.any(|topic| topic.intake.awaits_later_message())
+    }
+
+    /// Notes which publishers have not answered.
+    pub(in crate::record) fn end_questions(&self) {
+        let now = self.clock.now();
+        let mut silent = Vec::new();
+        for topic in self.topics.values() {
+            for gid in topic.intake.ends_asked() {
+                let transport = topic
+                    .transport_of(gid)
+                    .map(|number| &self.sources[number].transport);
+                let heard = transport.and_then(|transport| transport.last_heard(gid));
+                let since = topic.intake.not_answered(gid, heard, now);
+                silent.push(SilentPublisher {
+                    topic: topic.name.clone(),
+                    since,
+                });
+            }
+        }
+        self.warn_of(&silent, "did not answer at the end");
+    }
+
+    /// Applies who has gone; what has appeared is not recorded any more.
+    fn follow_departures(&mut self) {
+        for number in 0..self.sources.len() {
+            let source = &mut self.sources[number];
+            if source.failure.is_some() {
+                continue;
+            }
+            let mut events = Vec::new();
+            if let Err(error) = source.transport.poll_graph(&mut events) {
+                self.transport_failed(number, &error);
+                continue;
+            }
+            events.retain(|event| {
+                matches!(
+                    event,
+                    GraphEvent::PublisherGone(_) | GraphEvent::PublisherSilent { .. }
+                )
+            });
+            let decisions = source.discovery.apply(events);
+            for decision in decisions {
+                if let GraphDecision::PublisherGone {
+                    topic,
+                    gid,
+                    departure,
+                } = decision
+                {
+                    self.publisher_gone(&topic, gid, departure);
+                }
+            }
+        }
+        self.report_silent();
+    }
+}
