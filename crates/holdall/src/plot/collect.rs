@@ -2,15 +2,16 @@
 
 use super::{
     Picture,
-    columns::{Lane, Line, Loss},
+    clock::{Clocked, bounds, recorded},
+    columns::{Lane, Line},
+    losses::add_losses,
 };
 use crate::{
-    decode::{ChoiceError, Decoder, Decoders, MessageChoice, TimeBase},
+    decode::{ChoiceError, Decoder, Decoders, TimeBase},
     reader::{BagMessage, BagSet, MessageFilter, ReadError},
 };
 use holdall_model::{
     dynamic::expression::{ExpressionError, Formula, split_topic},
-    loss::ledger::TopicAccount,
     time::Timestamp,
     topic::TopicInfo,
 };
@@ -29,9 +30,6 @@ const COLUMNS: usize = 2048;
 
 /// Topics that get a lane.
 const LANES_MAX: usize = 200;
-
-/// Losses of one lane that are drawn.
-const LOSSES_MAX: usize = 2000;
 
 /// Messages from which slices of time are read side by side.
 const SLICED_FROM: u64 = 50_000;
@@ -268,75 +266,6 @@ fn lines(bags: &BagSet, options: &PlotOptions, topics: &[TopicInfo]) -> Result<V
     Ok(found)
 }
 
-/// Messages by another clock than that of the recorder.
-struct Clocked {
-    choice: MessageChoice,
-    remarks: Vec<String>,
-}
-
-impl Clocked {
-    /// `None` for log times.
-    fn of(bags: &BagSet, options: &PlotOptions, topics: &[TopicInfo]) -> Result<Option<Self>, PlotError> {
-        if options.time == TimeBase::LogTime {
-            return Ok(None);
-        }
-        let named = if options.wanted.is_empty() { &[] } else { topics };
-        let choice = MessageChoice {
-            topics: named.iter().map(|topic| topic.name.clone()).collect(),
-            time: options.time,
-            ..MessageChoice::default()
-        };
-        let mut decoders = Decoders::new(bags.clone());
-        drop(choice.messages_of_each(bags, &mut decoders)?);
-        Ok(Some(Self {
-            choice,
-            remarks: decoders.take_notices(),
-        }))
-    }
-
-    fn messages(
-        &self,
-        bags: &BagSet,
-    ) -> Result<impl Iterator<Item = Result<BagMessage, ChoiceError>> + use<>, ChoiceError> {
-        self.choice
-            .messages_of_each(bags, &mut Decoders::new(bags.clone()))
-    }
-
-    /// The first and the last time of all messages, which must be read for it.
-    fn ends(&self, bags: &BagSet) -> Result<Option<(Timestamp, Timestamp)>, ChoiceError> {
-        let stamps = self
-            .messages(bags)?
-            .filter_map(|message| Some(message.ok()?.stamp));
-        Ok(stamps.fold(None, |ends, stamp| match ends {
-            None => Some((stamp, stamp)),
-            Some((first, last)) => Some((stamp.min(first), stamp.max(last))),
-        }))
-    }
-}
-
-/// The first and the last log time, from what the bags state about themselves.
-fn recorded(bags: &BagSet) -> Option<(Timestamp, Timestamp)> {
-    let filled = || bags.bags().iter().filter(|bag| bag.metadata().message_count > 0);
-    let start = filled().filter_map(|bag| bag.metadata().starting_time).min()?;
-    let end = filled().filter_map(|bag| bag.metadata().ending_time()).max()?;
-    Some((start, end))
-}
-
-/// Time of the left end, and the span.
-fn bounds(ends: Option<(Timestamp, Timestamp)>, options: &PlotOptions) -> Option<(i64, i64)> {
-    let (start, end) = ends?;
-    let from = start.saturating_add(options.start_offset);
-    let until = options
-        .duration
-        .map_or(end, |span| from.saturating_add(span).min(end));
-    (until >= from).then(|| {
-        (
-            from.as_nanos(),
-            until.as_nanos().saturating_sub(from.as_nanos()).max(1),
-        )
-    })
-}
-
 fn filter(options: &PlotOptions, topics: &[TopicInfo]) -> MessageFilter {
     let names = topics.iter().map(|topic| topic.name.clone()).collect();
     MessageFilter {
@@ -543,45 +472,6 @@ impl Places {
             });
         &place.1
     }
-}
-
-/// The losses in the accounts of the bags.
-fn add_losses(bags: &BagSet, lanes: &mut [Lane]) -> Result<(), PlotError> {
-    for bag in bags.bags() {
-        let Some(ledger) = bag.any_ledger()? else { continue };
-        for account in &ledger.topics {
-            if let Some(lane) = lanes.iter_mut().find(|lane| lane.name == account.name) {
-                add_losses_of(account, lane);
-            }
-        }
-    }
-    Ok(())
-}
-
-fn add_losses_of(account: &TopicAccount, lane: &mut Lane) {
-    let missing = account.missing.iter().filter(|(stage, _)| stage.is_shortfall());
-    lane.lost += missing.map(|(_, count)| count).sum::<u64>();
-    for interval in account
-        .publishers
-        .iter()
-        .flat_map(|publisher| &publisher.intervals)
-    {
-        let (Some(from), Some(until)) = (
-            interval.first_time.or(interval.last_time),
-            interval.last_time.or(interval.first_time),
-        ) else {
-            continue;
-        };
-        if interval.stage.is_shortfall() && lane.losses.len() < LOSSES_MAX {
-            lane.losses.push(Loss {
-                from: from.as_nanos(),
-                until: until.as_nanos().max(from.as_nanos()),
-                count: interval.count,
-                stage: interval.stage,
-            });
-        }
-    }
-    lane.losses.sort_by_key(|loss| loss.from);
 }
 
 #[cfg(test)]

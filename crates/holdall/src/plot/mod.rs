@@ -3,8 +3,10 @@
 //! Everything is reduced to columns of time while the bag is read, each with its smallest and largest value, so that a single spike among millions of
 //! messages stays. Memory and the size of a picture depend on topics and columns only.
 
+mod clock;
 mod collect;
 mod columns;
+mod losses;
 mod page;
 #[cfg(feature = "pictures")]
 mod png;
