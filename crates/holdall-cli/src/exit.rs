@@ -205,6 +205,7 @@ fn refuses_choice(error: &ChoiceError) -> bool {
     matches!(
         error,
         ChoiceError::UnknownTopic { .. }
+            | ChoiceError::Outside(_)
             | ChoiceError::Question { .. }
             | ChoiceError::Opaque { .. }
             | ChoiceError::Nothing { .. }

@@ -1,6 +1,7 @@
 //! Sizes and spans as people write and read them: `100MiB`, `200ms`, `62.4 KiB`, `1.49 GiB/s`.
 
-use holdall::tools::Shift;
+use holdall::{reader::Moment, tools::Shift};
+use holdall_model::time::Timestamp;
 pub use holdall_model::units::{format_byte_rate, format_bytes};
 use std::time::Duration;
 
@@ -165,10 +166,45 @@ pub fn format_count(count: u64) -> String {
     text
 }
 
-/// Reads a point in time in seconds since 1970, exact to the nanosecond, as nanoseconds.
-pub fn parse_instant(text: &str) -> Result<i64, String> {
+/// Reads a point in time as every verb does: `10`, `+10` or `500ms` after the first message; `@1700000000.25`, seconds since 1970; nanoseconds since
+/// 1970 as rosbag2 has them; `2026-11-25T12:03:11.5`, a date, also without a time of day or with an offset from UTC.
+///
+/// # Errors
+/// A text of any other form, with the forms that are accepted.
+pub fn parse_moment(text: &str) -> Result<Moment, String> {
+    let text = text.trim();
+    let at = |nanos| Ok(Moment::At(Timestamp::from_nanos(nanos)));
+    if let Some(seconds) = text.strip_prefix('@') {
+        return at(parse_instant(seconds)?);
+    }
+    // No bag is 31 years long: long whole numbers are nanoseconds.
+    if text.len() >= 16
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && let Ok(nanos) = text.parse()
+    {
+        return at(nanos);
+    }
+    if let Some(time) = Timestamp::from_utc_text(text) {
+        return Ok(Moment::At(time));
+    }
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return i64::try_from(time.as_nanosecond()).map_or_else(|_| Err(MOMENTS.to_owned()), at);
+    }
+    parse_seconds(text)
+        .map(Moment::AfterStart)
+        .map_err(|error| match error {
+            UnitError::NoNumber { .. } => MOMENTS.to_owned(),
+            error => error.to_string(),
+        })
+}
+
+const MOMENTS: &str =
+    "expected seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11, in UTC)";
+
+/// Reads seconds since 1970, exact to the nanosecond, as nanoseconds.
+fn parse_instant(text: &str) -> Result<i64, String> {
     let expected =
-        || format!("\"{text}\" is no time; expected seconds since 1970, for example 1700000000.25");
+        || format!("expected seconds since 1970 after the @, for example @1700000000.25, found \"{text}\"");
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) {
@@ -265,6 +301,43 @@ mod tests {
         assert_eq!(parse_seconds("999999999999999"), Err(UnitError::TooLarge));
         assert_eq!(parse_seconds_or_endless("-1"), Ok(None));
         assert_eq!(parse_seconds_or_endless("2"), Ok(Some(Duration::from_secs(2))));
+    }
+
+    #[test]
+    fn every_form_of_a_point_in_time_is_read() {
+        let at = |nanos| Ok(Moment::At(Timestamp::from_nanos(nanos)));
+        let after = |millis| Ok(Moment::AfterStart(Duration::from_millis(millis)));
+        for (text, moment) in [
+            ("10", after(10_000)),
+            ("+1.5", after(1500)),
+            ("500ms", after(500)),
+            ("2 min", after(120_000)),
+            ("1700000000", after(1_700_000_000_000)),
+            ("@1700000000.25", at(1_700_000_000_250_000_000)),
+            ("@0", at(0)),
+            ("1700000000000000003", at(1_700_000_000_000_000_003)),
+            ("2023-11-14T22:13:20", at(1_700_000_000_000_000_000)),
+            ("2023-11-14 22:13:20.5Z", at(1_700_000_000_500_000_000)),
+            ("2023-11-14T23:13:20+01:00", at(1_700_000_000_000_000_000)),
+            ("2023-11-14", at(1_699_920_000_000_000_000)),
+        ] {
+            assert_eq!(parse_moment(text), moment, "{text}");
+        }
+        for text in [
+            "",
+            "+",
+            "+-1",
+            "-5",
+            "yesterday",
+            "@",
+            "@x",
+            "@-1",
+            "2023-13-01",
+            "10x",
+        ] {
+            assert!(parse_moment(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_moment("yesterday"), Err(MOMENTS.to_owned()));
     }
 
     #[test]

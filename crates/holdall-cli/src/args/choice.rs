@@ -2,6 +2,7 @@
 
 use crate::units;
 use clap::{Args, ValueEnum};
+use holdall::reader::Moment;
 use std::{path::PathBuf, time::Duration};
 
 /// Where definitions are that a bag lacks.
@@ -60,7 +61,7 @@ pub struct ChoiceArguments {
     #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "Which messages")]
     pub topic_types: Vec<String>,
 
-    /// Only messages of this topic for which the expression is true; may be given for several topics
+    /// Only messages of this topic for which the expression is true, and of topics that are named; may be given for several topics
     #[arg(
         short = 'w',
         long = "where",
@@ -74,13 +75,13 @@ pub struct ChoiceArguments {
     #[arg(long, value_name = "CLOCK", help_heading = "Which messages")]
     pub time: Option<Clock>,
 
-    /// Skip messages before this time, in seconds since 1970 (1700000000.25)
-    #[arg(long, value_name = "S", value_parser = units::parse_instant, help_heading = "Which messages")]
-    pub start: Option<i64>,
+    /// Skip messages before this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
+    pub start: Option<Moment>,
 
-    /// Skip messages after this time, in seconds since 1970
-    #[arg(long, value_name = "S", value_parser = units::parse_instant, help_heading = "Which messages")]
-    pub end: Option<i64>,
+    /// Skip messages after this time; as --start
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
+    pub end: Option<Moment>,
 
     /// Skip the beginning of the bag, in seconds
     #[arg(long, value_name = "S", default_value = "0", value_parser = units::parse_seconds, help_heading = "Which messages")]

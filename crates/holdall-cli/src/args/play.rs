@@ -3,7 +3,7 @@
 use super::{TransportName, console::ConsoleArguments, viewers::AccessArguments};
 use crate::units;
 use clap::{Args, ValueEnum};
-use holdall::play::options::ListenerCount;
+use holdall::{play::options::ListenerCount, reader::Moment};
 use holdall_model::time::Timestamp;
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -214,7 +214,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "NS", allow_negative_numbers = true, help_heading = "When")]
     pub playback_until_nsec: Option<i64>,
 
-    /// Begin at this time of day, in seconds since 1970, so that several machines begin together; at once when it has passed
+    /// Begin at this time (@1700000000.25, 2026-11-25T12:03:11), so that several machines begin together; at once when it has passed
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "When")]
     pub start_at: Option<Timestamp>,
 
@@ -338,7 +338,12 @@ fn parse_endless(text: &str) -> Result<Span, units::UnitError> {
 }
 
 fn parse_time(text: &str) -> Result<Timestamp, String> {
-    units::parse_instant(text).map(Timestamp::from_nanos)
+    match units::parse_moment(text)? {
+        Moment::At(time) => Ok(time),
+        Moment::AfterStart(_) => {
+            Err("expected a time, for example @1700000000.25 or 2026-11-25T12:03:11".to_owned())
+        }
+    }
 }
 
 fn parse_listeners(text: &str) -> Result<ListenerCount, String> {

@@ -3,8 +3,7 @@
 use super::{choice::DefinitionArguments, known::Known};
 use crate::units;
 use clap::{Args, Subcommand, ValueEnum};
-use holdall::tools::{Moment, Shift};
-use holdall_model::time::Timestamp;
+use holdall::{reader::Moment, tools::Shift};
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `holdall convert --help`.
@@ -28,13 +27,13 @@ Examples:
   holdall split lab -o lab_parts -d 60                      files of one minute
   holdall split lab -o lab_parts -b 1GB                     files of at most 1 GB
   holdall split lab -o lab_parts --count 100000             files of 100 000 messages
-  holdall split lab -o lab_parts --at +30 +90               cut 30 s and 90 s after the first message";
+  holdall split lab -o lab_parts --at 30 90               cut 30 s and 90 s after the first message";
 
 /// Shown below `holdall filter --help`.
 pub const FILTER_EXAMPLES: &str = "\
 Examples:
   holdall filter lab -o imu --topics /imu /tf               two topics
-  holdall filter lab -o cut --start +10 --end +20           ten seconds
+  holdall filter lab -o cut --start 10 --end 20           ten seconds
   holdall filter lab -o slow --rate /camera=1 --rate 10     1 Hz of the camera, 10 Hz of all others
   holdall filter lab -o front --publisher /front/camera     what one node had published
   holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'
@@ -60,23 +59,6 @@ Examples:
   holdall man | man -l -                                    read the page of holdall
   holdall man convert | man -l -                            the page of one verb
   holdall man --dir ~/.local/share/man/man1                 write all pages";
-
-/// Reads a log time: seconds or nanoseconds since 1970, or `+10`: seconds after the first message.
-fn parse_moment(text: &str) -> Result<Moment, String> {
-    if let Some(span) = text.strip_prefix('+') {
-        return units::parse_seconds(span)
-            .map(Moment::AfterStart)
-            .map_err(|error| error.to_string());
-    }
-    // No user means the year 30 million: long whole numbers are nanoseconds, as rosbag2 has them.
-    if text.len() >= 16
-        && text.bytes().all(|byte| byte.is_ascii_digit())
-        && let Ok(nanos) = text.parse()
-    {
-        return Ok(Moment::At(Timestamp::from_nanos(nanos)));
-    }
-    units::parse_instant(text).map(|nanos| Moment::At(Timestamp::from_nanos(nanos)))
-}
 
 /// Which messages go into the output.
 #[derive(Args, Clone, Debug, Default)]
@@ -117,12 +99,12 @@ pub struct SelectionArguments {
     #[arg(long, value_name = "PUBLISHER", num_args = 1.., help_heading = "Which messages")]
     pub publisher: Vec<String>,
 
-    /// Skip messages before this time: seconds or nanoseconds since 1970, or +S seconds after the first message
-    #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]
+    /// Skip messages before this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 
     /// Skip messages after this time; as --start
-    #[arg(long, value_name = "TIME", value_parser = parse_moment, help_heading = "Which messages")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub end: Option<Moment>,
 
     /// Keep at most this many messages a second: of one topic, or of each topic without a limit of its own
@@ -263,8 +245,8 @@ pub struct DivisionArguments {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
     pub count: Option<u64>,
 
-    /// Split at these times: seconds or nanoseconds since 1970, or +S seconds after the first message
-    #[arg(long, value_name = "TIME", num_args = 1.., value_parser = parse_moment, help_heading = "Files")]
+    /// Split at these times: seconds after the first message (10), or times (@1700000000.25, 2026-11-25T12:03:11)
+    #[arg(long, value_name = "TIME", num_args = 1.., value_parser = units::parse_moment, help_heading = "Files")]
     pub at: Vec<Moment>,
 }
 
@@ -452,26 +434,4 @@ pub struct ManArguments {
     /// Write the pages of holdall and all verbs into this directory
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_given_in_three_ways() {
-        let at = |nanos| Moment::At(Timestamp::from_nanos(nanos));
-        assert_eq!(
-            parse_moment("+1.5"),
-            Ok(Moment::AfterStart(Duration::from_millis(1500)))
-        );
-        assert_eq!(
-            parse_moment("1700000000000000003"),
-            Ok(at(1_700_000_000_000_000_003))
-        );
-        assert_eq!(parse_moment("1700000000"), Ok(at(1_700_000_000_000_000_000)));
-        for text in ["", "+", "+-1", "yesterday"] {
-            assert!(parse_moment(text).is_err(), "{text}");
-        }
-    }
 }

@@ -3,7 +3,6 @@
 use super::{UsageError, names, pattern};
 use crate::args::choice::{ChoiceArguments, Clock};
 use holdall::decode::{MessageChoice, Question, TimeBase};
-use holdall_model::time::Timestamp;
 use std::collections::BTreeMap;
 
 /// Combines the arguments.
@@ -11,19 +10,24 @@ use std::collections::BTreeMap;
 /// # Errors
 /// The first argument that cannot be used.
 pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
+    let questions = questions(&args.questions)?;
+    let mut topics = names::full_names("--topics", &args.topics)?;
+    // Conditions select their topics: what has none and is not named is not shown.
+    topics.extend(questions.iter().map(|question| question.topic.clone()));
     Ok(MessageChoice {
-        topics: names::full_names("--topics", &args.topics)?,
+        topics,
         regex: pattern::compile_whole("--regex", args.regex.as_deref())?,
         exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
         exclude_regex: pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?,
         types: names::type_names("--topic-types", &args.topic_types)?,
-        from: args.start.map(Timestamp::from_nanos),
-        until: args.end.map(Timestamp::from_nanos),
+        // Bounded when the bags are open.
+        from: None,
+        until: None,
         start_offset: args.start_offset,
         duration: args.duration,
         time: time(args.time.or(by_publish_time.then_some(Clock::PublishTime))),
         time_of: BTreeMap::new(),
-        questions: questions(&args.questions)?,
+        questions,
         verified: false,
     })
 }
@@ -59,14 +63,19 @@ mod tests {
             topics: vec!["imu".into()],
             regex: Some("/cam.*".into()),
             questions: vec!["imu: a.b > 1".into()],
-            start: Some(5),
             ..ChoiceArguments::default()
         };
         let choice = resolve(&args, true).unwrap();
-        assert_eq!(choice.topics, ["/imu"]);
+        assert_eq!(choice.topics, ["/imu", "/imu"]);
         assert_eq!(choice.questions[0].topic, "/imu");
         assert_eq!(choice.questions[0].expression, "a.b > 1");
-        assert_eq!(choice.from, Some(Timestamp::from_nanos(5)));
+        let asked = ChoiceArguments {
+            questions: vec!["/imu: a.b > 1".into(), "/gps: c > 2".into()],
+            ..ChoiceArguments::default()
+        };
+        let asked = resolve(&asked, false).unwrap();
+        assert!(asked.takes_topic("/imu", "a/msg/B") && asked.takes_topic("/gps", "a/msg/B"));
+        assert!(!asked.takes_topic("/camera", "a/msg/B"));
         assert_eq!(choice.time, TimeBase::PublishTime);
         assert!(choice.takes_topic("/camera", "a/msg/B") && !choice.takes_topic("/a/camera", "a/msg/B"));
     }

@@ -329,7 +329,7 @@ mod tests {
     fn listeners_pace_and_latched_state_are_understood() {
         let options = options(
             "bag --wait-for-subscribers 2 scan=1 --timeout 5 --pace listeners --no-latched-state --keep-publishers \
-             --start-at 1700000000.5 -s mcap --disable-loan-message --progress-bar-update-rate -1",
+             --start-at @1700000000.5 -s mcap --disable-loan-message --progress-bar-update-rate -1",
         );
         let count = |topic: Option<&str>, count| ListenerCount {
             topic: topic.map(str::to_owned),

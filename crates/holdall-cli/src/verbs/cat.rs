@@ -21,10 +21,14 @@ const GATHERED_BYTES: usize = 128 * 1024;
 
 /// Shows messages.
 pub fn run(args: &CatArguments) -> VerbResult {
-    let choice = resolve::choice::resolve(&args.choice, args.by_publish_time).map_err(Failure::refused)?;
+    let mut choice =
+        resolve::choice::resolve(&args.choice, args.by_publish_time).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
     let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;
+    choice
+        .bound(bags, args.choice.start, args.choice.end)
+        .map_err(|error| Failure::choosing(error.into()))?;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice.messages(bags, &mut decoders).map_err(Failure::choosing)?;
     let mut printer = Printer::new(decoders, form(args), options(args));

@@ -19,7 +19,7 @@ use tracing::{level_filters::LevelFilter, warn};
 
 /// Writes tables or images.
 pub fn run(args: &ExportArguments) -> VerbResult {
-    let choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
+    let mut choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
     if let Some(output) = &args.output {
         resolve::refuse_remote(output).map_err(Failure::refused)?;
     }
@@ -35,6 +35,9 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     refuse_mapping(args)?;
     let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;
+    choice
+        .bound(bags, args.choice.start, args.choice.end)
+        .map_err(|error| Failure::choosing(error.into()))?;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice
         .messages_of_each(bags, &mut decoders)

@@ -4,7 +4,9 @@ use super::{
     Decoder, Decoders,
     stamped::{ByHeader, HeaderStamps, Merged, Selected, Stream, TimeBase},
 };
-use crate::reader::{BagMessage, BagSet, MessageFilter, Messages, ReadError, WholePattern};
+use crate::reader::{
+    BagMessage, BagSet, MessageFilter, Messages, Moment, OutsideError, ReadError, WholePattern,
+};
 use holdall_model::{
     dynamic::{
         DecodeError,
@@ -89,6 +91,9 @@ pub enum ChoiceError {
         /// The bag's topics.
         known: String,
     },
+    /// A time at which the bags have no messages.
+    #[error(transparent)]
+    Outside(#[from] OutsideError),
     /// No message is selected.
     #[error("nothing is selected: {reason}")]
     Nothing {
@@ -184,6 +189,28 @@ pub(crate) fn why_no_topic(names: &[&str], pattern: Option<&str>) -> String {
 }
 
 impl MessageChoice {
+    /// Bounds the choice by times as a user enters them. The stamps in headers may be any: only other clocks have a span.
+    ///
+    /// # Errors
+    /// A time at which the bags have no messages.
+    pub fn bound(
+        &mut self,
+        bags: &BagSet,
+        start: Option<Moment>,
+        end: Option<Moment>,
+    ) -> Result<(), OutsideError> {
+        let span = bags.log_times();
+        let by_header = self.time == TimeBase::HeaderStamp;
+        let settle = |moment: Option<Moment>, what| match moment {
+            Some(moment) if by_header => Ok(Some(moment.resolve(span.map(|(first, _)| first)))),
+            Some(moment) => moment.within(span, what).map(Some),
+            None => Ok(None),
+        };
+        self.from = self.from.max(settle(start, "start")?);
+        self.until = self.until.into_iter().chain(settle(end, "end")?).min();
+        Ok(())
+    }
+
     /// Whether messages of a topic are selected, before conditions.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
         let matches = |regex: &Option<WholePattern>| regex.as_ref().is_some_and(|regex| regex.matches(name));

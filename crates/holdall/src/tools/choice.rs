@@ -3,7 +3,7 @@
 use super::ToolError;
 use crate::{
     decode::{ChoiceError, Question, listed, why_no_topic},
-    reader::{BagSet, PublisherChoice},
+    reader::{BagSet, Moment, PublisherChoice},
 };
 use holdall_model::{
     selection::{Selection, TopicFilter},
@@ -16,34 +16,15 @@ use std::{
     time::Duration,
 };
 
-/// A point in time as entered by a user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
-    /// A log time.
-    At(Timestamp),
-    /// This long after the first message of the inputs.
-    AfterStart(Duration),
-}
-
-impl Moment {
-    /// The log time; `start` is that of the first message.
-    pub fn resolve(self, start: Option<Timestamp>) -> Timestamp {
-        match self {
-            Self::At(time) => time,
-            Self::AfterStart(span) => start.unwrap_or_default().saturating_add(span),
-        }
-    }
-}
-
 /// The selected messages.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// The topics; a selection without any topic selects all, including hidden ones, except those that it
     /// excludes.
     pub selection: Selection,
-    /// Only messages with this log time or later.
+    /// Only messages with this log time or later; a time at which the inputs have no messages is refused.
     pub start: Option<Moment>,
-    /// Only messages with this log time or earlier.
+    /// Only messages with this log time or earlier; as `start`.
     pub end: Option<Moment>,
     /// At most this many messages per second of log time, by topic; the empty name applies to all others.
     pub rates: BTreeMap<String, f64>,
@@ -51,8 +32,8 @@ pub struct Choice {
     pub publishers: Vec<String>,
     /// Conditions on the fields of these topics' messages.
     pub questions: Vec<Question>,
-    /// Allows a named topic that is not in the inputs, and an output without messages, with a warning: rosbag2's
-    /// files of outputs may list several, of which some get nothing.
+    /// Allows a named topic that is not in the inputs, a time outside of them, and an output without messages, with a warning: rosbag2's files of
+    /// outputs may list several, of which some get nothing.
     pub is_lenient: bool,
 }
 
@@ -167,6 +148,20 @@ pub(super) fn check_topics(set: &BagSet, choice: &Choice, chooser: &Chooser) -> 
     Err(ToolError::Choice(ChoiceError::Nothing {
         reason: why_no_topic(&names, None),
     }))
+}
+
+/// The log time that a moment names, inside the inputs' span unless the choice is lenient.
+pub(super) fn settle(
+    set: &BagSet,
+    choice: &Choice,
+    moment: Moment,
+    what: &'static str,
+) -> Result<Timestamp, ToolError> {
+    let span = set.log_times();
+    if choice.is_lenient {
+        return Ok(moment.resolve(span.map(|(first, _)| first)));
+    }
+    Ok(moment.within(span, what).map_err(ChoiceError::from)?)
 }
 
 /// Refuses an output without messages when the inputs have some: a choice that leaves nothing is a mistake more

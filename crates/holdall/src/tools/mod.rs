@@ -26,8 +26,9 @@ mod salvage;
 mod staged;
 pub mod yaml;
 
+pub use crate::reader::Moment;
 pub use change::FieldChange;
-pub use choice::{Choice, Moment};
+pub use choice::Choice;
 pub use error::ToolError;
 pub use left_out::{LeftOut, LeftOutMessages};
 pub use options::{LatchedMode, OutputOptions, SplitAt};

@@ -36,8 +36,7 @@ impl<'p, 'o> YamlVisitor<'p, 'o> {
             out,
             options,
             end,
-            // The first struct is indented like any other.
-            indent: indent.saturating_sub(2),
+            indent,
             open: Vec::new(),
             is_cut: false,
         }
@@ -143,16 +142,21 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
             self.out
                 .extend_from_slice(if after_dash { b"{}" } else { b" {}" });
         }
+        // The fields of the message itself are at the indentation that was given.
+        if !self.open.is_empty() {
+            self.indent += 2;
+        }
         self.open.push(Open::Struct {
             after_dash,
             is_first: true,
         });
-        self.indent += 2;
     }
 
     fn end_struct(&mut self, _: &StructPlan) {
         self.open.pop();
-        self.indent -= 2;
+        if !self.open.is_empty() {
+            self.indent -= 2;
+        }
     }
 
     fn begin_list(&mut self, field: &FieldPlan, count: u64) {

@@ -3,11 +3,11 @@
 mod messages;
 
 use super::{
-    Choice, LatchedMode, OutputOptions, ToolError,
+    Choice, LatchedMode, Moment, OutputOptions, ToolError,
     accounts::{self, Accounts, Taken},
     beyond::{self, Beyond},
     change::Changer,
-    choice::{Chooser, check_result, check_topics},
+    choice::{Chooser, check_result, check_topics, settle},
     copy::{self, Plan},
     latched::InputState,
     left_out::{Damage, LeftOutMessages},
@@ -72,13 +72,25 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     check_topics(&set, &job.choice, &chooser)?;
     let changer = Changer::compile(&set, &job.output.changes, &job.output.frames, &chooser)?;
     let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
-    let staged = Staged::begin(&job.output.directory)?;
-    let first = set.log_times().map(|(first, _)| first);
-    let start = job.choice.start.map(|moment| moment.resolve(first));
-    let end = job.choice.end.map(|moment| moment.resolve(first));
+    let settled = |moment: &Moment, what| settle(&set, &job.choice, *moment, what);
+    let start = job
+        .choice
+        .start
+        .as_ref()
+        .map(|start| settled(start, "start"))
+        .transpose()?;
+    let end = job
+        .choice
+        .end
+        .as_ref()
+        .map(|end| settled(end, "end"))
+        .transpose()?;
     let moments = job.output.split_moments.iter();
-    let times: Vec<Timestamp> = moments.map(|moment| moment.resolve(first)).collect();
+    let times: Vec<Timestamp> = moments
+        .map(|moment| settled(moment, "split"))
+        .collect::<Result<_, _>>()?;
     job.output.split.times.extend(times);
+    let staged = Staged::begin(&job.output.directory)?;
     let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
     let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
     let asked = job.choice.compile()?.among(&set, &job.choice)?;
