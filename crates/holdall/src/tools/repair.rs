@@ -187,7 +187,10 @@ pub fn repair(
         path.display().to_string(),
         output.display().to_string(),
     );
-    for sentence in &mut report.unsaved {
+    let places = report.salvaged.iter_mut();
+    let places = places.flat_map(|salvaged| &mut salvaged.left_out.places);
+    let reasons = places.map(|place| &mut place.reason);
+    for sentence in report.unsaved.iter_mut().chain(reasons) {
         *sentence = sentence.replace(&made, &read);
     }
     for sentence in &mut report.problems {
