@@ -14,7 +14,35 @@ use std::{
     ops::Range,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
 };
+
+/// How many threads wait until other programs release a file.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread waits, while this lives, until another program releases a file: nothing is written, and no disk is at fault.
+#[derive(Debug)]
+pub struct Waiting(());
+
+impl Waiting {
+    /// Begins to wait.
+    pub fn begin() -> Self {
+        WAITING.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+
+    /// Whether a thread of this process waits.
+    pub fn is_any() -> bool {
+        WAITING.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Waiting {
+    /// Ends the wait.
+    fn drop(&mut self) {
+        WAITING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Who else may have a range while it is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -418,3 +418,58 @@ fn a_row_for_each_publisher_as_earlier_versions_wrote_it_is_read_as_before() {
     assert_eq!((gid(0), found[0].message_count), ("aa".to_owned(), 2));
     assert_eq!((gid(1), found[1].message_count), ("bb".to_owned(), 1));
 }
+
+#[test]
+fn what_is_before_after_and_between_bad_pages_is_read_and_the_rest_is_reported() {
+    for (bad, cut, left) in [
+        (vec![300], None, 4..40),
+        (vec![120, 700], None, 8..80),
+        (vec![], Some(8), 300..900),
+    ] {
+        let mut recording = Recording::start(&StorageOptions::default());
+        recording.write(3500);
+        let Recording {
+            _dir,
+            path,
+            mut q,
+            file,
+            writer,
+            ..
+        } = recording;
+        writer.finish(&mut q, &[]).unwrap();
+        q.wait_closed(file).unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        for page in &bad {
+            bytes[page * 4096..(page + 1) * 4096].fill(0);
+        }
+        if let Some(tenths) = cut {
+            bytes.truncate(bytes.len() / 4096 * tenths / 10 * 4096);
+        }
+        std::fs::write(&path, bytes).unwrap();
+        let reader = SqliteReader::open(&path).unwrap();
+        let summary = reader.summary();
+        assert!(matches!(summary.condition, FileCondition::Damaged { .. }));
+        let mut numbers = Vec::new();
+        let mut errors = Vec::new();
+        for message in reader.messages(&ReadQuery::default()).unwrap() {
+            match message {
+                Ok(message) => numbers.push(u64::from_le_bytes(message.payload[..8].try_into().unwrap())),
+                Err(error) => errors.push(error.to_string()),
+            }
+        }
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "in order, each once"
+        );
+        let lost = 4000 - numbers.len();
+        assert!(
+            (if cut.is_some() { 1..1800 } else { 1..left.end }).contains(&lost),
+            "{lost}: {errors:?}"
+        );
+        assert!(
+            errors.iter().any(|error| error.contains("cannot be read")),
+            "{errors:?}"
+        );
+        assert_eq!(summary.message_count, numbers.len() as u64);
+    }
+}

@@ -4,7 +4,7 @@
 use holdall_io::{
     disk::DiskError,
     lock::Holder,
-    range_lock::{RangeLock, RangeLocks},
+    range_lock::{RangeLock, RangeLocks, Waiting},
 };
 use std::{
     io,
@@ -172,7 +172,9 @@ impl WriterLocks {
 /// Tries until it succeeds; `attempt` gets how long it has waited, in milliseconds.
 fn wait_for(ranges: &RangeLocks, mut attempt: impl FnMut(u64) -> io::Result<bool>) -> io::Result<()> {
     let (mut waited, mut log_at) = (0, LOG_MILLIS);
+    let mut waiting = None;
     while !attempt(waited)? {
+        waiting.get_or_insert_with(Waiting::begin);
         if waited >= log_at {
             log_at *= 2;
             let other = ranges.holder(RangeLock::Exclusive, RESERVED.start..SHARED.end)?;
@@ -186,6 +188,7 @@ fn wait_for(ranges: &RangeLocks, mut attempt: impl FnMut(u64) -> io::Result<bool
         thread::sleep(Duration::from_millis(TRY_MILLIS));
         waited += TRY_MILLIS;
     }
+    drop(waiting);
     if log_at > LOG_MILLIS {
         tracing::info!(path = %ranges.path().display(), "the database is released and written again");
     }

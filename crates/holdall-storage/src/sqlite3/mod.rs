@@ -14,6 +14,7 @@ pub mod reader;
 mod recover;
 mod repair;
 mod rollback;
+mod salvage;
 mod topics;
 pub mod writer;
 

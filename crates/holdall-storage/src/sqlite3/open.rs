@@ -2,7 +2,7 @@
 
 use super::{failed, ffi_vfs::BlockFile, locks::WriterLocks, options::SqliteOptions};
 use crate::error::StorageResult;
-use holdall_io::{disk::FileId, queue::DiskQueue};
+use holdall_io::{disk::FileId, queue::DiskQueue, range_lock::Waiting};
 use rusqlite::{Connection, OpenFlags};
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -41,6 +41,8 @@ fn wait_for_others(tried: i32) -> bool {
             u64::from(tried.unsigned_abs()) * BUSY_MILLIS / 1000
         );
     }
+    let waiting = Waiting::begin();
     std::thread::sleep(Duration::from_millis(BUSY_MILLIS));
+    drop(waiting);
     true
 }

@@ -6,6 +6,7 @@ use super::{
         Columns, MESSAGE_PUBLISHERS, PUBLISHERS, PUBLISHERS_BEFORE, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID,
     },
     recover::{self, Place},
+    salvage,
 };
 use crate::{
     error::{StorageError, StorageResult, reserve},
@@ -30,6 +31,8 @@ use std::{
     sync::OnceLock,
 };
 
+/// Most stretches of unreadable messages that are described one by one.
+const GAPS_MAX: usize = 20;
 /// Messages that one query locates; their bytes are read one by one.
 const PAGE_MESSAGES: i64 = 4096;
 
@@ -72,7 +75,8 @@ impl SqliteReader {
         };
         let counted = |publisher: &Publisher| Some((publisher.id, publisher.messages?.unsigned_abs()));
         let publisher_counts = publishers.iter().filter_map(counted).collect();
-        let (starting_time, ending_time) = open.times()?;
+        // Counting finds out what is wrong.
+        let (starting_time, ending_time) = open.times().unwrap_or_default();
         let file_bytes = holdall_io::fs::file_len(path)?;
         let outline = StorageSummary {
             path: path.to_owned(),
@@ -112,21 +116,46 @@ impl SqliteReader {
             },
             Ok,
         );
-        match counts {
-            Ok(counts) => {
-                summary.message_count = counts.iter().sum();
-                for (channel, count) in summary.channels.iter_mut().zip(counts) {
-                    channel.message_count = count;
-                }
-            }
-            Err(error) => {
-                summary.condition = FileCondition::Damaged {
-                    offset: 0,
-                    reason: format!("its messages cannot be counted: {error}"),
-                };
-            }
+        let counts = match counts {
+            Ok(counts) => counts,
+            Err(error) => self.count_readable(&error, &mut summary),
+        };
+        summary.message_count = counts.iter().sum();
+        for (channel, count) in summary.channels.iter_mut().zip(counts) {
+            channel.message_count = count;
         }
         summary
+    }
+
+    /// Counts what can be read of a damaged database, and describes the rest.
+    fn count_readable(&self, error: &StorageError, summary: &mut StorageSummary) -> Vec<u64> {
+        let mut counts = vec![0; self.topic_ids.len()];
+        let mut times: Option<(i64, i64)> = None;
+        let count = |row: salvage::Row| {
+            if let Ok(place) = self.topic_ids.binary_search(&row.channel_id) {
+                counts[place] += 1;
+            }
+            let time = row.timestamp;
+            times = Some(times.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+            Ok(())
+        };
+        let connection = self.place.connect();
+        let gaps = connection.and_then(|connection| {
+            salvage::each_row(&connection, self.channel_column, count)
+                .map_err(failed("read", &self.outline.path))
+        });
+        let mut reason = error.to_string();
+        match gaps {
+            Ok(gaps) => gaps
+                .iter()
+                .take(GAPS_MAX)
+                .for_each(|gap| reason += &format!("; {gap}")),
+            Err(error) => reason += &format!("; its messages cannot be counted: {error}"),
+        }
+        summary.condition = FileCondition::Damaged { offset: 0, reason };
+        summary.starting_time = times.map(|(first, _)| Timestamp::from_nanos(first));
+        summary.ending_time = times.map(|(_, last)| Timestamp::from_nanos(last));
+        counts
     }
 
     /// The counts in the metadata of a bag that consists of this file only, if the number of rows and their ids still agree with it: rows
@@ -391,9 +420,6 @@ impl StorageReader for SqliteReader {
         // No send time is stored: messages count as sent when they were received.
         let by_time = query.order != ReadOrder::File;
         let mut conditions = vec!["1".to_owned()];
-        if query.channels.is_some() {
-            conditions.push(format!("{} IN ({})", self.channel_column, wanted.join(",")));
-        }
         if let Some(start) = query.start {
             conditions.push(format!("timestamp >= {}", start.as_nanos()));
         }
@@ -405,11 +431,16 @@ impl StorageReader for SqliteReader {
         } else {
             ("?1 = ?1 AND id > ?2", "id")
         };
-        let page = format!(
-            "SELECT id, {}, timestamp FROM messages WHERE {} AND {position} ORDER BY {order} LIMIT {PAGE_MESSAGES}",
-            self.channel_column,
-            conditions.join(" AND "),
-        );
+        let page = |table: &str, column: &str| {
+            let mut conditions = conditions.clone();
+            if query.channels.is_some() {
+                conditions.push(format!("{column} IN ({})", wanted.join(",")));
+            }
+            format!(
+                "SELECT id, {column}, timestamp FROM {table} WHERE {} AND {position} ORDER BY {order} LIMIT {PAGE_MESSAGES}",
+                conditions.join(" AND "),
+            )
+        };
         let channel_of_topic = (0..)
             .map(ChannelIndex)
             .zip(&self.topic_ids)
@@ -419,7 +450,10 @@ impl StorageReader for SqliteReader {
             path: self.outline.path.clone(),
             connection: self.place.connect()?,
             place: self.place.clone(),
-            page,
+            page: page("messages", self.channel_column),
+            salvaging: Some((page("temp.readable", "topic_id"), self.channel_column)),
+            by_time,
+            found_damage: VecDeque::new(),
             channel_of_topic,
             places: VecDeque::new(),
             last: (i64::MIN, i64::MIN),
@@ -444,6 +478,12 @@ struct Cursor {
     #[allow(dead_code, reason = "held, not read")]
     place: Place,
     page: String,
+    /// The query for a table of what can be read, and what gives the channel; `None` once that is used.
+    salvaging: Option<(String, &'static str)>,
+    /// Whether the order is that of time, until that was prepared for.
+    by_time: bool,
+    /// What cannot be read, to be returned.
+    found_damage: VecDeque<StorageError>,
     channel_of_topic: HashMap<i64, ChannelIndex>,
     places: VecDeque<Row>,
     /// Time and id of the last place.
@@ -453,8 +493,65 @@ struct Cursor {
 
 impl Cursor {
     fn load_page(&mut self) -> StorageResult<()> {
-        let refused = failed("read", &self.path);
-        let mut statement = self.connection.prepare_cached(&self.page).map_err(&refused)?;
+        let failed_at = self.places.len();
+        match self.try_load_page() {
+            Err(error) if salvage::is_damage(&error) => {
+                let Some((page, column)) = self.salvaging.take() else {
+                    return Err(failed("read", &self.path)(error));
+                };
+                self.places.truncate(failed_at);
+                self.found_damage.push_back(failed("read", &self.path)(error));
+                self.page = page;
+                self.list_readable(column).map_err(failed("read", &self.path))?;
+                self.try_load_page()
+            }
+            loaded => loaded,
+        }
+        .map_err(failed("read", &self.path))
+    }
+
+    /// Makes a table of the rows that can be read, for the rest of the iteration.
+    fn list_readable(&mut self, column: &str) -> rusqlite::Result<()> {
+        let table = "CREATE TEMP TABLE readable(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER)";
+        self.connection.execute(table, [])?;
+        let mut insert = self
+            .connection
+            .prepare("INSERT INTO temp.readable VALUES (?1, ?2, ?3)")?;
+        let add = |row: salvage::Row| insert.execute([row.id, row.channel_id, row.timestamp]).map(drop);
+        let gaps = salvage::each_row(&self.connection, column, add)?;
+        drop(insert);
+        let index = "CREATE INDEX temp.readable_time ON readable (timestamp, id)";
+        self.connection.execute(index, [])?;
+        for gap in gaps.iter().take(GAPS_MAX) {
+            self.found_damage.push_back(StorageError::Malformed {
+                path: self.path.clone(),
+                offset: 0,
+                expected: "all messages".to_owned(),
+                found: gap.to_string(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Without an index by time each page would sort all rows: they are sorted once.
+    fn sort_once(&mut self) -> rusqlite::Result<()> {
+        let index = "SELECT count(*) FROM sqlite_master AS made, pragma_index_info(made.name) AS columns WHERE made.type = 'index' \
+                     AND made.tbl_name = 'messages' AND columns.seqno = 0 AND columns.name = 'timestamp'";
+        let indexes: i64 = self.connection.query_row(index, [], |row| row.get(0))?;
+        if indexes == 0
+            && let Some((page, column)) = self.salvaging.clone()
+        {
+            self.list_readable(column)?;
+            (self.page, self.salvaging) = (page, None);
+        }
+        Ok(())
+    }
+
+    fn try_load_page(&mut self) -> rusqlite::Result<()> {
+        if std::mem::take(&mut self.by_time) {
+            self.sort_once()?;
+        }
+        let mut statement = self.connection.prepare_cached(&self.page)?;
         let place = |row: &rusqlite::Row<'_>| {
             Ok(Row {
                 id: row.get(0)?,
@@ -462,11 +559,9 @@ impl Cursor {
                 timestamp: row.get(2)?,
             })
         };
-        let rows = statement
-            .query_map(params![self.last.0, self.last.1], place)
-            .map_err(&refused)?;
+        let rows = statement.query_map(params![self.last.0, self.last.1], place)?;
         for place in rows {
-            self.places.push_back(place.map_err(&refused)?);
+            self.places.push_back(place?);
         }
         drop(statement);
         match self.places.back() {
@@ -553,6 +648,9 @@ impl Iterator for Cursor {
         {
             self.is_done = true;
             return Some(Err(error));
+        }
+        if let Some(damage) = self.found_damage.pop_front() {
+            return Some(Err(damage));
         }
         let place = self.places.pop_front()?;
         Some(self.message(place))

@@ -5,6 +5,7 @@ use super::{
     format::{Columns, MAGIC, STORAGE_ID},
     locks::ReaderLocks,
     rollback::{JOURNAL_MAGIC, RolledBack},
+    salvage,
 };
 use crate::{
     error::{StorageError, StorageResult},
@@ -80,7 +81,15 @@ impl Place {
         connection.busy_timeout(Duration::from_millis(WAIT_MILLIS))?;
         // Functions and tables that the file's schema names are not run.
         connection.pragma_update(None, "trusted_schema", false)?;
-        connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()))?;
+        let read = || connection.query_row("SELECT count(*) FROM sqlite_master", [], |_| Ok(()));
+        match read() {
+            Err(error) if salvage::is_damage(&error) => {
+                // So SQLite opens a file that was cut off, too.
+                connection.pragma_update(None, "writable_schema", true)?;
+                read()?;
+            }
+            read => read?,
+        }
         Ok(connection)
     }
 }

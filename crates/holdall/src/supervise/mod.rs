@@ -17,6 +17,7 @@ use crate::{
     upload::{BesideRecording, UploadError, UploadReport},
 };
 use holdall_io::clock::Clock;
+use holdall_io::range_lock::Waiting;
 use std::{
     path::PathBuf,
     sync::{
@@ -148,7 +149,8 @@ impl Supervision {
     /// Checks the status; called several times a second, also while the bag is being closed. `now` is
     /// monotonic.
     pub fn check(&mut self, status: &RecordStatus, control: &RecordControl, now: Duration) {
-        let watched = !(status.paused || self.snapshot_mode);
+        // What another program has locked is waited for, and logged where that is done.
+        let watched = !(status.paused || self.snapshot_mode || Waiting::is_any());
         match self.progress.check(status, watched, now) {
             Some(ProgressChange::Stalled(span)) => {
                 let reason = format!(
