@@ -42,7 +42,8 @@ pub fn bandwidth(topic: &TopicReading) -> Option<String> {
     })
 }
 
-/// The delay of a topic, as `ros2 topic delay` writes it; `None` before the first message with a stamp.
+/// The delay of a topic in the lines of `ros2 topic delay`, in milliseconds: on one computer it has no whole ones in seconds. `None` before the first
+/// message with a stamp.
 pub fn delay(topic: &TopicReading) -> Option<String> {
     let delays = topic.delays.as_ref().filter(|delays| delays.count > 0)?;
     let Spread {
@@ -53,7 +54,11 @@ pub fn delay(topic: &TopicReading) -> Option<String> {
         count,
     } = delays;
     Some(format!(
-        "average delay: {mean:.3}\n\tmin: {min:.3}s max: {max:.3}s std dev: {deviation:.5}s window: {count}"
+        "average delay: {:.3} ms\n\tmin: {:.3} ms max: {:.3} ms std dev: {:.3} ms window: {count}",
+        mean * 1e3,
+        min * 1e3,
+        max * 1e3,
+        deviation * 1e3
     ))
 }
 
@@ -203,7 +208,7 @@ mod tests {
             "{:?}",
             bandwidth(&topic)
         );
-        assert!(delay(&topic).unwrap().starts_with("average delay: 0.100\n"));
+        assert!(delay(&topic).unwrap().starts_with("average delay: 100.000 ms\n"));
         assert_eq!(rate(&TopicReading::default()), None);
     }
 }

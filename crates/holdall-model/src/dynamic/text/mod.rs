@@ -240,6 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn yaml_of_a_message_alone_is_that_after_a_key_without_its_indentation() {
+        let (plan, payload) = message();
+        let (mut alone, options) = (Vec::new(), TextOptions::default());
+        plan.write_yaml(&payload, 0, &options, &mut alone).unwrap();
+        let below = yaml(options).replace("\n  ", "\n");
+        assert_eq!(
+            Some(String::from_utf8(alone).unwrap().as_str()),
+            below.strip_prefix("message:")
+        );
+    }
+
+    #[test]
     fn lists_and_texts_are_cut() {
         let options = TextOptions {
             length_max: Some(1),
