@@ -35,7 +35,7 @@ pub(super) fn open(
 
 /// SQLite's call when another program has locked the database: it tries again, for as long as it takes.
 fn wait_for_others(tried: i32) -> bool {
-    if tried > 0 && tried.unsigned_abs() % BUSY_LOG_TRIES == 0 {
+    if tried > 0 && tried.unsigned_abs().is_multiple_of(BUSY_LOG_TRIES) {
         tracing::warn!(
             "another program has locked the database for {} s: what is received waits in memory until it is released",
             u64::from(tried.unsigned_abs()) * BUSY_MILLIS / 1000
