@@ -3,7 +3,6 @@
 use super::Session;
 use crate::record::receive::discovery::{Departure, GraphDecision};
 use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
-use holdall_transport::GraphEvent;
 use std::collections::BTreeSet;
 
 /// Topics that a line of the log names.
@@ -117,7 +116,7 @@ impl Session {
         self.warn_of(&silent, "did not answer at the end");
     }
 
-    /// Applies who has gone; what has appeared is not recorded any more.
+    /// Applies who has come and gone on recorded topics: when a publisher came decides what of it is missing. No topic is added any more.
     fn follow_departures(&mut self) {
         for number in 0..self.sources.len() {
             let source = &mut self.sources[number];
@@ -129,24 +128,16 @@ impl Session {
                 self.transport_failed(number, &error);
                 continue;
             }
-            events.retain(|event| {
-                matches!(
-                    event,
-                    GraphEvent::PublisherGone(_) | GraphEvent::PublisherSilent { .. }
-                )
+            source.discovery.close();
+            let mut decisions = source.discovery.apply(events);
+            decisions.retain(|decision| match decision {
+                GraphDecision::Publisher(publisher) => self.topics.contains_key(&publisher.topic),
+                GraphDecision::PublisherGone { .. } => true,
+                _ => false,
             });
-            let decisions = source.discovery.apply(events);
-            for decision in decisions {
-                if let GraphDecision::PublisherGone {
-                    topic,
-                    gid,
-                    departure,
-                } = decision
-                {
-                    self.publisher_gone(&topic, gid, departure);
-                }
-            }
+            self.defer(number, decisions);
         }
+        self.carry_out_decided();
         self.report_silent();
     }
 }
