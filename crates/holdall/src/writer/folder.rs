@@ -38,7 +38,8 @@ impl FileIdentity {
 }
 
 /// What a bag needs from the directory in addition to its storage files. Replacing and removing may be done
-/// later, in order and all before a durable text is written; a later call then returns the error.
+/// later, in order and all before a durable text is written. What then fails is no error of a later call, which has its own:
+/// [`BagFolder::take_failure`] returns it.
 pub trait BagFolder: Send {
     /// Makes the directory and its parents.
     ///
@@ -60,6 +61,20 @@ pub trait BagFolder: Send {
     /// # Errors
     /// When it cannot be removed.
     fn remove_file(&self, path: &Path) -> Result<(), DiskError>;
+
+    /// As [`BagFolder::remove_file`], done when it returns: for a caller that depends on the file being gone.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    fn remove_file_now(&self, path: &Path) -> Result<(), DiskError> {
+        self.remove_file(path)
+    }
+
+    /// The first error since the last call of what was done later, unless it was made good since: a text that could not be replaced, and
+    /// then was.
+    fn take_failure(&self) -> Option<DiskError> {
+        None
+    }
 
     /// Opens a storage file of the bag again, to read what a failed disk has kept of it.
     ///
@@ -115,6 +130,13 @@ enum Job {
     Remove(PathBuf),
 }
 
+/// A job that failed.
+struct Failure {
+    /// The text that could not be replaced; `None` for a file that could not be removed.
+    text: Option<PathBuf>,
+    error: DiskError,
+}
+
 /// The most jobs that wait; a caller that brings more waits for one to end.
 const JOBS_MAX: usize = 64;
 
@@ -124,8 +146,22 @@ struct State {
     jobs: VecDeque<Job>,
     is_working: bool,
     is_ending: bool,
-    /// The first error; the next call returns it.
-    failure: Option<DiskError>,
+    /// The first failures of each text, and of removing, that no later job has made good.
+    failures: Vec<Failure>,
+}
+
+impl State {
+    /// Takes note of how a job ended; `text` is the one that it was to replace.
+    fn ended(&mut self, text: Option<PathBuf>, done: Result<(), DiskError>) {
+        match done {
+            Ok(()) if text.is_some() => self.failures.retain(|failure| failure.text != text),
+            Ok(()) => {}
+            Err(error) if self.failures.iter().all(|failure| failure.text != text) => {
+                self.failures.push(Failure { text, error });
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 #[derive(Default)]
@@ -146,17 +182,13 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all jobs are done; returns the first error since the last call.
-    fn settle(&self) -> Result<(), DiskError> {
-        let mut state = self.wait_while(|state| state.is_working || !state.jobs.is_empty());
-        state.failure.take().map_or(Ok(()), Err)
+    /// Waits until all jobs are done.
+    fn settle(&self) -> MutexGuard<'_, State> {
+        self.wait_while(|state| state.is_working || !state.jobs.is_empty())
     }
 
-    fn give(&self, job: Job) -> Result<(), DiskError> {
+    fn give(&self, job: Job) {
         let mut state = self.wait_while(|state| state.jobs.len() >= JOBS_MAX);
-        if let Some(failure) = state.failure.take() {
-            return Err(failure);
-        }
         match (state.jobs.back_mut(), job) {
             // No reader has seen the older text yet.
             (Some(Job::Replace(last_path, last_bytes)), Job::Replace(path, bytes)) if *last_path == path => {
@@ -166,7 +198,6 @@ impl Shared {
         }
         drop(state);
         self.changed.notify_all();
-        Ok(())
     }
 
     fn work(&self) {
@@ -177,15 +208,16 @@ impl Shared {
             };
             state.is_working = true;
             drop(state);
-            let done = match job {
-                Job::Replace(path, bytes) => replace(&path, &bytes),
-                Job::Remove(path) => remove(&path),
+            let (text, done) = match job {
+                Job::Replace(path, bytes) => {
+                    let done = replace(&path, &bytes);
+                    (Some(path), done)
+                }
+                Job::Remove(path) => (None, remove(&path)),
             };
             let mut state = self.lock();
             state.is_working = false;
-            if let Err(error) = done {
-                state.failure.get_or_insert(error);
-            }
+            state.ended(text, done);
             drop(state);
             self.changed.notify_all();
         }
@@ -281,7 +313,10 @@ impl OsFolder {
             named.spawn(move || shared.work()).ok()
         });
         match (thread, job) {
-            (Some(_), job) => self.shared.give(job),
+            (Some(_), job) => {
+                self.shared.give(job);
+                Ok(())
+            }
             (None, Job::Replace(path, bytes)) => replace(&path, &bytes),
             (None, Job::Remove(path)) => remove(&path),
         }
@@ -310,12 +345,10 @@ impl BagFolder for OsFolder {
     fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
         let bytes = self.stored(path, text)?;
         if durable {
-            let settled = self.shared.settle();
-            // An older text that did not fit on a full disk is no longer needed.
-            match settled {
-                Err(error) if !error.is_no_space() => return Err(error),
-                _ => return replace_for_good(path, &bytes),
-            }
+            drop(self.shared.settle());
+            replace_for_good(path, &bytes)?;
+            self.shared.lock().ended(Some(path.to_owned()), Ok(()));
+            return Ok(());
         }
         if self.thread.get().is_none() && !fs::exists(path)? {
             // The first text: nothing is recorded yet, and a program that sees the directory finds it there.
@@ -326,6 +359,16 @@ impl BagFolder for OsFolder {
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
         self.give(Job::Remove(path.to_owned()))
+    }
+
+    fn remove_file_now(&self, path: &Path) -> Result<(), DiskError> {
+        drop(self.shared.settle());
+        remove(path)
+    }
+
+    fn take_failure(&self) -> Option<DiskError> {
+        let mut state = self.shared.lock();
+        (!state.failures.is_empty()).then(|| state.failures.remove(0).error)
     }
 
     fn discard(&self, directory: &Path) {
@@ -364,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_later_is_done_in_order_and_its_error_is_returned() {
+    fn what_is_done_later_is_done_in_order_and_its_error_is_returned_to_who_asks() {
         let dir = tempfile::tempdir().unwrap();
         let (kept, gone) = (dir.path().join("kept"), dir.path().join("no directory/text"));
         let folder = OsFolder::default();
@@ -373,11 +416,54 @@ mod tests {
             folder.remove_file(&kept).unwrap();
             folder.replace_text(&kept, &number.to_string(), false).unwrap();
         }
-        folder.shared.settle().unwrap();
+        drop(folder.shared.settle());
         assert_eq!(fs::read_to_string(&kept, 10).unwrap(), "999");
         folder.replace_text(&gone, "text", false).unwrap();
-        assert!(folder.replace_text(&kept, "last", true).is_err());
         folder.replace_text(&kept, "last", true).unwrap();
         assert_eq!(fs::read_to_string(&kept, 10).unwrap(), "last");
+        let failure = folder.take_failure().unwrap();
+        assert!(
+            failure.path.starts_with(dir.path().join("no directory")),
+            "{failure}"
+        );
+        assert!(folder.take_failure().is_none());
+    }
+
+    #[test]
+    fn the_error_of_one_job_drops_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (empty, text) = (
+            dir.path().join("bag_7.mcap"),
+            dir.path().join("folder/metadata.yaml"),
+        );
+        let folder = OsFolder::default();
+        folder
+            .replace_text(&dir.path().join("kept"), "first", false)
+            .unwrap();
+        folder
+            .replace_text(&dir.path().join("kept"), "starts the thread", false)
+            .unwrap();
+        for removes_now in [false, true] {
+            fs::write_atomically(&empty, b"").unwrap();
+            folder.replace_text(&text, "no such directory", false).unwrap();
+            drop(folder.shared.settle());
+            if removes_now {
+                folder.remove_file_now(&empty).unwrap();
+            } else {
+                folder.remove_file(&empty).unwrap();
+                drop(folder.shared.settle());
+            }
+            assert!(
+                !fs::exists(&empty).unwrap(),
+                "the file of the next job is removed"
+            );
+        }
+        assert!(folder.take_failure().is_some());
+        // A text that is replaced after all has not failed.
+        folder.replace_text(&text, "no such directory", false).unwrap();
+        drop(folder.shared.settle());
+        fs::create_dir_new(&dir.path().join("folder")).unwrap();
+        folder.replace_text(&text, "now", true).unwrap();
+        assert!(folder.take_failure().is_none());
     }
 }

@@ -137,7 +137,7 @@ impl BagWriter {
         let path = self.options.directory.join(&self.past[index].name);
         self.past.len() > 1
             && self.folder.file_len(&path).is_ok_and(|length| length == 0)
-            && self.folder.remove_file(&path).is_ok()
+            && self.folder.remove_file_now(&path).is_ok()
     }
 
     /// Counts what can be read of a file that the disk has failed.

@@ -88,14 +88,15 @@ impl BagWriter {
     /// Removes the oldest file if the disk has closed it.
     pub(super) fn remove_oldest(&mut self, why: &str) -> Result<bool, WriteError> {
         let is_busy = |oldest: &PastFile| oldest.closing.is_some() || oldest.packing == Packing::AtWork;
-        if self.past.front().is_none_or(is_busy) {
+        let Some(oldest) = self.past.front().filter(|oldest| !is_busy(oldest)) else {
             return Ok(false);
-        }
+        };
+        // A file that cannot be removed stays in the bag and in the account.
+        self.folder
+            .remove_file(&self.options.directory.join(oldest.present_name()))?;
         let Some(oldest) = self.past.pop_front() else {
             return Ok(false);
         };
-        self.folder
-            .remove_file(&self.options.directory.join(oldest.present_name()))?;
         tracing::info!("removed {}, the oldest file, {why}", oldest.name);
         self.removed.extend(oldest.content.messages);
         Ok(true)

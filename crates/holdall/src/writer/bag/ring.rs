@@ -8,6 +8,9 @@ impl BagWriter {
     /// Records which old files are closed, and removes those beyond the ring.
     pub(super) fn settle(&mut self) -> Result<(), WriteError> {
         self.settle_vanished();
+        if let Some(failure) = self.folder.take_failure() {
+            return Err(failure.into());
+        }
         for past in &mut self.past {
             if let Some(file) = past.closing
                 && self.queue.try_closed(file)?
