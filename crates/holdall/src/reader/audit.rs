@@ -215,9 +215,9 @@ impl BagAudit {
                     "{}: its account has {accounted} messages in the bag, but {} were found",
                     account.name, found.messages
                 ));
-            } else if let Some(fingerprint) = expected_fingerprint(&account)
-                && found.is_numbered()
-                && fingerprint != found.fingerprint
+            } else if let Some(expected) = Fingerprint::of(&account)
+                && found.is_numbered(&expected)
+                && expected.sum != found.fingerprint
             {
                 self.faults.push(format!(
                     "{}: the sequence numbers of its {accounted} messages do not match its account",
@@ -261,6 +261,8 @@ struct Found {
     messages: u64,
     fingerprint: u64,
     highest_sequence: u32,
+    /// Messages whose number is 0.
+    zeros: u64,
 }
 
 impl Found {
@@ -268,42 +270,54 @@ impl Found {
         self.messages += 1;
         self.fingerprint = self.fingerprint.wrapping_add(scatter(sequence));
         self.highest_sequence = self.highest_sequence.max(sequence);
+        self.zeros += u64::from(sequence == 0);
     }
 
-    /// Storages that do not store sequence numbers, and other recorders, use 0 for all messages.
-    const fn is_numbered(&self) -> bool {
-        self.highest_sequence > 0
+    /// Whether all its messages have their numbers. Storages that do not store them, and other recorders, use 0; a bag may have messages
+    /// of both kinds, from several bags, or from the memory of a killed recorder and from its files.
+    const fn is_numbered(&self, expected: &Fingerprint) -> bool {
+        self.highest_sequence > 0 && self.zeros <= expected.zeros
     }
 }
 
-/// The fingerprint of the sequence numbers that a topic's messages must have: a sum that is independent of
-/// their order, so that messages of many publishers on one topic are compared in constant memory. `None` if
-/// the account does not have each number.
-fn expected_fingerprint(account: &TopicAccount) -> Option<u64> {
-    let is_changed = account.removed > 0 || account.left_out > 0 || account.unaccounted > 0;
-    if is_changed || account.folded.is_some() || account.publishers.is_empty() {
-        return None;
-    }
-    let mut sum = 0u64;
-    for publisher in &account.publishers {
-        if publisher.sent.is_none() {
-            sum = sum.wrapping_add(scatter(0).wrapping_mul(publisher.recorded));
-            continue;
+/// The fingerprint of the sequence numbers that a topic's messages must have.
+struct Fingerprint {
+    /// A sum that is independent of their order, so that messages of many publishers on one topic are compared in constant memory.
+    sum: u64,
+    /// How many of them are 0.
+    zeros: u64,
+}
+
+impl Fingerprint {
+    /// `None` if the account does not have each number.
+    fn of(account: &TopicAccount) -> Option<Self> {
+        let is_changed = account.removed > 0 || account.left_out > 0 || account.unaccounted > 0;
+        if is_changed || account.folded.is_some() || account.publishers.is_empty() {
+            return None;
         }
-        if publisher.sent == Some(0) {
-            continue;
-        }
-        for [first, last] in publisher.recorded_ranges()? {
-            // At most as many as are in the bag; otherwise the comparison of counts has failed before.
-            if last - first >= publisher.recorded {
-                return None;
+        let (mut sum, mut zeros) = (0u64, 0u64);
+        for publisher in &account.publishers {
+            if publisher.sent.is_none() {
+                sum = sum.wrapping_add(scatter(0).wrapping_mul(publisher.recorded));
+                zeros = zeros.saturating_add(publisher.recorded);
+                continue;
             }
-            for sequence in first..=last {
-                sum = sum.wrapping_add(scatter(sequence as u32));
+            if publisher.sent == Some(0) {
+                continue;
+            }
+            for [first, last] in publisher.recorded_ranges()? {
+                // At most as many as are in the bag; otherwise the comparison of counts has failed before.
+                if last - first >= publisher.recorded {
+                    return None;
+                }
+                for sequence in first..=last {
+                    sum = sum.wrapping_add(scatter(sequence as u32));
+                    zeros += u64::from(sequence as u32 == 0);
+                }
             }
         }
+        Some(Self { sum, zeros })
     }
-    Some(sum)
 }
 
 /// Spreads a number over 64 bits (the finalizer of SplitMix64), so that sums of different sets differ.
