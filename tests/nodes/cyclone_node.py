@@ -2,8 +2,8 @@
 
 Usage: cyclone_node.py PLAN.json    (or `-` for standard input; the domain is ROS_DOMAIN_ID)
 
-PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME, "keyed": true, "dispose": true
-Without an interface it is in the range LOCALHOST, with one in SUBNET. Publishes std_msgs/msg/String twenty times a second until SIGINT or SIGTERM, or subscribes until N messages were received. With `keyed` the type is
+PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME, "keyed": true, "dispose": true, "count": N
+Without an interface it is in the range LOCALHOST, with one in SUBNET. Publishes std_msgs/msg/String twenty times a second until SIGINT or SIGTERM, or N messages from the first match on, or subscribes until N messages were received. With `keyed` the type is
 lab_msgs/msg/Wheel: `id`, its key, and `speed`. With `dispose` every tenth message is followed by the end of its instance.
 Prints {"event": "ready"}, and at the end {"event": "done", "count", "values"}.
 """
@@ -18,6 +18,11 @@ from dataclasses import dataclass
 plan = json.load(sys.stdin if sys.argv[1] == "-" else open(sys.argv[1], encoding="utf-8"))
 if "interface" in plan:
     os.environ["CYCLONEDDS_URI"] = f"<General><Interfaces><NetworkInterface name='{plan['interface']}'/></Interfaces></General>"
+    if plan["interface"] == "lo":
+        os.environ["CYCLONEDDS_URI"] += (
+            "<Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
+            "<Peers><Peer address='127.0.0.1'/></Peers></Discovery>"
+        )
 else:
     # As rmw_cyclonedds has it; the interface is Cyclone's choice.
     os.environ["CYCLONEDDS_URI"] = (
@@ -65,7 +70,9 @@ def main():
     if "publish" in plan:
         writer = DataWriter(participant, topic, qos)
         tell(event="ready")
-        while not stop.wait(0.05):
+        while not stop.wait(0.05) and len(values) != plan.get("count"):
+            if "count" in plan and not values and not writer.get_matched_subscriptions():
+                continue
             number = len(values)
             sample = Wheel(id=number % 4, speed=number) if plan.get("keyed") else String(str(number))
             writer.write(sample)

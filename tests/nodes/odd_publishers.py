@@ -2,7 +2,7 @@
 
 Usage: odd_publishers.py    (the domain is ROS_DOMAIN_ID)
 
-/partitioned is in a partition, /owned of exclusive ownership, /keyed of a type with a key: no reader with ROS's QoS and types is matched with any. /absent is a node that announces a writer which it does not have.
+/partitioned is in a partition, /owned of exclusive ownership: no reader with ROS's QoS is matched with any. /keyed is of a type with a key. /absent is a node that announces a writer which it does not have.
 /plain is an ordinary publisher. All publish std_msgs/msg/String ten times a second until SIGINT or SIGTERM. Says {"event": "ready"}.
 """
 

@@ -23,6 +23,8 @@ pub struct Request {
     range: String,
     /// `--no-discovery` or only static topics.
     no_discovery: bool,
+    /// The variable that names a file of Fast DDS's profiles.
+    profiles: Option<&'static str>,
 }
 
 impl Request {
@@ -62,6 +64,9 @@ impl Request {
                 of_variable("ROS_AUTOMATIC_DISCOVERY_RANGE", "SUBNET")
             },
             no_discovery,
+            profiles: ["FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE"]
+                .into_iter()
+                .find(|name| variable(name).is_some_and(|value| !value.trim().is_empty())),
         }
     }
 
@@ -105,6 +110,11 @@ impl Request {
                 "the publishers are outside of the discovery range {} (ROS_AUTOMATIC_DISCOVERY_RANGE, \
                  ROS_LOCALHOST_ONLY), or a firewall or a network without multicast is between (ROS_STATIC_PEERS)",
                 Outside(&self.range)
+            ));
+        }
+        if let Some(profiles) = self.profiles.filter(|_| !is_joined) {
+            causes.push(format!(
+                "the publishers follow profiles of Fast DDS (peers, ports, interfaces), which dds does not read ({profiles})"
             ));
         }
         if is_missing || !is_joined {
@@ -231,13 +241,18 @@ mod tests {
 
     #[test]
     fn a_recording_that_heard_nothing_names_domain_range_and_transports() {
-        let variables = [("ROS_DOMAIN_ID", "7"), ("ROS_LOCALHOST_ONLY", "1")];
+        let variables = [
+            ("ROS_DOMAIN_ID", "7"),
+            ("ROS_LOCALHOST_ONLY", "1"),
+            ("FASTRTPS_DEFAULT_PROFILES_FILE", "/etc/fast.xml"),
+        ];
         let request = request(&["/a"], &variables);
         let text = request.summary(&status(&[]), Paint::Plain).join("\n");
         for part in [
             "2 topics that were asked for: /a, /add/_service_event",
             "no message was received",
             "another domain than 7 (ROS_DOMAIN_ID)",
+            "profiles of Fast DDS (peers, ports, interfaces), which dds does not read (FASTRTPS_DEFAULT_PROFILES_FILE)",
             "range LOCALHOST (ROS_AUTOMATIC_DISCOVERY_RANGE",
             "transport than dds (--transport auto",
         ] {

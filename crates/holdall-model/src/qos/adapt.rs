@@ -29,6 +29,7 @@ pub fn strongest_request(offer: &QosProfile) -> QosProfile {
         liveliness: Liveliness::SystemDefault,
         liveliness_lease_duration: QosDuration::UNSET,
         avoid_ros_namespace_conventions: offer.avoid_ros_namespace_conventions,
+        is_keyed: offer.is_keyed,
     }
 }
 
@@ -58,7 +59,10 @@ pub fn adapt_publisher_qos(recorded: &[QosProfile]) -> QosProfile {
         return QosProfile::ROS_DEFAULT;
     };
     if !recorded.iter().all(|profile| offers_the_same(profile, first)) {
-        return QosProfile::ROS_DEFAULT;
+        return QosProfile {
+            is_keyed: recorded.iter().all(|profile| profile.is_keyed),
+            ..QosProfile::ROS_DEFAULT
+        };
     }
     QosProfile {
         history: History::KeepLast,

@@ -216,6 +216,10 @@ pub struct QosProfile {
     pub liveliness_lease_duration: QosDuration,
     /// Use the topic name without the ROS prefix `rt`.
     pub avoid_ros_namespace_conventions: bool,
+    /// The topic's type has a key (`@key`): DDS matches publishers and subscriptions of such a type with each other only. No policy of ROS, and
+    /// part of what an endpoint offers even so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_keyed: bool,
 }
 
 impl QosProfile {
@@ -230,6 +234,7 @@ impl QosProfile {
         liveliness: Liveliness::SystemDefault,
         liveliness_lease_duration: QosDuration::UNSET,
         avoid_ros_namespace_conventions: false,
+        is_keyed: false,
     };
 }
 
@@ -257,10 +262,11 @@ pub(crate) mod tests {
             liveliness in prop::sample::select(Liveliness::ALL),
             liveliness_lease_duration in any_duration(),
             avoid_ros_namespace_conventions in any::<bool>(),
+            is_keyed in any::<bool>(),
         ) -> QosProfile {
             QosProfile {
                 history, depth, reliability, durability, deadline, lifespan, liveliness,
-                liveliness_lease_duration, avoid_ros_namespace_conventions,
+                liveliness_lease_duration, avoid_ros_namespace_conventions, is_keyed,
             }
         }
     }

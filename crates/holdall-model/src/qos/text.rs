@@ -37,6 +37,9 @@ pub enum QosFileError {
     },
 }
 
+/// Key of a profile of a topic whose type has a key; other readers ignore it.
+const KEYED: &str = "holdall_keyed";
+
 /// Reads the profiles that a bag holds for a topic: a YAML list, policies by name (Jazzy) or by number
 /// (before).
 ///
@@ -113,6 +116,7 @@ fn profile_from_yaml(node: &Node) -> Result<QosProfile, YamlError> {
         avoid_ros_namespace_conventions: node
             .get("avoid_ros_namespace_conventions")
             .map_or(Ok(false), Node::as_bool)?,
+        is_keyed: node.get(KEYED).map_or(Ok(false), Node::as_bool)?,
     })
 }
 
@@ -181,6 +185,9 @@ pub(crate) fn write_profile_lines(out: &mut String, profile: &QosProfile, indent
         profile.avoid_ros_namespace_conventions,
     )
     .expect("writing to a String cannot fail");
+    if profile.is_keyed {
+        writeln!(out, "{:indent$}  {KEYED}: true", "").expect("writing to a String cannot fail");
+    }
 }
 
 /// Reads a file of QoS overrides: a map from full topic names to profiles.

@@ -48,7 +48,22 @@ pub struct DdsEnvironment {
     pub cyclonedds_uri: Option<String>,
     /// `ROS_DISCOVERY_SERVER`: what only Fast DDS can use.
     pub discovery_server: Option<String>,
+    /// The variable of a file with Fast DDS's profiles, and the file: `FASTDDS_DEFAULT_PROFILES_FILE` or `FASTRTPS_DEFAULT_PROFILES_FILE`.
+    pub fast_dds_profiles: Option<(&'static str, String)>,
 }
+
+/// Variables of a file with Fast DDS's profiles, in the order in which Fast DDS looks for them.
+const PROFILES_VARIABLES: [&str; 2] = ["FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE"];
+
+/// What a file of profiles can have that decides who hears whom: elements, and what they are called here.
+const PROFILES_PARTS: [(&str, &str); 6] = [
+    ("<initialPeersList", "initial peers"),
+    ("hiteList", "interface whitelist"),
+    ("<interfaces", "interfaces"),
+    ("<discoveryServersList", "discovery servers"),
+    ("<domainIDGain", "ports"),
+    ("<useBuiltinTransports", "transports"),
+];
 
 impl DdsEnvironment {
     /// Reads the variables of this process; ones that are not UTF-8 count as unset.
@@ -61,6 +76,10 @@ impl DdsEnvironment {
             static_peers: read("ROS_STATIC_PEERS"),
             cyclonedds_uri: read("CYCLONEDDS_URI"),
             discovery_server: read("ROS_DISCOVERY_SERVER"),
+            fast_dds_profiles: PROFILES_VARIABLES
+                .iter()
+                .find_map(|name| Some((*name, read(name)?)))
+                .filter(|_| read("RMW_IMPLEMENTATION").is_none_or(|rmw| rmw.contains("fastrtps"))),
         }
     }
 
@@ -164,6 +183,26 @@ impl DdsEnvironment {
         Some(format!(
             "ROS_DISCOVERY_SERVER is {server}: this program's own DDS uses no discovery server, so nodes that only a server knows \
              are not heard"
+        ))
+    }
+
+    /// The warning for a user whose own environment names a file of Fast DDS's profiles.
+    pub(super) fn profiles_warning(&self) -> Option<String> {
+        let (variable, path) = self.fast_dds_profiles.as_ref()?;
+        let text = fs::read_to_string(Path::new(path), CONFIG_BYTES_MAX).unwrap_or_default();
+        let parts: Vec<&str> = PROFILES_PARTS
+            .iter()
+            .filter(|(element, _)| text.contains(*element))
+            .map(|(_, part)| *part)
+            .collect();
+        let parts = if parts.is_empty() {
+            "its settings".to_owned()
+        } else {
+            format!("its {}", parts.join(", "))
+        };
+        Some(format!(
+            "{variable} is {path}: this program's own DDS does not read Fast DDS's profiles, so {parts} are not followed; \
+             peers can be named by ROS_STATIC_PEERS, interfaces by CYCLONEDDS_URI; the transport rmw uses Fast DDS itself"
         ))
     }
 
@@ -654,6 +693,35 @@ mod tests {
         let xml = cyclone_config(&environment, options).unwrap();
         assert!(xml.ends_with("</CycloneDDS>,file:///etc/c.xml"), "{xml}");
         assert!(xml.contains("<ExternalDomainId>5</ExternalDomainId>"), "{xml}");
+    }
+
+    #[test]
+    fn profiles_of_fast_dds_are_named_with_what_they_set() {
+        assert_eq!(DdsEnvironment::default().profiles_warning(), None);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("profiles.xml");
+        std::fs::write(
+            &file,
+            "<initialPeersList><locator/></initialPeersList><interfaceWhiteList/>",
+        )
+        .unwrap();
+        let with = |path: &str| {
+            let environment = DdsEnvironment {
+                fast_dds_profiles: Some((PROFILES_VARIABLES[1], path.to_owned())),
+                ..Default::default()
+            };
+            environment.profiles_warning().unwrap()
+        };
+        let warning = with(file.to_str().unwrap());
+        assert!(
+            warning.starts_with("FASTRTPS_DEFAULT_PROFILES_FILE is /"),
+            "{warning}"
+        );
+        assert!(
+            warning.contains("so its initial peers, interface whitelist are not followed"),
+            "{warning}"
+        );
+        assert!(with("/no/such/file").contains("so its settings are not followed"));
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
     handshake_names::{accepted_by_all, has_handshake},
+    keys::{has_key_hash, remove_key_hashes},
     locators::{
         AnnouncedInterface, Change, announcement_ports, asking_for_heartbeats, change_of, is_farewell,
         keep_reachable, named_destination, needed, split_fragment_requests, with_addresses,
@@ -579,6 +580,7 @@ unsafe fn changed(
     let change = change_of(pieces_of());
     let has_reply = has_reply(pieces_of());
     let has_handshake = has_handshake(pieces_of());
+    let has_key_hash = has_key_hash(pieces_of());
     // SAFETY: the connection is live, and so are the domain and the interface that it points to.
     let (domain, from) = unsafe {
         (
@@ -586,7 +588,7 @@ unsafe fn changed(
             (*(*connection).interface).address.ipv4()?,
         )
     };
-    let is_as_written = change.is_none() && !has_reply && !has_handshake;
+    let is_as_written = change.is_none() && !has_reply && !has_handshake && !has_key_hash;
     // Loopback leads to this computer only.
     let is_stray = from.is_loopback() && !address.is_loopback() && !address.is_multicast();
     if is_as_written && !is_stray && !ANY_WAYS.load(Ordering::Acquire) {
@@ -645,6 +647,9 @@ unsafe fn changed(
     }
     if has_handshake {
         packet = accepted_by_all(&packet);
+    }
+    if has_key_hash {
+        remove_key_hashes(&mut packet);
     }
     let is_announcement = change == Some(Change::Announcement);
     if is_announcement {

@@ -13,6 +13,7 @@ use super::{
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
     handshake_names::SecuredParticipant,
+    keys::note_writer,
     lives::LeaseState,
     qos::DdsQos,
 };
@@ -282,14 +283,14 @@ unsafe impl Send for Topic {}
 unsafe impl Sync for Topic {}
 
 impl Topic {
-    fn new(participant: &Arc<Participant>, name: &str, type_name: &str) -> Result<Self, DdsError> {
+    fn new(owner: &Arc<Participant>, name: &str, type_name: &str, is_keyed: bool) -> Result<Self, DdsError> {
         let name = c_string("dds_create_topic", name)?;
         let type_name = c_string("dds_create_topic", type_name)?;
-        let mut sertype = new_sertype(&type_name);
+        let mut sertype = new_sertype(&type_name, is_keyed);
         // SAFETY: Cyclone takes over our reference on success and replaces the pointer by the registered sertype of that name.
         let created = create("dds_create_topic", || unsafe {
             dds_create_topic_sertype(
-                participant.entity,
+                owner.entity,
                 name.as_ptr(),
                 &raw mut sertype,
                 ptr::null(),
@@ -305,7 +306,7 @@ impl Topic {
         Ok(Self {
             entity,
             sertype,
-            participant: Arc::clone(participant),
+            participant: Arc::clone(owner),
         })
     }
 }
@@ -357,7 +358,7 @@ impl Reader {
         qos: &DdsQos,
         handler: Option<Box<dyn SampleHandler>>,
     ) -> Result<Self, DdsError> {
-        let topic = Topic::new(participant, topic, type_name)?;
+        let topic = Topic::new(participant, topic, type_name, qos.is_keyed)?;
         let qos = QosHandle::for_reader(qos);
         let listener_state = handler.map(|handler| Box::new(ListenerState { handler }));
         // SAFETY: Cyclone copies QoS and listener; the listener's argument lives in a box that outlives the reader.
@@ -544,7 +545,8 @@ impl Writer {
         type_name: &str,
         qos: &DdsQos,
     ) -> Result<Self, DdsError> {
-        let topic = Topic::new(participant, topic, type_name)?;
+        let topic = Topic::new(participant, topic, type_name, qos.is_keyed)?;
+        note_writer(qos.is_keyed);
         let qos = QosHandle::for_writer(qos);
         // SAFETY: Cyclone copies the QoS.
         unsafe {

@@ -5,6 +5,7 @@
 
 use super::{
     ffi::{RECEIVE_BUFFER_BYTES, Rdata, Rmsg, ddsi_fragchain_unref},
+    keys::note_end,
     locators::HEADER_BYTES,
 };
 use cyclors::{
@@ -293,6 +294,9 @@ unsafe extern "C" fn sample_from_fragments(
         }
         (*raw).guid = guid;
         (*raw).sequence = (u64::from(word(submessage + 16)) << 32) | u64::from(word(submessage + 20));
+        if kind == ddsi_serdata_kind_SDK_KEY {
+            note_end(Gid(guid), (*raw).sequence);
+        }
         (*raw).fragments = first;
         let mut fragment = first;
         while !fragment.is_null() {
@@ -328,11 +332,14 @@ unsafe extern "C" fn sample_from_slices(
     }
 }
 
+/// `from_keyhash`: an instance has ended, and only the hash of its key came.
 unsafe extern "C" fn sample_from_keyhash(
-    _: *const ddsi_sertype,
+    sertype: *const ddsi_sertype,
     _: *const ddsi_keyhash,
 ) -> *mut ddsi_serdata {
-    ptr::null_mut()
+    // SAFETY: Cyclone passes a live sertype.
+    let raw = unsafe { new_raw(sertype, ddsi_serdata_kind_SDK_KEY, 0) };
+    raw.map_or(ptr::null_mut(), |raw| raw.as_ptr().cast())
 }
 
 unsafe extern "C" fn sample_from_typed(
@@ -564,7 +571,7 @@ static OPERATIONS: Operations = Operations {
 };
 
 /// A new sertype for a DDS type name; the caller owns the one reference. Null when memory is out.
-pub(super) fn new_sertype(type_name: &CStr) -> *mut ddsi_sertype {
+pub(super) fn new_sertype(type_name: &CStr, is_keyed: bool) -> *mut ddsi_sertype {
     // SAFETY: all-zero bytes are what Cyclone expects before `init`; the operations live for ever.
     unsafe {
         let sertype = libc::calloc(1, size_of::<ddsi_sertype>()).cast::<ddsi_sertype>();
@@ -574,7 +581,11 @@ pub(super) fn new_sertype(type_name: &CStr) -> *mut ddsi_sertype {
                 type_name.as_ptr(),
                 &raw const OPERATIONS.of_type,
                 &raw const OPERATIONS.of_sample,
-                DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY,
+                if is_keyed {
+                    0
+                } else {
+                    DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY
+                },
             );
         }
         sertype

@@ -11,6 +11,7 @@
 mod announced;
 mod config;
 mod handshake_names;
+mod keys;
 mod lives;
 mod locators;
 mod log_limit;

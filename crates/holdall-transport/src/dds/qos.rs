@@ -48,6 +48,8 @@ pub(super) struct DdsQos {
     /// What late readers of a transient local writer receive, where that differs from `history`.
     pub late_history: Option<DdsHistory>,
     pub user_data: Vec<u8>,
+    /// Its type has a key.
+    pub is_keyed: bool,
     /// Of a reader: not from writers of its own participant.
     pub ignores_own: bool,
 }
@@ -65,6 +67,7 @@ impl Default for DdsQos {
             lease_nanos: INFINITE_NANOS,
             late_history: None,
             user_data: Vec::new(),
+            is_keyed: false,
             ignores_own: false,
         }
     }
@@ -153,6 +156,7 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
         lease_nanos: nanos_of(profile.liveliness_lease_duration),
         late_history: None,
         user_data: Vec::new(),
+        is_keyed: profile.is_keyed,
         ignores_own: false,
     }
 }
@@ -191,7 +195,15 @@ pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
         liveliness_lease_duration: duration_of(qos.lease_nanos),
         // Only topics with the ROS prefix are reported.
         avoid_ros_namespace_conventions: false,
+        is_keyed: is_keyed(endpoint),
     }
+}
+
+/// Whether an endpoint is of a type with a key: the kind in the last byte of its GUID (RTPS 2.5, 9.3.1.2).
+fn is_keyed(endpoint: Gid) -> bool {
+    const WRITER_WITH_KEY: u8 = 0x02;
+    const READER_WITH_KEY: u8 = 0x07;
+    [WRITER_WITH_KEY, READER_WITH_KEY].contains(&(endpoint.0[15] & 0x3f))
 }
 
 /// Whether an endpoint is Cyclone DDS's: vendor 01.10 in the first bytes of its GUID.

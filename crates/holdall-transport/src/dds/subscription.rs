@@ -4,6 +4,7 @@ use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
     ffi_sertype::Sample,
+    keys::number_of_message,
     qos::{DdsDurability, DdsHistory, DdsQos, dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};
@@ -130,6 +131,8 @@ struct SinkHandler {
     clock: Arc<dyn Clock>,
     domain: Arc<Domain>,
     pinned: Arc<PinnedBuffers>,
+    /// The topic's type has a key.
+    is_keyed: bool,
     /// For small payloads that came in fragments; Cyclone calls one reader's listener from one thread at a time.
     scratch: Mutex<Vec<u8>>,
 }
@@ -141,7 +144,15 @@ impl SampleHandler for SinkHandler {
         // Cyclone's own reception stamp does not reach the application.
         let log_time = self.clock.now();
         for received in batch.drain(..) {
-            let (publisher, sequence) = received.sample.origin().unzip();
+            let origin = received.sample.origin().map(|(publisher, sequence)| {
+                let number = if self.is_keyed {
+                    number_of_message(publisher, sequence)
+                } else {
+                    sequence
+                };
+                (publisher, number)
+            });
+            let (publisher, sequence) = origin.unzip();
             let header = MessageHeader {
                 publisher,
                 sequence,
@@ -176,6 +187,7 @@ fn publish_time(source_timestamp_nanos: i64) -> Option<Timestamp> {
 
 /// A subscription of a topic.
 pub(super) struct DdsSubscription {
+    is_keyed: bool,
     reader: Reader,
     announcement: Arc<NodeAnnouncement>,
     sockets: Arc<Sockets>,
@@ -233,6 +245,7 @@ impl DdsSubscription {
             clock: Arc::clone(clock),
             domain: Arc::clone(participant.domain()),
             pinned: Arc::clone(pinned),
+            is_keyed: request.qos.is_keyed,
             scratch: Mutex::new(Vec::new()),
         };
         let topic = dds_topic(&request.topic, &request.qos);
@@ -241,6 +254,7 @@ impl DdsSubscription {
         let reader = Reader::new(participant, &topic, &type_name, &qos, Some(Box::new(handler)))?;
         announcement.add(EndpointKind::Reader, reader.gid());
         Ok(Self {
+            is_keyed: request.qos.is_keyed,
             reader,
             announcement: Arc::clone(announcement),
             sockets: Arc::clone(sockets),
@@ -271,7 +285,13 @@ impl Subscription for DdsSubscription {
     }
 
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
-        self.reader.announced_sequences()
+        let mut announced = self.reader.announced_sequences();
+        if self.is_keyed {
+            for (publisher, sequence) in &mut announced {
+                *sequence = number_of_message(*publisher, *sequence);
+            }
+        }
+        announced
     }
 
     fn ask_ends(&mut self) {

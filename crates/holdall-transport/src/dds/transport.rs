@@ -147,6 +147,7 @@ impl DdsTransport {
         let sockets = udp_sockets().difference(&sockets_before).copied().collect();
         let mut warnings = raise_socket_buffers(&sockets, options.socket_receive_buffer_bytes);
         warnings.extend(options.environment.server_warning());
+        warnings.extend(options.environment.profiles_warning());
         let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;
         let mut own = [0; 12];
         own.copy_from_slice(&participant.gid().0[..12]);

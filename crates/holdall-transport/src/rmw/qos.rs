@@ -20,6 +20,7 @@ pub(super) fn profile_of(qos: &Qos) -> QosProfile {
         liveliness: Liveliness::from_number(number(qos.liveliness)).unwrap_or(Liveliness::Unknown),
         liveliness_lease_duration: duration(qos.lease_sec, qos.lease_nsec),
         avoid_ros_namespace_conventions: qos.avoid_ros_namespace_conventions != 0,
+        is_keyed: false,
     }
 }
 

@@ -13,6 +13,7 @@ const DEFAULT: QosProfile = QosProfile {
     liveliness: Liveliness::Automatic,
     liveliness_lease_duration: QosDuration::INFINITE,
     avoid_ros_namespace_conventions: false,
+    is_keyed: false,
 };
 
 /// Why a text is not a QoS.
@@ -121,6 +122,7 @@ pub(super) fn decode(text: &str) -> Result<QosProfile, QosCodeError> {
         liveliness: liveliness.policy(DEFAULT.liveliness, Liveliness::from_number)?,
         liveliness_lease_duration: span([lease_sec, lease_nsec])?,
         avoid_ros_namespace_conventions: false,
+        is_keyed: false,
     })
 }
 
@@ -210,6 +212,7 @@ mod tests {
             liveliness: Liveliness::ManualByTopic,
             liveliness_lease_duration: QosDuration { sec: 3, nsec: 0 },
             avoid_ros_namespace_conventions: false,
+            is_keyed: false,
         };
         let text = encode(&profile);
         assert_eq!(text, "2:1:2,7:1,5:0,9:3,3,0");

@@ -420,16 +420,22 @@ fn publish_request(
     transport: &str,
     options: &PlayOptions,
 ) -> PublishRequest {
-    let recorded_qos = || latched_deep_enough(adapt_publisher_qos(&topic.offered_qos_profiles), topic);
+    let adapted = adapt_publisher_qos(&topic.offered_qos_profiles);
+    let recorded_qos = || latched_deep_enough(adapted, topic);
+    let qos = options
+        .qos_overrides
+        .get(&topic.name)
+        .copied()
+        .unwrap_or_else(recorded_qos);
     PublishRequest {
         topic: published_as,
         type_name: topic.type_name.clone(),
         type_hash: Some(topic.type_description_hash.clone()).filter(|hash| !hash.is_empty()),
-        qos: options
-            .qos_overrides
-            .get(&topic.name)
-            .copied()
-            .unwrap_or_else(recorded_qos),
+        qos: QosProfile {
+            // Of the type, whatever policies are offered.
+            is_keyed: adapted.is_keyed,
+            ..qos
+        },
         serialization_format: topic.serialization_format.clone(),
         origin: topic
             .origin

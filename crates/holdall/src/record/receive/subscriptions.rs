@@ -7,17 +7,13 @@ use super::{
     merging::Merging,
 };
 use holdall_model::{
-    qos::{Durability, QosProfile, Reliability, is_compatible, strongest_request},
+    qos::{Durability, QosProfile, Reliability, incompatible_policies, strongest_request},
     time::Timestamp,
     topic::{Gid, NodeName, PublisherInfo, TopicId},
     unheard::{NotHeard, NotHeardKind},
 };
 use holdall_transport::{EndpointInfo, SubscribeRequest, Subscription, Transport, TransportError};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// One subscription and the QoS that it requests.
 struct OpenSubscription {
@@ -60,7 +56,7 @@ pub(in crate::record) struct RecordedTopic {
     subscribed: usize,
     other_types: Vec<OtherType>,
     /// Publishers that were reported as incompatible.
-    refused: BTreeSet<Gid>,
+    refused: BTreeMap<Gid, String>,
     /// Publishers that are to be received.
     served: BTreeMap<Gid, Served>,
 }
@@ -99,7 +95,7 @@ impl RecordedTopic {
             subscriptions: Vec::new(),
             subscribed: 0,
             other_types: Vec::new(),
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             served: BTreeMap::new(),
         }
     }
@@ -126,6 +122,7 @@ impl RecordedTopic {
     /// What is requested of a publisher.
     fn request_of(&self, offer: &QosProfile) -> QosProfile {
         let mut request = self.qos_override.unwrap_or_else(|| strongest_request(offer));
+        request.is_keyed = offer.is_keyed;
         // Of others it would bring nothing at all: their messages are wanted even so.
         if self.requests_latched && offer.durability == Durability::TransientLocal {
             request.durability = Durability::TransientLocal;
@@ -204,12 +201,20 @@ impl RecordedTopic {
             is_settled: false,
         });
         served.node.clone_from(&publisher.node);
-        if !is_compatible(&publisher.qos, &request) && self.refused.insert(publisher.gid) {
-            tracing::warn!(
-                "{}: publisher {} is not recorded: the QoS overrides are incompatible with what it offers",
-                self.name,
-                publisher.gid
+        let policies = incompatible_policies(&publisher.qos, &request);
+        if !policies.is_empty() {
+            let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
+            let reason = format!(
+                "the QoS overrides ask for more {} than it offers",
+                names.join(" and ")
             );
+            if self.refused.insert(publisher.gid, reason.clone()).is_none() {
+                tracing::warn!(
+                    "{}: publisher {} is not recorded: {reason}",
+                    self.name,
+                    publisher.gid
+                );
+            }
         }
         let outcome = self.subscribe(number, transport, request, other_type);
         if outcome.is_err()
@@ -247,6 +252,7 @@ impl RecordedTopic {
                 && open.request.reliability == request.reliability
                 && open.request.durability == request.durability
                 && open.request.avoid_ros_namespace_conventions == request.avoid_ros_namespace_conventions
+                && open.request.is_keyed == request.is_keyed
         };
         if self.subscriptions.iter().any(serves) {
             return Ok(());
@@ -368,9 +374,8 @@ impl RecordedTopic {
             let (kind, reason) = if is_matched {
                 served.is_settled = true;
                 continue;
-            } else if self.refused.contains(gid) {
-                let reason = "the QoS overrides are incompatible with what it offers";
-                (NotHeardKind::IncompatibleQos, reason)
+            } else if let Some(reason) = self.refused.get(gid) {
+                (NotHeardKind::IncompatibleQos, reason.as_str())
             } else if now >= since + MATCH_LATE_MAX {
                 let reason = "it was discovered, but no subscription is matched with it (its QoS or its type does not fit)";
                 (NotHeardKind::Unmatched, reason)
