@@ -26,9 +26,7 @@ pub fn run(args: &CatArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;
-    choice
-        .bound(bags, args.choice.start, args.choice.end)
-        .map_err(|error| Failure::choosing(error.into()))?;
+    input::bound(&mut choice, bags, &args.choice)?;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice.messages(bags, &mut decoders).map_err(Failure::choosing)?;
     let mut printer = Printer::new(decoders, form(args), options(args));

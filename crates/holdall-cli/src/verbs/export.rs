@@ -35,9 +35,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     refuse_mapping(args)?;
     let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;
-    choice
-        .bound(bags, args.choice.start, args.choice.end)
-        .map_err(|error| Failure::choosing(error.into()))?;
+    input::bound(&mut choice, bags, &args.choice)?;
     let mut decoders = Decoders::new(bags.clone());
     let messages = choice
         .messages_of_each(bags, &mut decoders)

@@ -1,7 +1,13 @@
 //! The bags that a command line names; `-` is a storage file on standard input.
 
-use crate::{args::choice::DefinitionArguments, exit::Failure, resolve, units::plural};
+use crate::{
+    args::choice::{ChoiceArguments, DefinitionArguments},
+    exit::Failure,
+    resolve,
+    units::plural,
+};
 use holdall::{
+    decode::MessageChoice,
     definitions::DefinitionFolders,
     reader::{Bag, BagSet, Ros1View},
 };
@@ -68,6 +74,16 @@ pub fn resolve(paths: &[PathBuf]) -> Result<Named, Failure> {
         paths: resolved.collect(),
         _standard_input: kept,
     })
+}
+
+/// Bounds a choice by the times of the command line.
+///
+/// # Errors
+/// A time at which the bags have no messages.
+pub fn bound(choice: &mut MessageChoice, bags: &BagSet, args: &ChoiceArguments) -> Result<(), Failure> {
+    choice
+        .bound(bags, args.start, args.end)
+        .map_err(|error| Failure::choosing(error.into()))
 }
 
 /// Bags that are open.

@@ -25,7 +25,7 @@ const FLAG: &str = "--mapping";
 const MAPPING_BYTES_MAX: u64 = 1 << 20;
 
 /// Writes a dataset.
-pub fn run(args: &ExportArguments, choice: MessageChoice) -> VerbResult {
+pub fn run(args: &ExportArguments, mut choice: MessageChoice) -> VerbResult {
     let Some(path) = &args.mapping else {
         return Err(Failure::refused(format!(
             "-f {} needs {FLAG}, a YAML file with the features; holdall export --help has an example",
@@ -45,6 +45,7 @@ pub fn run(args: &ExportArguments, choice: MessageChoice) -> VerbResult {
         mapping = mapping.with_stamp(choice.time).map_err(Failure::refused)?;
     }
     let input = input::open(&arguments.bags, &arguments.definitions)?;
+    input::bound(&mut choice, &input.bags, arguments)?;
     let options = TrainingOptions {
         folder: args.output.clone().unwrap_or_else(|| default_folder(args)),
         format: match args.format {
