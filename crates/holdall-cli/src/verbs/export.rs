@@ -20,9 +20,10 @@ use tracing::{level_filters::LevelFilter, warn};
 /// Writes tables or images.
 pub fn run(args: &ExportArguments) -> VerbResult {
     let mut choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
-    if let Some(output) = &args.output {
-        resolve::refuse_remote(output).map_err(Failure::refused)?;
-    }
+    let output = args.output.as_deref();
+    output
+        .map_or(Ok(()), resolve::refuse_remote)
+        .map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
     let kind = match args.format {
         ExportFormat::Csv => ExportKind::Csv,
@@ -37,9 +38,8 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     let bags = &input.bags;
     input::bound(&mut choice, bags, &args.choice)?;
     let mut decoders = Decoders::new(bags.clone());
-    let messages = choice
-        .messages_of_each(bags, &mut decoders)
-        .map_err(Failure::choosing)?;
+    let messages = choice.messages_of_each(bags, &mut decoders);
+    let messages = messages.map_err(Failure::choosing)?;
     let progress = Progress::of_messages("exporting");
     let total = total(bags, args.choice.count);
     let options = ExportOptions {
@@ -49,9 +49,8 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         time: choice.time,
     };
     let mut exporter = Exporter::new(options, decoders).map_err(Failure::exporting)?;
-    let mut unreadable = 0_u64;
     let count = args.choice.count.unwrap_or(u64::MAX);
-    let mut taken = 0;
+    let (mut taken, mut unreadable) = (0, 0_u64);
     for message in messages {
         if taken == count {
             break;
