@@ -158,6 +158,19 @@ def test_services_are_answered_with_the_attachment_of_the_request(meeting):
     assert recorder.stop()[0] == 0
 
 
+def test_services_are_answered_under_the_hash_of_an_older_layout(meeting):
+    """rmw_zenoh asks under the hash of the client's own type."""
+    caller = meeting.host()
+    recorder = meeting.record("-a")
+    stop = {"service": "/rosbag2_recorder/stop", "type": "rosbag2_interfaces/srv/Stop", "payload": "0001000000"}
+    # As rosidl computes it for rosbag2_interfaces 0.26.5, where the reply is empty.
+    old = caller.do("call", **stop, hash="RIHS01_668ca94eac65895275ec6d59de0206e522deebe199d9978ffc5ddbaa84a3401e")
+    new = caller.do("call", **stop)
+    assert old["payload"] == "0001000000"
+    assert new["payload"].startswith("0001000001000000"), "not recording any more"
+    assert recorder.stop()[0] == 0
+
+
 def test_messages_of_pyzeros_are_recorded_byte_exact_and_decoded_by_a_foreign_reader(meeting):
     talker = meeting.host()
     told = talker.advertise("/ns/chatter", qos={"depth": 7})

@@ -13,7 +13,7 @@ Then any of:
   {"do": "withdraw", "topic"}                                                                             -> {"event": "withdrawn"}
   {"do": "subscribe", "topic", "type", "hash", "qos": {...}}                                              -> {"event": "subscribed"}
   {"do": "await", "topic", "count"}                    -> {"event": "received", "messages": [{"payload", "attachment", "key"}...]}
-  {"do": "call", "service", "type", "payload": HEX}         -> {"event": "answered", "hash", "payload", "sequence", "is_ours"}: the answer's attachment
+  {"do": "call", "service", "type", "payload": HEX, "hash"} -> {"event": "answered", "hash", "payload", "sequence", "is_ours"}: the answer's attachment
   {"do": "describe", "type", "hash", "sources": {TYPE: TEXT}}                                             -> {"event": "declared"}
   {"do": "await_subscription", "topic"}                                                                   -> {"event": "matched"}
   {"do": "await_no_match", "topic"}                                                                       -> {"event": "alone"}
@@ -227,14 +227,14 @@ class Counterpart:
         found = {key for kind in ("MP", "MS") for key in self.tokens_of(kind, topic, self.tokens_ever)}
         tell(event="tokens", tokens=[{"key": key, "gid": rmw_zenoh_gid(key).hex()} for key in found])
 
-    def do_call(self, service, type, payload):
-        """Calls a service as rmw_zenoh's clients do, once a token announces it."""
+    def do_call(self, service, type, payload, hash=None):
+        """Calls a service as rmw_zenoh's clients do, once a token announces it: under the client's own type hash, where it is another one."""
         mangled = service.replace("/", "%")
         servers = lambda: [key for key in self.tokens_there if "/SS/" in key and key.split("/")[9] == mangled]  # noqa: E731
         self.await_until(servers)
         parts = servers()[0].split("/")
         assert parts[10] == ros_type_to_dds_type(type), parts
-        key = ros2.entity_key(self.domain, service, type, parts[11])
+        key = ros2.entity_key(self.domain, service, type, hash or parts[11])
         gid = bytes(range(16))
         how = {"target": zenoh.QueryTarget.ALL_COMPLETE, "consolidation": zenoh.ConsolidationMode.NONE, "timeout": DEADLINE_S}
         attachment = struct.pack("<qqB", 7, time.time_ns(), 16) + gid

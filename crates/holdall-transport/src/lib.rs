@@ -27,8 +27,8 @@ pub mod zenoh;
 
 pub use graph_news::GraphWake;
 pub use service::{
-    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
-    ServiceRequest, ServiceServer, ServiceWake,
+    LayoutReplies, LayoutReply, RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient,
+    ServiceDescription, ServiceReply, ServiceRequest, ServiceServer, ServiceWake,
 };
 pub use transport::*;
 pub use unreached::{Identity, Unreached};

@@ -61,16 +61,61 @@ pub struct ServiceRequest {
     pub payload: Vec<u8>,
 }
 
+/// A reply in one layout of its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayoutReply {
+    /// RIHS01 hashes of the service, its request and its reply in this layout: what the endpoints of clients announce.
+    pub hashes: Arc<[String]>,
+    /// The serialized reply.
+    pub payload: Vec<u8>,
+}
+
+/// A reply in every layout that its type has had: a client can read only its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayoutReplies {
+    /// For a client that announces none of the layouts.
+    pub default: Vec<u8>,
+    /// For clients that do.
+    pub layouts: Vec<LayoutReply>,
+}
+
+impl LayoutReplies {
+    /// The serialized reply for a client whose endpoints announce these hashes.
+    pub fn for_client<'a>(&self, hashes: impl IntoIterator<Item = &'a str> + Clone) -> &[u8] {
+        let matches = |layout: &LayoutReply| {
+            let is_of_it = |hash: &&str| layout.hashes.iter().any(|known| known == hash);
+            hashes.clone().into_iter().filter(is_of_it).count()
+        };
+        let most = self.layouts.iter().map(matches).max().unwrap_or(0);
+        let best = || self.layouts.iter().filter(|layout| matches(layout) == most);
+        // Layouts may have the same request, so that its hash alone does not choose.
+        if most == 0 || best().any(|layout| layout.payload == self.default) {
+            return &self.default;
+        }
+        best().next().map_or(&self.default, |layout| &layout.payload)
+    }
+}
+
+impl From<Vec<u8>> for LayoutReplies {
+    /// A reply of a type that has one layout.
+    fn from(default: Vec<u8>) -> Self {
+        Self {
+            default,
+            layouts: Vec::new(),
+        }
+    }
+}
+
 /// A service that we offer; dropping it ends it.
 pub trait ServiceServer: Send {
     /// Appends the requests that have arrived, and sends replies whose client can hear them now; never blocks.
     fn poll(&mut self, requests: &mut Vec<ServiceRequest>);
 
-    /// Answers a request, at once or with a later [`ServiceServer::poll`] as soon as the client can hear it.
+    /// Answers a request in the client's layout, at once or with a later [`ServiceServer::poll`] as soon as the client can hear it.
     ///
     /// # Errors
     /// When the reply cannot be sent.
-    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError>;
+    fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError>;
 
     /// Whether replies wait for their clients: poll again soon.
     fn has_waiting_replies(&self) -> bool {
@@ -137,5 +182,43 @@ pub(crate) fn check_payload(service: &str, payload: &[u8]) -> Result<(), Transpo
     } else {
         let reason = format!("a request or reply has 4 to {SERVICE_BYTES_MAX} bytes, not {len}");
         Err(service_error(service, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(hashes: &[&str], payload: u8) -> LayoutReply {
+        LayoutReply {
+            hashes: hashes.iter().map(|hash| (*hash).to_owned()).collect(),
+            payload: vec![payload],
+        }
+    }
+
+    #[test]
+    fn a_client_gets_the_layout_that_its_endpoints_announce() {
+        let replies = LayoutReplies {
+            default: vec![1],
+            layouts: vec![
+                layout(&["service-1", "request", "reply-1"], 1),
+                layout(&["service-2", "request", "reply-2"], 2),
+                layout(&["service-3", "request-3", "reply-2"], 2),
+            ],
+        };
+        for (announced, expected) in [
+            (&["request", "reply-2"][..], 2),
+            (&["request", "reply-1"], 1),
+            (&["reply-2"], 2),
+            (&["service-2"], 2),
+            (&["request-3"], 2),
+            // Not decided.
+            (&["request"], 1),
+            (&[], 1),
+            (&["of another type"], 1),
+        ] {
+            let payload = replies.for_client(announced.iter().copied());
+            assert_eq!(payload, [expected], "{announced:?}");
+        }
     }
 }

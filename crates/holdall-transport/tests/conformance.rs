@@ -293,7 +293,7 @@ fn a_service_answers_each_client(Pair { mut ours, mut theirs }: Pair) {
     assert!(woken.load(Ordering::SeqCst) > 0);
     for request in requests.iter().rev() {
         server
-            .reply(&request.id, &body(request.payload[4] + 100))
+            .reply(&request.id, &body(request.payload[4] + 100).into())
             .unwrap();
     }
     for (client, (first, numbers)) in clients.iter_mut().zip([10, 20].into_iter().zip(sent.chunks(2))) {

@@ -62,7 +62,7 @@ fn every_call_of_a_real_node_is_answered() {
             for request in &requests {
                 let (number, text) = number_and_text(&request.payload);
                 let reply = basic_types(number, &text.repeat(2));
-                server.reply(&request.id, &reply).unwrap();
+                server.reply(&request.id, &reply.into()).unwrap();
                 answered += 1;
             }
             answered == 30 && !server.has_waiting_replies()

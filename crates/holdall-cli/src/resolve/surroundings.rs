@@ -1,6 +1,7 @@
 //! What the resolution of a command line depends on in addition to its words: environment, local time, files;
 //! replaceable in tests.
 
+use holdall::node::Distribution;
 use jiff::civil::DateTime;
 use std::{ffi::OsString, io, path::Path};
 
@@ -25,6 +26,12 @@ impl Surroundings<'_> {
         (self.environment)(name)
             .map(|value| value.to_string_lossy().into_owned())
             .filter(|value| !value.is_empty())
+    }
+
+    /// The distribution of ROS 2 that is sourced, where `ROS_DISTRO` has one.
+    pub fn distribution(&self) -> Option<Distribution> {
+        let name = self.variable("ROS_DISTRO")?;
+        Some(Distribution::from_name(&name))
     }
 }
 

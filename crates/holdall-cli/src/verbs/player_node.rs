@@ -1,6 +1,6 @@
 //! The node of `holdall play`: its services, and its events about files.
 
-use crate::exit::Failure;
+use crate::{exit::Failure, resolve::surroundings};
 use holdall::{
     node::{
         Node, NodeServices, Parameters,
@@ -8,7 +8,7 @@ use holdall::{
     },
     play::{Player, options::PlayOptions},
 };
-use holdall_io::clock::Clock;
+use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::topic::NodeName;
 use holdall_transport::Transport;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ pub struct PlayerNode {
 impl PlayerNode {
     /// Offers the services over these transports.
     pub fn offer(options: &PlayOptions, node: &NodeName, transports: &mut [Box<dyn Transport>]) -> Self {
+        let distribution = surroundings::real(SystemClock.now()).distribution();
         Self {
-            services: NodeServices::offer(node, &SERVICES, transports),
+            services: NodeServices::offer(node, &SERVICES, distribution, transports),
             events: ReadSplitEvents::offer(&node.to_string(), transports),
             parameters: crate::resolve::parameters::of_playback(options),
         }

@@ -8,7 +8,7 @@ use crate::{
 use holdall::{
     RecordOptions, Recorder,
     node::{
-        Node, NodeServices, Parameters,
+        Distribution, Node, NodeServices, Parameters,
         recorder::{RecorderHandler, SERVICES},
         recording::{RecordRequest, RecordingSlot},
     },
@@ -26,6 +26,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct RecorderNode {
     name: NodeName,
     parameters: Parameters,
+    distribution: Option<Distribution>,
     slot: RecordingSlot,
     /// Until the first recording runs.
     offered: Option<NodeServices>,
@@ -40,6 +41,11 @@ impl RecorderNode {
         Self {
             name: resolved.node.clone(),
             parameters: crate::resolve::parameters::of_recording(&resolved.options),
+            distribution: resolved
+                .options
+                .ros_distro
+                .as_deref()
+                .map(Distribution::from_name),
             slot: RecordingSlot::default(),
             offered: None,
             node: None,
@@ -50,7 +56,8 @@ impl RecorderNode {
     /// Offers the services over these transports, unless they are offered already.
     pub fn offer(&mut self, transports: &mut [Box<dyn Transport>]) {
         if self.node.is_none() {
-            self.offered = Some(NodeServices::offer(&self.name, &SERVICES, transports));
+            let offered = NodeServices::offer(&self.name, &SERVICES, self.distribution, transports);
+            self.offered = Some(offered);
         }
     }
 

@@ -33,8 +33,8 @@ pub(super) fn matched_writers(reader: &Reader) -> Vec<(Gid, Vec<u8>)> {
     }
 }
 
-/// The readers matched with a writer.
-pub(super) fn matched_readers(writer: &Writer) -> Vec<Gid> {
+/// The readers matched with a writer, with their user data.
+pub(super) fn matched_readers(writer: &Writer) -> Vec<(Gid, Vec<u8>)> {
     let mut handles: Vec<dds_instance_handle_t> = vec![0; writer.matched() + SPARE];
     let entity = writer.entity();
     // SAFETY: as above, for a live writer.
@@ -45,7 +45,7 @@ pub(super) fn matched_readers(writer: &Writer) -> Vec<Gid> {
         for handle in handles {
             let endpoint = dds_get_matched_subscription_data(entity, handle);
             if !endpoint.is_null() {
-                readers.push(Gid((*endpoint).key.v));
+                readers.push((Gid((*endpoint).key.v), read_qos((*endpoint).qos).user_data));
                 dds_builtintopic_free_endpoint(endpoint);
             }
         }

@@ -10,14 +10,14 @@ use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Participant, Reader, Writer},
     ffi_service::{matched_readers, matched_writers},
-    qos::{DdsHistory, DdsQos},
+    qos::{DdsHistory, DdsQos, type_hash_in},
     reply_identity::{ReplyIdentities, RequestIdentity},
     service_header::{client_id, header, header_of, parts, unwrapped, wrapped},
     service_inbox::{Arrived, Inbox, InboxHandler},
 };
 use crate::{
-    RequestId, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply, ServiceRequest,
-    ServiceServer, ServiceWake, TransportError,
+    LayoutReplies, RequestId, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
+    ServiceRequest, ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
 use holdall_io::{clock::Clock, mutex::lock};
@@ -44,7 +44,7 @@ const WRITE_BLOCK_NANOS: i64 = 50_000_000;
 /// Requests and replies that are kept until they are acknowledged; rmw keeps 10.
 const KEPT: u32 = 256;
 
-/// Clients whose way is remembered.
+/// Clients whose request writer is remembered.
 const CLIENTS_MAX: usize = 4096;
 
 /// Requests of ours that may have a reply.
@@ -124,8 +124,15 @@ fn is_same_participant(one: Gid, other: Gid) -> bool {
 /// A reply whose client does not hear us yet.
 struct Held {
     id: RequestId,
-    payload: Vec<u8>,
+    replies: LayoutReplies,
     until: Duration,
+}
+
+/// What the request writer of a client announces.
+#[derive(Clone, Default)]
+struct RequestWriter {
+    has_header: bool,
+    type_hash: Option<String>,
 }
 
 /// A service.
@@ -135,8 +142,7 @@ pub(super) struct DdsServer {
     endpoints: Endpoints,
     // Goes after the writer, which may repeat replies until then.
     identities: ReplyIdentities,
-    /// Whether a client has the header.
-    clients: HashMap<Gid, bool>,
+    clients: HashMap<Gid, RequestWriter>,
     written: u64,
     /// The log says that some clients get no replies.
     is_warned: bool,
@@ -194,23 +200,26 @@ impl DdsServer {
         })
     }
 
-    fn has_header(&mut self, client: Gid) -> bool {
+    fn request_writer(&mut self, client: Gid) -> RequestWriter {
         if let Some(known) = self.clients.get(&client) {
-            return *known;
+            return known.clone();
         }
         if self.clients.len() >= CLIENTS_MAX {
             self.clients.clear();
         }
         for (writer, user_data) in matched_writers(&self.endpoints.reader) {
-            let has_id = user_data.windows(9).any(|part| part == b"clientid=");
-            self.clients.insert(writer, has_id);
+            let announced = RequestWriter {
+                has_header: user_data.windows(9).any(|part| part == b"clientid="),
+                type_hash: type_hash_in(&user_data),
+            };
+            self.clients.insert(writer, announced);
         }
         // One that is gone already hears no reply.
-        self.clients.get(&client).copied().unwrap_or(false)
+        self.clients.get(&client).cloned().unwrap_or_default()
     }
 
     fn request(&mut self, arrived: Arrived) -> Option<ServiceRequest> {
-        let (wrapping, payload) = if self.has_header(arrived.from) {
+        let (wrapping, payload) = if self.request_writer(arrived.from).has_header {
             let Some((header, payload)) = unwrapped(arrived.payload) else {
                 tracing::warn!("{}: a request of {} is too short", self.name, arrived.from);
                 return None;
@@ -227,10 +236,29 @@ impl DdsServer {
         Some(ServiceRequest { id, payload })
     }
 
-    fn hears(&self, client: Gid) -> bool {
-        matched_readers(&self.endpoints.writer)
+    /// The type hashes that a client's endpoints announce; `None` while it cannot hear a reply.
+    fn hashes_of(&mut self, client: Gid) -> Option<Vec<String>> {
+        let mut readers = matched_readers(&self.endpoints.writer);
+        readers.retain(|(reader, _)| is_same_participant(*reader, client));
+        if readers.is_empty() {
+            return None;
+        }
+        let of_readers = readers
             .iter()
-            .any(|reader| is_same_participant(*reader, client))
+            .filter_map(|(_, user_data)| type_hash_in(user_data));
+        let of_writer = self.request_writer(client).type_hash;
+        Some(of_readers.chain(of_writer).collect())
+    }
+
+    /// Sends a reply in the client's layout, unless the client cannot hear it yet.
+    fn write_if_heard(
+        &mut self,
+        id: &RequestId,
+        replies: &LayoutReplies,
+    ) -> Option<Result<(), TransportError>> {
+        let hashes = self.hashes_of(id.client)?;
+        let payload = replies.for_client(hashes.iter().map(String::as_str));
+        Some(self.write(id, payload))
     }
 
     fn write(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
@@ -272,14 +300,13 @@ impl DdsServer {
         let now = self.clock.monotonic();
         for _ in 0..self.held.len() {
             let Some(held) = self.held.pop_front() else { return };
-            if self.hears(held.id.client) {
-                if let Err(error) = self.write(&held.id, &held.payload) {
-                    tracing::warn!("a reply is lost: {error}");
+            match self.write_if_heard(&held.id, &held.replies) {
+                Some(Ok(())) => {}
+                Some(Err(error)) => tracing::warn!("a reply is lost: {error}"),
+                None if now >= held.until => {
+                    tracing::debug!("{}: {} is gone before its reply", self.name, held.id.client);
                 }
-            } else if now >= held.until {
-                tracing::debug!("{}: {} is gone before its reply", self.name, held.id.client);
-            } else {
-                self.held.push_back(held);
+                None => self.held.push_back(held),
             }
         }
     }
@@ -294,10 +321,10 @@ impl ServiceServer for DdsServer {
         }
     }
 
-    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
-        check_payload(&self.name, payload)?;
-        if self.hears(id.client) {
-            return self.write(id, payload);
+    fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError> {
+        check_payload(&self.name, &replies.default)?;
+        if let Some(written) = self.write_if_heard(id, replies) {
+            return written;
         }
         if self.held.len() == SERVICE_WAITING_MAX
             && let Some(oldest) = self.held.pop_front()
@@ -310,7 +337,7 @@ impl ServiceServer for DdsServer {
         }
         self.held.push_back(Held {
             id: *id,
-            payload: payload.to_vec(),
+            replies: replies.clone(),
             until: self.clock.monotonic() + CLIENT_WAIT,
         });
         Ok(())
@@ -394,7 +421,11 @@ impl DdsClient {
             return None;
         }
         let readers = matched_readers(&self.endpoints.writer);
-        let hears = |writer: Gid| readers.iter().any(|reader| is_same_participant(*reader, writer));
+        let hears = |writer: Gid| {
+            readers
+                .iter()
+                .any(|(reader, _)| is_same_participant(*reader, writer))
+        };
         let writers = matched_writers(&self.endpoints.reader).into_iter();
         let mut with_header = lock(&self.with_header);
         with_header.clear();

@@ -2,8 +2,8 @@
 
 use super::network::{MemoryNetwork, State, TransportId};
 use crate::{
-    GraphEvent, RequestId, SERVICE_WAITING_MAX, ServerInfo, ServiceClient, ServiceDescription, ServiceReply,
-    ServiceRequest, ServiceServer, ServiceWake, TransportError,
+    GraphEvent, LayoutReplies, RequestId, SERVICE_WAITING_MAX, ServerInfo, ServiceClient, ServiceDescription,
+    ServiceReply, ServiceRequest, ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
 use holdall_model::topic::Gid;
@@ -20,6 +20,8 @@ pub(super) struct Offered {
 
 /// A client of the network, and the replies that wait for it.
 pub(super) struct Calling {
+    /// Of the service's type, as the client knows it.
+    type_hash: Option<String>,
     waiting: Vec<ServiceReply>,
     wake: ServiceWake,
 }
@@ -79,8 +81,8 @@ impl ServiceServer for MemoryServer {
         }
     }
 
-    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
-        check_payload(&self.name, payload)?;
+    fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError> {
+        check_payload(&self.name, &replies.default)?;
         let mut state = self.network.state();
         // A client that is gone needs no reply.
         let Some(calling) = state.clients.get_mut(&id.client) else {
@@ -89,7 +91,7 @@ impl ServiceServer for MemoryServer {
         if calling.waiting.len() < SERVICE_WAITING_MAX {
             calling.waiting.push(ServiceReply {
                 number: id.number,
-                payload: Ok(payload.to_vec()),
+                payload: Ok(replies.for_client(calling.type_hash.as_deref()).to_vec()),
             });
         }
         let wake = ServiceWake::clone(&calling.wake);
@@ -127,6 +129,7 @@ impl MemoryClient {
         let mut state = network.state();
         let gid = state.new_gid();
         let calling = Calling {
+            type_hash: service.type_hash.clone(),
             waiting: Vec::new(),
             wake,
         };

@@ -7,8 +7,8 @@ use super::{
     types::ServiceTypes,
 };
 use crate::{
-    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
-    ServiceRequest, ServiceServer, ServiceWake, TransportError,
+    LayoutReplies, RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription,
+    ServiceReply, ServiceRequest, ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, check_service, service_error},
 };
 use holdall_io::mutex::lock;
@@ -149,12 +149,13 @@ impl ServiceServer for RmwService {
         }));
     }
 
-    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
+    /// The layout is that of the package that is installed: the type support ignores fields that it does not have.
+    fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError> {
         let mut id = RawRequestId {
             client: id.client.0,
             number: id.number.cast_signed(),
         };
-        self.hand_over(payload, &mut id)
+        self.hand_over(&replies.default, &mut id)
     }
 
     fn take_dropped(&mut self) -> u64 {

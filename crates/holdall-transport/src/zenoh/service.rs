@@ -5,11 +5,11 @@ use super::{
     discovery::Graph,
     session::{Declared, OpenSession},
     subscription::Surroundings,
-    token::{EntityKind, NO_HASH, TokenTopic, data_key},
+    token::{EntityKind, NO_HASH, TokenTopic, data_key, hash_in},
 };
 use crate::{
-    RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription, ServiceReply,
-    ServiceRequest, ServiceServer, ServiceWake, TransportError,
+    LayoutReplies, RequestId, SERVICE_BYTES_MAX, SERVICE_WAITING_MAX, ServiceClient, ServiceDescription,
+    ServiceReply, ServiceRequest, ServiceServer, ServiceWake, TransportError,
     service::{Wrapping, check_payload, service_error},
 };
 use ::zenoh::{
@@ -74,8 +74,8 @@ impl ZenohServer {
         wake: ServiceWake,
     ) -> ::zenoh::Result<Self> {
         let Surroundings { session, clock, .. } = surroundings;
-        let hash = service.type_hash.as_deref().unwrap_or(NO_HASH);
-        let key = data_key(session.domain_id(), &service.name, &service.type_name, Some(hash));
+        // Clients ask under the hash of their own layout.
+        let key = data_key(session.domain_id(), &service.name, &service.type_name, None);
         let waiting: Arc<Mutex<Waiting>> = Arc::default();
         let noted = Arc::clone(&waiting);
         let name = service.name.clone();
@@ -143,8 +143,8 @@ impl ServiceServer for ZenohServer {
         }
     }
 
-    fn reply(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
-        check_payload(&self.name, payload)?;
+    fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError> {
+        check_payload(&self.name, &replies.default)?;
         let Some(query) = self.open.remove(id) else {
             return Err(service_error(&self.name, "the request is not known"));
         };
@@ -153,6 +153,7 @@ impl ServiceServer for ZenohServer {
             source_nanos: Some(self.clock.now().as_nanos()),
             gid: id.client,
         };
+        let payload = replies.for_client(hash_in(query.key_expr().as_str()));
         query
             .reply(query.key_expr().clone(), payload)
             .attachment(attachment.encode())

@@ -5,6 +5,7 @@
 
 mod answer;
 mod interface;
+mod layouts;
 mod parameters;
 pub mod player;
 pub mod recorder;
@@ -15,6 +16,7 @@ mod state;
 mod tests;
 
 pub use answer::{Answer, Handler};
+pub use layouts::Distribution;
 pub use parameters::{Parameter, Parameters};
 
 use holdall_io::clock::Clock;
@@ -36,9 +38,12 @@ pub struct NodeServices {
 impl NodeServices {
     /// Offers `services` (name below the node's, and type) and those for parameters over all transports that have services. What cannot be
     /// offered is logged: a recording without services is better than none.
+    ///
+    /// Each client is answered in the layout of a type that it announces. One that announces none is taken for one of the `distribution`.
     pub fn offer(
         node: &NodeName,
         services: &[(&'static str, &'static str)],
+        distribution: Option<Distribution>,
         transports: &mut [Box<dyn Transport>],
     ) -> Self {
         let mut offered = Self {
@@ -47,7 +52,7 @@ impl NodeServices {
             signal: Arc::default(),
         };
         for (name, type_name) in services.iter().chain(&parameters::SERVICES) {
-            match ServiceInterface::of(type_name) {
+            match ServiceInterface::of(type_name, distribution) {
                 Ok(interface) => offered.services.push(Served {
                     name,
                     full_name: format!("{node}/{name}"),

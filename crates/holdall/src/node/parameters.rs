@@ -125,7 +125,7 @@ fn list(parameters: &Parameters, request: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::interface::ServiceInterface;
+    use crate::node::interface::{RequestLayout, ServiceInterface};
 
     fn call(service: &str, request: &Value) -> Value {
         let parameters = Parameters::from([
@@ -142,7 +142,8 @@ mod tests {
             panic!("refused");
         };
         let (_, type_name) = SERVICES.iter().find(|(name, _)| *name == service).unwrap();
-        ServiceInterface::of(type_name).unwrap().write(&reply).unwrap();
+        let interface = ServiceInterface::of(type_name, None).unwrap();
+        interface.write(RequestLayout::default(), &reply).unwrap();
         reply
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     answer::{Answer, Handler},
-    interface::ServiceInterface,
+    interface::{RequestLayout, ServiceInterface},
     parameters::{self, Parameters},
 };
 use holdall_model::time::Timestamp;
@@ -36,10 +36,17 @@ pub(super) struct Served {
     pub interface: ServiceInterface,
 }
 
-/// An answer that takes a while.
-struct Waiting {
+/// What a reply is for.
+#[derive(Clone, Copy)]
+struct Asked {
     server: usize,
     id: RequestId,
+    layout: RequestLayout,
+}
+
+/// An answer that takes a while.
+struct Waiting {
+    to: Asked,
     answer: Receiver<Answer>,
 }
 
@@ -96,18 +103,27 @@ impl NodeState {
 
     fn answer(&mut self, server: usize, request: &ServiceRequest, now: Timestamp) {
         let served = &self.services[self.servers[server].0];
+        let mut to = Asked {
+            server,
+            id: request.id,
+            layout: RequestLayout::default(),
+        };
         let answer = match served.interface.read(&request.payload) {
-            Ok(body) if parameters::SERVICES.iter().any(|(name, _)| *name == served.name) => {
-                parameters::answer(&self.parameters, served.name, &body)
+            Ok((layout, body)) => {
+                to.layout = layout;
+                if parameters::SERVICES.iter().any(|(name, _)| *name == served.name) {
+                    parameters::answer(&self.parameters, served.name, &body)
+                } else {
+                    self.handler.answer(served.name, &body, now)
+                }
             }
-            Ok(body) => self.handler.answer(served.name, &body, now),
             Err(error) => Answer::Refusal(format!("the request cannot be read: {error}")),
         };
-        self.reply(server, request.id, answer);
+        self.reply(to, answer);
     }
 
-    fn reply(&mut self, server: usize, id: RequestId, answer: Answer) {
-        let served = &self.services[self.servers[server].0];
+    fn reply(&mut self, to: Asked, answer: Answer) {
+        let served = &self.services[self.servers[to.server].0];
         let reply = match answer {
             Answer::Reply(reply) => reply,
             Answer::Refusal(reason) => {
@@ -118,14 +134,14 @@ impl NodeState {
                 served.interface.refusal(&reason)
             }
             Answer::Later(answer) if self.later.len() < LATER_MAX => {
-                self.later.push(Waiting { server, id, answer });
+                self.later.push(Waiting { to, answer });
                 return;
             }
             Answer::Later(_) => served.interface.refusal("too many requests wait already"),
         };
-        let sent = match served.interface.write(&reply) {
-            Ok(payload) => {
-                let sent = self.servers[server].1.reply(&id, &payload);
+        let sent = match served.interface.write(to.layout, &reply) {
+            Ok(replies) => {
+                let sent = self.servers[to.server].1.reply(&to.id, &replies);
                 sent.map_err(|error| error.to_string())
             }
             Err(error) => Err(format!(
@@ -151,8 +167,8 @@ impl NodeState {
                     Answer::Refusal("it ended before it could answer".to_owned())
                 }
             };
-            let Waiting { server, id, .. } = self.later.remove(index);
-            self.reply(server, id, answer);
+            let Waiting { to, .. } = self.later.remove(index);
+            self.reply(to, answer);
         }
     }
 }
