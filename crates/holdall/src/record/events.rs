@@ -8,12 +8,7 @@ use holdall_model::{
     qos::QosProfile,
 };
 use holdall_transport::{GraphEvent, PublishRequest, Publisher, Transport, TransportError};
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Mutex,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Mutex, time::Duration};
 
 /// The topic of events about losses.
 pub(crate) const MESSAGES_LOST_TOPIC: &str = "/events/rosbag2_messages_lost";
@@ -55,8 +50,8 @@ pub struct EventOptions {
 pub(crate) struct FinishedFile {
     /// The finished file.
     pub closed: PathBuf,
-    /// The one that came after it; `None` at the end.
-    pub opened: Option<PathBuf>,
+    /// The one that came after it.
+    pub opened: PathBuf,
 }
 
 /// Messages of one topic that were lost since the last event.
@@ -214,15 +209,9 @@ impl EventPublishers {
     }
 
     /// Publishes the last losses, those at the tail too, and waits until subscriptions have the events.
-    pub(super) fn finish(&mut self, ledger: &Mutex<Ledger>, last_file: Option<&Path>) {
+    pub(super) fn finish(&mut self, ledger: &Mutex<Ledger>) {
         if self.options.lost_interval.is_some() {
             self.publish_lost(ledger);
-        }
-        if let Some(closed) = last_file {
-            self.publish_finished(&FinishedFile {
-                closed: closed.to_owned(),
-                opened: None,
-            });
         }
         if self.published {
             for publisher in self.lost.iter_mut().flatten().chain(&mut self.split) {
@@ -295,8 +284,7 @@ fn messages_lost(node_name: &str, topics: &[(String, Lost)]) -> Vec<u8> {
 fn write_split(node_name: &str, file: &FinishedFile) -> Vec<u8> {
     let mut cdr = CdrWriter::new();
     cdr.text(&file.closed.to_string_lossy());
-    let opened = file.opened.as_deref().map(Path::to_string_lossy);
-    cdr.text(&opened.unwrap_or_default());
+    cdr.text(&file.opened.to_string_lossy());
     cdr.text(node_name);
     cdr.finish()
 }

@@ -367,7 +367,7 @@ impl Recording {
         let closed = drain.close(&*view.clock);
         survival.end(&closed.directory);
         let mut report = report(closed, &view);
-        session.publish_end(report.files.last().map(PathBuf::as_path));
+        session.publish_end();
         report.failure = report.failure.or_else(|| session.lost_transports());
         // The bag is closed: how its transports end takes nothing from the report.
         if !survives(|| drop(session)) {

@@ -43,7 +43,6 @@ use holdall_model::{
 use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -299,13 +298,13 @@ impl Session {
     }
 
     /// Publishes the recording's end to other nodes.
-    pub(in crate::record) fn publish_end(&mut self, last_file: Option<&Path>) {
+    pub(in crate::record) fn publish_end(&mut self) {
         let finished = self.parts.drain.take_finished();
         if let Some(events) = &mut self.events {
             for file in &finished {
                 events.publish_finished(file);
             }
-            events.finish(&self.parts.ledger, last_file);
+            events.finish(&self.parts.ledger);
         }
     }
 

@@ -175,10 +175,7 @@ impl Drain {
         let mut finished = lock(&self.shared.finished);
         // In a recording whose session is never stepped nothing takes them.
         if finished.len() < FINISHED_FILES_MAX {
-            finished.push(FinishedFile {
-                closed,
-                opened: Some(opened),
-            });
+            finished.push(FinishedFile { closed, opened });
         }
         drop(finished);
         self.shared.wake_recorder();
