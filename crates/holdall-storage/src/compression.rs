@@ -560,7 +560,9 @@ mod tests {
             (packed_name(&plain), unpacked_name(&packed)),
             (packed.clone(), plain.clone())
         );
-        let content: Vec<u8> = (0..300_000u32).flat_map(|n| (n * n).to_le_bytes()).collect();
+        let content: Vec<u8> = (0..300_000u32)
+            .flat_map(|n| n.wrapping_mul(n).to_le_bytes())
+            .collect();
         std::fs::write(&plain, &content).unwrap();
         pack_file(&plain, &packed).unwrap();
         let back = dir.path().join("back");
