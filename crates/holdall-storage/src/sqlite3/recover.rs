@@ -214,8 +214,15 @@ fn being_written(path: &Path) -> StorageError {
 fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>, bool)> {
     let log = beside(path, "-wal");
     if fs::exists(&log)? {
+        // SQLite opens each of them, and waits for ever for what is no file.
+        for suffix in ["-journal", "-shm"] {
+            let beside = beside(path, suffix);
+            if fs::exists(&beside)? {
+                File::open(&beside)?;
+            }
+        }
         let is_used = locks.user().is_some();
-        let has_content = fs::file_len(&log)? > LOG_HEADER_BYTES;
+        let has_content = File::open(&log)?.len_bytes() > LOG_HEADER_BYTES;
         return Ok((
             (has_content && !is_used).then_some(Leftover::WriteAheadLog),
             is_used,

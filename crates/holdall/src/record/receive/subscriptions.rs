@@ -383,6 +383,7 @@ impl RecordedTopic {
                 continue;
             };
             served.is_settled = true;
+            self.intake.not_heard(*gid);
             let node = served.node.as_ref().map(ToString::to_string);
             let about = NotHeard {
                 who: node.unwrap_or_else(|| format!("publisher {gid}")),

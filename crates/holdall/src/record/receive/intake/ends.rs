@@ -139,6 +139,15 @@ impl Intake {
         }
     }
 
+    /// Notes that a publisher is named as not heard: it is asked for no end, and has none that is unknown unless something of it arrived.
+    pub(crate) fn not_heard(&self, gid: Gid) {
+        let mut state = self.lock();
+        let index = state.by_gid.get(&Some(gid)).copied();
+        if let Some(track) = index.and_then(|index| state.tracks.get_mut(index)) {
+            track.end = End::Open;
+        }
+    }
+
     /// Publishers that are still there and whose end is not shown.
     pub(crate) fn ends_open(&self) -> Vec<Gid> {
         self.ends_not_shown(|_| true)
