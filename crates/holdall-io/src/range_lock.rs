@@ -64,7 +64,7 @@ impl RangeLocks {
     /// Opens an existing regular file, for exclusive locks, too, when it may be `written`.
     ///
     /// # Errors
-    /// When it cannot be opened or is no regular file.
+    /// When it cannot be opened or is not a regular file.
     pub fn open(path: &Path, written: bool) -> Result<Self, DiskError> {
         let opened = if written {
             OpenOptions::new()

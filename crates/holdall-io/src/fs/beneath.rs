@@ -119,7 +119,7 @@ impl Root {
         Ok((at, last))
     }
 
-    /// Holds what has this name, which is no link.
+    /// Opens what has this name, unless it is a link.
     fn pin(&self, relative: &Path) -> io::Result<OwnedFd> {
         let (parent, name) = self.walk(relative)?;
         let parent = parent.as_ref().unwrap_or(&self.folder);

@@ -105,7 +105,7 @@ pub fn list_dir_up_to(path: &Path, entries_max: usize) -> Result<Vec<DirEntry>, 
     let listed = pinned(path).map_err(fail)?;
     for entry in fs::read_dir(&listed).map_err(fail)?.take(entries_max) {
         let path = path.join(entry.map_err(fail)?.file_name());
-        // Follows links where that is allowed; a dangling one is no directory.
+        // Follows links where that is allowed. A dangling link counts as missing.
         let is_dir = is_dir(&path);
         entries.push(DirEntry { path, is_dir });
     }

@@ -214,7 +214,7 @@ fn being_written(path: &Path) -> StorageError {
 fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>, bool)> {
     let log = beside(path, "-wal");
     if fs::exists(&log)? {
-        // SQLite opens each of them, and waits for ever for what is no file.
+        // SQLite opens each of them, and an open of a FIFO waits for ever.
         for suffix in ["-journal", "-shm"] {
             let beside = beside(path, suffix);
             if fs::exists(&beside)? {

@@ -59,7 +59,7 @@ impl Header {
     }
 }
 
-/// A database with its rollback journal, or without one: then SQLite reads it through a file of ours, which it does not open by a name.
+/// A database with or without its rollback journal, which SQLite reads through an open file instead of a name.
 #[derive(Debug)]
 pub(super) struct RolledBack {
     database: File,

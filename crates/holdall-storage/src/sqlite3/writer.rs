@@ -447,7 +447,7 @@ impl StorageWriter for SqliteWriter {
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         self.close_chunks(q)?;
         if self.blocks.is_none() {
-            // A write-ahead log is synced, and moved to the database as far as no reader needs what is there; nothing without one.
+            // Syncs a write-ahead log, and moves the pages that no reader needs to the database. Does nothing without a log.
             run_pragma(&self.connection, "wal_checkpoint(PASSIVE)").map_err(failed("sync", &self.path))?;
         }
         // Both have the file open: the kernel syncs what either has written.

@@ -4,7 +4,7 @@
 //! function that sends a packet; ours passes packets on unchanged but for those that [`super::locators`] and [`super::reply_identity`] are about.
 //! An announcement by multicast leaves each network ([`super::networks`]) twice: to other hosts, with the address of its interface, and to
 //! this host (time to live 0), with loopback's. What Cyclone would send from an interface that does not lead to its destination leaves from a
-//! socket of ours. What is discovered is read through a function of ours, too.
+//! socket of this transport. Discovery is read through a function in the place of Cyclone's own, too.
 //!
 //! The layouts are those of `ddsi__tran.h` and `ddsi_nwinterfaces.h` of Cyclone DDS 11.0.1. A connection is only touched when it points back
 //! to its domain and to an interface with an IPv4 address; else everything stays as Cyclone does it.

@@ -40,6 +40,9 @@ const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 /// How long the end waits for the answers of publishers that are asked what they have sent: those that are there answer within milliseconds.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
+/// The same where the publisher was heard since: a secured one on a busy computer takes seconds for its handshake.
+const ANSWER_OF_LIVING_MAX: Duration = Duration::from_secs(10);
+
 /// Time between two looks at what they have answered.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -320,7 +323,7 @@ impl Recording {
     /// Waits shortly for messages that were sent before the end and are still in flight.
     fn catch_up(&mut self) {
         let clock = Arc::clone(&self.view.clock);
-        let begun = clock.monotonic();
+        let (begun, stop) = (clock.monotonic(), clock.now());
         let (mut caught_up_by, mut next_question) = (begun + CATCH_UP_MAX, begun);
         self.session.poll_announcements();
         self.session.stops();
@@ -335,7 +338,8 @@ impl Recording {
             }
             let may_come = !self.session.is_caught_up() && now < caught_up_by
                 || self.session.awaits_later_message() && now < begun + CATCH_UP_MAX
-                || self.session.awaits_answer() && now < begun + ANSWER_MAX;
+                || self.session.awaits_answer() && now < begun + ANSWER_MAX
+                || self.session.awaits_answer_of_living(stop) && now < begun + ANSWER_OF_LIVING_MAX;
             if !may_come {
                 break;
             }

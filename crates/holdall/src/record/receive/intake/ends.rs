@@ -45,9 +45,15 @@ impl PublisherTrack {
         }
     }
 
+    /// Whether its end matters: it is not named as a publisher that is not heard at all.
+    fn has_end(&self) -> bool {
+        !self.is_named || self.received > 0
+    }
+
     /// Whether it is not known what it sent last, when its account is closed.
     fn is_end_unknown(&self) -> bool {
         match self.end {
+            _ if !self.has_end() => false,
             End::Shown => false,
             // Where nothing is ever announced, nothing is concluded from a publisher that was never heard.
             End::Open => self.received > 0 || self.silent_since.is_some(),
@@ -139,12 +145,12 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher is named as not heard: it is asked for no end, and has none that is unknown unless something of it arrived.
+    /// Notes that a publisher is named as not heard: as long as nothing of it arrives, that says more than an unknown end.
     pub(crate) fn not_heard(&self, gid: Gid) {
         let mut state = self.lock();
         let index = state.by_gid.get(&Some(gid)).copied();
         if let Some(track) = index.and_then(|index| state.tracks.get_mut(index)) {
-            track.end = End::Open;
+            track.is_named = true;
         }
     }
 
@@ -172,7 +178,8 @@ impl Intake {
             .iter()
             .filter_map(|(gid, index)| Some(((*gid)?, &state.tracks[*index])));
         known
-            .filter(|(gid, track)| track.end != End::Shown && !state.gone.contains(gid) && wants(track))
+            .filter(|(_, track)| track.end != End::Shown && track.has_end())
+            .filter(|(gid, track)| !state.gone.contains(gid) && wants(track))
             .map(|(gid, _)| gid)
             .collect()
     }

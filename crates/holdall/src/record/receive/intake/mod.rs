@@ -79,6 +79,8 @@ struct PublisherTrack {
     silent_since: Option<Timestamp>,
     /// The publish time from which on a message shows that nothing before is missing, where the publisher's clock is ahead.
     shown_from: Option<Timestamp>,
+    /// Whether it is named as not heard.
+    is_named: bool,
 }
 
 impl PublisherTrack {
@@ -99,6 +101,7 @@ impl PublisherTrack {
             is_reliable: false,
             silent_since: None,
             shown_from: None,
+            is_named: false,
         }
     }
 

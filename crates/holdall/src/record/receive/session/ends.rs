@@ -1,6 +1,6 @@
 //! Publishers that went silent, and what all of them sent last.
 
-use super::Session;
+use super::{RecordedTopic, Session};
 use crate::record::receive::discovery::{Departure, GraphDecision};
 use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
 use std::collections::BTreeSet;
@@ -90,6 +90,19 @@ impl Session {
         topics.any(|topic| !topic.intake.ends_asked().is_empty())
     }
 
+    /// True while one of them that was heard since `stop` has not.
+    pub(in crate::record) fn awaits_answer_of_living(&self, stop: Timestamp) -> bool {
+        self.topics.values().any(|topic| {
+            let mut asked = topic.intake.ends_asked().into_iter();
+            asked.any(|gid| self.last_heard(topic, gid) >= Some(stop))
+        })
+    }
+
+    fn last_heard(&self, topic: &RecordedTopic, gid: Gid) -> Option<Timestamp> {
+        let transport = &self.sources[topic.transport_of(gid)?].transport;
+        transport.last_heard(gid)
+    }
+
     /// True while a later message can show the end of a publisher.
     pub(in crate::record) fn awaits_later_message(&self) -> bool {
         let mut topics = self.topics.values();
@@ -102,11 +115,7 @@ impl Session {
         let mut silent = Vec::new();
         for topic in self.topics.values() {
             for gid in topic.intake.ends_asked() {
-                let transport = topic
-                    .transport_of(gid)
-                    .map(|number| &self.sources[number].transport);
-                let heard = transport.and_then(|transport| transport.last_heard(gid));
-                let since = topic.intake.not_answered(gid, heard, now);
+                let since = topic.intake.not_answered(gid, self.last_heard(topic, gid), now);
                 silent.push(SilentPublisher {
                     topic: topic.name.clone(),
                     since,
