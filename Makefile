@@ -62,7 +62,7 @@ unit: setup-build setup-nodes ## all Rust tests, those against real ROS 2 nodes 
 # `make sim SIM="--minutes 10 --fresh"` looks for new faults.
 SIM ?= --first 1001000 --seeds 2000
 
-sim: setup-build ## half a minute of simulated recordings and crashes; docs/simulation.md
+sim: setup-build ## half a minute of simulated recordings and crashes; docs/proofs.md
 	$(PROGRAMS)
 	$(TARGET)/debug/holdall-sim $(SIM)
 

@@ -48,7 +48,7 @@ def good(path, count, storage="mcap", start=START, **options):
 
 
 def lossy(path):
-    """A recording of two topics of which one lost messages, with a marker: its records as docs/loss.md and docs/formats describe them."""
+    """A recording of two topics of which one lost messages, with a marker: its records as docs/proofs.md and docs/formats describe them."""
     interval = {"stage": "transport", "first_sequence": 4, "last_sequence": 10, "first_time": START + 3, "last_time": START + 900, "count": 7}
     publisher = {"gid": "01.0f", "node": "/driver", "host": "robot7", "recorded": 20, "intervals": [interval]}
     topics = [

@@ -58,7 +58,7 @@ struct Arguments {
     /// Stop after so many seeds that break something.
     #[arg(long, default_value_t = 5)]
     failures: usize,
-    /// Break the recorder on purpose: one of the names in docs/simulation.md.
+    /// Break the recorder on purpose: a name in src/mutation/mod.rs, in lower case with hyphens; a wrong one lists all.
     #[arg(long)]
     mutation: Option<String>,
 }

@@ -33,7 +33,7 @@ pub struct RecordOptions {
     pub output: PathBuf,
     /// Storage backend (`-s`), for example `mcap`.
     pub storage_id: String,
-    /// Backend preset (`--storage-preset-profile`), empty for none.
+    /// Backend preset (`--storage-preset-profile`); `None` for the defaults.
     pub storage_preset: Option<String>,
     /// Text of the backend's configuration file (`--storage-config-file`), laid over the preset.
     pub storage_config: Option<String>,
