@@ -1,4 +1,4 @@
-"""The notebook of docs/notebook.md: each cell runs, shows the text that is written there, and draws its picture."""
+"""The notebook of docs/python.md: each cell runs, shows the text that is written there, and draws its picture."""
 
 import os
 import re
@@ -25,8 +25,9 @@ def trimmed(text):
 def test_each_cell_shows_what_the_document_has(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     plt.close("all")
-    document = DOCS / "notebook.md"
-    text, names = document.read_text(), {}
+    document = DOCS / "python.md"
+    recipes, heading, text = document.read_text().partition("## A notebook over a drive\n")
+    names = {}
     cells = CELL.findall(text)
     assert len(cells) == text.count("```python") and sum(bool(picture) for _, _, picture in cells) == 3
     for code, shown, picture in cells:
@@ -43,4 +44,4 @@ def test_each_cell_shows_what_the_document_has(tmp_path, monkeypatch, capsys):
             plt.gcf().savefig(DOCS / picture if RENEWS else tmp_path / Path(picture).name, dpi=70)
             plt.close("all")
     if RENEWS:
-        document.write_text(text)
+        document.write_text(recipes + heading + text)
