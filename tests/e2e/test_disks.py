@@ -176,11 +176,13 @@ def test_a_frozen_disk_is_told_and_nothing_is_lost_when_it_thaws(world, disk):
     assert run("fsfreeze", "-u", disk).returncode == 0
     recorder.wait_until_says("progress resumed")
     talker.interrupt()
-    talker.done()
+    sent = talker.done()["sent"]["/t"][0]["count"]
     code, said = recorder.stop()
     assert code == 1 and "none was written to the disk" in said, said
     told = audit(world, disk / "bag")
     assert told["balanced"] and told["lost"]["total"] == 0, (told, said)
+    account = told["topics"]["/t"]
+    assert account["recorded"] + account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"]) == sent, (account, sent)
     about = world.info(disk / "bag")
     assert about["account"]["loss_window"]["missed"] >= 1
     assert len(about["account"]["restarts"]) >= 1 and len(about["relative_file_paths"]) >= 2, about
