@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr)]
 
 mod arrows;
+mod environment;
 mod file_calls;
 mod flags;
 mod ids;

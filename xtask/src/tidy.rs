@@ -161,6 +161,7 @@ fn check_file(root: &Path, file: &Path, breaches: &mut Vec<String>) {
         }
     }
     crate::file_calls::check_file_calls(&shown, &text, breaches);
+    crate::environment::check_environment(&shown, &text, breaches);
     crate::arrows::check_arrows(&shown, &text, breaches);
     crate::flags::check_flags(&shown, &text, breaches);
     if MODULES_FORBIDDEN.iter().any(|name| file.ends_with(name)) {

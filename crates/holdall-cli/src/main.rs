@@ -19,6 +19,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
     panics::install();
+    holdall_storage::compression::choose_scratch(|| std::env::var_os("TMPDIR").map(Into::into));
     #[cfg(feature = "remote")]
     holdall_remote::install();
     let argv: Vec<OsString> = std::env::args_os().collect();

@@ -258,14 +258,22 @@ fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<Option
     Ok(front)
 }
 
-/// The directory that packed files are unpacked to: `TMPDIR` if set, else the directory for large temporary
-/// files.
+/// Names the directory for temporary files, where one was chosen.
+type ScratchChoice = Box<dyn Fn() -> Option<PathBuf> + Send + Sync>;
+
+static SCRATCH: OnceLock<ScratchChoice> = OnceLock::new();
+
+/// Lets a program choose the directory that packed files are unpacked to, once; it is asked each time.
+pub fn choose_scratch(choice: impl Fn() -> Option<PathBuf> + Send + Sync + 'static) {
+    // The first choice stays.
+    drop(SCRATCH.set(Box::new(choice)));
+}
+
+/// The directory that packed files are unpacked to: that of [`choose_scratch`], else the one for large temporary files.
 pub fn scratch() -> PathBuf {
-    let large = Path::new("/var/tmp");
-    match std::env::var_os("TMPDIR") {
-        None if large.is_dir() => large.to_owned(),
-        _ => std::env::temp_dir(),
-    }
+    let chosen = SCRATCH.get().and_then(|choice| choice());
+    let large = || Some(PathBuf::from("/var/tmp")).filter(|large| large.is_dir());
+    chosen.or_else(large).unwrap_or_else(|| PathBuf::from("/tmp"))
 }
 
 /// A temporary directory for copies of storage files.

@@ -29,6 +29,8 @@ pub struct StorageOptions {
     /// By full name, topics that are compressed otherwise than the settings above have it: a name of
     /// [`Storage::topic_compressions`].
     pub topic_compression: BTreeMap<String, String>,
+    /// The distribution of ROS that a storage's own records name; none where it is not known.
+    pub ros_distro: Option<String>,
 }
 
 /// What a repair changes.

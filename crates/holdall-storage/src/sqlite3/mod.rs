@@ -101,6 +101,7 @@ impl Storage for SqliteStorage {
             file,
             path,
             &Self::options(options)?,
+            options.ros_distro.as_deref(),
         )?))
     }
 

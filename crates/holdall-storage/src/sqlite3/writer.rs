@@ -85,6 +85,7 @@ impl SqliteWriter {
         file: FileId,
         path: &Path,
         options: &SqliteOptions,
+        ros_distro: Option<&str>,
     ) -> StorageResult<Self> {
         while !q.is_created(file)? {
             q.wait_one();
@@ -114,7 +115,7 @@ impl SqliteWriter {
         for statement in CREATE_TABLES {
             writer.execute("make the tables of", statement, [])?;
         }
-        let distro = std::env::var("ROS_DISTRO").unwrap_or_default();
+        let distro = ros_distro.unwrap_or_default();
         let insert = "INSERT INTO schema (schema_version, ros_distro) VALUES (?1, ?2)";
         writer.execute("insert into", insert, params![SCHEMA_VERSION, distro])?;
         drop(lent);

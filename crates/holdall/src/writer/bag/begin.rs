@@ -34,12 +34,13 @@ impl BagWriter {
         self.write_metadata(false)
     }
 
-    pub(super) fn begin(options: BagOptions, queue: DiskQueue, folder: Box<dyn BagFolder>) -> Self {
+    pub(super) fn begin(mut options: BagOptions, queue: DiskQueue, folder: Box<dyn BagFolder>) -> Self {
         let stem = options
             .directory
             .file_name()
             .map_or_else(|| "bag".to_owned(), |name| name.to_string_lossy().into_owned());
         let split = SplitRule::new(options.split.clone());
+        options.storage_options.ros_distro.clone_from(&options.ros_distro);
         Self {
             options,
             queue,
