@@ -17,6 +17,19 @@ pub fn check_packages(root: &Path, breaches: &mut Vec<String>) {
         }
         Err(reason) => breaches.push(reason),
     }
+    let manifest = root.join("crates/holdall-transport/Cargo.toml");
+    let text = fs::read_to_string(manifest).unwrap_or_default();
+    breaches.extend(compression_of_zenoh(&text));
+}
+
+/// The feature of zenoh that calls `lz4_flex` 0.10, by the manifest that names zenoh's features: `deny.toml` accepts its fault because it is off.
+fn compression_of_zenoh(manifest: &str) -> Option<String> {
+    let mut lines = manifest.lines().filter(|line| line.starts_with("zenoh = "));
+    let is_off =
+        |line: &str| line.contains("default-features = false") && !line.contains("transport_compression");
+    (!lines.all(is_off)).then(|| {
+        "crates/holdall-transport/Cargo.toml: zenoh with transport_compression has RUSTSEC-2026-0041 (deny.toml)".to_owned()
+    })
 }
 
 /// `licenses.allow` of `deny.toml`.
@@ -117,6 +130,18 @@ mod tests {
                 found(licence, source).is_some_and(|text| text.contains(reason)),
                 "{licence:?}"
             );
+        }
+    }
+
+    #[test]
+    fn compression_of_zenoh_stays_off() {
+        let line = r#"zenoh = { version = "1", default-features = false, features = ["transport_tcp"] }"#;
+        assert_eq!(compression_of_zenoh(line), None);
+        for bad in [
+            line.replace("transport_tcp", "transport_compression"),
+            line.replace("default-features = false, ", ""),
+        ] {
+            assert!(compression_of_zenoh(&bad).is_some(), "{bad}");
         }
     }
 
