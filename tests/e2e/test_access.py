@@ -6,6 +6,7 @@ import http.server
 import json
 import os
 import re
+import signal
 import socket
 import stat
 import struct
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from browser import PROGRAM, Browser
-from conftest import DEADLINE_S, messages_of
+from conftest import DEADLINE_S, HOLDALL, messages_of
 from served import ask, ask_bytes, served, until
 from test_foxglove import SUBPROTOCOLS, Viewer
 from websockets.exceptions import InvalidStatus
@@ -504,3 +505,133 @@ def test_a_bag_with_a_link_deep_in_it_shows_nothing_of_what_it_leads_to(world, s
         assert "/hidden" not in answer and '"sound": true' not in answer and "messages" not in json.loads(answer), answer
     assert ask_bytes(address, "GET", f"/api/download?bag=deep&file=a/b/c/d/e/x.{end}")[0] in (403, 404)
     assert web.stop()[0] == 0
+
+
+def of_recorder(name, kind, **request):
+    return {"service": f"/rosbag2_recorder/{name}", "type": f"rosbag2_interfaces/srv/{kind}", "request": request}
+
+
+def test_services_make_bags_beside_the_first_one_only(world):
+    bags, outside = world.folder / "bags", world.folder / "outside"
+    for folder in (bags, outside, bags / "day"):
+        folder.mkdir()
+    (bags / "link").symlink_to(outside)
+    asked = []
+
+    class Inside(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_GET
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Inside)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    refused = [
+        str(outside / "bag"),
+        str(bags / ".." / "outside" / "bag"),
+        str(bags / "link" / "bag"),
+        str(bags / "link" / ".." / "bag"),
+        str(bags / ".hidden" / "bag"),
+        str(bags / "line\nbreak"),
+        str(bags) + "/a" * 50,
+        "/dev/shm/bag",
+        "/proc/self/bag",
+        f"http://127.0.0.1:{server.server_address[1]}/internal?x=1",
+        "s3://bucket/bag",
+        "file:///tmp/bag",
+        "bag-of-the-working-folder",
+    ]
+    recorder = world.holdall("record", "-a", "-o", bags / "first")
+    recorder.wait_until_says("Listening for topics...")
+    calls = [of_recorder("record", "Record", uri=uri) for uri in [*refused, str(bags / "day" / "second")]]
+    answers = world.calls("rclpy", of_recorder("stop", "Stop"), *calls, of_recorder("get_uri", "GetUri"))
+    replies = [answer["reply"] for answer in answers]
+    for uri, reply in zip(refused, replies[1:], strict=False):
+        assert reply["return_code"] != 0 and reply["error_string"], (uri, reply)
+        assert str(bags) in reply["error_string"] or "URL" in reply["error_string"], (uri, reply)
+    assert replies[-2]["return_code"] == 0 and replies[-1] == {"uri": str(bags / "day" / "second")}, replies
+    assert recorder.stop()[0] in (0, 3)
+    server.shutdown()
+    server.server_close()
+    assert asked == [], "a URL was asked for"
+    assert not list(outside.iterdir()) and sorted(path.name for path in bags.iterdir()) == ["day", "first", "link"]
+    # Where its user allows it.
+    recorder = world.holdall("record", "-a", "-o", bags / "third", "--allow-paths")
+    recorder.wait_until_says("Listening for topics...")
+    answers = world.calls("rclpy", of_recorder("stop", "Stop"), of_recorder("record", "Record", uri=str(outside / "bag")))
+    assert answers[-1]["reply"]["return_code"] == 0, answers
+    assert recorder.stop()[0] in (0, 3) and (outside / "bag" / "metadata.yaml").exists()
+
+
+def test_without_services_no_node_can_stop_a_recording(world):
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--no-services", "--node-name", "lonely")
+    recorder.wait_until_says("Listening for topics...")
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": None, "rate_hz": 50})
+    recorder.wait_until_says("recording /chatter")
+    (answer,) = world.calls("rclpy", {**of_recorder("stop", "Stop"), "service": "/lonely/stop"})
+    assert not answer["there"] and answer["answered"] == 0, answer
+    assert recorder.process.poll() is None
+    talker.interrupt()
+    assert recorder.stop()[0] == 0
+
+
+def killed(world, name, *flags):
+    """A recording that is killed, with messages in memory that are not stored."""
+    talker = world.talker({"topic": "/kept", "type": STRING, "count": None, "rate_hz": 100})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/kept", "-o", world.folder / name, "--max-loss-window", "600", *flags)
+    recorder.wait_until_says("recording /kept")
+    talker.wait_for("matched")
+    before = time.monotonic()
+    until(lambda: time.monotonic() > before + 1, "a second of messages")
+    recorder.process.send_signal(signal.SIGKILL)
+    recorder.wait()
+    talker.interrupt()
+    return world.folder / name
+
+
+def advice(world, name, *flags, prefix=()):
+    """The lines of a recorder that starts which are about memory of others."""
+    recorder = world.program([*prefix, *map(str, (HOLDALL, "record", "-a", "-o", world.folder / name, *flags))])
+    recorder.wait_until_says("Listening for topics...")
+    code, said = recorder.stop()
+    assert code in (0, 3), said
+    return [line for line in said.splitlines() if "killed recording" in line]
+
+
+@as_root
+def test_a_recorder_in_another_container_advises_nothing_about_bags_that_it_cannot_see(world):
+    """/dev/shm is shared, as with `--ipc=host`; the folder of the bags is not."""
+    memory_folder, elsewhere = world.folder / "shm", world.folder / "bags"
+    memory_folder.mkdir()
+    elsewhere.mkdir()
+    shared = ("--rescue-directory", memory_folder)
+    bag = killed(world, "bags/lost", *shared)
+    inside = ("unshare", "-m", "sh", "-c", f'mount -t tmpfs none "{elsewhere}" && exec "$0" "$@"')
+    kept = {file.name for file in memory_folder.iterdir()}
+    assert kept
+    assert advice(world, "bags/other", *shared, prefix=inside) == []
+    assert {file.name for file in memory_folder.iterdir()} == kept
+    # Where it can be seen, one short line about the repair; `rm` only from where the recorder saw its bag, too.
+    (line,) = advice(world, "first", *shared)
+    assert f"holdall repair {bag}" in line and "rm " not in line and len(line) < 200 + len(str(bag)), line
+    moved = world.folder / "moved"
+    bag.rename(moved)
+    (line,) = advice(world, "second", *shared)
+    assert f"rm {memory_folder}/holdall-" in line and len(line) < 300 + len(str(bag)), line
+    assert advice(world, "bags/third", *shared, prefix=inside) == []
+    assert world.run("repair", moved).returncode == 0
+    assert not list(memory_folder.iterdir()) and advice(world, "third", *shared) == []
+
+
+@as_root
+def test_a_recorder_says_nothing_about_the_memory_of_another_user(world):
+    bag = killed(world, "lost")
+    pointer = json.loads((bag / ".holdall-rescue.json").read_text())
+    memory = Path(pointer["path"])
+    os.chown(memory, NOBODY, NOBODY)
+    bag.rename(world.folder / "moved")
+    assert not any(memory.name in line for line in advice(world, "first"))
+    assert memory.exists()
+    memory.unlink()

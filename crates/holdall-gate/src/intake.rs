@@ -94,6 +94,7 @@ impl Stepped {
             compression: CompressionOptions::default(),
             custom_data: BTreeMap::new(),
             ros_distro: None,
+            memory: None,
         };
         let open = |_: &Path| DiskQueue::new(Box::new(MemoryDisk::discarding()), BlockPoolOptions::default());
         let bag = BagWriter::create(bag, Box::new(open), Box::<OsFolder>::default())?;

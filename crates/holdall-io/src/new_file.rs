@@ -3,7 +3,7 @@
 
 use crate::{
     disk::{DiskError, Operation},
-    fs::pinned,
+    fs::{FileNumbers, pinned, remove_that_file},
     lock,
     unfinished::{Unfinished, while_nothing_is_removed},
 };
@@ -279,11 +279,13 @@ pub fn remove_left_over(folder: &Path) {
             continue;
         }
         let path = entry.path();
-        let is_ours = path
+        let ours = path
             .symlink_metadata()
-            .is_ok_and(|about| about.is_file() && Some(about.uid()) == owner);
-        if is_ours && lock::writer_of(&path).is_ok_and(|writer| writer.is_none()) {
-            let _ = fs::remove_file(&path);
+            .ok()
+            .filter(|about| about.is_file() && Some(about.uid()) == owner);
+        let Some(about) = ours else { continue };
+        if lock::writer_of(&path).is_ok_and(|writer| writer.is_none()) {
+            let _ = remove_that_file(&path, FileNumbers::of_metadata(&about));
         }
     }
 }

@@ -10,10 +10,6 @@ use crate::{
     sealed::{Seal, SealingDisk, seal_of},
     stream::BlockStream,
 };
-use rustix::{
-    fs::{CWD, RenameFlags, renameat_with},
-    io::Errno,
-};
 use std::{fs, io, path::Path};
 
 /// Blocks in which bytes wait for the disk; a few of 4 MiB keep it busy while the next ones are filled.
@@ -141,13 +137,7 @@ impl OutputFile<'_> {
 /// # Errors
 /// When the name is taken, or the system refuses.
 pub fn publish_dir(from: &Path, to: &Path) -> Result<(), DiskError> {
-    let fail = |source| DiskError::new(to, Operation::Rename, source);
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Ok(()) => {}
-        // A file system that does not know the flag.
-        Err(Errno::INVAL | Errno::NOSYS) if !to.exists() => fs::rename(from, to).map_err(fail)?,
-        Err(error) => return Err(fail(error.into())),
-    }
+    crate::fs::rename_new(from, to)?;
     crate::os::sync_directory_of(to).map_err(|source| DiskError::new(to, Operation::Sync, source))
 }
 

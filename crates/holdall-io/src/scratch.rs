@@ -94,11 +94,15 @@ fn remove_abandoned(parent: &Path) {
         }
         let path = entry.path();
         let owner = |path: &Path| fs::symlink_metadata(path).map(|about| about.uid()).ok();
+        // In that of another user any file may be in the lock's place, one that blocks too.
+        if owner(&path) != owner(Path::new("/proc/self")) {
+            continue;
+        }
         // One without a lock file is being made right now, or its owner ended before it made the lock file.
         let Ok(lock) = File::open(path.join(LOCK)) else {
             continue;
         };
-        if owner(&path) == owner(Path::new("/proc/self")) && lock.try_lock().is_ok() {
+        if lock.try_lock().is_ok() {
             drop(fs::remove_dir_all(&path));
         }
     }

@@ -166,6 +166,7 @@ fn bag(settings: &Settings) -> BagWriter {
         compression: CompressionOptions::default(),
         custom_data: BTreeMap::new(),
         ros_distro: None,
+        memory: None,
     };
     let blocks = BlockPoolOptions::default();
     let (disk, folder): (OpenDisk, Box<dyn BagFolder>) = match settings.out {

@@ -115,6 +115,7 @@ impl Pipeline {
             compression: options.compression.clone(),
             custom_data: BTreeMap::new(),
             ros_distro: None,
+            memory: None,
         };
         let seal = options.seal.clone();
         let folder = seal.clone().map_or_else(OsFolder::default, OsFolder::sealed);

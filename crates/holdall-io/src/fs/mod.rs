@@ -5,6 +5,7 @@ mod dir;
 mod file;
 mod file_system;
 mod name;
+mod removal;
 #[cfg(test)]
 mod tests;
 mod watch;
@@ -20,15 +21,17 @@ pub use file::{EditedFile, File};
 pub use file_system::FileSystem;
 pub use name::{
     About, ChangeStamp, FileNumbers, Kind, about, about_name, available_bytes, change_stamp, exists,
-    file_len, file_numbers, is_dir, is_file, is_link, is_private_dir, make_private, modified_ns, remove_file,
-    rename_over,
+    file_len, file_numbers, folder_of_others, is_changed_by_us_only, is_dir, is_file, is_link,
+    is_private_dir, make_private, modified_ns, remove_file, rename_new, rename_over,
 };
+pub(crate) use removal::HeldFolder;
+pub use removal::{remove_regular_file, remove_that_file};
 pub use watch::{FolderNews, FolderWatch};
 pub use whole::{
-    append, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed, is_unwritten,
-    make_durable, read, read_any_to_string, read_private_to_string, read_to_string, trim_unwritten, truncate,
-    write_atomically, write_atomically_unsynced, write_atomically_with_room, write_new, write_over,
-    write_private_new,
+    append, begins_with_zeros, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed,
+    is_unwritten, make_durable, read, read_any_to_string, read_private_to_string, read_to_string,
+    trim_unwritten, truncate, write_atomically, write_atomically_unsynced, write_atomically_with_room,
+    write_new, write_over, write_private_new,
 };
 
 use crate::{

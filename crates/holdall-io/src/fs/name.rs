@@ -6,10 +6,14 @@ use crate::{
     os,
     remote::{self, ObjectAbout},
 };
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 use std::{
     fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// What distinguishes a file from all others while it exists, whatever its name.
@@ -19,17 +23,30 @@ pub struct FileNumbers {
     inode: u64,
 }
 
+impl FileNumbers {
+    pub(super) fn new(device: u64, inode: u64) -> Self {
+        Self { device, inode }
+    }
+
+    /// Those of an open file.
+    ///
+    /// # Errors
+    /// When it cannot be inspected.
+    pub(crate) fn of(file: &fs::File) -> io::Result<Self> {
+        Ok(Self::of_metadata(&file.metadata()?))
+    }
+
+    pub(crate) fn of_metadata(about: &fs::Metadata) -> Self {
+        Self::new(about.dev(), about.ino())
+    }
+}
+
 /// The numbers of the file that has this name; a link has numbers of its own.
 ///
 /// # Errors
 /// When nothing has the name, or it cannot be inspected.
 pub fn file_numbers(path: &Path) -> Result<FileNumbers, DiskError> {
-    use std::os::unix::fs::MetadataExt;
-    let about = name_metadata(path)?;
-    Ok(FileNumbers {
-        device: about.dev(),
-        inode: about.ino(),
-    })
+    Ok(FileNumbers::of_metadata(&name_metadata(path)?))
 }
 
 /// Whether something is at `path`.
@@ -196,6 +213,31 @@ pub fn is_private_dir(path: &Path) -> bool {
     })
 }
 
+/// Whether `path` is a regular file, itself and not by a link, that only this user or root can change.
+pub fn is_changed_by_us_only(path: &Path) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|about| about.is_file() && is_of_us_or_root(&about) && about.mode() & 0o022 == 0)
+}
+
+/// The first folder on the way to what is in `folder`, itself among them, in which another user than this one or root can give names to other
+/// things. A folder that the group of this process may change counts as ours, as many systems make them so.
+pub fn folder_of_others(folder: &Path) -> Option<PathBuf> {
+    let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let group = rustix::process::getegid().as_raw();
+    let is_ours = |about: &fs::Metadata| {
+        let (mode, is_sticky) = (about.mode(), about.mode() & 0o1000 != 0);
+        let may_group = mode & 0o020 != 0 && about.gid() != group;
+        is_of_us_or_root(about) && (is_sticky || (mode & 0o002 == 0 && !may_group))
+    };
+    let mut folders = whole.ancestors();
+    let found = folders.find(|folder| !fs::symlink_metadata(folder).is_ok_and(|about| is_ours(&about)));
+    found.map(Path::to_owned)
+}
+
+fn is_of_us_or_root(about: &fs::Metadata) -> bool {
+    about.uid() == rustix::process::geteuid().as_raw() || about.uid() == 0
+}
+
 /// Lets only the owner of what is at `path` read and write it.
 ///
 /// # Errors
@@ -252,4 +294,20 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
 /// When it is not there or cannot be renamed.
 pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
     fs::rename(from, to).map_err(|source| DiskError::new(to, Operation::Rename, source))
+}
+
+/// Gives a file a name in the same file system that nothing may have, also no link.
+///
+/// # Errors
+/// When the name is taken, or it cannot be renamed.
+pub fn rename_new(from: &Path, to: &Path) -> Result<(), DiskError> {
+    let fail = |source| DiskError::new(to, Operation::Rename, source);
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(()),
+        // A file system that does not know the flag.
+        Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(to).is_err() => {
+            fs::rename(from, to).map_err(fail)
+        }
+        Err(error) => Err(fail(error.into())),
+    }
 }

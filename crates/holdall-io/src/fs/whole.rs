@@ -1,6 +1,6 @@
 //! Whole files: read, written, copied and converted in one go.
 
-use super::{EditedFile, File, is_link, pinned, sync_parent};
+use super::{EditedFile, File, FileNumbers, is_link, pinned, remove_that_file, sync_parent};
 use crate::{
     disk::{DiskError, Operation},
     new_file::{NewFile, create_new, open_regular, open_to_change},
@@ -207,6 +207,16 @@ pub fn is_stored_sealed(path: &Path) -> bool {
     read.is_ok() && is_sealed(&beginning)
 }
 
+/// Whether the first 16 bytes of a file are zeros, or it has fewer: nothing was written there yet.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn begins_with_zeros(path: &Path) -> Result<bool, DiskError> {
+    let mut beginning = [0; 16];
+    let count = File::open_stored(path)?.read_at(&mut beginning, 0)?;
+    Ok(count < beginning.len() || beginning == [0; 16])
+}
+
 /// Overwrites an existing file, whose space suffices, where there is no space for a new one. A kill during
 /// the write leaves a part. Durable on return.
 ///
@@ -297,13 +307,14 @@ pub fn truncate(path: &Path) -> Result<(), DiskError> {
 /// When `to` exists, or the file cannot be copied; the partial copy is removed then.
 pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
     let mut target = create_new(to).map_err(|source| DiskError::new(to, Operation::Create, source))?;
+    let made = FileNumbers::of(&target);
     let copied = open_regular(from)
         .and_then(|mut source| io::copy(&mut source, &mut target))
         .and_then(|_| target.sync_all())
         .and_then(|()| os::sync_directory_of(to));
     copied.map_err(|source| {
         // A part is of no use; the error is what counts.
-        let _ = fs::remove_file(to);
+        let _ = made.map(|made| remove_that_file(to, made));
         DiskError::new(to, Operation::Write, source)
     })
 }

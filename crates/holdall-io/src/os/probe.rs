@@ -79,10 +79,10 @@ fn open_unnamed(dir: &Path) -> io::Result<File> {
         .write(true)
         .create_new(true)
         .custom_flags(libc::O_DIRECT)
-        .open(&path);
-    // Made above, or does not exist.
+        .open(&path)?;
+    // It was made above.
     let _ = std::fs::remove_file(&path);
-    opened
+    Ok(opened)
 }
 
 /// Checks that `dir` is a directory.

@@ -210,6 +210,11 @@ impl Frame {
     }
 }
 
+/// Whether a head at `at` says that it is the end of a file; nothing of it is to be trusted yet.
+pub(super) fn is_end(head: &[u8], at: u64) -> bool {
+    Frame::decode(head, at).is_some_and(|frame| frame.kind == Kind::End)
+}
+
 fn nonce(number: u64, page: u32) -> Nonce {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&number.to_le_bytes());

@@ -34,6 +34,33 @@ pub fn seal_of(path: &Path) -> Result<Option<Seal>, DiskError> {
     Ok(crate::fs::File::open(path)?.seal())
 }
 
+/// The identifier of the sealed file at `path`, 64 hexadecimal digits that no other file has; `None` when it is not sealed. Needs no key.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn identifier_of(path: &Path) -> Result<Option<String>, DiskError> {
+    let file = crate::fs::File::open_stored(path)?;
+    let mut head = [0; 64];
+    let count = file.read_at(&mut head, 0)?;
+    let is_whole = count == head.len() && is_sealed(&head);
+    Ok(is_whole.then(|| head[32..].iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
+/// Whether the sealed file at `path` was closed: it ends with the frame that sets its length. Needs no key, so a forger could have written that.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn was_closed(path: &Path) -> Result<bool, DiskError> {
+    let file = crate::fs::File::open_stored(path)?;
+    let mut head = [0; 128];
+    let at = file.len_bytes().checked_sub(format::FRAME_HEAD_BYTES as u64);
+    let Some(at) = at.filter(|at| *at > 0) else {
+        return Ok(false);
+    };
+    file.read_exact_at(&mut head, at)?;
+    Ok(format::is_end(&head, at))
+}
+
 /// Opens the sealed file of these bytes, as an attacker may have made them, and reads all of it; for fuzzing.
 ///
 /// # Errors

@@ -10,11 +10,17 @@ pub mod buffers;
 mod copy;
 mod layout;
 pub mod ordinary;
+mod place;
 mod reader;
 mod received;
 
-use crate::mutex::lock;
+use crate::{
+    disk::DiskError,
+    fs::{FileNumbers, remove_that_file},
+    mutex::lock,
+};
 pub use arena::Arena;
+pub use place::{directory_identity, view_of_files};
 pub use reader::{Survivor, SurvivorError, SurvivorSlot, own_user, owner_of};
 pub use received::ReceivedBytes;
 
@@ -163,8 +169,9 @@ impl Region {
         name.push(layout::hex(&id));
         let path = directory.join(name);
         let file = create_new(&path)?;
+        let numbers = FileNumbers::of(&file)?;
         // From here on a failure must not leave the file.
-        Self::begin(&path, file, id, shape).inspect_err(|_| drop(std::fs::remove_file(&path)))
+        Self::begin(&path, file, id, shape).inspect_err(|_| drop(remove_that_file(&path, numbers)))
     }
 
     fn begin(path: &Path, file: File, id: [u8; 16], shape: RegionShape) -> io::Result<Self> {
@@ -273,7 +280,9 @@ impl Region {
     /// # Errors
     /// When it cannot be removed.
     pub fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.mapping.path)
+        let numbers = FileNumbers::of(&self.mapping.file)?;
+        let removed = remove_that_file(&self.mapping.path, numbers);
+        removed.map(drop).map_err(DiskError::into_io)
     }
 }
 

@@ -4,11 +4,15 @@
 use super::layout::{
     HEADER_BYTES, Header, SLOT_ENTRY_BYTES, WORD_KIND, WORD_LEN, WORD_ORDER, boot_id, unhex,
 };
+use crate::{
+    disk::DiskError,
+    fs::{FileNumbers, HeldFolder},
+};
 use rustix::fs::{FlockOperation, flock};
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -76,6 +80,7 @@ pub struct SurvivorSlot {
 #[derive(Debug)]
 pub struct Survivor {
     path: PathBuf,
+    folder: HeldFolder,
     file: File,
     header: Header,
     slots: Vec<SurvivorSlot>,
@@ -97,11 +102,8 @@ impl Survivor {
             path: path.to_owned(),
             reason,
         };
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-            .open(path)
-            .map_err(failed)?;
+        let folder = HeldFolder::of(path).map_err(failed)?;
+        let file = folder.open_file().map_err(failed)?;
         let about = file.metadata().map_err(failed)?;
         if !about.is_file() {
             return Err(other("it is not a regular file"));
@@ -136,6 +138,7 @@ impl Survivor {
         let slots = slots_of(&file, &header).map_err(failed)?;
         Ok(Self {
             path: path.to_owned(),
+            folder,
             file,
             header,
             slots,
@@ -200,12 +203,14 @@ impl Survivor {
         self.header.data_offset + slot.slot * self.header.slot_bytes
     }
 
-    /// Removes the file.
+    /// Removes the file that was opened; another one that has its name now is left alone.
     ///
     /// # Errors
     /// When it cannot be removed.
     pub fn remove(&self) -> Result<(), SurvivorError> {
-        std::fs::remove_file(&self.path).map_err(|source| SurvivorError::Io {
+        let numbers = FileNumbers::of(&self.file);
+        let removed = numbers.and_then(|numbers| self.folder.remove(numbers).map_err(DiskError::into_io));
+        removed.map(drop).map_err(|source| SurvivorError::Io {
             path: self.path.clone(),
             source,
         })

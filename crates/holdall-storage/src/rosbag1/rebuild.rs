@@ -14,7 +14,12 @@ use crate::{
     storage::RepairTarget,
 };
 use bytes::Bytes;
-use holdall_io::{fs, output::OutputDisk, unfinished::Unfinished};
+use holdall_io::{
+    disk::{DiskError, Operation},
+    fs,
+    output::OutputDisk,
+    unfinished::Unfinished,
+};
 use holdall_model::time::Timestamp;
 use std::{collections::BTreeMap, path::Path};
 
@@ -274,7 +279,8 @@ impl Rebuild<'_> {
         name.push(path.file_name().unwrap_or_default());
         name.push(".partial");
         let temporary = path.with_file_name(name);
-        drop(fs::remove_file(&temporary));
+        fs::remove_regular_file(&temporary)?;
+        let read = fs::file_numbers(path)?;
         let _unfinished = Unfinished::new(&temporary);
         let mut disk = OutputDisk::to_replace(path)?;
         let index = self.index();
@@ -298,6 +304,10 @@ impl Rebuild<'_> {
         out.append(&index)?;
         out.finish()?;
         disk.finish()?;
+        if fs::file_numbers(path)? != read {
+            let what = std::io::Error::other("another file got its name; it was left alone");
+            return Err(DiskError::new(path, Operation::Rename, what).into());
+        }
         fs::rename_over(&temporary, path)?;
         let mut unsaved = self.unsaved;
         let more = self.unsaved_count - unsaved.len() as u64;

@@ -55,6 +55,11 @@ fn unreadable(candidate: &Candidate, notice: &str) -> Vec<Cell> {
     set("name", name_of(candidate));
     set("state", "unreadable".into());
     set("notice", notice.into());
+    let described = [candidate.path.join("metadata.yaml"), candidate.path.clone()];
+    set(
+        "encrypted",
+        described.iter().any(|path| fs::is_stored_sealed(path)).into(),
+    );
     set("fingerprint", (&*candidate.fingerprint).into());
     row
 }

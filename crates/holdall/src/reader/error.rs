@@ -38,6 +38,12 @@ pub enum ReadError {
         /// One clause.
         reason: String,
     },
+    /// A file that was not encrypted for the bag in which all others are.
+    #[error("{notice}; someone has put it there: nothing is read as long as it is in the bag")]
+    NotOfBag {
+        /// Which file, and what it is.
+        notice: String,
+    },
     /// Neither the metadata nor any storage file can be used.
     #[error("{}: {source}, and there is no storage file to rebuild it from", path.display())]
     Metadata {

@@ -24,8 +24,7 @@ use crate::{
     rescue::Event,
     writer::{BagFolder, BagOptions, BagWriter, ClosedBag, CompressionMode, OpenDisk},
 };
-use holdall_io::clock::Clock;
-use holdall_io::mutex::lock;
+use holdall_io::{clock::Clock, mutex::lock, survivor::view_of_files};
 use holdall_model::loss::{
     LossStage,
     ledger::{Interval, Ledger},
@@ -122,7 +121,10 @@ impl Assembly {
             ControlledMode::of(&options),
             options.output.clone(),
         );
-        let bag_options = bag_options(&options, storage)?;
+        let bag_options = BagOptions {
+            memory: survival.id(),
+            ..bag_options(&options, storage)?
+        };
         let compression = options.compression.clone();
         let triggers = options.triggers.clone();
         let uploaded = options.uploaded.clone();
@@ -146,6 +148,10 @@ impl Assembly {
         let mut bag = BagWriter::create(bag_options, open_disk, folder)?;
         if let Some(uploaded) = uploaded {
             bag.keep_until_uploaded(uploaded);
+        }
+        if let Some(identity) = bag.directory_identity() {
+            let view = view_of_files().ok();
+            survival.log.add(|| Event::Place { identity, view });
         }
         survival.write_pointer(&directory);
         let drain = Drain::new(
@@ -246,6 +252,7 @@ fn bag_options(
         compression_threads: options.compression.thread_count(),
         index_checkpoints: options.max_loss_window.is_some(),
         topic_compression: options.topic_compression.clone(),
+        ros_distro: options.ros_distro.clone(),
     };
     Ok(BagOptions {
         directory: options.output.clone(),
@@ -255,5 +262,6 @@ fn bag_options(
         compression: options.compression.clone(),
         custom_data: options.custom_data.clone(),
         ros_distro: options.ros_distro.clone(),
+        memory: None,
     })
 }

@@ -3,7 +3,7 @@
 use crate::{live::lock_bag, rescue::POINTER_FILE, writer::STATE_KEY};
 use holdall_io::fs;
 use holdall_model::units::format_bytes;
-use holdall_storage::storage_of_directory;
+use holdall_storage::{storage_of_directory, storage_of_file};
 use std::path::{Path, PathBuf};
 
 /// Folders that are looked into.
@@ -64,7 +64,9 @@ fn storage_files(bag: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::list_dir(bag).unwrap_or_default() {
         if !entry.is_dir {
-            files.push(entry.path);
+            // Other files may have a hole at their end for reasons of their own.
+            let is_storage = storage_of_file(&entry.path).is_some();
+            files.extend(Some(entry.path).filter(|_| is_storage));
         } else if storage_of_directory(&entry.path).is_some() {
             let inside = fs::list_dir(&entry.path).unwrap_or_default().into_iter();
             files.extend(inside.filter(|entry| !entry.is_dir).map(|entry| entry.path));
@@ -102,6 +104,11 @@ mod tests {
         let killed = made("killed", &state);
         let (ended, live) = (made("ended", "version: 9"), made("live", &state));
         let lock = WriteLock::try_hold(live.parent().unwrap()).unwrap();
+        // A file of the user's own, with a hole at its end.
+        let image = killed.with_file_name("disk.img");
+        std::fs::write(&image, "data").unwrap();
+        let file = std::fs::File::options().write(true).open(&image).unwrap();
+        file.set_len(RESERVED).unwrap();
         let before = std::fs::read(&killed).unwrap();
         let trimmed = trim_killed_in(folder.path());
         let after = std::fs::read(&killed).unwrap();
@@ -111,6 +118,7 @@ mod tests {
         for other in [ended, live] {
             assert_eq!(std::fs::metadata(other).unwrap().len(), 200_000 + RESERVED);
         }
+        assert_eq!(std::fs::metadata(image).unwrap().len(), RESERVED);
         drop(lock);
     }
 }

@@ -1,12 +1,16 @@
 //! The log of a killed recorder: its topics, their definitions, publishers and losses.
 
 use super::Event;
+use holdall_io::survivor::directory_identity;
 use holdall_model::{
     loss::ledger::{AFTER_ARRIVAL, AccountChange, Loss},
     time::Timestamp,
     topic::{MessageDefinition, PublisherInfo, TopicId, TopicInfo},
 };
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 /// A publisher of the log.
 #[derive(Clone, Debug, Default)]
@@ -107,6 +111,9 @@ pub(super) struct Catalog {
     pub merge_publishers: bool,
     pub packed_payloads: bool,
     pub directory: PathBuf,
+    /// Which directory that is, and from where its recorder saw it.
+    pub identity: Option<String>,
+    pub view: Option<String>,
     /// The log does not say everything.
     pub is_incomplete: bool,
     pub topics: BTreeMap<TopicId, Topic>,
@@ -130,6 +137,14 @@ impl Catalog {
         catalog
     }
 
+    /// Whether `directory` is the one that was recorded into. A recorder whose system did not distinguish directories did not say.
+    pub(super) fn is_of(&self, directory: &Path) -> bool {
+        let Some(identity) = &self.identity else {
+            return true;
+        };
+        directory_identity(directory).is_ok_and(|found| found == *identity)
+    }
+
     fn apply(&mut self, event: Event) {
         match event {
             Event::Bag {
@@ -142,6 +157,10 @@ impl Catalog {
                 self.storage = storage;
                 self.merge_publishers = merge_publishers;
                 self.packed_payloads = packed_payloads;
+            }
+            Event::Place { identity, view } => {
+                self.identity = Some(identity);
+                self.view = view;
             }
             Event::Topic {
                 topic,

@@ -28,6 +28,13 @@ pub enum Event {
         /// Where it is, by its whole path.
         directory: PathBuf,
     },
+    /// Which directory the bag is: a copy of it, or another one of its name, is not the one that needs this memory.
+    Place {
+        /// Differs from that of every other directory.
+        identity: String,
+        /// From where the recorder saw it; `None` where the system did not say.
+        view: Option<String>,
+    },
     /// Messages of this topic may come.
     Topic {
         /// Its number.

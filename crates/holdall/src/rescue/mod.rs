@@ -36,6 +36,7 @@ use holdall_model::{
         LossStage,
         ledger::{Ledger, TopicAccount},
     },
+    metadata::{BagMetadata, MEMORY_KEY},
     time::Timestamp,
 };
 use holdall_storage::reader::StorageReader;
@@ -47,6 +48,9 @@ use std::{
 
 /// The pointer file is not longer than this.
 const POINTER_BYTES_MAX: u64 = 64 << 10;
+
+/// Nor the metadata of a bag that was being recorded.
+const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// A message that was in memory.
 #[derive(Clone, Debug)]
@@ -113,10 +117,27 @@ fn in_buffers(
 #[derive(Debug)]
 pub(crate) struct Rescue {
     survivor: Arc<Survivor>,
-    pointer: PathBuf,
+    pointer: PointerFile,
+    /// The directory is the one that was recorded into; else it is a copy of it, which leaves the memory alone.
+    is_original: bool,
     catalog: Catalog,
     /// In the order in which they were received.
     messages: Vec<Found>,
+}
+
+/// The pointer in a bag's directory, and which file it was when it was read.
+#[derive(Debug)]
+struct PointerFile {
+    path: PathBuf,
+    numbers: fs::FileNumbers,
+}
+
+impl PointerFile {
+    fn remove(&self) {
+        if let Err(error) = fs::remove_that_file(&self.path, self.numbers) {
+            tracing::debug!("{error}");
+        }
+    }
 }
 
 /// A storage file of a bag, as what reads bags opens it.
@@ -161,16 +182,23 @@ impl Rescue {
     /// The memory that a bag's directory points to; `None` where there is none, it is of another boot, or the recorder is alive.
     ///
     /// # Errors
-    /// When there is some, and it cannot be read.
+    /// When there is some, and it cannot be read, or is that of another bag.
     pub(crate) fn find(directory: &Path) -> Result<Option<Self>, String> {
-        let pointer_path = directory.join(POINTER_FILE);
-        let Ok(bytes) = fs::read(&pointer_path, POINTER_BYTES_MAX) else {
+        let path = directory.join(POINTER_FILE);
+        // Before it is read, so that another file that gets the name then is not taken for it.
+        let Ok(numbers) = fs::file_numbers(&path) else {
             return Ok(None);
         };
-        let unreadable = |reason: String| format!("{}: {reason}", pointer_path.display());
+        let unreadable = |reason: String| format!("{}: {reason}", path.display());
+        if fs::is_link(&path) {
+            return Err(unreadable("it is a link".to_owned()));
+        }
+        let Ok(bytes) = fs::read(&path, POINTER_BYTES_MAX) else {
+            return Ok(None);
+        };
         let pointer: Pointer =
             serde_json::from_slice(&bytes).map_err(|error| unreadable(error.to_string()))?;
-        let owner = owner_of(&pointer_path).map_err(|error| unreadable(error.to_string()))?;
+        let owner = owner_of(&path).map_err(|error| unreadable(error.to_string()))?;
         let survivor = match Survivor::open(&pointer.path, &pointer.id, owner) {
             Ok(survivor) => survivor,
             // It went with a power cut, or was removed.
@@ -180,11 +208,22 @@ impl Rescue {
             Err(SurvivorError::Alive { .. }) => return Ok(None),
             Err(error) => return Err(unreadable(error.to_string())),
         };
-        let read = Self::read(survivor, pointer_path.clone());
-        read.map(Some).map_err(|error| unreadable(error.to_string()))
+        let file = PointerFile {
+            path: path.clone(),
+            numbers,
+        };
+        let mut read = Self::read(survivor, file).map_err(|error| unreadable(error.to_string()))?;
+        read.is_original = read.catalog.is_of(directory);
+        if !read.is_original && memory_named_in(directory).as_deref() != Some(pointer.id.as_str()) {
+            return Err(unreadable(format!(
+                "it points to the memory of another bag, which was recorded to {}; repair that one",
+                read.catalog.directory.display()
+            )));
+        }
+        Ok(Some(read))
     }
 
-    fn read(survivor: Survivor, pointer: PathBuf) -> Result<Self, SurvivorError> {
+    fn read(survivor: Survivor, pointer: PointerFile) -> Result<Self, SurvivorError> {
         let survivor = Arc::new(survivor);
         let mut log = Vec::new();
         let mut runs: Vec<(u64, SurvivedRun, Bytes)> = Vec::new();
@@ -225,6 +264,7 @@ impl Rescue {
             catalog: Catalog::from_log(&log),
             survivor,
             pointer,
+            is_original: false,
         })
     }
 
@@ -233,18 +273,30 @@ impl Rescue {
         self.messages.iter().map(|found| found.entry.log_time).min()
     }
 
-    /// Removes the memory: all of it is in the bag.
+    /// Removes the memory: all of it is in the bag. A copy of the bag leaves it to the original.
     pub(crate) fn remove(self) {
-        if let Err(error) = self.survivor.remove() {
+        if !self.is_original {
+            tracing::warn!(
+                "this bag is a copy of the one that was recorded to {}: the messages stay in memory for that one",
+                self.catalog.directory.display()
+            );
+        } else if let Err(error) = self.survivor.remove() {
             tracing::warn!("{error}");
         }
-        drop(fs::remove_file(&self.pointer));
+        self.pointer.remove();
     }
 
     /// Removes the pointer only.
     pub(crate) fn forget(self) {
-        drop(fs::remove_file(&self.pointer));
+        self.pointer.remove();
     }
+}
+
+/// The id of the memory that the metadata of a bag that was being recorded names.
+fn memory_named_in(directory: &Path) -> Option<String> {
+    let text = fs::read_to_string(&directory.join("metadata.yaml"), METADATA_BYTES_MAX).ok()?;
+    let mut metadata = BagMetadata::from_yaml(&text).ok()?;
+    metadata.custom_data.remove(MEMORY_KEY)
 }
 
 /// A file of messages that are in memory only.

@@ -91,7 +91,9 @@ impl RunningFolder {
             .filter_map(|entry| of_socket(&entry.path))
             .filter(|running| {
                 let is_there = UnixStream::connect(&running.socket).is_ok();
-                if !is_there && !process::exists(running.process) {
+                let is_socket =
+                    |about: fs::About| about.kind == fs::Kind::Socket && !process::exists(running.process);
+                if !is_there && fs::about_name(&running.socket).is_ok_and(is_socket) {
                     drop(fs::remove_file(&running.socket));
                 }
                 is_there

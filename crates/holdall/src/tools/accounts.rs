@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     reader::{Bag, PublisherChoice, damage},
-    writer::STATE_KEY,
+    writer::{SEALED_KEY, STATE_KEY},
 };
 use holdall_io::fs;
 use holdall_model::{
@@ -16,6 +16,7 @@ use holdall_model::{
         TopicAccount,
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
+    metadata::MEMORY_KEY,
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
     unheard::{
         NOT_HEARD_CUSTOM_KEY, UNHEARD_SERVICES_CUSTOM_KEY, names_to_custom_data, not_heard_in,
@@ -31,8 +32,10 @@ const ROSBAG2_RECORD: &str = "rosbag2";
 const LOST_KEY: &str = "holdall.lost";
 
 /// Entries of `custom_data` that are made anew for each output.
-const OWN_KEYS: [&str; 6] = [
+const OWN_KEYS: [&str; 8] = [
     STATE_KEY,
+    SEALED_KEY,
+    MEMORY_KEY,
     LEDGER_CUSTOM_KEY,
     MARKERS_CUSTOM_KEY,
     UNHEARD_SERVICES_CUSTOM_KEY,

@@ -3,10 +3,10 @@
 use crate::{
     live::writer_of_bag,
     reader::{METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
-    writer::STATE_KEY,
+    writer::{STATE_KEY, seal_faults},
 };
+use holdall_io::fs;
 use holdall_io::lock::Holder;
-use holdall_io::{fs, sealed::seal_of};
 use holdall_model::{
     loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     metadata::{BagMetadata, FileInformation},
@@ -313,23 +313,20 @@ fn named_files(
         };
         check.note(severity, path, "storage file", "its name in metadata.yaml", found);
     }
-    check_seals(check, metadata_path, &files);
+    check_seals(check, metadata, &files);
     files
 }
 
-/// Reports files of an encrypted bag that are of another bag, or not encrypted: someone has put them there.
-fn check_seals(check: &mut BagCheck, metadata_path: &Path, files: &[(PathBuf, Option<FileInformation>)]) {
-    // What cannot be opened is reported where it is read.
-    let Ok(Some(seal)) = seal_of(metadata_path) else {
-        return;
-    };
-    for (path, _) in files {
-        let found = match seal_of(path) {
-            Ok(Some(of_file)) if !seal.is_of_same_bag(&of_file) => "that of another bag",
-            Ok(None) => "none: it is not encrypted",
-            _ => continue,
-        };
-        check.problem(path, "secret", "that of metadata.yaml", found);
+/// Reports files of an encrypted bag that are of another bag, or not those that it was closed with: someone has put them there.
+fn check_seals(check: &mut BagCheck, metadata: &BagMetadata, files: &[(PathBuf, Option<FileInformation>)]) {
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+    for fault in seal_faults(&check.path.clone(), Some(metadata), &paths) {
+        check.problem(
+            &fault.path,
+            "secret",
+            "that of metadata.yaml and its identifier",
+            fault.found,
+        );
     }
 }
 

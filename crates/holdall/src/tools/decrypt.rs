@@ -1,12 +1,18 @@
 //! Makes the bag that an encrypted bag holds: each file with the bytes that it would have had.
 
 use super::{Staged, ToolError};
-use crate::{live::refuse_if_recorded, reader::ReadError};
+use crate::{
+    live::refuse_if_recorded,
+    reader::{METADATA_BYTES_MAX, ReadError},
+    writer::seal_faults,
+};
 use holdall_io::{
     disk::DiskError,
     fs::{self, DirEntry, File, is_stored_sealed},
     output::{OutputDisk, OutputFile},
 };
+use holdall_model::metadata::BagMetadata;
+use holdall_storage::storage_of_file;
 use std::path::{Path, PathBuf};
 
 /// Bytes that are decrypted at once.
@@ -68,6 +74,9 @@ pub fn decrypt(
             reason: "it is not encrypted".to_owned(),
         });
     }
+    if is_dir {
+        expect_one_seal(path, &found)?;
+    }
     let mut done = Decrypted {
         output: output.to_owned(),
         ..Decrypted::default()
@@ -101,6 +110,24 @@ pub fn decrypt(
     }
     staged.publish()?;
     Ok(done)
+}
+
+/// Refuses a bag with a storage file that was not encrypted for it, and warns of one that is not as it was closed.
+fn expect_one_seal(path: &Path, found: &[PathBuf]) -> Result<(), ToolError> {
+    let text = fs::read_to_string(&path.join("metadata.yaml"), METADATA_BYTES_MAX);
+    let metadata = text.ok().and_then(|text| BagMetadata::from_yaml(&text).ok());
+    let is_storage = |file: &&PathBuf| storage_of_file(file).is_some();
+    let files: Vec<PathBuf> = found.iter().filter(is_storage).cloned().collect();
+    for fault in seal_faults(path, metadata.as_ref(), &files) {
+        if fault.is_foreign {
+            return Err(ReadError::NotOfBag {
+                notice: fault.sentence(),
+            }
+            .into());
+        }
+        tracing::warn!("{}", fault.sentence());
+    }
+    Ok(())
 }
 
 /// The regular files of a bag's directory. Encrypted bags have no directories in it.

@@ -333,6 +333,7 @@ impl<'a> Heads<'a> {
             compression: CompressionOptions::default(),
             custom_data: BTreeMap::new(),
             ros_distro: None,
+            memory: None,
         };
         let (disk, folder) = bag_places(DiskMode::Buffered, HEAD_BLOCKS, self.seal.clone());
         let mut bag = BagWriter::create(options, disk, folder)?;

@@ -4,10 +4,11 @@ use super::{ToolError, accounts, description::replace_metadata, in_place::replac
 use crate::{
     live::lock_bag,
     reader::{Bag, io_error, listing},
+    writer::{STATE_KEY, note_sealed},
 };
 use holdall_io::{fs, new_file::remove_left_over};
 use holdall_model::{
-    metadata::{BagMetadata, FileInformation},
+    metadata::{BagMetadata, FileInformation, MEMORY_KEY},
     time::Timestamp,
     topic::TopicInfo,
 };
@@ -88,11 +89,12 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         progress(bytes + at, total)
     })?;
     for (key, value) in kept.custom_data {
-        if key != crate::writer::STATE_KEY {
+        if key != STATE_KEY && key != MEMORY_KEY {
             metadata.custom_data.entry(key).or_insert(value);
         }
     }
-    metadata.custom_data.remove(crate::writer::STATE_KEY);
+    metadata.custom_data.remove(STATE_KEY);
+    metadata.custom_data.remove(MEMORY_KEY);
     metadata.ros_distro = metadata.ros_distro.or(kept.ros_distro);
     let all = accounts::Taken {
         topic: &|_, _| true,
@@ -107,6 +109,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         &BTreeMap::new(),
     )?;
     metadata.custom_data.extend(accounts.custom_data);
+    note_sealed(path, &mut metadata);
     replace_metadata(&path.join("metadata.yaml"), &listed, &metadata.to_yaml())?;
     done.messages = metadata.message_count;
     done.notices.splice(0..0, bag.notices().iter().cloned());

@@ -14,13 +14,13 @@ use crate::{
         repair_disk::OsFiles,
         salvage::salvage,
     },
-    writer::STATE_KEY,
+    writer::{STATE_KEY, note_sealed},
 };
 use holdall_io::{disk::DiskError, fs, new_file::remove_left_over};
 use holdall_model::{
     loss::ledger::{LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
     marker::{MARKERS_CUSTOM_KEY, Marker},
-    metadata::BagMetadata,
+    metadata::{BagMetadata, MEMORY_KEY},
     time::Timestamp,
 };
 use holdall_storage::RepairTarget;
@@ -221,12 +221,13 @@ pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
     let listed = listing::storage_files(path)?;
     let mut unwritten = Vec::new();
     for file in &listed {
-        if fs::is_unwritten(file)? {
-            unwritten.push(file);
+        let numbers = fs::file_numbers(file)?;
+        if !fs::is_link(file) && fs::is_unwritten(file)? {
+            unwritten.push((file, numbers));
         }
     }
     if unwritten.len() == listed.len()
-        && let Some(first) = unwritten.first()
+        && let Some((first, _)) = unwritten.first()
         && let Some(beginning) = storage_of_file(first).and_then(Storage::beginning)
     {
         fs::write_atomically(first, &beginning)?;
@@ -234,8 +235,8 @@ pub fn settle_unwritten(path: &Path) -> Result<(), RepairError> {
     } else if unwritten.len() == listed.len() {
         return Ok(());
     }
-    for file in unwritten {
-        fs::remove_file(file)?;
+    for (file, numbers) in unwritten {
+        fs::remove_that_file(file, numbers)?;
     }
     Ok(())
 }
@@ -350,6 +351,7 @@ fn repair_there(
             let key = LEDGER_CUSTOM_KEY.to_owned();
             metadata.custom_data.insert(key, ledger.to_json());
         }
+        note_sealed(path, &mut metadata);
         disk.replace_text(&path.join(METADATA_FILE), &metadata.to_yaml())?;
         report.metadata_written = true;
     }
@@ -373,6 +375,7 @@ fn is_ended(path: &Path, bag: &Bag) -> bool {
 fn repaired_metadata(bag: &Bag) -> BagMetadata {
     let mut metadata = bag.stored_metadata();
     metadata.custom_data.remove(STATE_KEY);
+    metadata.custom_data.remove(MEMORY_KEY);
     // From now on readers find them here only.
     let markers = bag.markers_of_all_files();
     if !markers.is_empty() {

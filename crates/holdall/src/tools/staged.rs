@@ -4,6 +4,7 @@ use super::ToolError;
 use holdall_io::{
     disk::DiskError,
     fs,
+    lock::{Locking, WriteLock, writer_of},
     output::{publish_dir, remove_dir_all},
     unfinished::Unfinished,
 };
@@ -22,6 +23,8 @@ pub(crate) struct Staged {
     /// Contains the bag under its final name, so that its files are named after it.
     around: PathBuf,
     directory: PathBuf,
+    /// Shows others that it is not left over, in other containers, too, which do not see this process.
+    _lock: Option<WriteLock>,
     _unfinished: Unfinished,
 }
 
@@ -45,7 +48,12 @@ impl Staged {
         remove_dir_all(&around)?;
         let unfinished = Unfinished::new(&around);
         fs::create_dir_new(&around)?;
+        let lock = match WriteLock::try_hold(&around)? {
+            Locking::Held(lock) => Some(lock),
+            Locking::Taken(_) | Locking::Impossible => None,
+        };
         Ok(Self {
+            _lock: lock,
             place: place.to_owned(),
             directory: around.join(name),
             _unfinished: unfinished,
@@ -107,6 +115,8 @@ fn remove_left_over(place: &Path, name: &OsStr) {
             .and_then(|process| process.parse::<u32>().ok());
         if let Some(process) = process
             && !Path::new(&format!("/proc/{process}")).exists()
+            && !fs::is_link(&entry.path)
+            && writer_of(&entry.path).is_ok_and(|writer| writer.is_none())
         {
             let removed: Result<(), DiskError> = remove_dir_all(&entry.path);
             if let Err(error) = removed {

@@ -10,6 +10,7 @@ use crate::{
 use holdall_io::{
     fs::{self, DirEntry, File, is_stored_sealed},
     lock::writer_of,
+    sealed::was_closed,
 };
 use holdall_model::metadata::BagMetadata;
 use holdall_storage::{
@@ -23,9 +24,6 @@ const METADATA_FILE: &str = "metadata.yaml";
 
 /// Folders in folders of a bag that are followed: storages that are folders have one.
 const DEPTH_MAX: usize = 4;
-
-/// Bytes at the end of an encrypted file that show whether it was only reserved: more than what fills its last block of 4096.
-const SEALED_END_BYTES: usize = 8192;
 
 /// A file's state: when it is the same, so are its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,14 +197,7 @@ fn has_end(path: &Path) -> Result<Option<bool>, UploadError> {
         return Ok(None);
     };
     if is_stored_sealed(path) {
-        // What was written is not zero there, what was only reserved is.
-        let file = File::open_stored(path)?;
-        let mut end = [0; SEALED_END_BYTES];
-        let Some(offset) = file.len_bytes().checked_sub(end.len() as u64) else {
-            return Ok(None);
-        };
-        file.read_exact_at(&mut end, offset)?;
-        return Ok((end == [0; SEALED_END_BYTES]).then_some(false));
+        return Ok(Some(was_closed(path)?));
     }
     let file = File::open(path)?;
     let mut end = vec![0; magic.len()];

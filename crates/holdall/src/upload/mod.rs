@@ -231,13 +231,20 @@ impl Uploader {
             .map(|file| file.name.as_str())
             .filter(|name| fs::exists(&self.bag.join(name)).unwrap_or(true))
             .collect();
-        if let Some(name) = here.iter().find(|name| !self.has_sent(name)) {
-            return Err(UploadError::Changed {
-                path: self.bag.join(name),
-            });
-        }
+        let mut sent = Vec::new();
         for name in &here {
-            fs::remove_file(&self.bag.join(name))?;
+            let path = self.bag.join(name);
+            // Before it is compared: a file that gets its name then is another one.
+            let numbers = fs::file_numbers(&path)?;
+            if fs::is_link(&path) || !self.has_sent(name) {
+                return Err(UploadError::Changed { path });
+            }
+            sent.push((path, numbers));
+        }
+        for (path, numbers) in sent {
+            if !fs::remove_that_file(&path, numbers)? {
+                return Err(UploadError::Changed { path });
+            }
         }
         lock(&self.journal).remove()?;
         files::remove_empty_dirs(&self.bag)?;

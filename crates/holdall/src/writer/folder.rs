@@ -6,6 +6,7 @@ use holdall_io::{
     fs,
     lock::{Locking, WriteLock},
     sealed::Seal,
+    survivor::directory_identity,
 };
 use holdall_storage::RepairTarget;
 use holdall_storage::{Storage, error::StorageResult, reader::StorageReader, writer::MetadataEntries};
@@ -70,6 +71,20 @@ pub trait BagFolder: Send {
         self.remove_file(path)
     }
 
+    /// As [`BagFolder::remove_file`], but only while the path is that of the file (or directory) with this identity: another one, or a
+    /// link, is left alone.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    fn remove_that(&self, path: &Path, _identity: FileIdentity) -> Result<(), DiskError> {
+        self.remove_file(path)
+    }
+
+    /// What distinguishes the bag's directory from its copies; `None` where that is not known.
+    fn directory_identity(&self, _directory: &Path) -> Option<String> {
+        None
+    }
+
     /// The first error since the last call of what was done later, unless it was made good since: a text that could not be replaced, and
     /// then was.
     fn take_failure(&self) -> Option<DiskError> {
@@ -127,7 +142,7 @@ pub trait BagFolder: Send {
 /// A job for the folder's thread.
 enum Job {
     Replace(PathBuf, Vec<u8>),
-    Remove(PathBuf),
+    Remove(PathBuf, FileIdentity),
 }
 
 /// A job that failed.
@@ -213,7 +228,7 @@ impl Shared {
                     let done = replace(&path, &bytes);
                     (Some(path), done)
                 }
-                Job::Remove(path) => (None, remove(&path)),
+                Job::Remove(path, identity) => (None, remove(&path, identity)),
             };
             let mut state = self.lock();
             state.is_working = false;
@@ -241,16 +256,32 @@ fn replace_for_good(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     }
 }
 
-fn remove(path: &Path) -> Result<(), DiskError> {
-    let removed = if fs::is_dir(path) {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
+/// Removes a file or a directory of files, if it is the one with this identity.
+fn remove(path: &Path, identity: FileIdentity) -> Result<(), DiskError> {
+    let now = match fs::file_numbers(path) {
+        Ok(now) => now,
+        Err(error) if error.is_not_found() => return Ok(()),
+        Err(error) => return Err(error),
     };
-    match removed {
-        Err(error) if error.is_not_found() => Ok(()),
-        other => other,
+    let is_that = match identity {
+        FileIdentity::Is(that) => that == now,
+        FileIdentity::Unknown | FileIdentity::None => !fs::is_link(path),
+    };
+    let is_removed = if !is_that {
+        false
+    } else if fs::is_dir(path) {
+        fs::remove_dir_all(path)?;
+        true
+    } else {
+        fs::remove_that_file(path, now)?
+    };
+    if !is_removed {
+        tracing::warn!(
+            "{}: another file has this name now, it was not removed",
+            path.display()
+        );
     }
+    Ok(())
 }
 
 /// The lock of a directory that was just made. A recording works without it where locks are not available: it
@@ -318,7 +349,7 @@ impl OsFolder {
                 Ok(())
             }
             (None, Job::Replace(path, bytes)) => replace(&path, &bytes),
-            (None, Job::Remove(path)) => remove(&path),
+            (None, Job::Remove(path, identity)) => remove(&path, identity),
         }
     }
 }
@@ -358,12 +389,20 @@ impl BagFolder for OsFolder {
     }
 
     fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
-        self.give(Job::Remove(path.to_owned()))
+        self.give(Job::Remove(path.to_owned(), FileIdentity::Unknown))
     }
 
     fn remove_file_now(&self, path: &Path) -> Result<(), DiskError> {
         drop(self.shared.settle());
-        remove(path)
+        remove(path, FileIdentity::Unknown)
+    }
+
+    fn remove_that(&self, path: &Path, identity: FileIdentity) -> Result<(), DiskError> {
+        self.give(Job::Remove(path.to_owned(), identity))
+    }
+
+    fn directory_identity(&self, directory: &Path) -> Option<String> {
+        directory_identity(directory).ok()
     }
 
     fn take_failure(&self) -> Option<DiskError> {
@@ -389,6 +428,31 @@ impl BagFolder for OsFolder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_another_one_or_a_link_has_replaced_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = OsFolder::default();
+        let [path, elsewhere] = ["bag_0.mcap", "elsewhere"].map(|name| dir.path().join(name));
+        let made = |text: &str| {
+            fs::write_atomically(&path, text.as_bytes()).unwrap();
+            folder.file_identity(&path)
+        };
+        let removed = |identity| {
+            folder.remove_that(&path, identity).unwrap();
+            drop(folder.shared.settle());
+            !path.exists()
+        };
+        let ours = made("ours");
+        let theirs = made("theirs");
+        assert!(ours != theirs && !removed(ours));
+        fs::rename_over(&path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        assert!(!removed(theirs) && !removed(FileIdentity::Unknown));
+        fs::rename_over(&elsewhere, &path).unwrap();
+        assert!(removed(theirs));
+        assert_eq!(folder.take_failure().map(|failure| failure.to_string()), None);
+    }
 
     #[test]
     fn a_text_is_replaced_and_leaves_nothing() {

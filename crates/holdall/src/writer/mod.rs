@@ -6,6 +6,7 @@ mod metadata;
 mod options;
 mod pack_files;
 mod pack_payloads;
+mod sealed_files;
 mod simple;
 mod split;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use folder::{BagFolder, FileIdentity, OsFolder};
 pub(crate) use metadata::{BagFacts, FileFacts, bag_metadata};
 pub use options::{CompressionMode, CompressionOptions, SplitOptions};
 pub(crate) use pack_payloads::{CopiedPayload, PayloadPacking};
+pub(crate) use sealed_files::{SEALED_KEY, note_replaced, note_sealed, seal_faults};
 pub use simple::Writer;
 pub(crate) use split::SplitRule;
 pub use uploaded::UploadedFiles;

@@ -94,6 +94,7 @@ impl Writer {
             compression,
             custom_data: BTreeMap::new(),
             ros_distro: None,
+            memory: None,
         };
         let disk = os_disk(DiskMode::Auto, BlockPoolOptions::default());
         let bag = BagWriter::create(options, disk, Box::<OsFolder>::default())?;

@@ -56,6 +56,7 @@ fn bag_in(
         },
         custom_data: BTreeMap::new(),
         ros_distro: None,
+        memory: None,
     };
     BagWriter::create(options, os_disk(DiskMode::Buffered, BLOCKS), folder).unwrap()
 }

@@ -8,7 +8,7 @@ use crate::{
     live::writer_of_bag,
     reader::{error::ReadError, file::payloads, listing, rebuild::Rebuild},
     rescue,
-    writer::STATE_KEY,
+    writer::{STATE_KEY, seal_faults},
 };
 use holdall_io::{lock::Holder, remote};
 use holdall_model::{
@@ -26,6 +26,30 @@ impl Bag {
         view: Ros1View,
         writer: Option<Holder>,
     ) -> Result<Self, ReadError> {
+        let mut bag = Self::open_files_of(path, view, writer)?;
+        bag.expect_one_seal()?;
+        Ok(bag)
+    }
+
+    /// Refuses files that were not encrypted for the bag in which others are; a notice about what else is not as it was closed. In a bucket
+    /// each file would be a request, and is compared when it is checked.
+    fn expect_one_seal(&mut self) -> Result<(), ReadError> {
+        if remote::is_remote(&self.path) {
+            return Ok(());
+        }
+        let stored = self.files.iter().filter(|file| file.reader.is_none());
+        let files: Vec<PathBuf> = stored.map(|file| file.path.clone()).collect();
+        for fault in seal_faults(&self.path, Some(&self.metadata), &files) {
+            let notice = fault.sentence();
+            if fault.is_foreign {
+                return Err(ReadError::NotOfBag { notice });
+            }
+            self.notices.push(notice);
+        }
+        Ok(())
+    }
+
+    fn open_files_of(path: &Path, view: Ros1View, writer: Option<Holder>) -> Result<Self, ReadError> {
         let metadata_path = path.join(METADATA_FILE);
         let why = match read_metadata(&metadata_path) {
             Ok(metadata) if metadata.custom_data.contains_key(STATE_KEY) => {

@@ -11,8 +11,13 @@ use crate::{
     tools::repair::repair,
     writer::CompressionMode,
 };
+use holdall_io::survivor::{Survivor, directory_identity, own_user};
 use holdall_model::loss::ledger::Ledger;
-use std::{io::ErrorKind, os::unix::fs::PermissionsExt, process::Command};
+use std::{
+    io::ErrorKind,
+    os::unix::fs::{FileExt, PermissionsExt},
+    process::Command,
+};
 
 const POINTER: &str = ".holdall-rescue.json";
 
@@ -21,6 +26,42 @@ type Change = fn(&mut RecordOptions);
 
 /// Copies what the system has of a recording at this moment, as a kill leaves it: the bag, and the memory that it points to.
 fn killed(recording: &Recording, to: &Path) -> PathBuf {
+    let bag = copied(recording, to);
+    become_original(&to.join("memory"), &recording.output, &bag);
+    bag
+}
+
+/// Lets the memory of the bag in `from` be that of the one in `to`.
+pub(in crate::record) fn become_original(memory: &Path, from: &Path, to: &Path) {
+    let id = {
+        let mut header = [0; 40];
+        fs::File::open(memory)
+            .unwrap()
+            .read_exact_at(&mut header, 0)
+            .unwrap();
+        header[24..]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let survivor = Survivor::open(memory, &id, own_user().unwrap()).unwrap();
+    let file = fs::File::options().write(true).open(memory).unwrap();
+    let [old, new] = [from, to].map(|directory| directory_identity(directory).unwrap());
+    let mut found = 0;
+    for slot in survivor.slots() {
+        let bytes = survivor.read(slot).unwrap();
+        let places = bytes.windows(old.len()).enumerate();
+        for (at, _) in places.filter(|(_, window)| *window == old.as_bytes()) {
+            file.write_all_at(new.as_bytes(), survivor.offset_of(slot) + at as u64)
+                .unwrap();
+            found += 1;
+        }
+    }
+    assert_eq!(found, 1);
+}
+
+/// As [`killed`]; the bag is a copy of the one that was recorded.
+fn copied(recording: &Recording, to: &Path) -> PathBuf {
     let bag = to.join("bag");
     copy_tree(&recording.output, &bag);
     let text = fs::read_to_string(bag.join(POINTER)).unwrap();
@@ -259,6 +300,71 @@ fn a_repair_into_a_copy_leaves_the_memory_to_the_bag() {
 }
 
 #[test]
+fn a_copy_of_a_killed_bag_gets_the_messages_and_leaves_the_memory_to_the_original() {
+    let (mut world, _memory) = world_with_memory();
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(1, 100));
+    recording.wait_recorded(1);
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    recording.stop();
+    let (copy, renamed) = (place.path().join("copy"), place.path().join("renamed"));
+    copy_tree(&bag, &copy);
+    assert_eq!(read(&copy)["/a"], [payload(1, 100)], "read with the memory");
+    // The copy even has the name of the original now, which was renamed.
+    fs::rename(&bag, &renamed).unwrap();
+    fs::rename(&copy, &bag).unwrap();
+    assert_eq!(repair(&bag, None, &mut |_, _| {}).unwrap().rescued, Some(1));
+    assert_eq!(read(&bag)["/a"], [payload(1, 100)]);
+    assert!(place.path().join("memory").exists(), "the original needs it");
+    assert_eq!(repair(&renamed, None, &mut |_, _| {}).unwrap().rescued, Some(1));
+    assert_eq!(read(&renamed)["/a"], [payload(1, 100)]);
+    assert!(!place.path().join("memory").exists());
+}
+
+#[test]
+fn a_bag_that_points_to_the_memory_of_another_one_gets_nothing_of_it() {
+    let (mut world, _memory) = world_with_memory();
+    let publisher = world.publisher("/a", RELIABLE);
+    let recording = world.record();
+    recording.wait_matched(&publisher);
+    publisher.send(&payload(1, 100));
+    recording.wait_recorded(1);
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    let output = recording.output.clone();
+    recording.stop();
+    let (other, before) = (place.path().join("other"), contents(&output));
+    copy_tree(&output, &other);
+    for from in [bag.join(POINTER), place.path().join("link")] {
+        if !from.exists() {
+            std::os::unix::fs::symlink(bag.join(POINTER), other.join(POINTER)).unwrap();
+        } else {
+            fs::copy(&from, other.join(POINTER)).unwrap();
+        }
+        let refused = crate::rescue::Rescue::find(&other).unwrap_err();
+        let why = ["the memory of another bag", "it is a link"];
+        assert!(why.iter().any(|why| refused.contains(why)), "{refused}");
+        let report = repair(&other, None, &mut |_, _| {}).unwrap();
+        assert_eq!((report.rescued, report.files.len()), (None, 1));
+        fs::remove_file(other.join(POINTER)).unwrap();
+        assert_eq!(contents(&other), before);
+    }
+    assert_eq!(repair(&bag, None, &mut |_, _| {}).unwrap().rescued, Some(1));
+    assert_eq!(read(&bag)["/a"], [payload(1, 100)]);
+}
+
+/// The bytes of each file.
+fn contents(bag: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let files = fs::read_dir(bag).unwrap().map(|entry| entry.unwrap());
+    files
+        .map(|entry| (entry.file_name().into(), fs::read(entry.path()).unwrap()))
+        .collect()
+}
+
+#[test]
 fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
     let (mut world, memory) = world_with_memory();
     world.options.split.bytes_max = Some(40_000);
@@ -330,19 +436,20 @@ fn memory_whose_bag_is_gone_is_reported_with_the_command_that_removes_it() {
     let recorded = recording.stop();
     fs::write(output.join(POINTER), serde_json::to_string(&pointer).unwrap()).unwrap();
     let leftovers = || crate::rescue::leftovers(left.path());
-    let [awaited] = &leftovers()[..] else {
-        panic!("{:?}", leftovers())
-    };
+    let awaited = leftovers().unwrap();
     assert!(
         awaited.contains(&format!("`holdall repair {}`", output.display())),
         "{awaited}"
     );
-    fs::remove_dir_all(&output).unwrap();
-    let [gone] = &leftovers()[..] else {
-        panic!("{:?}", leftovers())
-    };
-    assert!(gone.ends_with(&format!("rm '{}'", file.display())), "{gone}");
+    let moved = left.path().join("moved");
+    fs::rename(&output, &moved).unwrap();
+    let gone = leftovers().unwrap();
+    assert!(gone.ends_with(&format!("rm {}", file.display())), "{gone}");
     assert!(gone.contains(&output.display().to_string()), "{gone}");
+    assert!(
+        gone.len() < 160 + output.as_os_str().len() + file.as_os_str().len(),
+        "{gone}"
+    );
     assert!(file.exists(), "nothing is removed: the bag may have been moved");
     drop(recorded);
 }

@@ -151,6 +151,7 @@ fn both_types_are_rescued_after_a_kill() {
         let mut place: Pointer = serde_json::from_str(&fs::read_to_string(&pointer).unwrap()).unwrap();
         let region = memory.path().join("region");
         fs::copy(&place.path, &region).unwrap();
+        super::rescue::become_original(&region, &recording.output, &bag);
         place.path = region;
         fs::write(&pointer, serde_json::to_string(&place).unwrap()).unwrap();
         recording.stop();

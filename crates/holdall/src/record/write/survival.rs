@@ -10,7 +10,7 @@ use crate::{
 };
 use holdall_io::mutex::lock;
 use holdall_io::{
-    fs,
+    fs::{self, FileNumbers},
     survivor::{
         Arena, Region, RegionShape,
         buffers::{BUFFER_BYTES, Serving},
@@ -20,7 +20,7 @@ use holdall_model::loss::ledger::{AccountChange, AccountLog};
 use std::{
     fmt, io,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 /// The log grows to this, in bytes; losses are kept one by one until half of it is full.
@@ -146,6 +146,8 @@ pub struct Survival {
     pub source: ArenaSource,
     /// For the ledger and the drain.
     pub log: SurvivalLog,
+    /// The file in the bag's directory that points to it.
+    pointer: Arc<OnceLock<FileNumbers>>,
     /// While it exists transports receive into this memory.
     _serving: Option<Arc<Serving>>,
 }
@@ -197,8 +199,14 @@ impl Survival {
         Ok(Self {
             source,
             log,
+            pointer: Arc::default(),
             _serving: serving,
         })
+    }
+
+    /// What the memory can be recognised by.
+    pub(crate) fn id(&self) -> Option<String> {
+        self.source.region().map(Region::id)
     }
 
     /// Writes into the bag's directory where the memory is.
@@ -211,8 +219,12 @@ impl Survival {
             id: region.id(),
         };
         let text = serde_json::to_vec(&pointer).unwrap_or_default();
-        if let Err(error) = fs::write_atomically_unsynced(&bag.join(POINTER_FILE), &text) {
-            tracing::warn!("{error}; if this process is killed, the last messages are lost");
+        let path = bag.join(POINTER_FILE);
+        match fs::write_atomically_unsynced(&path, &text).and_then(|()| fs::file_numbers(&path)) {
+            Ok(numbers) => drop(self.pointer.set(numbers)),
+            Err(error) => {
+                tracing::warn!("{error}; if this process is killed, the last messages are lost");
+            }
         }
     }
 
@@ -235,12 +247,11 @@ impl Survival {
 
     /// Removes both: everything is stored elsewhere now.
     pub fn end(&self, bag: &Path) {
-        if self.source.region().is_none() {
-            return;
-        }
-        let removed = fs::remove_file(&bag.join(POINTER_FILE));
-        if let Err(error) = removed {
-            tracing::debug!("{error}");
+        if let Some(pointer) = self.pointer.get() {
+            let removed = fs::remove_that_file(&bag.join(POINTER_FILE), *pointer);
+            if let Err(error) = removed {
+                tracing::debug!("{error}");
+            }
         }
         self.remove();
     }

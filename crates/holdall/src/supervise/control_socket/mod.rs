@@ -7,7 +7,7 @@ pub use playback::{PLAY_REQUESTS, PlayRequests};
 pub use recording::{RECORD_REQUESTS, RecordRequests, ends_json, events_json, status_json};
 
 use crate::record::Setting;
-use holdall_io::fs::{self, Kind};
+use holdall_io::fs::{self, FileNumbers, Kind};
 use serde_json::{Value, json};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -111,6 +111,8 @@ pub enum ControlError {
 /// The socket of a recording or a playback; removed on drop. Clients wait until [`Self::serve`] is called.
 pub struct ControlSocket {
     path: PathBuf,
+    /// Which file it is: another one may have got its name.
+    numbers: FileNumbers,
     listener: Arc<UnixListener>,
     ended: Arc<AtomicBool>,
 }
@@ -122,12 +124,13 @@ impl ControlSocket {
     /// # Errors
     /// A file at the path that is not an unused socket, or a socket that cannot be created.
     pub fn bind(path: &Path) -> Result<Self, ControlError> {
-        let listener = bind_private(path).map_err(|source| ControlError::Bind {
+        let (listener, numbers) = bind_private(path).map_err(|source| ControlError::Bind {
             path: path.to_owned(),
             source,
         })?;
         Ok(Self {
             path: path.to_owned(),
+            numbers,
             listener: Arc::new(listener),
             ended: Arc::new(AtomicBool::new(false)),
         })
@@ -159,13 +162,14 @@ impl Drop for ControlSocket {
         self.ended.store(true, Ordering::SeqCst);
         // Wakes the thread that waits for clients.
         drop(UnixStream::connect(&self.path));
-        drop(fs::remove_file(&self.path));
+        drop(fs::remove_that_file(&self.path, self.numbers));
     }
 }
 
 /// Binds in a folder that only the user can access and moves the socket into place, so that it never has
-/// other permissions than 0600.
-fn bind_private(path: &Path) -> io::Result<UnixListener> {
+/// other permissions than 0600. What takes its name in the meantime stays.
+fn bind_private(path: &Path) -> io::Result<(UnixListener, FileNumbers)> {
+    let old = fs::file_numbers(path);
     if let Ok(about) = fs::about_name(path) {
         if about.kind != Kind::Socket {
             return Err(io::Error::new(
@@ -188,8 +192,12 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
         let inside = folder.join("s");
         let listener = UnixListener::bind(&inside)?;
         fs::make_private(&inside).map_err(|error| error.into_io())?;
-        fs::rename_over(&inside, path).map_err(io::Error::other)?;
-        Ok(listener)
+        let numbers = fs::file_numbers(&inside).map_err(|error| error.into_io())?;
+        if let Ok(old) = old {
+            fs::remove_that_file(path, old).map_err(|error| error.into_io())?;
+        }
+        fs::rename_new(&inside, path).map_err(|error| error.into_io())?;
+        Ok((listener, numbers))
     })();
     drop(fs::remove_dir_all(&folder));
     bound

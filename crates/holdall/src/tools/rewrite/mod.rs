@@ -162,6 +162,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 compression: job.output.compression.clone(),
                 custom_data: accounts.custom_data.clone(),
                 ros_distro: accounts.ros_distro.clone(),
+                memory: None,
             };
             let messages = MessageChoice {
                 from: start,

@@ -92,8 +92,10 @@ impl BagWriter {
             return Ok(false);
         };
         // A file that cannot be removed stays in the bag and in the account.
-        self.folder
-            .remove_file(&self.options.directory.join(oldest.present_name()))?;
+        self.folder.remove_that(
+            &self.options.directory.join(oldest.present_name()),
+            oldest.identity,
+        )?;
         let Some(oldest) = self.past.pop_front() else {
             return Ok(false);
         };

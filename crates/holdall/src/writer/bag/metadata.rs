@@ -4,8 +4,9 @@ use super::{BagWriter, CurrentFile, Packing, by_place};
 use crate::writer::{
     WriteError,
     metadata::{BagFacts, FileFacts, bag_metadata},
+    note_sealed,
 };
-use holdall_model::metadata::BagMetadata;
+use holdall_model::metadata::{BagMetadata, MEMORY_KEY};
 use holdall_storage::writer::MetadataEntries;
 use std::collections::BTreeMap;
 
@@ -21,10 +22,15 @@ impl BagWriter {
         &mut self,
         custom_data: &BTreeMap<String, String>,
     ) -> Result<(), WriteError> {
-        let text = self.metadata(custom_data).to_yaml();
-        Ok(self
-            .folder
-            .replace_text(&self.options.directory.join("metadata.yaml"), &text, true)?)
+        let mut metadata = self.metadata(custom_data);
+        if self.queue.seals() {
+            note_sealed(&self.options.directory, &mut metadata);
+        }
+        Ok(self.folder.replace_text(
+            &self.options.directory.join("metadata.yaml"),
+            &metadata.to_yaml(),
+            true,
+        )?)
     }
 
     /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
@@ -32,7 +38,9 @@ impl BagWriter {
         if self.is_unseen {
             return Ok(());
         }
-        let state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
+        let mut state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
+        let memory = self.options.memory.clone();
+        state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
         let text = self.metadata(&state).to_yaml();
         Ok(self
             .folder

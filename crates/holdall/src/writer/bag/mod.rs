@@ -104,6 +104,8 @@ pub struct BagOptions {
     pub custom_data: BTreeMap<String, String>,
     /// Goes to `ros_distro`.
     pub ros_distro: Option<String>,
+    /// The id of the memory that has what is not stored yet; in `custom_data` while the bag is being written.
+    pub memory: Option<String>,
 }
 
 /// Messages of a topic.
@@ -489,6 +491,11 @@ impl BagWriter {
     /// The bag directory.
     pub fn directory(&self) -> &Path {
         &self.options.directory
+    }
+
+    /// What distinguishes its directory from copies of it; `None` where that is not known.
+    pub(crate) fn directory_identity(&self) -> Option<String> {
+        self.folder.directory_identity(&self.options.directory)
     }
 
     /// Free bytes where the bag is.

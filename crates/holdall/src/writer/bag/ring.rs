@@ -68,7 +68,12 @@ impl BagWriter {
                 Ok(()) => {
                     past.packing = Packing::Done;
                     changed = true;
-                    self.folder.remove_file(&plain)?;
+                    let packed = self.options.directory.join(past.present_name());
+                    let unpacked = std::mem::replace(
+                        &mut past.identity,
+                        self.folder.file_identity(&packed).or_unknown(),
+                    );
+                    self.folder.remove_that(&plain, unpacked)?;
                 }
                 Err(error) => {
                     past.packing = Packing::No;
