@@ -132,11 +132,20 @@ impl Installation {
     /// No C compiler, or one that fails: one sentence.
     pub(super) fn shim(&self, cache: &Path, compiler: OsString) -> Result<PathBuf, String> {
         let shim = cache.join(format!("{}-{:016x}.so", self.implementation, self.key()));
-        if is_there(&shim) {
-            return Ok(shim);
-        }
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", cache.display());
         fs::create_dirs(cache).map_err(|error| failed(&error))?;
+        // What is in it runs in this process, so it must be ours, and no one else may put another file in its place.
+        if let Some(folder) = fs::folder_of_others(cache) {
+            return Err(format!(
+                "the part for {} is kept in {}, and others may change {}; let XDG_CACHE_HOME name a folder that only this user can change",
+                self.implementation,
+                cache.display(),
+                folder.display()
+            ));
+        }
+        if fs::is_changed_by_us_only(&shim) {
+            return Ok(shim);
+        }
         let own = std::process::id();
         let (source, compiled) = (
             shim.with_extension(format!("{own}.c")),
@@ -146,6 +155,7 @@ impl Installation {
         let outcome = self.compile(&source, &compiled, compiler);
         let _ = fs::remove_file(&source);
         outcome?;
+        fs::make_private(&compiled).map_err(|error| failed(&error))?;
         // An interrupted compiler, or another recorder at the same time, leaves no part of it in its place.
         fs::rename_over(&compiled, &shim).map_err(|error| failed(&error))?;
         Ok(shim)
@@ -336,5 +346,47 @@ mod tests {
         let failed = installation.shim(&cache, "false".into()).unwrap_err();
         assert!(failed.contains("false cannot compile"), "{failed}");
         assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_shim_that_others_may_have_planted_is_compiled_anew() {
+        use std::os::unix::fs::{PermissionsExt, chown, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let installation = hollow(folder.path());
+        let cache = folder.path().join("cache");
+        create_dir_all(&cache).unwrap();
+        let shim = cache.join(format!("rmw_pigeon-{:016x}.so", installation.key()));
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap()
+        };
+        let found = || installation.shim(&cache, "false".into());
+        write(&shim, "").unwrap();
+        for (permissions, is_taken) in [
+            (0o600, true),
+            (0o700, true),
+            (0o644, true),
+            (0o666, false),
+            (0o664, false),
+        ] {
+            mode(&shim, permissions);
+            assert_eq!(found().is_ok(), is_taken, "{permissions:o}");
+        }
+        mode(&shim, 0o600);
+        mode(&cache, 0o777);
+        assert!(found().unwrap_err().contains("XDG_CACHE_HOME"));
+        mode(&cache, 0o700);
+        assert_eq!(found().unwrap(), shim);
+        // Only root can give files away.
+        if chown(&shim, Some(65534), None).is_ok() {
+            assert!(found().unwrap_err().contains("cannot compile"));
+            chown(&shim, Some(0), None).unwrap();
+            chown(&cache, Some(65534), None).unwrap();
+            assert!(found().unwrap_err().contains("XDG_CACHE_HOME"));
+            chown(&cache, Some(0), None).unwrap();
+        }
+        let elsewhere = folder.path().join("elsewhere");
+        std::fs::rename(&shim, &elsewhere).unwrap();
+        symlink(&elsewhere, &shim).unwrap();
+        assert!(found().unwrap_err().contains("cannot compile"));
     }
 }
