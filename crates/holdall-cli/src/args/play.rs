@@ -313,6 +313,10 @@ pub struct PlayArguments {
     #[arg(skip)]
     pub viewers_only: bool,
 
+    /// Offer no services: other nodes cannot pause, seek or stop the playback
+    #[arg(long, help_heading = "While it runs")]
+    pub no_services: bool,
+
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub control_socket: Option<PathBuf>,

@@ -461,6 +461,14 @@ pub struct RecordArguments {
     #[command(flatten, next_help_heading = "While it runs")]
     pub access: AccessArguments,
 
+    /// Offer no services: other nodes cannot pause or stop the recording, or begin the next bag
+    #[arg(long, help_heading = "While it runs")]
+    pub no_services: bool,
+
+    /// Let the service `record` make bags anywhere, not only in the folder of the first one
+    #[arg(long, conflicts_with = "no_services", help_heading = "While it runs")]
+    pub allow_paths: bool,
+
     /// Accept requests on this local socket, from this user only (see holdall control)
     #[arg(long, value_name = "PATH", help_heading = "While it runs")]
     pub control_socket: Option<PathBuf>,

@@ -101,7 +101,8 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     for warning in transports.iter().flat_map(|transport| transport.warnings()) {
         warn!("{warning}");
     }
-    let node = (!args.viewers_only).then(|| PlayerNode::offer(&options, &node, &mut transports));
+    let has_services = !args.viewers_only && !args.no_services;
+    let node = has_services.then(|| PlayerNode::offer(&options, &node, &mut transports));
     let shown = viewers::shown_name(&options.inputs);
     let player = Player::start(options, transports, Arc::clone(&clock))
         .map_err(|error| Failure::playing(error, &named.paths))?;

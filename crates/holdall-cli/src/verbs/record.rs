@@ -83,7 +83,7 @@ pub fn run(args: &RecordArguments) -> VerbResult {
         return Ok(Outcome::Done);
     }
     let mut sender = Some(sender);
-    let mut node = RecorderNode::new(&resolved);
+    let mut node = RecorderNode::new(args, &resolved);
     let mut keyboard = None;
     let mut worst = Outcome::Done;
     loop {

@@ -1,6 +1,7 @@
 //! The node of `holdall record`: its services, and the recordings that they end and begin.
 
 use crate::{
+    args::record::RecordArguments,
     exit::Failure,
     resolve::record::ResolvedRecord,
     terminal::events::{Event, Events},
@@ -8,7 +9,7 @@ use crate::{
 use holdall::{
     RecordOptions, Recorder,
     node::{
-        Distribution, Node, NodeServices, Parameters,
+        BagPlaces, Distribution, Node, NodeServices, Parameters,
         recorder::{RecorderHandler, SERVICES},
         recording::{RecordRequest, RecordingSlot},
     },
@@ -28,6 +29,7 @@ pub struct RecorderNode {
     parameters: Parameters,
     distribution: Option<Distribution>,
     slot: RecordingSlot,
+    has_services: bool,
     /// Until the first recording runs.
     offered: Option<NodeServices>,
     node: Option<Node>,
@@ -37,7 +39,12 @@ pub struct RecorderNode {
 
 impl RecorderNode {
     /// A node without services yet.
-    pub fn new(resolved: &ResolvedRecord) -> Self {
+    pub fn new(args: &RecordArguments, resolved: &ResolvedRecord) -> Self {
+        let places = if args.allow_paths {
+            BagPlaces::Anywhere
+        } else {
+            BagPlaces::BesideFirst
+        };
         Self {
             name: resolved.node.clone(),
             parameters: crate::resolve::parameters::of_recording(&resolved.options),
@@ -46,7 +53,8 @@ impl RecorderNode {
                 .ros_distro
                 .as_deref()
                 .map(Distribution::from_name),
-            slot: RecordingSlot::default(),
+            slot: RecordingSlot::new(&resolved.options.output, &places),
+            has_services: !args.no_services,
             offered: None,
             node: None,
             request: None,
@@ -55,7 +63,7 @@ impl RecorderNode {
 
     /// Offers the services over these transports, unless they are offered already.
     pub fn offer(&mut self, transports: &mut [Box<dyn Transport>]) {
-        if self.node.is_none() {
+        if self.has_services && self.node.is_none() {
             let offered = NodeServices::offer(&self.name, &SERVICES, self.distribution, transports);
             self.offered = Some(offered);
         }

@@ -4,6 +4,7 @@
 //! ([`state::NodeState`]) is stepped; one thread drives it, woken by what arrives. Nothing of it is on the path of a message.
 
 mod answer;
+mod bag_place;
 mod interface;
 mod layouts;
 mod parameters;
@@ -16,6 +17,7 @@ mod state;
 mod tests;
 
 pub use answer::{Answer, Handler};
+pub use bag_place::BagPlaces;
 pub use layouts::Distribution;
 pub use parameters::{Parameter, Parameters};
 

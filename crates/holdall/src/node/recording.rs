@@ -1,6 +1,10 @@
 //! The recording that a recorder's services act on: it may end, and the next one begin, while the node stays.
 
-use super::{answer::Answer, recorder::RecorderCommands};
+use super::{
+    answer::Answer,
+    bag_place::{AllowedFolder, BagPlaces, refuse_url},
+    recorder::RecorderCommands,
+};
 use crate::{
     record::{RecordControl, RecordObserver, Recorder, SubscribeAnswer},
     supervise::control_socket::status_json,
@@ -41,6 +45,8 @@ struct Running {
 
 #[derive(Default)]
 struct State {
+    /// Where the next bags may be; `None` for anywhere.
+    allowed: Option<AllowedFolder>,
     running: Option<Running>,
     /// A service has asked to end it.
     is_stopped: bool,
@@ -54,6 +60,18 @@ struct State {
 pub struct RecordingSlot(Arc<Mutex<State>>);
 
 impl RecordingSlot {
+    /// For a recorder whose first bag is `first_bag`; services may ask for others at `places`.
+    pub fn new(first_bag: &Path, places: &BagPlaces) -> Self {
+        let allowed = match places {
+            BagPlaces::BesideFirst => Some(AllowedFolder::beside(first_bag)),
+            BagPlaces::Anywhere => None,
+        };
+        Self(Arc::new(Mutex::new(State {
+            allowed,
+            ..State::default()
+        })))
+    }
+
     /// A recording runs.
     pub fn began(&self, recorder: &Recorder, bag: &Path, is_snapshot_mode: bool) {
         let mut state = lock(&self.0);
@@ -128,6 +146,11 @@ impl RecorderCommands for RecordingSlot {
         let mut state = lock(&self.0);
         if state.running.is_some() || state.next.is_some() {
             return Answer::Refusal("a bag is being recorded already".to_owned());
+        }
+        let allowed = state.allowed.as_ref().filter(|_| !uri.is_empty());
+        let is_allowed = |()| allowed.map_or(Ok(()), |allowed| allowed.refuse(Path::new(uri)));
+        if let Err(reason) = refuse_url(uri).and_then(is_allowed) {
+            return Answer::Refusal(reason);
         }
         state.next = Some(request);
         Answer::Later(later)
