@@ -137,6 +137,79 @@ def test_a_file_that_is_gone_or_of_another_bag_is_named(world, keys):
     assert found.returncode == 1 and "one_1.mcap" in found.stdout + found.stderr, found
 
 
+@pytest.fixture
+def two_bags(world, keys):
+    """Two encrypted bags, `one` and `two`, of three files each, for the same owner."""
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 300, "rate_hz": 1000, "qos": {"depth": 1000}})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/chatter", "-o", world.folder / "plain")
+    talker.done()
+    assert recorder.stop()[0] == 0
+    for bag in ("one", "two"):
+        made = world.run("split", world.folder / "plain", "-o", world.folder / bag, "--count", "100", "--encrypt-to", keys / "owner.pub")
+        assert made.returncode == 0, made
+    return world.folder / "one", world.folder / "two"
+
+
+@pytest.mark.parametrize("forgery", ["another bag", "plain", "plain with metadata", "first plain"])
+def test_a_file_that_someone_puts_into_an_encrypted_bag_is_not_read(world, keys, two_bags, forgery):
+    one, two = two_bags
+    key = ["--identity", keys / "owner"]
+    clear = world.folder / "clear"
+    assert world.run("decrypt", two, "-o", clear, *key).returncode == 0
+    number = 0 if forgery == "first plain" else 1
+    source = two / "two_1.mcap" if forgery == "another bag" else clear / f"two_{number}.mcap"
+    (one / f"one_{number}.mcap").write_bytes(source.read_bytes())
+    if forgery == "plain with metadata":
+        (one / "metadata.yaml").write_text((clear / "metadata.yaml").read_text().replace("two_", "one_"))
+    for verb in (["info"], ["cat", "--json"], ["audit"], ["play", "--rate", "100"], ["check"]):
+        done = world.run(verb[0], one, *verb[1:], *key)
+        said = done.stdout + done.stderr
+        assert done.returncode != 0 and ("of another bag" in said or "not encrypted" in said), (verb, done)
+        assert f"one_{number}.mcap" in said, (verb, done)
+    made = world.run("decrypt", one, "-o", world.folder / "decrypted", *key)
+    assert made.returncode != 0 and not (world.folder / "decrypted").exists(), made
+
+
+def test_files_of_an_encrypted_bag_in_another_order_or_of_another_time_are_named(world, keys, two_bags):
+    one, _ = two_bags
+    key = ["--identity", keys / "owner"]
+
+    def named(name):
+        found = [world.run(verb, one, *key) for verb in ("info", "cat", "check", "audit")]
+        for done in found:
+            assert name in done.stderr + done.stdout and "another file, or of an older one" in done.stderr + done.stdout, done
+        assert found[2].returncode == 1, found[2]
+
+    first, second = (one / f"one_{number}.mcap" for number in (0, 1))
+    contents = [first.read_bytes(), second.read_bytes()]
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    named("one_0.mcap")
+    first.write_bytes(contents[0])
+    second.write_bytes(contents[1])
+    assert world.run("check", one, *key).returncode == 0
+    # A change of a bag is a change of what it may have.
+    last = one / "one_2.mcap"
+    older = last.read_bytes()
+    note = world.folder / "note.txt"
+    note.write_text("the secret note")
+    assert world.run("attach", one, note, *key).returncode == 0
+    assert world.run("check", one, *key).returncode == 0, world.run("check", one, *key)
+    newer = last.read_bytes()
+    last.write_bytes(older)
+    named("one_2.mcap")
+    # The last file is gone.
+    last.unlink()
+    for verb in ("info", "cat", "check"):
+        gone = world.run(verb, one, *key)
+        assert gone.returncode != 0 and "one_2.mcap" in gone.stdout + gone.stderr, gone
+    last.write_bytes(newer)
+    for verb in ("repair", "reindex"):
+        assert world.run(verb, one, *key).returncode == 0
+        assert world.run("check", one, *key).returncode == 0
+
+
 def test_an_encrypted_recording_that_is_killed_is_read_and_repaired_with_the_key(world, keys):
     talker = world.talker({"topic": "/t", "type": STRING, "count": None, "rate_hz": 500, "text": "the secret {n}", "qos": {"depth": 1000}})
     talker.wait_for("ready")

@@ -192,3 +192,9 @@ def test_an_encrypted_bag_is_sent_without_its_secret_key(bucket, plain, tmp_path
         file.truncate(last.stat().st_size + 65_536)
     torn = holdall(bucket, "upload", sealed, "s3://fleet/cut")
     assert torn.returncode != 0 and "has no end" in torn.stderr, torn
+    # One that was killed between two writes: all of it was written, and neither memory nor a reserved tail shows that.
+    with open(last, "ab") as file:
+        file.truncate(last.stat().st_size - 65_536 - 4096)
+    torn = holdall(bucket, "upload", sealed, "s3://fleet/killed")
+    assert torn.returncode != 0 and "has no end" in torn.stderr, torn
+    assert bucket.get("killed/metadata.yaml") is None
