@@ -24,7 +24,7 @@ pub fn check_packages(root: &Path, breaches: &mut Vec<String>) {
 
 /// The feature of zenoh that calls `lz4_flex` 0.10, by the manifest that names zenoh's features: `deny.toml` accepts its fault because it is off.
 fn compression_of_zenoh(manifest: &str) -> Option<String> {
-    let mut lines = manifest.lines().filter(|line| line.starts_with("zenoh = "));
+    let mut lines = manifest.lines().filter(|line| line.starts_with("zenoh = {"));
     let is_off =
         |line: &str| line.contains("default-features = false") && !line.contains("transport_compression");
     (!lines.all(is_off)).then(|| {

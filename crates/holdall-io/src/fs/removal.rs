@@ -79,7 +79,7 @@ pub fn remove_that_file(path: &Path, that: FileNumbers) -> Result<bool, DiskErro
     }
 }
 
-/// Removes a regular file that a killed run may have left at `path`. Anything else of that name, and nothing, is left as it is.
+/// Removes a regular file that a killed run may have left at `path`. Anything else of that name stays.
 ///
 /// # Errors
 /// When the system refuses.

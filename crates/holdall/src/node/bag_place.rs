@@ -33,7 +33,7 @@ impl AllowedFolder {
         };
         let outside = || {
             format!(
-                "bags that services ask for are made in {}, with plain names and not through links; --allow-paths allows others",
+                "bags that services ask for are made in {}, with plain names and not through links; the recorder can be started so that others are allowed",
                 folder.display()
             )
         };

@@ -121,10 +121,7 @@ impl Assembly {
             ControlledMode::of(&options),
             options.output.clone(),
         );
-        let bag_options = BagOptions {
-            memory: survival.id(),
-            ..bag_options(&options, storage)?
-        };
+        let bag_options = bag_options(&options, storage, survival)?;
         let compression = options.compression.clone();
         let triggers = options.triggers.clone();
         let uploaded = options.uploaded.clone();
@@ -245,6 +242,7 @@ fn log_clock(parts: &Parts, clock: &Arc<dyn Clock>) -> LogClock {
 fn bag_options(
     options: &RecordOptions,
     storage: Option<&'static dyn Storage>,
+    survival: &Survival,
 ) -> Result<BagOptions, RecordError> {
     let storage_options = StorageOptions {
         preset: options.storage_preset.clone(),
@@ -262,6 +260,6 @@ fn bag_options(
         compression: options.compression.clone(),
         custom_data: options.custom_data.clone(),
         ros_distro: options.ros_distro.clone(),
-        memory: None,
+        memory: survival.id(),
     })
 }

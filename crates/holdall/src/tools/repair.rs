@@ -294,11 +294,8 @@ fn repair_there(
     target: RepairTarget,
     disk: &mut dyn RepairDisk,
 ) -> Result<RepairReport, RepairError> {
-    let rescued = if fs::is_dir(path) {
-        write_rescued(path, target)?
-    } else {
-        None
-    };
+    let is_dir = fs::is_dir(path);
+    let rescued = is_dir.then(|| write_rescued(path, target)).transpose()?.flatten();
     let bag = match &rescued {
         // Nothing of it is in memory only.
         Some(Rescued { account: Some(_), .. }) => Bag::open_files(path)?,

@@ -47,6 +47,11 @@ impl BagWriter {
             .replace_text(&self.options.directory.join("metadata.yaml"), &text, durable)?)
     }
 
+    /// What distinguishes its directory from copies of it; `None` where that is not known.
+    pub(crate) fn directory_identity(&self) -> Option<String> {
+        self.folder.directory_identity(&self.options.directory)
+    }
+
     pub(super) fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
         let content = self.current.as_ref().map(CurrentFile::content);
         let current = self.current.as_ref().map(|current| current.name.as_str());

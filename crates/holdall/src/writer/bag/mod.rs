@@ -493,11 +493,6 @@ impl BagWriter {
         &self.options.directory
     }
 
-    /// What distinguishes its directory from copies of it; `None` where that is not known.
-    pub(crate) fn directory_identity(&self) -> Option<String> {
-        self.folder.directory_identity(&self.options.directory)
-    }
-
     /// Free bytes where the bag is.
     pub fn available_bytes(&self) -> Option<u64> {
         self.queue.available_bytes(&self.options.directory).ok()
