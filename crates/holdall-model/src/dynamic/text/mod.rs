@@ -233,7 +233,7 @@ mod tests {
     fn yaml_holds_everything() {
         assert_eq!(
             yaml(TextOptions::default()),
-            "message:\n  yes: true\n  f: 0.1\n  d: -.inf\n  s: \"say \\\"hi\\\"\\n\"\n  w: \"€\"\n  bytes: [0, 1, 2, 3]\n  \
+            "message:\n  \"yes\": true\n  f: 0.1\n  d: -.inf\n  s: \"say \\\"hi\\\"\\n\"\n  w: \"€\"\n  bytes: [0, 1, 2, 3]\n  \
              fixed: [1, 2, -1]\n  many:\n  - x: -1\n    e: {}\n    y: 18446744073709551615\n  - x: 5\n    e: {}\n    \
              y: 18446744073709551615\n  words: [\"yes\", plain]\n  e: {}\n  none: []"
         );

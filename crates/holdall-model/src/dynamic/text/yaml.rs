@@ -86,7 +86,12 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
         if !on_line {
             self.new_line();
         }
-        self.out.extend_from_slice(field.name.as_bytes());
+        // Readers of YAML 1.1 take a key of this name for a boolean. `y` and `n` are names to them, and to `ros2 topic echo`.
+        if field.name.len() > 1 && is_word(&field.name) {
+            write_json_string(self.out, &field.name);
+        } else {
+            self.out.extend_from_slice(field.name.as_bytes());
+        }
         self.out.push(b':');
         true
     }
@@ -203,21 +208,38 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
 /// Appends a text: unchanged when every YAML reader reads it as that text, else in quotes.
 pub fn write_yaml_string(out: &mut Vec<u8>, text: &str) {
     if is_plain(text) {
-        out.extend_from_slice(text.as_bytes());
-    } else {
-        write_json_string(out, text);
+        return out.extend_from_slice(text.as_bytes());
+    }
+    let begin = out.len();
+    write_json_string(out, text);
+    // JSON has these as they are, YAML only as escapes.
+    if text.contains(NOT_IN_YAML) {
+        let quoted = String::from_utf8_lossy(&out[begin..]).into_owned();
+        out.truncate(begin);
+        let escaped = quoted
+            .replace(NOT_IN_YAML[0], "\\ufffe")
+            .replace(NOT_IN_YAML[1], "\\uffff");
+        out.extend_from_slice(escaped.as_bytes());
     }
 }
+
+/// Characters that no YAML text may contain and JSON texts may.
+const NOT_IN_YAML: [char; 2] = ['\u{fffe}', '\u{ffff}'];
 
 /// Letters, digits and `_ / . -`, beginning with a letter, `_` or `/`, and not a word with a meaning in YAML
 /// 1.1 or 1.2.
 fn is_plain(text: &str) -> bool {
-    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     text.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '/'))
         && text
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'/' | b'.' | b'-'))
-        && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
+        && !is_word(text)
+}
+
+/// True for what YAML 1.1 or 1.2 takes for a boolean or for nothing.
+fn is_word(text: &str) -> bool {
+    const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
+    WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]
