@@ -1,6 +1,7 @@
 //! A bag's time as lanes in the terminal: when each topic has messages, and how many.
 
 use crate::output::visible;
+use holdall::reader::Strip;
 use std::collections::BTreeMap;
 
 /// Cells of a lane where there is no terminal.
@@ -109,9 +110,8 @@ impl Timeline {
 }
 
 fn shades(lane: &[u64]) -> String {
-    let most = lane.iter().copied().max().unwrap_or(0).max(1);
-    let shade = |count: &u64| SHADES[usize::try_from((count * 4).div_ceil(most)).unwrap_or(4).min(4)];
-    lane.iter().map(shade).collect()
+    let strip = Strip::new(lane);
+    strip.steps(4).map(|step| SHADES[step as usize]).collect()
 }
 
 #[cfg(test)]

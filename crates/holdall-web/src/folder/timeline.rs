@@ -1,7 +1,7 @@
 //! A bag's time as lanes: how many messages each topic has when, where it pauses, and where messages were lost.
 
 use super::jobs::Progress;
-use holdall::{Bag, BagSet, MessageFilter};
+use holdall::{Bag, BagSet, MessageFilter, reader::Strip};
 use holdall_model::loss::{LossStage, ledger::Ledger};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -213,12 +213,14 @@ impl Lane {
             .iter()
             .map(|(stage, count)| (stage.as_str(), *count))
             .collect();
+        let strip = Strip::new(&self.counts);
         json!({
             "name": name,
             "type": self.type_name,
             "messages": self.messages,
             "bytes": self.bytes,
-            "counts": self.counts,
+            "heights": strip.steps(100).collect::<Vec<_>>(),
+            "means": strip.means.iter().map(|mean| (mean * 1000.0).round() / 1000.0).collect::<Vec<_>>(),
             "gaps": gaps.collect::<Vec<_>>(),
             "lost": self.lost.iter().map(|(cell, count)| json!([cell, count])).collect::<Vec<_>>(),
             "lost_by_stage": lost_by_stage,
@@ -265,10 +267,13 @@ mod tests {
         writer.close().unwrap();
         let drawn = draw(&Bag::open(&path).unwrap(), &Progress::default()).unwrap();
         let (pausing, steady) = (&drawn["topics"][0], &drawn["topics"][1]);
-        let counts = |lane: &Value| -> Vec<u64> { serde_json::from_value(lane["counts"].clone()).unwrap() };
-        assert_eq!(counts(steady).iter().sum::<u64>(), 600);
-        assert_eq!(counts(pausing).iter().sum::<u64>(), 399);
-        assert_eq!(counts(pausing)[250], 0);
+        let heights = |lane: &Value| -> Vec<u64> { serde_json::from_value(lane["heights"].clone()).unwrap() };
+        assert_eq!(heights(steady), [100; CELLS]);
+        assert_eq!(heights(pausing)[250], 0);
+        assert_eq!(
+            (&steady["messages"], &pausing["messages"]),
+            (&json!(600), &json!(399))
+        );
         assert_eq!(steady["gaps"], json!([]));
         assert_eq!(pausing["gaps"], json!([[1.99, 2.02]]));
         assert_eq!(drawn["duration_s"], json!(5.99));

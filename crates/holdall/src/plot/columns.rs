@@ -1,5 +1,6 @@
 //! Messages and values as columns of time: each has its count and its extremes, however many messages it is made of.
 
+use crate::reader::Strip;
 use holdall_model::loss::LossStage;
 
 /// What arrived within a column of time.
@@ -95,6 +96,12 @@ impl Lane {
             cell.gap_max = cell.gap_max.max(gap(before, first));
         }
         self.ends = Some((self.ends.map_or(first, |(first, _)| first), last));
+    }
+
+    /// How full each column is, from 0 for no message to 4.
+    pub(super) fn shades(&self) -> Vec<u32> {
+        let counts: Vec<u64> = self.cells.iter().map(|cell| cell.count).collect();
+        Strip::new(&counts).steps(4).collect()
     }
 
     pub(super) fn halve(&mut self) {

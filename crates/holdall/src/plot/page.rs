@@ -38,6 +38,7 @@ impl Picture {
                     "lost": lane.lost,
                     "losses": lane.losses.iter().map(|loss| json!([self.offset_ms(loss.from), self.offset_ms(loss.until), loss.count, loss.stage.as_str()])).collect::<Vec<_>>(),
                     "n": runs(lane.cells.iter().map(|cell| cell.count as f64)),
+                    "h": runs(lane.shades().into_iter().map(f64::from)),
                     "b": runs(lane.cells.iter().map(|cell| cell.bytes_max as f64)),
                     // Three digits of a period are read.
                     "g": runs(lane.cells.iter().map(|cell| rounded(cell.gap_max as f64 / 1e6, 3))),

@@ -287,14 +287,10 @@ impl Picture {
 
 /// Cells in four shades, all of one shade in one path.
 fn density(svg: &mut String, lane: &Lane, top: f64) {
-    let most = lane.cells.iter().map(|cell| cell.count).max().unwrap_or(0).max(1);
+    let shades = lane.shades();
     let width = COLUMNS as f64 / lane.cells.len().max(1) as f64;
-    for shade in 1..=4_u64 {
-        let has = |at: usize| {
-            lane.cells
-                .get(at)
-                .is_some_and(|cell| (cell.count * 4).div_ceil(most) == shade)
-        };
+    for shade in 1..=4_u32 {
+        let has = |at: usize| shades.get(at) == Some(&shade);
         let mut path = String::new();
         let mut at = 0;
         while at < lane.cells.len() {
@@ -312,7 +308,7 @@ fn density(svg: &mut String, lane: &Lane, top: f64) {
             at = at.max(begin + 1);
         }
         if !path.is_empty() {
-            let opacity = 0.25 * shade as f64;
+            let opacity = 0.25 * f64::from(shade);
             put(
                 svg,
                 format_args!(

@@ -24,6 +24,7 @@ mod remote;
 mod repeated;
 mod ros1;
 mod set;
+mod strip;
 mod undefined;
 
 pub use crate::writer::UndefinedTopic;
@@ -48,3 +49,4 @@ pub use publishers::TopicPublisher;
 pub use ros1::Ros1View;
 pub use set::BagSet;
 pub(crate) use set::FileHook;
+pub use strip::Strip;
