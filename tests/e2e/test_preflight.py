@@ -2,7 +2,9 @@
 scripts/bench-preflight.py."""
 
 import json
+import os
 import re
+import sys
 import time
 
 STRING = "std_msgs/msg/String"
@@ -58,6 +60,23 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
     assert {limit["kind"] for limit in found["limits"]} >= {"disk", "processors", "writing_thread"}
     assert found["margin"] == min(limit["margin"] for limit in found["limits"])
     assert found["measured"]["disk"]["folder"] == str(folder) and len(found["measured"]["disk"]["write_bytes_per_s"]) == 3
+
+
+def test_processors_that_other_programs_keep_busy_are_no_reason_for_a_no(world):
+    nodes(world)
+    loops = [world.program([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    reply = trial(world, lambda reply: has_messages(reply) and not lost_in(reply), "--topics", "/imu", "-d", "3", "-o", world.folder / "bag", "--json")
+    assert all(loop.process.poll() is None for loop in loops)
+    found = json.loads(reply.stdout)
+    limits = {limit["kind"]: limit for limit in found["limits"]}
+    assert found["measured"]["machine"]["busy_processors"] > 0.9 * len(loops)
+    assert limits["processors"]["margin"] >= 1 and not lost_in(reply), found
+    assert not [problem for problem in found["problems"] if problem["loses"] and "processors" in problem["sentence"]], found["problems"]
+
+
+def lost_in(reply):
+    total = json.loads(reply.stdout)["measured"]["total"] if reply.stdout.startswith("{") else {}
+    return total.get("lost_in_transit", 0) + total.get("lost_after_arrival", 0)
 
 
 def test_a_disk_that_does_not_last_makes_the_answer_no(world):

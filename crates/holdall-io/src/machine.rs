@@ -155,6 +155,8 @@ pub struct ThreadTime {
     pub name: String,
     /// Time on a processor.
     pub busy: Duration,
+    /// Time for which it could have run, and other threads had the processors.
+    pub queued: Duration,
     /// How often it has waited for something.
     pub waits: u64,
 }
@@ -167,10 +169,13 @@ pub fn thread_times() -> Vec<ThreadTime> {
         let name = read(&folder.join("comm")).ok()?;
         let statistics = read(&folder.join("schedstat")).ok()?;
         let status = read(&folder.join("status")).unwrap_or_default();
+        let mut times = statistics.split_ascii_whitespace().map(str::parse);
+        let mut time = || times.next()?.ok().map(Duration::from_nanos);
         Some(ThreadTime {
             id: folder.file_name()?.to_str()?.parse().ok()?,
             name: name.trim_end().to_owned(),
-            busy: Duration::from_nanos(statistics.split(' ').next()?.parse().ok()?),
+            busy: time()?,
+            queued: time().unwrap_or_default(),
             waits: number_after(&status, "voluntary_ctxt_switches:").unwrap_or(0),
         })
     };

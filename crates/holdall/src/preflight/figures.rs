@@ -92,6 +92,8 @@ pub struct TotalFigures {
 pub struct RecorderFigures {
     /// All its threads together.
     pub processors: f64,
+    /// The part of the time for which that of its threads that waited most for a processor ran, or could have run.
+    pub ready: f64,
     /// The busiest thread that receives.
     pub receiving_thread: f64,
     /// How often a second that thread waited.

@@ -19,6 +19,9 @@ const DISK_FULL: f64 = 0.9;
 /// The part of all processors that can be busy before messages are lost: threads do not share them without gaps.
 const PROCESSORS_SHARE: f64 = 0.95;
 
+/// What the recorder's share of processors that others keep busy is taken to carry at most: beyond that nothing was seen.
+const SHARE_MARGIN_MAX: f64 = TIGHT;
+
 /// The part of one processor that a thread can use.
 const THREAD_SHARE: f64 = 0.95;
 
@@ -274,16 +277,30 @@ fn limits(measured: &Measured) -> Vec<Limit> {
         .map(|(kind, used, waits_per_s, available)| {
             let waking = (waits_per_s * cost).min(used * WAKING_SHARE_MAX);
             let margin = ((available - waking) / (used - waking)).max(0.0);
-            let is_known = kind == LimitKind::Disk && used < available * DISK_FULL / DISK_SHARE;
+            let known = match kind {
+                LimitKind::Disk if used < available * DISK_FULL / DISK_SHARE => 1.0,
+                LimitKind::Processors => of_share(measured),
+                _ => 0.0,
+            };
             Limit {
                 kind,
                 used,
                 waking,
                 available,
-                margin: if is_known { margin.max(1.0) } else { margin },
+                margin: margin.max(known),
             }
         })
         .collect()
+}
+
+/// What the recorder's share of the processors carries. Others may keep all of them busy: each thread still gets its turn, and a trial without losses
+/// shows that the turns were enough. Its threads ran, and waited for their turns, for a part of the time; at more of the load they do so for more.
+fn of_share(measured: &Measured) -> f64 {
+    let (total, ready) = (&measured.total, measured.recorder.ready);
+    if total.lost_in_transit + total.lost_after_arrival > 0 || ready <= 0.0 {
+        return 0.0;
+    }
+    (THREAD_SHARE / ready).clamp(1.0, SHARE_MARGIN_MAX)
 }
 
 /// The middle of the values.
@@ -381,6 +398,10 @@ fn of_limit(limit: &Limit) -> Option<Problem> {
             "the disk can write {}, and {} come",
             rate(limit.available / DISK_SHARE),
             rate(limit.used)
+        ),
+        LimitKind::Processors if limit.used > limit.available && limit.margin >= 1.0 => format!(
+            "{:.1} processors are busy; the recorder's share of them was enough in the trial, and may not be for more",
+            limit.used
         ),
         LimitKind::Processors => format!(
             "{:.1} processors are busy, and messages are lost from {:.1} on",

@@ -91,6 +91,32 @@ fn a_margin_near_one_is_tight_and_one_below_loses() {
 }
 
 #[test]
+fn processors_that_others_keep_busy_leave_the_recorder_its_share() {
+    for (ready, lost, answer, margin) in [
+        (0.02, 0, Answer::Fits, 1.3),
+        (0.8, 0, Answer::Tight, 1.1875),
+        // It was late all the time, and lost nothing.
+        (1.0, 0, Answer::Tight, 1.0),
+        (0.02, 1, Answer::Loses, 0.95),
+        // Kernels that do not show it.
+        (0.0, 0, Answer::Loses, 0.95),
+    ] {
+        let mut measured = robot();
+        measured.machine.busy_processors = 8.0;
+        measured.recorder.ready = ready;
+        measured.total.lost_in_transit = lost;
+        let found = forecast(&measured, None);
+        assert_eq!(found.answer, answer, "{ready} {lost}: {found:?}");
+        assert!((found.margin.unwrap() - margin).abs() < 1e-9, "{found:?}");
+    }
+    // Where there is room, all is taken to grow together, as before.
+    let mut measured = robot();
+    measured.recorder.ready = 0.02;
+    measured.disk.write_bytes_per_s.clear();
+    assert!((forecast(&measured, None).margin.unwrap() - 3.8).abs() < 1e-9);
+}
+
+#[test]
 fn a_disk_that_is_nearly_full_fits_when_the_trial_lost_nothing() {
     // Of 286 MB/s the first loss is expected at 200; up to 257 the trial is right.
     for (written, answer, margin) in [

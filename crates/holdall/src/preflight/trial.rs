@@ -405,6 +405,18 @@ fn busiest(before: &Counters, after: &Counters, span_s: f64, wanted: impl Fn(&st
         .unwrap_or_default()
 }
 
+/// The part of the time for which the thread that waited most for a processor ran or waited for one.
+fn ready(before: &Counters, after: &Counters, span_s: f64) -> f64 {
+    let none = ThreadTime::default();
+    let since = |thread: &ThreadTime| {
+        let had = before.threads.get(&thread.id).unwrap_or(&none);
+        let queued = thread.queued.saturating_sub(had.queued);
+        (queued, thread.busy.saturating_sub(had.busy) + queued)
+    };
+    let slowest = after.threads.values().map(since).max();
+    slowest.map_or(0.0, |(_, ready)| ready.as_secs_f64() / span_s)
+}
+
 fn recorder_figures(before: &Counters, after: &Counters, span_s: f64) -> RecorderFigures {
     let receives = |name: &str| is_receiving_thread(name) || name == RECORDING_THREAD;
     let (receiving_thread, receiving_waits_per_s) = busiest(before, after, span_s, receives);
@@ -412,6 +424,7 @@ fn recorder_figures(before: &Counters, after: &Counters, span_s: f64) -> Recorde
     let written = after.written.zip(before.written);
     RecorderFigures {
         processors: after.own.saturating_sub(before.own).as_secs_f64() / span_s,
+        ready: ready(before, after, span_s),
         receiving_thread,
         receiving_waits_per_s,
         writing_thread,
