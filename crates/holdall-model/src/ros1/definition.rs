@@ -76,11 +76,13 @@ impl Ros1Definition {
     pub fn parse(type_name: &str, text: &str) -> Result<Self, InterfaceError> {
         check_bound(type_name, text.len(), DEFINITION_BYTES_MAX, "bytes")?;
         let mut structs = BTreeMap::new();
-        for (name, part) in parts(type_name, text) {
+        let parts = with_header(parts(type_name, text));
+        let names: Vec<String> = parts.iter().map(|(name, _)| name.clone()).collect();
+        for (name, part) in parts {
             check_bound(&name, part.len(), SOURCE_BYTES_MAX, "bytes")?;
             check_bound(type_name, structs.len(), TYPES_MAX, "types")?;
             if let Entry::Vacant(place) = structs.entry(name) {
-                let parsed = parse_struct(place.key(), &part)?;
+                let parsed = parse_struct(place.key(), &part, &names)?;
                 place.insert(parsed);
             }
         }
@@ -201,7 +203,39 @@ fn parts(type_name: &str, text: &str) -> Vec<(String, String)> {
     parts
 }
 
-fn parse_struct(type_name: &str, text: &str) -> Result<Ros1Struct, InterfaceError> {
+/// The header's text where only that is missing: all of ROS 1 has the same.
+fn with_header(mut parts: Vec<(String, String)>) -> Vec<(String, String)> {
+    let has_header = parts.iter().any(|(name, _)| name == HEADER);
+    let names_header = |part: &String| {
+        part.split_ascii_whitespace()
+            .any(|word| word == "Header" || word == HEADER)
+    };
+    if !has_header && parts.iter().any(|(_, part)| names_header(part)) {
+        parts.push((
+            HEADER.to_owned(),
+            "uint32 seq\ntime stamp\nstring frame_id\n".to_owned(),
+        ));
+    }
+    parts
+}
+
+/// A type that a part of `package` names without its package: one of the same package, else the only one of that name.
+fn named(package: &str, name: &str, names: &[String]) -> String {
+    let own = format!("{package}/{name}");
+    let mut same = names
+        .iter()
+        .filter(|part| part.rsplit_once('/').is_some_and(|(_, last)| last == name));
+    match (names.contains(&own), same.next(), same.next()) {
+        (false, Some(only), None) => only.clone(),
+        _ => own,
+    }
+}
+
+fn parse_struct(
+    type_name: &str,
+    text: &str,
+    names_of_parts: &[String],
+) -> Result<Ros1Struct, InterfaceError> {
     let package = match type_name.split_once('/') {
         Some((package, name)) if is_identifier(package) && is_identifier(name) => package,
         _ => {
@@ -214,11 +248,13 @@ fn parse_struct(type_name: &str, text: &str) -> Result<Ros1Struct, InterfaceErro
     let mut names = HashSet::new();
     for (line, number) in text.lines().zip(1..) {
         let known = parsed.fields.len();
-        let outcome = parse_line(package, line, &mut parsed).and_then(|()| match parsed.fields.get(known) {
-            Some(field) if !names.insert(field.name.clone()) => {
-                Err(format!("the name {} occurs twice", field.name))
+        let outcome = parse_line((package, names_of_parts), line, &mut parsed).and_then(|()| {
+            match parsed.fields.get(known) {
+                Some(field) if !names.insert(field.name.clone()) => {
+                    Err(format!("the name {} occurs twice", field.name))
+                }
+                _ => Ok(()),
             }
-            _ => Ok(()),
         });
         outcome.map_err(|reason| InterfaceError::Syntax {
             type_name: type_name.to_owned(),
@@ -230,7 +266,7 @@ fn parse_struct(type_name: &str, text: &str) -> Result<Ros1Struct, InterfaceErro
 }
 
 /// Adds the definition in a line.
-fn parse_line(package: &str, line: &str, parsed: &mut Ros1Struct) -> Result<(), String> {
+fn parse_line(place: (&str, &[String]), line: &str, parsed: &mut Ros1Struct) -> Result<(), String> {
     let (code, comment) = line.split_once('#').map_or((line, None), |(c, r)| (c, Some(r)));
     let code = code.trim();
     if code.is_empty() {
@@ -251,7 +287,7 @@ fn parse_line(package: &str, line: &str, parsed: &mut Ros1Struct) -> Result<(), 
     if !is_identifier(name) {
         return Err(format!("{name:?} is not a name"));
     }
-    let (element, arity) = field_type(package, type_text)?;
+    let (element, arity) = field_type(place, type_text)?;
     let comment = comment.map_or_else(String::new, |comment| format!("  #{}", comment.trim_end()));
     let _ = writeln!(
         parsed.ros2_text,
@@ -290,12 +326,12 @@ fn constant(line: &str, type_text: &str, rest: &str, parsed: &mut Ros1Struct) ->
             writeln!(parsed.ros2_text, "# string {name}={value}")
         }
         "string" => writeln!(parsed.ros2_text, "string {name}=\"{value}\""),
-        _ => writeln!(parsed.ros2_text, "{type_text} {name}={value}"),
+        _ => writeln!(parsed.ros2_text, "{} {name}={value}", ros2_primitive(type_text)),
     };
     Ok(())
 }
 
-fn field_type(package: &str, text: &str) -> Result<(Ros1Element, Ros1Arity), String> {
+fn field_type((package, names): (&str, &[String]), text: &str) -> Result<(Ros1Element, Ros1Arity), String> {
     let (element, arity) = match text.strip_suffix(']').map(|rest| rest.rsplit_once('[')) {
         None => (text, Ros1Arity::One),
         Some(None) => return Err(format!("{text:?} ends with ']' and has no '['")),
@@ -318,7 +354,7 @@ fn field_type(package: &str, text: &str) -> Result<(Ros1Element, Ros1Arity), Str
             (None, Some((package, name))) if is_identifier(package) && is_identifier(name) => {
                 Ros1Element::Nested(other.to_owned())
             }
-            (None, None) if is_identifier(other) => Ros1Element::Nested(format!("{package}/{other}")),
+            (None, None) if is_identifier(other) => Ros1Element::Nested(named(package, other, names)),
             _ => return Err(format!("{other:?} is not a type")),
         },
     };
@@ -332,13 +368,18 @@ fn ros2_type(written: &str, element: &Ros1Element, arity: Ros1Arity) -> String {
         Ros1Element::Time => "builtin_interfaces/Time",
         Ros1Element::Duration => "builtin_interfaces/Duration",
         Ros1Element::Nested(name) => super::ros2_short_name(name),
-        Ros1Element::Primitive(_) | Ros1Element::String => bare,
+        Ros1Element::Primitive(_) | Ros1Element::String => ros2_primitive(bare),
     };
     match arity {
         Ros1Arity::One => element.to_owned(),
         Ros1Arity::Array(count) => format!("{element}[{count}]"),
         Ros1Arity::Sequence => format!("{element}[]"),
     }
+}
+
+/// A `byte` is signed in ROS 1, and not in ROS 2.
+fn ros2_primitive(text: &str) -> &str {
+    if text == "byte" { "int8" } else { text }
 }
 
 fn primitive(text: &str) -> Option<Primitive> {

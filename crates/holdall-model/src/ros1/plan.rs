@@ -24,6 +24,8 @@ pub(super) enum Operation {
     Leave { bytes: u64 },
     /// Zeros for a field that ROS 1 does not have.
     Zeros { align: usize, bytes: u64 },
+    /// Seconds and nanoseconds, which ROS 2 has in other ranges than ROS 1.
+    Moment { is_duration: bool },
     /// A text: CDR counts and stores a zero after it.
     Text,
     /// An empty text for a field that ROS 1 does not have.
@@ -201,10 +203,8 @@ impl Compiler<'_> {
                 };
                 block.push(copy, bytes as u64)
             }
-            // Two 32-bit words in both; ROS 2 reads the seconds of a time as signed.
-            (Ros1Element::Time | Ros1Element::Duration, _) => {
-                block.push(Operation::Copy { align: 4, bytes: 8 }, 8)
-            }
+            (Ros1Element::Time, _) => block.push(Operation::Moment { is_duration: false }, 8),
+            (Ros1Element::Duration, _) => block.push(Operation::Moment { is_duration: true }, 8),
             (Ros1Element::String, _) => block.push(Operation::Text, 4),
             (Ros1Element::Nested(from), Element::Nested(to)) => self.append_struct(block, from, to),
             (Ros1Element::Nested(_), _) => Ok(()),

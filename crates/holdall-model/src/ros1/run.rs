@@ -5,6 +5,9 @@ use super::plan::{Operation, Plan};
 /// Encapsulation header of little-endian CDR, which every ROS 2 middleware writes before the message.
 const ENCAPSULATION: [u8; 4] = [0, 1, 0, 0];
 
+/// Nanoseconds of a second.
+const NANOS: i64 = 1_000_000_000;
+
 /// Most elements and values of one message that take no byte of ROS 1: nothing else bounds them.
 const EMPTY_ELEMENTS_MAX: u64 = 1 << 16;
 
@@ -66,6 +69,7 @@ impl Run<'_> {
                 Operation::Copy { align, bytes } => self.copy(align, bytes)?,
                 Operation::Leave { bytes } => drop(self.take(bytes)?),
                 Operation::Zeros { align, bytes } => self.zeros(align, bytes)?,
+                Operation::Moment { is_duration } => self.moment(is_duration)?,
                 Operation::Text => self.text()?,
                 Operation::EmptyText => {
                     self.spend(1)?;
@@ -146,6 +150,25 @@ impl Run<'_> {
         let bytes = usize::try_from(bytes)
             .map_err(|_| self.wrong("a value that fits into memory".into(), "more".into()))?;
         self.out.resize(self.out.len() + bytes, 0);
+        Ok(())
+    }
+
+    /// Two 32-bit words in both. ROS 2's nanoseconds are 0 to 999 999 999, also of a negative duration, and its seconds are signed: a later time than it
+    /// has is its latest one.
+    fn moment(&mut self, is_duration: bool) -> Result<(), ConversionError> {
+        let (seconds, nanos) = (self.length()?, self.length()?);
+        self.align(4);
+        let signed = |word: u32| match is_duration {
+            true => i64::from(word.cast_signed()),
+            false => i64::from(word),
+        };
+        let all = signed(seconds) * NANOS + signed(nanos);
+        let earliest = i64::from(i32::MIN) * NANOS;
+        let latest = i64::from(i32::MAX) * NANOS + NANOS - 1;
+        let all = all.clamp(earliest, latest);
+        let (seconds, nanos) = (all.div_euclid(NANOS), all.rem_euclid(NANOS));
+        self.out.extend_from_slice(&(seconds as i32).to_le_bytes());
+        self.out.extend_from_slice(&(nanos as u32).to_le_bytes());
         Ok(())
     }
 

@@ -152,7 +152,7 @@ fn a_definition_is_written_in_the_terms_of_ros_2() {
         &[("std_msgs/Header", HEADER), ("other_msgs/thing", "int8 x\n")],
     );
     let made = conversion("a_msgs/All", &text);
-    let expected = "# head\nuint8 A=1\n# string B=it's # 1\nstring C=\"plain\"\n\nbuiltin_interfaces/Time[] times  # when\nbuiltin_interfaces/Duration d\nstd_msgs/Header header\nother_msgs/thing[2] t\nbyte b\nchar c\n";
+    let expected = "# head\nuint8 A=1\n# string B=it's # 1\nstring C=\"plain\"\n\nbuiltin_interfaces/Time[] times  # when\nbuiltin_interfaces/Duration d\nstd_msgs/Header header\nother_msgs/thing[2] t\nint8 b\nchar c\n";
     let (own, rest) = made.definition().text.split_once(LINE).unwrap();
     assert_eq!(own.trim_end(), expected.trim_end());
     for name in ["builtin_interfaces/Time", "std_msgs/Header", "other_msgs/thing"] {
@@ -187,6 +187,66 @@ fn the_old_name_of_transforms_becomes_the_new_one() {
     let made = conversion("tf/tfMessage", &text);
     assert!(is_known_type(&made));
     assert_eq!(made.definition().type_name, "tf2_msgs/msg/TFMessage");
+}
+
+#[test]
+fn a_type_of_another_package_may_be_named_without_it() {
+    let text = with_parts(
+        "Header header\nVector3 v\nPoint p\n",
+        &[
+            ("geometry_msgs/Vector3", "float64 x\n"),
+            ("a_msgs/Point", "int8 a\n"),
+            ("b_msgs/Point", "int8 b\n"),
+        ],
+    );
+    let made = conversion("a_msgs/V", &text);
+    let shown = &made.definition().text;
+    assert!(
+        shown.starts_with("std_msgs/Header header\ngeometry_msgs/Vector3 v\na_msgs/Point p\n"),
+        "{shown}"
+    );
+    // Which of two is not guessed.
+    let two = with_parts(
+        "Point p\n",
+        &[("b_msgs/Point", "int8 b\n"), ("c_msgs/Point", "int8 c\n")],
+    );
+    assert!(Ros1Definition::parse("a_msgs/V", &two).is_err());
+}
+
+#[test]
+fn times_are_in_the_range_of_ros_2() {
+    let made = conversion("a_msgs/T", "time[] t\nduration d\n");
+    let value = |stamp: (u32, u32), span: (i32, i32)| {
+        let ros1 = packed(&[
+            &1u32.to_le_bytes(),
+            &stamp.0.to_le_bytes(),
+            &stamp.1.to_le_bytes(),
+            &span.0.to_le_bytes(),
+            &span.1.to_le_bytes(),
+        ]);
+        let cdr = convert(&made, &ros1).unwrap();
+        let word = |at: usize| i32::from_le_bytes(cdr[4 + at..][..4].try_into().unwrap());
+        ((word(4), word(8)), (word(12), word(16)))
+    };
+    assert_eq!(value((5, 7), (-3, 9)), ((5, 7), (-3, 9)));
+    // Minus half a second, as arithmetic leaves it, and what is later than ROS 2's last second.
+    assert_eq!(value((5, 7), (0, -500_000_000)).1, (-1, 500_000_000));
+    assert_eq!(
+        value((5, 1_500_000_000), (1, 2_000_000_001)),
+        ((6, 500_000_000), (3, 1))
+    );
+    assert_eq!(
+        value((u32::MAX, 5), (i32::MIN, -1)),
+        ((i32::MAX, 999_999_999), (i32::MIN, 0))
+    );
+}
+
+#[test]
+fn a_byte_is_signed() {
+    let made = conversion("a_msgs/B", "byte LOW=-3\nbyte b\n");
+    assert_eq!(made.definition().text, "int8 LOW=-3\nint8 b\n");
+    let status = conversion("std_msgs/Byte", "byte data\n");
+    assert!(is_known_type(&status), "ROS 2's own type of the name is used");
 }
 
 #[test]
@@ -447,9 +507,10 @@ impl Maker<'_> {
     fn element(&mut self, types: &Types, kind: &Kind) -> Value {
         match kind {
             Kind::Plain(_, size) => Value::Bytes((0..*size).map(|_| self.byte()).collect()),
+            // In the range of both; `times_are_in_the_range_of_ros_2` has the others.
             Kind::Time => Value::List(vec![
-                Value::Bytes((0..4).map(|_| self.byte()).collect()),
-                Value::Bytes((0..4).map(|_| self.byte()).collect()),
+                Value::Bytes(vec![self.byte(), self.byte(), self.byte(), self.byte() & 0x7f]),
+                Value::Bytes(vec![self.byte(), self.byte(), self.byte(), self.byte() & 0x1f]),
             ]),
             Kind::Text => {
                 let length = self.byte() % 9;
