@@ -43,7 +43,7 @@ def test_existing_output_directory_is_not_touched(world):
 
 def test_output_below_a_file_is_refused(world):
     (world.folder / "file").write_text("")
-    refused(world.run("record", "-a", "-o", world.folder / "file" / "bag"), 1, str(world.folder / "file"))
+    refused(world.run("record", "-a", "-o", world.folder / "file" / "bag"), 2, str(world.folder / "file"))
 
 
 @pytest.mark.parametrize(

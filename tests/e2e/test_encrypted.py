@@ -8,6 +8,8 @@ import time
 
 import pytest
 from conftest import DEADLINE_S, messages_of, text_of
+from rosbags.rosbag2 import StoragePlugin, Writer
+from rosbags.typesys import Stores, get_typestore
 
 STRING = "std_msgs/msg/String"
 
@@ -259,3 +261,12 @@ def test_what_cannot_be_encrypted_is_refused_in_one_sentence(world, keys):
         refused = world.run("record", "-a", "-o", world.folder / "bag", "--encrypt-to", owner, *arguments)
         assert refused.returncode == 2 and sentence in refused.stderr, refused
         assert not (world.folder / "bag").exists()
+    with Writer(world.folder / "plain", version=9, storage_plugin=StoragePlugin.SQLITE3) as writer:
+        store = get_typestore(Stores.ROS2_JAZZY)
+        text = store.serialize_cdr(store.types["std_msgs/msg/String"](data="x"), "std_msgs/msg/String")
+        writer.write(writer.add_connection("/t", "std_msgs/msg/String", typestore=store), 10**18, text)
+    # Without a storage the output has that of the input.
+    for arguments in ([], ["-s", "sqlite3"], ["-s", "mcap", "--compression-mode", "file"]):
+        refused = world.run("convert", world.folder / "plain", "-o", world.folder / "bag", "--encrypt-to", owner, *arguments)
+        assert refused.returncode == 2 and "partial" not in refused.stderr and "cannot be encrypted" in refused.stderr, refused
+        assert not list(world.folder.glob("*bag*")), refused

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall info lab                        summary only: instant, however large the bag is
+  holdall info lab                        summary only: from the indexes of files that have one
   holdall info lab/lab_3.mcap             a single storage file
   holdall info -v lab                     reads all messages: bytes of each topic
   holdall info --timeline lab             when each topic has messages, as lanes

@@ -1,6 +1,8 @@
 //! The arguments of `holdall play`: the flags of `ros2 bag play`, same names and meaning.
 
-use super::{TransportName, console::ConsoleArguments, viewers::AccessArguments};
+use super::{
+    TransportName, choice::DefinitionArguments, console::ConsoleArguments, viewers::AccessArguments,
+};
 use crate::units;
 use clap::{Args, ValueEnum};
 use holdall::{play::options::ListenerCount, reader::Moment};
@@ -308,6 +310,10 @@ pub struct PlayArguments {
 
     #[command(flatten, next_help_heading = "While it runs")]
     pub access: AccessArguments,
+
+    /// Where definitions are that the bag lacks, for viewers
+    #[command(flatten, next_help_heading = "While it runs")]
+    pub definitions: DefinitionArguments,
 
     /// Publish to viewers only (`holdall serve`).
     #[arg(skip)]

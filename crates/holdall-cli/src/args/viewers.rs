@@ -1,6 +1,8 @@
 //! The arguments of `holdall bridge`, `holdall serve` and `holdall web`: live topics, and bags, for viewers and browsers.
 
-use super::{LogLevel, TransportName, console::ConsoleArguments, play::PlayArguments};
+use super::{
+    LogLevel, TransportName, choice::DefinitionArguments, console::ConsoleArguments, play::PlayArguments,
+};
 use clap::Args;
 use holdall_web::{DEFAULT_WEB, ViewerOrigin, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf};
@@ -132,6 +134,10 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub access: AccessArguments,
 
+    /// Where definitions are that the bags lack
+    #[command(flatten)]
+    pub definitions: DefinitionArguments,
+
     /// Show these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
     pub topics: Vec<String>,
@@ -162,6 +168,7 @@ impl ServeArguments {
             start_paused: !self.play,
             foxglove: Some(self.foxglove),
             access: self.access.clone(),
+            definitions: self.definitions.clone(),
             viewers_only: true,
             console: self.console.clone(),
             ..lasting(self.bags.clone())

@@ -47,7 +47,7 @@ pub fn find(args: &FindArguments) -> VerbResult {
             .map(|found| Value::Object(found.columns).to_string());
         return printed(&lines.collect::<Vec<_>>());
     }
-    if !args.table {
+    if !args.table || found.is_empty() {
         // A bag is listed once for each of its topics, one after the other.
         let mut paths: Vec<String> = found.into_iter().map(|found| found.bag).collect();
         paths.dedup();

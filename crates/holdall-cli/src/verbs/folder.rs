@@ -94,7 +94,7 @@ impl Bags {
         let surroundings = resolve::surroundings::real(SystemClock.now());
         let mut options = resolve::play::resolve(&args, &surroundings).map_err(Failure::refused)?;
         let port = ViewerPort::bind(self.foxglove, self.access.clone()).map_err(Failure::refused)?;
-        let viewers = viewers::of_playback(Some(port), &options.inputs)?
+        let viewers = viewers::of_playback(Some(port), &options.inputs, &args.definitions)?
             .ok_or_else(|| Failure::failed("no server for viewers"))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let node = resolve::node(&args.node_name).map_err(Failure::refused)?;

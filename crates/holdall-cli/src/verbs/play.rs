@@ -160,7 +160,7 @@ impl Servers {
         Ok(Self {
             socket: socket.transpose().map_err(Failure::refused)?,
             dashboard: web::bind(args.web, &access.token)?,
-            viewers: viewers::of_playback(viewers::bind(args.foxglove, &access)?, inputs)?,
+            viewers: viewers::of_playback(viewers::bind(args.foxglove, &access)?, inputs, &args.definitions)?,
         })
     }
 

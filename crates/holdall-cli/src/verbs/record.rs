@@ -36,6 +36,7 @@ use holdall::{
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
+    disk::Operation,
 };
 use holdall_storage::StorageError;
 use holdall_web::{dashboard::Dashboard, foxglove::Bridge};
@@ -421,6 +422,8 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
 pub fn failure(error: RecordError) -> Failure {
     let is_choice = match &error {
         RecordError::Selection(_) | RecordError::Bag(writer::WriteError::Exists { .. }) => true,
+        // Nothing was made: the folder may not be written to, or is not there.
+        RecordError::Bag(writer::WriteError::Disk(error)) => error.operation == Operation::CreateDirectory,
         RecordError::Storage(error) => matches!(
             error,
             StorageError::Setting { .. } | StorageError::UnknownStorage { .. }

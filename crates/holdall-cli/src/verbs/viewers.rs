@@ -4,6 +4,7 @@ use crate::{
     VerbResult,
     args::{
         TransportName,
+        choice::DefinitionArguments,
         viewers::{AccessArguments, BridgeArguments},
     },
     exit::{Failure, Outcome},
@@ -13,6 +14,7 @@ use crate::{
         log, signals,
     },
     transport,
+    verbs::input,
 };
 use holdall::{BagSet, Selection, reader::Ros1View};
 use holdall_io::clock::{Clock, SystemClock};
@@ -132,10 +134,16 @@ fn start(
 }
 
 /// A server of what is played from these bags.
-pub fn of_playback(port: Option<ViewerPort>, inputs: &[PathBuf]) -> Result<Option<PlaybackServer>, Failure> {
+pub fn of_playback(
+    port: Option<ViewerPort>,
+    inputs: &[PathBuf],
+    definitions: &DefinitionArguments,
+) -> Result<Option<PlaybackServer>, Failure> {
+    let folders = input::definition_folders(definitions)?;
     let Some(port) = port else { return Ok(None) };
     let failed = |error| Failure::opening(error, inputs);
     let bags = BagSet::open_with(inputs, Ros1View::AllConverted).map_err(failed)?;
+    let bags = bags.with_definitions(&folders);
     PlaybackServer::new(port, &bags).map(Some).map_err(failed)
 }
 

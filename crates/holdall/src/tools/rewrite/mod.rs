@@ -17,7 +17,7 @@ use super::{
 use crate::{
     decode::MessageChoice,
     reader::{Bag, BagSet},
-    writer::{BagOptions, CompressionMode},
+    writer::{BagOptions, CompressionMode, why_not_encrypted},
 };
 use holdall_io::fs;
 use holdall_model::time::Timestamp;
@@ -106,6 +106,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         .for_each(|sentence| damage.add_file_damage(sentence));
     let storage_id = storage_id(&set, &job.output);
     let storage = storage_by_id(&storage_id)?;
+    refuse_unsealed(&set, &job.output, storage)?;
     let beyond = beyond::gather(set.bags())?;
     let codec = chunk_codec(storage, &job.output, !beyond.is_empty())?;
     // A file that is being recorded has no index yet.
@@ -265,6 +266,20 @@ fn missing(set: &BagSet, chooser: &Chooser, accounts: &Accounts, written: u64) -
 }
 
 /// The requested storage, else that of all inputs, else the default.
+/// Refuses to encrypt what this storage or compression cannot, before anything is made.
+fn refuse_unsealed(set: &BagSet, output: &OutputOptions, storage: &dyn Storage) -> Result<(), ToolError> {
+    match why_not_encrypted(storage, output.compression.mode).filter(|_| output.seal.is_some()) {
+        None => Ok(()),
+        Some(reason) => Err(ToolError::Unsupported {
+            path: set
+                .bags()
+                .first()
+                .map_or_else(Default::default, |bag| bag.path().to_owned()),
+            reason,
+        }),
+    }
+}
+
 fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
     output.storage_id.clone().unwrap_or_else(|| {
         let mut ids = set
