@@ -551,7 +551,7 @@ class Topic:
 
     def __repr__(self) -> str:
         count = f"{len(self)} messages" if self._selection.is_all else "a selection of messages"
-        return f"<{self.name} ({self.type}), {count}>"
+        return f"<topic {self.name} ({self.type}), {count}>"
 
 
 def _reopened_topic(paths: list[str], threads: int, name: str, selection: dict[str, Any], definitions: Sequence[str] = ()) -> Topic:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import html as escaping
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
+
+from . import _native
 
 
 def _size(size: float) -> str:
@@ -47,45 +50,30 @@ def _head(bag: Any) -> str:
 _TEXT_CELLS = 24
 _HTML_CELLS = 100
 _HEIGHTS = " ▁▂▃▄▅▆▇█"
-# An empty cell is a gap where this many messages were to be expected.
-_EXPECTED_MIN = 3
 _CELL_WIDTH, _STRIP_HEIGHT = 2, 14
 _BLUE, _RED, _PALE = "#4c78a8", "#c0392b", "#f6d5d1"
 
 
-def _gaps(lane: Sequence[int]) -> list[tuple[int, int]]:
-    """First cell and end of each run of empty cells, for a topic that has messages in nearly every cell otherwise."""
-    filled = [count for count in lane if count]
-    if not filled or sorted(filled)[len(filled) // 2] < _EXPECTED_MIN:
-        return []
-    gaps, begin = [], None
-    for place, count in enumerate([*lane, 1]):
-        if count == 0 and begin is None:
-            begin = place
-        elif count and begin is not None:
-            gaps.append((begin, place))
-            begin = None
-    return gaps
-
-
 def _strip(lane: Sequence[int]) -> str:
     """A strip for terminals; a gap is a dot."""
-    most = max(lane, default=0)
-    cells = [_HEIGHTS[-(-count * 8 // most)] if most else " " for count in lane]
-    for begin, end in _gaps(lane):
+    heights, _, gaps = _native.strip(lane)
+    # A height of 3 of 8 may have been computed as slightly more.
+    cells = [_HEIGHTS[math.ceil(height * 8 - 1e-6)] for height in heights]
+    for begin, end in gaps:
         cells[begin:end] = "·" * (end - begin)
     return "".join(cells)
 
 
 def _svg(lane: Sequence[int]) -> str:
     """A strip for notebooks; gaps are red."""
-    most, width = max(lane, default=0) or 1, _CELL_WIDTH * len(lane)
-    bars = [(begin, end, float(_STRIP_HEIGHT), _PALE) for begin, end in _gaps(lane)]
+    heights, _, gaps = _native.strip(lane)
+    width = _CELL_WIDTH * len(lane)
+    bars = [(begin, end, float(_STRIP_HEIGHT), _PALE) for begin, end in gaps]
     place = 0
-    for count, run in itertools.groupby(lane):
+    for height, run in itertools.groupby(round(height, 2) for height in heights):
         end = place + len(list(run))
-        if count:
-            bars.append((place, end, max(2.0, _STRIP_HEIGHT * count / most), _BLUE))
+        if height:
+            bars.append((place, end, max(2.0, _STRIP_HEIGHT * height), _BLUE))
         place = end
     shapes = "".join(
         f'<rect x="{begin * _CELL_WIDTH}" y="{_STRIP_HEIGHT - height:.1f}" width="{(end - begin) * _CELL_WIDTH}" height="{height:.1f}" fill="{colour}"/>'
@@ -160,10 +148,10 @@ def plot(bag: Any, names: Sequence[str], cells: int) -> Any:
     edges = [place * cell for place in range(cells + 1)]
     figure, axes = plt.subplots(len(names) or 1, 1, sharex=True, squeeze=False, figsize=(10, 0.8 * len(names) + 1), layout="constrained")
     for axis, name in zip(axes[:, 0], names):
-        lane = lanes[name]
-        rates = [count / cell for count in lane]
+        _, means, gaps = _native.strip(lanes[name])
+        rates = [mean / cell for mean in means]
         axis.stairs(rates, edges, fill=True, color=_BLUE)
-        for begin, end in _gaps(lane):
+        for begin, end in gaps:
             axis.axvspan(edges[begin], edges[end], color=_PALE)
         axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
         axis.set_yticks([max(rates)] if any(rates) else [], [f"{max(rates):.3g} Hz"] if any(rates) else [], fontsize=7)

@@ -10,13 +10,20 @@ import socket
 import subprocess
 import tempfile
 import time
+import warnings
+import weakref
 from pathlib import Path
-from typing import Any, Sequence, Union
+from typing import TYPE_CHECKING, Any, Sequence
 
 from ._errors import ProgramError
+from ._options import AnyPath, ConvertOptions, ExportOptions, FilterOptions, MergeOptions
 from ._progress import Progress, shown
 
-AnyPath = Union[str, "os.PathLike[str]"]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+# Seconds that a recording or playback that was dropped has to close its bag.
+_END_S = 30.0
 _FOUND, _DIFFERENT, _REFUSED, _LOST = 0, 1, 2, 3
 
 
@@ -133,21 +140,21 @@ def audit(bag: AnyPath, *, progress: Progress = None) -> dict[str, Any]:
     return _one(run("audit", bag, allowed=(_FOUND, _DIFFERENT, _LOST), progress=progress))
 
 
-def convert(bags: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:
+def convert(bags: AnyPath | Sequence[AnyPath], output: AnyPath, *, progress: Progress = None, **options: Unpack[ConvertOptions]) -> dict[str, Any]:
     """Converts bags to another storage or compression, or to a selection; the flags of ``holdall convert`` are keywords
     (``storage="sqlite3"``, ``topics=["/imu"]``, ``compression="zstd"``)."""
-    return _one(run("convert", bags, output=output, **options))
+    return _one(run("convert", bags, progress=progress, output=output, **options))
 
 
-def merge(bags: Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:
+def merge(bags: Sequence[AnyPath], output: AnyPath, *, progress: Progress = None, **options: Unpack[MergeOptions]) -> dict[str, Any]:
     """Makes one bag out of several; the flags of ``holdall merge`` are keywords."""
-    return _one(run("merge", bags, output=output, **options))
+    return _one(run("merge", bags, progress=progress, output=output, **options))
 
 
-def filter(bags: AnyPath | Sequence[AnyPath], output: AnyPath, **options: Any) -> dict[str, Any]:  # noqa: A001
+def filter(bags: AnyPath | Sequence[AnyPath], output: AnyPath, *, progress: Progress = None, **options: Unpack[FilterOptions]) -> dict[str, Any]:  # noqa: A001
     """Keeps some messages: by topic, type, time, rate or content; the flags of ``holdall filter`` are keywords
     (``where="/imu: linear_acceleration.z > 12"``)."""
-    return _one(run("filter", bags, output=output, **options))
+    return _one(run("filter", bags, progress=progress, output=output, **options))
 
 
 def repair(bag: AnyPath, output: AnyPath | None = None, *, progress: Progress = None) -> dict[str, Any]:
@@ -155,9 +162,9 @@ def repair(bag: AnyPath, output: AnyPath | None = None, *, progress: Progress = 
     return _one(run("repair", bag, output=output, progress=progress))
 
 
-def export(bags: AnyPath | Sequence[AnyPath], output: AnyPath, format: str, **options: Any) -> dict[str, Any]:  # noqa: A002
+def export(bags: AnyPath | Sequence[AnyPath], output: AnyPath, format: str, *, progress: Progress = None, **options: Unpack[ExportOptions]) -> dict[str, Any]:  # noqa: A002
     """Writes messages as tables (``csv``, ``parquet``) or images (``png``, ``jpeg``); the flags of ``holdall export`` are keywords."""
-    return _one(run("export", bags, format=format, output=output, **options))
+    return _one(run("export", bags, progress=progress, format=format, output=output, **options))
 
 
 class Running:
@@ -179,6 +186,9 @@ class Running:
             stderr=self._log,
             env=None if env is None else {**os.environ, **env},
         )
+        what = f"holdall {verb} (process {self.process.pid})"
+        # Unlike __del__, it also runs for what is alive at the interpreter's end, and while all modules are there.
+        self._drop = weakref.finalize(self, _drop, self.process, what, os.getpid())
         self._wait_for_socket()
 
     def _wait_for_socket(self) -> None:
@@ -192,7 +202,9 @@ class Running:
             except (FileNotFoundError, ConnectionRefusedError):
                 pass
             if time.monotonic() > end:
+                self._drop.detach()
                 self.process.kill()
+                self.process.wait()
                 raise ProgramError("holdall did not open its control socket")
             # Until the program listens there is nothing to wait on.
             time.sleep(0.01)
@@ -262,10 +274,22 @@ class Running:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def __del__(self) -> None:
-        process = getattr(self, "process", None)
-        if process is not None and process.poll() is None:
-            process.terminate()
+
+def _drop(process: subprocess.Popen[bytes], what: str, owner: int) -> None:
+    """Ends what was dropped, or still runs when the interpreter ends: it closes its bag when it is asked to."""
+    # A forked process has it from its parent.
+    if os.getpid() != owner or process.poll() is not None:
+        return
+    try:
+        warnings.warn(f"{what} still ran: use `with`, or stop()", ResourceWarning, stacklevel=2)
+    finally:
+        # Also where warnings are errors.
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class Recording(Running):

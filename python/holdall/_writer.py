@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
 import os
 import time as clock
@@ -169,3 +170,26 @@ class MessageType:
     def decode(self, payload: bytes) -> _native.Struct:
         """A message of its CDR."""
         return self._native.decode(bytes(payload))
+
+
+@functools.lru_cache(maxsize=64)
+def _types(name: str, text: str) -> _native.Types:
+    return _native.Types(name, text)
+
+
+def _unpickled(name: str, text: str, payload: bytes) -> _native.Struct:
+    return _types(name, text).decode(payload)
+
+
+def _reduced(message: _native.Struct, name: str, text: str) -> tuple[Any, ...]:
+    """What pickle keeps of a decoded message."""
+    return _unpickled, (name, text, _types(name, text).encode(message))
+
+
+def _unpickled_message(topic: Any, defined: tuple[str, str] | None, facts: Any, raw: bytes, publisher: str | None) -> _native.Message:
+    return _native.message(topic, _types(*defined) if defined else None, facts, raw, publisher)
+
+
+def _reduced_message(*kept: Any) -> tuple[Any, ...]:
+    """What pickle keeps of a message."""
+    return _unpickled_message, kept

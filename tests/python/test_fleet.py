@@ -110,6 +110,7 @@ def test_expressions_find_bags_by_topics_losses_times_and_markers(fleet):
     rows = [json.loads(line) for line in run(fleet, "find", "topic = '/range'", "--json")[0].splitlines()]
     assert sorted(row["messages"] for row in rows) == [100, 200, 200] and {row["topic"] for row in rows} == {"/range"}
     assert "2026-11-02T00:00:00.000" in run(fleet, "find", "messages > 0", "--table")[0]
+    assert run(fleet, "find", "messages > 1000000000", "--table")[0] == "", "no table without a bag"
     assert "there is no column" in run(fleet, "find", "lsot > 0", code=2)[1]
     assert holdall.find("lost > 0", fleet / "catalog")[0]["lost"] == 7
 

@@ -1,9 +1,11 @@
 """The program's verbs as functions, and recordings and playbacks that it runs."""
 
 import os
+import re
 import subprocess
 import sys
 import time
+from typing import get_type_hints
 
 import holdall
 import pytest
@@ -104,3 +106,35 @@ def test_the_wheels_command_is_the_program():
     env = {name: value for name, value in os.environ.items() if name != "HOLDALL_BIN"}
     done = subprocess.run([sys.executable, "-m", "holdall", "--version"], capture_output=True, text=True, env={**env, "PATH": "/nonexistent"})
     assert done.returncode == 2 and "HOLDALL_BIN" in done.stderr
+
+
+LEFT = """
+import sys, holdall
+kept = holdall.{how}
+print(kept.process.pid, flush=True)
+"""
+
+
+@pytest.mark.parametrize("how", ["record({path!r}, ['/nothing'], rescue_directory='')", "play({bag!r}, loop=True)"])
+def test_what_still_runs_at_the_end_of_a_script_is_ended_with_a_warning(bag, tmp_path, how):
+    how = how.format(path=str(tmp_path / "new"), bag=str(bag))
+    environment = {**os.environ, "ROS_DOMAIN_ID": "78", "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST"}
+    words = [sys.executable, "-X", "dev", "-c", LEFT.format(how=how)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "ResourceWarning: holdall" in done.stderr and "still ran" in done.stderr, done.stderr
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(done.stdout), 0)
+    if "record" in how:
+        assert len(holdall.open(tmp_path / "new")) == 0 and not holdall.open(tmp_path / "new").notices
+
+
+def test_keywords_of_the_verbs_are_their_flags():
+    from holdall import _options
+
+    for verb in ("convert", "merge", "filter", "export"):
+        shown = subprocess.run([holdall._program.program(), verb, "--help"], capture_output=True, text=True, check=True).stdout
+        flags = {name.replace("-", "_") for name in re.findall(r"^ {2,6}(?:-\w, )?--([a-z-]+)", shown, re.MULTILINE)}
+        # These are arguments of the functions.
+        flags -= {"help", "json", "input", "output", "format"}
+        assert set(get_type_hints(getattr(_options, f"{verb.title()}Options"))) == flags, verb

@@ -202,6 +202,20 @@ def test_a_torn_bag_opens_with_a_warning(written, tmp_path):
         assert len(pickle.loads(pickle.dumps(bag))) == len(bag)
 
 
+def test_messages_are_pickled_with_their_types(bag, written):
+    for topic in ("/imu", "/odd", "/image", "/cloud"):
+        for message in bag.messages(topic):
+            again = pickle.loads(pickle.dumps(message))
+            assert type(again) is type(message) and again.raw == message.raw and again.msg == message.msg
+            facts = ("topic", "time", "stamp", "publish_time", "sequence", "type", "publisher")
+            assert [getattr(again, name) for name in facts] == [getattr(message, name) for name in facts]
+            assert pickle.loads(pickle.dumps(message.msg)) == message.msg
+    odd = next(iter(bag.messages("/odd"))).msg
+    for part in (odd.many, odd.two):
+        assert pickle.loads(pickle.dumps(list(part))) == list(part)
+    assert pickle.loads(pickle.dumps(again)).msg == again.msg, "also one that was pickled before"
+
+
 def test_strips_show_each_topic_over_time_with_its_gaps(tmp_path):
     for storage in ("mcap", "sqlite3"):
         with holdall.create(tmp_path / storage, storage=storage) as out:

@@ -1,5 +1,7 @@
 """Scripts in the shapes in which people write them for rosbag2_py, rclpy and rosbags, run without ROS; rosbags judges what they write."""
 
+import datetime as dt
+import enum
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import threading
 import holdall
 import pytest
 from conftest import START
+from holdall import _program
 from rosbags.highlevel import AnyReader
 
 OPEN = """
@@ -344,14 +347,108 @@ def test_options_name_what_they_do_not_have():
     options = rosbag2_py.RecordOptions()
     options.topics = ["/a"]
     options.exclude_regex = "/b.*"
-    assert options._flags(options._names, options._ignored) == {"topics": ["/a"], "exclude_regex": "/b.*"}
+    options.topic_polling_interval = dt.timedelta(milliseconds=250)
+    assert options._flags() == {"topics": ["/a"], "exclude_regex": "/b.*", "polling_interval": 250}
     with pytest.raises(AttributeError, match="no setting speed; it has all_topics"):
         options.speed = 3
-    play = rosbag2_py.PlayOptions(rate=2.0, loop=True, read_ahead_queue_size=5)
-    assert play._flags(play._names, play._ignored) == {"rate": 2.0, "loop": True}
+    play = rosbag2_py.PlayOptions(rate=2.0, loop=True, read_ahead_queue_size=5, playback_until_timestamp=-7)
+    play.exclude_services_to_filter, play.exclude_service_events_to_filter = ["/a"], ["/b"]
+    play.topic_remapping_options = ["--ros-args", "--remap", "/a:=/b"]
+    flags = {"rate": 2.0, "loop": True, "read_ahead_queue_size": 5, "remap": ["/a:=/b"]}
+    assert play._flags() == {**flags, "exclude_services": play._flags()["exclude_services"]} and sorted(play._flags()["exclude_services"]) == ["/a", "/b"]
     with pytest.raises(NotImplementedError, match="topic_qos_profile_overrides"):
         options.topic_qos_profile_overrides = {"/a": 1}
-        options._flags(options._names, options._ignored)
+        options._flags()
+    with pytest.raises(TypeError, match="snapshot_duration"):
+        rosbag2_py.StorageOptions(uri="a", snapshot_duration=5)
+
+
+def _another(name, value):
+    """A value of a setting that is not its default."""
+    if name.endswith("serialization_format"):
+        return "cbor"
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, enum.Enum):
+        return next(other for other in type(value) if other is not value)
+    for kind, other in ((int, 7), (float, 7.5), (str, "x"), (list, ["/x:=/y"]), (dict, {"a": "b"}), (dt.timedelta, dt.timedelta(seconds=2))):
+        if isinstance(value, kind):
+            return other
+    raise AssertionError(f"{name} has an unknown default {value!r}")
+
+
+def _used(begin, started):
+    """What the program was started with, or why it was not."""
+    started.clear()
+    try:
+        begin()
+    except NotImplementedError as error:
+        return str(error)
+    return started[-1]
+
+
+def test_no_setting_of_a_recorder_or_player_is_passed_over(tmp_path, monkeypatch):
+    from holdall.compat import rosbag2_py
+
+    started = []
+
+    def keep(verb):
+        class Kept:
+            def __init__(self, *words):
+                _program._flags(words[-2])
+                started.append((verb, words[-2], words))
+
+            __enter__ = lambda self: self
+            __exit__ = lambda self, *_: None
+            wait = lambda self: {}
+
+        return Kept
+
+    monkeypatch.setattr(_program, "Recording", keep("record"))
+    monkeypatch.setattr(_program, "Playback", keep("play"))
+    helps = {verb: subprocess.run([_program.program(), verb, "--help"], capture_output=True, text=True, check=True).stdout for verb in ("record", "play")}
+    storage = rosbag2_py.StorageOptions(uri=str(tmp_path))
+    record, play = (lambda options: rosbag2_py.Recorder().record(storage, options)), (lambda options: rosbag2_py.Player().play(storage, options))
+    seen = 0
+    for make, begin in ((rosbag2_py.RecordOptions, record), (rosbag2_py.PlayOptions, play)):
+        usual = _used(lambda: begin(make()), started)
+        for name, value in make._defaults.items():
+            options = make()
+            setattr(options, name, _another(name, value))
+            used = _used(lambda: begin(options), started)
+            seen += 1
+            if isinstance(used, str):
+                assert name in used
+            elif name in make._without_effect:
+                assert used[1:] == usual[1:], name
+            else:
+                assert used[1] != usual[1] or used[2] != usual[2], f"{make.__name__}.{name} is passed over"
+                new = set(used[1]) - set(usual[1])
+                assert all("--" + flag.replace("_", "-") in helps[used[0]] for flag in new), (name, new)
+    for name, value in vars(rosbag2_py.StorageOptions(uri="")).items():
+        changed = rosbag2_py.StorageOptions(uri=str(tmp_path))
+        setattr(changed, name, _another(name, value))
+        used = _used(lambda: rosbag2_py.Recorder().record(changed, rosbag2_py.RecordOptions()), started)
+        assert isinstance(used, str) or used[2] != _used(lambda: record(rosbag2_py.RecordOptions()), started)[2], f"StorageOptions.{name} is passed over"
+    assert seen > 60
+
+
+def test_settings_of_a_writer_are_applied_or_refused(tmp_path):
+    from holdall.compat import rosbag2_py
+
+    for change, reason in (
+        ({"snapshot_mode": True}, "snapshot_mode"),
+        ({"custom_data": {"a": "b"}}, "custom_data"),
+    ):
+        with pytest.raises(NotImplementedError, match=reason):
+            rosbag2_py.SequentialWriter().open(rosbag2_py.StorageOptions(uri=str(tmp_path / "new"), **change))
+    for opened in (rosbag2_py.SequentialWriter(), rosbag2_py.SequentialReader()):
+        with pytest.raises(NotImplementedError, match="cbor"):
+            opened.open(rosbag2_py.StorageOptions(uri=str(tmp_path / "new")), rosbag2_py.ConverterOptions("cbor", ""))
+    packed = rosbag2_py.CompressionOptions("lz9", rosbag2_py.CompressionMode.FILE)
+    with pytest.raises(NotImplementedError, match="lz9"):
+        rosbag2_py.SequentialCompressionWriter(packed).open(rosbag2_py.StorageOptions(uri=str(tmp_path / "new")))
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_recorder_records_what_a_player_plays(written, tmp_path, monkeypatch):

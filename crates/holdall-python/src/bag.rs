@@ -12,6 +12,7 @@ use holdall::{
     BagMessage, BagSet, Timestamp,
     decode::{Decoders, MessageChoice, Question},
     definitions::DefinitionFolders,
+    reader::Strip,
     table::{ColumnOptions, Every, ParallelTable, TableOptions, TableReader},
 };
 use holdall_io::mutex::lock;
@@ -446,6 +447,14 @@ pub(crate) fn decode_image<'py>(
         image.encoding,
         PyBytes::new(py, &image.data),
     ))
+}
+
+/// What is drawn of counts by cell: heights from 0 to 1, means, and the begins and ends of gaps.
+#[pyfunction]
+pub(crate) fn strip(counts: Vec<u64>) -> (Vec<f64>, Vec<f64>, Vec<(usize, usize)>) {
+    let strip = Strip::new(&counts);
+    let gaps = strip.gaps.iter().map(|gap| (gap.start, gap.end)).collect();
+    (strip.heights, strip.means, gaps)
 }
 
 /// The text of a `metadata.yaml` as JSON.

@@ -7,6 +7,7 @@ mod error;
 mod ffi_arrow;
 mod ffi_object;
 mod message;
+mod pickle;
 mod plan;
 mod table;
 mod value;
@@ -32,6 +33,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan::plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan::part, module)?)?;
     module.add_function(wrap_pyfunction!(bag::decode_image, module)?)?;
+    module.add_function(wrap_pyfunction!(bag::strip, module)?)?;
+    module.add_function(wrap_pyfunction!(pickle::message, module)?)?;
     module.add_function(wrap_pyfunction!(bag::metadata_of_yaml, module)?)?;
     module.add_function(wrap_pyfunction!(bag::metadata_to_yaml, module)?)?;
     Ok(())

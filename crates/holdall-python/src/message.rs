@@ -3,12 +3,13 @@
 use crate::{
     bag::SharedDecoders,
     error::{Details, choice_error, detached, exception},
+    pickle,
     value::{Payload, Struct},
 };
 use bytes::Bytes;
 use holdall::{
-    BagMessage,
-    decode::{ChoiceError, Decoder},
+    BagMessage, BagSet,
+    decode::{ChoiceError, Decoder, Decoders},
     table::Every,
 };
 use holdall_io::mutex::lock;
@@ -106,15 +107,7 @@ impl Message {
     /// The decoded message: its fields are attributes, and are read when they are used.
     #[getter]
     fn msg(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let decoder = match self.channel.decoder.get() {
-            Some(decoder) => decoder.clone(),
-            None => {
-                let found = detached(py, || lock(&self.channel.decoders).decoder(&self.channel.info))?;
-                let found = found.map_err(|error| choice_error(py, &ChoiceError::from(error)))?;
-                self.channel.decoder.get_or_init(|| found).clone()
-            }
-        };
-        match decoder {
+        match self.decoder(py)? {
             Decoder::Cdr(plan) => {
                 let payload = Payload {
                     plan,
@@ -142,6 +135,26 @@ impl Message {
         }
     }
 
+    /// With the definition of its type: it is decoded without its bag, too.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, this) = (slf.py(), slf.get());
+        let info = &this.channel.info;
+        let defined = match this.decoder(py)? {
+            Decoder::Cdr(plan) => Some(pickle::parts(&plan, plan.root_index())?),
+            Decoder::Json | Decoder::Opaque { .. } => None,
+        };
+        let publisher = info.publisher.as_ref().map(serde_json::to_string);
+        let words = (
+            (&info.name, &info.type_name, &info.serialization_format),
+            defined,
+            (this.log_time, this.publish_time, this.stamp, this.sequence),
+            this.raw(py),
+            publisher.and_then(Result::ok),
+        );
+        py.import("holdall._writer")?
+            .call_method1("_reduced_message", words)
+    }
+
     fn __copy__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }
@@ -159,6 +172,41 @@ impl Message {
             self.log_time,
             self.payload.len()
         )
+    }
+}
+
+impl Message {
+    /// A message without its bag.
+    pub fn alone(
+        py: Python<'_>,
+        info: TopicInfo,
+        decoder: Decoder,
+        (log_time, publish_time, stamp, sequence): (i64, i64, i64, u32),
+        raw: &[u8],
+    ) -> Self {
+        Self {
+            stamp,
+            log_time,
+            publish_time,
+            sequence,
+            payload: Bytes::copy_from_slice(raw),
+            channel: Arc::new(Channel {
+                name: PyString::intern(py, &info.name).unbind(),
+                topic: info.name.as_str().into(),
+                info: Arc::new(info),
+                decoder: OnceLock::from(decoder),
+                decoders: Arc::new(Mutex::new(Decoders::new(BagSet::from(Vec::new())))),
+            }),
+        }
+    }
+
+    fn decoder(&self, py: Python<'_>) -> PyResult<Decoder> {
+        if let Some(decoder) = self.channel.decoder.get() {
+            return Ok(decoder.clone());
+        }
+        let found = detached(py, || lock(&self.channel.decoders).decoder(&self.channel.info))?;
+        let found = found.map_err(|error| choice_error(py, &ChoiceError::from(error)))?;
+        Ok(self.channel.decoder.get_or_init(|| found).clone())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Decoded messages: views of a payload whose fields are read when they are used.
 
-use crate::{error::decode_error, ffi_object::generic_attribute};
+use crate::{error::decode_error, ffi_object::generic_attribute, pickle};
 use bytes::Bytes;
 use holdall_model::{
     dynamic::{
@@ -279,6 +279,13 @@ impl Struct {
             fields.set_item(name, self.field(py, index, true)?)?;
         }
         Ok(fields)
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let this = slf.get();
+        let (type_name, text) = pickle::parts(&this.payload.plan, this.place.structure)?;
+        let package = slf.py().import("holdall._writer")?;
+        package.call_method1("_reduced", (slf, type_name, text))
     }
 
     fn __copy__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -70,7 +70,15 @@ class StorageOptions(_Record):
         self.start_time_ns = start_time_ns
         self.end_time_ns = end_time_ns
         self.custom_data = custom_data or {}
-        vars(self).update(others)
+        if others:
+            raise TypeError(f"StorageOptions has no setting {', '.join(others)} in holdall")
+
+
+def _expect_cdr(options: Any, *names: str) -> None:
+    """Refuses another serialization format than the only one."""
+    for name in names:
+        if getattr(options, name, "") not in ("", "cdr"):
+            raise NotImplementedError(f"{type(options).__name__}.{name} is {getattr(options, name)!r}: holdall has cdr only")
 
 
 class ConverterOptions(_Record):
@@ -430,6 +438,7 @@ class SequentialReader:
 
     def open(self, storage_options: StorageOptions, converter_options: ConverterOptions | None = None) -> None:
         """Opens a bag."""
+        _expect_cdr(converter_options, "input_serialization_format", "output_serialization_format")
         self._bag = Bag([storage_options.uri])
         self._start = storage_options.start_time_ns if storage_options.start_time_ns >= 0 else None
         self._end = storage_options.end_time_ns + 1 if storage_options.end_time_ns >= 0 else None
@@ -560,6 +569,12 @@ class SequentialWriter:
 
     def open(self, storage_options: StorageOptions, converter_options: ConverterOptions | None = None) -> None:
         """Creates a bag."""
+        _expect_cdr(converter_options, "input_serialization_format", "output_serialization_format")
+        for name, is_set in (("snapshot_mode", storage_options.snapshot_mode), ("custom_data", storage_options.custom_data)):
+            if is_set:
+                raise NotImplementedError(f"StorageOptions.{name} of a writer is not there in holdall")
+        if self._compression.compression_mode is not CompressionMode.NONE and self._compression.compression_format not in ("", "zstd"):
+            raise NotImplementedError(f"CompressionOptions.compression_format is {self._compression.compression_format!r}: holdall has zstd only")
         config = None
         if storage_options.storage_config_uri:
             config = Path(storage_options.storage_config_uri).read_text(encoding="utf-8")
@@ -675,6 +690,12 @@ class _Options(_Record):
     """Settings with defaults, which are attributes; an unknown one is an error."""
 
     _defaults: dict[str, Any] = {}
+    #: The flags of the verb by setting.
+    _names: dict[str, str] = {}
+    #: Settings that change neither what is recorded nor what is played.
+    _without_effect: frozenset[str] = frozenset()
+    _milliseconds: frozenset[str] = frozenset()
+    _words: dict[Any, str] = {}
 
     def __init__(self, **settings: Any) -> None:
         for name, value in self._defaults.items():
@@ -694,14 +715,25 @@ class _Options(_Record):
         """The settings that are not the defaults."""
         return {name: value for name, value in vars(self).items() if value != self._defaults[name]}
 
-    def _flags(self, names: dict[str, str], ignored: frozenset[str]) -> dict[str, Any]:
+    def _flags(self) -> dict[str, Any]:
         """Keywords of the verb; what it cannot do is an error."""
-        flags = {}
+        _expect_cdr(self, "input_serialization_format", "output_serialization_format")
+        flags: dict[str, Any] = {}
         for name, value in self._changed().items():
-            if name in names:
-                flags[names[name]] = value
-            elif name not in ignored:
+            flag = self._names.get(name)
+            if flag is None and name not in self._without_effect:
                 raise NotImplementedError(f"{type(self).__name__}.{name} is not there in holdall")
+            if isinstance(value, enum.Enum):
+                value = self._words[value]
+            elif name in self._milliseconds:
+                value = round(_seconds(value) * 1000) if isinstance(value, dt.timedelta) or hasattr(value, "nanoseconds") else value
+            elif isinstance(value, dt.timedelta) or hasattr(value, "nanoseconds"):
+                value = _seconds(value)
+            if flag and isinstance(value, list):
+                # Two settings may be one flag.
+                flags[flag] = [*flags.get(flag, []), *value]
+            elif flag:
+                flags[flag] = value
         return flags
 
 
@@ -715,7 +747,7 @@ class RecordOptions(_Options):
         "topic_polling_interval": dt.timedelta(milliseconds=100), "regex": "", "exclude_regex": "", "node_prefix": "", "compression_mode": "",
         "compression_format": "", "compression_queue_size": 1, "compression_threads": 0, "compression_threads_priority": 0,
         "topic_qos_profile_overrides": {}, "include_hidden_topics": False, "include_unpublished_topics": False, "ignore_leaf_topics": False,
-        "start_paused": False, "use_sim_time": False, "disable_keyboard_controls": True,
+        "start_paused": False, "use_sim_time": False, "disable_keyboard_controls": False,
     }
     _names = {
         "all_topics": "all_topics", "all_services": "all_services", "all_actions": "all_actions", "is_discovery_disabled": "no_discovery",
@@ -724,11 +756,13 @@ class RecordOptions(_Options):
         "regex": "regex", "exclude_regex": "exclude_regex", "compression_mode": "compression_mode", "compression_format": "compression_format",
         "include_hidden_topics": "include_hidden_topics", "include_unpublished_topics": "include_unpublished_topics",
         "ignore_leaf_topics": "ignore_leaf_topics", "start_paused": "start_paused", "use_sim_time": "use_sim_time",
+        "topic_polling_interval": "polling_interval", "compression_queue_size": "compression_queue_size",
+        "compression_threads": "compression_threads", "compression_threads_priority": "compression_threads_priority",
+        "rmw_serialization_format": "serialization_format",
     }
-    _ignored = frozenset(
-        """rmw_serialization_format input_serialization_format output_serialization_format topic_polling_interval node_prefix compression_queue_size
-        compression_threads compression_threads_priority disable_keyboard_controls""".split()
-    )
+    # The program has no terminal; formats were compared before.
+    _without_effect = frozenset({"disable_keyboard_controls", "input_serialization_format", "output_serialization_format"})
+    _milliseconds = frozenset({"topic_polling_interval"})
 
 
 class PlayOptions(_Options):
@@ -740,7 +774,7 @@ class PlayOptions(_Options):
         "exclude_services_to_filter": [], "exclude_actions_to_filter": [], "topic_qos_profile_overrides": {}, "loop": False,
         "topic_remapping_options": [], "clock_publish_frequency": 0.0, "clock_publish_on_topic_publish": False, "clock_trigger_topics": [],
         "delay": 0.0, "playback_duration": -1.0, "playback_until_timestamp": -1, "start_paused": False, "start_offset": 0.0,
-        "disable_keyboard_controls": True, "wait_acked_timeout": -1, "disable_loan_message": False, "publish_service_requests": False,
+        "disable_keyboard_controls": False, "wait_acked_timeout": -1, "disable_loan_message": False, "publish_service_requests": False,
         "send_actions_as_client": False, "service_requests_source": ServiceRequestsSource.SERVICE_INTROSPECTION,
         "message_order": MessageOrder.RECEIVED_TIMESTAMP, "progress_bar_update_rate": 3, "progress_bar_separation_lines": 3,
     }
@@ -751,12 +785,29 @@ class PlayOptions(_Options):
         "exclude_actions_to_filter": "exclude_actions", "loop": "loop", "clock_publish_frequency": "clock",
         "clock_publish_on_topic_publish": "clock_topics_all", "clock_trigger_topics": "clock_topics", "delay": "delay",
         "playback_duration": "playback_duration", "start_paused": "start_paused", "start_offset": "start_offset",
-        "publish_service_requests": "publish_service_requests",
+        "publish_service_requests": "publish_service_requests", "send_actions_as_client": "send_actions_as_client",
+        "service_requests_source": "service_requests_source", "message_order": "message_order", "read_ahead_queue_size": "read_ahead_queue_size",
+        "wait_acked_timeout": "wait_for_all_acked", "disable_loan_message": "disable_loan_message",
+        "progress_bar_update_rate": "progress_bar_update_rate", "progress_bar_separation_lines": "progress_bar_separation_lines",
+        "playback_until_timestamp": "playback_until_nsec", "topic_remapping_options": "remap",
     }
-    _ignored = frozenset(
-        """read_ahead_queue_size node_prefix disable_keyboard_controls disable_loan_message progress_bar_update_rate progress_bar_separation_lines
-        wait_acked_timeout service_requests_source""".split()
-    )
+    _without_effect = frozenset({"disable_keyboard_controls"})
+    _words = {
+        ServiceRequestsSource.SERVICE_INTROSPECTION: "service_introspection", ServiceRequestsSource.CLIENT_INTROSPECTION: "client_introspection",
+        MessageOrder.RECEIVED_TIMESTAMP: "received", MessageOrder.SENT_TIMESTAMP: "sent",
+    }
+
+    def _flags(self) -> dict[str, Any]:
+        flags = super()._flags()
+        # A negative span or time is none, as the defaults are.
+        for name in ("playback_duration", "playback_until_nsec", "wait_for_all_acked"):
+            if flags.get(name, 0) < 0:
+                del flags[name]
+        words = [word for word in flags.pop("remap", []) if word not in ("--ros-args", "--remap", "-r")]
+        unknown = [word for word in words if ":=" not in word]
+        if unknown:
+            raise NotImplementedError(f"PlayOptions.topic_remapping_options has {unknown[0]!r}: holdall remaps topics only (/a:=/b)")
+        return {**flags, **({"remap": words} if words else {})}
 
 
 def _seconds(span: Any) -> Any:
@@ -780,27 +831,23 @@ def _until_end(started: Any) -> dict[str, Any]:
         _running.remove(started)
 
 
+def _log_level(level: str) -> dict[str, Any]:
+    return {} if level == "info" else {"log_level": level}
+
+
 class Recorder:
     """Records: the program ``holdall`` does, beside this process."""
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, log_level: str = "info") -> None:
         self.report: dict[str, Any] = {}
+        self._log = _log_level(log_level)
 
     def record(self, storage_options: StorageOptions, record_options: RecordOptions, node_name: str = "rosbag2_recorder") -> None:
         """Records until :meth:`cancel` is called (by another thread, or a signal handler)."""
-        flags = record_options._flags(record_options._names, record_options._ignored)
-        topics = flags.pop("topics", [])
-        stored = {
-            "storage": storage_options.storage_id or None,
-            "max_bag_size": storage_options.max_bagfile_size or None,
-            "max_bag_duration": storage_options.max_bagfile_duration or None,
-            "storage_preset_profile": storage_options.storage_preset_profile or None,
-            "storage_config_file": storage_options.storage_config_uri or None,
-            "snapshot_mode": storage_options.snapshot_mode or None,
-            "node_name": node_name if node_name != "rosbag2_recorder" else None,
-        }
-        flags.update({name: value for name, value in stored.items() if value is not None})
-        self.report = _until_end(_program.record(storage_options.uri, topics, **flags))
+        flags = {**self._log, **record_options._flags(), **_stored(storage_options)}
+        if node_name != "rosbag2_recorder":
+            flags["node_name"] = node_name
+        self.report = _until_end(_program.record(storage_options.uri, flags.pop("topics", []), **flags))
 
     @staticmethod
     def cancel() -> None:
@@ -810,28 +857,35 @@ class Recorder:
                 started.stop()
 
 
+def _stored(options: StorageOptions) -> dict[str, Any]:
+    """The storage of a recording as keywords of the verb."""
+    if options.start_time_ns >= 0 or options.end_time_ns >= 0:
+        raise NotImplementedError("StorageOptions.start_time_ns and .end_time_ns are of readers: a recording has no part of its time")
+    flags = {
+        "storage": options.storage_id,
+        "max_bag_size": options.max_bagfile_size,
+        "max_bag_duration": options.max_bagfile_duration,
+        "max_cache_size": options.max_cache_size,
+        "storage_preset_profile": options.storage_preset_profile,
+        "storage_config_file": options.storage_config_uri,
+        "snapshot_mode": options.snapshot_mode,
+        "custom_data": [f"{name}={value}" for name, value in options.custom_data.items()],
+    }
+    return {name: value for name, value in flags.items() if value}
+
+
 class Player:
     """Plays: the program ``holdall`` does, beside this process."""
 
-    def __init__(self, *_: Any) -> None:
+    def __init__(self, log_level: str = "info") -> None:
         self.report: dict[str, Any] = {}
+        self._log = _log_level(log_level)
 
     def play(self, storage_options: Any, play_options: PlayOptions) -> None:
         """Plays one bag, or several, until the end."""
         several = storage_options if isinstance(storage_options, (list, tuple)) else [storage_options]
-        flags = play_options._flags(play_options._names, play_options._ignored | {"topic_remapping_options", "playback_until_timestamp", "message_order"})
-        for name in ("delay", "playback_duration", "start_offset"):
-            if name in flags:
-                flags[name] = _seconds(flags[name])
-        if play_options.message_order is MessageOrder.SENT_TIMESTAMP:
-            flags["message_order"] = "sent"
-        if play_options.playback_until_timestamp >= 0:
-            flags["playback_until_nsec"] = play_options.playback_until_timestamp
-        remaps = [word for word in play_options.topic_remapping_options if ":=" in word]
-        if remaps:
-            flags["remap"] = remaps
         bags = [os.fspath(options.uri) for options in several]
-        self.report = _until_end(_program.Playback(["--", *bags], flags, None))
+        self.report = _until_end(_program.Playback(["--", *bags], {**self._log, **play_options._flags()}, None))
 
     @staticmethod
     def cancel() -> None:
