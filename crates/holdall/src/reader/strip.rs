@@ -11,7 +11,7 @@ const PERIODS_MIN: usize = 10;
 /// A cell that usually has as many messages is never without them but in a pause.
 const USUAL_COUNT_MIN: u64 = 3;
 
-/// A topic over time, as it is drawn.
+/// A topic over time, as pictures show it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Strip {
     /// The height of each cell, from 0 for no message to 1.

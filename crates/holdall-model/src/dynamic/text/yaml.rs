@@ -212,7 +212,7 @@ pub fn write_yaml_string(out: &mut Vec<u8>, text: &str) {
     }
     let begin = out.len();
     write_json_string(out, text);
-    // JSON has these as they are, YAML only as escapes.
+    // JSON texts may contain these, YAML texts only as escapes.
     if text.contains(NOT_IN_YAML) {
         let quoted = String::from_utf8_lossy(&out[begin..]).into_owned();
         out.truncate(begin);
