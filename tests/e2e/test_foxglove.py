@@ -141,6 +141,41 @@ def test_a_viewer_publishes_and_sees_the_graph(world, viewer):
     seen.until(lambda: any(map(is_gone, seen.graphs)), "the end of the listener in the graph")
 
 
+def test_what_is_latched_reaches_each_viewer_once_as_long_as_its_publisher_is_there(world, viewer):
+    bridge = world.holdall("bridge", "--foxglove", "127.0.0.1:0")
+    latched = {"durability": "transient_local", "depth": 5}
+    world.talker({"topic": "/tick", "type": STRING, "count": None, "rate_hz": 50}, node="clock", wait_for_subscriptions=0)
+    servers = {}
+    for name in ("one", "two"):
+        # Ten are sent, of which the last five are kept.
+        servers[name] = world.talker({"topic": "/map", "type": STRING, "count": 10, "text": name + " {n}", "qos": latched}, node=name, wait_for_subscriptions=0, linger=True)
+        servers[name].wait_for("done")
+
+    def visit(count):
+        """A page that is opened, or loaded anew; half a second more passes when it has everything."""
+        seen = viewer(link(bridge))
+        seen.take("/map")
+        seen.take("/tick")
+        seen.until(lambda: len(seen.payloads("/map")) >= count, f"{count} latched messages")
+        ticks = len(seen.payloads("/tick"))
+        seen.until(lambda: len(seen.payloads("/tick")) > ticks + 25, "half a second more")
+        assert len(set(seen.payloads("/map"))) == len(seen.payloads("/map")) == count
+        return seen
+
+    for _ in range(3):
+        visit(10).socket.close()
+    first = visit(10)
+    visit(10)
+    ticks = len(first.payloads("/tick"))
+    first.until(lambda: len(first.payloads("/tick")) > ticks + 25, "what came meanwhile")
+    assert len(first.payloads("/map")) == 10, "another page is no reason to send it again"
+    servers["one"].interrupt()
+    servers["one"].process.wait(DEADLINE_S)
+    seen = visit(5)
+    assert all(b"two" in payload for payload in seen.payloads("/map"))
+    assert bridge.stop()[0] == 0
+
+
 def test_viewers_beside_a_recording_take_nothing_from_it(world, viewer):
     size = 300_000
     recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--foxglove", "127.0.0.1:0")

@@ -144,13 +144,21 @@ struct LiveTopic {
 }
 
 /// Where a subscription delivers: to the viewers' queues, which never wait.
-struct ChannelSink(Arc<Channel>);
+struct ChannelSink {
+    channel: Arc<Channel>,
+    /// Among the channel's.
+    subscription: u64,
+}
 
 impl Sink for ChannelSink {
     fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
-        let nanos = u64::try_from(header.log_time.as_nanos()).unwrap_or(0);
-        self.0.offer(nanos, payload);
+        self.channel.feed().offer(self.subscription, &header, payload);
     }
+}
+
+/// Whether a publisher keeps messages for later subscriptions.
+fn is_latched(publisher: &EndpointInfo) -> bool {
+    publisher.qos.durability == Durability::TransientLocal
 }
 
 /// All that the bridge's thread has.
@@ -226,12 +234,17 @@ impl LiveTopics {
                     let hash = endpoint.type_hash.as_deref().unwrap_or_default();
                     self.definitions.add_node(&endpoint.type_name, hash, node);
                 }
+                if let (true, Some(channel)) = (is_latched(&endpoint), &topic.channel) {
+                    channel.feed().latch();
+                }
                 topic.publishers.insert(endpoint.gid, (number, endpoint));
             }
             GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
                 self.has_news = true;
                 for topic in self.topics.values_mut() {
-                    topic.publishers.remove(&gid);
+                    if let (Some(_), Some(channel)) = (topic.publishers.remove(&gid), &topic.channel) {
+                        channel.feed().forget_publisher(gid);
+                    }
                 }
                 self.remove_silent();
             }
@@ -311,14 +324,16 @@ impl LiveTopics {
             else {
                 continue;
             };
-            let is_latched =
-                |(_, it): &(usize, EndpointInfo)| it.qos.durability == Durability::TransientLocal;
-            topic.channel = Some(self.hub.add_channel(&NewChannel {
+            let channel = self.hub.add_channel(&NewChannel {
                 topic: name,
                 encoding: first.serialization_format.unwrap_or("cdr"),
                 definition: &definition,
-                is_latched: topic.publishers.values().any(is_latched),
-            }));
+                depth: 0,
+            });
+            if topic.publishers.values().any(|(_, it)| is_latched(it)) {
+                channel.feed().latch();
+            }
+            topic.channel = Some(channel);
         }
     }
 
@@ -326,13 +341,15 @@ impl LiveTopics {
     fn follow_viewers(&mut self) {
         for (name, topic) in &mut self.topics {
             let Some(channel) = &topic.channel else { continue };
-            if !channel.is_taken() {
+            if channel.feed().takers() == 0 {
                 topic.subscriptions.clear();
                 continue;
             }
+            let anew = channel.feed().is_awaiting();
+            let mut subscription = None;
             for (number, request) in topic.wanted() {
                 let is_open = |(of, qos, _): &(usize, QosProfile, _)| (*of, *qos) == (number, request);
-                if topic.subscriptions.iter().any(is_open) {
+                if !anew && topic.subscriptions.iter().any(is_open) {
                     continue;
                 }
                 let request = SubscribeRequest {
@@ -340,10 +357,13 @@ impl LiveTopics {
                     type_name: topic.type_name.clone(),
                     qos: request,
                 };
-                let sink = Arc::new(ChannelSink(Arc::clone(channel)));
+                let sink = Arc::new(ChannelSink {
+                    channel: Arc::clone(channel),
+                    subscription: *subscription.get_or_insert_with(|| channel.feed().begin()),
+                });
                 match self.transports[number].subscribe(&request, sink) {
                     Ok(subscription) => {
-                        // One that is not the best for all publishers any more would bring messages twice.
+                        // One that is not the best for all publishers any more, or not the newest, would bring messages twice.
                         topic.subscriptions.retain(|(of, _, _)| *of != number);
                         topic.subscriptions.push((number, request.qos, subscription));
                     }

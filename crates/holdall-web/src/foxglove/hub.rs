@@ -1,22 +1,20 @@
 //! Channels and the clients that take them.
 
 use super::{
+    feed::Feed,
     graph::Graph,
-    outbox::{BINARY, LARGE_BYTES, Message, Outbox, TEXT},
+    outbox::{BINARY, LARGE_BYTES, Outbox, TEXT},
     protocol::{
         self, ClientChannel, GivenParameter, PlaybackRequest, PlaybackState, ServiceCall, WantedChannel,
     },
 };
 use holdall_io::mutex::lock;
-use holdall_model::{
-    message::Payload,
-    topic::{DefinitionEncoding, MessageDefinition},
-};
+use holdall_model::topic::{DefinitionEncoding, MessageDefinition};
 use serde_json::{Value, json};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -24,24 +22,12 @@ use std::{
 /// Subscriptions of one client.
 const SUBSCRIPTIONS_MAX: usize = 10_000;
 
-/// Messages of a latched topic that are kept for later clients, and their bytes.
-const LATCHED_MAX: usize = 64;
-const LATCHED_BYTES_MAX: usize = 64 * 1024 * 1024;
-
 /// A topic for clients.
 pub(super) struct Channel {
     pub id: u32,
     pub topic: String,
     advertisement: Value,
-    is_latched: bool,
     feed: Mutex<Feed>,
-}
-
-#[derive(Default)]
-struct Feed {
-    /// Each with its number for the subscription.
-    takers: Vec<(u32, Arc<Outbox>)>,
-    kept: VecDeque<Message>,
 }
 
 /// What is known of a topic when it becomes a channel.
@@ -50,7 +36,8 @@ pub(super) struct NewChannel<'a> {
     pub topic: &'a str,
     pub encoding: &'a str,
     pub definition: &'a MessageDefinition,
-    pub is_latched: bool,
+    /// How many messages its publisher keeps for later subscriptions, where it is played.
+    pub depth: usize,
 }
 
 impl Channel {
@@ -70,67 +57,13 @@ impl Channel {
             id,
             topic: about.topic.to_owned(),
             advertisement,
-            is_latched: about.is_latched,
-            feed: Mutex::default(),
+            feed: Mutex::new(Feed::played(about.depth)),
         }
     }
 
-    /// Whether a client takes it now.
-    pub(super) fn is_taken(&self) -> bool {
-        !lock(&self.feed).takers.is_empty()
-    }
-
-    /// Clients that take it.
-    pub(super) fn takers(&self) -> usize {
-        lock(&self.feed).takers.len()
-    }
-
-    /// Offers a message to all clients that take the channel; never waits for them.
-    pub(super) fn offer(&self, log_time: u64, payload: Payload<'_>) {
-        let mut feed = lock(&self.feed);
-        if feed.takers.is_empty() && !self.is_latched {
-            return;
-        }
-        let mut message = Message::new(log_time, payload);
-        if self.is_latched {
-            message = message.into_owned();
-        }
-        for (subscription, outbox) in &feed.takers {
-            outbox.offer(*subscription, &message);
-        }
-        if self.is_latched {
-            feed.keep(message);
-        }
-    }
-
-    fn subscribe(&self, subscription: u32, outbox: &Arc<Outbox>) {
-        let mut feed = lock(&self.feed);
-        // Of large ones a queue keeps the newest anyway.
-        for message in &feed.kept {
-            outbox.offer(subscription, message);
-        }
-        feed.takers.push((subscription, Arc::clone(outbox)));
-    }
-
-    fn unsubscribe(&self, subscription: u32, outbox: &Arc<Outbox>) {
+    /// Who takes it.
+    pub(super) fn feed(&self) -> MutexGuard<'_, Feed> {
         lock(&self.feed)
-            .takers
-            .retain(|(number, taker)| *number != subscription || !Arc::ptr_eq(taker, outbox));
-    }
-
-    /// Drops what is kept for later clients: the playback has jumped.
-    fn forget(&self) {
-        lock(&self.feed).kept.clear();
-    }
-}
-
-impl Feed {
-    fn keep(&mut self, message: Message) {
-        self.kept.push_back(message);
-        let bytes = |kept: &VecDeque<Message>| kept.iter().map(Message::len).sum::<usize>();
-        while self.kept.len() > LATCHED_MAX || self.kept.len() > 1 && bytes(&self.kept) > LATCHED_BYTES_MAX {
-            self.kept.pop_front();
-        }
     }
 }
 
@@ -307,7 +240,7 @@ impl Hub {
         if let Some(client) = client {
             client.outbox.close();
             for (subscription, channel) in std::mem::take(&mut *lock(&client.subscriptions)) {
-                channel.unsubscribe(subscription, &client.outbox);
+                channel.feed().unsubscribe(subscription, &client.outbox);
             }
         }
     }
@@ -325,7 +258,7 @@ impl Hub {
         }
         subscriptions.insert(wanted.id, Arc::clone(&channel));
         drop(subscriptions);
-        channel.subscribe(wanted.id, &client.outbox);
+        channel.feed().subscribe(wanted.id, &client.outbox);
         Ok(())
     }
 
@@ -333,7 +266,7 @@ impl Hub {
     pub(super) fn unsubscribe(&self, client: &Client, subscription: u32) {
         let channel = lock(&client.subscriptions).remove(&subscription);
         if let Some(channel) = channel {
-            channel.unsubscribe(subscription, &client.outbox);
+            channel.feed().unsubscribe(subscription, &client.outbox);
             client.outbox.forget(subscription);
         }
     }
@@ -385,7 +318,7 @@ impl Hub {
     /// Drops what waits and what is kept: the playback has jumped.
     pub(super) fn forget_messages(&self) {
         let channels: Vec<Arc<Channel>> = lock(&self.state).channels.values().cloned().collect();
-        channels.iter().for_each(|channel| channel.forget());
+        channels.iter().for_each(|channel| channel.feed().forget());
         for client in self.clients() {
             client.outbox.forget_messages();
         }

@@ -2,6 +2,7 @@
 
 mod bridge;
 mod calls;
+mod feed;
 mod graph;
 mod hub;
 mod live;

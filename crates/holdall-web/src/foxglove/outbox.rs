@@ -93,6 +93,20 @@ impl Message {
         }
     }
 
+    /// When it was recorded, or received.
+    pub(super) fn log_time(&self) -> u64 {
+        self.log_time
+    }
+
+    /// Whether the other one has the same time and bytes, both in memory of their own.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let bytes = |message: &Self| match &message.body {
+            Body::Bytes(bytes) => Some(bytes.clone()),
+            Body::Loan(_) => None,
+        };
+        self.log_time == other.log_time && bytes(self).is_some() && bytes(self) == bytes(other)
+    }
+
     /// Payload bytes.
     pub(super) fn len(&self) -> usize {
         self.len

@@ -16,7 +16,11 @@ use holdall::{
     },
 };
 use holdall_io::clock::{Clock, SystemClock};
-use holdall_model::{message::Payload, qos::Durability, topic::NodeName};
+use holdall_model::{
+    message::Payload,
+    qos::{Durability, History, QosProfile},
+    topic::NodeName,
+};
 use holdall_transport::{
     Delivery, GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription,
     ServiceServer, ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError,
@@ -245,7 +249,7 @@ impl Transport for PlayingTransport {
             topic: &request.topic,
             encoding,
             definition: &definition,
-            is_latched: request.qos.durability == Durability::TransientLocal,
+            depth: kept_by(&request.qos),
         });
         Ok(Box::new(PlayingPublisher {
             inner,
@@ -309,6 +313,15 @@ impl Transport for PlayingTransport {
     }
 }
 
+/// How many messages a publisher keeps for later subscriptions.
+fn kept_by(qos: &QosProfile) -> usize {
+    match (qos.durability, qos.history) {
+        (Durability::TransientLocal, History::KeepAll) => usize::MAX,
+        (Durability::TransientLocal, _) => usize::try_from(qos.depth).unwrap_or(usize::MAX).max(1),
+        _ => 0,
+    }
+}
+
 fn no_services(service: &str) -> TransportError {
     TransportError::Service {
         service: service.to_owned(),
@@ -328,7 +341,9 @@ impl Publisher for PlayingPublisher {
     }
 
     fn publish_at(&mut self, payload: &[u8], log_time: Timestamp) -> Result<(), TransportError> {
-        self.channel.offer(nanos(log_time), Payload::Borrowed(payload));
+        self.channel
+            .feed()
+            .play(nanos(log_time), Payload::Borrowed(payload));
         self.inner.as_mut().map_or(Ok(()), |inner| inner.publish(payload))
     }
 
@@ -337,7 +352,7 @@ impl Publisher for PlayingPublisher {
             .inner
             .as_ref()
             .map_or(0, |inner| inner.matched_subscriptions());
-        inner + self.channel.takers()
+        inner + self.channel.feed().takers()
     }
 
     fn delivery(&self) -> Option<Delivery> {
