@@ -3,7 +3,7 @@
 use holdall::{
     RecordOptions,
     node::{Parameter, Parameters},
-    play::options::{ClockSource, PlayOptions},
+    play::options::PlayOptions,
 };
 use regex::Regex;
 use std::{
@@ -86,10 +86,6 @@ pub fn of_playback(options: &PlayOptions) -> Parameters {
         .first()
         .map(PathBuf::as_path)
         .unwrap_or(Path::new(""));
-    let clock_rate = match options.clock {
-        ClockSource::Rate(hertz) => hertz,
-        _ => 0.0,
-    };
     named([
         ("use_sim_time", Parameter::Bool(false)),
         ("storage.uri", text(first)),
@@ -101,7 +97,10 @@ pub fn of_playback(options: &PlayOptions) -> Parameters {
             "play.start_offset",
             Parameter::Double(options.start_offset.as_secs_f64()),
         ),
-        ("play.clock_publish_frequency", Parameter::Double(clock_rate)),
+        (
+            "play.clock_publish_frequency",
+            Parameter::Double(options.clock.rate().unwrap_or(0.0)),
+        ),
         (
             "play.read_ahead_queue_size",
             integer(options.read_ahead_messages as u64),

@@ -35,8 +35,8 @@ impl PlayerNode {
     pub fn start(self, player: &Player, clock: Arc<dyn Clock>) -> Result<Node, Failure> {
         let control = player.control();
         control.on_read_split(self.events.reporter(self.services.waker()));
-        let handler = Box::new(PlayerHandler::new(control, Some(self.events)));
-        let node = self.services.start(handler, self.parameters, clock);
+        let handler = PlayerHandler::new(control, Some(self.events)).with_definitions(player.definitions());
+        let node = self.services.start(Box::new(handler), self.parameters, clock);
         node.map_err(|error| Failure::failed(format!("no thread for services: {error}")))
     }
 }

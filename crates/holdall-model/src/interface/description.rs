@@ -210,7 +210,7 @@ impl FieldType {
     }
 
     /// The struct that it holds, else an empty text.
-    pub(crate) fn nested_type_name(&self) -> &str {
+    pub fn nested_type_name(&self) -> &str {
         match &self.element {
             Element::Nested(name) => name,
             _ => "",

@@ -1,9 +1,9 @@
 //! Resolves a type with all its dependencies, within bounds.
 
 use super::{
-    Constant, DEFINITION_BYTES_MAX, FieldDefault, IndividualTypeDescription, InterfaceError, InterfaceSource,
-    NESTING_MAX, TYPES_MAX, TypeDescription, defining_type, derive, full_type_name, is_identifier, rihs01,
-    split_type_name,
+    Constant, DEFINITION_BYTES_MAX, Element, FieldDefault, IndividualTypeDescription, InterfaceError,
+    InterfaceSource, NESTING_MAX, TYPES_MAX, TypeDescription, defining_type, derive, full_type_name,
+    is_identifier, rihs01, split_type_name,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +88,43 @@ impl Definition {
             type_description: &self.descriptions[&self.type_name],
             referenced_type_descriptions: others.map(|(_, description)| description).collect(),
         }
+    }
+
+    /// The texts of the definition, by the types that their files are named after.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, &InterfaceSource)> {
+        self.sources.iter().map(|(name, source)| (name.as_str(), source))
+    }
+
+    /// The same struct with the names that its service or action gives to what it derives: `.msg` texts, in which bags store these types,
+    /// can only name messages.
+    pub fn with_derived_names(mut self) -> Self {
+        let file = defining_type(&self.type_name);
+        let Some((package, rest)) = file.split_once('/') else {
+            return self;
+        };
+        let Some((kind, name)) = rest.split_once('/') else {
+            return self;
+        };
+        let (stored, derived) = (
+            format!("{package}/msg/{name}_"),
+            format!("{package}/{kind}/{name}_"),
+        );
+        let renamed = |name: &str| name.strip_prefix(&stored).map(|part| format!("{derived}{part}"));
+        let mut descriptions = BTreeMap::new();
+        for (name, mut description) in std::mem::take(&mut self.descriptions) {
+            for field in &mut description.fields {
+                if let Element::Nested(nested) = &mut field.field_type.element
+                    && let Some(new) = renamed(nested)
+                {
+                    *nested = new;
+                }
+            }
+            let name = renamed(&name).unwrap_or(name);
+            description.type_name.clone_from(&name);
+            descriptions.insert(name, description);
+        }
+        self.descriptions = descriptions;
+        self
     }
 
     /// The default values in the texts of the definition, by struct and field.
@@ -230,7 +267,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interface::{Element, Field, FieldType, SourceFormat};
+    use crate::interface::{Field, FieldType, SourceFormat};
 
     fn resolve(type_name: &str, texts: &[(&str, &str)]) -> Result<Definition, InterfaceError> {
         Definition::resolve(type_name, |name| {
@@ -321,6 +358,14 @@ mod tests {
             let stored = sent.message_definition();
             assert_eq!(stored.encoding, crate::topic::DefinitionEncoding::Ros2Msg);
             assert!(!stored.text.is_empty(), "{derived}");
+            // Back from a bag, it is the same type.
+            let bundle = super::super::bundle::Bundle::embedded();
+            let read = Definition::from_stored(&stored, |name| bundle.get(name)).unwrap();
+            assert_eq!(
+                read.with_derived_names().type_hash(),
+                sent.type_hash(),
+                "{derived}"
+            );
         }
     }
 

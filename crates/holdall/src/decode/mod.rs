@@ -18,6 +18,7 @@ use holdall_model::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    path::PathBuf,
     sync::Arc,
 };
 
@@ -91,6 +92,22 @@ impl Decoders {
         self.notices.push(notice);
     }
 
+    /// The definition of a type with this hash, or of any when it is empty: from the bags, or the folders that were given with them.
+    ///
+    /// # Errors
+    /// A storage file that cannot be opened to search for it.
+    pub fn definition(&mut self, type_name: &str, hash: &str) -> Result<Option<Definition>, ReadError> {
+        let has_hash = |definition: &Definition| hash.is_empty() || definition.type_hash() == hash;
+        let stored = self.stored_definition(type_name, hash)?.ok().flatten();
+        let stored = stored.map(Definition::with_derived_names).filter(has_hash);
+        Ok(stored.or_else(|| Some(self.on_disk(type_name, hash)?.0)))
+    }
+
+    fn on_disk(&self, type_name: &str, hash: &str) -> Option<(Definition, PathBuf)> {
+        let mut folders = self.bags.bags().iter().map(Bag::definition_folders);
+        folders.find_map(|folders| folders.find(type_name, hash))
+    }
+
     /// As [`Decoders::decoder`], without caching.
     ///
     /// # Errors
@@ -154,9 +171,7 @@ impl Decoders {
 
     /// The plan of a definition in the folders that were given with the bags.
     fn plan_on_disk(&mut self, topic: &TopicInfo, why: &str) -> Option<TypePlan> {
-        let (type_name, hash) = (&topic.type_name, &topic.type_description_hash);
-        let mut folders = self.bags.bags().iter().map(Bag::definition_folders);
-        let (definition, path) = folders.find_map(|folders| folders.find(type_name, hash))?;
+        let (definition, path) = self.on_disk(&topic.type_name, &topic.type_description_hash)?;
         let plan = TypePlan::compile(&definition).ok()?;
         self.notices.push(format!(
             "{}: {why}; decoded by {}",
@@ -173,6 +188,18 @@ impl Decoders {
         type_name: &str,
         hash: &str,
     ) -> Result<Result<Option<TypePlan>, String>, ReadError> {
+        let compile =
+            |definition: &Definition| TypePlan::compile(definition).map_err(|error| error.to_string());
+        let found = self.stored_definition(type_name, hash)?;
+        Ok(found.and_then(|found| found.as_ref().map(compile).transpose()))
+    }
+
+    /// As [`Decoders::stored_plan`], before it is compiled.
+    fn stored_definition(
+        &mut self,
+        type_name: &str,
+        hash: &str,
+    ) -> Result<Result<Option<Definition>, String>, ReadError> {
         if let Some(found) = self.among_stored(type_name, hash)? {
             return Ok(found.map(Some));
         }
@@ -192,7 +219,7 @@ impl Decoders {
         &mut self,
         type_name: &str,
         hash: &str,
-    ) -> Result<Option<Result<TypePlan, String>>, ReadError> {
+    ) -> Result<Option<Result<Definition, String>>, ReadError> {
         if self.stored.is_none() {
             self.stored = Some(collect(&self.bags, Bag::stored_definitions)?);
         }
@@ -211,16 +238,14 @@ impl Decoders {
                 .iter()
                 .find(|stored| stored.type_description_hash.is_empty() || hash.is_empty())
         };
-        Ok(same_hash.or_else(any).map(|stored| compile(stored, type_name)))
+        Ok(same_hash.or_else(any).map(|stored| resolve(stored, type_name)))
     }
 }
 
-/// Compiles the plan of a type from a stored definition.
-fn compile(stored: &MessageDefinition, type_name: &str) -> Result<TypePlan, String> {
+/// Resolves a type from a stored definition.
+fn resolve(stored: &MessageDefinition, type_name: &str) -> Result<Definition, String> {
     let bundle = Bundle::embedded();
-    let definition = Definition::from_stored_as(stored, type_name, |name| bundle.get(name))
-        .map_err(|error| error.to_string())?;
-    TypePlan::compile(&definition).map_err(|error| error.to_string())
+    Definition::from_stored_as(stored, type_name, |name| bundle.get(name)).map_err(|error| error.to_string())
 }
 
 fn collect(

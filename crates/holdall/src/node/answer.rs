@@ -1,6 +1,9 @@
 //! What answers requests: handlers for the services of a role.
 
-use holdall_model::time::Timestamp;
+use holdall_model::{
+    interface::{Definition, bundle::Bundle},
+    time::Timestamp,
+};
 use serde_json::{Value, json};
 use std::sync::mpsc::Receiver;
 
@@ -46,10 +49,21 @@ pub trait Handler: Send {
     /// Answers a request to one of the services that were offered for it.
     fn answer(&mut self, service: &str, request: &Value, now: Timestamp) -> Answer;
 
+    /// The definition of a type with this hash, or of any where it is empty.
+    fn definition(&mut self, type_name: &str, type_hash: &str) -> Option<Definition> {
+        bundled(type_name, type_hash)
+    }
+
     /// Does what is due at this time of day; returns when something is due next.
     fn step(&mut self, _now: Timestamp) -> Option<Timestamp> {
         None
     }
+}
+
+/// The definition that holdall carries with it.
+pub(super) fn bundled(type_name: &str, type_hash: &str) -> Option<Definition> {
+    let found = Bundle::embedded().define(type_name).ok()?;
+    (type_hash.is_empty() || found.type_hash() == type_hash).then_some(found)
 }
 
 /// Nanoseconds in a `builtin_interfaces/Time` or `Duration`.

@@ -15,6 +15,7 @@ mod signal;
 mod state;
 #[cfg(test)]
 mod tests;
+mod types;
 
 pub use answer::{Answer, Handler};
 pub use bag_place::BagPlaces;
@@ -38,8 +39,8 @@ pub struct NodeServices {
 }
 
 impl NodeServices {
-    /// Offers `services` (name below the node's, and type) and those for parameters over all transports that have services. What cannot be
-    /// offered is logged: a recording without services is better than none.
+    /// Offers `services` (name below the node's, and type) and those of every node (parameters, definitions of types) over all transports that
+    /// have services. What cannot be offered is logged: a recording without services is better than none.
     ///
     /// Each client is answered in the layout of a type that it announces. One that announces none is taken for one of the `distribution`.
     pub fn offer(
@@ -53,7 +54,7 @@ impl NodeServices {
             servers: Vec::new(),
             signal: Arc::default(),
         };
-        for (name, type_name) in services.iter().chain(&parameters::SERVICES) {
+        for (name, type_name) in all(services) {
             match ServiceInterface::of(type_name, distribution) {
                 Ok(interface) => offered.services.push(Served {
                     name,
@@ -83,9 +84,7 @@ impl NodeServices {
         let wake = self.waker();
         let mut refused = Vec::new();
         for (number, served) in self.services.iter().enumerate() {
-            let type_name = services
-                .iter()
-                .chain(&parameters::SERVICES)
+            let type_name = all(services)
                 .find(|(name, _)| *name == served.name)
                 .map_or("", |(_, type_name)| type_name);
             let description = ServiceDescription {
@@ -129,6 +128,16 @@ impl NodeServices {
             thread: Some(thread),
         })
     }
+}
+
+/// These services and those of every node.
+fn all<'a>(
+    services: &'a [(&'static str, &'static str)],
+) -> impl Iterator<Item = &'a (&'static str, &'static str)> {
+    services
+        .iter()
+        .chain(&parameters::SERVICES)
+        .chain([&types::SERVICE])
 }
 
 /// A node whose services are answered, as long as this lives.

@@ -1,8 +1,16 @@
 //! The services of a player's node, with rosbag2's meaning.
 
-use super::answer::{Answer, Handler, nanos_in};
-use crate::play::{PlayControl, PlayWindow, ReadSplit};
-use holdall_model::{cdr::CdrWriter, interface::bundle::Bundle, qos::QosProfile, time::Timestamp};
+use super::answer::{Answer, Handler, bundled, nanos_in};
+use crate::{
+    decode::Decoders,
+    play::{PlayControl, PlayWindow, ReadSplit},
+};
+use holdall_model::{
+    cdr::CdrWriter,
+    interface::{Definition, bundle::Bundle},
+    qos::QosProfile,
+    time::Timestamp,
+};
 use holdall_transport::{PublishRequest, Publisher, ServiceWake, Transport};
 use serde_json::{Value, json};
 use std::{
@@ -102,6 +110,7 @@ pub struct PlayerHandler<P> {
     player: P,
     bursts: Vec<std::thread::JoinHandle<()>>,
     events: Option<ReadSplitEvents>,
+    definitions: Option<Decoders>,
 }
 
 impl<P: PlayerCommands> PlayerHandler<P> {
@@ -111,7 +120,14 @@ impl<P: PlayerCommands> PlayerHandler<P> {
             player,
             bursts: Vec::new(),
             events,
+            definitions: None,
         }
+    }
+
+    /// Gives the definitions in these bags to nodes that ask for them.
+    pub fn with_definitions(mut self, definitions: Decoders) -> Self {
+        self.definitions = Some(definitions);
+        self
     }
 
     fn resume(&self, request: &Value) -> Answer {
@@ -228,6 +244,17 @@ impl<P: PlayerCommands> Handler for PlayerHandler<P> {
             "stop" => Answer::Refusal("nothing is played".to_owned()),
             other => Answer::Refusal(format!("there is no service {other}")),
         }
+    }
+
+    fn definition(&mut self, type_name: &str, type_hash: &str) -> Option<Definition> {
+        let of_bags = self.definitions.as_mut().and_then(|definitions| {
+            let found = definitions.definition(type_name, type_hash);
+            found.unwrap_or_else(|error| {
+                tracing::warn!("{type_name}: {error}");
+                None
+            })
+        });
+        of_bags.or_else(|| bundled(type_name, type_hash))
     }
 
     fn step(&mut self, _: Timestamp) -> Option<Timestamp> {

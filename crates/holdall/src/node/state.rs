@@ -4,6 +4,7 @@ use super::{
     answer::{Answer, Handler},
     interface::{RequestLayout, ServiceInterface},
     parameters::{self, Parameters},
+    types,
 };
 use holdall_model::time::Timestamp;
 use holdall_transport::{RequestId, ServiceRequest, ServiceServer};
@@ -113,6 +114,8 @@ impl NodeState {
                 to.layout = layout;
                 if parameters::SERVICES.iter().any(|(name, _)| *name == served.name) {
                     parameters::answer(&self.parameters, served.name, &body)
+                } else if served.name == types::SERVICE.0 {
+                    types::answer(&body, |name, hash| self.handler.definition(name, hash))
                 } else {
                     self.handler.answer(served.name, &body, now)
                 }

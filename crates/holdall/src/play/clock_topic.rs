@@ -40,21 +40,44 @@ fn clock_message(time: Timestamp) -> [u8; CLOCK_BYTES] {
     bytes
 }
 
-/// When bag time is published.
-enum Drive {
-    /// Each `period` of monotonic time, also while paused.
-    Every { period: Duration, next: Duration },
-    /// Before each message of these publications.
-    Before(Vec<usize>),
-    /// Before each message.
-    BeforeAll,
+/// Each `period` of monotonic time, also while paused.
+struct Ticks {
+    period: Duration,
+    next: Duration,
+}
+
+impl Ticks {
+    fn at(hertz: f64, now: Duration) -> Self {
+        let period = Duration::try_from_secs_f64(1.0 / hertz).unwrap_or(Duration::MAX);
+        Self {
+            period: period.max(Duration::from_nanos(1)),
+            next: now,
+        }
+    }
+}
+
+/// Before which messages bag time is published.
+enum Before {
+    /// Those of these publications.
+    Some(Vec<usize>),
+    /// All.
+    All,
+}
+
+impl Before {
+    fn topics(topics: &[String], recorded_topics: &[&str]) -> Self {
+        let named = |name: &&str| topics.iter().any(|topic| topic == *name);
+        let indexes = recorded_topics.iter().enumerate().filter(|(_, name)| named(name));
+        Self::Some(indexes.map(|(index, _)| index).collect())
+    }
 }
 
 /// The `/clock` publisher.
 pub(super) struct ClockTopic {
     /// One per transport.
     publishers: Vec<Box<dyn Publisher>>,
-    drive: Drive,
+    ticks: Option<Ticks>,
+    before: Before,
     published: u64,
     refusal: Option<String>,
 }
@@ -67,24 +90,14 @@ impl ClockTopic {
         now: Duration,
         transports: &mut [Box<dyn Transport>],
     ) -> Result<Option<Self>, TransportError> {
-        let drive = match source {
+        let before = match source {
             ClockSource::Off => return Ok(None),
-            ClockSource::Rate(hertz) => {
-                let period = Duration::try_from_secs_f64(1.0 / hertz).unwrap_or(Duration::MAX);
-                Drive::Every {
-                    period: period.max(Duration::from_nanos(1)),
-                    next: now,
-                }
-            }
-            ClockSource::Topics(topics) => {
-                let wanted = |name: &&str| topics.iter().any(|topic| topic == *name);
-                let indexes = recorded_topics
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, name)| wanted(name));
-                Drive::Before(indexes.map(|(index, _)| index).collect())
-            }
-            ClockSource::AllTopics => Drive::BeforeAll,
+            ClockSource::Rate(_) => Before::Some(Vec::new()),
+            ClockSource::Topics(topics)
+            | ClockSource::Both {
+                topics: Some(topics), ..
+            } => Before::topics(topics, recorded_topics),
+            ClockSource::AllTopics | ClockSource::Both { topics: None, .. } => Before::All,
         };
         let request = PublishRequest {
             topic: CLOCK_TOPIC.to_owned(),
@@ -99,7 +112,8 @@ impl ClockTopic {
             .collect::<Result<_, _>>()?;
         Ok(Some(Self {
             publishers,
-            drive,
+            ticks: source.rate().map(|hertz| Ticks::at(hertz, now)),
+            before,
             published: 0,
             refusal: None,
         }))
@@ -107,9 +121,7 @@ impl ClockTopic {
 
     /// Publishes `position` when it is due; returns when the next one is due.
     pub fn tick(&mut self, now: Duration, position: Timestamp) -> Option<Duration> {
-        let Drive::Every { period, next } = &mut self.drive else {
-            return None;
-        };
+        let Ticks { period, next } = self.ticks.as_mut()?;
         if now < *next {
             return Some(*next);
         }
@@ -125,10 +137,9 @@ impl ClockTopic {
 
     /// Publishes the stamp of a message that is about to be published, if messages drive the clock.
     pub(crate) fn before_message(&mut self, publication: usize, stamp: Timestamp) {
-        let drives = match &self.drive {
-            Drive::Every { .. } => false,
-            Drive::Before(indexes) => indexes.contains(&publication),
-            Drive::BeforeAll => true,
+        let drives = match &self.before {
+            Before::Some(publications) => publications.contains(&publication),
+            Before::All => true,
         };
         if drives {
             self.publish(stamp);

@@ -8,6 +8,7 @@ mod discovery;
 pub mod error;
 mod fidelity;
 pub mod files;
+mod neighbours;
 pub mod options;
 mod playback;
 #[cfg(test)]

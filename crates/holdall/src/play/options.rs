@@ -5,7 +5,7 @@ use crate::reader::MessageOrder;
 use holdall_model::{qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// Which messages drive `/clock`.
+/// What drives `/clock`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ClockSource {
     /// No `/clock` is published.
@@ -17,6 +17,23 @@ pub enum ClockSource {
     Topics(Vec<String>),
     /// Before each message (`--clock-topics-all`).
     AllTopics,
+    /// At a rate, and before messages.
+    Both {
+        /// The rate in Hz.
+        hertz: f64,
+        /// Before each message of these topics; `None` for all.
+        topics: Option<Vec<String>>,
+    },
+}
+
+impl ClockSource {
+    /// The rate in Hz at which `/clock` is published, whatever messages do.
+    pub fn rate(&self) -> Option<f64> {
+        match self {
+            Self::Rate(hertz) | Self::Both { hertz, .. } => Some(*hertz),
+            Self::Off | Self::Topics(_) | Self::AllTopics => None,
+        }
+    }
 }
 
 /// Subscriptions that must be there before the first message.

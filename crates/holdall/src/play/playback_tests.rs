@@ -662,6 +662,24 @@ fn clock_comes_before_the_messages_that_drive_it() {
     }
 }
 
+#[test]
+fn a_clock_ticks_at_its_rate_and_comes_before_messages() {
+    for (topics, before_a) in [(None, 1), (Some(vec!["/b".to_owned()]), 0)] {
+        let clock = ClockSource::Both { hertz: 100.0, topics };
+        let mut stage = Stage::new(&[(0, 0), (95, 1)], PlayOptions { clock, ..options() });
+        stage.run_until(ms(10_000));
+        let mut expected = vec![(0, 0); before_a];
+        expected.extend((0..10_u8).map(|tick| (u64::from(tick) * 10, i64::from(tick) * 10)));
+        expected.push((95, 95));
+        let clock: Vec<_> = stage
+            .clock()
+            .into_iter()
+            .filter(|(when, _)| *when <= 95)
+            .collect();
+        assert_eq!(clock, expected);
+    }
+}
+
 /// Creates publications of topics that `change` may alter.
 fn publish(topics: &[TopicInfo], options: &PlayOptions) -> Result<Vec<PublishRequest>, super::PlayError> {
     let notebook = Notebook::default();

@@ -1,12 +1,13 @@
 //! Plays bags on a thread of its own: opens them, creates the publishers, and drives the playback by the clock.
 
 use super::{
-    clock_topic::ClockTopic,
+    clock_topic::{CLOCK_TOPIC, ClockTopic},
     control::{PlayControl, Shared, monotonic_of},
     discovery::Discovery,
     error::PlayError,
     files::FileLog,
-    options::{ClockSource, PlayOptions},
+    neighbours::Neighbours,
+    options::PlayOptions,
     playback::{Next, Playback, PlaybackParts, Played},
     publications::Publications,
     range::PlayRange,
@@ -17,7 +18,7 @@ use super::{
     stream::{StreamSource, all_topics, open_stream},
     topic_choice::TopicChoice,
 };
-use crate::decode::why_no_topic;
+use crate::decode::{Decoders, why_no_topic};
 use crate::reader::{BagSet, PublisherChoice, Ros1View};
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::marker::Marker;
@@ -35,6 +36,7 @@ pub struct Player {
     notices: Vec<String>,
     topics: Vec<String>,
     markers: Vec<Marker>,
+    bags: BagSet,
     thread: Option<JoinHandle<PlayReport>>,
 }
 
@@ -54,6 +56,7 @@ impl Player {
         let bags = BagSet::open_with(&options.inputs, Ros1View::AllConverted)?;
         let mut topics = all_topics(&bags, options.keep_publishers)?;
         let publishers = publishers(&bags, &options)?;
+        add_hashes(&mut topics, &bags);
         if let Some(publishers) = &publishers {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
         }
@@ -72,7 +75,15 @@ impl Player {
             clock.monotonic(),
             &mut transports,
         )?;
+        let clock_name = clock_topic.as_ref().map(|_| CLOCK_TOPIC.to_owned());
+        let neighbours = Neighbours::new(publications.published_names().chain(clock_name));
         let mut notices = bags.notices();
+        if (options.requests.services || options.requests.actions) && publications.requests().next().is_none()
+        {
+            let nothing =
+                "what is played has no recorded requests of services or actions, so that none are sent again";
+            notices.push(nothing.to_owned());
+        }
         // Marks to seek to; a bag is played without them as well.
         let markers = bags.markers().unwrap_or_default();
         notices.extend(missing_topics(&choice, &topics));
@@ -85,6 +96,7 @@ impl Player {
         played_topics.dedup();
 
         let files = Arc::<FileLog>::default();
+        let of_bags = bags.clone();
         let source = ReadAhead::start(
             open_stream(
                 StreamSource {
@@ -128,13 +140,14 @@ impl Player {
         let acked = options.wait_for_all_acked;
         let thread = std::thread::Builder::new()
             .name("holdall-play".to_owned())
-            .spawn(move || play(playback, &shared, transports, acked))
+            .spawn(move || play(playback, &shared, transports, neighbours, acked))
             .map_err(PlayError::Thread)?;
         Ok(Self {
             control,
             notices,
             topics: played_topics,
             markers,
+            bags: of_bags,
             thread: Some(thread),
         })
     }
@@ -162,6 +175,11 @@ impl Player {
     /// The bags' markers by time.
     pub fn markers(&self) -> &[Marker] {
         &self.markers
+    }
+
+    /// The definitions in the bags, for nodes that ask for them.
+    pub fn definitions(&self) -> Decoders {
+        Decoders::new(self.bags.clone())
     }
 
     /// True once [`Player::wait`] would return at once.
@@ -215,7 +233,8 @@ impl Drop for Closing<'_> {
 fn play(
     mut playback: Playback<ReadAhead>,
     shared: &Shared,
-    transports: Vec<Box<dyn Transport>>,
+    mut transports: Vec<Box<dyn Transport>>,
+    mut neighbours: Neighbours,
     acked: Option<Duration>,
 ) -> PlayReport {
     wake_this_thread_exactly();
@@ -224,9 +243,15 @@ fn play(
         while let Some(request) = shared.next_request() {
             playback.carry_out(shared.clock.monotonic(), request);
         }
-        match playback.step(shared.clock.monotonic()) {
-            Next::At(at) => shared.wake.wait_until(&*shared.clock, at),
-            Next::Signal => shared.wake.wait(),
+        let next = playback.step(shared.clock.monotonic());
+        let look = neighbours.look(&*shared.clock, &mut transports);
+        match next {
+            Next::At(at) if at <= look => shared.wake.wait_until(&*shared.clock, at),
+            Next::At(_) | Next::Signal => {
+                shared
+                    .wake
+                    .wait_for(look.saturating_sub(shared.clock.monotonic()));
+            }
             Next::Ended => break,
         }
     }
@@ -294,11 +319,23 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
     if options.read_ahead_messages == 0 {
         return refuse("the read-ahead queue size", "at least 1", "0".to_owned());
     }
-    match options.clock {
-        ClockSource::Rate(hertz) if !(hertz.is_finite() && hertz > 0.0) => {
+    match options.clock.rate() {
+        Some(hertz) if !(hertz.is_finite() && hertz > 0.0) => {
             refuse("the rate of /clock", "a number above zero", hertz.to_string())
         }
         _ => Ok(()),
+    }
+}
+
+/// Completes the hashes of topics that were recorded without one, so that those who hear them can ask for their definition.
+fn add_hashes(topics: &mut [TopicInfo], bags: &BagSet) {
+    let is_without = |topic: &&mut TopicInfo| topic.type_description_hash.is_empty();
+    let mut decoders = Decoders::new(bags.clone());
+    for topic in topics.iter_mut().filter(is_without) {
+        // What cannot be read is played without.
+        if let Ok(Some(definition)) = decoders.definition(&topic.type_name, "") {
+            topic.type_description_hash = definition.type_hash();
+        }
     }
 }
 

@@ -197,6 +197,12 @@ impl Publications {
         self.recorded_topics().map(|(name, _)| name).collect()
     }
 
+    /// The topics that are published.
+    pub(crate) fn published_names(&self) -> impl Iterator<Item = String> {
+        let topics = self.0.iter().filter(|publication| publication.requests.is_none());
+        topics.map(|publication| publication.report.published_as.clone())
+    }
+
     /// The recorded publishers that the publications replay, in their order; `None` where one replays all of its topic.
     pub(crate) fn recorded_publishers(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|publication| publication.gid.as_deref())

@@ -30,16 +30,6 @@ impl Wake {
         std::mem::take(&mut waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Waits to be notified, however long it takes.
-    pub fn wait(&self) {
-        let called = lock(&self.called);
-        let mut called = self
-            .signal
-            .wait_while(called, |called| !*called)
-            .unwrap_or_else(PoisonError::into_inner);
-        *called = false;
-    }
-
     /// Waits until `deadline` on `clock`'s monotonic time, exactly; returns early when notified.
     pub fn wait_until(&self, clock: &dyn Clock, deadline: Duration) {
         let left = deadline.saturating_sub(clock.monotonic());
@@ -62,7 +52,7 @@ mod tests {
     fn a_notification_before_the_wait_is_not_lost() {
         let wake = Wake::default();
         wake.notify();
-        wake.wait();
+        assert!(wake.wait_for(Duration::ZERO));
         assert!(!wake.wait_for(Duration::ZERO));
     }
 

@@ -1,0 +1,141 @@
+//! Names other nodes that publish what is played, because a subscription gets the messages of both.
+
+use holdall_io::clock::Clock;
+use holdall_transport::{GraphEvent, Transport};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Time between two looks at the graph.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Topics that every node publishes.
+const OF_EVERY_NODE: [&str; 2] = ["/rosout", "/parameter_events"];
+
+/// Topics that a line names; more are counted.
+const NAMED_MAX: usize = 5;
+
+/// The look-out for other publishers.
+pub(super) struct Neighbours {
+    /// What is published, and not known to have another publisher.
+    topics: BTreeSet<String>,
+    /// Other publishers whose nodes were not known at the last look, by their topics.
+    nameless: BTreeMap<String, String>,
+    next: Duration,
+}
+
+impl Neighbours {
+    /// Looks out for publishers of these topics.
+    pub fn new(topics: impl Iterator<Item = String>) -> Self {
+        let is_of_few = |topic: &String| !OF_EVERY_NODE.contains(&topic.as_str());
+        Self {
+            topics: topics.filter(is_of_few).collect(),
+            nameless: BTreeMap::new(),
+            next: Duration::ZERO,
+        }
+    }
+
+    /// Looks when it is time, and logs one line about what is new; returns when to look next (monotonic time).
+    pub fn look(&mut self, clock: &dyn Clock, transports: &mut [Box<dyn Transport>]) -> Duration {
+        let now = clock.monotonic();
+        if now < self.next {
+            return self.next;
+        }
+        self.next = now + LOOK_INTERVAL;
+        let mut events = Vec::new();
+        for transport in transports {
+            if let Err(error) = transport.poll_graph(&mut events) {
+                tracing::debug!("the player sees no more of other publishers: {error}");
+            }
+        }
+        if let Some(sentence) = self.note(events) {
+            tracing::warn!("{sentence}");
+        }
+        self.next
+    }
+
+    /// A sentence about other publishers that have not been named; each topic is named once.
+    fn note(&mut self, events: Vec<GraphEvent>) -> Option<String> {
+        let mut found = std::mem::take(&mut self.nameless);
+        for event in events {
+            let GraphEvent::Publisher(endpoint) = event else {
+                continue;
+            };
+            if !self.topics.contains(&endpoint.topic) {
+                continue;
+            }
+            match endpoint.node.as_ref().or(endpoint.neighbours.first()) {
+                Some(node) => drop(found.insert(endpoint.topic, node.to_string())),
+                // A node is known a little later than its publisher.
+                None if !found.contains_key(&endpoint.topic) => {
+                    self.nameless.insert(endpoint.topic, endpoint.gid.to_string());
+                }
+                None => {}
+            }
+        }
+        self.nameless.retain(|topic, _| !found.contains_key(topic));
+        self.topics.retain(|topic| !found.contains_key(topic));
+        let named = found.iter().take(NAMED_MAX);
+        let named: Vec<String> = named.map(|(topic, node)| format!("{topic} by {node}")).collect();
+        let more = match found.len().saturating_sub(NAMED_MAX) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        (!named.is_empty()).then(|| {
+            format!(
+                "also published while it is played, so that subscriptions get the messages of both: {}{more}",
+                named.join(", ")
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::topic::{Gid, NodeName};
+    use holdall_transport::EndpointInfo;
+
+    fn publisher(topic: &str, node: Option<&str>) -> GraphEvent {
+        GraphEvent::Publisher(EndpointInfo {
+            topic: topic.to_owned(),
+            gid: Gid([7; 16]),
+            node: node.map(|name| NodeName {
+                namespace: "/".to_owned(),
+                name: name.to_owned(),
+            }),
+            ..EndpointInfo::default()
+        })
+    }
+
+    #[test]
+    fn another_publisher_of_what_is_played_is_named_once() {
+        let topics = ["/tf", "/clock", "/rosout"].map(str::to_owned);
+        let mut neighbours = Neighbours::new(topics.into_iter());
+        let live = || {
+            vec![
+                publisher("/tf", Some("robot")),
+                publisher("/other", Some("robot")),
+                publisher("/rosout", Some("robot")),
+            ]
+        };
+        let sentence = neighbours.note(live()).unwrap();
+        assert!(sentence.ends_with("of both: /tf by /robot"), "{sentence}");
+        assert_eq!(neighbours.note(live()), None);
+        assert_eq!(neighbours.note(vec![publisher("/clock", None)]), None);
+        let sentence = neighbours.note(Vec::new()).unwrap();
+        assert!(sentence.contains("/clock by 0707"), "{sentence}");
+    }
+
+    #[test]
+    fn of_many_topics_five_are_named() {
+        let topic = |number: usize| format!("/t{number}");
+        let mut neighbours = Neighbours::new((0..9).map(topic));
+        let live = (0..9)
+            .map(|number| publisher(&topic(number), Some("n")))
+            .collect();
+        let sentence = neighbours.note(live).unwrap();
+        assert!(sentence.ends_with("/t4 by /n and 4 more"), "{sentence}");
+    }
+}
