@@ -2,7 +2,7 @@
 
 Usage: layout_calls.py PLAN.json    (or `-` for standard input)
 
-PLAN: {"types": TEXTS, "folder": FOLDER, "hashes": bool, "client": "rclpy" | "cyclone", "events": [TOPIC...],
+PLAN: {"types": TEXTS, "folder": FOLDER, "hashes": bool, "client": "rclpy" | "cyclone", "events": {TOPIC: TYPE...},
        "calls": [{"service", "type", "request": {...}}...]}
 TEXTS are made into FOLDER first (see generated_types.py). Without "hashes" the endpoints announce none, as in Humble. Prints {"event": "answered",
 "service", "reply": {...} or null} for each call, {"event": "heard", "topic", "message"} for each message of `events` until SIGTERM, and {"event": "done"}
@@ -56,12 +56,12 @@ def rclpy_calls(plan):
     executor.add_node(node)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    for topic in plan.get("events", []):
+    for topic, kind in plan.get("events", {}).items():
 
         def heard(message, topic=topic):
             report(event="heard", topic=topic, message=fields_of(message))
 
-        node.create_subscription(messages.WriteSplitEvent, topic, heard, 10)
+        node.create_subscription(getattr(messages, kind), topic, heard, 10)
     clients = {}
     for call in plan["calls"]:
         kind = getattr(services, call["type"])
@@ -99,24 +99,35 @@ def cyclone_calls(plan):
     zero = {"int32": 0, "string": "", "bool": False, "builtin_interfaces/Time": [0, 0]}
     texts = texts_in(plan["types"])
     participant = DomainParticipant(int(os.environ.get("ROS_DOMAIN_ID", 0)))
+
+    def struct(type_name, known):
+        made = types.new_class("Sample", (IdlStruct,), {"typename": type_name}, lambda space: space.update(__annotations__=known))
+        return annotations.final(dataclass(made))
+
+    def parsed(text):
+        return [line.split() for line in text.splitlines() if line.strip() and "=" not in line]
+
+    reliable = Policy.Reliability.Reliable(duration(seconds=1)), Policy.DataRepresentation(use_cdrv0_representation=True)
+    events = {}
+    for topic, kind in plan.get("events", {}).items():
+        known = {name: plain[type_name] for type_name, name in parsed(texts[f"msg/{kind}"])}
+        event = struct(f"{PACKAGE}.msg.dds_.{kind}_", known)
+        events[topic] = known, DataReader(participant, Topic(participant, f"rt{topic}", event), qos=Qos(*reliable, Policy.History.KeepLast(10)))
     for call in plan["calls"]:
         kind = call["type"]
         parts = {}
         for part, text in zip(("Request", "Response"), texts[f"srv/{kind}"].split("---")):
-            fields = [line.split() for line in text.splitlines() if line.strip() and "=" not in line]
+            fields = parsed(text)
             known = {"guid": uint64, "number": int64, **{name: plain[type_name] for type_name, name in fields}}
-            name = f"{PACKAGE}.srv.dds_.{kind}_{part}_"
-            made = types.new_class("Sample", (IdlStruct,), {"typename": name}, lambda space, known=known: space.update(__annotations__=known))
-            parts[part] = annotations.final(dataclass(made)), {name: zero[type_name] for type_name, name in fields}
+            parts[part] = struct(f"{PACKAGE}.srv.dds_.{kind}_{part}_", known), {name: zero[type_name] for type_name, name in fields}
 
         def qos(part):
             hashed = f"typehash={type_hash(plan['folder'], f'{kind}_{part}')};" if plan.get("hashes", True) else ""
             identity = ".".join(f"{byte:x}" for byte in os.urandom(16))
             return Qos(
-                Policy.Reliability.Reliable(duration(seconds=1)),
+                *reliable,
                 Policy.History.KeepLast(10),
                 Policy.Userdata(f"clientid={identity};{hashed}".encode()),
-                Policy.DataRepresentation(use_cdrv0_representation=True),
             )
 
         below = call["service"].lstrip("/")
@@ -137,6 +148,12 @@ def cyclone_calls(plan):
             time.sleep(0.0005)
         report(event="answered", service=call["service"], reply=reply)
     report(event="done")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    while events and not stop.wait(0.02):
+        for topic, (known, reader) in events.items():
+            for sample in reader.take(10):
+                report(event="heard", topic=topic, message={name: getattr(sample, name) for name in known})
 
 
 def type_hash(folder, name):

@@ -94,6 +94,18 @@ impl LayoutReplies {
         }
         best().next().map_or(&self.default, |layout| &layout.payload)
     }
+
+    /// The first of these hashes that no layout has: its client may not be able to read the reply.
+    pub fn unknown<'a>(&self, hashes: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+        if self.layouts.is_empty() {
+            return None;
+        }
+        let is_known = |hash: &str| {
+            let mut known = self.layouts.iter().flat_map(|layout| layout.hashes.iter());
+            known.any(|known| known == hash)
+        };
+        hashes.into_iter().find(|hash| !is_known(hash))
+    }
 }
 
 impl From<Vec<u8>> for LayoutReplies {
@@ -206,6 +218,9 @@ mod tests {
                 layout(&["service-3", "request-3", "reply-2"], 2),
             ],
         };
+        assert_eq!(replies.unknown(["request", "reply-2"]), None);
+        assert_eq!(replies.unknown(["request", "reply-9"]), Some("reply-9"));
+        assert_eq!(LayoutReplies::from(vec![1]).unknown(["reply-9"]), None);
         for (announced, expected) in [
             (&["request", "reply-2"][..], 2),
             (&["request", "reply-1"], 1),

@@ -17,6 +17,7 @@ mod locators;
 mod log_limit;
 mod networks;
 mod node_graph;
+mod other_types;
 mod processes;
 mod qos;
 mod repeats;

@@ -10,6 +10,7 @@ use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Participant, Reader, Writer},
     ffi_service::{matched_readers, matched_writers},
+    other_types::OtherTypes,
     qos::{DdsHistory, DdsQos, type_hash_in},
     reply_identity::{ReplyIdentities, RequestIdentity},
     service_header::{client_id, header, header_of, parts, unwrapped, wrapped},
@@ -146,6 +147,7 @@ pub(super) struct DdsServer {
     written: u64,
     /// The log says that some clients get no replies.
     is_warned: bool,
+    other_types: OtherTypes,
     held: VecDeque<Held>,
     clock: Arc<dyn Clock>,
 }
@@ -195,6 +197,7 @@ impl DdsServer {
             clients: HashMap::new(),
             written: 0,
             is_warned: false,
+            other_types: OtherTypes::default(),
             held: VecDeque::new(),
             clock: Arc::clone(clock),
         })
@@ -251,14 +254,12 @@ impl DdsServer {
     }
 
     /// Sends a reply in the client's layout, unless the client cannot hear it yet.
-    fn write_if_heard(
-        &mut self,
-        id: &RequestId,
-        replies: &LayoutReplies,
-    ) -> Option<Result<(), TransportError>> {
+    fn try_write(&mut self, id: &RequestId, replies: &LayoutReplies) -> Option<Result<(), TransportError>> {
         let hashes = self.hashes_of(id.client)?;
-        let payload = replies.for_client(hashes.iter().map(String::as_str));
-        Some(self.write(id, payload))
+        let hashes = || hashes.iter().map(String::as_str);
+        self.other_types
+            .note(&self.name, id.client, replies.unknown(hashes()));
+        Some(self.write(id, replies.for_client(hashes())))
     }
 
     fn write(&mut self, id: &RequestId, payload: &[u8]) -> Result<(), TransportError> {
@@ -300,7 +301,7 @@ impl DdsServer {
         let now = self.clock.monotonic();
         for _ in 0..self.held.len() {
             let Some(held) = self.held.pop_front() else { return };
-            match self.write_if_heard(&held.id, &held.replies) {
+            match self.try_write(&held.id, &held.replies) {
                 Some(Ok(())) => {}
                 Some(Err(error)) => tracing::warn!("a reply is lost: {error}"),
                 None if now >= held.until => {
@@ -323,7 +324,7 @@ impl ServiceServer for DdsServer {
 
     fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError> {
         check_payload(&self.name, &replies.default)?;
-        if let Some(written) = self.write_if_heard(id, replies) {
+        if let Some(written) = self.try_write(id, replies) {
             return written;
         }
         if self.held.len() == SERVICE_WAITING_MAX
