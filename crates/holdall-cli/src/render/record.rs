@@ -248,7 +248,7 @@ fn window_missed(status: &RecordStatus) -> Option<String> {
     let (window, achieved) = (durability.window?, durability.achieved?);
     (durability.missed > 0).then(|| {
         format!(
-            "the disk was too slow for --max-loss-window {:.1} s, {}: at worst a power cut would have taken {:.1} s",
+            "--max-loss-window {:.3} s was not kept, {}: at worst a power cut would have taken {:.3} s",
             window.as_secs_f64(),
             plural(durability.missed, "time"),
             achieved.as_secs_f64(),

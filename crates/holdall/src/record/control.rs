@@ -4,6 +4,7 @@ use super::{
     options::RecordOptions,
     receive::session::Parts,
     requests::{SubscribeAnswer, SubscribeError},
+    step_wait::Absence,
     write::drain::RequestedEvent,
 };
 use holdall_io::{clock::Clock, mutex::lock};
@@ -249,8 +250,14 @@ impl RecordControl {
     /// True when the recording is to end.
     pub(super) fn wait_step(&self, at_most: Duration, earliest: Duration) -> bool {
         let wait = &self.parts.wait;
-        let early = if wait.wait_news(at_most) {
-            earliest.saturating_sub(self.clock.monotonic())
+        let began = self.clock.monotonic();
+        let has_news = wait.wait_news(at_most);
+        let now = self.clock.monotonic();
+        if let Some(absence) = Absence::of_wait(began, at_most, now) {
+            wait.note_absence(absence);
+        }
+        let early = if has_news {
+            earliest.saturating_sub(now)
         } else {
             Duration::ZERO
         };

@@ -28,5 +28,6 @@ pub use receive::definitions::{Ask, Definitions};
 pub use recorder::{Platform, Recorder};
 pub use requests::{SubscribeAnswer, SubscribeError};
 pub use setting::Setting;
+pub(crate) use step_wait::STOPPED_MIN;
 pub use stepped::SteppedRecorder;
 pub use view::RecordObserver;

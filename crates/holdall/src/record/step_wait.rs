@@ -6,10 +6,47 @@ use std::{
     time::Duration,
 };
 
+/// A wait that ends this late means that the process was stopped, or its machine slept; a busy machine delays it by less.
+pub(crate) const STOPPED_MIN: Duration = Duration::from_millis(500);
+
+/// What is found so soon after such a wait is its consequence.
+const CONSEQUENCE_MAX: Duration = Duration::from_secs(5);
+
+/// A span in which this process did not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::record) struct Absence {
+    until: Duration,
+    /// How long it was.
+    pub span: Duration,
+}
+
+impl Absence {
+    /// Of a wait that was planned to end `at_most` after `began` at the latest, and has ended now (monotonic time).
+    pub(in crate::record) fn of_wait(began: Duration, at_most: Duration, now: Duration) -> Option<Self> {
+        let span = now.saturating_sub(began.saturating_add(at_most));
+        (span >= STOPPED_MIN).then_some(Self { until: now, span })
+    }
+
+    /// Whether it explains what is found at `now`.
+    pub(in crate::record) fn explains(&self, now: Duration) -> bool {
+        now.saturating_sub(self.until) < CONSEQUENCE_MAX
+    }
+}
+
+/// One clause about a span in which this process did not run.
+pub(in crate::record) fn not_running(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    format!(
+        "this program did not run for {seconds:.1} s: it was stopped (Ctrl-Z, SIGSTOP), or the machine slept"
+    )
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Why the recording is to end.
     stop: Option<String>,
+    /// The last one.
+    absence: Option<Absence>,
     finished: bool,
     /// There is something to look at.
     is_woken: bool,
@@ -42,6 +79,17 @@ impl StepWait {
     pub(super) fn wait_news(&self, at_most: Duration) -> bool {
         let mut state = self.wait(at_most, |state| state.is_woken || state.stop.is_some());
         std::mem::take(&mut state.is_woken)
+    }
+
+    /// Notes that this process did not run for a while.
+    pub(super) fn note_absence(&self, absence: Absence) {
+        lock(&self.state).absence = Some(absence);
+    }
+
+    /// How long this process did not run, where that explains what is found at `now`.
+    pub(in crate::record) fn absence(&self, now: Duration) -> Option<Duration> {
+        let absence = lock(&self.state).absence?;
+        absence.explains(now).then_some(absence.span)
     }
 
     /// Waits until the recording is to end; false when `at_most` ran out before.
@@ -82,6 +130,24 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_wait_that_ends_half_a_second_late_is_an_absence_that_explains_what_follows() {
+        let seconds = Duration::from_secs;
+        assert_eq!(Absence::of_wait(seconds(1), LONG, seconds(2)), None);
+        let busy = Absence::of_wait(
+            seconds(1),
+            Duration::from_millis(100),
+            Duration::from_millis(1500),
+        );
+        assert_eq!(busy, None);
+        let wait = StepWait::default();
+        let absence = Absence::of_wait(seconds(1), seconds(1), seconds(29)).unwrap();
+        wait.note_absence(absence);
+        assert_eq!(wait.absence(seconds(30)), Some(seconds(27)));
+        assert_eq!(wait.absence(seconds(40)), None);
+        assert!(not_running(seconds(27)).contains("27.0 s"));
+    }
 
     #[test]
     fn news_that_came_before_the_wait_ends_it_and_counts_once() {

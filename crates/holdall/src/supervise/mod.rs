@@ -36,9 +36,6 @@ const COMMANDS_END_MAX: Duration = Duration::from_secs(30);
 /// Time between two checks for commands that have ended, at the end.
 const COMMANDS_POLL: Duration = Duration::from_millis(20);
 
-/// A wait that ends this late means that the process was stopped; a busy machine delays it by less.
-const STOPPED_MIN: Duration = Duration::from_millis(500);
-
 /// Shows other threads whether the recording is stalled.
 #[derive(Clone, Debug, Default)]
 pub struct StallFlag(Arc<AtomicBool>);
@@ -227,7 +224,7 @@ impl Supervision {
     /// not a stall of the disk.
     pub fn waited(&mut self, planned: Duration, took: Duration) {
         let late = took.saturating_sub(planned);
-        if late >= STOPPED_MIN {
+        if late >= crate::record::STOPPED_MIN {
             self.progress.leave_out(late);
         }
     }

@@ -1,8 +1,8 @@
 //! Logs that messages are being lost: when a loss begins, not for every message.
 
-use crate::record::Setting;
+use crate::record::{Setting, step_wait::not_running};
 use holdall_model::loss::{LossStage, LossSums, ledger::Ledger};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 /// Losses that were already logged.
 #[derive(Debug, Default)]
@@ -11,27 +11,33 @@ pub(in crate::record) struct LossWatch {
 }
 
 impl LossWatch {
-    /// Logs each topic and stage that has its first loss; returns how many were logged.
-    pub(in crate::record) fn log_new(&mut self, ledger: &Ledger) -> usize {
+    /// Logs each topic and stage that has its first loss; returns how many were logged. `absence` is how long this process has just not
+    /// run, which explains what the system could not hold meanwhile.
+    pub(in crate::record) fn log_new(&mut self, ledger: &Ledger, absence: Option<Duration>) -> usize {
         let before = self.logged.len();
         for (index, topic) in ledger.topics.iter().enumerate() {
             for (&stage, count) in &topic.missing {
                 if stage == LossStage::Policy || !self.logged.insert((index, stage)) {
                     continue;
                 }
-                match stage {
+                match (stage, absence) {
                     // Almost every node that starts during a recording sends some messages on
                     // /parameter_events.
-                    LossStage::Head => tracing::info!(
+                    (LossStage::Head, _) => tracing::info!(
                         "{}: {count} messages so far were {}, before the publisher and the recorder had discovered each other",
                         topic.name,
                         LossSums::BEFORE_MATCH
                     ),
-                    LossStage::Cache => tracing::warn!(
+                    (LossStage::Cache, _) => tracing::warn!(
                         setting = Setting::CacheBytesMax.name(),
                         "{}: {count} messages lost so far: {}",
                         topic.name,
                         reason(stage)
+                    ),
+                    (LossStage::Transport, Some(span)) => tracing::warn!(
+                        "{}: {count} messages lost so far: sent while {}",
+                        topic.name,
+                        not_running(span)
                     ),
                     _ => tracing::warn!("{}: {count} messages lost so far: {}", topic.name, reason(stage)),
                 }
@@ -75,7 +81,7 @@ mod tests {
         let topic = ledger.add_topic("/t");
         let publisher = ledger.add_publisher(topic, None);
         let mut watch = LossWatch::default();
-        assert_eq!(watch.log_new(&ledger), 0);
+        assert_eq!(watch.log_new(&ledger, None), 0);
         for (stage, logged) in [
             (LossStage::Cache, 1),
             (LossStage::Cache, 0),
@@ -87,7 +93,7 @@ mod tests {
                 publisher,
                 Interval::of_message(stage, None, Timestamp::from_nanos(1)),
             );
-            assert_eq!(watch.log_new(&ledger), logged, "{stage:?}");
+            assert_eq!(watch.log_new(&ledger, None), logged, "{stage:?}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The loss window: decides when what was received must be synced so that a power cut never takes more than the promised span.
 
+use crate::record::step_wait::not_running;
 use holdall_model::loss::DurabilityStatus;
 use std::{collections::VecDeque, time::Duration};
 
@@ -25,11 +26,21 @@ const PARTS_MAX: u32 = 8;
 pub enum Verdict {
     /// The promise holds.
     Kept,
-    /// It was broken for the first time: the user must be warned. The age of the oldest message without a
-    /// sync.
-    FirstMiss(Duration),
+    /// It was broken for the first time: the user must be warned.
+    FirstMiss(Miss),
     /// It was broken again.
     Missed(Duration),
+}
+
+/// How the promise was broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Miss {
+    /// The age of the oldest message without a sync.
+    pub age: Duration,
+    /// How much later than it was due the sync began, or is to begin.
+    pub late: Duration,
+    /// How long the sync has taken; `None` before it begins.
+    pub sync: Option<Duration>,
 }
 
 /// A sync in flight.
@@ -40,6 +51,34 @@ struct Flight {
     oldest: Duration,
     /// It has been counted as late already.
     late: bool,
+    /// How much later than it was due it began.
+    begun_late: Duration,
+}
+
+impl Flight {
+    fn miss(&self, now: Duration) -> Miss {
+        Miss {
+            age: now.saturating_sub(self.oldest),
+            late: self.begun_late,
+            sync: Some(now.saturating_sub(self.begun)),
+        }
+    }
+}
+
+impl Miss {
+    /// Why, one clause. `absence` is how long this process has just not run.
+    pub fn why(&self, absence: Option<Duration>) -> String {
+        let sync = self.sync.unwrap_or(Duration::ZERO);
+        match absence {
+            Some(span) => not_running(span),
+            // The disk may hold up the thread that writes, too.
+            None if self.late > sync.max(2 * STEP_MAX) => format!(
+                "a sync began {:.1} s late, because the processors are busy, or writes to the disk wait",
+                self.late.as_secs_f64()
+            ),
+            None => format!("the disk is slow: a sync has taken {:.1} s", sync.as_secs_f64()),
+        }
+    }
 }
 
 /// The scheduler. Uses neither clock nor disk: callers report what happened and when, in monotonic time, so
@@ -99,11 +138,13 @@ impl LossWindow {
 
     /// A sync was requested that covers everything reported with [`Self::received`].
     pub fn begun(&mut self, now: Duration) {
+        let begun_late = self.lateness(now);
         if let Some(oldest) = self.oldest.take() {
             self.flight = Some(Flight {
                 begun: now,
                 oldest,
                 late: std::mem::take(&mut self.waiting_is_late),
+                begun_late,
             });
             self.last_begin = Some(now);
         }
@@ -126,22 +167,34 @@ impl LossWindow {
         self.status.syncs += 1;
         self.status.durable = durable;
         self.status.sync_cost = self.learned_cost();
-        self.aged(now.saturating_sub(flight.oldest), flight.late)
+        self.aged(flight.miss(now), flight.late)
+    }
+
+    /// How much later than it was due a sync would begin now.
+    fn lateness(&self, now: Duration) -> Duration {
+        self.next_begin()
+            .map_or(Duration::ZERO, |due| now.saturating_sub(due))
     }
 
     /// Nothing is left to be synced: the bag was closed well at `now`, with `durable` messages in it.
     pub fn closed(&mut self, now: Duration, durable: u64) -> Verdict {
+        let waiting = Miss {
+            age: now.saturating_sub(self.oldest.unwrap_or(now)),
+            late: self.lateness(now),
+            sync: None,
+        };
         let flight = self.flight.take();
-        let oldest = flight
-            .map(|flight| flight.oldest)
-            .into_iter()
-            .chain(self.oldest.take())
-            .min();
+        let has_any = self.oldest.take().is_some() || flight.is_some();
         let late = flight.is_some_and(|flight| flight.late) || self.waiting_is_late;
         self.status.durable = durable;
-        oldest.map_or(Verdict::Kept, |oldest| {
-            self.aged(now.saturating_sub(oldest), late)
-        })
+        let miss = flight
+            .map(|flight| flight.miss(now))
+            .filter(|miss| miss.age >= waiting.age);
+        if has_any {
+            self.aged(miss.unwrap_or(waiting), late)
+        } else {
+            Verdict::Kept
+        }
     }
 
     /// Checks whether the promise is being broken while a sync takes long or cannot begin.
@@ -155,13 +208,17 @@ impl LossWindow {
                 return Verdict::Kept;
             }
             flight.late = true;
-            let age = now.saturating_sub(flight.oldest);
-            return self.missed(age);
+            let miss = flight.miss(now);
+            return self.missed(miss);
         }
         match self.oldest {
             Some(oldest) if !self.waiting_is_late && is_late(oldest) => {
                 self.waiting_is_late = true;
-                self.missed(now.saturating_sub(oldest))
+                self.missed(Miss {
+                    age: now.saturating_sub(oldest),
+                    late: self.lateness(now),
+                    sync: None,
+                })
             }
             _ => Verdict::Kept,
         }
@@ -172,21 +229,21 @@ impl LossWindow {
         &self.status
     }
 
-    fn aged(&mut self, age: Duration, counted: bool) -> Verdict {
-        self.status.achieved = self.status.achieved.max(Some(age));
+    fn aged(&mut self, miss: Miss, counted: bool) -> Verdict {
+        self.status.achieved = self.status.achieved.max(Some(miss.age));
         match self.window {
-            Some(window) if age > window && !counted => self.missed(age),
+            Some(window) if miss.age > window && !counted => self.missed(miss),
             _ => Verdict::Kept,
         }
     }
 
-    fn missed(&mut self, age: Duration) -> Verdict {
-        self.status.achieved = self.status.achieved.max(Some(age));
+    fn missed(&mut self, miss: Miss) -> Verdict {
+        self.status.achieved = self.status.achieved.max(Some(miss.age));
         self.status.missed += 1;
         if self.status.missed == 1 {
-            Verdict::FirstMiss(age)
+            Verdict::FirstMiss(miss)
         } else {
-            Verdict::Missed(age)
+            Verdict::Missed(miss.age)
         }
     }
 
@@ -277,12 +334,36 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_that_begins_late_is_no_fault_of_the_disk() {
+        let mut window = LossWindow::new(Some(ms(1000)));
+        window.received(ms(0));
+        // Due after 650 ms.
+        let Verdict::FirstMiss(miss) = window.check(ms(1500)) else {
+            panic!("kept");
+        };
+        assert_eq!((miss.age, miss.late, miss.sync), (ms(1500), ms(850), None));
+        assert!(
+            miss.why(None)
+                .starts_with("a sync began 0.8 s late, because the processors are busy")
+        );
+        let stopped = miss.why(Some(ms(27_000)));
+        assert!(
+            stopped.starts_with("this program did not run for 27.0 s"),
+            "{stopped}"
+        );
+    }
+
+    #[test]
     fn a_stall_is_reported_once_and_makes_later_syncs_begin_earlier() {
         let mut window = LossWindow::new(Some(ms(1000)));
         window.received(ms(0));
         window.begun(ms(650));
         assert_eq!(window.check(ms(1000)), Verdict::Kept);
-        assert_eq!(window.check(ms(1001)), Verdict::FirstMiss(ms(1001)));
+        let Verdict::FirstMiss(miss) = window.check(ms(1001)) else {
+            panic!("kept");
+        };
+        assert_eq!((miss.age, miss.late, miss.sync), (ms(1001), ms(0), Some(ms(351))));
+        assert_eq!(miss.why(None), "the disk is slow: a sync has taken 0.4 s");
         assert_eq!(window.check(ms(3000)), Verdict::Kept, "reported once");
         window.received(ms(700));
         assert_eq!(window.ended(ms(3650), 1), Verdict::Kept, "reported already");

@@ -251,7 +251,8 @@ impl Session {
         }
         if now >= self.next_loss_check {
             self.next_loss_check = now + LOSS_INTERVAL;
-            self.losses.log_new(&lock(&self.parts.ledger));
+            let absence = self.parts.wait.absence(now);
+            self.losses.log_new(&lock(&self.parts.ledger), absence);
             self.report_services(now);
             self.report_not_heard(now, false);
             self.leave_to_others();

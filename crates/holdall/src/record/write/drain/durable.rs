@@ -73,12 +73,13 @@ impl Drain {
 
     /// Warns once when the loss window cannot be kept; the report and the bag have the details.
     pub(super) fn warn_of(&mut self, verdict: Verdict) {
-        if let (Verdict::FirstMiss(age), Some(window)) = (verdict, self.options.max_loss_window) {
+        if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.options.max_loss_window) {
             tracing::warn!(
                 setting = Setting::MaxLossWindow.name(),
-                "the disk is too slow for a loss window of {:.1} s: a power cut now would take the last {:.1} s",
+                "the loss window of {:.3} s was not kept, a power cut would have taken the last {:.3} s: {}",
                 window.as_secs_f64(),
-                age.as_secs_f64(),
+                miss.age.as_secs_f64(),
+                miss.why(self.absence.map(|absence| absence.span)),
             );
         }
         if verdict != Verdict::Kept {

@@ -38,6 +38,7 @@ use super::{
 use crate::{
     record::{
         cache::{CacheEntry, Place, Segment, SharedCache, Stored},
+        step_wait::Absence,
         trigger::Triggered,
     },
     writer::{
@@ -113,6 +114,8 @@ pub struct Drain {
     triggered: Option<Box<Triggered>>,
     /// When the last step was, in monotonic time.
     last_step: Duration,
+    /// A span in which this process did not run, as long as it explains what is found.
+    absence: Option<Absence>,
 }
 
 impl Drain {
@@ -155,6 +158,7 @@ impl Drain {
             has_large: false,
             triggered: None,
             last_step: Duration::ZERO,
+            absence: None,
         };
         drain.begin_retaining();
         drain

@@ -1,7 +1,10 @@
 //! The drain's thread: waits for segments, and for what is due without any.
 
 use super::Drain;
-use crate::{record::cache::Waited, writer::WriteError};
+use crate::{
+    record::{cache::Waited, step_wait::Absence},
+    writer::WriteError,
+};
 use holdall_io::clock::Clock;
 use std::{
     io,
@@ -72,7 +75,12 @@ fn step(drain: &mut Drain, clock: &dyn Clock) -> bool {
             .saturating_sub(clock.monotonic())
             .clamp(GATHER_MAX, longest)
     });
-    match drain.cache.wait(GATHER_MAX, idle) {
+    let began = clock.monotonic();
+    let waited = drain.cache.wait(GATHER_MAX, idle);
+    let now = clock.monotonic();
+    let absence = Absence::of_wait(began, GATHER_MAX + idle, now);
+    drain.absence = absence.or(drain.absence.filter(|absence| absence.explains(now)));
+    match waited {
         Waited::Segment(segment) => drain.step(Some(segment), clock.monotonic()),
         Waited::Idle => drain.step(None, clock.monotonic()),
         Waited::Finished => {
