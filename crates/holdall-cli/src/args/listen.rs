@@ -34,7 +34,8 @@ Example:
 pub const ECHO_EXAMPLES: &str = "\
 Examples:
   holdall echo /chatter                   as YAML
-  holdall echo /imu -n 1 --json           one message, as JSON
+  holdall echo /imu --once --json         one message, as JSON
+  holdall echo /odom --field pose.pose.position --filter 'twist.twist.linear.x > 0.5'
   holdall echo /camera/image_raw --no-arr without the pixels";
 
 /// How topics are found.
@@ -95,8 +96,67 @@ pub struct EchoArguments {
     #[arg(long)]
     pub no_str: bool,
 
+    /// End after one message
+    #[arg(long, conflicts_with = "count")]
+    pub once: bool,
+
+    /// Show this field only: pose.position.x, ranges[0]
+    #[arg(long, value_name = "FIELD", conflicts_with = "raw")]
+    pub field: Option<String>,
+
+    /// Show messages only for which this is true, as in holdall cat -w; m. before a field means nothing
+    #[arg(long, value_name = "EXPRESSION")]
+    pub filter: Option<String>,
+
+    /// Write the serialized bytes
+    #[arg(long, conflicts_with_all = ["json", "truncate_length", "no_arr", "no_str"])]
+    pub raw: bool,
+
+    /// Cut lists and texts after this many elements
+    #[arg(short = 'l', long, value_name = "N")]
+    pub truncate_length: Option<usize>,
+
+    /// Accepted for scripts: without --truncate-length nothing is cut
+    #[arg(short = 'f', long, conflicts_with = "truncate_length")]
+    pub full_length: bool,
+
+    #[command(flatten)]
+    pub qos: QosArguments,
+
     #[command(flatten)]
     pub live: LiveArguments,
+}
+
+/// Flags of `ros2 topic echo` that have no effect here, because every publisher is heard with the QoS that it offers.
+#[derive(Args, Clone, Debug)]
+pub struct QosArguments {
+    /// Accepted for scripts; every publisher is heard with the QoS that it offers
+    #[arg(long, value_name = "NAME", hide = true)]
+    pub qos_profile: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "N", hide = true, allow_negative_numbers = true)]
+    pub qos_depth: Option<i64>,
+
+    /// The same
+    #[arg(long, value_name = "POLICY", hide = true)]
+    pub qos_history: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "POLICY", hide = true)]
+    pub qos_reliability: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "POLICY", hide = true)]
+    pub qos_durability: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "POLICY", hide = true)]
+    pub qos_liveliness: Option<String>,
+
+    /// The same
+    #[arg(long, value_name = "S", hide = true)]
+    pub qos_liveliness_lease_duration_seconds: Option<String>,
 }
 
 /// What the table of `holdall top` is sorted by.

@@ -1,5 +1,6 @@
 //! `holdall top`, `hz`, `bw`, `delay` and `echo`: live topics in a terminal.
 
+use super::echo_form::{EchoForm, Filters, append};
 use crate::{
     VerbResult,
     args::listen::{EchoArguments, LiveArguments, MeasureArguments, SortName, TopArguments},
@@ -21,11 +22,10 @@ use crate::{
 };
 use holdall::{
     Selection,
-    listen::{HeardMessage, ListenOptions, Listener, TopicReading},
+    listen::{ListenOptions, Listener, TopicReading},
     supervise::control_socket::ask,
 };
 use holdall_io::clock::{Clock, SystemClock};
-use holdall_model::dynamic::{TypePlan, text::TextOptions};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -177,19 +177,23 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
     let mut live = Live::start(&args.live, selection, 1, true)?;
     // Ctrl-C is enough, and keys are for what reads the output.
     live.keyboard = None;
-    let options = TextOptions {
-        lists: !args.no_arr,
-        strings: !args.no_str,
-        ..TextOptions::default()
+    let form = EchoForm::of(args);
+    let mut filters = Filters::new(args.filter.as_deref())?;
+    let mut left = if args.once {
+        1
+    } else {
+        args.count.unwrap_or(u64::MAX)
     };
-    let mut left = args.count.unwrap_or(u64::MAX);
     let mut shown = false;
     loop {
         let now = SystemClock.monotonic();
         let goes = live.until(now + STEP, |_| {})?;
         for (topic, messages) in live.listener.take_messages() {
             let plan = live.listener.plan(&topic);
-            for message in messages.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            for message in &messages {
+                if left == 0 || !filters.take(plan.as_ref(), message)? {
+                    continue;
+                }
                 left -= 1;
                 shown = true;
                 let mut out = Vec::new();
@@ -198,9 +202,8 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
                     (&topic, args.topics.len() > 1),
                     message,
                     plan.as_deref(),
-                    &options,
-                    args.json,
-                );
+                    &form,
+                )?;
                 let mut stream = Stream::stdout();
                 if !stream.write(&out)? || !stream.flush()? {
                     return Ok(Outcome::Done);
@@ -225,56 +228,6 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
             "no message came on {}",
             args.topics.join(", ")
         )))
-    }
-}
-
-/// A message as YAML or as a line of JSON; its length where its type is not known, or does not fit.
-fn append(
-    out: &mut Vec<u8>,
-    (topic, with_name): (&str, bool),
-    message: &HeardMessage,
-    plan: Option<&TypePlan>,
-    options: &TextOptions,
-    is_json: bool,
-) {
-    let mut text = Vec::new();
-    let written = plan.map(|plan| {
-        if is_json {
-            plan.write_json(&message.payload, options, &mut text)
-        } else {
-            plan.write_yaml(&message.payload, 0, options, &mut text)
-        }
-    });
-    let reason = match written {
-        Some(Ok(_)) => None,
-        Some(Err(error)) => Some(error.to_string()),
-        None => Some("its definition is not known".to_owned()),
-    };
-    let length = message.payload.len();
-    match (is_json, reason) {
-        (true, None) => {
-            let head = json!({"topic": topic, "log_time": message.log_time.as_nanos()}).to_string();
-            out.extend_from_slice(head.trim_end_matches('}').as_bytes());
-            out.extend_from_slice(b",\"message\":");
-            out.extend_from_slice(&text);
-            out.extend_from_slice(b"}\n");
-        }
-        (true, Some(reason)) => {
-            let line = json!({"topic": topic, "log_time": message.log_time.as_nanos(), "error": reason, "bytes": length});
-            out.extend_from_slice(format!("{line}\n").as_bytes());
-        }
-        (false, reason) => {
-            if with_name {
-                out.extend_from_slice(format!("# {}\n", visible(topic)).as_bytes());
-            }
-            match reason {
-                None => out.extend_from_slice(text.trim_ascii_start()),
-                Some(reason) => {
-                    out.extend_from_slice(format!("# {length} bytes: {}", visible(&reason)).as_bytes())
-                }
-            }
-            out.extend_from_slice(b"\n---\n");
-        }
     }
 }
 

@@ -25,6 +25,7 @@ mod control;
 mod convert;
 mod decrypt;
 mod diff;
+mod echo_form;
 mod export;
 mod folder;
 mod info;
