@@ -23,14 +23,14 @@ fn main() -> ExitCode {
     #[cfg(feature = "remote")]
     holdall_remote::install();
     let argv: Vec<OsString> = std::env::args_os().collect();
-    let argv = match args::files::expand(argv, &read_small_file) {
-        Ok(argv) => argv,
+    let expanded = match args::files::expand(argv, &read_small_file) {
+        Ok(expanded) => expanded,
         Err(error) => {
             output::complain(&error.to_string());
             return ExitCode::from(exit::REFUSED);
         }
     };
-    let cli = match args::Cli::try_parse_from(&argv) {
+    let cli = match args::Cli::try_parse_from(&expanded.argv) {
         Ok(cli) => cli,
         Err(error) => {
             output::usage(&error);
@@ -41,6 +41,9 @@ fn main() -> ExitCode {
             });
         }
     };
+    for notice in &expanded.notices {
+        output::complain(notice);
+    }
     // The hook has reported the panic to the user already; here it becomes an exit code.
     let result =
         std::panic::catch_unwind(|| verbs::run(cli.verb, &cli.identity)).unwrap_or(Ok(Outcome::Failed));

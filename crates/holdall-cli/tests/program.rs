@@ -216,7 +216,7 @@ fn flags_that_do_not_exist_or_hold_nonsense_are_explained() {
         &["record", "-a", "-d", "-5"],
         &["record", "-a", "--cache-policy", "drop"],
         &["play", "bag", "-r", "0"],
-        &["play", "bag", "--clock", "10", "--clock-topics-all"],
+        &["play", "bag", "--clock-topics", "/a", "--clock-topics-all"],
         &["info"],
         &["recrod", "-a"],
     ];

@@ -34,6 +34,9 @@ pub mod plot;
 pub mod preflight;
 pub mod record;
 pub mod repair;
+mod ros_arguments;
+#[cfg(test)]
+mod ros_arguments_tests;
 #[cfg(test)]
 mod rosbag2_tests;
 pub mod tools;

@@ -242,7 +242,7 @@ pub struct PlayArguments {
 
     /// Publish /clock at this rate in Hz, 40 when no number is given; a recorded /clock is left out
     #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = parse_positive,
-          conflicts_with_all = ["clock_topics", "clock_topics_all"], help_heading = "Clock")]
+          help_heading = "Clock")]
     pub clock: Option<f64>,
 
     /// Publish /clock before each message of these topics
@@ -332,8 +332,8 @@ pub struct PlayArguments {
     pub profile: Option<PathBuf>,
 
     /// YAML file with node parameters, as rosbag2's composable player has them: play.*, storage.uri
-    #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
-    pub params_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append, help_heading = "Settings in files")]
+    pub params_file: Vec<PathBuf>,
 
     #[command(flatten)]
     pub console: ConsoleArguments,

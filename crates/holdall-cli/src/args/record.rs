@@ -519,8 +519,8 @@ pub struct RecordArguments {
     pub print_profile: bool,
 
     /// YAML file with node parameters, as rosbag2's composable recorder has them: record.*, storage.*, use_sim_time
-    #[arg(long, value_name = "FILE", help_heading = "Settings in files")]
-    pub params_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", action = clap::ArgAction::Append, help_heading = "Settings in files")]
+    pub params_file: Vec<PathBuf>,
 
     #[command(flatten)]
     pub console: ConsoleArguments,

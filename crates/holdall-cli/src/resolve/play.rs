@@ -7,7 +7,11 @@ use holdall::{
     reader::MessageOrder,
     tools::yaml::ACTION_TOPICS,
 };
-use holdall_model::{names::service_event_topic, time::Timestamp, topic::NodeName};
+use holdall_model::{
+    names::{expand_name, service_event_topic},
+    time::Timestamp,
+    topic::NodeName,
+};
 use holdall_storage::{Storage, readable_storages, storages};
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -34,7 +38,8 @@ fn in_namespace(args: &PlayArguments, node: &NodeName) -> PlayArguments {
 pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<PlayOptions, UsageError> {
     pattern::compile_whole("--regex", args.regex.as_deref())?;
     pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?;
-    let args = &in_namespace(args, &super::node(&args.node_name)?);
+    let node = super::node(&args.node_name)?;
+    let args = &in_namespace(args, &node);
     check_unused(args, surroundings)?;
     Ok(PlayOptions {
         inputs: inputs(args, surroundings)?,
@@ -57,7 +62,7 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
             ("--exclude-actions", &args.exclude_actions),
         )?,
         publishers: args.publisher.clone(),
-        remap: remap(&args.remap)?,
+        remap: remap(&args.remap, &node)?,
         qos_overrides: super::qos_overrides(
             args.qos_profile_overrides_path.as_deref(),
             &args.qos_override,
@@ -211,33 +216,36 @@ fn playback_until(args: &PlayArguments) -> Result<Option<Timestamp>, UsageError>
     Ok((seconds >= 0.0).then(|| Timestamp::from_nanos(nanos)))
 }
 
-/// `old:=new` rules by old name.
-fn remap(rules: &[String]) -> Result<BTreeMap<String, String>, UsageError> {
+/// `old:=new` rules by old name. Names are completed as the node's, and the first rule of a name counts, as in ROS.
+fn remap(rules: &[String], node: &NodeName) -> Result<BTreeMap<String, String>, UsageError> {
     let mut names_by_old = BTreeMap::new();
     for rule in rules {
-        let Some((old, new)) = rule.split_once(":=") else {
-            return Err(UsageError::BadValue {
-                flag: "--remap",
-                value: rule.clone(),
-                reason: "expected old:=new".to_owned(),
-            });
+        let bad = |reason: String| UsageError::BadValue {
+            flag: "--remap",
+            value: rule.clone(),
+            reason,
         };
-        names_by_old.insert(
-            names::full_name("--remap", old)?,
-            names::full_name("--remap", new)?,
-        );
+        let (old, new) = rule
+            .split_once(":=")
+            .ok_or_else(|| bad("expected old:=new".to_owned()))?;
+        let full = |name: &str| {
+            let full = expand_name(name, node);
+            full.map_err(|error| bad(format!("\"{name}\" is not a valid topic name: {}", error.kind)))
+        };
+        names_by_old.entry(full(old)?).or_insert(full(new)?);
     }
     Ok(names_by_old)
 }
 
 fn clock(args: &PlayArguments) -> Result<ClockSource, UsageError> {
-    Ok(match args.clock {
-        Some(hz) => ClockSource::Rate(hz),
-        None if args.clock_topics_all => ClockSource::AllTopics,
-        None if !args.clock_topics.is_empty() => {
-            ClockSource::Topics(names::full_names("--clock-topics", &args.clock_topics)?)
-        }
-        None => ClockSource::Off,
+    let topics = names::full_names("--clock-topics", &args.clock_topics)?;
+    let topics = (!args.clock_topics_all).then_some(topics);
+    Ok(match (args.clock, topics) {
+        (Some(hertz), Some(topics)) if topics.is_empty() => ClockSource::Rate(hertz),
+        (Some(hertz), topics) => ClockSource::Both { hertz, topics },
+        (None, None) => ClockSource::AllTopics,
+        (None, Some(topics)) if topics.is_empty() => ClockSource::Off,
+        (None, Some(topics)) => ClockSource::Topics(topics),
     })
 }
 
@@ -358,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_driven_by_one_thing() {
+    fn the_clock_is_driven_by_time_and_messages() {
         assert_eq!(options("bag --clock").clock, ClockSource::Rate(40.0));
         assert_eq!(options("bag --clock 100").clock, ClockSource::Rate(100.0));
         assert_eq!(
@@ -366,7 +374,14 @@ mod tests {
             ClockSource::Topics(vec!["/a".into(), "/b".into()])
         );
         assert_eq!(options("bag --clock-topics-all").clock, ClockSource::AllTopics);
-        assert!(refusal("bag --clock 100 --clock-topics-all").contains("cannot be used with"));
+        for (line, topics) in [
+            ("bag --clock 100 --clock-topics-all", None),
+            ("bag --clock 100 --clock-topics a", Some(vec!["/a".to_owned()])),
+        ] {
+            let hertz = 100.0;
+            assert_eq!(options(line).clock, ClockSource::Both { hertz, topics }, "{line}");
+        }
+        assert!(refusal("bag --clock-topics a --clock-topics-all").contains("cannot be used with"));
         assert!(refusal("bag --clock 0").contains("greater than 0"));
     }
 
@@ -376,6 +391,14 @@ mod tests {
         assert_eq!(
             options.remap,
             [("/a", "/b"), ("/scan", "/old/scan")]
+                .map(|(old, new)| (old.into(), new.into()))
+                .into()
+        );
+        // As launch remaps /tf for a node in a namespace; the first of two rules counts.
+        let in_namespace = self::options("bag --node-name /robot/player -m /tf:=tf /tf:=/x ~/a:=b");
+        assert_eq!(
+            in_namespace.remap,
+            [("/tf", "/robot/tf"), ("/robot/player/a", "/robot/b")]
                 .map(|(old, new)| (old.into(), new.into()))
                 .into()
         );
