@@ -66,6 +66,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             life,
             number,
             in_bag,
+            claimed: crate::ends::claimed(plan, after, number, account),
             removed: removed_uncounted
                 || ledger
                     .topics
@@ -74,10 +75,11 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
         }
         .judge(account)?;
     }
-    Ok(())
+    crate::ends::judge(plan, after, ledger)
 }
 
-fn account_of<'a>(ledger: &'a Ledger, life: &Life) -> Option<&'a PublisherAccount> {
+/// The account of a publisher.
+pub fn account_of<'a>(ledger: &'a Ledger, life: &Life) -> Option<&'a PublisherAccount> {
     let gid = life.gid.to_string();
     let topic = ledger.topics.iter().find(|topic| topic.name == life.topic)?;
     topic
@@ -92,6 +94,8 @@ struct LifeJudge<'a> {
     life: &'a Life,
     number: usize,
     in_bag: &'a BTreeSet<u64>,
+    /// How many of its messages must be accounted for, where its end is said to be known.
+    claimed: Option<u64>,
     /// A ring has removed files with messages of this topic.
     removed: bool,
 }
@@ -163,6 +167,12 @@ impl LifeJudge<'_> {
                                 ..violation
                             });
                         }
+                    } else if by_number == 0 && !self.removed && self.is_claimed(sequence) {
+                        let what = format!(
+                            "publisher {} ({}): message {sequence} is neither in the bag nor in the ledger, and its end is said to be known",
+                            self.number, self.life.topic
+                        );
+                        return Err(Violation::new(Invariant::Ends, what));
                     }
                 }
             }
@@ -244,6 +254,13 @@ impl LifeJudge<'_> {
             begin,
             announced.map_or(last_arrived, |announced| announced.max(last_arrived)),
         ))
+    }
+
+    /// Whether the account says that it knows of all messages up to this one.
+    fn is_claimed(&self, sequence: u64) -> bool {
+        let begin = self.covered(true).map_or(1, |(begin, _)| begin);
+        self.claimed
+            .is_some_and(|last| (begin..=last).contains(&sequence))
     }
 
     /// Whether a message that is not in the bag must be in the ledger.

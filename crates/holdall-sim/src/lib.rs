@@ -4,6 +4,7 @@
 pub mod account;
 pub mod death;
 pub mod durable;
+pub mod ends;
 pub mod folder;
 pub mod found;
 pub mod judge;

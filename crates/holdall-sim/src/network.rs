@@ -1,5 +1,9 @@
 //! The simulated network: publishers that burst, lose, delay, restart and announce, and the truth about every message they sent.
 
+mod signs;
+
+pub use signs::Signs;
+
 use crate::payload::{self, PAYLOAD_BYTES_MIN};
 use holdall_io::mutex::lock;
 use holdall_io::{
@@ -13,11 +17,11 @@ use holdall_model::{
     topic::{Gid, NodeName},
 };
 use holdall_transport::{
-    EndpointInfo, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
-    TransportError, TypeDescriptionReply, TypeSource,
+    EndProof, EndpointInfo, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription,
+    Transport, TransportError, TypeDescriptionReply, TypeSource,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
@@ -87,6 +91,14 @@ pub struct Life {
     pub announced_before: Option<u64>,
     /// The highest sequence number that was announced to the recorder.
     pub announced_last: Option<u64>,
+    /// Since when nothing of it arrives, by both clocks: its link is lost, or it died.
+    pub lost: Option<(Duration, Timestamp)>,
+    /// It was lost at some time.
+    pub was_lost: bool,
+    /// The recorder was given notice that it is not heard any more.
+    pub is_expired: bool,
+    /// A subscription of the recorder matched with it at some time.
+    pub was_matched: bool,
     info: EndpointInfo,
     /// What a HEARTBEAT would say.
     announced: u64,
@@ -105,6 +117,10 @@ impl Life {
             made_during: false,
             announced_before: None,
             announced_last: None,
+            lost: None,
+            was_lost: false,
+            is_expired: false,
+            was_matched: false,
             info: EndpointInfo {
                 gid,
                 topic: request.topic.clone(),
@@ -141,6 +157,7 @@ impl Life {
 
     fn matches(&self, request: &SubscribeRequest) -> bool {
         self.alive
+            && self.lost.is_none()
             && self.topic == request.topic
             && self.info.type_name == request.type_name
             && is_compatible(&self.qos, &request.qos)
@@ -171,10 +188,13 @@ struct Request {
     in_flight: VecDeque<Flight>,
     /// The latest arrival of a reliable publisher's messages: they keep their order.
     last_due: BTreeMap<usize, Duration>,
+    /// Publishers that have answered.
+    answered: BTreeSet<Gid>,
 }
 
 #[derive(Default)]
 struct State {
+    signs: Option<Signs>,
     lives: Vec<Life>,
     requests: BTreeMap<u64, Request>,
     events: Vec<GraphEvent>,
@@ -201,10 +221,14 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network without nodes.
-    pub fn new(clock: SimClock) -> Self {
+    /// A network without nodes. Without `signs` announcements come of all publishers, and none answers or vanishes.
+    pub fn new(clock: SimClock, signs: Option<Signs>) -> Self {
+        let state = State {
+            signs,
+            ..State::default()
+        };
         Self {
-            state: Arc::default(),
+            state: Arc::new(Mutex::new(state)),
             started: clock.now(),
             clock,
             lent_bytes: Arc::default(),
@@ -282,14 +306,6 @@ impl Network {
         }
     }
 
-    /// Ends a publisher.
-    pub fn end(&self, life: usize) {
-        let mut state = self.lock();
-        let gid = state.lives[life].gid;
-        state.lives[life].alive = false;
-        state.events.push(GraphEvent::PublisherGone(gid));
-    }
-
     /// Publishers that are there, by number.
     pub fn alive(&self) -> Vec<usize> {
         let state = self.lock();
@@ -314,7 +330,8 @@ impl Network {
             next_number,
             ..
         } = &mut *state;
-        let sender = &lives[life];
+        let sender = &mut lives[life];
+        sender.was_matched |= requests.values().any(|request| sender.matches(&request.asked));
         for request in requests
             .values_mut()
             .filter(|request| sender.matches(&request.asked))
@@ -346,12 +363,20 @@ impl Network {
     /// Announces to the subscriptions what a publisher has sent so far, as a HEARTBEAT does.
     pub fn announce(&self, life: usize) {
         let mut state = self.lock();
-        let State { lives, requests, .. } = &mut *state;
+        let State {
+            signs,
+            lives,
+            requests,
+            ..
+        } = &mut *state;
         let sender = &mut lives[life];
+        if sender.lost.is_some() {
+            return;
+        }
         sender.announced = sender.sent.len() as u64;
         let sinks: Vec<_> = requests
             .values()
-            .filter(|request| sender.matches(&request.asked))
+            .filter(|request| sender.announces_to(*signs, &request.asked))
             .map(|request| Arc::clone(&request.sink))
             .collect();
         if !sinks.is_empty() {
@@ -455,6 +480,7 @@ impl Transport for SimTransport {
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
         let mut state = self.0.lock();
         let now = state.step;
+        state.expire(self.0.clock.monotonic());
         let taken = std::mem::take(&mut state.events);
         for event in &taken {
             if let GraphEvent::Publisher(info) = event
@@ -485,6 +511,9 @@ impl Transport for SimTransport {
         let State {
             lives, next_number, ..
         } = &mut *state;
+        for life in lives.iter_mut() {
+            life.was_matched |= life.matches(request);
+        }
         if request.qos.durability == Durability::TransientLocal {
             for (number, life) in lives.iter().enumerate().filter(|(_, life)| life.matches(request)) {
                 for index in life.sent.len().saturating_sub(life.keeps())..life.sent.len() {
@@ -503,6 +532,7 @@ impl Transport for SimTransport {
             sink,
             in_flight,
             last_due: BTreeMap::new(),
+            answered: BTreeSet::new(),
         };
         state.requests.insert(key, request);
         drop(state);
@@ -548,6 +578,14 @@ impl Transport for SimTransport {
         });
     }
 
+    fn end_proof(&self) -> EndProof {
+        self.0.end_proof()
+    }
+
+    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
+        self.0.last_heard(publisher)
+    }
+
     fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
@@ -576,18 +614,34 @@ impl Subscription for SimSubscription {
 
     fn announced_sequences(&self) -> Vec<(Gid, u64)> {
         let mut state = self.network.lock();
-        let State { lives, requests, .. } = &mut *state;
+        let State {
+            signs,
+            lives,
+            requests,
+            ..
+        } = &mut *state;
         let Some(request) = requests.get(&self.key) else {
             return Vec::new();
         };
         let mut announced = Vec::new();
-        for life in lives.iter_mut().filter(|life| life.matches(&request.asked)) {
-            if life.announced > 0 {
+        for life in lives.iter_mut() {
+            let shows = life.announces_to(*signs, &request.asked) || life.answers_to(*signs, &request.asked);
+            if shows && life.announced > 0 {
                 life.note_announced(life.announced);
                 announced.push((life.gid, life.announced));
             }
         }
         announced
+    }
+
+    fn ask_ends(&mut self) {
+        self.network.ask(self.key);
+    }
+
+    fn has_answered(&self, publisher: Gid) -> bool {
+        let state = self.network.lock();
+        let request = state.requests.get(&self.key);
+        request.is_some_and(|request| request.answered.contains(&publisher))
     }
 }
 

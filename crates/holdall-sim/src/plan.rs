@@ -1,5 +1,6 @@
 //! What a seed decides: the options of the recording, the disk, and the course of events, all of it before anything happens.
 
+use crate::network::Signs;
 use holdall::{
     record::options::{CacheOptions, CachePolicy, RecordOptions},
     writer::SplitOptions,
@@ -12,6 +13,7 @@ use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
     selection::Selection,
 };
+use holdall_transport::EndProof;
 use std::{fmt, path::PathBuf, time::Duration};
 
 /// The errno of a disk that fails.
@@ -24,6 +26,9 @@ pub const SMALL_FROM: u64 = 1_000_000;
 
 /// From this seed on most recorders have memory that survives them, as the program has, and many die as a process.
 pub const DEATH_FROM: u64 = 2_000_000;
+
+/// From this seed on publishers vanish, some networks announce nothing, and messages are sent after the user has asked for the end.
+pub const ENDS_FROM: u64 = 1_000_000_000;
 
 /// Topics of the simulated system.
 pub const TOPICS: [TopicPlan; 5] = [
@@ -148,6 +153,14 @@ pub enum Event {
         /// Decides lengths, losses and delays.
         salt: u64,
     },
+    /// The link of a publisher is lost: it sends, and nothing arrives any more.
+    Cut(u64),
+    /// A link that was lost is there again.
+    Mend(u64),
+    /// A publisher dies without a farewell.
+    Kill(u64),
+    /// The user asks for the end; what is sent from now on is more than the bag must have. Nothing where the recording ends otherwise.
+    AskEnd,
     /// A publisher announces how much it has sent.
     Announce(u64),
     /// Time goes by; the recorder's threads do what they do.
@@ -216,6 +229,8 @@ pub struct Plan {
     pub ending: Ending,
     /// What was received is in memory that survives the process.
     pub keeps_memory: bool,
+    /// What shows the ends of publishers, from [`ENDS_FROM`] on.
+    pub signs: Option<Signs>,
 }
 
 impl fmt::Debug for Plan {
@@ -223,8 +238,8 @@ impl fmt::Debug for Plan {
         let options = &self.options;
         writeln!(
             f,
-            "seed {}, ends by {:?}, memory survives: {}",
-            self.seed, self.ending, self.keeps_memory
+            "seed {}, ends by {:?}, memory survives: {}, {:?}",
+            self.seed, self.ending, self.keeps_memory, self.signs
         )?;
         writeln!(
             f,
@@ -286,12 +301,16 @@ impl Plan {
             drain_interval,
             ending,
             keeps_memory: false,
+            signs: None,
         };
         if seed >= SMALL_FROM {
             plan.make_small(&mut rng);
         }
         if seed >= DEATH_FROM {
             plan.make_deadly(&mut rng);
+        }
+        if seed >= ENDS_FROM {
+            plan.make_ends(&mut rng);
         }
         plan
     }
@@ -327,6 +346,42 @@ impl Plan {
             let place = rng.below(self.events.len() as u64 + 1) as usize;
             let points_max = 2 << rng.below(9);
             self.events.insert(place, Event::Die(1 + rng.below(points_max)));
+        }
+    }
+
+    /// Lets publishers vanish, and time go by between the request to end and the end.
+    fn make_ends(&mut self, rng: &mut SimRng) {
+        let proofs = [
+            EndProof::OfReliable,
+            EndProof::OfReliable,
+            EndProof::LaterMessage,
+            EndProof::OfAll,
+        ];
+        self.signs = Some(Signs {
+            proof: proofs[rng.below(4) as usize],
+            lease: Duration::from_millis([30, 300, 2_000, 20_000][rng.below(4) as usize]),
+        });
+        for _ in 0..rng.below(6) {
+            let place = rng.below(self.events.len() as u64 + 1) as usize;
+            let publisher = rng.next_u64();
+            let event = [Event::Cut, Event::Cut, Event::Mend, Event::Kill, Event::End][rng.below(5) as usize];
+            self.events.insert(place, event(publisher));
+        }
+        if self.ending != Ending::Stop || rng.chance(300_000) {
+            return;
+        }
+        self.events.push(Event::AskEnd);
+        for _ in 0..rng.below(12) {
+            let event = match rng.below(20) {
+                0 => Event::Cut(rng.next_u64()),
+                1 => Event::Kill(rng.next_u64()),
+                2 => Event::Mend(rng.next_u64()),
+                3 => Event::End(rng.next_u64()),
+                4 => Event::Announce(rng.next_u64()),
+                5..10 => pass(rng),
+                _ => send(rng),
+            };
+            self.events.push(event);
         }
     }
 

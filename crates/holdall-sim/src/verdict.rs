@@ -19,6 +19,8 @@ pub enum Invariant {
     Order,
     /// Every message that was sent is in the bag or in the ledger, at the right stage; nothing else is in the ledger.
     Accounted,
+    /// The account says that it knows what a publisher sent last only where that is so, and where it can be known.
+    Ends,
     /// The recorder's own audit of its account finds nothing.
     Balanced,
     /// What was reported durable survives.

@@ -2,6 +2,7 @@
 
 use crate::{
     death::{Death, DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
+    ends::EndsTruth,
     folder::SimFolder,
     mutation::{self, Mutation},
     network::{Life, Network, SimTransport, random_way},
@@ -70,6 +71,8 @@ pub struct Aftermath {
     pub disk_failed: bool,
     /// The time of day was set.
     pub clock_set: bool,
+    /// The ends of publishers at the end of a recording that was stopped.
+    pub ends: Option<EndsTruth>,
 }
 
 /// The world.
@@ -88,6 +91,8 @@ pub struct World<'a> {
     pauses: Vec<(Duration, bool)>,
     memory_excess: Option<(&'static str, usize, usize)>,
     clock_set: bool,
+    /// How many messages each publisher had sent when the user asked for the end.
+    sent_at_stop: Option<Vec<usize>>,
     watch: DeathWatch,
 }
 
@@ -100,7 +105,7 @@ impl<'a> World<'a> {
         let clock = SimClock::default();
         // As the recorder: making its first file takes time already.
         let started = clock.monotonic();
-        let network = Network::new(clock.clone());
+        let network = Network::new(clock.clone(), plan.signs);
         let disk = SimDisk::new(plan.disk.clone(), clock.clone());
         let handle = disk.handle();
         let folder = SimFolder::new(handle.clone(), scratch);
@@ -162,6 +167,7 @@ impl<'a> World<'a> {
             pauses: vec![(started, plan.options.start_paused)],
             memory_excess: None,
             clock_set: false,
+            sent_at_stop: None,
             watch,
         })
     }
@@ -198,6 +204,22 @@ impl<'a> World<'a> {
                 }
             }
             Event::Restart(number) => self.restart(number),
+            Event::Cut(number) => {
+                if let Some(life) = self.chosen(number) {
+                    self.network.cut(life);
+                }
+            }
+            Event::Mend(number) => {
+                if let Some(life) = chosen_of(&self.network.cut_off(), number) {
+                    self.network.mend(life);
+                }
+            }
+            Event::Kill(number) => {
+                if let Some(life) = self.chosen(number) {
+                    self.network.kill(life);
+                }
+            }
+            Event::AskEnd => self.ask_end(),
             Event::Send { .. } => self.send(event),
             Event::Announce(number) => {
                 if let Some(life) = self.chosen(number) {
@@ -238,9 +260,14 @@ impl<'a> World<'a> {
     }
 
     fn chosen(&self, number: u64) -> Option<usize> {
-        let alive = self.network.alive();
-        let place = usize::try_from(number).unwrap_or(usize::MAX);
-        alive.get(place.checked_rem(alive.len())?).copied()
+        chosen_of(&self.network.alive(), number)
+    }
+
+    fn ask_end(&mut self) {
+        if self.plan.ending == Ending::Stop && self.sent_at_stop.is_none() {
+            self.recorder.begin_stop();
+            self.sent_at_stop = Some(self.network.sent_counts());
+        }
     }
 
     fn start(&mut self, topic: usize, offer: usize, wrong_type: bool) {
@@ -389,6 +416,7 @@ impl<'a> World<'a> {
             memory_excess: self.memory_excess,
             disk_failed,
             clock_set: self.clock_set,
+            ends: None,
         })
     }
 
@@ -426,6 +454,7 @@ impl<'a> World<'a> {
             memory_excess: self.memory_excess,
             disk_failed,
             clock_set: self.clock_set,
+            ends: None,
         }
     }
 
@@ -434,6 +463,13 @@ impl<'a> World<'a> {
             self.pass(CATCH_UP);
         }
         let ended = self.clock.monotonic();
+        let ends = EndsTruth {
+            sent: self
+                .sent_at_stop
+                .take()
+                .unwrap_or_else(|| self.network.sent_counts()),
+            answering: self.network.answering(),
+        };
         let (report, ledger) = self.recorder.stop_with_ledger();
         for path in &report.files {
             mutation::change_file(self.mutation, &self.disk, path);
@@ -461,8 +497,15 @@ impl<'a> World<'a> {
             memory_excess: self.memory_excess,
             disk_failed,
             clock_set: self.clock_set,
+            ends: Some(ends),
         }
     }
+}
+
+/// One of some publishers.
+fn chosen_of(lives: &[usize], number: u64) -> Option<usize> {
+    let place = usize::try_from(number).unwrap_or(usize::MAX);
+    lives.get(place.checked_rem(lives.len())?).copied()
 }
 
 /// The longest payload of any topic, with what the cache adds to it, in bytes.

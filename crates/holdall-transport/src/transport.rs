@@ -48,8 +48,11 @@ pub struct EndpointInfo {
 pub enum GraphEvent {
     /// A publisher appeared, or something about a known one changed (its node became known).
     Publisher(EndpointInfo),
-    /// A publisher went away, and said so.
+    /// A publisher went away, and said so: nothing that it had sent is missing after what has arrived or was announced, where the transport's
+    /// [`EndProof`] holds for it.
     PublisherGone(Gid),
+    /// A publisher went away, and said so; the last of what it had sent may be lost on the way, and its announcement too.
+    PublisherLeft(Gid),
     /// A publisher is not there any more and did not say so: its process was killed, its link is lost, its lease has expired.
     PublisherSilent {
         /// Which.

@@ -151,7 +151,9 @@ fn own_endpoints_are_not_shown_and_those_of_others_come_and_go(Pair { mut ours, 
                 GraphEvent::Subscription(info) if info.topic == topic => {
                     drop(subscriptions.insert(info.gid, info))
                 }
-                GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
+                GraphEvent::PublisherGone(gid)
+                | GraphEvent::PublisherLeft(gid)
+                | GraphEvent::PublisherSilent { gid, .. } => {
                     drop(publishers.remove(&gid));
                 }
                 GraphEvent::SubscriptionGone(gid) => drop(subscriptions.remove(&gid)),

@@ -74,11 +74,17 @@ pub enum Mutation {
     ForgottenMiss,
     /// The bag does not name the memory that survives.
     ForgottenPointer,
+    /// A publisher that goes silent, or whose last messages may be lost, is taken for one that has shown its end.
+    FarewellBelieved,
+    /// Each publisher is taken for one that has answered.
+    AnswerInvented,
+    /// The ledger in the bag says that all ends are known.
+    EndClaimed,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 30] = [
         Self::SkippedSync,
         Self::EarlySync,
         Self::ForgottenDirectorySync,
@@ -106,6 +112,9 @@ impl Mutation {
         Self::ForgottenPublisher,
         Self::ForgottenMiss,
         Self::ForgottenPointer,
+        Self::FarewellBelieved,
+        Self::AnswerInvented,
+        Self::EndClaimed,
     ];
 
     /// Its name on the command line and in the documentation.
@@ -154,9 +163,12 @@ pub fn disk(mutation: Option<Mutation>, disk: SimDisk) -> Box<dyn Disk> {
 /// The transport as the recorder sees it.
 pub fn transport(mutation: Option<Mutation>, transport: impl Transport + 'static) -> Box<dyn Transport> {
     match mutation {
-        Some(mutation @ (Mutation::WrongStamp | Mutation::LoanKept)) => {
-            Box::new(transport::MutatedTransport::new(mutation, Box::new(transport)))
-        }
+        Some(
+            mutation @ (Mutation::WrongStamp
+            | Mutation::LoanKept
+            | Mutation::FarewellBelieved
+            | Mutation::AnswerInvented),
+        ) => Box::new(transport::MutatedTransport::new(mutation, Box::new(transport))),
         _ => Box::new(transport),
     }
 }

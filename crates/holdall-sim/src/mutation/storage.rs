@@ -28,6 +28,7 @@ static DUPLICATE_ON_SPLIT: MutatedStorage = MutatedStorage(Mutation::DuplicateOn
 static FLIPPED_BIT: MutatedStorage = MutatedStorage(Mutation::FlippedBit);
 static LEDGER_NOT_WRITTEN: MutatedStorage = MutatedStorage(Mutation::LedgerNotWritten);
 static EARLY_HANDED: MutatedStorage = MutatedStorage(Mutation::EarlyHanded);
+static END_CLAIMED: MutatedStorage = MutatedStorage(Mutation::EndClaimed);
 static WRONG_STAGE: MutatedStorage = MutatedStorage(Mutation::WrongStage);
 
 /// The storage that is broken in this way, if it is the storage that is.
@@ -40,6 +41,7 @@ pub fn mutated(mutation: Mutation) -> Option<&'static dyn Storage> {
         Mutation::FlippedBit => &FLIPPED_BIT,
         Mutation::LedgerNotWritten => &LEDGER_NOT_WRITTEN,
         Mutation::WrongStage => &WRONG_STAGE,
+        Mutation::EndClaimed => &END_CLAIMED,
         Mutation::EarlyHanded => &EARLY_HANDED,
         _ => return None,
     })
@@ -286,15 +288,20 @@ impl StorageWriter for MutatedWriter {
         let mut closing = closing_metadata.to_vec();
         match self.mutation {
             Mutation::LedgerNotWritten => closing.retain(|(name, _)| *name != LEDGER_RECORD),
-            Mutation::WrongStage => {
-                for (_, entries) in closing.iter_mut().filter(|(name, _)| *name == LEDGER_RECORD) {
-                    if let Some(text) = entries.get_mut(LEDGER_KEY) {
-                        *text = text.replace("\"cache\"", "\"transport\"");
-                    }
-                }
+            Mutation::WrongStage => change_ledger(&mut closing, "\"cache\"", "\"transport\""),
+            Mutation::EndClaimed => {
+                change_ledger(&mut closing, "\"end_unknown\":true", "\"end_unknown\":false")
             }
             _ => {}
         }
         self.writer.finish(q, &closing)
+    }
+}
+
+fn change_ledger(closing: &mut [(&str, MetadataEntries)], from: &str, to: &str) {
+    for (_, entries) in closing.iter_mut().filter(|(name, _)| *name == LEDGER_RECORD) {
+        if let Some(text) = entries.get_mut(LEDGER_KEY) {
+            *text = text.replace(from, to);
+        }
     }
 }

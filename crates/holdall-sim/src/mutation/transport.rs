@@ -1,4 +1,4 @@
-//! A way into the recorder on which messages are stamped wrongly, or their memory is kept.
+//! A way into the recorder on which messages are stamped wrongly, their memory is kept, or ends of publishers are believed that were not shown.
 
 use super::Mutation;
 use holdall_model::{
@@ -43,7 +43,16 @@ impl Transport for MutatedTransport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
-        self.transport.poll_graph(events)
+        let before = events.len();
+        self.transport.poll_graph(events)?;
+        if self.mutation == Mutation::FarewellBelieved {
+            for event in &mut events[before..] {
+                if let GraphEvent::PublisherLeft(gid) | GraphEvent::PublisherSilent { gid, .. } = *event {
+                    *event = GraphEvent::PublisherGone(gid);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn subscribe(
@@ -56,7 +65,11 @@ impl Transport for MutatedTransport {
             sink,
             kept: Mutex::default(),
         };
-        self.transport.subscribe(request, Arc::new(sink))
+        let subscription = self.transport.subscribe(request, Arc::new(sink))?;
+        if self.mutation == Mutation::AnswerInvented {
+            return Ok(Box::new(Believed(subscription)));
+        }
+        Ok(subscription)
     }
 
     fn publish(&mut self, request: &PublishRequest) -> Result<Box<dyn Publisher>, TransportError> {
@@ -74,6 +87,27 @@ impl Transport for MutatedTransport {
 
     fn now(&self) -> Timestamp {
         self.transport.now()
+    }
+}
+
+/// A subscription that asks no publisher and says that all have answered.
+struct Believed(Box<dyn Subscription>);
+
+impl Subscription for Believed {
+    fn pump(&mut self) -> usize {
+        self.0.pump()
+    }
+
+    fn matched_publishers(&self) -> usize {
+        self.0.matched_publishers()
+    }
+
+    fn announced_sequences(&self) -> Vec<(Gid, u64)> {
+        self.0.announced_sequences()
+    }
+
+    fn has_answered(&self, _publisher: Gid) -> bool {
+        true
     }
 }
 

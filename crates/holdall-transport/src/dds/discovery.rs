@@ -1,6 +1,7 @@
 //! The graph from DDS discovery and the nodes' own messages, as events.
 
 use super::{
+    ffi_drops::Drops,
     ffi_entity::{BuiltinChange, BuiltinEndpoint, BuiltinKind, BuiltinReader, DdsError, Participant, Reader},
     ffi_hosts::Hosts,
     ffi_life::elapsed,
@@ -18,6 +19,7 @@ use holdall_model::{
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
+    os::fd::RawFd,
     sync::Arc,
     time::Duration,
 };
@@ -52,6 +54,8 @@ pub(super) struct Discovery {
     graph_writers: HashMap<Gid, Gid>,
     /// The leases of participants with publishers.
     lives: Lives,
+    drops: Drops,
+    participant: Arc<Participant>,
     type_services: TypeServices,
     /// Writers of replies: each service has one.
     servers: HashSet<Gid>,
@@ -115,7 +119,7 @@ fn has_same_participant(one: Gid, other: Gid) -> bool {
 
 impl Discovery {
     /// Starts to follow the graph.
-    pub(super) fn new(participant: &Arc<Participant>) -> Result<Self, DdsError> {
+    pub(super) fn new(participant: &Arc<Participant>, sockets: BTreeSet<RawFd>) -> Result<Self, DdsError> {
         let qos = DdsQos {
             history: DdsHistory::KeepAll,
             // We announce all our endpoints anew with each one: 72 MB waited here after 3 000 subscriptions.
@@ -133,6 +137,8 @@ impl Discovery {
             known: HashMap::new(),
             graph_writers: HashMap::new(),
             lives: Lives::default(),
+            drops: Drops::new(sockets),
+            participant: Arc::clone(participant),
             type_services: TypeServices::default(),
             servers: HashSet::new(),
             writers: HashSet::new(),
@@ -145,6 +151,7 @@ impl Discovery {
         // Before the look: what comes while it lasts is news for the next one.
         self.news.take();
         let at = (self.follow_leases(), now);
+        let has_dropped = self.drops.follow(at.0);
         let Self {
             publications,
             subscriptions,
@@ -157,8 +164,13 @@ impl Discovery {
             servers,
             writers,
             graph_messages,
+            participant,
             ..
         } = self;
+        let is_near = |of| {
+            let announcing = participant.domain().announcing();
+            announcing.is_some_and(|announcing| announcing.is_near(of))
+        };
         hosts.poll()?;
         for (reader, kind) in [
             (&*publications, BuiltinKind::Publications),
@@ -195,7 +207,8 @@ impl Discovery {
                     events.extend(known.remove(&gid).map(|known| match kind {
                         BuiltinKind::Publications => {
                             let is_there = graph_messages.lease_of(known.participant).is_some();
-                            lives.gone(gid, known.participant, is_there, at)
+                            let is_sure = !has_dropped && is_near(known.participant);
+                            lives.gone(gid, known.participant, (is_there, is_sure), at)
                         }
                         BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
                     }));
@@ -231,7 +244,9 @@ impl Discovery {
         let is_gone = |event: &GraphEvent| {
             matches!(
                 event,
-                GraphEvent::PublisherGone(_) | GraphEvent::PublisherSilent { .. }
+                GraphEvent::PublisherGone(_)
+                    | GraphEvent::PublisherLeft(_)
+                    | GraphEvent::PublisherSilent { .. }
             )
         };
         if events.iter().any(is_gone) {
@@ -441,7 +456,7 @@ mod tests {
         let domain = Arc::new(domain);
         let participant = Arc::new(Participant::new(Arc::clone(&domain), b"", &[]).unwrap());
         let other = Arc::new(Participant::new(domain, b"", &[]).unwrap());
-        let discovery = Discovery::new(&participant).unwrap();
+        let discovery = Discovery::new(&participant, BTreeSet::new()).unwrap();
         let waiting = || {
             let mut batch = Vec::new();
             discovery.graph_messages.take(&mut batch);

@@ -14,17 +14,18 @@ use super::{
     handshake_names::{accepted_by_all, has_handshake},
     keys::{has_key_hash, remove_key_hashes},
     locators::{
-        AnnouncedInterface, Change, announcement_ports, asking_for_heartbeats, change_of, is_farewell,
-        keep_reachable, named_destination, needed, split_fragment_requests, with_addresses,
+        AnnouncedInterface, Change, HEADER_BYTES, announcement_ports, asking_for_heartbeats, change_of,
+        is_farewell, keep_reachable, named_destination, needed, split_fragment_requests, with_addresses,
     },
     networks::{GROUP, Networks, Way, socket_address},
-    repeats::Repeats,
+    repeats::{GuidPrefix, Repeats},
     reply_identity::{has_reply, with_identities},
 };
 use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
 use holdall_io::{mutex::lock, socket::InterfaceAddress};
+use holdall_model::topic::Gid;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     ffi::c_void,
     mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
@@ -192,7 +193,12 @@ struct State {
     anywhere: OnceLock<UdpSocket>,
     /// Sends announcements to a new participant again.
     repeats: Option<Repeats>,
+    /// Participants whose packets come from other computers.
+    far: Mutex<HashSet<GuidPrefix>>,
 }
+
+/// Participants of other computers that are remembered; with more, every participant counts as one of them.
+const FAR_MAX: usize = 4_096;
 
 /// Announces a domain's participants to each peer with the addresses that it needs, as long as this lives.
 pub(super) struct Announcing(Arc<State>);
@@ -232,10 +238,8 @@ impl Announcing {
             unsafe { AtomicPtr::from_ptr(&raw mut (**connection).send) }
                 .store(send as *mut c_void, Ordering::Release);
         }
-        if is_wide {
-            // SAFETY: as above.
-            unsafe { read_through_us(domain) };
-        }
+        // SAFETY: as above.
+        unsafe { read_through_us(domain) };
         Some(Self(state))
     }
 
@@ -272,6 +276,16 @@ impl Announcing {
             ANY_WAYS.store(true, Ordering::Release);
         }
         networks.describe()
+    }
+
+    /// Whether all packets of discovery that came from a participant came from an address of this computer, where no link can lose them.
+    pub(super) fn is_near(&self, participant: Gid) -> bool {
+        let far = lock(&self.0.far);
+        far.len() < FAR_MAX
+            && !participant
+                .0
+                .first_chunk()
+                .is_some_and(|prefix| far.contains(prefix))
     }
 
     /// Announces our participant to these addresses, which Cyclone does not know; does nothing before Cyclone has announced it once.
@@ -414,6 +428,17 @@ impl State {
             repeats: Repeats::start()
                 .inspect_err(|error| tracing::debug!("announcements are sent once: {error}"))
                 .ok(),
+            far: Mutex::default(),
+        }
+    }
+
+    /// Notes the participant that a packet of another computer comes from.
+    fn note_far(&self, packet: &[u8]) {
+        if let Some(prefix) = packet.get(8..HEADER_BYTES).and_then(<[u8]>::first_chunk) {
+            let mut far = lock(&self.far);
+            if far.len() < FAR_MAX {
+                far.insert(*prefix);
+            }
         }
     }
 
@@ -746,7 +771,10 @@ unsafe extern "C" fn receive(
             let state = State::of((*connection).domain as usize)?;
             let networks = state.networks();
             if !networks.is_ours(from) {
-                keep_reachable(packet, from, |address| networks.is_ours(address));
+                state.note_far(packet);
+                if networks.is_wide() {
+                    keep_reachable(packet, from, |address| networks.is_ours(address));
+                }
             }
             Some(())
         }));

@@ -49,17 +49,22 @@ impl Lives {
     }
 
     /// The event for a publisher that is gone: one whose participant `is_there`, or is gone before its lease could have ended, has said
-    /// farewell. The times are of this moment.
+    /// farewell. Where its packets can be lost, its last messages may be, with their HEARTBEAT: `is_sure` where none can. The times are of
+    /// this moment.
     pub(super) fn gone(
         &self,
         publisher: Gid,
         participant: Gid,
-        is_there: bool,
+        (is_there, is_sure): (bool, bool),
         (elapsed, now): (i64, Timestamp),
     ) -> GraphEvent {
         let lease = self.of(participant);
         if is_there || lease.is_some_and(|lease| elapsed < lease.end) {
-            return GraphEvent::PublisherGone(publisher);
+            return if is_sure {
+                GraphEvent::PublisherGone(publisher)
+            } else {
+                GraphEvent::PublisherLeft(publisher)
+            };
         }
         GraphEvent::PublisherSilent {
             gid: publisher,
@@ -79,26 +84,40 @@ mod tests {
         lives.note(participant, LeaseState { heard: 100, end: 120 });
         let now = |elapsed| (elapsed, Timestamp::from_nanos(1000 + elapsed));
         let farewell = GraphEvent::PublisherGone(publisher);
-        assert_eq!(lives.gone(publisher, participant, false, now(119)), farewell);
+        assert_eq!(
+            lives.gone(publisher, participant, (false, true), now(119)),
+            farewell
+        );
+        let left = GraphEvent::PublisherLeft(publisher);
+        assert_eq!(lives.gone(publisher, participant, (false, false), now(119)), left);
         // The participant lives on without the publisher.
-        assert_eq!(lives.gone(publisher, participant, true, now(500)), farewell);
+        assert_eq!(
+            lives.gone(publisher, participant, (true, true), now(500)),
+            farewell
+        );
         let silent = |since| GraphEvent::PublisherSilent {
             gid: publisher,
             since,
         };
         assert_eq!(
-            lives.gone(publisher, participant, false, now(120)),
+            lives.gone(publisher, participant, (false, true), now(120)),
             silent(Some(Timestamp::from_nanos(1100)))
         );
         lives.poll(|_| Some(LeaseState { heard: 130, end: 150 }));
-        assert_eq!(lives.gone(publisher, participant, false, now(149)), farewell);
+        assert_eq!(
+            lives.gone(publisher, participant, (false, true), now(149)),
+            farewell
+        );
         lives.poll(|_| None);
         assert_eq!(
-            lives.gone(publisher, participant, false, now(160)),
+            lives.gone(publisher, participant, (false, true), now(160)),
             silent(Some(Timestamp::from_nanos(1130)))
         );
         // Of one that was never seen nothing is known.
         lives.keep(|_| false);
-        assert_eq!(lives.gone(publisher, participant, false, now(160)), silent(None));
+        assert_eq!(
+            lives.gone(publisher, participant, (false, true), now(160)),
+            silent(None)
+        );
     }
 }

@@ -39,6 +39,7 @@ mod ffi_alloc;
 #[cfg(feature = "dds")]
 mod ffi_announcing;
 #[cfg(feature = "dds")]
+mod ffi_drops;
 mod ffi_entity;
 #[cfg(all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod ffi_handshake;

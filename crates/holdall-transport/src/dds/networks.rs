@@ -198,6 +198,11 @@ impl Networks {
         }
     }
 
+    /// Whether all networks of this computer are used.
+    pub(super) fn is_wide(&self) -> bool {
+        self.is_wide
+    }
+
     /// Whether an address is one of this computer.
     pub(super) fn is_ours(&self, address: Ipv4Addr) -> bool {
         address.is_loopback() || self.known.contains(&address)

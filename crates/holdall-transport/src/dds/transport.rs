@@ -144,7 +144,7 @@ impl DdsTransport {
         }
         let domain = Arc::new(domain);
         let participant = join(&domain, &options.security).map_err(start)?;
-        let sockets = udp_sockets().difference(&sockets_before).copied().collect();
+        let sockets: BTreeSet<_> = udp_sockets().difference(&sockets_before).copied().collect();
         let mut warnings = raise_socket_buffers(&sockets, options.socket_receive_buffer_bytes);
         warnings.extend(options.environment.server_warning());
         warnings.extend(options.environment.profiles_warning());
@@ -159,7 +159,7 @@ impl DdsTransport {
                 options.security.is_on(),
             ),
             security: options.security.clone(),
-            discovery: Discovery::new(&participant).map_err(failed)?,
+            discovery: Discovery::new(&participant, sockets.clone()).map_err(failed)?,
             announcement: Arc::new(
                 NodeAnnouncement::new(&participant, options.node.clone()).map_err(failed)?,
             ),

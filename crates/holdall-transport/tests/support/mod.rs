@@ -143,7 +143,9 @@ pub fn follow(transport: &mut dyn Transport, topic: &str, found: &mut BTreeMap<G
             GraphEvent::Publisher(info) if info.topic == topic => {
                 found.insert(info.gid, info);
             }
-            GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
+            GraphEvent::PublisherGone(gid)
+            | GraphEvent::PublisherLeft(gid)
+            | GraphEvent::PublisherSilent { gid, .. } => {
                 found.remove(&gid);
             }
             _ => {}

@@ -239,7 +239,9 @@ impl LiveTopics {
                 }
                 topic.publishers.insert(endpoint.gid, (number, endpoint));
             }
-            GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
+            GraphEvent::PublisherGone(gid)
+            | GraphEvent::PublisherLeft(gid)
+            | GraphEvent::PublisherSilent { gid, .. } => {
                 self.has_news = true;
                 for topic in self.topics.values_mut() {
                     if let (Some(_), Some(channel)) = (topic.publishers.remove(&gid), &topic.channel) {

@@ -125,7 +125,9 @@ impl Arrivals {
             GraphEvent::Publisher(endpoint) if offered.len() < PUBLISHERS_MAX => {
                 offered.insert(endpoint.gid, (endpoint.topic.clone(), endpoint.qos));
             }
-            GraphEvent::PublisherGone(gid) | GraphEvent::PublisherSilent { gid, .. } => {
+            GraphEvent::PublisherGone(gid)
+            | GraphEvent::PublisherLeft(gid)
+            | GraphEvent::PublisherSilent { gid, .. } => {
                 drop(offered.remove(gid));
             }
             _ => {}

@@ -36,8 +36,10 @@ pub(crate) enum GraphDecision {
 /// How a publisher went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// It said so.
+    /// It said so, after all that it had sent.
     Farewell,
+    /// It said so, and the last of what it had sent may be lost.
+    Left,
     /// It was not heard any more; its last sign of life, where that is known.
     Silent(Option<Timestamp>),
 }
@@ -247,6 +249,9 @@ impl Discovery {
                 }
                 GraphEvent::PublisherGone(gid) | GraphEvent::SubscriptionGone(gid) => {
                     changed.extend(self.remove(gid, Departure::Farewell, &mut decisions));
+                }
+                GraphEvent::PublisherLeft(gid) => {
+                    changed.extend(self.remove(gid, Departure::Left, &mut decisions));
                 }
                 GraphEvent::PublisherSilent { gid, since } => {
                     changed.extend(self.remove(gid, Departure::Silent(since), &mut decisions));

@@ -55,7 +55,7 @@ impl PublisherTrack {
         match self.end {
             _ if !self.has_end() => false,
             End::Shown => false,
-            // Where nothing is ever announced, nothing is concluded from a publisher that was never heard.
+            // Where nothing is ever announced, nothing is concluded from a publisher that is there and was never heard.
             End::Open => self.received > 0 || self.silent_since.is_some(),
             End::Unannounced | End::Asked => true,
         }
@@ -112,13 +112,16 @@ impl Intake {
         let track = &mut state.tracks[index];
         match departure {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
-            Departure::Farewell => {}
-            Departure::Silent(since) => {
-                if track.end == End::Shown {
-                    track.end = End::Asked;
-                }
-                self.set_silent(track, since.unwrap_or(now));
+            // It cannot answer any more.
+            Departure::Left if track.end == End::Asked => track.end = End::Unannounced,
+            // It went, and what it sent may have gone with it: nothing of it was ever heard.
+            Departure::Farewell | Departure::Left if track.end == End::Open && track.received == 0 => {
+                track.end = End::Unannounced;
             }
+            Departure::Farewell | Departure::Left => {}
+            // A message after the stop has shown it.
+            Departure::Silent(_) if track.end == End::Shown => {}
+            Departure::Silent(since) => self.set_silent(track, since.unwrap_or(now)),
         }
         if !state.gone.contains(&gid) {
             state.gone.push_back(gid);

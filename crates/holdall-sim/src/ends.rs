@@ -1,0 +1,94 @@
+//! Judges what the account says of the ends of publishers: known only where nothing is missing after it, and known where the publisher answers.
+
+use crate::{
+    account::account_of,
+    network::Life,
+    plan::Plan,
+    verdict::{Invariant, Violation},
+    world::Aftermath,
+};
+use holdall_model::loss::ledger::{Ledger, PublisherAccount};
+use holdall_transport::EndProof;
+
+/// How late after its last sign of life a message of a publisher may arrive, in nanoseconds: what is delayed, and what waits for the processor.
+const LATE_MAX: i64 = 500_000_000;
+
+/// The ends of publishers, as they know them.
+pub struct EndsTruth {
+    /// How many messages each had sent when the user asked for the end, by number; those that came later are not in it.
+    pub sent: Vec<usize>,
+    /// Whether each would have answered at the end, by number.
+    pub answering: Vec<bool>,
+}
+
+/// How many messages of a publisher must be accounted for, where the account says that its end is known.
+pub fn claimed(
+    plan: &Plan,
+    after: &Aftermath,
+    number: usize,
+    account: Option<&PublisherAccount>,
+) -> Option<u64> {
+    let (signs, ends) = (plan.signs?, after.ends.as_ref()?);
+    let life = after.lives.get(number)?;
+    let has_arrived = life.sent.iter().any(|sent| sent.arrival.is_some());
+    // Where nothing is ever announced, nothing is concluded from a publisher that is there and was never heard.
+    let seems_there = life.alive || life.lost.is_some() && !life.is_expired;
+    let can_be_known = has_arrived || !seems_there || signs.proof != EndProof::LaterMessage;
+    let claims = account.is_some_and(|account| !account.end_unknown);
+    (claims && can_be_known && life.was_matched)
+        .then(|| ends.sent.get(number).map_or(0, |count| *count as u64))
+}
+
+/// Judges what the account says of each publisher's end.
+///
+/// # Errors
+/// The first publisher that is called silent and was never lost, or that is lost or answers and is not called so.
+pub fn judge(plan: &Plan, after: &Aftermath, ledger: &Ledger) -> Result<(), Violation> {
+    let Some(ends) = after.ends.as_ref().filter(|_| plan.signs.is_some()) else {
+        return Ok(());
+    };
+    for (number, life) in after.lives.iter().enumerate() {
+        let Some(account) = account_of(ledger, life) else {
+            continue;
+        };
+        let answers = ends.answering.get(number) == Some(&true);
+        if let Err(what) = judge_one(life, account, answers, after.clock_set) {
+            let what = format!("publisher {number} ({}): {what}", life.topic);
+            return Err(Violation::new(Invariant::Ends, what));
+        }
+    }
+    Ok(())
+}
+
+fn judge_one(life: &Life, account: &PublisherAccount, answers: bool, clock_set: bool) -> Result<(), String> {
+    if answers && account.end_unknown {
+        return Err("it answered, and its end is called unknown".to_owned());
+    }
+    if life.is_expired && account.end_unknown && account.silent_since.is_none() {
+        return Err("it is not heard any more, and is not called silent".to_owned());
+    }
+    let Some(since) = account.silent_since else {
+        return Ok(());
+    };
+    if !account.end_unknown {
+        return Err("it is called silent, and its end is called known".to_owned());
+    }
+    // A publisher that no request fits does not answer.
+    if !life.was_matched {
+        return Ok(());
+    }
+    let Some((_, lost)) = life.lost else {
+        return Err(format!(
+            "it is called silent since {} ns, and was there",
+            since.as_nanos()
+        ));
+    };
+    if !clock_set && since.as_nanos() > lost.as_nanos() + LATE_MAX {
+        return Err(format!(
+            "it is called silent since {} ns, and was lost at {} ns",
+            since.as_nanos(),
+            lost.as_nanos()
+        ));
+    }
+    Ok(())
+}
