@@ -151,28 +151,10 @@ impl LifeJudge<'_> {
                     }
                 }
                 (false, None) => {
-                    if self.must_be_in_ledger(sequence, sent) {
-                        unexplained += 1;
-                        if by_number == 0 && !self.removed {
-                            let what = format!(
-                                "message {sequence} is neither in the bag nor in the ledger ({sent:?})"
-                            );
-                            let was_received = self.after.death.is_some() && sent.arrival.is_some();
-                            return broken(what).map_err(|violation| Violation {
-                                invariant: if was_received {
-                                    Invariant::Rescued
-                                } else {
-                                    violation.invariant
-                                },
-                                ..violation
-                            });
-                        }
-                    } else if by_number == 0 && !self.removed && self.is_claimed(sequence) {
-                        let what = format!(
-                            "publisher {} ({}): message {sequence} is neither in the bag nor in the ledger, and its end is said to be known",
-                            self.number, self.life.topic
-                        );
-                        return Err(Violation::new(Invariant::Ends, what));
+                    let must = self.must_be_in_ledger(sequence, sent);
+                    unexplained += u64::from(must);
+                    if by_number == 0 && !self.removed && (must || self.is_claimed(sequence)) {
+                        return Err(self.unaccounted(sequence, sent, must));
                     }
                 }
             }
@@ -254,6 +236,21 @@ impl LifeJudge<'_> {
             begin,
             announced.map_or(last_arrived, |announced| announced.max(last_arrived)),
         ))
+    }
+
+    /// A message is in no place where it `must` be, or where the account says that it knows of it.
+    fn unaccounted(&self, sequence: u64, sent: &Sent, must: bool) -> Violation {
+        let was_received = self.after.death.is_some() && sent.arrival.is_some();
+        let (invariant, why) = match (must, was_received) {
+            (true, true) => (Invariant::Rescued, ""),
+            (true, false) => (Invariant::Accounted, ""),
+            (false, _) => (Invariant::Ends, ", and its end is said to be known"),
+        };
+        let (number, topic) = (self.number, &self.life.topic);
+        let what = format!(
+            "publisher {number} ({topic}): message {sequence} is neither in the bag nor in the ledger ({sent:?}){why}"
+        );
+        Violation::new(invariant, what)
     }
 
     /// Whether the account says that it knows of all messages up to this one.

@@ -112,6 +112,12 @@ fn node_name(full_name: &str) -> Option<NodeName> {
     })
 }
 
+/// Whether nothing can be lost on the way from another participant.
+fn is_near(own: &Participant, other: Gid) -> bool {
+    let announcing = own.domain().announcing();
+    announcing.is_some_and(|announcing| announcing.is_near(other))
+}
+
 /// Whether two endpoints have the same GUID prefix.
 fn has_same_participant(one: Gid, other: Gid) -> bool {
     one.0[..12] == other.0[..12]
@@ -167,10 +173,6 @@ impl Discovery {
             participant,
             ..
         } = self;
-        let is_near = |of| {
-            let announcing = participant.domain().announcing();
-            announcing.is_some_and(|announcing| announcing.is_near(of))
-        };
         hosts.poll()?;
         for (reader, kind) in [
             (&*publications, BuiltinKind::Publications),
@@ -207,7 +209,7 @@ impl Discovery {
                     events.extend(known.remove(&gid).map(|known| match kind {
                         BuiltinKind::Publications => {
                             let is_there = graph_messages.lease_of(known.participant).is_some();
-                            let is_sure = !has_dropped && is_near(known.participant);
+                            let is_sure = !has_dropped && is_near(participant, known.participant);
                             lives.gone(gid, known.participant, (is_there, is_sure), at)
                         }
                         BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
