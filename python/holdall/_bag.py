@@ -200,10 +200,16 @@ class Bag:
         """Lost messages by topic and stage (``transport``, ``cache``, ...), as the recording's ledger counts them: a dict, and a table in a
         notebook.
 
-        Topics without a loss are absent; None for a bag without a ledger.
+        Topics without a loss are absent; None for a bag without a ledger. :attr:`states` has whether these are all.
         """
         text = self._native.lost()
         return None if text is None else _html.Losses(json.loads(text))
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        """The state of each bag: ``state`` (``complete``, ``ended``, ``end unknown``, ``cut off``, ``files missing``, ``damaged``,
+        ``recording``), ``lost``, ``all_losses_known`` (False where more may be lost), ``missing_files``, ``ends_unknown``, ``account_from``."""
+        return list(json.loads(self._native.states()))
 
     @property
     def ledgers(self) -> list[dict[str, Any]]:

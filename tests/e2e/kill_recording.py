@@ -3,6 +3,7 @@
 By hand:  python tests/e2e/kill_recording.py --kills 200
           python tests/e2e/kill_recording.py --kills 40 --flat-out     (1 KiB as fast as a node of rclpy sends)
           python tests/e2e/kill_recording.py --kills 60 --storages leveldb --large-bytes 400000
+          python tests/e2e/kill_recording.py --kills 200 --lose-files     (and a closed file of each is gone or damaged)
 A seed that is printed gives the same moments again with --seed. test_kill.py runs a few kills in CI.
 
 One talker publishes all the time and logs every message at the moment it sends it. Recordings run side by side, each is killed at a random
@@ -287,6 +288,49 @@ class Kill:
             faults.append(f"the messages of the last {outcome.lost_s:.2f} s are lost: they were received and should have survived{late}")
         return outcome
 
+    def judge_lost(self, rng):
+        """Loses a closed file after the kill: what that takes from the bag is in the account, before and after a repair, and for good. The truth
+        is a copy of the bag that was repaired before. `None` where there was nothing to lose."""
+        outcome = Outcome(self)
+        files = sorted((path for path in self.bag.glob(f"{self.bag.name}_*") if path.suffix != ".yaml"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
+        if len(files) < 2:
+            return None
+        whole = self.bag.with_name(f"{self.bag.name}-copy")
+        assert self.world.run("repair", self.bag, "-o", whole).returncode in (0, 3)
+        before = self.account_of(whole)
+        lost = rng.choice(files[:-1])
+        how = "gone" if lost.is_dir() else rng.choice(["gone", "moved", "head", "emptied"])
+        if lost.is_dir():
+            shutil.rmtree(lost)
+        elif how == "gone":
+            lost.unlink()
+        elif how == "moved":
+            lost.rename(self.world.folder / f"{self.number}-{lost.name}")
+        else:
+            content = lost.read_bytes()
+            lost.write_bytes(b"" if how == "emptied" else b"\xa5" * min(4096, len(content)) + content[4096:])
+        steps = [("not repaired", None), ("repaired", ["repair", self.bag])]
+        if how in ("gone", "moved"):
+            steps += [("repaired twice", ["repair", self.bag]), ("reindexed", ["reindex", self.bag])]
+        for step, command in steps:
+            done = self.world.run(*command) if command else None
+            after = self.account_of(self.bag)
+            outcome.is_compared = outcome.is_compared or after["recorded"] < before["recorded"]
+            if after["recorded"] + after["lost"]["total"] != before["recorded"] + before["lost"]["total"] or after["faults"]:
+                outcome.faults.append(f"{lost.name} {how}, {step}: {after['recorded']} recorded, {after['lost']}, {after['faults']}; before: {before['recorded']}, {before['lost']}; {done}")
+        outcome.recorded, outcome.received_and_missing = after["recorded"], before["recorded"] - after["recorded"]
+        shutil.rmtree(whole)
+        return outcome
+
+    def account_of(self, bag):
+        """The account by `audit`, where `recorded` is counted here."""
+        audit = self.world.run("audit", "--json", bag)
+        assert audit.stdout, (audit, sorted(path.name for path in Path(bag).iterdir()))
+        account = json.loads(audit.stdout)
+        lines = self.world.run("cat", "--json", bag).stdout.splitlines()
+        account["recorded"] = sum(line.startswith("{") for line in lines)
+        return account
+
     def numbers_in_repaired(self, faults):
         if self.storage != "leveldb":
             there = numbers_in_repaired(self.bag)
@@ -361,7 +405,7 @@ def streams_of(logs, flat_out, large_bytes):
     return small, large
 
 
-def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000, slow=None):
+def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=STORAGES, causes=CAUSES, flat_out=False, large_bytes=100_000, slow=None, lose_files=False):
     """Kills that many recordings; returns the faults, one sentence each. A bag that took long to open is one of them, or goes into `slow`."""
     rng = random.Random(seed)
     logs = {"/small": world.folder / "small.log", "/large": world.folder / "large.log"}
@@ -375,6 +419,8 @@ def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=
         while waiting and len(running) < side_by_side:
             number = waiting.pop(0)
             options = options_of(rng, storages[number % len(storages)])
+            if lose_files:
+                options = ["-d", "1", *(options[-2:] if "-s" in options else [])]
             cause = rng.choices(list(causes), weights=causes.values())[0]
             running.append(Kill(world, number, rng.uniform(0.0, longest_s), options, cause))
         due = [one for one in running if one.is_due()]
@@ -385,7 +431,9 @@ def run(world, kills, seed, side_by_side, longest_s=4.0, report=print, storages=
             running.remove(one)
             one.kill()
             log = {topic: read_log(path) for topic, path in logs.items()}
-            outcome = one.judge(log, probe.behind_s(one.begun, one.killed))
+            outcome = one.judge_lost(rng) if lose_files else one.judge(log, probe.behind_s(one.begun, one.killed))
+            if outcome is None:
+                continue
             outcomes.append(outcome)
             if outcome.slow:
                 (outcome.faults if slow is None else slow).append(outcome.slow)
@@ -430,6 +478,7 @@ def main():
     parser.add_argument("--causes", nargs="+", choices=CAUSES, default=list(CAUSES))
     parser.add_argument("--flat-out", action="store_true", help="1 KiB as fast as the talker sends, instead of 200 short messages a second")
     parser.add_argument("--large-bytes", type=int, default=100_000, help="length of the large messages, 20 a second")
+    parser.add_argument("--lose-files", action="store_true", help="after each kill a closed file is deleted, moved, emptied or overwritten at its beginning")
     parser.add_argument("--keep", type=Path, help="move bags with faults here")
     arguments = parser.parse_args()
     print(f"seed: {arguments.seed}")
@@ -439,7 +488,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         causes = {cause: CAUSES[cause] for cause in arguments.causes}
-        how = {"storages": arguments.storages, "causes": causes, "flat_out": arguments.flat_out, "large_bytes": arguments.large_bytes}
+        how = {"storages": arguments.storages, "causes": causes, "flat_out": arguments.flat_out, "large_bytes": arguments.large_bytes, "lose_files": arguments.lose_files}
+        # Several files are closed by then.
+        how["longest_s"] = 8.0 if arguments.lose_files else 4.0
         faults = run(world, arguments.kills, arguments.seed, arguments.side_by_side, **how)
         if arguments.keep:
             arguments.keep.mkdir(parents=True, exist_ok=True)

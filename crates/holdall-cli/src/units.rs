@@ -2,7 +2,7 @@
 
 use holdall::{reader::Moment, tools::Shift};
 use holdall_model::time::Timestamp;
-pub use holdall_model::units::{format_byte_rate, format_bytes};
+pub use holdall_model::units::{format_byte_rate, format_bytes, format_count};
 use std::time::Duration;
 
 /// Why a size or a span could not be read; the sentence follows the name of the flag.
@@ -151,19 +151,6 @@ pub fn parse_seconds_or_endless(text: &str) -> Result<Option<Duration>, UnitErro
         Err(UnitError::Negative) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// Writes a whole number with thin groups of three for people (`1 234 567`).
-pub fn format_count(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.char_indices() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Reads a point in time as every verb does: `10`, `+10` or `500ms` after the first message; `@1700000000.25`, seconds since 1970; nanoseconds since

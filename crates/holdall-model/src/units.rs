@@ -47,6 +47,19 @@ pub fn format_mebibyte_rate(bytes_per_s: f64) -> String {
     }
 }
 
+/// Writes a whole number with thin groups of three for people (`1 234 567`).
+pub fn format_count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

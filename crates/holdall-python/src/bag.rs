@@ -113,17 +113,28 @@ impl Bags {
         let found = detached(py, || {
             let mut all: Option<BTreeMap<String, BTreeMap<String, u64>>> = None;
             for bag in self.set.bags() {
-                for (topic, stages) in bag.lost()?.into_iter().flatten() {
+                let Some(lost) = bag.lost()? else { continue };
+                all.get_or_insert_default();
+                for (topic, stages) in lost {
                     let of_topic = all.get_or_insert_default().entry(topic).or_default();
                     for (stage, count) in stages {
                         *of_topic.entry(stage.as_str().to_owned()).or_default() += count;
                     }
                 }
-                if bag.ledger()?.is_some() {
-                    all.get_or_insert_default();
-                }
             }
             Ok(all.map(|all| json!(all).to_string()))
+        })?;
+        found.map_err(|error| read_error(py, &error))
+    }
+
+    /// The states of the bags, as a list of JSON.
+    fn states(&self, py: Python<'_>) -> PyResult<String> {
+        let found = detached(py, || {
+            let mut all = Vec::new();
+            for bag in self.set.bags() {
+                all.push(json!(bag.state()?.summary()));
+            }
+            Ok(Value::from(all).to_string())
         })?;
         found.map_err(|error| read_error(py, &error))
     }

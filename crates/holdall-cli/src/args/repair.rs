@@ -17,7 +17,7 @@ read, and marks what cannot: whenever it is interrupted, everything that could b
 What was lost at the end of the recording is not known then, and the bag says so. The result is read whole and checked, as by
 `holdall check`. A bag that is being recorded is refused.
 
-Exit code 3 when something could not be saved, 1 when a problem remains that a repair cannot fix; each is listed.";
+Exit code 3 when something could not be saved or a storage file is gone, 1 when a problem remains that a repair cannot fix; each is listed.";
 
 /// All flags of `holdall repair`.
 #[derive(Args, Clone, Debug)]

@@ -1,9 +1,9 @@
 //! An audit on the screen, and as JSON.
 
-use super::{TABLE_STYLE, paint::Paint};
+use super::{TABLE_STYLE, info::time_point, paint::Paint};
 use crate::units::{format_count, plural};
 use comfy_table::{CellAlignment, Table};
-use holdall::reader::{AccountKind, BagAudit, TopicAudit};
+use holdall::reader::{AccountKind, BagAudit, Condition, TopicAudit};
 use holdall_model::{
     loss::{
         LossStage, LossSums,
@@ -11,6 +11,7 @@ use holdall_model::{
     },
     text::{Outside, OutsidePath},
 };
+use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, path::Path};
 
@@ -58,14 +59,12 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
             Outside(&unknown.join(", "))
         )));
     }
-    let accounts = audit.topics.iter().filter_map(|topic| topic.account.as_ref());
-    let ends_unknown = accounts.map(TopicAccount::ends_unknown).sum();
-    if ends_unknown > 0 {
-        lines.push(format!(
-            "what {} sent after the last message that arrived is not known, because the transport announces nothing",
-            plural(ends_unknown, "publisher")
-        ));
+    let time = |at| time_point(at, &TimeZone::system());
+    if audit.state.condition != Condition::Complete {
+        lines.push(format!("state: {}", audit.state.condition.as_str()));
     }
+    let more = audit.state.more_lines(time);
+    lines.extend(more.iter().map(|line| paint.attention(line)));
     lines.extend(
         audit
             .faults
@@ -78,6 +77,9 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
 
 fn verdict(audit: &BagAudit, paint: Paint) -> String {
     let lost = match audit.shortfall() {
+        0 if audit.account == AccountKind::Final && !audit.state.knows_all() => {
+            paint.attention("no loss is known")
+        }
         0 => paint.good("nothing is lost"),
         count => paint.bad(&format!("{} lost", plural(count, "message"))),
     };
@@ -143,8 +145,14 @@ pub fn json(bag: &Path, audit: &BagAudit) -> Value {
         .iter()
         .map(|topic| (topic.name.clone(), json_topic(topic)))
         .collect();
+    let state = audit.state.summary();
     json!({
         "bag": bag,
+        "state": state.state,
+        "account_from": state.account_from,
+        "all_losses_known": state.all_losses_known,
+        "missing_files": state.missing_files,
+        "ends_unknown": state.ends_unknown,
         "account": account,
         "account_as_of_ns": as_of,
         "recorded": audit.recorded(),

@@ -1,10 +1,14 @@
 //! What a check found: a verdict for each file with the findings below it, and as JSON.
 
-use super::paint::Paint;
+use super::{info::time_point, paint::Paint};
 use crate::units::{format_bytes, format_count, plural};
-use holdall::tools::check::BagCheck;
+use holdall::{
+    reader::{BagState, Condition},
+    tools::check::BagCheck,
+};
 use holdall_model::text::{Outside, OutsidePath};
 use holdall_storage::check::{FileCheck, Finding, Findings, Severity};
+use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::{fmt::Write, path::Path};
 
@@ -27,7 +31,24 @@ pub fn text(check: &BagCheck, paint: Paint) -> String {
     if check.files.len() != 1 || check.files[0].path != check.path {
         verdict(&mut text, &check.path, &check.bag, "the bag as a whole", paint);
     }
+    for line in check.state.iter().flat_map(state_lines) {
+        let _ = writeln!(text, "{line}");
+    }
     text
+}
+
+/// The state of a bag below what was found or done: nothing of a bag that is complete.
+pub(super) fn state_lines(state: &BagState) -> Vec<String> {
+    if state.condition == Condition::Complete {
+        return Vec::new();
+    }
+    let time = |at| time_point(at, &TimeZone::system());
+    let mut lines = vec![
+        format!("state: {}", state.condition.as_str()),
+        format!("lost messages: {}", state.lost_line(time)),
+    ];
+    lines.extend(state.more_lines(time));
+    lines
 }
 
 fn verdict(text: &mut String, path: &Path, findings: &Findings, facts: &str, paint: Paint) {
@@ -86,6 +107,7 @@ pub fn json(check: &BagCheck) -> Value {
         "path": check.path,
         "sound": check.is_sound(),
         "problems": check.problems(),
+        "state": check.state.as_ref().map(BagState::summary),
         "files": check.files.iter().map(file_json).collect::<Vec<_>>(),
         "findings": check.bag,
     })

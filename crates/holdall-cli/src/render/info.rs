@@ -9,10 +9,9 @@ use crate::{
     units::{format_bytes, format_count, plural},
 };
 use holdall::{
-    reader::{AccountSummary, LostByTopic, TopicPublisher, UndefinedTopic},
+    reader::{AccountSummary, BagState, StateSummary, TopicPublisher, UndefinedTopic},
     tools::attach::Attachment,
 };
-use holdall_io::lock::Holder;
 use holdall_model::{
     loss::{LossStage, LossSums, ledger::Restart},
     marker::Marker,
@@ -60,10 +59,8 @@ pub struct BagView<'a> {
     pub metadata: &'a BagMetadata,
     /// Size of all storage files in bytes.
     pub bytes: u64,
-    /// Losses; `None` when the bag has no ledger because another recorder wrote it.
-    pub lost: Option<&'a LostByTopic>,
-    /// The account in short; `None` as with `lost`.
-    pub account: Option<&'a AccountSummary>,
+    /// Whether it has all that was recorded, and its account.
+    pub state: &'a BagState,
     /// The values from reading all messages.
     pub contents: Option<&'a Contents>,
     /// Who published what (`--verbose`); empty where the bag does not record it.
@@ -76,8 +73,6 @@ pub struct BagView<'a> {
     pub attachments: &'a [Attachment],
     /// Messages that files repeat at their beginnings, by topic; in none of the counts.
     pub repeated: &'a BTreeMap<String, u64>,
-    /// The process that is recording the bag.
-    pub writer: Option<Holder>,
     /// Order of topics and services.
     pub sort: Sort,
 }
@@ -154,8 +149,9 @@ impl BagView<'_> {
             .collect();
         push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
         self.push_further(&mut text, zone);
+        push(&mut text, "State:", self.state.condition.as_str());
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
-        if let Some(account) = self.account {
+        if let Some(account) = &self.state.account {
             push_account(&mut text, account, zone);
         }
         text
@@ -242,26 +238,9 @@ impl BagView<'_> {
 
     /// What is not in the bag: total, then each topic with its stages.
     fn lost_lines(&self, zone: &TimeZone) -> Vec<String> {
-        let Some(lost) = self.lost else {
-            if let Some(account) = self.account.filter(|account| account.is_cut_off) {
-                return vec![self.cut_off_line(account, zone)];
-            }
-            if let Some(writer) = self.writer {
-                return vec![format!("not known yet: the bag is being recorded by {writer}")];
-            }
-            return vec!["unknown (the recorder of this bag kept no account)".to_owned()];
-        };
-        let all = LossSums::of_all(lost.values());
-        let mut lines = vec![match all.before_match {
-            0 => format_count(all.lost),
-            count => format!(
-                "{} (and {} {}, no loss)",
-                format_count(all.lost),
-                format_count(count),
-                LossSums::BEFORE_MATCH
-            ),
-        }];
-        for (topic, stages) in lost {
+        let time = |at| time_point(at, zone);
+        let mut lines = vec![self.state.lost_line(time)];
+        for (topic, stages) in self.state.lost.iter().flatten() {
             let LossSums {
                 lost,
                 by_stage,
@@ -283,23 +262,8 @@ impl BagView<'_> {
                 lines.push(format!("Topic: {topic} | Sent before the match: {before_match}"));
             }
         }
+        lines.extend(self.state.more_lines(time));
         lines
-    }
-
-    /// What is known of losses when the account has no end.
-    fn cut_off_line(&self, account: &AccountSummary, zone: &TimeZone) -> String {
-        let why = self.writer.map_or_else(
-            || "the recording was cut off".to_owned(),
-            |writer| format!("the bag is being recorded by {writer}"),
-        );
-        match account.checkpoint {
-            Some(time) => format!(
-                "{} until {}; what was lost after that is not known: {why}",
-                format_count(account.lost),
-                time_point(time, zone)
-            ),
-            None => format!("not known: {why}"),
-        }
     }
 
     /// The metadata with rosbag2's names, and this program's additions.
@@ -310,8 +274,9 @@ impl BagView<'_> {
         serde_json::to_string_pretty(&BagJson {
             metadata: self.metadata,
             bag_size: self.bytes,
-            recorded_by: self.writer.map(|writer| writer.process),
-            lost_messages: self.lost.map(|topics| LostJson {
+            recorded_by: self.state.writer.map(|writer| writer.process),
+            state: self.state.summary(),
+            lost_messages: self.state.lost.as_ref().map(|topics| LostJson {
                 total: LossSums::of_all(topics.values()).lost,
                 topics: topics
                     .iter()
@@ -324,7 +289,7 @@ impl BagView<'_> {
                     .filter(|(_, count)| *count > 0)
                     .collect(),
             }),
-            account: self.account.map(AccountJson::of),
+            account: self.state.account.as_ref().map(AccountJson::of),
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
@@ -346,6 +311,8 @@ struct BagJson<'a> {
     /// The process that is recording the bag, where it is known; absent when no process does.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_by: Option<Option<u32>>,
+    #[serde(flatten)]
+    state: StateSummary,
     /// Null when the bag has no ledger.
     lost_messages: Option<LostJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -569,6 +536,7 @@ pub(super) fn time_point(time: Timestamp, zone: &TimeZone) -> String {
 mod tests {
     use super::*;
     static NONE_REPEATED: BTreeMap<String, u64> = BTreeMap::new();
+    use holdall::reader::{AccountSource, Condition, LostByTopic};
     use holdall_model::{
         loss::{KeptWindow, LossStage},
         topic::TopicInfo,
@@ -606,19 +574,29 @@ mod tests {
         }
     }
 
-    fn view<'a>(metadata: &'a BagMetadata, lost: &'a LostByTopic) -> BagView<'a> {
+    fn state(lost: LostByTopic) -> BagState {
+        BagState {
+            condition: Condition::Complete,
+            source: AccountSource::LastFile,
+            account: None,
+            lost: Some(lost),
+            missing_files: Vec::new(),
+            ends: BTreeMap::new(),
+            writer: None,
+        }
+    }
+
+    fn view<'a>(metadata: &'a BagMetadata, state: &'a BagState) -> BagView<'a> {
         BagView {
             metadata,
             bytes: 143_269,
-            lost: Some(lost),
-            account: None,
+            state,
             contents: None,
             publishers: &[],
             undefined: &[],
             markers: &[],
             attachments: &[],
             repeated: &NONE_REPEATED,
-            writer: None,
             sort: Sort::Name,
         }
     }
@@ -629,13 +607,13 @@ mod tests {
 
     #[test]
     fn the_layout_is_that_of_ros2_bag_info() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
-        insta::assert_snapshot!(view(&metadata, &lost).text(&TimeZone::UTC));
+        let (metadata, state) = (metadata(), state(LostByTopic::new()));
+        insta::assert_snapshot!(view(&metadata, &state).text(&TimeZone::UTC));
     }
 
     #[test]
     fn reading_all_messages_adds_sizes_and_requests() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let (metadata, state) = (metadata(), state(LostByTopic::new()));
         let contents = Contents {
             bytes_by_topic: [("/chatter".to_owned(), 2048), ("/imu/data".to_owned(), 84_240)].into(),
             services: [(
@@ -654,8 +632,7 @@ mod tests {
             markers: &[],
             attachments: &[],
             repeated: &NONE_REPEATED,
-            writer: None,
-            ..view(&metadata, &lost)
+            ..view(&metadata, &state)
         };
         insta::assert_snapshot!(view.text(&TimeZone::UTC));
     }
@@ -671,22 +648,23 @@ mod tests {
             ("/chatter".to_owned(), [(LossStage::Head, 0)].into()),
         ]
         .into();
-        let text = view(&metadata, &lost).text(&TimeZone::UTC);
+        let state = state(lost);
+        let text = view(&metadata, &state).text(&TimeZone::UTC);
         assert!(
             text.ends_with(
                 "Lost messages:     1 005\n                   Topic: /imu/data | Lost: 1005 | Stages: transport 1000, cache 5\n"
             ),
             "{text}"
         );
-        let json = parsed(&view(&metadata, &lost));
+        let json = parsed(&view(&metadata, &state));
         assert_eq!(json["lost_messages"]["total"], 1005);
         assert_eq!(json["lost_messages"]["topics"]["/imu/data"]["cache"], 5);
     }
 
     #[test]
     fn the_account_reports_the_loss_window_and_restarts() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
-        let account = AccountSummary {
+        let (metadata, mut state) = (metadata(), state(LostByTopic::new()));
+        state.account = Some(AccountSummary {
             recorded: 291,
             removed: 12,
             window: Some(KeptWindow {
@@ -700,11 +678,8 @@ mod tests {
             }],
             restarts_left_out: 1,
             ..AccountSummary::default()
-        };
-        let view = BagView {
-            account: Some(&account),
-            ..view(&metadata, &lost)
-        };
+        });
+        let view = view(&metadata, &state);
         let text = view.text(&TimeZone::UTC);
         let end = "Account:           291 recorded, 12 removed later by --max-bag-files\n\
                    Loss window:       a power cut would have lost the last 2.000 s at most; exceeded 3 times, at worst 2.500 s\n\
@@ -719,30 +694,14 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_that_was_cut_off_reports_how_far_its_account_goes() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
-        let account = AccountSummary {
-            lost: 7,
-            is_cut_off: true,
-            checkpoint: Some(Timestamp::from_nanos(1_700_000_000_000_000_003)),
-            ..AccountSummary::default()
-        };
-        let view = BagView {
-            lost: None,
-            account: Some(&account),
-            ..view(&metadata, &lost)
-        };
-        let text = view.text(&TimeZone::UTC);
-        assert!(text.contains("Lost messages:     7 until Nov 14"), "{text}");
-    }
-
-    #[test]
     fn a_bag_of_another_recorder_has_no_account_of_losses() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
-        let view = BagView {
+        let metadata = metadata();
+        let state = BagState {
             lost: None,
-            ..view(&metadata, &lost)
+            source: AccountSource::None,
+            ..state(LostByTopic::new())
         };
+        let view = view(&metadata, &state);
         assert!(view.text(&TimeZone::UTC).contains("Lost messages:     unknown"));
         assert_eq!(parsed(&view)["lost_messages"], serde_json::Value::Null);
     }
@@ -753,21 +712,21 @@ mod tests {
             storage_identifier: "mcap".to_owned(),
             ..BagMetadata::default()
         };
-        let lost = LostByTopic::new();
+        let state = state(LostByTopic::new());
         let view = BagView {
             bytes: 0,
-            ..view(&metadata, &lost)
+            ..view(&metadata, &state)
         };
         insta::assert_snapshot!(view.text(&TimeZone::UTC));
     }
 
     #[test]
     fn topics_are_sorted_as_asked() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
+        let (metadata, state) = (metadata(), state(LostByTopic::new()));
         let names = |sort| {
             BagView {
                 sort,
-                ..view(&metadata, &lost)
+                ..view(&metadata, &state)
             }
             .topic_names()
             .join(" ")
@@ -779,8 +738,8 @@ mod tests {
 
     #[test]
     fn json_has_the_names_of_rosbag2() {
-        let (metadata, lost) = (metadata(), LostByTopic::new());
-        let json = parsed(&view(&metadata, &lost));
+        let (metadata, state) = (metadata(), state(LostByTopic::new()));
+        let json = parsed(&view(&metadata, &state));
         assert_eq!(json["message_count"], 291);
         assert_eq!(
             json["topics_with_message_count"][0]["topic_metadata"]["name"],

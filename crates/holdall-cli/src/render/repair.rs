@@ -1,8 +1,8 @@
 //! The result of a repair, for people and programs.
 
-use super::paint::Paint;
+use super::{check::state_lines, paint::Paint};
 use crate::units::{format_bytes, plural};
-use holdall::tools::repair::RepairReport;
+use holdall::{reader::BagState, tools::repair::RepairReport};
 use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 
@@ -50,15 +50,13 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
             paint.bad("nothing was changed")
         ),
     });
-    if report.has_changed() {
-        lines.push(match report.rescued {
-            Some(count) => format!(
-                "{} came from the memory of the recorder, which was killed",
-                plural(count, "message")
-            ),
-            None => "what was lost at its end is unknown".to_owned(),
-        });
+    if let Some(count) = report.rescued.filter(|_| report.has_changed()) {
+        lines.push(format!(
+            "{} came from the memory of the recorder, which was killed",
+            plural(count, "message")
+        ));
     }
+    lines.extend(report.state.iter().flat_map(state_lines));
     lines.extend(
         report
             .unsaved
@@ -104,5 +102,6 @@ pub fn json(report: &RepairReport) -> Value {
         "unsaved": report.unsaved,
         "problems": report.problems,
         "problem_count": report.problem_count,
+        "state": report.state.as_ref().map(BagState::summary),
     })
 }

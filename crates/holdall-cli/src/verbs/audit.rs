@@ -40,7 +40,9 @@ fn outcome(audit: &BagAudit, bag: &Path) -> VerbResult {
             bag.display()
         ))),
         _ if !audit.is_balanced() => Ok(Outcome::Failed),
-        AccountKind::Final if audit.shortfall() == 0 => Ok(Outcome::Done),
+        AccountKind::Final if audit.shortfall() == 0 && !audit.state.unknown_ends().is_failure() => {
+            Ok(Outcome::Done)
+        }
         AccountKind::Final | AccountKind::Checkpoint(_) => Ok(Outcome::Lost),
     }
 }

@@ -58,8 +58,7 @@ pub fn json(path: &Path) -> Result<String, Failure> {
 }
 
 fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
-    let lost = bag.lost().map_err(Failure::failed)?;
-    let account = bag.account().map_err(Failure::failed)?;
+    let state = bag.state().map_err(Failure::failed)?;
     let contents = if args.verbose {
         Some(read_contents(bag.clone()).map_err(Failure::failed)?)
     } else {
@@ -87,15 +86,13 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     let view = BagView {
         metadata: bag.metadata(),
         bytes: bag.size_bytes(),
-        lost: lost.as_ref(),
-        account: account.as_ref(),
+        state: &state,
         contents: contents.as_ref(),
         publishers: &publishers,
         undefined: &undefined,
         markers: &markers,
         attachments: &attached.attachments,
         repeated: &repeated,
-        writer: bag.writer(),
         sort: args.sort,
     };
     Ok(if args.json {

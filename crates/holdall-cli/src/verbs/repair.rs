@@ -10,7 +10,7 @@ use crate::{
 };
 use tracing::level_filters::LevelFilter;
 
-/// Repairs; exit code 3 when something could not be saved, else 1 when a check still finds something wrong.
+/// Repairs; exit code 3 when something could not be saved or is gone, else 1 when a check still finds something wrong.
 pub fn run(args: &RepairArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let progress = Progress::of_bytes(&format!("checking {}", args.bag.display()));
@@ -24,7 +24,7 @@ pub fn run(args: &RepairArguments) -> VerbResult {
     } else {
         render::text(&report, Paint::stdout()).join("\n")
     })?;
-    Ok(if !report.unsaved.is_empty() {
+    Ok(if report.has_losses() {
         Outcome::Lost
     } else if report.problem_count > 0 {
         Outcome::Failed

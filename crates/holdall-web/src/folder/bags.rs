@@ -2,10 +2,10 @@
 
 use holdall::{
     Bag,
-    reader::{FoundBag, bags_below},
+    reader::{Condition, FoundBag, bags_below},
 };
 use holdall_io::{fs::Beneath, fs::file_numbers, lock::writer_of, mutex::lock};
-use holdall_model::loss::LossSums;
+use holdall_model::time::Timestamp;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -128,7 +128,7 @@ fn summary(beneath: &Beneath, name: &str, found: &FoundBag, writer: Option<&str>
         "name": name,
         "bytes": found.size_bytes(),
         "files": found.files.len(),
-        "state": "whole",
+        "state": Condition::Complete.as_str(),
     });
     if found.has_links {
         summary["state"] = json!("refused");
@@ -136,18 +136,19 @@ fn summary(beneath: &Beneath, name: &str, found: &FoundBag, writer: Option<&str>
         return summary;
     }
     if let Some(writer) = writer {
-        summary["state"] = json!("recording");
+        summary["state"] = json!(Condition::Recording.as_str());
         summary["note"] = json!(format!("written by {writer}"));
         return summary;
     }
-    let opened = beneath
-        .find(Path::new(name))
-        .map_err(|error| error.to_string())
-        .and_then(|path| Bag::open(path).map_err(|error| error.to_string()));
+    let unreadable = |error: String| (Condition::Unreadable, error);
+    let opened = beneath.find(Path::new(name));
+    let opened = opened.map_err(|error| unreadable(error.to_string()));
+    let opened = opened
+        .and_then(|path| Bag::open(path).map_err(|error| (Condition::of_error(&error), error.to_string())));
     match opened {
         Ok(bag) => add_contents(&mut summary, &bag),
-        Err(reason) => {
-            summary["state"] = json!("unreadable");
+        Err((condition, reason)) => {
+            summary["state"] = json!(condition.as_str());
             summary["note"] = json!(reason);
         }
     }
@@ -161,20 +162,31 @@ fn add_contents(summary: &mut Value, bag: &Bag) {
     summary["messages"] = json!(metadata.message_count);
     summary["topics"] = json!(metadata.topics_with_message_count.len());
     summary["storage"] = json!(metadata.storage_identifier);
-    let account = bag.account().ok().flatten();
-    let lost = account.as_ref().map(|account| account.lost);
-    let lost = lost.or_else(|| {
-        let lost = bag.lost().ok().flatten()?;
-        Some(LossSums::of_all(lost.values()).lost)
-    });
-    summary["lost"] = json!(lost);
-    if account.is_some_and(|account| account.is_cut_off) {
-        summary["state"] = json!("cut off");
+    match bag.state() {
+        Ok(state) => {
+            summary["state"] = json!(state.condition.as_str());
+            summary["lost"] = json!(state.sums().map(|sums| sums.lost));
+            summary["all_losses_known"] = json!(state.knows_all());
+            let more = state.more_lines(seconds_since_1970).into_iter().next();
+            summary["note"] = json!(more);
+        }
+        Err(error) => {
+            summary["state"] = json!(Condition::Unreadable.as_str());
+            summary["note"] = json!(error.to_string());
+        }
     }
     if let Some(damage) = bag.damage() {
-        summary["state"] = json!("damaged");
         summary["note"] = json!(damage);
     } else if let Some(notice) = bag.notices().first() {
         summary["note"] = json!(notice);
     }
+}
+
+fn seconds_since_1970(time: Timestamp) -> String {
+    let nanos = time.as_nanos();
+    format!(
+        "{}.{:03}",
+        nanos.div_euclid(1_000_000_000),
+        nanos.rem_euclid(1_000_000_000) / 1_000_000
+    )
 }

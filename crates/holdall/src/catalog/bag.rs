@@ -4,7 +4,7 @@ use super::{
     scan::Candidate,
     table::{self, BagRows, Cell},
 };
-use crate::reader::{Bag, BagFile, ReadError, TopicPublisher};
+use crate::reader::{Bag, BagFile, BagState, Condition, ReadError, TopicPublisher};
 use holdall_io::fs;
 use holdall_model::{
     loss::{LossStage, LossSums, ledger::Ledger},
@@ -35,14 +35,15 @@ pub(super) fn rows_of(candidate: &Candidate) -> (BagRows, Option<String>) {
         }
         Err(error) => {
             let notice = error.to_string();
-            rows[table::BAGS].push(unreadable(candidate, &notice));
+            let condition = Condition::of_error(&error);
+            rows[table::BAGS].push(unreadable(candidate, condition, &notice));
             Some(notice)
         }
     };
     (rows, failure)
 }
 
-fn unreadable(candidate: &Candidate, notice: &str) -> Vec<Cell> {
+fn unreadable(candidate: &Candidate, condition: Condition, notice: &str) -> Vec<Cell> {
     let spec = &table::TABLES[table::BAGS];
     let mut row = vec![Cell::Missing; spec.columns.len()];
     let mut set = |name: &str, cell: Cell| {
@@ -53,7 +54,7 @@ fn unreadable(candidate: &Candidate, notice: &str) -> Vec<Cell> {
     set("bag", path_text(candidate));
     set("root", (&*candidate.root.to_string_lossy()).into());
     set("name", name_of(candidate));
-    set("state", "unreadable".into());
+    set("state", condition.as_str().into());
     set("notice", notice.into());
     let described = [candidate.path.join("metadata.yaml"), candidate.path.clone()];
     set(
@@ -88,6 +89,8 @@ struct Described<'a> {
     bag: &'a Bag,
     name: Cell,
     ledger: Option<Ledger>,
+    /// `None` where the account cannot be read.
+    state: Option<BagState>,
     files: Vec<OpenedFile>,
     /// What could not be read, with the bag's own notices first.
     notices: Vec<String>,
@@ -100,16 +103,18 @@ impl<'a> Described<'a> {
             bag,
             name: path_text(candidate),
             ledger: None,
+            state: None,
             files: Vec::new(),
             notices: bag.notices().to_vec(),
         };
         described.open_files();
+        match bag.state() {
+            Ok(state) => described.state = Some(state),
+            Err(error) => described.notices.push(error.to_string()),
+        }
         let packed = bag.files().last().is_some_and(BagFile::is_packed);
         if !packed {
-            match bag.any_ledger() {
-                Ok(ledger) => described.ledger = ledger,
-                Err(error) => described.notices.push(error.to_string()),
-            }
+            described.ledger = bag.any_ledger().ok().flatten();
         }
         described
     }
@@ -151,34 +156,22 @@ impl<'a> Described<'a> {
         self.chunks(&mut rows[table::CHUNKS]);
     }
 
-    fn state(&self) -> &'static str {
-        let is_cut = self
-            .ledger
-            .as_ref()
-            .is_some_and(|ledger| ledger.checkpoint.is_some());
-        match () {
-            () if self.bag.writer().is_some() => "recording",
-            () if self.bag.damage().is_some() => "damaged",
-            () if is_cut => "cut off",
-            () => "complete",
-        }
-    }
-
     fn lost(&self, topic: Option<&str>) -> Cell {
-        let Some(ledger) = &self.ledger else {
+        let Some(lost) = self.state.as_ref().and_then(|state| state.lost.as_ref()) else {
             return Cell::Missing;
         };
-        let of_topic = ledger
-            .topics
+        let of_topic = lost
             .iter()
-            .filter(|account| topic.is_none_or(|topic| account.name == topic));
-        LossSums::of_all(of_topic.map(|account| &account.missing))
-            .lost
-            .into()
+            .filter(|(name, _)| topic.is_none_or(|topic| *name == topic));
+        LossSums::of_all(of_topic.map(|(_, stages)| stages)).lost.into()
     }
 
     fn bag_row(&self) -> Vec<Cell> {
         let metadata = self.bag.metadata();
+        let condition = self
+            .state
+            .as_ref()
+            .map_or(Condition::Damaged, |state| state.condition);
         let chunked = self
             .files
             .iter()
@@ -194,7 +187,7 @@ impl<'a> Described<'a> {
             self.name.clone(),
             (&*self.candidate.root.to_string_lossy()).into(),
             name_of(self.candidate),
-            self.state().into(),
+            condition.as_str().into(),
             (&*metadata.storage_identifier).into(),
             packed.or(chunked).as_deref().into(),
             metadata.ros_distro.as_deref().into(),

@@ -311,7 +311,9 @@ impl<'a> Update<'a> {
                     // What is being recorded ends without a change of a file, and what a bucket did not send may come the next time.
                     let state = text(places[1]);
                     let is_remote = remote::is_remote(Path::new(bag));
-                    if state != "recording" && !(is_remote && state == "unreadable") {
+                    if state != "recording"
+                        && !(is_remote && ["unreadable", "files missing"].contains(&state))
+                    {
                         known.insert(bag, text(places[2]));
                     }
                 } else if roots.iter().any(|root| Path::new(bag).starts_with(root)) {

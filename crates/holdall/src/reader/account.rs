@@ -66,17 +66,15 @@ impl Bag {
     /// # Errors
     /// As [`Bag::any_ledger`].
     pub fn account(&self) -> Result<Option<AccountSummary>, ReadError> {
-        if self.is_account_packed() {
-            return Ok(None);
+        Ok(self.state()?.account)
+    }
+
+    pub(super) fn summary_of(&self, ledger: &Ledger) -> AccountSummary {
+        let mut summary = AccountSummary::of(ledger);
+        summary.window = KeptWindow::from_custom_data(&self.metadata().custom_data);
+        if summary.is_cut_off {
+            summary.recorded = self.metadata().message_count;
         }
-        let window = KeptWindow::from_custom_data(&self.metadata().custom_data);
-        Ok(self.any_ledger()?.map(|ledger| {
-            let mut summary = AccountSummary::of(&ledger);
-            summary.window = window;
-            if summary.is_cut_off {
-                summary.recorded = self.metadata().message_count;
-            }
-            summary
-        }))
+        summary
     }
 }

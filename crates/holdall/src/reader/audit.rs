@@ -1,6 +1,6 @@
 //! Audits a bag: counts its messages, and compares them with the account that the recording stored.
 
-use super::{bag::Bag, error::ReadError, message::MessageFilter, set::BagSet};
+use super::{bag::Bag, error::ReadError, message::MessageFilter, set::BagSet, state::BagState};
 use holdall_model::{
     loss::{
         LossStage, LossSums,
@@ -50,6 +50,8 @@ impl TopicAudit {
 pub struct BagAudit {
     /// The kind of account in the bag.
     pub account: AccountKind,
+    /// The bag's state, as every report has it.
+    pub state: BagState,
     /// The topics in name order.
     pub topics: Vec<TopicAudit>,
     /// What does not add up, one sentence each.
@@ -81,6 +83,7 @@ impl BagAudit {
         };
         let mut audit = Self {
             account,
+            state: bag.state()?,
             topics: Vec::new(),
             faults: Vec::new(),
             notices: bag.notices().to_vec(),

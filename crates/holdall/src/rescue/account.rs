@@ -5,14 +5,20 @@ use super::{
     catalog::{Publisher, Topic},
 };
 use holdall_model::{
-    loss::ledger::{AFTER_ARRIVAL, Interval, Ledger, Loss, PublisherAccount, PublisherIndex, TopicAccount},
+    loss::{
+        LossStage,
+        ledger::{
+            AFTER_ARRIVAL, Interval, Ledger, Loss, MissingFile, PublisherAccount, PublisherIndex,
+            TopicAccount,
+        },
+    },
     topic::{PublisherInfo, TopicId},
 };
 use holdall_storage::{
     reader::{ReadOrder, ReadQuery},
     writer::ChannelIndex,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Messages by topic's name and publisher's identifier; without one where the bag does not distinguish
 /// publishers.
@@ -60,7 +66,7 @@ impl Rescue {
                 *counts.entry((topic.info.name.clone(), gid)).or_insert(0) += 1;
             }
         }
-        let mut ledger = Ledger::new();
+        let (mut ledger, mut unfound) = (Ledger::new(), BTreeMap::new());
         for (id, topic) in &self.catalog.topics {
             if topic.info.name.is_empty() {
                 continue;
@@ -74,15 +80,39 @@ impl Rescue {
             } else {
                 begins_of(*id, topic, messages, files)?
             };
-            ledger
-                .topics
-                .push(account_of(topic, kept, lost, begins, &mut counts));
+            let (account, count) = account_of(
+                topic,
+                kept,
+                lost,
+                begins,
+                &self.last_numbers(*id, topic),
+                &mut counts,
+            );
+            if count > 0 {
+                unfound.insert(account.name.clone(), count);
+            }
+            ledger.topics.push(account);
+        }
+        if !unfound.is_empty() {
+            ledger.missing_files.push(MissingFile::unnamed(unfound));
         }
         if self.catalog.is_incomplete {
             let last = self.messages.iter().map(|found| found.entry.log_time).max();
             ledger.checkpoint = last.or(Some(holdall_model::time::Timestamp::from_nanos(0)));
         }
         Ok(ledger)
+    }
+
+    /// The highest sequence number of each publisher's messages in memory, by place.
+    fn last_numbers(&self, id: TopicId, topic: &Topic) -> BTreeMap<usize, u64> {
+        let mut last = BTreeMap::new();
+        for Found { entry, .. } in self.messages.iter().filter(|found| found.entry.topic == id) {
+            if let (Some(place), Some(number)) = (topic.publisher(entry.publisher.0), entry.sequence) {
+                let highest = last.entry(place).or_insert(number);
+                *highest = number.max(*highest);
+            }
+        }
+        last
     }
 }
 
@@ -158,13 +188,31 @@ fn begins_of<F: RecordedFile>(
     Ok(begins)
 }
 
+/// How many messages the publishers of a topic have sent by their numbers, from the first to the last; `None` where that is not known of each.
+fn numbered_until(
+    account: &TopicAccount,
+    begins: &[(usize, u64)],
+    last: &BTreeMap<usize, u64>,
+) -> Option<u64> {
+    let of_each = begins.iter().map(|(place, first)| {
+        let missing = account.publishers.get(*place)?.intervals.iter();
+        let first = missing
+            .filter_map(|interval| interval.first_sequence)
+            .fold(*first, u64::min);
+        last.get(place)?.checked_sub(first)?.checked_add(1)
+    });
+    of_each.sum()
+}
+
+/// A topic's account, and how many messages are nowhere by the numbers of its publishers: their file is gone.
 fn account_of(
     topic: &Topic,
     kept: impl Iterator<Item = (u32, u64)>,
     lost: impl Iterator<Item = (u32, Interval)>,
     begins: Vec<(usize, u64)>,
+    last: &BTreeMap<usize, u64>,
     counts: &mut Counts,
-) -> TopicAccount {
+) -> (TopicAccount, u64) {
     let mut account = TopicAccount::default();
     account.name.clone_from(&topic.info.name);
     (account.loss_unknown, account.removed) = (topic.loss_unknown, topic.removed);
@@ -194,10 +242,19 @@ fn account_of(
     // removed.
     let others = counts.extract_if(|(name, _), _| *name == account.name);
     let others: u64 = others.map(|(_, count)| count).sum();
+    let (mut unfound, mut nameless) = (0, Vec::new());
     if others == 0 && account.removed == 0 {
         for (place, first) in begins {
-            account.cover(place, first);
+            unfound += account.lose_until(place, first, last.get(&place).copied());
         }
+    } else if account.removed == 0 && begins.len() == topic.publishers.len() {
+        unfound = numbered_until(&account, &begins, last).map_or(0, |sent| {
+            let known = account.publishers.iter().map(PublisherAccount::missing_total);
+            let named = account.publishers.iter().map(|publisher| publisher.recorded);
+            sent.saturating_sub(known.chain(named).sum::<u64>().saturating_add(others))
+        });
+        nameless
+            .extend((unfound > 0).then(|| Loss::Missing(Interval::of_unknown(LossStage::Storage, unfound))));
     }
     let others = others.saturating_add(account.removed);
     if others > 0 {
@@ -205,8 +262,8 @@ fn account_of(
             recorded: others,
             ..PublisherAccount::default()
         };
-        account.put_in(known, &[]);
+        account.put_in(known, &nameless);
     }
     account.close();
-    account
+    (account, unfound)
 }

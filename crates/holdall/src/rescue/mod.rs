@@ -173,6 +173,11 @@ impl Missing {
     }
 
     /// The account of the bag together with them.
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// The account of the bag together with them.
     pub(crate) fn into_ledger(self) -> Ledger {
         self.ledger
     }

@@ -12,8 +12,8 @@ use crate::{
 use holdall_io::fs;
 use holdall_model::{
     loss::ledger::{
-        CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, PublisherAccount,
-        TopicAccount,
+        CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, MissingFile,
+        PublisherAccount, TopicAccount,
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
     metadata::MEMORY_KEY,
@@ -246,6 +246,24 @@ pub(super) fn gather(
     Ok(accounts)
 }
 
+/// The account of a bag with the storage files that are missing in it: by the metadata that is to be replaced, or by the account of the whole
+/// recording, which has more messages than the files. `None` where the bag's own account is right.
+pub(super) fn corrected(bag: &Bag) -> Result<Option<Ledger>, ToolError> {
+    let Some(mut ledger) = bag.any_ledger()? else {
+        return Ok(None);
+    };
+    let left = bag.originals_by_topic();
+    let left = |topic: &str| left.get(topic).copied().unwrap_or(0);
+    let more = ledger.more_than(left);
+    if !more.is_empty() && ledger.checkpoint.is_none() {
+        ledger.lose_files([MissingFile::unnamed(more.clone())], &more, left);
+    }
+    let is_corrected = bag
+        .ledger()?
+        .is_none_or(|stored| stored.missing_files != ledger.missing_files);
+    Ok(Some(ledger).filter(|ledger| is_corrected && !ledger.missing_files.is_empty()))
+}
+
 /// Whether a ledger describes these messages: one file of a bag has the account of the whole recording.
 fn is_of(ledger: &Ledger, bag: &Bag, counts: &BTreeMap<String, TopicCount>) -> bool {
     let count = |name: &str| counts.get(name).map_or(0, |count| count.all);
@@ -284,6 +302,7 @@ fn add(all: &mut Ledger, one: Ledger, takes: &dyn Fn(&str) -> bool) {
         .into_iter()
         .for_each(|restart| all.restarted(restart));
     all.restarts_left_out += one.restarts_left_out;
+    all.lose_files(one.missing_files, &BTreeMap::new(), |_| 0);
     let mut places = places(all);
     for topic in one.topics.into_iter().filter(|topic| takes(&topic.name)) {
         match places.get(&topic.name) {

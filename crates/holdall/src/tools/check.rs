@@ -2,7 +2,7 @@
 
 use crate::{
     live::writer_of_bag,
-    reader::{METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
+    reader::{Bag, BagState, METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
     writer::{STATE_KEY, seal_faults},
 };
 use holdall_io::fs;
@@ -37,6 +37,8 @@ pub struct BagCheck {
     /// The process that is recording the bag. The check then reads what is written so far; an unfinished file
     /// is not a problem.
     pub writer: Option<Holder>,
+    /// The bag's state, as every report has it; `None` where it cannot be opened.
+    pub state: Option<BagState>,
 }
 
 impl BagCheck {
@@ -54,6 +56,16 @@ impl BagCheck {
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         let files = self.files.iter().flat_map(|file| &file.findings.list);
         files.chain(&self.bag.list)
+    }
+
+    /// Opens the bag for its state. Why it cannot be opened is among the findings.
+    fn set_state(&mut self) {
+        let opened = match self.writer {
+            Some(_) => Bag::open(&self.path),
+            // Also a bag that this process has locked.
+            None => Bag::open_locked(&self.path),
+        };
+        self.state = opened.and_then(|bag| bag.state()).ok();
     }
 
     fn note(
@@ -103,10 +115,23 @@ impl BagCheck {
 /// # Errors
 /// A path that cannot be opened or is not a bag. Anything wrong with a bag is a finding.
 pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, ReadError> {
+    check_of(path, writer_of_bag(path), progress)
+}
+
+/// As [`check`], of a bag that this process has locked.
+pub(super) fn check_locked(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck, ReadError> {
+    check_of(path, None, progress)
+}
+
+fn check_of(
+    path: &Path,
+    writer: Option<Holder>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<BagCheck, ReadError> {
     let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     let mut check = BagCheck {
         path: path.to_owned(),
-        writer: writer_of_bag(path),
+        writer,
         ..BagCheck::default()
     };
     let is_file = !about.is_dir() || storage_of_directory(path).is_some();
@@ -117,6 +142,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
         let found = check_written_file(&check, path, &mut |done| progress(done, about.len_bytes))?;
         check.files.push(found);
         check_ledger(&mut check);
+        check.set_state();
         return Ok(check);
     }
     let listed = listing::storage_files(path)?;
@@ -164,6 +190,7 @@ pub fn check(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<BagCheck
         compare_bag(&mut check, &metadata_path, metadata);
     }
     check_ledger(&mut check);
+    check.set_state();
     Ok(check)
 }
 

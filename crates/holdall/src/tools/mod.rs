@@ -20,6 +20,7 @@ mod options;
 mod reindex;
 mod relabel;
 pub mod repair;
+mod repair_account;
 mod repair_disk;
 mod rewrite;
 mod salvage;

@@ -8,6 +8,7 @@ use crate::{
 };
 use holdall_io::{fs, new_file::remove_left_over};
 use holdall_model::{
+    loss::ledger::LEDGER_CUSTOM_KEY,
     metadata::{BagMetadata, FileInformation, MEMORY_KEY},
     time::Timestamp,
     topic::TopicInfo,
@@ -80,10 +81,13 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         progress(bytes, total);
     }
     // The user's own entries, which no storage file has.
-    let kept = Bag::open_locked(path)
-        .map(|bag| bag.metadata().clone())
-        .unwrap_or_default();
+    let described = Bag::open_to_describe(path).ok().map(|(bag, _)| bag);
     let bag = Bag::rebuild(path)?;
+    let bag = match &described {
+        Some(described) => bag.with_known_of(described),
+        None => bag,
+    };
+    let kept = described.map(|bag| bag.metadata().clone()).unwrap_or_default();
     let mut metadata = bag.stored_metadata();
     correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
         progress(bytes + at, total)
@@ -110,6 +114,12 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     )?;
     metadata.custom_data.extend(accounts.custom_data);
     note_sealed(path, &mut metadata);
+    if let Some(ledger) = accounts::corrected(&bag)? {
+        metadata.custom_data.extend(ledger.custom_data());
+        metadata
+            .custom_data
+            .insert(LEDGER_CUSTOM_KEY.to_owned(), ledger.to_json());
+    }
     replace_metadata(&path.join("metadata.yaml"), &listed, &metadata.to_yaml())?;
     done.messages = metadata.message_count;
     done.notices.splice(0..0, bag.notices().iter().cloned());

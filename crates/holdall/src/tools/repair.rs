@@ -5,12 +5,13 @@ pub(crate) use crate::rescue::REPAIR_RECORD;
 
 use crate::{
     live::{LockError, lock_bag, refuse_if_recorded},
-    reader::{Bag, METADATA_BYTES_MAX, ReadError, expect_bag, listing},
+    reader::{Bag, BagState, Gone, REPAIRED_KEY, ReadError, expect_bag, listing},
     rescue::{RESCUED_KEY, Rescue, RescueError},
     tools::{
         Staged, ToolError,
         bag_copy::copy_bag,
-        check::{BagCheck, check},
+        check::{BagCheck, check_locked},
+        repair_account,
         repair_disk::OsFiles,
         salvage::salvage,
     },
@@ -18,10 +19,9 @@ use crate::{
 };
 use holdall_io::{disk::DiskError, fs, new_file::remove_left_over};
 use holdall_model::{
-    loss::ledger::{LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, TopicAccount},
+    loss::ledger::{LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
     marker::{MARKERS_CUSTOM_KEY, Marker},
     metadata::{BagMetadata, MEMORY_KEY},
-    time::Timestamp,
 };
 use holdall_storage::RepairTarget;
 use holdall_storage::{
@@ -34,9 +34,6 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
 };
-
-/// Key in `custom_data` that marks a bag as repaired: what was lost at its end is not known, and not 0.
-pub(crate) const REPAIRED_KEY: &str = "holdall.repaired";
 
 const METADATA_FILE: &str = "metadata.yaml";
 
@@ -95,7 +92,7 @@ impl FileReport {
 }
 
 /// What was done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct RepairReport {
     /// The repaired bag.
     pub bag: PathBuf,
@@ -116,12 +113,15 @@ pub struct RepairReport {
     pub problems: Vec<String>,
     /// How many problems a check still finds.
     pub problem_count: u64,
+    /// The bag's state now, as every report has it; `None` where it cannot be opened.
+    pub state: Option<BagState>,
 }
 
 impl RepairReport {
     /// Notes what a check has found.
     pub(super) fn set_problems(&mut self, found: &BagCheck) {
         self.problem_count = found.problems();
+        self.state.clone_from(&found.state);
         let problems = found
             .findings()
             .filter(|finding| finding.severity == Severity::Problem);
@@ -129,6 +129,12 @@ impl RepairReport {
             .take(PROBLEMS_LISTED_MAX)
             .map(Finding::to_string)
             .collect();
+    }
+
+    /// Whether something could not be saved, or a storage file was found to be gone.
+    pub fn has_losses(&self) -> bool {
+        let missing = self.state.iter().any(|state| !state.missing_files.is_empty());
+        !self.unsaved.is_empty() || (missing && self.has_changed())
     }
 
     /// Whether there was anything to do.
@@ -204,7 +210,7 @@ const PROBLEMS_LISTED_MAX: usize = 20;
 
 /// Checks the repaired bag: what a repair cannot mend must not be called whole.
 fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
-    let found = check(&report.bag, progress)?;
+    let found = check_locked(&report.bag, progress)?;
     report.set_problems(&found);
     Ok(())
 }
@@ -251,7 +257,11 @@ pub fn repair_with(path: &Path, disk: &mut dyn RepairDisk) -> Result<RepairRepor
 
 /// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` when nothing had
 /// survived.
-fn write_rescued(directory: &Path, target: RepairTarget) -> Result<Option<Rescued>, RepairError> {
+fn write_rescued(
+    directory: &Path,
+    target: RepairTarget,
+    gone: &Gone,
+) -> Result<Option<Rescued>, RepairError> {
     let Some(rescue) = Rescue::find_or_warn(directory) else {
         return Ok(None);
     };
@@ -261,8 +271,9 @@ fn write_rescued(directory: &Path, target: RepairTarget) -> Result<Option<Rescue
         rescue.end(target);
         return Ok(Some(Rescued::default()));
     }
-    let (missing, has_files) = (rescue.missing(files)?, !files.is_empty());
+    let (mut missing, has_files) = (rescue.missing(files)?, !files.is_empty());
     drop(bag);
+    repair_account::charge(gone, missing.ledger_mut());
     let mut rescued = Rescued {
         messages: missing.count(),
         is_whole: missing.is_all_there(),
@@ -294,14 +305,17 @@ fn repair_there(
     target: RepairTarget,
     disk: &mut dyn RepairDisk,
 ) -> Result<RepairReport, RepairError> {
-    let is_dir = fs::is_dir(path);
-    let rescued = is_dir.then(|| write_rescued(path, target)).transpose()?.flatten();
-    let bag = match &rescued {
-        // Nothing of it is in memory only.
-        Some(Rescued { account: Some(_), .. }) => Bag::open_files(path)?,
-        _ => Bag::open_locked(path)?,
+    let rescued = if fs::is_dir(path) {
+        let gone = Bag::open_to_describe(path).map(|(bag, _)| bag.gone().clone());
+        write_rescued(path, target, &gone.unwrap_or_default())?
+    } else {
+        None
     };
-    let was_ended = is_ended(path, &bag);
+    let (bag, was_ended) = match &rescued {
+        // Nothing of it is in memory only.
+        Some(Rescued { account: Some(_), .. }) => (Bag::open_files(path)?, false),
+        _ => Bag::open_to_describe(path)?,
+    };
     let mut metadata = repaired_metadata(&bag);
     let mut report = RepairReport {
         bag: path.to_owned(),
@@ -310,16 +324,14 @@ fn repair_there(
         ..RepairReport::default()
     };
     let paths: Vec<PathBuf> = bag.files().iter().map(|file| file.path.clone()).collect();
-    let ledger = bag
-        .ledger()
-        .ok()
-        .flatten()
-        .is_none()
-        .then(|| reconstructed_ledger(&bag, bag.any_ledger().ok().flatten()));
+    let ledger = repair_account::account_of(&bag);
     let is_whole = rescued.as_ref().is_some_and(|rescued| rescued.is_whole);
     let (rescued, memory) = rescued.and_then(|rescued| rescued.account).unzip();
     let ledger = rescued.or(ledger);
     drop(bag);
+    if ledger.is_some() {
+        repair_account::remove_from(&mut metadata.custom_data);
+    }
     let mut is_stored = false;
     for (number, file) in paths.iter().enumerate() {
         let is_last = number + 1 == paths.len();
@@ -342,9 +354,11 @@ fn repair_there(
         report.unsaved.clear();
     }
     if fs::is_dir(path) && !was_ended {
+        metadata
+            .custom_data
+            .extend(ledger.iter().flat_map(Ledger::custom_data));
         if let Some(ledger) = ledger.filter(|_| !is_stored) {
             // A file that has its end already takes no record any more.
-            metadata.custom_data.extend(ledger.custom_data());
             let key = LEDGER_CUSTOM_KEY.to_owned();
             metadata.custom_data.insert(key, ledger.to_json());
         }
@@ -358,16 +372,6 @@ fn repair_there(
     Ok(report)
 }
 
-/// Whether the bag's directory has metadata that was written at its end. A single file has none.
-fn is_ended(path: &Path, bag: &Bag) -> bool {
-    if !fs::is_dir(path) {
-        return false;
-    }
-    let text = fs::read_to_string(&path.join(METADATA_FILE), METADATA_BYTES_MAX);
-    let stored = text.ok().and_then(|text| BagMetadata::from_yaml(&text).ok());
-    stored.is_some_and(|stored| !stored.custom_data.contains_key(STATE_KEY)) && bag.notices().is_empty()
-}
-
 /// What the files hold, with a note that something may be missing after it.
 fn repaired_metadata(bag: &Bag) -> BagMetadata {
     let mut metadata = bag.stored_metadata();
@@ -379,7 +383,10 @@ fn repaired_metadata(bag: &Bag) -> BagMetadata {
         let list = Marker::list_to_json(&markers);
         metadata.custom_data.insert(MARKERS_CUSTOM_KEY.to_owned(), list);
     }
-    let end = if metadata.custom_data.contains_key(RESCUED_KEY) {
+    let is_known = bag
+        .last_ledger()
+        .is_ok_and(|ledger| ledger.is_some_and(|ledger| ledger.checkpoint.is_none()));
+    let end = if is_known || metadata.custom_data.contains_key(RESCUED_KEY) {
         "nothing that was received is lost at the end"
     } else {
         "what was lost at the end is unknown"
@@ -388,37 +395,6 @@ fn repaired_metadata(bag: &Bag) -> BagMetadata {
         .custom_data
         .insert(REPAIRED_KEY.to_owned(), end.to_owned());
     metadata
-}
-
-/// A ledger of what is there, with what its last checkpoint knew to be missing. It is a checkpoint itself: what else is missing is not
-/// known, because the recorder was ended before it could say.
-fn reconstructed_ledger(bag: &Bag, checkpoint: Option<Ledger>) -> Ledger {
-    let (metadata, repeated, hidden) = (bag.metadata(), bag.copies_by_topic(), bag.hidden_by_topic());
-    let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
-    let mut ledger = Ledger::new();
-    let known = checkpoint.unwrap_or_default();
-    ledger.topics = metadata
-        .topics_with_message_count
-        .iter()
-        .map(|topic| {
-            let mut account = TopicAccount::default();
-            account.name.clone_from(&topic.topic_metadata.name);
-            account.repeated = count(&repeated, &account.name);
-            let shown_copies = account.repeated - count(&hidden, &account.name);
-            account.recorded = topic.message_count.saturating_sub(shown_copies);
-            let mut before = known.topics.iter();
-            if let Some(before) = before.find(|before| before.name == account.name) {
-                account.missing.clone_from(&before.missing);
-                account.loss_unknown = before.loss_unknown;
-            }
-            account
-        })
-        .collect();
-    let start = metadata.starting_time.unwrap_or(Timestamp::from_nanos(0));
-    ledger.checkpoint = Some(start.saturating_add(metadata.duration));
-    ledger.restarts = known.restarts;
-    ledger.restarts_left_out = known.restarts_left_out;
-    ledger
 }
 
 fn repair_file(

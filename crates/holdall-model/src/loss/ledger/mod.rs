@@ -4,6 +4,7 @@ mod account;
 mod folded;
 mod interval;
 mod log;
+mod missing_files;
 mod places;
 mod publisher;
 mod rescued;
@@ -12,6 +13,7 @@ pub use account::TopicAccount;
 pub use folded::FoldedPublishers;
 pub use interval::Interval;
 pub use log::{AccountChange, AccountLog};
+pub use missing_files::MissingFile;
 pub use publisher::PublisherAccount;
 pub use rescued::{AFTER_ARRIVAL, Loss};
 
@@ -65,6 +67,9 @@ pub struct Ledger {
     /// How many more there were.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarts_left_out: u64,
+    /// Storage files that are gone, or have lost messages since: found by a tool after the recording.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_files: Vec<MissingFile>,
     /// Places whose publisher was folded: the next publisher there is another one.
     #[serde(skip)]
     vacated: Vec<(TopicId, PublisherIndex)>,
@@ -401,6 +406,7 @@ impl Ledger {
             topics: self.topics.iter().map(TopicAccount::without_publishers).collect(),
             restarts: self.restarts.clone(),
             restarts_left_out: self.restarts_left_out,
+            missing_files: self.missing_files.clone(),
             ..Self::new()
         }
     }
@@ -414,6 +420,7 @@ impl Ledger {
             checkpoint: self.checkpoint,
             restarts: self.restarts.clone(),
             restarts_left_out: self.restarts_left_out,
+            missing_files: self.missing_files.clone(),
             vacated: Vec::new(),
             has_folded: false,
             log: Log::default(),

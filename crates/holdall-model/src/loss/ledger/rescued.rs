@@ -70,6 +70,22 @@ impl TopicAccount {
         publisher.covered = last.map(|last| [first, last]);
     }
 
+    /// As [`Self::cover`], where the publisher's last message is known: those before it that are neither recorded nor missing are lost at the
+    /// storage. How many.
+    pub fn lose_until(&mut self, place: usize, first: u64, last: Option<u64>) -> u64 {
+        self.cover(place, first);
+        let Some(publisher) = self.publishers.get_mut(place) else {
+            return 0;
+        };
+        let end = publisher.covered.map(|[_, end]| end);
+        let lost = last.zip(end).map_or(0, |(last, end)| last.saturating_sub(end));
+        if lost > 0 {
+            publisher.add(Interval::of_unknown(LossStage::Storage, lost));
+            self.cover(place, first);
+        }
+        lost
+    }
+
     /// Sums the publishers up: all that they are known to have sent is recorded or missing.
     pub fn close(&mut self) {
         for publisher in &mut self.publishers {

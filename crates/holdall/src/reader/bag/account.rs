@@ -33,18 +33,39 @@ impl Bag {
         last.ledger(LEDGER_RECORD)
     }
 
-    /// The best account of losses in the bag: the [`Bag::ledger`]; the sums in `metadata.yaml` of a
-    /// recording that ended with a failure; or, after a crash, the ledger's last checkpoint, which is marked
-    /// as one. `None` when another recorder wrote the bag.
+    /// The best account of losses in the bag: the [`Bag::ledger`]; the one in `metadata.yaml`, of a recording that ended with a failure, or
+    /// of a bag of which storage files are missing; or, after a crash, the ledger's last checkpoint, which is marked
+    /// as one. Messages that the bag's metadata says were in its files, and that are gone, are lost in it. `None` when another recorder wrote
+    /// the bag.
     ///
     /// # Errors
     /// A storage file cannot be read, or its ledger is not valid.
     pub fn any_ledger(&self) -> Result<Option<Ledger>, ReadError> {
-        if let Some(ledger) = self.ledger()? {
-            return Ok(Some(ledger));
+        let kept = self.kept_ledger()?;
+        if self.gone.is_none() {
+            return Ok(kept);
         }
-        if let Some(text) = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY) {
-            return parse_ledger(&self.path, text).map(Some);
+        let mut ledger = kept.unwrap_or_else(|| self.account_of_files());
+        self.gone.charge(&mut ledger, &self.originals_by_topic());
+        Ok(Some(ledger))
+    }
+
+    /// The account of the whole recording: in `metadata.yaml` or the last storage file. That of a repaired bag may be a checkpoint even so.
+    pub(crate) fn last_ledger(&self) -> Result<Option<Ledger>, ReadError> {
+        let described = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY);
+        let described = described.map(|text| parse_ledger(&self.path, text)).transpose()?;
+        // A file that has its end takes no record any more, and does not know what is missing since.
+        let is_newer = |ledger: &Ledger| !ledger.missing_files.is_empty();
+        match described.as_ref().is_some_and(is_newer) {
+            true => Ok(described),
+            false => Ok(self.ledger()?.or(described)),
+        }
+    }
+
+    /// The best account as the bag carries it.
+    pub(crate) fn kept_ledger(&self) -> Result<Option<Ledger>, ReadError> {
+        if let Some(ledger) = self.last_ledger()? {
+            return Ok(Some(ledger));
         }
         for file in self.files.iter().rev() {
             if let Some(ledger) = file.ledger(CHECKPOINT_RECORD)? {
@@ -54,24 +75,12 @@ impl Bag {
         Ok(None)
     }
 
-    /// The losses in the ledger; `None` when there is no ledger.
+    /// The losses in the best account of the bag; `None` when there is none. [`Bag::state`] has whether these are all.
     ///
     /// # Errors
-    /// As [`Bag::ledger`].
+    /// As [`Bag::any_ledger`].
     pub fn lost(&self) -> Result<Option<LostByTopic>, ReadError> {
-        // The ledger's file would have to be unpacked; the metadata has the sums of the losses.
-        if self.is_account_packed() {
-            return Ok(self.lost_by_metadata());
-        }
-        let Some(ledger) = self.ledger()? else {
-            return Ok(None);
-        };
-        let topics = ledger.topics.into_iter().map(|mut topic| {
-            // What was left out on request is not a loss.
-            topic.missing.remove(&LossStage::Policy);
-            (topic.name, topic.missing)
-        });
-        Ok(Some(topics.filter(|(_, missing)| !missing.is_empty()).collect()))
+        Ok(self.state()?.lost)
     }
 
     /// True when the file with the ledger is packed, and not unpacked yet.
@@ -82,7 +91,7 @@ impl Bag {
     }
 
     /// The losses in the metadata's `custom_data`; `None` when it has none.
-    fn lost_by_metadata(&self) -> Option<LostByTopic> {
+    pub(crate) fn lost_by_metadata(&self) -> Option<LostByTopic> {
         let data = &self.metadata.custom_data;
         data.get("holdall.lost")?;
         let topics = data.iter().filter_map(|(key, text)| {

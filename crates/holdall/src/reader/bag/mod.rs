@@ -10,6 +10,7 @@ pub(crate) use named::METADATA_BYTES_MAX;
 use super::{
     bag_file::BagFile,
     error::{ReadError, io_error},
+    gone::Gone,
     listing,
     ros1::Ros1View,
 };
@@ -17,6 +18,7 @@ use crate::{definitions::DefinitionFolders, live::writer_of_bag};
 use holdall_io::{fs, lock::Holder, remote};
 use holdall_model::{
     interface::bundle::Bundle,
+    loss::ledger::LEDGER_CUSTOM_KEY,
     metadata::BagMetadata,
     repeated::BagRepeats,
     time::Timestamp,
@@ -59,6 +61,8 @@ pub struct Bag {
     pub(super) files: Vec<BagFile>,
     pub(super) repeats: BagRepeats,
     notices: Vec<String>,
+    /// What its metadata says was in its files and is gone, where these were compared.
+    gone: Arc<Gone>,
     /// The process that was recording the bag when it was opened.
     writer: Option<Holder>,
     /// Only messages within these bounds are read.
@@ -146,6 +150,21 @@ impl Bag {
         let is_damage =
             |notice: &&String| notice.contains(" is damaged at byte ") || notice.ends_with("left out");
         self.notices.iter().filter(is_damage).map(String::as_str)
+    }
+
+    /// The same bag with what is known of `described`, which was opened with its metadata: what is gone, and the account there.
+    #[must_use]
+    pub(crate) fn with_known_of(mut self, described: &Self) -> Self {
+        self.gone = Arc::clone(&described.gone);
+        let ledger = described.metadata.custom_data.get_key_value(LEDGER_CUSTOM_KEY);
+        let ledger = ledger.map(|(key, text)| (key.clone(), text.clone()));
+        self.metadata.custom_data.extend(ledger);
+        self
+    }
+
+    /// What its metadata says was in its files and is gone.
+    pub(crate) fn gone(&self) -> &Gone {
+        &self.gone
     }
 
     /// The process that is recording the bag: the bag is read as written until it was opened.

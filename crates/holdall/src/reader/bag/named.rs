@@ -55,6 +55,20 @@ fn present(path: PathBuf) -> io::Result<(PathBuf, fs::About)> {
     }
 }
 
+fn is_inside(relative: &str) -> bool {
+    let mut components = Path::new(relative).components();
+    !relative.is_empty()
+        && components.all(|component| matches!(component, Component::Normal(_) | Component::CurDir))
+}
+
+/// Those of the files that the metadata names which are in the bag.
+pub(super) fn present_files(bag: &Path, metadata: &BagMetadata) -> Vec<PathBuf> {
+    let named = metadata.relative_file_paths.iter();
+    let inside = named.filter(|relative| is_inside(relative));
+    let found = inside.filter_map(|relative| present(bag.join(relative)).ok());
+    found.map(|(path, _)| path).collect()
+}
+
 /// Finds the files that the metadata names, which must exist in the bag.
 pub(super) fn named_files(
     bag: &Path,
@@ -69,10 +83,7 @@ pub(super) fn named_files(
     }
     let mut missing = None;
     for (index, relative) in metadata.relative_file_paths.iter().enumerate() {
-        let inside = Path::new(relative)
-            .components()
-            .all(|component| matches!(component, Component::Normal(_) | Component::CurDir));
-        if !inside || relative.is_empty() {
+        if !is_inside(relative) {
             return Err(ReadError::PathOutside {
                 bag: bag.to_owned(),
                 found: relative.clone(),

@@ -2,11 +2,11 @@
 
 use super::{
     Bag, METADATA_FILE, Ros1View,
-    named::{Unusable, named_files, read_metadata},
+    named::{Unusable, named_files, present_files, read_metadata},
 };
 use crate::{
     live::writer_of_bag,
-    reader::{error::ReadError, file::payloads, listing, rebuild::Rebuild},
+    reader::{error::ReadError, file::payloads, gone::Gone, listing, rebuild::Rebuild},
     rescue,
     writer::{STATE_KEY, seal_faults},
 };
@@ -112,11 +112,16 @@ impl Bag {
             None => Self::rebuild_with_rescued(path, &listed, view)?,
         };
         let mut bag = if rebuild.is_unwritten() {
-            Self::unwritten(path, metadata, writer)
+            Self::unwritten(path, metadata.clone(), writer)
         } else {
             Self::from_rebuild(path, rebuild, writer)?
         };
         if writer.is_none() {
+            bag.compare_with(&metadata)?;
+            // Until a repair has given it its end.
+            let mark = metadata.custom_data.get_key_value(STATE_KEY);
+            let mark = mark.map(|(key, value)| (key.clone(), value.clone()));
+            bag.metadata.custom_data.extend(mark);
             let notice = format!(
                 "{}: its recording was not ended; what its files hold is shown instead of {METADATA_FILE}",
                 path.display()
@@ -125,6 +130,46 @@ impl Bag {
         }
         bag.notices.extend(rescued);
         Ok(bag)
+    }
+
+    /// Compares what the files hold with what their metadata says of them.
+    fn compare_with(&mut self, said: &BagMetadata) -> Result<(), ReadError> {
+        let gone = Gone::between(said, self)?;
+        self.notices.extend(gone.notices(&self.path));
+        self.gone = Arc::new(gone);
+        Ok(())
+    }
+
+    /// As [`Bag::open_locked`], for a tool that writes the metadata anew: of the bag's own files what they hold now, and what of the
+    /// metadata no file has. The bag is as described when nothing of the metadata is wrong.
+    pub(crate) fn open_to_describe(path: &Path) -> Result<(Self, bool), ReadError> {
+        let opened = match Self::open_locked(path) {
+            Err(error @ ReadError::NotOfBag { .. }) => return Err(error),
+            opened => opened,
+        };
+        let said = read_metadata(&path.join(METADATA_FILE)).ok();
+        let is_ended = |said: &BagMetadata| {
+            !said.custom_data.contains_key(STATE_KEY) && !said.relative_file_paths.is_empty()
+        };
+        let Some(said) = said.filter(is_ended) else {
+            return Ok((opened?, false));
+        };
+        let files = present_files(path, &said);
+        let Ok(mut bag) = Self::rebuilt(path, &files, Ros1View::default(), None) else {
+            return Ok((opened?, false));
+        };
+        if bag.files.is_empty() {
+            return Ok((opened?, false));
+        }
+        bag.compare_with(&said)?;
+        let is_described = opened.is_ok_and(|opened| opened.notices.is_empty())
+            && bag.gone.is_none()
+            && bag.stored_metadata().message_count == said.message_count;
+        for (key, value) in said.custom_data {
+            bag.metadata.custom_data.entry(key).or_insert(value);
+        }
+        bag.metadata.ros_distro = bag.metadata.ros_distro.or(said.ros_distro);
+        Ok((bag, is_described))
     }
 
     pub(super) fn from_metadata(path: &Path, metadata: BagMetadata) -> Result<Self, ReadError> {
@@ -150,6 +195,7 @@ impl Bag {
             files,
             repeats,
             notices,
+            gone: Arc::default(),
             writer: None,
             bounds: (None, None),
             folders: Arc::default(),
@@ -197,6 +243,7 @@ impl Bag {
                 .map(|writer| live_notice(path, writer))
                 .into_iter()
                 .collect(),
+            gone: Arc::default(),
             writer,
             bounds: (None, None),
             folders: Arc::default(),
@@ -244,6 +291,7 @@ impl Bag {
             files,
             repeats,
             notices,
+            gone: Arc::default(),
             writer,
             bounds: (None, None),
             folders: Arc::default(),

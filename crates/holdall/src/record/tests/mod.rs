@@ -12,6 +12,7 @@ mod holes;
 mod latched;
 mod limits;
 mod live_bags;
+mod lost_files;
 mod moments;
 mod panics;
 mod publishers;

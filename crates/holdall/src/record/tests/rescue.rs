@@ -25,8 +25,8 @@ const POINTER: &str = ".holdall-rescue.json";
 type Change = fn(&mut RecordOptions);
 
 /// Copies what the system has of a recording at this moment, as a kill leaves it: the bag, and the memory that it points to.
-fn killed(recording: &Recording, to: &Path) -> PathBuf {
-    let bag = copied(recording, to);
+pub(super) fn killed(recording: &Recording, to: &Path) -> PathBuf {
+    let bag = copied(&recording.output, to);
     become_original(&to.join("memory"), &recording.output, &bag);
     bag
 }
@@ -61,9 +61,9 @@ pub(in crate::record) fn become_original(memory: &Path, from: &Path, to: &Path) 
 }
 
 /// As [`killed`]; the bag is a copy of the one that was recorded.
-fn copied(recording: &Recording, to: &Path) -> PathBuf {
+pub(super) fn copied(from: &Path, to: &Path) -> PathBuf {
     let bag = to.join("bag");
-    copy_tree(&recording.output, &bag);
+    copy_tree(from, &bag);
     let text = fs::read_to_string(bag.join(POINTER)).unwrap();
     let mut pointer: Pointer = serde_json::from_str(&text).unwrap();
     let memory = to.join("memory");
@@ -82,7 +82,7 @@ pub(in crate::record) fn copy_sparse(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
-fn copy_tree(from: &Path, to: &Path) {
+pub(super) fn copy_tree(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
@@ -100,7 +100,7 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 /// Payloads by topic, in the order of reading.
-fn read(bag: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
+pub(super) fn read(bag: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
     let mut found: BTreeMap<String, Vec<Vec<u8>>> = BTreeMap::new();
     let set = BagSet::from(vec![Bag::open(bag).unwrap()]);
     for message in set.messages(&MessageFilter::default()) {
@@ -118,7 +118,7 @@ fn assert_exact(bag: &Path, about: &str) {
     assert_eq!((audit.faults.clone(), audit.shortfall()), (vec![], 0), "{about}");
 }
 
-fn world_with_memory() -> (World, tempfile::TempDir) {
+pub(super) fn world_with_memory() -> (World, tempfile::TempDir) {
     let mut world = World::new();
     let memory = tempfile::tempdir().unwrap();
     world.options.rescue_directory = Some(memory.path().to_owned());
@@ -268,6 +268,39 @@ fn large_messages_for_which_there_is_no_memory_are_counted() {
         (1, 1),
         "{topic:?}"
     );
+}
+
+/// The database has no sequence numbers, and the messages in memory have theirs.
+#[test]
+fn a_killed_database_adds_up_before_its_repair() {
+    let (mut world, _memory) = world_with_memory();
+    world.options.storage_id = "sqlite3".to_owned();
+    world.options.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
+    let hold = Arc::new(Hold::default());
+    world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &hold));
+    let (recording, publisher) = record_one(&mut world);
+    (0..50).for_each(|number| publisher.send(&payload(number, 100)));
+    recording.wait_recorded(50);
+    world.clock.advance(Duration::from_secs(3));
+    recording.wait_until("all is durable", |recording| {
+        recording.recorder.status().durability.durable == 50
+    });
+    hold.set(true);
+    (50..60).for_each(|number| publisher.send(&payload(number, 100)));
+    recording.wait_until("all messages have arrived", |recording| {
+        recording.recorder.status().topics[0].received == 60
+    });
+    let place = tempfile::tempdir().unwrap();
+    let bag = killed(&recording, place.path());
+    hold.set(false);
+    recording.stop();
+    assert_eq!(
+        Bag::rebuild(&bag).unwrap().metadata().message_count,
+        50,
+        "the others are in memory"
+    );
+    assert_eq!(read(&bag)["/t"].len(), 60);
+    assert_exact(&bag, "killed");
 }
 
 /// A payload that cannot be compressed and has no two equal parts.

@@ -1,0 +1,83 @@
+//! The account of a bag that is repaired: of the whole recording where it is there, else of what is left and was known.
+
+use crate::reader::{Bag, Gone};
+use holdall_model::{
+    loss::ledger::{LEDGER_CUSTOM_KEY, Ledger, TopicAccount},
+    time::Timestamp,
+};
+use std::collections::BTreeMap;
+
+/// Prefixes of the entries of `custom_data` that an account makes.
+const KEYS: [&str; 2] = ["holdall.lost", "holdall.end_unknown"];
+
+/// Removes what an older account has put into a bag's metadata.
+pub(super) fn remove_from(custom_data: &mut BTreeMap<String, String>) {
+    custom_data
+        .retain(|key, _| key != LEDGER_CUSTOM_KEY && !KEYS.iter().any(|prefix| key.starts_with(prefix)));
+}
+
+/// Puts what is gone into the account of a bag that has all that it says is recorded.
+pub(super) fn charge(gone: &Gone, ledger: &mut Ledger) {
+    let topics = ledger.topics.iter();
+    let left = topics.map(|topic| (topic.name.clone(), topic.in_bag())).collect();
+    gone.charge(ledger, &left);
+}
+
+/// The account that a bag gets; `None` where it has the right one.
+pub(super) fn account_of(bag: &Bag) -> Option<Ledger> {
+    match bag.last_ledger().ok().flatten() {
+        Some(_) if bag.gone().is_none() => None,
+        Some(_) => bag.any_ledger().ok().flatten(),
+        None => {
+            let mut ledger = reconstructed(bag, bag.kept_ledger().ok().flatten());
+            charge(bag.gone(), &mut ledger);
+            Some(ledger)
+        }
+    }
+}
+
+/// A ledger of what is there, with what its last checkpoint and the metadata knew to be missing. It is a checkpoint itself: what else is
+/// missing is not known, because the recorder was ended before it could say, or the end of the account is gone.
+fn reconstructed(bag: &Bag, checkpoint: Option<Ledger>) -> Ledger {
+    let (metadata, repeated, hidden) = (bag.metadata(), bag.copies_by_topic(), bag.hidden_by_topic());
+    let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
+    let mut ledger = Ledger::new();
+    let known = checkpoint.unwrap_or_default();
+    let described = bag.lost_by_metadata().unwrap_or_default();
+    let mut names: Vec<&String> = Vec::new();
+    let topics = metadata.topics_with_message_count.iter();
+    let topics = topics.map(|topic| &topic.topic_metadata.name);
+    for name in topics.chain(described.keys()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    ledger.topics = names
+        .into_iter()
+        .map(|name| {
+            let mut account = TopicAccount::default();
+            account.name.clone_from(name);
+            account.repeated = count(&repeated, name);
+            let shown_copies = account.repeated - count(&hidden, name);
+            let of_types = metadata.topics_with_message_count.iter();
+            let of_types = of_types.filter(|topic| topic.topic_metadata.name == *name);
+            let messages: u64 = of_types.map(|topic| topic.message_count).sum();
+            account.recorded = messages.saturating_sub(shown_copies);
+            if let Some(before) = known.topics.iter().find(|before| before.name == *name) {
+                account.missing.clone_from(&before.missing);
+                account.loss_unknown = before.loss_unknown;
+            }
+            for (stage, count) in described.get(name).into_iter().flatten() {
+                let known = account.missing.entry(*stage).or_default();
+                *known = (*known).max(*count);
+            }
+            account
+        })
+        .collect();
+    let start = metadata.starting_time.unwrap_or(Timestamp::from_nanos(0));
+    ledger.checkpoint = Some(start.saturating_add(metadata.duration));
+    ledger.restarts = known.restarts;
+    ledger.restarts_left_out = known.restarts_left_out;
+    ledger.missing_files = known.missing_files;
+    ledger
+}

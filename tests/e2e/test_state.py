@@ -1,0 +1,224 @@
+"""Every state of a bag in every report: the bags are written by pip mcap with accounts that are put together here, and so are the expected words."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import HOLDALL
+from mcap.writer import Writer as McapWriter
+from test_salvage import COUNT, START, STEP, message
+
+HALF = COUNT // 2
+SILENT_NS = START + 3 * STEP
+
+
+def holdall(*arguments, folder=None):
+    return subprocess.run([HOLDALL, *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=folder)
+
+
+def publisher(topic, recorded, **more):
+    return {"gid": ("a" if topic == "/a" else "b") * 32, "sent": recorded, "received": recorded, "recorded": recorded, "intervals": [], **more}
+
+
+def account(counts, end=None, lost=0, **of_a):
+    """The account of a recording with `lost` messages of /a missing in transit; `of_a` is known about the publisher of /a."""
+    topics = []
+    for topic, recorded in counts.items():
+        missing = lost if topic == "/a" else 0
+        gap = {"stage": "transport", "first_sequence": None, "last_sequence": None, "first_time": None, "last_time": None, "count": missing}
+        one = publisher(topic, recorded, **(of_a if topic == "/a" else {}))
+        one.update({"sent": recorded + missing, "intervals": [gap] if missing else []})
+        sums = {"transport": missing} if missing else {}
+        topics.append({"name": topic, "recorded": recorded, "recorded_bytes": 0, "missing": sums, "publishers": [one]})
+    return {"version": 1, "topics": topics, **({} if end is None else {"checkpoint": end})}
+
+
+def write(path, numbers, records=()):
+    """A storage file with these messages and records of an account."""
+    with open(path, "wb") as stream:
+        writer = McapWriter(stream, chunk_size=20_000)
+        writer.start("ros2", "test")
+        schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data\n")
+        channels = {topic: writer.register_channel(topic, "cdr", schema) for topic in ("/a", "/b")}
+        for number in numbers:
+            topic, time, data = message(number)
+            writer.add_message(channels[topic], time, data, time)
+        for name, ledger in records:
+            writer.add_metadata(name, {"ledger": json.dumps(ledger)})
+        writer.finish()
+
+
+BOTH = {"/a": HALF, "/b": HALF}
+FINAL = [("holdall:loss", account(BOTH))]
+CUT = [("holdall:loss_checkpoint", account(BOTH, end=START + COUNT * STEP, lost=7))]
+
+
+def bag(folder, records, ledger=None):
+    """A whole bag of two files with these records at the end of the second."""
+    folder.mkdir()
+    write(folder / "x_0.mcap", range(HALF))
+    write(folder / "x_1.mcap", range(HALF, COUNT), records)
+    # Its metadata by the files; the account in it where the recording had failed.
+    assert holdall("reindex", folder).returncode == 0
+    if ledger:
+        path = folder / "metadata.yaml"
+        text = path.read_text()
+        entry = f"custom_data:\n    holdall.ledger: {json.dumps(json.dumps(ledger))}\n"
+        assert "custom_data: ~" in text or "custom_data: {}" in text or "custom_data:\n" in text, text
+        for empty in ("custom_data: ~\n", "custom_data: {}\n", "custom_data:\n"):
+            if empty in text:
+                text = text.replace(empty, entry, 1)
+                break
+        path.write_text(text)
+    return folder
+
+
+def complete(folder):
+    bag(folder, FINAL)
+
+
+def lossy(folder):
+    bag(folder, [("holdall:loss", account(BOTH, lost=7))])
+
+
+def foreign(folder):
+    bag(folder, ())
+
+
+def unconfirmed(folder):
+    bag(folder, [("holdall:loss", account(BOTH, end_unknown=True))])
+
+
+def silent(folder):
+    bag(folder, [("holdall:loss", account(BOTH, end_unknown=True, silent_since=SILENT_NS, reliable=True))])
+
+
+def cut_off(folder):
+    bag(folder, CUT)
+
+
+def full_disk(folder):
+    bag(folder, (), ledger=account(BOTH, lost=7))
+
+
+def damaged(folder):
+    bag(folder, FINAL)
+    os.truncate(folder / "x_1.mcap", (folder / "x_1.mcap").stat().st_size * 53 // 100)
+
+
+def file_gone(folder):
+    bag(folder, FINAL)
+    (folder / "x_0.mcap").unlink()
+
+
+def file_gone_and_repaired(folder):
+    file_gone(folder)
+    done = holdall("repair", folder)
+    assert done.returncode == 3 and f"missing: storage file x_0.mcap with {HALF} messages" in done.stdout, done
+
+
+def file_gone_and_reindexed(folder):
+    file_gone(folder)
+    assert holdall("reindex", folder).returncode == 0
+
+
+# How each is made, its word, lost messages that are known (None: no account), whether these are all, and the code of audit.
+STATES = [
+    (complete, "complete", 0, True, 0),
+    (lossy, "complete", 7, True, 3),
+    (foreign, "ended", None, False, 2),
+    (unconfirmed, "ended", 0, False, 0),
+    (silent, "end unknown", 0, False, 3),
+    (cut_off, "cut off", 7, False, 3),
+    (full_disk, "complete", 7, True, 3),
+    (file_gone_and_repaired, "files missing", HALF, True, 3),
+    (file_gone_and_reindexed, "files missing", HALF, True, 3),
+]
+
+
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state[0].__name__)
+def test_every_report_has_the_same_state(tmp_path, state):
+    make, word, lost, is_all, code = state
+    folder = tmp_path / "bags" / "x"
+    folder.parent.mkdir()
+    make(folder)
+    info = json.loads(holdall("info", folder, "--json").stdout)
+    audit_run = holdall("audit", folder, "--json")
+    audit = json.loads(audit_run.stdout) if lost is not None else None
+    check_run = holdall("check", folder, "--json")
+    check = json.loads(check_run.stdout)["state"]
+    repair = json.loads(holdall("repair", folder, "-o", tmp_path / "copy", "--json").stdout)["state"]
+    reports = {"info": info, "check": check, "repair": repair}
+    for name, report in reports.items():
+        found = (report["state"], report["lost"], report["all_losses_known"])
+        assert found == (word, lost, is_all), (name, report)
+    assert audit_run.returncode == code, audit_run
+    if audit:
+        assert (audit["state"], audit["lost"]["total"], audit["all_losses_known"]) == (word, lost, is_all), audit
+        assert info["lost_messages"]["total"] == lost and info["account"]["lost"] == lost
+    else:
+        assert info["lost_messages"] is None
+
+    said = holdall("info", folder).stdout
+    line = next(line for line in said.splitlines() if line.startswith("Lost messages:"))
+    assert f"State:             {word}\n" in said, said
+    words = {"unknown (": lost is None, "none known": lost == 0 and not is_all, "not known:": word == "cut off"}
+    assert {text: text in line for text in words} == words, line
+    assert lost is None or f"{lost:,}".replace(",", " ") in line or (lost == 0 and not is_all), line
+    spoken = holdall("audit", folder).stdout
+    assert ("nothing is lost" in spoken) == (lost == 0 and is_all), spoken
+    assert (f"state: {word}" in spoken) == (word != "complete"), spoken
+    for verb in ("check", "repair"):
+        text = holdall(verb, folder).stdout
+        assert (f"state: {word}" in text) == (word != "complete"), (verb, text)
+
+    assert holdall("catalog", folder.parent, "-o", tmp_path / "catalog").returncode == 0
+    found = json.loads(holdall("find", "messages >= 0", tmp_path / "catalog", "--json").stdout)
+    assert (found["state"], found.get("lost")) == (word, lost), found
+
+
+@pytest.mark.parametrize(("make", "word"), [(damaged, "damaged"), (file_gone, "files missing")])
+def test_a_bag_that_needs_a_repair_is_called_so_and_repaired(tmp_path, make, word):
+    folder = tmp_path / "bags" / "x"
+    folder.parent.mkdir()
+    make(folder)
+    holdall("catalog", folder.parent, "-o", tmp_path / "catalog")
+    found = json.loads(holdall("find", 'name = "x"', tmp_path / "catalog", "--json").stdout)
+    assert found["state"] == word, found
+    assert holdall("check", folder).returncode == 1
+    there = sum(1 for _ in json_lines(folder))
+    done = holdall("repair", folder)
+    assert done.returncode == 3, done
+    info = json.loads(holdall("info", folder, "--json").stdout)
+    readable = sum(1 for _ in json_lines(folder))
+    assert there <= readable == info["message_count"], (there, info)
+    assert info["state"] == "files missing" and info["lost"] == COUNT - readable, info
+    assert holdall("audit", folder).returncode == 3 and holdall("check", folder).returncode == 0
+    # For good.
+    (folder / "metadata.yaml").unlink()
+    assert holdall("reindex", folder).returncode == 0
+    info = json.loads(holdall("info", folder, "--json").stdout)
+    assert info["state"] == "files missing" and info["lost"] == COUNT - readable, info
+
+
+def json_lines(folder):
+    return (line for line in holdall("cat", folder, "--json").stdout.splitlines() if line.startswith("{"))
+
+
+def test_a_second_repair_and_a_second_loss(tmp_path):
+    folder = tmp_path / "x"
+    file_gone_and_repaired(folder)
+    before = Path(folder / "metadata.yaml").read_text()
+    again = holdall("repair", folder)
+    assert again.returncode == 0 and "nothing to repair" in again.stdout, again
+    assert (folder / "metadata.yaml").read_text() == before
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    content = (copy / "x_1.mcap").read_bytes()
+    (copy / "x_1.mcap").write_bytes(content[: len(content) * 53 // 100])
+    assert holdall("repair", copy).returncode == 3
+    info = json.loads(holdall("info", copy, "--json").stdout)
+    assert info["lost"] == COUNT - info["message_count"] and len(info["missing_files"]) == 2, info
