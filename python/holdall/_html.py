@@ -28,15 +28,16 @@ def _rows(bag: Any) -> list[tuple[str, str, int, str, str]]:
     """Topic, type, messages, rate, losses."""
     try:
         lost = bag.lost
+        more = "" if all(state["all_losses_known"] for state in bag.states) else " or more"
     except Exception:  # noqa: BLE001 - a look at a bag never fails
-        lost = None
+        lost, more = None, ""
     rows = []
     for info in sorted(bag.metadata["topics"], key=lambda info: info["name"]):
         count = info["count"]
         rate = f"{(count - 1) / bag.duration:.1f} Hz" if count > 1 and bag.duration > 0 else ""
         stages = (lost or {}).get(info["name"], {})
         missing = sum(stages.values())
-        text = "?" if lost is None else f"{missing} ({', '.join(sorted(stages))})" if missing else "0"
+        text = "?" if lost is None else f"{missing} ({', '.join(sorted(stages))})" if missing else f"0{more}"
         rows.append((info["name"], info["type"], count, rate, text))
     return rows
 

@@ -78,7 +78,7 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     browser.open(address.link)
     until(lambda: browser.script("document.querySelectorAll('#rows tr').length") == 1, "the bag in the list")
     row = browser.script("document.getElementById('rows').textContent")
-    assert "läb 1" in row and "whole" in row, row
+    assert "läb 1" in row and "complete" in row, row
     # A busy disk stalls a recording for a moment.
     until(lambda: re.search("● (recording|stalled)", browser.script("document.getElementById('now').textContent")), "the recording")
     # Its dashboard is here too, and steers it.

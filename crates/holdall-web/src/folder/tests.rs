@@ -137,7 +137,7 @@ fn bags_are_listed_read_and_downloaded() {
     assert_eq!(names, ["inside", "lab", "runs/läb 2"]);
     assert_eq!(
         (&list["bags"][1]["messages"], &list["bags"][1]["state"]),
-        (&json!(100), &json!("complete"))
+        (&json!(100), &json!("ended"))
     );
     assert_eq!(list["bags"][0]["state"], json!("refused"));
     let info = world.json("/api/info?bag=runs%2Fl%C3%A4b+2");
@@ -376,13 +376,13 @@ fn a_file_deep_in_a_bag_that_is_a_link_is_not_followed() {
         let bags = list["bags"].as_array().unwrap();
         bags.iter().find(|bag| bag["name"] == json!(name)).unwrap()["state"].clone()
     };
-    assert_eq!(state("plain"), json!("complete"));
+    assert_eq!(state("plain"), json!("ended"));
     assert!(
         opened(&world, "plain")[0].contains("\"messages\":100"),
         "a deep file itself is read"
     );
     for name in ["deep", "folder"] {
-        assert_ne!(state(name), json!("complete"), "{name}");
+        assert_ne!(state(name), json!("ended"), "{name}");
         assert_shows_nothing(&world, name);
     }
 }
