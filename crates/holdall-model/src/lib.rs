@@ -17,6 +17,7 @@ pub mod ros1;
 pub mod selection;
 pub mod text;
 pub mod time;
+pub mod time_line;
 pub mod topic;
 pub mod trigger;
 pub mod unheard;

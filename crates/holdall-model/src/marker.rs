@@ -1,6 +1,9 @@
 //! Named marks in a bag: moments that somebody wants to find again.
 
-use crate::time::Timestamp;
+use crate::{
+    time::Timestamp,
+    time_line::{ClockJump, StampClock},
+};
 use std::collections::BTreeMap;
 
 /// The record that carries a marker in a storage file.
@@ -18,6 +21,8 @@ pub const MARKERS_MAX: usize = 1000;
 
 const NAME: &str = "name";
 const TIME: &str = "time";
+const JUMP_FROM: &str = "clock_jump_from";
+const CLOCK: &str = "clock";
 
 /// A moment with a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +31,8 @@ pub struct Marker {
     pub time: Timestamp,
     /// What it is called.
     pub name: String,
+    /// The jump of the clock that it marks; it is at the time after the jump.
+    pub jump: Option<ClockJump>,
 }
 
 /// Why a text names no marker.
@@ -52,22 +59,54 @@ impl Marker {
             _ => Ok(Self {
                 time,
                 name: name.to_owned(),
+                jump: None,
             }),
+        }
+    }
+
+    /// Marks a jump of the clock that stamps messages.
+    pub fn of_jump(jump: ClockJump) -> Self {
+        Self {
+            time: jump.to,
+            name: jump.to_string(),
+            jump: Some(jump),
         }
     }
 
     /// What a [`MARKER_RECORD`] consists of: the name, and the time in nanoseconds since 1970.
     pub fn entries(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([
+        let mut entries = BTreeMap::from([
             (NAME.to_owned(), self.name.clone()),
             (TIME.to_owned(), self.time.as_nanos().to_string()),
-        ])
+        ]);
+        if let Some(jump) = self.jump {
+            let clock = match jump.clock {
+                StampClock::Wall => "wall",
+                StampClock::Simulated => "simulated",
+            };
+            entries.insert(JUMP_FROM.to_owned(), jump.from.as_nanos().to_string());
+            entries.insert(CLOCK.to_owned(), clock.to_owned());
+        }
+        entries
     }
 
     /// The marker that a record describes; `None` when it describes none.
     pub fn from_entries(entries: &BTreeMap<String, String>) -> Option<Self> {
-        let time = entries.get(TIME)?.parse().ok()?;
-        Self::new(Timestamp::from_nanos(time), entries.get(NAME)?).ok()
+        let time = Timestamp::from_nanos(entries.get(TIME)?.parse().ok()?);
+        let from = entries.get(JUMP_FROM).and_then(|from| from.parse().ok());
+        let clock = match entries.get(CLOCK).map(String::as_str) {
+            Some("simulated") => StampClock::Simulated,
+            _ => StampClock::Wall,
+        };
+        let marker = Self::new(time, entries.get(NAME)?).ok()?;
+        Some(Self {
+            jump: from.map(|from| ClockJump {
+                clock,
+                from: Timestamp::from_nanos(from),
+                to: time,
+            }),
+            ..marker
+        })
     }
 
     /// All markers as one text, for [`MARKERS_CUSTOM_KEY`].
@@ -94,6 +133,13 @@ mod tests {
         let both = [first, second];
         assert_eq!(Marker::list_from_json(&Marker::list_to_json(&both)), both);
         assert_eq!(Marker::from_entries(&both[0].entries()).as_ref(), Some(&both[0]));
+        let jump = Marker::of_jump(ClockJump {
+            clock: StampClock::Simulated,
+            from: Timestamp::from_nanos(9_000_000_000),
+            to: Timestamp::from_nanos(-1_500_000_000),
+        });
+        assert_eq!(jump.name, "simulated time was set back by 10.500 s");
+        assert_eq!(Marker::from_entries(&jump.entries()), Some(jump));
     }
 
     #[test]

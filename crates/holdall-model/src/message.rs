@@ -66,6 +66,18 @@ impl Payload<'_> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// A copy of its bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        match self {
+            Self::Borrowed(bytes) => bytes.to_vec(),
+            Self::Loaned(loan) => {
+                let mut bytes = Vec::with_capacity(loan.len());
+                loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice));
+                bytes
+            }
+        }
+    }
 }
 
 /// A payload as a storage writer gets it.

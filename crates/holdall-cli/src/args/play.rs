@@ -236,6 +236,10 @@ pub struct PlayArguments {
     #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "When")]
     pub max_lateness: Option<Duration>,
 
+    /// Leave out spans without a message that are longer than this, in seconds; 1 when no number is given
+    #[arg(long, value_name = "S", num_args = 0..=1, default_missing_value = "1", value_parser = units::parse_seconds, help_heading = "When")]
+    pub skip_empty: Option<Duration>,
+
     /// Which stamp sets the order and the spacing of messages
     #[arg(long, value_name = "STAMP", default_value = "received", help_heading = "When")]
     pub message_order: MessageOrderName,
@@ -244,6 +248,10 @@ pub struct PlayArguments {
     #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = parse_positive,
           help_heading = "Clock")]
     pub clock: Option<f64>,
+
+    /// Play a recorded /clock where the bag has one, and publish another only where it has none
+    #[arg(long, help_heading = "Clock")]
+    pub prefer_recorded_clock: bool,
 
     /// Publish /clock before each message of these topics
     #[arg(long, value_name = "TOPIC", num_args = 1.., conflicts_with = "clock_topics_all", help_heading = "Clock")]

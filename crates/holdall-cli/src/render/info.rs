@@ -2,7 +2,8 @@
 
 use super::{
     attach::{AttachmentJson, attachment_line},
-    marker::{MarkerJson, marker_line},
+    marker::{MarkerJson, jump_lines, jumps_of, marker_line},
+    undefined::{UndefinedJson, undefined_line},
 };
 use crate::{
     args::info::Sort,
@@ -24,6 +25,7 @@ use holdall_model::{
 };
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
@@ -57,6 +59,8 @@ pub struct Contents {
 pub struct BagView<'a> {
     /// The bag's metadata.
     pub metadata: &'a BagMetadata,
+    /// How long the recording took where its clock jumped.
+    pub duration_without_jumps: Option<Duration>,
     /// Size of all storage files in bytes.
     pub bytes: u64,
     /// Whether it has all that was recorded, and its account.
@@ -124,10 +128,13 @@ impl BagView<'_> {
         push(&mut text, "Bag size:", &format_bytes(self.bytes));
         push(&mut text, "Storage id:", &one_line(&metadata.storage_identifier));
         push(&mut text, "ROS Distro:", &one_line(distro));
+        let steady = self.duration_without_jumps.map_or_else(String::new, |span| {
+            format!(" ({}s without the jumps of its clock)", seconds(span))
+        });
         push(
             &mut text,
             "Duration:",
-            &format!("{}s", seconds(metadata.duration)),
+            &format!("{}s{steady}", seconds(metadata.duration)),
         );
         push(&mut text, "Start:", &time_point(start, zone));
         push(&mut text, "End:", &time_point(end, zone));
@@ -163,6 +170,7 @@ impl BagView<'_> {
         let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
         let marker = |marker| marker_line(marker, zone);
         let markers: Vec<String> = self.markers.iter().map(marker).collect();
+        let jumps = jump_lines(self.markers, zone);
         let attachments: Vec<String> = self.attachments.iter().map(attachment_line).collect();
         let repeated = self.repeated.iter();
         let repeated: Vec<String> = repeated
@@ -179,6 +187,7 @@ impl BagView<'_> {
             ("Publishers:", LABEL_CELLS, publishers),
             ("Without definition:", LABEL_CELLS + 1, undefined),
             ("Markers:", LABEL_CELLS, markers),
+            ("Clock jumps:", LABEL_CELLS, jumps),
             ("Attachments:", LABEL_CELLS, attachments),
             ("No introspection:", LABEL_CELLS, unheard),
             ("Not heard:", LABEL_CELLS, not_heard),
@@ -294,6 +303,8 @@ impl BagView<'_> {
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
             markers: self.markers.iter().map(MarkerJson::of).collect(),
+            clock_jumps: jumps_of(self.markers),
+            duration_without_jumps_s: self.duration_without_jumps.map(|span| span.as_secs_f64()),
             attachments: self.attachments.iter().map(AttachmentJson::of).collect(),
             services_without_introspection: unheard_services_in(&self.metadata.custom_data),
             not_heard: not_heard_in(&self.metadata.custom_data),
@@ -325,6 +336,11 @@ struct BagJson<'a> {
     undefined_topics: Vec<UndefinedJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     markers: Vec<MarkerJson<'a>>,
+    /// Where the clock that stamped messages jumped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_jumps: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration_without_jumps_s: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attachments: Vec<AttachmentJson<'a>>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
@@ -333,31 +349,6 @@ struct BagJson<'a> {
     not_heard: BTreeSet<NotHeard>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     repeated_messages: &'a BTreeMap<String, u64>,
-}
-
-#[derive(Serialize)]
-struct UndefinedJson<'a> {
-    name: &'a str,
-    #[serde(rename = "type")]
-    type_name: &'a str,
-}
-
-impl<'a> UndefinedJson<'a> {
-    fn of(topic: &'a UndefinedTopic) -> Self {
-        Self {
-            name: &topic.name,
-            type_name: &topic.type_name,
-        }
-    }
-}
-
-/// One topic whose type nothing defines.
-fn undefined_line(topic: &UndefinedTopic) -> String {
-    format!(
-        "Topic: {} | Type: {}",
-        Outside(&topic.name),
-        Outside(&topic.type_name)
-    )
 }
 
 #[derive(Serialize)]
@@ -460,7 +451,7 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
     for (count, what) in [
         (account.lost, "lost"),
         (account.before_match, LossSums::BEFORE_MATCH),
-        (account.left_out, "left out on request"),
+        (account.left_out, LossSums::LEFT_OUT),
         (account.removed, "removed later by --max-bag-files"),
     ] {
         sums.extend((count > 0).then(|| format!("{} {what}", format_count(count))));
@@ -595,6 +586,7 @@ mod tests {
             publishers: &[],
             undefined: &[],
             markers: &[],
+            duration_without_jumps: None,
             attachments: &[],
             repeated: &NONE_REPEATED,
             sort: Sort::Name,
@@ -630,6 +622,7 @@ mod tests {
             publishers: &[],
             undefined: &[],
             markers: &[],
+            duration_without_jumps: None,
             attachments: &[],
             repeated: &NONE_REPEATED,
             ..view(&metadata, &state)

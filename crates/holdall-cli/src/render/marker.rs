@@ -1,9 +1,11 @@
 //! Markers of a bag, for people and programs.
 
 use super::info::time_point;
+use holdall::supervise::control_socket::jumps_json;
 use holdall_model::{marker::Marker, text::Outside};
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use serde_json::Value;
 
 /// A marker in the JSON of `holdall info`.
 #[derive(Serialize)]
@@ -26,4 +28,21 @@ impl<'a> MarkerJson<'a> {
 /// One named mark.
 pub fn marker_line(marker: &Marker, zone: &TimeZone) -> String {
     format!("{}: {}", time_point(marker.time, zone), Outside(&marker.name))
+}
+
+/// The jumps of the clock that markers have.
+pub fn jump_lines(markers: &[Marker], zone: &TimeZone) -> Vec<String> {
+    let jumps = markers.iter().filter_map(|marker| marker.jump);
+    jumps
+        .map(|jump| {
+            let (from, to) = (time_point(jump.from, zone), time_point(jump.to, zone));
+            format!("{jump}, from {from} to {to}")
+        })
+        .collect()
+}
+
+/// The same for programs; `None` where there are none.
+pub fn jumps_of(markers: &[Marker]) -> Option<Value> {
+    let jumps: Vec<_> = markers.iter().filter_map(|marker| marker.jump).collect();
+    (!jumps.is_empty()).then(|| jumps_json(&jumps))
 }

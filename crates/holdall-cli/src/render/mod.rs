@@ -22,6 +22,7 @@ pub mod timeline;
 pub mod tools;
 #[cfg(feature = "parquet")]
 pub mod training;
+mod undefined;
 pub mod unheard;
 
 use comfy_table::{LineStyle, TableStyle};

@@ -10,7 +10,7 @@ use super::{
 use crate::units::{format_byte_rate, format_bytes, format_count, format_elapsed, format_span, plural};
 use holdall::{
     record::status::{DurabilityStatus, ReachedLimit, RecordReport, RecordStatus, TopicStatus},
-    supervise::control_socket::{ends_json, events_json},
+    supervise::control_socket::{ends_json, events_json, jumps_json},
 };
 use holdall_model::{
     loss::{LossStage, LossSums, UnknownEnds},
@@ -39,6 +39,7 @@ pub fn live(
         .is_some_and(|events| !events.is_recording);
     let state = match (status.paused, is_waiting) {
         (true, _) => paint.attention("paused   "),
+        _ if status.waits_for_clock => paint.attention("no /clock"),
         (false, true) => paint.faint("waiting  "),
         (false, false) => paint.good("recording"),
     };
@@ -178,6 +179,8 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
     );
     let mut lines = vec![recorded];
     lines.extend(lost(status, paint));
+    lines.extend(left_out(status, paint));
+    lines.extend(clock_jumps(status, paint));
     lines.extend(window_missed(status).map(|line| paint.attention(&line)));
     lines.extend(
         status
@@ -198,6 +201,43 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
     }
     if let Some(failure) = &report.failure {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
+    }
+    lines
+}
+
+/// What was received and is not in the bag because that was asked for, and the reason where nothing could be recorded.
+fn left_out(status: &RecordStatus, paint: Paint) -> Vec<String> {
+    let mut lines = Vec::new();
+    let count = status.left_out();
+    if count > 0 {
+        let topics = topics_with(status, |topic| Some(topic.left_out));
+        lines.push(format!(
+            "{}: {} ({topics})",
+            LossSums::LEFT_OUT,
+            plural(count, "message")
+        ));
+    }
+    if status.waits_for_clock {
+        lines.push(
+            paint.bad(
+                "no message came on /clock: with --use-sim-time nothing is recorded before the first one",
+            ),
+        );
+    }
+    lines
+}
+
+/// Jumps of the clock that are listed at the end; JSON has more.
+const JUMPS_LISTED_MAX: usize = 8;
+
+/// Where the clock that stamps messages jumped.
+fn clock_jumps(status: &RecordStatus, paint: Paint) -> Vec<String> {
+    let jumps = &status.clock_jumps;
+    let listed = jumps.named.iter().take(JUMPS_LISTED_MAX);
+    let mut lines: Vec<String> = listed.map(|jump| paint.attention(&jump.to_string())).collect();
+    let more = jumps.count.saturating_sub(lines.len() as u64);
+    if more > 0 {
+        lines.push(paint.attention(&format!("and {} more of the clock", plural(more, "jump"))));
     }
     lines
 }
@@ -392,6 +432,10 @@ pub fn json(report: &RecordReport) -> Value {
         "bytes": status.recorded_bytes,
         "lost": sums.lost,
         "lost_by_stage": json_stages(&sums.by_stage),
+        "left_out": status.left_out(),
+        "waits_for_clock": status.waits_for_clock,
+        "clock_jumps": jumps_json(&status.clock_jumps.named),
+        "clock_jump_count": status.clock_jumps.count,
         "sent_before_match": sums.before_match,
         "end_unknown": ends_json(&status.unknown_ends()),
         "durability": json_durability(&status.durability),
@@ -431,6 +475,7 @@ fn json_topic(topic: &TopicStatus) -> Value {
         "bytes": topic.recorded_bytes,
         "lost": sums.lost,
         "lost_by_stage": json_stages(&sums.by_stage),
+        "left_out": topic.left_out,
         "sent_before_match": sums.before_match,
         "loss_unknown": topic.loss_unknown,
         "ends_unknown": topic.ends.publishers,

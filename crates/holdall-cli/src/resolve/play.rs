@@ -70,6 +70,8 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         )?,
         clock: clock(args)?,
         start_paused: args.start_paused,
+        skip_empty: args.skip_empty,
+        prefer_recorded_clock: args.prefer_recorded_clock,
         persistent: args.persistent,
         start_at: args.start_at,
         latched_state: !args.no_latched_state,

@@ -85,6 +85,7 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     };
     let view = BagView {
         metadata: bag.metadata(),
+        duration_without_jumps: bag.duration_without_jumps(),
         bytes: bag.size_bytes(),
         state: &state,
         contents: contents.as_ref(),

@@ -321,10 +321,7 @@ mod tests {
             duration: seconds(100),
             ..PlayStatus::default()
         };
-        let mark = |at| Marker {
-            time: start.saturating_add(seconds(at)),
-            name: "m".to_owned(),
-        };
+        let mark = |at| Marker::new(start.saturating_add(seconds(at)), "m").unwrap();
         let markers = [mark(20), mark(40), mark(500)];
         let to = |at, key| seek_target(&status(at), key, &markers).map(|to| to.as_secs());
         assert_eq!((to(50, Key::Right), to(50, Key::Left)), (Some(55), Some(45)));

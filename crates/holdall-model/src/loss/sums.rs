@@ -19,6 +19,8 @@ pub struct LossSums {
 impl LossSums {
     /// The words for [`LossSums::before_match`], the same in every report.
     pub const BEFORE_MATCH: &str = "sent before the match";
+    /// The words for [`LossSums::left_out`].
+    pub const LEFT_OUT: &str = "left out on request";
 
     /// Adds counts by stage; a sum that does not fit stays at the largest number, never at a small one.
     pub fn add<'a>(&mut self, counts: impl IntoIterator<Item = (&'a LossStage, &'a u64)>) {

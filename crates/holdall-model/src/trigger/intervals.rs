@@ -44,11 +44,6 @@ impl Intervals {
             self.0.pop_front();
         }
     }
-
-    /// Forgets all.
-    pub fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 #[cfg(test)]

@@ -150,6 +150,7 @@ fn shortened(key: &str, value: &Value) -> Value {
 fn named(entry: &Value) -> Value {
     let text = match entry {
         Value::String(text) => cut(text),
+        Value::Object(about) if about.contains_key("text") => cut(about["text"].as_str().unwrap_or_default()),
         _ => {
             let topics: Vec<&str> = entry["topics"]
                 .as_array()

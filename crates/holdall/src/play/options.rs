@@ -101,6 +101,10 @@ pub struct PlayOptions {
     pub qos_overrides: BTreeMap<String, QosProfile>,
     /// What drives `/clock`.
     pub clock: ClockSource,
+    /// A recorded `/clock` is played instead of what `clock` asks for, where the bag has one (`--prefer-recorded-clock`).
+    pub prefer_recorded_clock: bool,
+    /// Longer spans without a message take no time (`--skip-empty`).
+    pub skip_empty: Option<Duration>,
     /// Begin paused (`-p`).
     pub start_paused: bool,
     /// Messages read ahead of time (`--read-ahead-queue-size`).
@@ -163,6 +167,8 @@ impl Default for PlayOptions {
             remap: BTreeMap::new(),
             qos_overrides: BTreeMap::new(),
             clock: ClockSource::default(),
+            prefer_recorded_clock: false,
+            skip_empty: None,
             start_paused: false,
             read_ahead_messages: 1000,
             read_ahead_bytes_max: 256 * 1024 * 1024,

@@ -1,6 +1,9 @@
 //! The playback as a state machine: given the time and the commands, it publishes what is due and returns when to call it again.
 
+mod gaps;
 mod steering;
+
+pub(super) use gaps::Gaps;
 
 use super::{
     burst::Bursts,
@@ -63,6 +66,8 @@ pub(super) struct PlaybackParts<S> {
     /// The wait for subscriptions.
     pub discovery: Discovery,
     pub pace: Pace,
+    /// Spans without a message that are left out, and those that take no time because a clock jumped.
+    pub gaps: Gaps,
 }
 
 /// A playback between two steps.
@@ -79,6 +84,10 @@ pub(super) struct Playback<S> {
     catch_up: Option<(Duration, Duration)>,
     /// The stamp of the last message that was published.
     taken: Timestamp,
+    /// From where the next message follows: the stamp of the last one that was taken, or the beginning, or where a seek went.
+    reached: Timestamp,
+    /// The first message of this round: its stamp, and when it was published.
+    round_began: Option<(Timestamp, Duration)>,
     stopped: bool,
     began: Option<Duration>,
     failure: Option<String>,
@@ -98,6 +107,8 @@ impl<S: Source> Playback<S> {
         let progress = Progress::new(parts.schedule.clone(), parts.range.start, parts.range.span());
         Self {
             taken: parts.range.start,
+            reached: parts.range.start,
+            round_began: None,
             parts,
             progress: Arc::new(Mutex::new(progress)),
             phase: PlayPhase::Preparing,
@@ -246,6 +257,7 @@ impl<S: Source> Playback<S> {
                     self.parts.schedule.jump(now, stamp);
                 }
                 self.taken = stamp;
+                self.round_began.get_or_insert((stamp, now));
                 self.publish_head(due.map(|due| Planned { due, sent: now }));
                 self.bursts.played();
             }
@@ -286,14 +298,14 @@ impl<S: Source> Playback<S> {
                     self.starving = false;
                     if let Some(to) = self.sought.take() {
                         self.parts.schedule.jump(now, to);
+                        self.reached = to;
+                    }
+                    if !message.latched {
+                        self.cross_gap(now, message.stamp);
                     }
                     self.head = Some(message);
                 }
-                Poll::RoundEnd => {
-                    self.parts.schedule.jump(now, self.parts.range.start);
-                    self.forget_spacing();
-                    self.lock_progress().round += 1;
-                }
+                Poll::RoundEnd => self.begin_round(now),
                 Poll::Pending => {
                     let hungry = !self.starving && !self.is_paused() && self.sought.is_none();
                     if hungry {

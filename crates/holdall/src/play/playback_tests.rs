@@ -5,7 +5,7 @@ use super::{
     control::{Asker, Command, Reply, Request},
     discovery::Discovery,
     options::{ClockSource, PlayOptions},
-    playback::{Next, Playback, PlaybackParts},
+    playback::{Gaps, Next, Playback, PlaybackParts},
     publications::Publications,
     range::PlayRange,
     read_ahead::{PlayMessage, Poll, Source},
@@ -32,6 +32,7 @@ use std::{
     time::Duration,
 };
 
+mod gaps;
 mod pacing;
 mod steering;
 
@@ -250,6 +251,10 @@ impl Stage {
                 options.subscribers_timeout,
             ),
             pace: options.pace,
+            gaps: Gaps {
+                skipped_from: options.skip_empty,
+                jumps: Vec::new(),
+            },
         });
         Self {
             playback,

@@ -7,8 +7,8 @@ use super::{
     error::PlayError,
     files::FileLog,
     neighbours::Neighbours,
-    options::PlayOptions,
-    playback::{Next, Playback, PlaybackParts, Played},
+    options::{ClockSource, PlayOptions},
+    playback::{Gaps, Next, Playback, PlaybackParts, Played},
     publications::Publications,
     range::PlayRange,
     read_ahead::{ReadAhead, ReadAheadLimits},
@@ -47,7 +47,7 @@ impl Player {
     /// # Errors
     /// When an option makes no sense, a bag cannot be read, there is nothing to play, or the transport refuses.
     pub fn start(
-        options: PlayOptions,
+        mut options: PlayOptions,
         mut transports: Vec<Box<dyn Transport>>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, PlayError> {
@@ -59,6 +59,10 @@ impl Player {
         add_hashes(&mut topics, &bags);
         if let Some(publishers) = &publishers {
             topics.retain(|topic| publishers.takes_topic(&topic.name));
+        }
+        let plays_clock = |topic: &TopicInfo| topic.name == CLOCK_TOPIC && choice.takes(&topic.name);
+        if options.prefer_recorded_clock && topics.iter().any(plays_clock) {
+            options.clock = ClockSource::Off;
         }
         let range = PlayRange::new(&bags, &options)?;
         let wake = Arc::default();
@@ -132,6 +136,10 @@ impl Player {
                 options.subscribers_timeout,
             ),
             pace: options.pace,
+            gaps: Gaps {
+                skipped_from: options.skip_empty,
+                jumps: markers.iter().filter_map(|marker| marker.jump).collect(),
+            },
         });
         let shared = Arc::new(Shared::new(playback.progress(), files, wake, clock));
         let control = PlayControl {

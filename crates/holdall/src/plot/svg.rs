@@ -484,10 +484,7 @@ mod tests {
             lanes: vec![lane],
             left_out: 3,
             lines: vec![line],
-            markers: vec![Marker {
-                time: Timestamp::from_nanos(1_000_000_000),
-                name: "\"door\" open".to_owned(),
-            }],
+            markers: vec![Marker::new(Timestamp::from_nanos(1_000_000_000), "\"door\" open").unwrap()],
             splits: vec![1_500_000_000],
             notices: Vec::new(),
             remarks: Vec::new(),

@@ -28,6 +28,8 @@ pub struct BagFile {
     pub bytes: u64,
     /// Lower bound of its log times; `None` if unknown.
     pub(in crate::reader) earliest: Option<Timestamp>,
+    /// Its last log time; `None` if unknown.
+    pub(in crate::reader) latest: Option<Timestamp>,
     /// True for a file that is known to have no messages.
     pub(in crate::reader) empty: bool,
     /// Whether each payload is compressed (rosbag2's message compression).

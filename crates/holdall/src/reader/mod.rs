@@ -24,6 +24,7 @@ mod rebuild;
 mod remote;
 mod repeated;
 mod ros1;
+mod runs;
 mod set;
 mod state;
 mod strip;

@@ -1,6 +1,7 @@
 //! Parts of bags that can be read side by side: spans of time that share no chunk of a file.
 
 use super::{
+    bag::Bag,
     error::ReadError,
     message::{MessageFilter, before},
     order::MessageOrder,
@@ -87,7 +88,7 @@ impl BagSpans {
 
 impl BagSet {
     /// Divides the log times of the messages that `filter` selects into spans of about `bytes` bytes of records. One span where the files
-    /// are not made of parts, or where messages are ordered by another time.
+    /// are not made of parts, or where messages are ordered by another time or by a clock that jumped back.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -107,7 +108,8 @@ impl BagSet {
             spans: vec![(whole, places().collect())],
             open: Mutex::default(),
         };
-        if filter.order == MessageOrder::Sent {
+        let is_in_runs = |bag: &Bag| bag.runs().len() > 1;
+        if filter.order == MessageOrder::Sent || self.bags().iter().any(is_in_runs) {
             return Ok(undivided());
         }
         let mut parts: Vec<(FilePart, (usize, usize))> = Vec::new();

@@ -2,6 +2,7 @@
 
 use super::{
     bag::Bag,
+    bag_file::BagFile,
     error::ReadError,
     merge::{Merge, OpenStream, Stream},
     message::{self, BagMessage, MessageFilter, Messages, SENT_SLACK, before},
@@ -131,7 +132,7 @@ impl BagSet {
     }
 
     /// Reads messages in time order. Files are opened when they are due, so memory does not grow with their
-    /// number.
+    /// number. Where the clock jumped back while a bag was recorded, its messages come in the order in which they were recorded.
     ///
     /// In the order of publish times, messages of different files are ordered if less than ten seconds passed
     /// between sending and reception; a message that took longer is returned late.
@@ -145,7 +146,7 @@ impl BagSet {
     /// As [`BagSet::messages`]; calls `opened` with a bag's number and a file when that file begins to be read.
     pub(crate) fn messages_noting_files(&self, filter: &MessageFilter, opened: &FileHook) -> Messages {
         let bags = self.0.iter().enumerate();
-        let inputs = bags.flat_map(|(number, bag)| file_streams((number, bag), filter, opened));
+        let inputs = bags.flat_map(|(number, bag)| bag_streams((number, bag), filter, opened));
         Box::new(Merge::new(inputs).map(|item| item.map(|(_, message)| message)))
     }
 }
@@ -159,12 +160,37 @@ impl From<Vec<Bag>> for BagSet {
     }
 }
 
-/// One stream per storage file that may have messages that `filter` selects.
-fn file_streams(
+type MessageStream = (Timestamp, OpenStream<BagMessage, ReadError>);
+
+/// The streams of a bag: its files, or where the clock jumped back one stream, of one run after the other.
+fn bag_streams(
     (number, bag): (usize, &Bag),
     filter: &MessageFilter,
     opened: &FileHook,
-) -> impl Iterator<Item = (Timestamp, OpenStream<BagMessage, ReadError>)> {
+) -> Vec<MessageStream> {
+    let runs = bag.runs();
+    if runs.len() < 2 {
+        return file_streams((number, bag), bag.files(), filter, opened).collect();
+    }
+    let mut of_runs = runs.into_iter().map(|run| {
+        let files = bag.files().get(run).unwrap_or_default();
+        file_streams((number, bag), files, filter, opened).collect::<Vec<_>>()
+    });
+    let first = of_runs.next().unwrap_or_default();
+    let earliest = first.iter().map(|(earliest, _)| *earliest).min();
+    let of_runs: Vec<Vec<MessageStream>> = std::iter::once(first).chain(of_runs).collect();
+    let open: OpenStream<BagMessage, ReadError> =
+        Box::new(|| Ok(Box::new(of_runs.into_iter().flat_map(Merge::new)) as Stream<BagMessage, ReadError>));
+    vec![(earliest.unwrap_or(Timestamp::from_nanos(i64::MIN)), open)]
+}
+
+/// One stream per storage file of `files` that may have messages that `filter` selects.
+fn file_streams(
+    (number, bag): (usize, &Bag),
+    files: &[BagFile],
+    filter: &MessageFilter,
+    opened: &FileHook,
+) -> impl Iterator<Item = MessageStream> {
     let mut filter = filter.clone();
     let opened = Arc::clone(opened);
     let (start, end) = bag.bounds();
@@ -173,10 +199,12 @@ fn file_streams(
         (Some(until), Some(end)) => Some(until.min(end)),
         (until, end) => until.or(end),
     };
-    bag.files()
+    files
         .iter()
         .filter(|file| !file.empty)
         .cloned()
+        .collect::<Vec<_>>()
+        .into_iter()
         .map(move |file| {
             let slack = if filter.order == MessageOrder::Sent {
                 SENT_SLACK

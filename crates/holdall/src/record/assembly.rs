@@ -3,6 +3,7 @@
 use super::{
     RecordControl, RecordError,
     cache::{SharedCache, Stored},
+    clock_watch::ClockWatch,
     control::ControlledMode,
     options::RecordOptions,
     receive::{
@@ -12,7 +13,7 @@ use super::{
     requests::SessionRequests,
     status::RecordReport,
     step_wait::StepWait,
-    trigger::LogClock,
+    trigger::MessageTime,
     view::View,
     write::{
         drain::{Drain, DrainOptions, DrainShared},
@@ -32,6 +33,7 @@ use holdall_model::loss::{
 use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::{
+    num::NonZeroU32,
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -85,7 +87,7 @@ impl Assembly {
     /// # Errors
     /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
     pub(super) fn new(
-        options: RecordOptions,
+        mut options: RecordOptions,
         transports: Vec<Box<dyn Transport>>,
         clock: Arc<dyn Clock>,
         open_disk: OpenDisk,
@@ -93,6 +95,10 @@ impl Assembly {
         storage: Option<&'static dyn Storage>,
         memory: RescueMemory,
     ) -> Result<Self, RecordError> {
+        if options.triggers.is_some() || options.cache.snapshot {
+            // What is recorded begins anywhere: without the latched state of that time it cannot be used.
+            options.repeat.all = options.repeat.all.or(NonZeroU32::new(1));
+        }
         let directory = options.output.clone();
         let survival = memory.into_survival();
         let assembly = Self::over(
@@ -114,7 +120,7 @@ impl Assembly {
         survival: &Survival,
     ) -> Result<Self, RecordError> {
         let started = clock.monotonic();
-        let parts = parts(&options, survival);
+        let parts = parts(&options, survival, &clock);
         let control = RecordControl::new(
             parts.clone(),
             Arc::clone(&clock),
@@ -126,6 +132,7 @@ impl Assembly {
         let triggers = options.triggers.clone();
         let uploaded = options.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
+        let splits_by_span = options.split.duration_max.is_some();
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
             options,
@@ -158,7 +165,8 @@ impl Assembly {
             Arc::clone(&parts.drain),
             drain_options,
         )
-        .with_triggers(triggers.as_ref(), log_clock(&parts, &clock))
+        .with_clock(Arc::clone(&parts.time), splits_by_span)
+        .with_triggers(triggers.as_ref(), message_time(&parts))
         .with_compression(&compression)?
         .with_latched(parts.latched.clone());
         let view = View {
@@ -197,7 +205,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
     }
 }
 
-fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
+fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -> Parts {
     let wait = Arc::<StepWait>::default();
     let ledger = Arc::new(Mutex::new(Ledger::logged(survival.log.for_accounts())));
     let evicted = Arc::clone(&ledger);
@@ -207,7 +215,10 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
     } else {
         LossStage::Cache
     };
-    let latched = LatchedKeeper::new(&options.repeat, options.merge_publishers);
+    let drain = Arc::new(DrainShared::new(survival.log.clone(), Arc::clone(&wait)));
+    let time = ClockWatch::new(Arc::clone(clock), options.use_sim_time, Arc::clone(&drain));
+    let time = Arc::new(time);
+    let latched = LatchedKeeper::new(&options.repeat, options.merge_publishers, Some(&time));
     let keeper = latched.clone();
     let count_evicted = move |stored: &Stored<'_>| {
         let entry = &stored.entry;
@@ -217,15 +228,22 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
         let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
         lock(&evicted).miss(entry.topic, entry.publisher, interval);
     };
+    let of_cache = Arc::clone(&time);
+    let steady = move |stamp| {
+        of_cache.look();
+        of_cache.steady_of(stamp)
+    };
     Parts {
         gate: Arc::new(Gate::new(options.start_paused, options.use_sim_time)),
         cache: Arc::new(SharedCache::with_source(
             &options.cache,
             survival.source.clone(),
             Box::new(count_evicted),
+            Box::new(steady),
         )),
         ledger,
-        drain: Arc::new(DrainShared::new(survival.log.clone(), Arc::clone(&wait))),
+        drain,
+        time,
         requests: Arc::new(SessionRequests::new(!options.no_discovery, Arc::clone(&wait))),
         wait,
         topics: Arc::default(),
@@ -233,10 +251,17 @@ fn parts(options: &RecordOptions, survival: &Survival) -> Parts {
     }
 }
 
-/// The present time as messages are stamped; none while they are not recorded.
-fn log_clock(parts: &Parts, clock: &Arc<dyn Clock>) -> LogClock {
-    let (gate, clock) = (Arc::clone(&parts.gate), Arc::clone(clock));
-    Box::new(move || gate.time(clock.now()).filter(|_| !gate.is_paused()))
+/// The time of messages; no present while they are not recorded.
+fn message_time(parts: &Parts) -> MessageTime {
+    let (gate, watch) = (Arc::clone(&parts.gate), Arc::clone(&parts.time));
+    let now = move || {
+        let is_recorded = !gate.is_paused() && !gate.waits_for_clock();
+        is_recorded.then(|| watch.steady_now())
+    };
+    MessageTime {
+        watch: Arc::clone(&parts.time),
+        now: Box::new(now),
+    }
 }
 
 fn bag_options(

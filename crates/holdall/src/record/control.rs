@@ -86,6 +86,7 @@ impl RecordControl {
     pub fn resume(&self) {
         if self.parts.gate.set_paused(false) {
             tracing::info!("resumed");
+            self.parts.wait.wake();
         }
     }
 
@@ -93,6 +94,7 @@ impl RecordControl {
     pub fn toggle_pause(&self) -> bool {
         let paused = self.parts.gate.toggle_paused();
         tracing::info!("{}", if paused { "paused" } else { "resumed" });
+        self.parts.wait.wake();
         paused
     }
 

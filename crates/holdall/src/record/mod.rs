@@ -2,6 +2,7 @@
 
 mod assembly;
 pub(crate) mod cache;
+mod clock_watch;
 mod control;
 mod error;
 pub mod events;

@@ -1,6 +1,7 @@
 //! What a recording reports while it runs and when it has ended.
 
 pub use super::{
+    clock_watch::ClockJumps,
     limits::ReachedLimit,
     trigger::{TriggerCount, TriggerStatus},
 };
@@ -84,6 +85,10 @@ pub struct RecordStatus {
     pub not_heard: BTreeSet<NotHeard>,
     /// There where the recording waits for events.
     pub triggered: Option<TriggerStatus>,
+    /// Where the clock that stamps messages jumped.
+    pub clock_jumps: ClockJumps,
+    /// Simulated time stamps messages, and no message has come on `/clock`: everything is left out.
+    pub waits_for_clock: bool,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,
 }
@@ -92,6 +97,11 @@ impl RecordStatus {
     /// Publishers of all topics of which it is not known what they sent last.
     pub fn unknown_ends(&self) -> UnknownEnds {
         UnknownEnds::of_all(self.topics.iter().map(|topic| topic.ends))
+    }
+
+    /// Messages received and left out on request, all topics.
+    pub fn left_out(&self) -> u64 {
+        holdall_model::loss::total(self.topics.iter().map(|topic| &topic.left_out))
     }
 
     /// Messages lost after their publishers were matched: what decides the exit code.

@@ -96,6 +96,8 @@ impl View {
             unheard_services: parts.drain.unheard_services(),
             not_heard: parts.drain.not_heard(),
             triggered: drain.triggered.clone(),
+            clock_jumps: parts.time.jumps(),
+            waits_for_clock: parts.gate.waits_for_clock(),
             topics: topics.collect(),
         }
     }

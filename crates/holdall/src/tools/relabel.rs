@@ -2,7 +2,7 @@
 
 use super::{ToolError, choice::Chooser};
 use crate::reader::BagSet;
-use holdall_model::{loss::ledger::Ledger, marker::Marker, time::Timestamp};
+use holdall_model::{loss::ledger::Ledger, marker::Marker, time::Timestamp, time_line::ClockJump};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -153,8 +153,14 @@ impl Relabel {
 
     /// A marker at its time in the output.
     pub fn relabel_marker(&self, marker: Marker) -> Marker {
+        let shift = |jump: ClockJump| ClockJump {
+            from: self.shift.apply(jump.from),
+            to: self.shift.apply(jump.to),
+            ..jump
+        };
         Marker {
             time: self.shift.apply(marker.time),
+            jump: marker.jump.map(shift),
             ..marker
         }
     }

@@ -24,7 +24,7 @@ pub use options::{CompressionMode, CompressionOptions, SplitOptions};
 pub(crate) use pack_payloads::{CopiedPayload, PayloadPacking};
 pub(crate) use sealed_files::{SEALED_KEY, note_replaced, note_sealed, seal_faults};
 pub use simple::Writer;
-pub(crate) use split::SplitRule;
+pub(crate) use split::{SplitRule, SteadyOf};
 pub use uploaded::UploadedFiles;
 
 use holdall_io::disk::DiskError;

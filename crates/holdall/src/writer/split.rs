@@ -1,23 +1,36 @@
-//! When a bag continues in a new storage file: by size and by span of log time, decided before each message.
+//! When a bag continues in a new storage file: by size and by span of time, decided before each message.
 
 use crate::writer::SplitOptions;
-use holdall_model::time::Timestamp;
+use holdall_model::{time::Timestamp, time_line::JUMP_NANOS_MIN};
+use std::fmt;
+
+/// The time of a message on a clock that does not jump, by its log time.
+pub(crate) type SteadyOf = Box<dyn Fn(Timestamp) -> Timestamp + Send>;
 
 /// The most bytes that a message adds to a file in addition to its payload: record header, index entry, its
 /// share of a chunk.
 const MESSAGE_OVERHEAD_BYTES: u64 = 128;
 
 /// Watches one file after the other.
-#[derive(Clone, Debug)]
 pub(crate) struct SplitRule {
     options: SplitOptions,
+    steady: Option<SteadyOf>,
     /// The file's length was at most this when it was last read, plus what was written since.
     bytes_at_most: u64,
     /// Since then the file grew by something other than messages.
     must_ask: bool,
     messages: u64,
-    first_log_time: Option<Timestamp>,
-    last_log_time: Option<Timestamp>,
+    /// Times of the file's messages that are not known to jump.
+    first: Option<Timestamp>,
+    last: Option<Timestamp>,
+}
+
+impl fmt::Debug for SplitRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SplitRule")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
 }
 
 impl SplitRule {
@@ -25,12 +38,27 @@ impl SplitRule {
     pub fn new(options: SplitOptions) -> Self {
         Self {
             options,
+            steady: None,
             bytes_at_most: 0,
             must_ask: true,
             messages: 0,
-            first_log_time: None,
-            last_log_time: None,
+            first: None,
+            last: None,
         }
+    }
+
+    /// Measures spans by a clock that does not jump, instead of by log times.
+    pub fn measure_by(&mut self, steady: SteadyOf) {
+        self.steady = Some(steady);
+    }
+
+    /// Whether the current file has messages.
+    pub fn has_messages(&self) -> bool {
+        self.messages > 0
+    }
+
+    fn time_of(&self, log_time: Timestamp) -> Timestamp {
+        self.steady.as_ref().map_or(log_time, |steady| steady(log_time))
     }
 
     /// True when the next message belongs in a new file. `length` returns the length that the current file
@@ -45,8 +73,8 @@ impl SplitRule {
         if self.messages == 0 {
             return false;
         }
-        if let (Some(duration_max), Some(first)) = (self.options.duration_max, self.first_log_time)
-            && log_time.saturating_since(first) > duration_max
+        if let (Some(duration_max), Some(first)) = (self.options.duration_max, self.first)
+            && self.time_of(log_time).saturating_since(first) > duration_max
         {
             return true;
         }
@@ -67,8 +95,22 @@ impl SplitRule {
     pub fn written(&mut self, log_time: Timestamp, payload_bytes: usize) {
         self.messages += 1;
         self.bytes_at_most += payload_bytes as u64 + MESSAGE_OVERHEAD_BYTES;
-        self.first_log_time = self.first_log_time.or(Some(log_time));
-        self.last_log_time = Some(log_time);
+        if self.options.duration_max.is_some() {
+            self.note_time(log_time);
+        }
+    }
+
+    /// Where log times go back, the span goes on from the time after that: a file must not grow until they are where they were.
+    fn note_time(&mut self, log_time: Timestamp) {
+        let time = self.time_of(log_time);
+        let (first, last) = (self.first.unwrap_or(time), self.last.unwrap_or(time));
+        let back = last.as_nanos().saturating_sub(time.as_nanos());
+        self.first = Some(if back >= JUMP_NANOS_MIN {
+            Timestamp::from_nanos(first.as_nanos().saturating_sub(back))
+        } else {
+            first
+        });
+        self.last = Some(time);
     }
 
     /// True when the next file should be opened and reserved, so that it is there when it is needed.
@@ -77,7 +119,7 @@ impl SplitRule {
             .options
             .bytes_max
             .is_some_and(|max| self.bytes_at_most >= max / 4 * 3);
-        let near_span = match (self.options.duration_max, self.first_log_time, self.last_log_time) {
+        let near_span = match (self.options.duration_max, self.first, self.last) {
             (Some(max), Some(first), Some(last)) => last.saturating_since(first) >= max / 4 * 3,
             _ => false,
         };
@@ -86,7 +128,10 @@ impl SplitRule {
 
     /// Begins with a new file.
     pub fn begin_file(&mut self) {
-        *self = Self::new(self.options.clone());
+        *self = Self {
+            steady: self.steady.take(),
+            ..Self::new(self.options.clone())
+        };
     }
 
     /// Reads the file's length before the next message, because the file grew by something other than
@@ -148,5 +193,35 @@ mod tests {
         );
         rule.written(at(1080), 1);
         assert!(rule.is_near());
+    }
+
+    #[test]
+    fn a_span_goes_on_where_log_times_go_back_and_is_measured_by_a_clock_that_does_not_jump() {
+        let second = |number: i64| at(number * 1_000_000_000);
+        let options = SplitOptions {
+            duration_max: Some(Duration::from_secs(10)),
+            ..SplitOptions::default()
+        };
+        let mut rule = SplitRule::new(options.clone());
+        for number in [100, 104, 3, 8] {
+            assert!(!rule.is_due(second(number), 1, || 0), "{number}");
+            rule.written(second(number), 1);
+        }
+        assert!(
+            rule.is_due(second(10), 1, || 0),
+            "four seconds, and seven after the jump"
+        );
+        // One hour forward after 1004.
+        let steady = |time: Timestamp| match time.as_nanos() / 1_000_000_000 {
+            after @ 4000.. => at((after - 3600) * 1_000_000_000),
+            _ => time,
+        };
+        let mut rule = SplitRule::new(options);
+        rule.measure_by(Box::new(steady));
+        for number in [1000, 1004, 4605, 4610] {
+            assert!(!rule.is_due(second(number), 1, || 0), "{number}");
+            rule.written(second(number), 1);
+        }
+        assert!(rule.is_due(second(4611), 1, || 0));
     }
 }

@@ -281,13 +281,28 @@ impl Ledger {
 
     /// Takes back that a message was counted as missing before it arrived; false when it was not.
     pub fn arrived_late(&mut self, topic: TopicId, publisher: PublisherIndex, sequence: u64) -> bool {
+        self.wanted_instead(topic, publisher, sequence, &BEFORE_ARRIVAL)
+    }
+
+    /// Takes back that a message was left out on request, because it is recorded after all; false where it was not.
+    pub fn wanted_after_all(&mut self, topic: TopicId, publisher: PublisherIndex, sequence: u64) -> bool {
+        self.wanted_instead(topic, publisher, sequence, &[LossStage::Policy])
+    }
+
+    fn wanted_instead(
+        &mut self,
+        topic: TopicId,
+        publisher: PublisherIndex,
+        sequence: u64,
+        stages: &[LossStage],
+    ) -> bool {
         let Some(account) = self.topics.get_mut(topic.0 as usize) else {
             return false;
         };
         let Some(known) = account.publishers.get_mut(publisher.0 as usize) else {
             return false;
         };
-        let Some(stage) = known.remove(sequence, &BEFORE_ARRIVAL) else {
+        let Some(stage) = known.remove(sequence, stages) else {
             return false;
         };
         self.log.add(|| AccountChange::Late {

@@ -135,6 +135,7 @@ impl<S: Source> Playback<S> {
             }
         };
         self.parts.range = range;
+        (self.reached, self.round_began) = (range.start, None);
         self.parts.begin = begin;
         self.parts.discovery = Discovery::default();
         self.parts.source.play(range.start, range.until);

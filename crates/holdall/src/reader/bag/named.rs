@@ -97,6 +97,8 @@ pub(super) fn named_files(
                     bytes: file::length(&path, &about),
                     path,
                     earliest: information.and_then(|file| file.starting_time),
+                    latest: information
+                        .and_then(|file| Some(file.starting_time?.saturating_add(file.duration))),
                     empty: information.is_some_and(|file| file.message_count == 0),
                     payloads,
                     reader: None,

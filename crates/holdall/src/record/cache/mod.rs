@@ -16,7 +16,7 @@ pub(crate) use segment::HeldLoan;
 pub use segment::{ArenaSource, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
 
-use crate::rescue::HEADER_BYTES;
+use crate::{rescue::HEADER_BYTES, writer::SteadyOf};
 use holdall_model::{time::Timestamp, topic::TopicId};
 use segment::LOAN_OVERHEAD_BYTES;
 use std::{collections::VecDeque, time::Duration};
@@ -81,6 +81,8 @@ pub struct Cache {
     source: ArenaSource,
     bytes_max: usize,
     duration_max: Option<Duration>,
+    /// A message's time on a clock that does not jump; used where there is `duration_max`.
+    steady: Option<SteadyOf>,
     snapshot: bool,
     pinned_batch_bytes: usize,
     admission: Admission,
@@ -125,6 +127,7 @@ impl Cache {
             shape,
             bytes_max,
             duration_max: options.duration_max,
+            steady: None,
             snapshot: options.snapshot,
             pinned_batch_bytes: (bytes_max / 32).clamp(shape.arena_bytes, 8 * 1024 * 1024),
             admission: Admission::new(policy, bytes_max),
@@ -138,6 +141,12 @@ impl Cache {
             segments_min,
             pinned_bytes: 0,
         }
+    }
+
+    /// Measures its span by a clock that does not jump instead of by log times.
+    pub(crate) fn measuring_by(mut self, steady: SteadyOf) -> Self {
+        self.steady = Some(steady).filter(|_| self.duration_max.is_some());
+        self
     }
 
     /// Gives a topic another priority than the normal one.
@@ -200,10 +209,10 @@ impl Cache {
         {
             return Err(Blocked::Refused);
         }
-        if self.is_current_stale(entry.log_time) {
-            self.rotate()?;
-        }
-        self.evict_expired(entry.log_time)?;
+        let time = match self.duration_max {
+            None => None,
+            Some(duration_max) => Some(self.keep_span(entry.log_time, duration_max)?),
+        };
         match body {
             Body::Copy(payload) => {
                 if !self.current.fits_copy(payload.len()) {
@@ -216,6 +225,9 @@ impl Cache {
                 self.admission.charge(topic, HEADER_BYTES + payload.len());
             }
             Body::Move(loan, pinned_bytes, ranges) => self.offer_loan(entry, loan, *pinned_bytes, ranges)?,
+        }
+        if let Some(time) = time {
+            self.current.came(time);
         }
         Ok(())
     }
@@ -303,22 +315,18 @@ impl Cache {
         }
     }
 
-    /// True when the segment being filled spans so much time that evicting it whole would be too coarse.
-    fn is_current_stale(&self, now: Timestamp) -> bool {
-        match (self.duration_max, self.current.first_log_time()) {
-            (Some(duration_max), Some(first)) => now.saturating_since(first) > duration_max / 16,
-            _ => false,
+    /// Makes room for a message with this log time: no segment has messages that are older than the limit alone. Returns when it came.
+    #[cold]
+    fn keep_span(&mut self, log_time: Timestamp, duration_max: Duration) -> Result<Timestamp, Blocked> {
+        let now = self.steady.as_ref().map_or(log_time, |steady| steady(log_time));
+        // A segment that spans so much time is too coarse to be evicted whole.
+        let is_stale = |first| now.saturating_since(first) > duration_max / 16;
+        if self.current.first_time().is_some_and(is_stale) {
+            self.rotate()?;
         }
-    }
-
-    /// Evicts the oldest segment when all of it is older than the limit.
-    fn evict_expired(&mut self, now: Timestamp) -> Result<(), Blocked> {
-        let Some(duration_max) = self.duration_max else {
-            return Ok(());
-        };
         let expired = |segment: &Segment| {
             segment
-                .last_log_time()
+                .last_time()
                 .is_some_and(|last| now.saturating_since(last) > duration_max)
         };
         if self.full.front().is_some_and(expired)
@@ -326,7 +334,7 @@ impl Cache {
         {
             return Err(Blocked::Evicted(oldest));
         }
-        Ok(())
+        Ok(now)
     }
 
     /// Adds a segment that was requested by [`Blocked::NeedsSegment`] or [`Taken::NeedsSegment`], or reserved before.

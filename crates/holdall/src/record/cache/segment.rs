@@ -193,9 +193,10 @@ pub struct Segment {
     unkept: usize,
     pinned_bytes: usize,
     messages: usize,
-    /// These two mean something while there are messages.
-    first_log_time: Timestamp,
+    /// It means something while there are messages.
     last_log_time: Timestamp,
+    /// When its messages came, where that is kept, on a clock that does not jump.
+    came: Option<(Timestamp, Timestamp)>,
 }
 
 impl Segment {
@@ -209,8 +210,8 @@ impl Segment {
             unkept: 0,
             pinned_bytes: 0,
             messages: 0,
-            first_log_time: Timestamp::from_nanos(0),
             last_log_time: Timestamp::from_nanos(0),
+            came: None,
         }
     }
 
@@ -305,9 +306,6 @@ impl Segment {
     #[inline]
     fn push(&mut self, header: &Header, payload: &[u8]) {
         self.arena.append(&header.to_bytes(), payload);
-        if self.messages == 0 {
-            self.first_log_time = header.entry.log_time;
-        }
         self.messages += 1;
         self.last_log_time = header.entry.log_time;
     }
@@ -329,9 +327,23 @@ impl Segment {
         self.pinned_bytes
     }
 
-    /// The first message's log time.
-    pub(crate) fn first_log_time(&self) -> Option<Timestamp> {
-        (self.messages > 0).then_some(self.first_log_time)
+    /// Takes note of when the last message came.
+    pub(crate) fn came(&mut self, time: Timestamp) {
+        let first = self
+            .came
+            .filter(|_| self.messages > 1)
+            .map_or(time, |(first, _)| first);
+        self.came = Some((first, time));
+    }
+
+    /// When the first message came.
+    pub(crate) fn first_time(&self) -> Option<Timestamp> {
+        self.came.filter(|_| self.messages > 0).map(|(first, _)| first)
+    }
+
+    /// When the last message came.
+    pub(crate) fn last_time(&self) -> Option<Timestamp> {
+        self.came.filter(|_| self.messages > 0).map(|(_, last)| last)
     }
 
     /// The last message's log time.

@@ -6,7 +6,7 @@ use super::{
     own_bytes::OwnBytes,
     returned::{Returned, Sums},
 };
-use crate::rescue::list_ranges;
+use crate::{rescue::list_ranges, writer::SteadyOf};
 use holdall_io::mutex::lock;
 use holdall_model::{
     message::{Loan, Payload},
@@ -95,8 +95,15 @@ impl SharedCache {
     }
 
     /// An empty cache with memory from `source`.
-    pub(crate) fn with_source(options: &CacheOptions, source: ArenaSource, evicted: CountEvicted) -> Self {
-        Self::over(Cache::with_source(options, source), evicted)
+    ///
+    /// Its span is measured by `steady`, which gives a message's time on a clock that does not jump.
+    pub(crate) fn with_source(
+        options: &CacheOptions,
+        source: ArenaSource,
+        evicted: CountEvicted,
+        steady: SteadyOf,
+    ) -> Self {
+        Self::over(Cache::with_source(options, source).measuring_by(steady), evicted)
     }
 
     /// An empty cache with another rule of admission, to compare.

@@ -1,11 +1,15 @@
 //! The gate before all intakes: whether messages are wanted now, and which clock stamps them.
 
+use crate::record::clock_watch::ClockWatch;
 use holdall_model::{
     message::{MessageHeader, Payload},
     time::Timestamp,
 };
 use holdall_transport::Sink;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
+};
 
 /// Whether a message may pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +23,17 @@ pub(crate) enum Passage {
 /// No `/clock` has come yet; simulation time is never this.
 const NO_CLOCK_YET: i64 = i64::MIN;
 
+/// Payload bytes of latched messages that are held while nothing is recorded, at most.
+const HELD_BYTES_MAX: usize = 64 << 20;
+
 /// Shared by all intakes; its switches take effect with the next message.
 #[derive(Debug)]
 pub struct Gate {
     paused: AtomicBool,
     /// `Some` when `/clock` stamps messages.
     sim_time_nanos: Option<AtomicI64>,
+    /// Bytes of latched messages that are held until recording goes on.
+    held_bytes: AtomicUsize,
 }
 
 impl Gate {
@@ -33,6 +42,7 @@ impl Gate {
         Self {
             paused: AtomicBool::new(paused),
             sim_time_nanos: use_sim_time.then(|| AtomicI64::new(NO_CLOCK_YET)),
+            held_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -57,13 +67,33 @@ impl Gate {
         let Some(sim_time) = &self.sim_time_nanos else {
             return Some(now);
         };
-        let nanos = sim_time.load(Ordering::Relaxed);
+        let nanos = sim_time.load(Ordering::Acquire);
         (nanos != NO_CLOCK_YET).then(|| Timestamp::from_nanos(nanos))
+    }
+
+    /// Whether simulation time stamps messages and has not begun.
+    pub(crate) fn waits_for_clock(&self) -> bool {
+        self.time(Timestamp::default()).is_none()
     }
 
     /// Not storing what arrives, because the user asked for it.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Takes memory for a latched message that is held; false where all of them take enough.
+    pub(super) fn reserve_held(&self, bytes: usize) -> bool {
+        let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = before.saturating_add(bytes) <= HELD_BYTES_MAX;
+        if !has_room {
+            self.release_held(bytes);
+        }
+        has_room
+    }
+
+    /// Gives such memory back.
+    pub(super) fn release_held(&self, bytes: usize) {
+        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Pauses or resumes; returns what was before.
@@ -78,17 +108,17 @@ impl Gate {
 }
 
 /// A sink for `/clock` that sets a gate's simulation time.
-pub(crate) struct ClockSink(pub std::sync::Arc<Gate>);
+pub(in crate::record) struct ClockSink {
+    pub gate: Arc<Gate>,
+    pub watch: Arc<ClockWatch>,
+}
 
 impl Sink for ClockSink {
     fn offer(&self, _header: MessageHeader, payload: Payload<'_>) {
-        let mut bytes = Vec::new();
-        match payload {
-            Payload::Borrowed(borrowed) => bytes.extend_from_slice(borrowed),
-            Payload::Loaned(loan) => loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice)),
-        }
-        if let (Some(nanos), Some(sim_time)) = (clock_nanos(&bytes), &self.0.sim_time_nanos) {
-            sim_time.store(nanos, Ordering::Relaxed);
+        if let (Some(nanos), Some(sim_time)) = (clock_nanos(&payload.to_vec()), &self.gate.sim_time_nanos) {
+            // A jump is known before the first message after it.
+            self.watch.see_simulated(Timestamp::from_nanos(nanos));
+            sim_time.store(nanos, Ordering::Release);
         }
     }
 }
@@ -109,7 +139,7 @@ fn clock_nanos(cdr: &[u8]) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+    use holdall_io::sim::SimClock;
 
     fn clock_message(sec: i32, nanosec: u32) -> Vec<u8> {
         let mut cdr = vec![0, 1, 0, 0];
@@ -129,7 +159,16 @@ mod tests {
             publish_time: None,
             log_time: stamp,
         };
-        ClockSink(Arc::clone(&gate)).offer(header, Payload::Borrowed(&clock_message(12, 5)));
+        let watch = Arc::new(ClockWatch::new(
+            Arc::new(SimClock::default()),
+            true,
+            Arc::default(),
+        ));
+        let sink = ClockSink {
+            gate: Arc::clone(&gate),
+            watch,
+        };
+        sink.offer(header, Payload::Borrowed(&clock_message(12, 5)));
         assert_eq!(gate.passage(&mut stamp), Passage::Open);
         assert_eq!(stamp, Timestamp::from_nanos(12_000_000_005));
     }

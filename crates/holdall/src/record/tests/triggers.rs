@@ -136,6 +136,15 @@ impl Stepped {
         self.recorder.status().triggered.unwrap()
     }
 
+    /// Ends it; the folder is there as long as the second value.
+    fn close(mut self) -> (Recorded, tempfile::TempDir) {
+        self.settle();
+        let report = self.recorder.stop();
+        assert_eq!((&report.audit_faults, &report.failure), (&vec![], &None));
+        let output = self.output;
+        (Recorded { report, output }, self._dir)
+    }
+
     /// Ends it; the folder is there as long as the second value. The messages are those around these events, in order and once, and all others are left out.
     fn end(mut self, events: &[(Timestamp, Duration, Duration)]) -> (Recorded, tempfile::TempDir) {
         self.settle();
@@ -493,38 +502,70 @@ fn a_rate_that_falls_is_an_event() {
     drop(world.end(&[(event, before, after)]));
 }
 
-#[test]
-fn time_that_is_set_back_ends_an_event_and_the_next_is_recorded() {
-    let (before, after) = (ms(300), ms(5000));
-    let mut world = Stepped::new(triggers(&[], before, after), |_| {});
+/// A recording with one event at a step, where the time of day is set by hours at another: the steps whose messages are in each file.
+fn steps_of_files(set: (usize, i64), event: usize, steps: usize) -> Vec<Vec<usize>> {
+    let mut world = Stepped::new(triggers(&[], ms(300), ms(500)), |_| {});
     let scan = world.publisher("/scan", STRING);
-    let mut events = Vec::new();
-    for step in 0..300 {
+    for step in 0..steps {
         world.clock.advance(ms(10));
         world.send(&scan, &payload(step, 200));
-        if [100, 250].contains(&step) {
-            events.push((
-                world.recorder.control().trigger("now").unwrap().time,
-                before,
-                after,
-            ));
+        if step == event {
+            world.recorder.control().trigger("now").unwrap();
         }
         world.settle();
-        if step == 200 {
-            assert!(world.status().is_recording);
-            world.clock.set_by(-3_600_000_000_000);
+        if step == set.0 {
+            world.clock.set_by(set.1 * 3_600_000_000_000);
             world.settle();
-            assert!(!world.status().is_recording);
         }
     }
-    let (recorded, _dir) = world.end(&events);
-    let of_file: Vec<usize> = recorded
-        .report
-        .files
-        .iter()
-        .map(|file| read_messages(file).len())
+    let (recorded, _dir) = world.close();
+    let step_of = |payload: &[u8]| (0..steps).find(|step| payload == self::payload(*step, 200));
+    let files = recorded.report.files.iter();
+    let of_files: Vec<Vec<usize>> = files
+        .map(|file| {
+            read_messages(file)
+                .iter()
+                .filter_map(|read| step_of(&read.payload))
+                .collect()
+        })
+        .filter(|steps: &Vec<usize>| !steps.is_empty())
         .collect();
-    assert_eq!(of_file, [131, 80]);
+    let bag = Bag::open(&recorded.output).unwrap();
+    let read: Vec<usize> = bag
+        .messages()
+        .filter_map(|message| step_of(&message.unwrap().payload))
+        .collect();
+    assert_eq!(read, of_files.concat(), "in the order of recording");
+    let jumps: Vec<i64> = bag
+        .clock_jumps()
+        .iter()
+        .map(|jump| jump.nanos() / 3_600_000_000_000)
+        .collect();
+    assert_eq!(jumps, [set.1]);
+    assert_eq!(recorded.report.status.clock_jumps.count, 1);
+    let span = bag.duration_without_jumps().unwrap();
+    assert!(span >= ms(780) && span <= ms(820), "{span:?}");
+    of_files
+}
+
+#[test]
+fn spans_around_an_event_are_the_same_when_the_clock_is_set() {
+    let all: Vec<usize> = (70..=150).collect();
+    for (set, hours) in [(90, 1), (120, 1), (99, 200_000), (400, 1)] {
+        assert_eq!(
+            steps_of_files((set, hours), 100, 450),
+            std::slice::from_ref(&all),
+            "{hours} h at {set}"
+        );
+    }
+    for (set, hours) in [(90, -1), (120, -1), (99, -9)] {
+        let parted = [(70..=set).collect::<Vec<_>>(), (set + 1..=150).collect()];
+        assert_eq!(
+            steps_of_files((set, hours), 100, 450),
+            parted,
+            "{hours} h at {set}"
+        );
+    }
 }
 
 #[test]

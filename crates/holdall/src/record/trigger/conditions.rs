@@ -1,6 +1,7 @@
 //! The triggers of a recording as its messages pass: which of them fire, and when.
 
 use super::{options::Trigger, status::TriggerStatus};
+use crate::record::clock_watch::ClockWatch;
 use holdall_model::{
     dynamic::{TypePlan, expression::Predicate},
     interface::{Definition, bundle::Bundle},
@@ -11,8 +12,13 @@ use holdall_model::{
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-/// The present time on the clock of the messages; `None` while nothing is recorded.
-pub(in crate::record) type LogClock = Box<dyn Fn() -> Option<Timestamp> + Send>;
+/// The time of the messages, in time that does not jump.
+pub(in crate::record) struct MessageTime {
+    /// The clock that stamps them.
+    pub watch: Arc<ClockWatch>,
+    /// The present; `None` while nothing is recorded.
+    pub now: Box<dyn Fn() -> Option<Timestamp> + Send>,
+}
 
 /// The one format that can be decoded here; bags of the first versions name none.
 const FORMATS: [&str; 2] = ["cdr", ""];
@@ -20,7 +26,7 @@ const FORMATS: [&str; 2] = ["cdr", ""];
 /// A trigger has a marker at most this often; the events between extend what is recorded.
 const MARKER_INTERVAL: Duration = Duration::from_secs(1);
 
-/// An event.
+/// An event, in time that does not jump.
 pub(in crate::record) struct Fired {
     pub time: Timestamp,
     /// Which trigger.
@@ -48,14 +54,13 @@ struct Watched {
 pub(in crate::record) struct Conditions {
     watched: Vec<Watched>,
     by_topic: HashMap<TopicId, Vec<usize>>,
-    clock: LogClock,
     /// The bytes of a payload that is in several pieces.
     gathered: Vec<u8>,
     fired: Vec<Fired>,
 }
 
 impl Conditions {
-    pub fn new(triggers: &[Trigger], clock: LogClock) -> Self {
+    pub fn new(triggers: &[Trigger]) -> Self {
         let watched = |trigger: &Trigger| Watched {
             trigger: trigger.clone(),
             watch: match &trigger.condition {
@@ -69,15 +74,9 @@ impl Conditions {
         Self {
             watched: triggers.iter().map(watched).collect(),
             by_topic: HashMap::new(),
-            clock,
             gathered: Vec::new(),
             fired: Vec::new(),
         }
-    }
-
-    /// The present time on the clock of the messages; `None` while nothing is recorded.
-    pub fn clock(&self) -> Option<Timestamp> {
-        (self.clock)()
     }
 
     /// A topic is recorded from now on.
@@ -189,7 +188,7 @@ impl Conditions {
         }
     }
 
-    /// Forgets when messages came: in a pause none do, and time may have been set.
+    /// Forgets when messages came: in a pause none do.
     pub fn reset(&mut self) {
         for watched in &mut self.watched {
             watched.marked = None;
@@ -215,7 +214,7 @@ impl Conditions {
 }
 
 fn fire(trigger: usize, time: Timestamp, marked: &mut Option<Timestamp>) -> Fired {
-    let is_marked = marked.is_none_or(|last| time.saturating_since(last) >= MARKER_INTERVAL || time < last);
+    let is_marked = marked.is_none_or(|last| time.saturating_since(last) >= MARKER_INTERVAL);
     if is_marked {
         *marked = Some(time);
     }

@@ -5,12 +5,11 @@ mod options;
 mod ring;
 mod status;
 
-pub(super) use conditions::{Conditions, LogClock};
+pub(super) use conditions::{Conditions, MessageTime};
 pub use options::{Trigger, TriggerOptions};
 pub(super) use ring::{Ring, RingPayload};
 pub use status::{TriggerCount, TriggerStatus};
 
-use crate::record::cache::CacheEntry;
 use holdall_model::{time::Timestamp, trigger::Intervals};
 use std::time::Duration;
 
@@ -28,8 +27,9 @@ pub(super) enum Fate {
     Open,
 }
 
-/// The state of a recording that waits for events.
+/// The state of a recording that waits for events. All times are of a clock that does not jump.
 pub(super) struct Triggered {
+    pub time: MessageTime,
     pub ring: Ring,
     pub conditions: Conditions,
     pub status: TriggerStatus,
@@ -47,10 +47,11 @@ pub(super) struct Triggered {
 }
 
 impl Triggered {
-    pub fn new(options: &TriggerOptions, clock: LogClock) -> Self {
+    pub fn new(options: &TriggerOptions, time: MessageTime) -> Self {
         Self {
+            time,
             ring: Ring::new(options.ring_bytes_max),
-            conditions: Conditions::new(&options.triggers, clock),
+            conditions: Conditions::new(&options.triggers),
             status: TriggerStatus::new(&options.triggers),
             before: options.before,
             after: options.after,
@@ -73,10 +74,9 @@ impl Triggered {
         !std::mem::replace(&mut self.status.is_recording, true)
     }
 
-    /// Takes note of the time; true when it was set back so far that messages of before and after do not compare.
-    pub fn set_now(&mut self, now: Timestamp) -> bool {
-        let earlier = self.now.replace(now).unwrap_or(now);
-        earlier.saturating_since(now) > self.before.saturating_add(self.after).saturating_add(SLACK)
+    /// Takes note of the time.
+    pub fn set_now(&mut self, now: Timestamp) {
+        self.now = self.now.max(Some(now));
     }
 
     /// The present time, once it is known.
@@ -84,13 +84,13 @@ impl Triggered {
         self.now
     }
 
-    /// What becomes of a message.
-    pub fn fate(&self, entry: &CacheEntry) -> Fate {
-        if self.wanted.contains(entry.log_time) {
+    /// What becomes of a message that came then.
+    fn fate(&self, time: Timestamp) -> Fate {
+        if self.wanted.contains(time) {
             return Fate::Write;
         }
         let kept = self.before.saturating_add(SLACK);
-        let is_old = |now: Timestamp| now.saturating_since(entry.log_time) > kept;
+        let is_old = |now: Timestamp| now.saturating_since(time) > kept;
         if self.now.is_some_and(is_old) {
             Fate::LeaveOut
         } else {
@@ -100,7 +100,7 @@ impl Triggered {
 
     /// What becomes of the oldest message.
     pub fn oldest_fate(&self) -> Option<Fate> {
-        self.ring.oldest().map(|entry| self.fate(&entry))
+        self.ring.oldest_time().map(|time| self.fate(time))
     }
 
     /// Whether all that the last event wants has come and was written. `is_caught_up`: nothing waits to come into the ring.
@@ -118,8 +118,8 @@ impl Triggered {
 
     /// Whether the ring has no message that the last event can want: older ones of which nothing is known yet are before the wanted ones.
     fn has_passed_end(&self) -> bool {
-        let oldest = self.ring.oldest().zip(self.wanted.end());
-        oldest.is_none_or(|(oldest, end)| oldest.log_time > end)
+        let oldest = self.ring.oldest_time().zip(self.wanted.end());
+        oldest.is_none_or(|(oldest, end)| oldest > end)
     }
 
     /// Forgets what no message in the ring or to come can be in.
@@ -130,14 +130,8 @@ impl Triggered {
         let horizon = Timestamp::from_nanos(now.as_nanos().saturating_sub(nanos));
         let oldest = self
             .ring
-            .oldest()
-            .map_or(horizon, |entry| entry.log_time.min(horizon));
+            .oldest_time()
+            .map_or(horizon, |oldest| oldest.min(horizon));
         self.wanted.forget_before(oldest);
-    }
-
-    /// Begins anew: time was set back.
-    pub fn forget_all(&mut self) {
-        self.wanted.clear();
-        self.conditions.reset();
     }
 }

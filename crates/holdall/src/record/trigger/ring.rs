@@ -33,6 +33,8 @@ pub(in crate::record) struct Ring {
     spare: Vec<Segment>,
     /// The oldest message's place in the first segment.
     oldest: Place,
+    /// How far log times are ahead of time that does not jump, with the number of messages in a row, oldest first.
+    offsets: VecDeque<(i64, u64)>,
     newest: Option<Timestamp>,
     pinned_bytes: usize,
     messages: u64,
@@ -47,6 +49,7 @@ impl Ring {
             segments: VecDeque::new(),
             spare: Vec::new(),
             oldest: Place::default(),
+            offsets: VecDeque::new(),
             newest: None,
             pinned_bytes: 0,
             messages: 0,
@@ -63,7 +66,7 @@ impl Ring {
         (self.segments.len() + self.spare.len()) * self.shape.footprint_bytes() + self.pinned_bytes
     }
 
-    /// The log time of the message that came last, also when it has left.
+    /// When the message came that came last, also when it has left, in time that does not jump.
     pub fn newest(&self) -> Option<Timestamp> {
         self.newest
     }
@@ -71,6 +74,13 @@ impl Ring {
     /// The oldest message.
     pub fn oldest(&self) -> Option<CacheEntry> {
         Some(self.segments.front()?.message(self.oldest)?.entry)
+    }
+
+    /// When the oldest message came, in time that does not jump.
+    pub fn oldest_time(&self) -> Option<Timestamp> {
+        let (offset, _) = self.offsets.front()?;
+        let log_time = self.oldest()?.log_time.as_nanos();
+        Some(Timestamp::from_nanos(log_time.saturating_sub(*offset)))
     }
 
     /// The oldest message's payload.
@@ -95,6 +105,12 @@ impl Ring {
             return;
         };
         self.messages -= 1;
+        if let Some((_, count)) = self.offsets.front_mut() {
+            *count -= 1;
+            if *count == 0 {
+                self.offsets.pop_front();
+            }
+        }
         self.oldest = next;
         if first.message(next).is_some() {
             return;
@@ -108,8 +124,13 @@ impl Ring {
         }
     }
 
-    /// Adds a message, or returns its payload when the oldest has to be removed first. Into an empty ring everything goes.
-    pub fn push<'a>(&mut self, entry: CacheEntry, payload: RingPayload<'a>) -> Result<(), RingPayload<'a>> {
+    /// Adds a message that came at `time` (which does not jump), or returns its payload when the oldest has to be removed first. Into an
+    /// empty ring everything goes.
+    pub fn push<'a>(
+        &mut self,
+        (entry, time): (CacheEntry, Timestamp),
+        payload: RingPayload<'a>,
+    ) -> Result<(), RingPayload<'a>> {
         let (payload, loan_bytes) = match payload {
             RingPayload::Copy(bytes) if bytes.len() > self.shape.copy_bytes_max() => {
                 let copied: Box<dyn Loan> = Box::new(CopiedPayload(bytes.into()));
@@ -147,7 +168,12 @@ impl Ring {
             }
         }
         self.messages += 1;
-        self.newest = Some(entry.log_time);
+        self.newest = Some(time);
+        let offset = entry.log_time.as_nanos().saturating_sub(time.as_nanos());
+        match self.offsets.back_mut() {
+            Some((last, count)) if *last == offset => *count += 1,
+            _ => self.offsets.push_back((offset, 1)),
+        }
         Ok(())
     }
 }
@@ -165,6 +191,20 @@ mod tests {
             topic: TopicId(0),
             publisher: PublisherIndex(0),
         }
+    }
+
+    /// With a clock that is set every thousand messages.
+    fn stamped(number: u64) -> (CacheEntry, Timestamp) {
+        let time = Timestamp::from_nanos(number.cast_signed() * 2);
+        let jumped = time.as_nanos() + number.cast_signed() / 1000 % 3 * 7777;
+        let log_time = Timestamp::from_nanos(jumped);
+        (
+            CacheEntry {
+                log_time,
+                ..entry(number)
+            },
+            time,
+        )
     }
 
     fn content(ring: &Ring) -> Vec<u8> {
@@ -190,7 +230,7 @@ mod tests {
             } else {
                 RingPayload::Copy(&bytes)
             };
-            while let Err(back) = ring.push(entry(number), payload) {
+            while let Err(back) = ring.push(stamped(number), payload) {
                 assert_eq!(ring.oldest().unwrap().sequence, Some(popped));
                 assert_eq!(
                     content(&ring),
@@ -203,7 +243,9 @@ mod tests {
             assert!(ring.bytes() <= bytes_max, "{}", ring.bytes());
             most = most.max(ring.bytes());
             assert_eq!(ring.len(), number + 1 - popped);
-            assert_eq!(ring.newest(), Some(entry(number).log_time));
+            assert_eq!(ring.newest(), Some(stamped(number).1));
+            let oldest = ring.oldest().and_then(|oldest| oldest.sequence);
+            assert_eq!(ring.oldest_time(), oldest.map(|number| stamped(number).1));
         }
         assert!(popped > 4000 && most > bytes_max * 3 / 4, "{popped} {most}");
         while ring.len() > 0 {
@@ -220,11 +262,11 @@ mod tests {
     fn one_message_that_is_larger_than_the_ring_is_held_alone() {
         let mut ring = Ring::new(0);
         let bytes = vec![1; 1 << 20];
-        assert!(ring.push(entry(0), RingPayload::Copy(&bytes)).is_ok());
-        let Err(back) = ring.push(entry(1), RingPayload::Copy(&[2])) else {
+        assert!(ring.push(stamped(0), RingPayload::Copy(&bytes)).is_ok());
+        let Err(back) = ring.push(stamped(1), RingPayload::Copy(&[2])) else {
             panic!("the ring is full");
         };
         ring.pop();
-        assert!(ring.push(entry(1), back).is_ok());
+        assert!(ring.push(stamped(1), back).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! Keeps the last messages of latched topics, for the beginnings of the next files.
 
 use crate::{
-    record::cache::CacheEntry,
+    record::{cache::CacheEntry, clock_watch::ClockWatch},
     writer::{BagTopic, LatchedMessage},
 };
 use holdall_io::mutex::lock;
@@ -42,7 +42,8 @@ impl RepeatOptions {
 
 /// A message that is kept.
 struct Kept {
-    log_time: Timestamp,
+    /// When it came, in time that does not jump.
+    came: Timestamp,
     /// `None` for a message of its topic's own type, whose place the drain may not know yet.
     place: Option<BagTopic>,
     publisher: Option<PublisherInfo>,
@@ -72,6 +73,7 @@ pub(crate) struct LatchedKeeper {
     options: RepeatOptions,
     /// Publishers are not distinguished in the bag.
     merge_publishers: bool,
+    time: Option<Arc<ClockWatch>>,
     inner: Mutex<Inner>,
 }
 
@@ -89,12 +91,17 @@ struct Inner {
 }
 
 impl LatchedKeeper {
-    /// A keeper where something is to be repeated.
-    pub fn new(options: &RepeatOptions, merge_publishers: bool) -> Option<Arc<Self>> {
+    /// A keeper where something is to be repeated. `time` watches the clock that stamps messages.
+    pub(in crate::record) fn new(
+        options: &RepeatOptions,
+        merge_publishers: bool,
+        time: Option<&Arc<ClockWatch>>,
+    ) -> Option<Arc<Self>> {
         (!options.is_none()).then(|| {
             Arc::new(Self {
                 options: options.clone(),
                 merge_publishers,
+                time: time.cloned(),
                 inner: Mutex::default(),
             })
         })
@@ -171,7 +178,7 @@ impl LatchedKeeper {
         let mut bytes = Vec::with_capacity(payload.len());
         payload.for_each_slice(|slice| bytes.extend_from_slice(slice));
         Kept {
-            log_time: entry.log_time,
+            came: self.steady_of(entry.log_time),
             place: None,
             publisher: publisher.filter(|_| !self.merge_publishers),
             publish_time: entry.publish_time.unwrap_or(entry.log_time),
@@ -183,16 +190,24 @@ impl LatchedKeeper {
         }
     }
 
-    /// What was kept until a time, oldest first.
+    /// The time of a log time on a clock that does not jump.
+    fn steady_of(&self, log_time: Timestamp) -> Timestamp {
+        self.time
+            .as_ref()
+            .map_or(log_time, |time| time.steady_of(log_time))
+    }
+
+    /// What was kept until a log time, oldest first.
     pub fn messages(&self, until: Timestamp) -> Vec<LatchedMessage> {
+        let until = self.steady_of(until);
         let inner = lock(&self.inner);
         let mut kept: Vec<(Timestamp, LatchedMessage)> = Vec::new();
         for ((topic, _), messages) in &inner.kept {
             let own = inner.places.get(topic).copied();
-            let until = messages.iter().filter(|message| message.log_time <= until);
-            kept.extend(until.filter_map(|it| Some((it.log_time, it.message(it.place.or(own)?)))));
+            let until = messages.iter().filter(|message| message.came <= until);
+            kept.extend(until.filter_map(|it| Some((it.came, it.message(it.place.or(own)?)))));
         }
-        kept.sort_by_key(|(log_time, _)| *log_time);
+        kept.sort_by_key(|(came, _)| *came);
         kept.into_iter().map(|(_, message)| message).collect()
     }
 }
@@ -207,7 +222,7 @@ impl Inner {
         let added = message.payload.len();
         let of_publisher = self.kept.entry((entry.topic, entry.publisher)).or_default();
         // The ring drops a message while the drain writes an older one.
-        let place = of_publisher.partition_point(|kept| kept.log_time <= entry.log_time);
+        let place = of_publisher.partition_point(|kept| kept.came <= message.came);
         of_publisher.insert(place, message);
         self.bytes += added;
         while of_publisher.len() > depth
@@ -224,7 +239,7 @@ impl Inner {
         if self.kept.range(range.clone()).count() <= PUBLISHERS_MAX {
             return;
         }
-        let last = |kept: &VecDeque<Kept>| kept.back().map(|kept| kept.log_time);
+        let last = |kept: &VecDeque<Kept>| kept.back().map(|kept| kept.came);
         let silent = self.kept.range(range).min_by_key(|(_, kept)| last(kept));
         if let Some(key) = silent.map(|(key, _)| *key) {
             self.remove(key);
@@ -233,7 +248,7 @@ impl Inner {
 
     fn bound_bytes(&mut self) {
         while self.bytes > KEPT_BYTES_MAX {
-            let first = |kept: &VecDeque<Kept>| kept.front().map(|kept| kept.log_time);
+            let first = |kept: &VecDeque<Kept>| kept.front().map(|kept| kept.came);
             let oldest = self.kept.iter().min_by_key(|(_, kept)| first(kept));
             let Some(key) = oldest.map(|(key, _)| *key) else {
                 return;
@@ -267,7 +282,7 @@ mod tests {
             topics: BTreeMap::new(),
             all: NonZeroU32::new(depth),
         };
-        let keeper = LatchedKeeper::new(&options, false).expect("something is repeated");
+        let keeper = LatchedKeeper::new(&options, false, None).expect("something is repeated");
         keeper.add_topic(TopicId(0), "/map", true);
         keeper.add_topic(TopicId(1), "/scan", false);
         keeper

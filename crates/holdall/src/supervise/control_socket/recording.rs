@@ -11,6 +11,7 @@ use crate::{
 use holdall_model::{
     loss::{LossSums, UnknownEnds},
     time::Timestamp,
+    time_line::ClockJump,
 };
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -199,6 +200,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
                 "durable": topic.durable,
                 "bytes": topic.recorded_bytes,
                 "lost": by_stage(&sums),
+                "left_out": topic.left_out,
                 "sent_before_match": sums.before_match,
                 "end_unknown": ends_json(&topic.ends),
             });
@@ -214,6 +216,10 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "durable": status.durability.durable,
         "lost": sums.lost,
         "lost_by_stage": by_stage(&sums),
+        "left_out": status.left_out(),
+        "waits_for_clock": status.waits_for_clock,
+        "clock_jumps": jumps_json(&status.clock_jumps.named),
+        "clock_jump_count": status.clock_jumps.count,
         "sent_before_match": sums.before_match,
         "end_unknown": ends_json(&status.unknown_ends()),
         "durability": durability_json(&status.durability),
@@ -236,6 +242,18 @@ pub fn ends_json(ends: &UnknownEnds) -> Value {
         "silent_reliable": ends.silent_reliable,
         "silent_since_ns": ends.silent_since.map(Timestamp::as_nanos),
     })
+}
+
+/// Where the clock that stamps messages jumped, as a list.
+pub fn jumps_json(jumps: &[ClockJump]) -> Value {
+    let object = |jump: &ClockJump| {
+        json!({
+            "text": jump.to_string(),
+            "from_ns": jump.from.as_nanos(),
+            "to_ns": jump.to.as_nanos(),
+        })
+    };
+    jumps.iter().map(object).collect()
 }
 
 /// How many messages were lost at each stage; stages without a loss are absent.

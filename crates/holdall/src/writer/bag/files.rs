@@ -4,7 +4,7 @@ use super::{
     BagWriter, CurrentFile, FileContent, FileHead, NextFile, Packing, PastFile, ROSBAG2_RECORD,
     rosbag2_record,
 };
-use crate::writer::{CompressionMode, WriteError};
+use crate::writer::{CompressionMode, SteadyOf, WriteError};
 use holdall_model::metadata::BagMetadata;
 use holdall_storage::{compression::FORMATS, writer::MetadataEntries};
 use std::path::PathBuf;
@@ -15,6 +15,16 @@ impl BagWriter {
             None => format!("{}_{number}", self.stem),
             Some(extension) => format!("{}_{number}.{extension}", self.stem),
         }
+    }
+
+    /// Measures the span of a file by a clock that does not jump: `steady` gives the time on it of a message.
+    pub(crate) fn measure_spans_by(&mut self, steady: SteadyOf) {
+        self.split.measure_by(steady);
+    }
+
+    /// Whether the current file has messages.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.split.has_messages()
     }
 
     /// The file that the queue is to make for a storage file. Where that is a directory, it is made here.

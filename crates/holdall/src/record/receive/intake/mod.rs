@@ -3,6 +3,7 @@
 mod accounts;
 mod ends;
 mod first_inline;
+mod latched;
 mod other_type;
 mod sequences;
 mod sinks;
@@ -11,6 +12,7 @@ mod throttle;
 use ends::End;
 use first_inline::FirstInline;
 use holdall_io::mutex::lock;
+use latched::HeldLatched;
 use other_type::OtherTypes;
 use sinks::{MergingSink, SubscriptionSink};
 use throttle::Throttle;
@@ -81,6 +83,8 @@ struct PublisherTrack {
     shown_from: Option<Timestamp>,
     /// Whether it is named as not heard.
     is_named: bool,
+    /// There where it keeps its last messages for late subscriptions.
+    latched: Option<Box<HeldLatched>>,
 }
 
 impl PublisherTrack {
@@ -102,6 +106,7 @@ impl PublisherTrack {
             silent_since: None,
             shown_from: None,
             is_named: false,
+            latched: None,
         }
     }
 
@@ -370,7 +375,10 @@ impl Intake {
         track.received += 1;
         let publisher = track.index;
         let stage = match (passage, payload) {
-            (Passage::Shut, _) => {
+            (Passage::Shut, payload) => {
+                if let (Ok(payload), true) = (payload, track.latched.is_some()) {
+                    self.hold(track, &header, payload);
+                }
                 state.follow_end(index, &header, arrival);
                 LossStage::Policy
             }

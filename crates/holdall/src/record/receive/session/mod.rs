@@ -27,6 +27,7 @@ use super::{
 };
 use crate::record::{
     cache::SharedCache,
+    clock_watch::ClockWatch,
     events::EventPublishers,
     options::RecordOptions,
     requests::{SessionRequests, SubscribeAnswer},
@@ -89,6 +90,7 @@ pub(in crate::record) struct Parts {
     pub ledger: Arc<Mutex<Ledger>>,
     pub drain: Arc<DrainShared>,
     pub requests: Arc<SessionRequests>,
+    pub time: Arc<ClockWatch>,
     pub wait: Arc<StepWait>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
@@ -133,6 +135,8 @@ pub(in crate::record) struct Session {
     silent: Vec<SilentPublisher>,
     /// Of one poll of the graph: there is no other one before all are carried out.
     decided: VecDeque<Decided>,
+    /// Nothing was recorded at the last step: a pause, or no message on `/clock` yet.
+    was_shut: bool,
     /// The log says that topics wait for the drain.
     is_delay_known: bool,
     /// Of one poll for definitions, likewise.
@@ -186,6 +190,7 @@ impl Session {
             failure: None,
             silent: Vec::new(),
             decided: VecDeque::new(),
+            was_shut: true,
             is_delay_known: false,
             replies: VecDeque::new(),
         };
@@ -229,7 +234,10 @@ impl Session {
             },
         };
         for source in &mut self.sources {
-            let sink = Arc::new(ClockSink(Arc::clone(&self.parts.gate)));
+            let sink = Arc::new(ClockSink {
+                gate: Arc::clone(&self.parts.gate),
+                watch: Arc::clone(&self.parts.time),
+            });
             self.clock_subscriptions
                 .push(source.transport.subscribe(&request, sink)?);
         }
@@ -239,6 +247,8 @@ impl Session {
     /// Does everything that is due at `now` (monotonic time); returns how many messages were moved by hand.
     pub(in crate::record) fn step(&mut self, now: Duration) -> usize {
         let moved = self.pump();
+        self.parts.time.look();
+        self.record_held_where_it_goes_on();
         let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
         if !self.decided.is_empty() || now >= self.next_poll || self.sources.iter().any(has_news) {
             self.next_poll = now + self.options.polling_interval;
@@ -260,6 +270,18 @@ impl Session {
         self.publish_events(now);
         self.ask_for_definitions(now);
         moved
+    }
+
+    /// Latched messages that came in a pause, or before the first `/clock`, are recorded when it ends.
+    fn record_held_where_it_goes_on(&mut self) {
+        let gate = &self.parts.gate;
+        let is_shut = gate.is_paused() || gate.waits_for_clock();
+        let goes_on = std::mem::replace(&mut self.was_shut, is_shut) && !is_shut;
+        if let Some(now) = gate.time(self.clock.now()).filter(|_| goes_on) {
+            for topic in self.topics.values() {
+                topic.intake.record_held(now);
+            }
+        }
     }
 
     /// Reports services whose calls cannot be recorded, each once, and stores all of them for the bag.

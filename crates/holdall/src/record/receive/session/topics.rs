@@ -266,6 +266,9 @@ impl Session {
         if let Some(live) = lock(&self.parts.topics).get_mut(topic.id.0 as usize) {
             live.note_offer(publisher.qos);
         }
+        if offers_latched(publisher) {
+            topic.intake.hold_latched(publisher.gid, &publisher.qos);
+        }
         for node in nodes_to_ask(publisher) {
             let type_name = &publisher.type_name;
             self.definitions

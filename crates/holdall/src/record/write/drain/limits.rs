@@ -1,9 +1,11 @@
-//! What depends on each message that is written: the limits of the whole recording, and the latched messages that files repeat.
+//! What depends on each message that is written: the limits of the whole recording, the latched messages that files repeat, and after a jump
+//! of the clock on which side of it the message is.
 
 use super::Drain;
 use crate::{
     record::{
         cache::CacheEntry,
+        clock_watch::ClockWatch,
         limits::{LimitGuard, ReachedLimit, RecordingLimits},
         write::latched::LatchedKeeper,
     },
@@ -13,12 +15,15 @@ use holdall_io::mutex::lock;
 use holdall_model::{message::PayloadRef, time::Timestamp, topic::TopicId};
 use std::sync::Arc;
 
-/// One of the two is there; most recordings have neither, and pay for neither.
+/// One of them is there; most recordings have none, and pay for none.
+#[derive(Default)]
 pub(super) struct Watch {
     /// The recording must not exceed a size or a number of messages.
     limits: Option<LimitGuard>,
     /// Files repeat latched messages.
     latched: Option<Arc<LatchedKeeper>>,
+    /// Jumps of the clock before the last message that was written, once there was one.
+    jumps: Option<u64>,
 }
 
 impl Watch {
@@ -26,7 +31,13 @@ impl Watch {
     pub(super) fn of(limits: RecordingLimits, latched: Option<Arc<LatchedKeeper>>) -> Option<Box<Self>> {
         let limits = LimitGuard::watch(limits);
         let is_needed = limits.is_some() || latched.is_some();
-        is_needed.then(|| Box::new(Self { limits, latched }))
+        is_needed.then(|| {
+            Box::new(Self {
+                limits,
+                latched,
+                jumps: None,
+            })
+        })
     }
 
     pub(super) fn reread_length(&mut self) {
@@ -47,9 +58,61 @@ impl Drain {
         self
     }
 
-    /// Whether the recording is over before this message.
+    /// Has spans measured by a clock that does not jump, and a new file begun where the one that stamps messages jumps back.
+    pub(in crate::record) fn with_clock(mut self, time: Arc<ClockWatch>, splits_by_span: bool) -> Self {
+        if splits_by_span {
+            let of_bag = Arc::clone(&time);
+            self.bag
+                .measure_spans_by(Box::new(move |stamp| of_bag.steady_of(stamp)));
+        }
+        self.time = Some(time);
+        self
+    }
+
+    /// Looks at the clock after messages were taken and before they are written: what stamped them is known.
+    pub(super) fn look_at_clock(&mut self) {
+        let Some(time) = &self.time else { return };
+        time.look();
+        if time.count() > 0 {
+            self.watch.get_or_insert_default().jumps.get_or_insert(0);
+        }
+    }
+
+    /// Begins a new file where the clock has jumped back before this message: times of one file do not come twice, and files are read
+    /// one after the other.
+    fn split_where_time_comes_again(&mut self, stamp: Timestamp) {
+        let Some((time, seen)) = self
+            .time
+            .as_ref()
+            .zip(self.watch.as_ref().and_then(|watch| watch.jumps))
+        else {
+            return;
+        };
+        let before = time.jumps_before(stamp);
+        if before <= seen {
+            return;
+        }
+        let is_back = time.jumped_back_since(seen, before);
+        if let Some(watch) = &mut self.watch {
+            watch.jumps = Some(before);
+        }
+        if is_back && self.bag.has_messages() {
+            match self.bag.split() {
+                Ok(()) => self.report_split(),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// Does what is due before a message is written; true when the recording is over before it.
     #[cold]
-    pub(super) fn exceeds_limit(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
+    pub(super) fn must_leave_out(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
+        self.split_where_time_comes_again(log_time);
+        self.exceeds_limit(log_time, payload_bytes)
+    }
+
+    /// Whether the recording is over before this message.
+    fn exceeds_limit(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
         let bag = &self.bag;
         let limits = self.watch.as_mut().and_then(|watch| watch.limits.as_mut());
         let reached =

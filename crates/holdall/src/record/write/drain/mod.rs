@@ -38,6 +38,7 @@ use super::{
 use crate::{
     record::{
         cache::{CacheEntry, Place, Segment, SharedCache, Stored},
+        clock_watch::ClockWatch,
         step_wait::Absence,
         trigger::Triggered,
     },
@@ -116,6 +117,8 @@ pub struct Drain {
     last_step: Duration,
     /// A span in which this process did not run, as long as it explains what is found.
     absence: Option<Absence>,
+    /// There where the clock that stamps messages is watched.
+    time: Option<Arc<ClockWatch>>,
 }
 
 impl Drain {
@@ -159,6 +162,7 @@ impl Drain {
             triggered: None,
             last_step: Duration::ZERO,
             absence: None,
+            time: None,
         };
         drain.begin_retaining();
         drain
@@ -182,6 +186,7 @@ impl Drain {
     /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
         self.last_step = now;
+        self.look_at_clock();
         self.run_commands();
         if self.triggered.is_some() {
             self.step_triggered(segment, now);
@@ -268,7 +273,7 @@ impl Drain {
         let (None, Some(topic)) = (&self.failure, topic) else {
             return self.lose(&entry, LossStage::Storage);
         };
-        if self.watch.is_some() && self.exceeds_limit(entry.log_time, payload.len()) {
+        if self.watch.is_some() && self.must_leave_out(entry.log_time, payload.len()) {
             return self.lose(&entry, LossStage::Policy);
         }
         let message = StoredMessage {

@@ -5,7 +5,7 @@ use crate::record::{
     Setting,
     cache::{CacheEntry, Place, Segment, Stored},
     options::TriggerOptions,
-    trigger::{Fate, LogClock, RingPayload, Triggered},
+    trigger::{Fate, MessageTime, RingPayload, Triggered},
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -40,8 +40,12 @@ pub(crate) struct RequestedEvent {
 
 impl Drain {
     /// Keeps messages until an event shows that they are wanted.
-    pub(crate) fn with_triggers(mut self, options: Option<&TriggerOptions>, clock: LogClock) -> Self {
-        self.triggered = options.map(|options| Box::new(Triggered::new(options, clock)));
+    pub(in crate::record) fn with_triggers(
+        mut self,
+        options: Option<&TriggerOptions>,
+        time: MessageTime,
+    ) -> Self {
+        self.triggered = options.map(|options| Box::new(Triggered::new(options, time)));
         self.publish_triggered();
         self
     }
@@ -82,7 +86,8 @@ impl Drain {
         };
         for event in events {
             triggered.status.requested += 1;
-            self.begin_event(&mut triggered, event.time, &event.name, true);
+            let time = triggered.time.watch.steady_of(event.time);
+            self.begin_event(&mut triggered, time, (&event.name, Some(event.time)));
         }
         self.triggered = Some(triggered);
     }
@@ -96,8 +101,8 @@ impl Drain {
         match segment {
             Some(segment) => self.absorb(&mut triggered, segment),
             // Nothing waits: what has not come by now was not sent.
-            None => match triggered.conditions.clock() {
-                Some(time) => self.set_now(&mut triggered, time),
+            None => match (triggered.time.now)() {
+                Some(time) => triggered.set_now(time),
                 None => triggered.conditions.reset(),
             },
         }
@@ -128,18 +133,19 @@ impl Drain {
             entry, payload, next, ..
         }) = segment.message(place)
         {
-            self.set_now(triggered, entry.log_time);
+            let time = triggered.time.watch.steady_of(entry.log_time);
+            triggered.set_now(time);
             if triggered.conditions.watches(entry.topic) && self.is_of_own_type(&entry) {
-                triggered.conditions.message(entry.topic, entry.log_time, payload);
+                triggered.conditions.message(entry.topic, time, payload);
                 // Before it goes into the ring, which may have to make room for it.
                 self.begin_fired(triggered);
             }
             if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
                 self.cache.loan_returned(entry.topic, pinned_bytes);
-                self.keep(triggered, entry, RingPayload::Loan(loan, pinned_bytes));
+                self.keep(triggered, (entry, time), RingPayload::Loan(loan, pinned_bytes));
             } else if let Some(PayloadRef::Bytes(bytes)) = segment.message(place).map(|stored| stored.payload)
             {
-                self.keep(triggered, entry, RingPayload::Copy(bytes));
+                self.keep(triggered, (entry, time), RingPayload::Copy(bytes));
             }
             place = next;
         }
@@ -154,24 +160,19 @@ impl Drain {
     }
 
     /// Puts a message into the ring, and takes as many out as have to make room.
-    fn keep(&mut self, triggered: &mut Triggered, entry: CacheEntry, mut payload: RingPayload<'_>) {
-        while let Err(back) = triggered.ring.push(entry, payload) {
+    fn keep(
+        &mut self,
+        triggered: &mut Triggered,
+        message: (CacheEntry, Timestamp),
+        mut payload: RingPayload<'_>,
+    ) {
+        while let Err(back) = triggered.ring.push(message, payload) {
             let fate = triggered.oldest_fate();
             if fate == Some(Fate::Open) {
-                warn_of_short_ring(triggered, entry.log_time);
+                warn_of_short_ring(triggered, message.1);
             }
             self.take_oldest(triggered, fate == Some(Fate::Write));
             payload = back;
-        }
-    }
-
-    fn set_now(&mut self, triggered: &mut Triggered, time: Timestamp) {
-        if triggered.set_now(time) {
-            tracing::warn!("time was set back: the messages that waited for an event are left out");
-            while let Some(entry) = triggered.ring.oldest() {
-                self.take_oldest(triggered, triggered.fate(&entry) == Fate::Write);
-            }
-            triggered.forget_all();
         }
     }
 
@@ -180,20 +181,27 @@ impl Drain {
         for fired in triggered.conditions.take_fired() {
             triggered.status.triggers[fired.trigger].events += 1;
             let text = triggered.conditions.text(fired.trigger).to_owned();
-            self.begin_event(triggered, fired.time, &text, fired.is_marked);
+            let stamp = fired.is_marked.then(|| triggered.time.watch.stamp_of(fired.time));
+            self.begin_event(triggered, fired.time, (&text, stamp));
         }
     }
 
-    fn begin_event(&mut self, triggered: &mut Triggered, time: Timestamp, reason: &str, is_marked: bool) {
+    /// Begins an event, with a marker where there is a time for it on the clock of the messages.
+    fn begin_event(
+        &mut self,
+        triggered: &mut Triggered,
+        time: Timestamp,
+        (reason, stamp): (&str, Option<Timestamp>),
+    ) {
         let is_first = triggered.event(time);
-        if is_marked {
+        if let Some(stamp) = stamp {
             let what = if is_first {
                 "recording around it"
             } else {
                 "recording longer"
             };
             tracing::info!("event {reason:?}: {what}");
-            self.mark_event(time, reason);
+            self.mark_event(stamp, reason);
         }
         // Seen by others at once.
         triggered.next_status = Duration::ZERO;
@@ -223,10 +231,10 @@ impl Drain {
             let Some(entry) = triggered.ring.oldest().filter(|_| bytes < STEP_BYTES_MAX) else {
                 break;
             };
-            match triggered.fate(&entry) {
-                Fate::Open => break,
-                Fate::LeaveOut => self.take_oldest(triggered, false),
-                Fate::Write => {
+            match triggered.oldest_fate() {
+                None | Some(Fate::Open) => break,
+                Some(Fate::LeaveOut) => self.take_oldest(triggered, false),
+                Some(Fate::Write) => {
                     bytes += triggered.ring.oldest_payload().map_or(0, |payload| payload.len());
                     written = Some(entry.log_time);
                     self.take_oldest(triggered, true);
@@ -298,7 +306,7 @@ impl Drain {
             return;
         };
         while let Some(entry) = triggered.ring.oldest() {
-            let is_wanted = triggered.fate(&entry) == Fate::Write;
+            let is_wanted = triggered.oldest_fate() == Some(Fate::Write);
             if is_wanted {
                 self.checkpoints.written_until(entry.log_time);
             }
@@ -342,10 +350,10 @@ fn warn_of_absent_topics(triggered: &mut Triggered, now: Duration) {
 
 /// The oldest message must go although it could be wanted.
 fn warn_of_short_ring(triggered: &mut Triggered, now: Timestamp) {
-    let Some(oldest) = triggered.ring.oldest() else {
+    let Some(oldest) = triggered.ring.oldest_time() else {
         return;
     };
-    let kept = now.saturating_since(oldest.log_time);
+    let kept = now.saturating_since(oldest);
     if kept >= triggered.before() {
         return;
     }
