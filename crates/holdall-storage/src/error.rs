@@ -60,6 +60,20 @@ pub enum StorageError {
         /// The computed value.
         found: u32,
     },
+    /// Messages of a damaged part that cannot be read.
+    #[error("{} is damaged at byte {offset}: {reason}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Offset of the part.
+        offset: u64,
+        /// Which they are, one clause.
+        reason: String,
+        /// How many there are; `None` when that is not known.
+        count: Option<u64>,
+        /// Between which log times they are, in nanoseconds.
+        times: (i64, i64),
+    },
     /// A length above the limit of this program or the format.
     #[error("{}: {what} at byte {offset} has {found} bytes, more than the limit of {limit}", path.display())]
     TooLarge {
@@ -210,6 +224,7 @@ impl StorageError {
         matches!(
             self,
             Self::Malformed { .. }
+                | Self::Unreadable { .. }
                 | Self::Checksum { .. }
                 | Self::TooLarge { .. }
                 | Self::Codec { .. }
@@ -227,6 +242,7 @@ impl StorageError {
     pub fn offset(&self) -> Option<u64> {
         match self {
             Self::Malformed { offset, .. }
+            | Self::Unreadable { offset, .. }
             | Self::Checksum { offset, .. }
             | Self::TooLarge { offset, .. }
             | Self::Codec { offset, .. } => Some(*offset),
@@ -240,6 +256,7 @@ impl StorageError {
         match &mut self {
             Self::Io { path, .. }
             | Self::Malformed { path, .. }
+            | Self::Unreadable { path, .. }
             | Self::WrongFormat { path, .. }
             | Self::Checksum { path, .. }
             | Self::TooLarge { path, .. }

@@ -4,7 +4,7 @@ use super::{FileCheck, Progress};
 use crate::{
     StorageResult,
     compression::{ZSTD_MAGIC, scratch_directory, unpack_file, unpacked_name},
-    registry::{DEFAULT_STORAGE_ID, storage_by_id, storage_by_magic, storage_of_directory},
+    registry::{DEFAULT_STORAGE_ID, storage_by_id, storage_by_magic, storage_by_path, storage_of_directory},
 };
 use holdall_io::fs::File;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub fn check_file(path: &Path, progress: Progress<'_>) -> StorageResult<FileChec
     if begin.starts_with(&ZSTD_MAGIC) {
         return check_packed(path, progress);
     }
-    match storage_by_magic(&begin) {
+    match storage_by_magic(&begin).or_else(|| storage_by_path(path)) {
         Some(storage) => storage.check(path, progress),
         None => storage_by_id(DEFAULT_STORAGE_ID)?.check(path, progress),
     }

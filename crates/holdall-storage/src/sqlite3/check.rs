@@ -46,7 +46,6 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     if !is_sound {
         return Ok(check);
     }
-    recover::columns(&connection, path)?;
     let reader = SqliteReader::open(path)?;
     let summary = reader.summary();
     let counted = summary.message_count;

@@ -1,4 +1,5 @@
-//! A file system for SQLite (a "VFS") that reads a database in place, with locks that another descriptor of this process does not end.
+//! A file system for SQLite (a "VFS") that reads or writes a database in place, with locks that another descriptor of this process does not end:
+//! SQLite's own ones end when any descriptor of the file is closed.
 #![allow(unsafe_code, reason = "SQLite calls a file system through C functions")]
 
 use super::{
@@ -7,6 +8,7 @@ use super::{
 };
 use rusqlite::ffi;
 use std::{
+    cell::Cell,
     ffi::{CStr, OsStr, c_int, c_void},
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -16,12 +18,18 @@ use std::{
 /// What the file system is registered as.
 pub(super) const NAME: &CStr = c"holdall-reader";
 
-/// SQLite's view of a database that is read in place; SQLite's own file for the same path follows it in memory.
+/// SQLite's view of a database that is used in place; SQLite's own file for the same path follows it in memory.
 #[repr(C)]
 struct ReaderFile {
     base: ffi::sqlite3_file,
     /// Owned, until the file is closed.
-    locks: *mut ReaderLocks,
+    locks: *mut Locked,
+}
+
+/// The locks of an open file, and which of SQLite's levels they are.
+struct Locked {
+    locks: ReaderLocks,
+    level: Cell<c_int>,
 }
 
 const _: () = assert!(
@@ -48,6 +56,15 @@ static READER_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     ..METHODS
 };
 
+static WRITER_METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
+    xWrite: Some(write),
+    xTruncate: Some(truncate),
+    xSync: Some(sync),
+    xLock: Some(raise),
+    xUnlock: Some(lower),
+    ..READER_METHODS
+};
+
 pub(super) unsafe extern "C" fn open(
     _vfs: *mut ffi::sqlite3_vfs,
     name: ffi::sqlite3_filename,
@@ -68,7 +85,12 @@ pub(super) unsafe extern "C" fn open(
     }
     // SAFETY: SQLite passes a text that ends with a zero.
     let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes()));
-    let Ok(locks) = ReaderLocks::open(path) else {
+    let is_written = flags & ffi::SQLITE_OPEN_READWRITE != 0;
+    let opened = match is_written {
+        true => ReaderLocks::open_to_write(path),
+        false => ReaderLocks::open(path),
+    };
+    let Ok(locks) = opened else {
         return ffi::SQLITE_CANTOPEN;
     };
     // SAFETY: the memory has `szOsFile` bytes, ours and then the system's.
@@ -77,16 +99,26 @@ pub(super) unsafe extern "C" fn open(
     // SAFETY: as above.
     let opened = unsafe { open_system_file(*system, name, system_file(file), flags, out_flags) };
     if opened == ffi::SQLITE_OK {
-        ours.locks = Box::into_raw(Box::new(locks));
-        ours.base.pMethods = &raw const READER_METHODS;
+        ours.locks = Box::into_raw(Box::new(Locked {
+            locks,
+            level: Cell::new(ffi::SQLITE_LOCK_NONE),
+        }));
+        ours.base.pMethods = match is_written {
+            true => &raw const WRITER_METHODS,
+            false => &raw const READER_METHODS,
+        };
     }
     opened
 }
 
 /// The locks of an open file.
-fn locks<'file>(file: *mut ffi::sqlite3_file) -> &'file ReaderLocks {
+fn locked<'file>(file: *mut ffi::sqlite3_file) -> &'file Locked {
     // SAFETY: SQLite passes a file that `open` has opened and that is not closed yet.
     unsafe { &*(*file.cast::<ReaderFile>()).locks }
+}
+
+fn locks<'file>(file: *mut ffi::sqlite3_file) -> &'file ReaderLocks {
+    &locked(file).locks
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
@@ -142,6 +174,50 @@ unsafe extern "C" fn unlock(file: *mut ffi::sqlite3_file, level: c_int) -> c_int
     if level < ffi::SQLITE_LOCK_SHARED {
         locks(file).release();
     }
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    from: *const c_void,
+    count: c_int,
+    offset: ffi::sqlite3_int64,
+) -> c_int {
+    forward!(xWrite, file, from, count, offset)
+}
+
+unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, length: ffi::sqlite3_int64) -> c_int {
+    forward!(xTruncate, file, length)
+}
+
+unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    forward!(xSync, file, flags)
+}
+
+unsafe extern "C" fn raise(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    let locked = locked(file);
+    if level <= locked.level.get() {
+        return ffi::SQLITE_OK;
+    }
+    let is_locked = match level {
+        ffi::SQLITE_LOCK_SHARED => locked.locks.try_share(),
+        ffi::SQLITE_LOCK_RESERVED => locked.locks.try_reserve(),
+        _ => locked.locks.try_exclude(),
+    };
+    if !is_locked {
+        return ffi::SQLITE_BUSY;
+    }
+    locked.level.set(level);
+    ffi::SQLITE_OK
+}
+
+unsafe extern "C" fn lower(file: *mut ffi::sqlite3_file, level: c_int) -> c_int {
+    let locked = locked(file);
+    match level {
+        ffi::SQLITE_LOCK_NONE => locked.locks.release_all(),
+        _ => locked.locks.release_to_shared(),
+    }
+    locked.level.set(level.min(locked.level.get()));
     ffi::SQLITE_OK
 }
 

@@ -31,7 +31,7 @@ const PENDING_MILLIS: u64 = 100;
 /// So many times as long as it keeps them out it lets new readers in before.
 const OPEN_SHARE: u64 = 4;
 
-/// The locks of one program that reads a database.
+/// The locks of one connection to a database that SQLite reads, or writes without the disk layer.
 #[derive(Debug)]
 pub(super) struct ReaderLocks {
     ranges: RangeLocks,
@@ -49,6 +49,43 @@ impl ReaderLocks {
             ranges: RangeLocks::open(path, false)?,
             is_impossible: AtomicBool::new(false),
         })
+    }
+
+    /// As [`Self::open`], for one that is changed, too.
+    ///
+    /// # Errors
+    /// A file that cannot be opened.
+    pub(super) fn open_to_write(path: &Path) -> Result<Self, DiskError> {
+        Ok(Self {
+            ranges: RangeLocks::open(path, true)?,
+            is_impossible: AtomicBool::new(false),
+        })
+    }
+
+    /// Keeps all other programs from beginning a change; false while one of them has.
+    pub(super) fn try_reserve(&self) -> bool {
+        self.or_impossible(self.ranges.try_lock(RangeLock::Exclusive, RESERVED), true)
+    }
+
+    /// Keeps all from reading; false while one of them does: then no new reader begins until this is tried again, or released.
+    pub(super) fn try_exclude(&self) -> bool {
+        let locked = || {
+            Ok(self.ranges.try_lock(RangeLock::Exclusive, PENDING)?
+                && self.ranges.try_lock(RangeLock::Exclusive, SHARED)?)
+        };
+        self.or_impossible(locked(), true)
+    }
+
+    /// Ends all but what [`Self::try_share`] began.
+    pub(super) fn release_to_shared(&self) {
+        let released = self.ranges.try_lock(RangeLock::Shared, SHARED);
+        let released = released.and_then(|_| self.ranges.unlock(PENDING.start..RESERVED.end));
+        let _nothing_is_locked = released.is_err();
+    }
+
+    /// Ends all locks.
+    pub(super) fn release_all(&self) {
+        let _nothing_is_locked = self.ranges.unlock(PENDING.start..SHARED.end).is_err();
     }
 
     /// Keeps all programs from changing pages; false while one of them does, or waits for it.
@@ -222,6 +259,29 @@ mod tests {
         assert_eq!(reader.writer(), None);
         let other = ReaderLocks::open(&path).unwrap();
         assert!(other.user().is_some(), "a reader is a user");
+    }
+
+    #[test]
+    fn a_connection_that_writes_excludes_others_as_sqlite_does() {
+        let (_dir, path) = file();
+        let (one, other) = (
+            ReaderLocks::open_to_write(&path).unwrap(),
+            ReaderLocks::open_to_write(&path).unwrap(),
+        );
+        assert!(one.try_share() && other.try_share());
+        assert!(one.try_reserve() && !other.try_reserve());
+        assert!(!one.try_exclude(), "another reads");
+        let third = ReaderLocks::open(&path).unwrap();
+        assert!(!third.try_share(), "no new reader begins");
+        other.release_all();
+        // As any descriptor of this process that is closed.
+        drop(std::fs::File::open(&path).unwrap());
+        assert!(one.try_exclude() && !other.try_share());
+        one.release_to_shared();
+        assert!(third.try_share() && other.try_share() && other.try_reserve());
+        one.release_all();
+        third.release();
+        assert!(other.try_exclude());
     }
 
     #[test]

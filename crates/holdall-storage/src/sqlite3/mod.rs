@@ -1,5 +1,6 @@
 //! SQLite3: the storage of ROS 2 until Iron, one database of topics and messages.
 
+mod btree;
 pub mod check;
 mod counting;
 mod ffi_reader;
@@ -15,6 +16,8 @@ mod recover;
 mod repair;
 mod rollback;
 mod salvage;
+mod search;
+mod tables;
 mod topics;
 pub mod writer;
 
@@ -121,9 +124,31 @@ impl Storage for SqliteStorage {
 
 /// Converts an error of the database library.
 fn failed<'a>(action: &'static str, path: &'a Path) -> impl Fn(rusqlite::Error) -> StorageError + 'a {
-    move |source| StorageError::Database {
-        action,
-        path: path.to_owned(),
-        source: source.into(),
+    use rusqlite::{Error, ErrorCode};
+    move |source| {
+        let is_damage = matches!(
+            source.sqlite_error_code(),
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+        );
+        // rosbag2's columns have values of one kind.
+        let is_other = matches!(
+            source,
+            Error::InvalidColumnType(..)
+                | Error::FromSqlConversionFailure(..)
+                | Error::IntegralValueOutOfRange(..)
+        );
+        match is_damage || is_other {
+            true => StorageError::Malformed {
+                path: path.to_owned(),
+                offset: 0,
+                expected: "a whole database".to_owned(),
+                found: source.to_string(),
+            },
+            false => StorageError::Database {
+                action,
+                path: path.to_owned(),
+                source: source.into(),
+            },
+        }
     }
 }

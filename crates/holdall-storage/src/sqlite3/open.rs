@@ -1,6 +1,11 @@
 //! Opens a new database for writing: through the disk layer, or by SQLite alone.
 
-use super::{failed, ffi_vfs::BlockFile, locks::WriterLocks, options::SqliteOptions};
+use super::{
+    failed, ffi_reader,
+    ffi_vfs::{self, BlockFile},
+    locks::WriterLocks,
+    options::SqliteOptions,
+};
 use crate::error::StorageResult;
 use holdall_io::{disk::FileId, queue::DiskQueue, range_lock::Waiting};
 use rusqlite::{Connection, OpenFlags};
@@ -22,7 +27,9 @@ pub(super) fn open(
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let refused = failed("open", path);
     if options.has_write_ahead_log() || options.has_small_pages() {
-        let mut connection = Connection::open_with_flags(path, flags).map_err(&refused)?;
+        ffi_vfs::check_registered().map_err(&refused)?;
+        let opened = Connection::open_with_flags_and_vfs(path, flags, ffi_reader::NAME);
+        let mut connection = opened.map_err(&refused)?;
         connection.busy_handler(Some(wait_for_others)).map_err(&refused)?;
         return Ok((connection, None));
     }

@@ -6,7 +6,6 @@ use super::{
         Columns, MESSAGE_PUBLISHERS, PUBLISHERS, PUBLISHERS_BEFORE, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID,
     },
     recover::{self, Place},
-    salvage,
 };
 use crate::{
     error::{StorageError, StorageResult, reserve},
@@ -28,16 +27,14 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     io::Read,
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Arc, OnceLock},
 };
 
-/// Most stretches of unreadable messages that are described one by one.
-const GAPS_MAX: usize = 20;
 /// Messages that one query locates; their bytes are read one by one.
 const PAGE_MESSAGES: i64 = 4096;
 
 /// Selects the bytes of a message, except a large one.
-const SHORT_MESSAGE: &str = "SELECT CASE WHEN typeof(data) = 'blob' AND length(data) >= 8388608 THEN NULL ELSE data END FROM messages WHERE id = ?1";
+const SHORT_MESSAGE: &str = "SELECT CASE WHEN typeof(data) = 'blob' AND length(data) >= 8388608 THEN NULL ELSE data END, timestamp FROM messages WHERE id = ?1";
 
 /// An open database.
 pub struct SqliteReader {
@@ -45,6 +42,8 @@ pub struct SqliteReader {
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
     place: Place,
+    /// What can be read of it, once damage was found.
+    salvaged: Arc<OnceLock<Option<Place>>>,
     /// The id of each channel: that of its topic, or of its publisher where that is not the topic's first one.
     topic_ids: Vec<i64>,
     /// What gives the channel's id of a message.
@@ -60,9 +59,27 @@ impl SqliteReader {
     /// A file that cannot be read, or is not a database of rosbag2.
     pub fn open(path: &Path) -> StorageResult<Self> {
         let (place, connection, condition) = recover::open(path)?;
-        let columns = recover::columns(&connection, path)?;
+        match Self::read_outline(path, &place, &connection, condition) {
+            Err(error) if error.is_damage_or_format() => {
+                let Some(place) = place.salvage()? else {
+                    return Err(error);
+                };
+                let condition = place.condition(&error);
+                Self::read_outline(path, &place, &place.connect()?, condition)
+            }
+            opened => opened,
+        }
+    }
+
+    fn read_outline(
+        path: &Path,
+        place: &Place,
+        connection: &Connection,
+        condition: FileCondition,
+    ) -> StorageResult<Self> {
+        let columns = recover::columns(connection, path)?;
         let open = Open {
-            connection: &connection,
+            connection,
             path,
             columns,
         };
@@ -94,7 +111,8 @@ impl SqliteReader {
         Ok(Self {
             outline,
             summary: OnceLock::new(),
-            place,
+            place: place.clone(),
+            salvaged: Arc::default(),
             topic_ids,
             channel_column,
             publisher_counts,
@@ -105,57 +123,34 @@ impl SqliteReader {
     /// else counted row by row.
     fn counted(&self) -> StorageSummary {
         let mut summary = self.outline.clone();
-        let counts = self.counts_from_metadata().map_or_else(
-            || {
-                counting::count_rows(
-                    &self.place,
-                    &self.outline.path,
-                    self.channel_column,
-                    &self.topic_ids,
-                )
-            },
-            Ok,
-        );
-        let counts = match counts {
-            Ok(counts) => counts,
-            Err(error) => self.count_readable(&error, &mut summary),
+        let count = |place: &Place| {
+            let path = &self.outline.path;
+            counting::count_rows(place, path, self.channel_column, &self.topic_ids)
         };
+        let counts = self.counts_from_metadata().map_or_else(|| count(&self.place), Ok);
+        let counts = counts.or_else(|error| match salvage(&self.place, &self.salvaged) {
+            Some(place) if error.is_damage() => {
+                summary.condition = place.condition(&error);
+                if let Some((first, last)) = times(&place) {
+                    summary.starting_time = Some(first);
+                    summary.ending_time = Some(last);
+                }
+                count(&place)
+            }
+            _ => Err(error),
+        });
+        let counts = counts.unwrap_or_else(|error| {
+            summary.condition = FileCondition::Damaged {
+                offset: 0,
+                reason: format!("its messages cannot be counted: {error}"),
+            };
+            vec![0; self.topic_ids.len()]
+        });
         summary.message_count = counts.iter().sum();
         for (channel, count) in summary.channels.iter_mut().zip(counts) {
             channel.message_count = count;
         }
         summary
-    }
-
-    /// Counts what can be read of a damaged database, and describes the rest.
-    fn count_readable(&self, error: &StorageError, summary: &mut StorageSummary) -> Vec<u64> {
-        let mut counts = vec![0; self.topic_ids.len()];
-        let mut times: Option<(i64, i64)> = None;
-        let count = |row: salvage::Row| {
-            if let Ok(place) = self.topic_ids.binary_search(&row.channel_id) {
-                counts[place] += 1;
-            }
-            let time = row.timestamp;
-            times = Some(times.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
-            Ok(())
-        };
-        let connection = self.place.connect();
-        let gaps = connection.and_then(|connection| {
-            salvage::each_row(&connection, self.channel_column, count)
-                .map_err(failed("read", &self.outline.path))
-        });
-        let mut reason = error.to_string();
-        match gaps {
-            Ok(gaps) => gaps
-                .iter()
-                .take(GAPS_MAX)
-                .for_each(|gap| reason += &format!("; {gap}")),
-            Err(error) => reason += &format!("; its messages cannot be counted: {error}"),
-        }
-        summary.condition = FileCondition::Damaged { offset: 0, reason };
-        summary.starting_time = times.map(|(first, _)| Timestamp::from_nanos(first));
-        summary.ending_time = times.map(|(_, last)| Timestamp::from_nanos(last));
-        counts
     }
 
     /// The counts in the metadata of a bag that consists of this file only, if the number of rows and their ids still agree with it: rows
@@ -196,6 +191,26 @@ impl SqliteReader {
             counts.iter().sum::<u64>() == rows.unsigned_abs() && metadata.message_count == rows.unsigned_abs()
         })
     }
+}
+
+/// What can be read of a damaged database, searched once.
+fn salvage(place: &Place, salvaged: &OnceLock<Option<Place>>) -> Option<Place> {
+    let search = || {
+        place.salvage().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the pages of a damaged database cannot be searched");
+            None
+        })
+    };
+    salvaged.get_or_init(search).clone()
+}
+
+/// The first and the last time of what can be read.
+fn times(place: &Place) -> Option<(Timestamp, Timestamp)> {
+    let query = "SELECT min(timestamp), max(timestamp) FROM messages";
+    let connection = place.connect().ok()?;
+    let times = connection.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?)));
+    let (first, last): (Option<i64>, Option<i64>) = times.ok()?;
+    Some((Timestamp::from_nanos(first?), Timestamp::from_nanos(last?)))
 }
 
 /// A publisher of one topic.
@@ -449,17 +464,34 @@ impl StorageReader for SqliteReader {
         Ok(Box::new(Cursor {
             path: self.outline.path.clone(),
             connection: self.place.connect()?,
+            found_damage: damage(&self.place, &self.outline.path, query),
             place: self.place.clone(),
+            salvaged: Arc::clone(&self.salvaged),
+            query: query.clone(),
             page: page("messages", self.channel_column),
-            salvaging: Some((page("temp.readable", "topic_id"), self.channel_column)),
+            by_index: page("messages", self.channel_column),
+            sorted: Some((page("temp.sorted", "topic_id"), self.channel_column)),
             by_time,
-            found_damage: VecDeque::new(),
             channel_of_topic,
             places: VecDeque::new(),
             last: (i64::MIN, i64::MIN),
+            given: (i64::MIN, i64::MIN),
             is_done: false,
         }))
     }
+}
+
+/// What a query misses of a damaged database.
+fn damage(place: &Place, path: &Path, query: &ReadQuery) -> VecDeque<StorageError> {
+    let gaps = place.salvaged().into_iter().flat_map(|salvaged| &salvaged.gaps);
+    let missed = gaps.filter(|gap| {
+        let (first, last) = gap.times;
+        let is_before = query
+            .start
+            .is_some_and(|start| last < start.as_nanos() && gap.count.is_some());
+        !is_before && query.end.is_none_or(|end| first <= end.as_nanos())
+    });
+    missed.map(|gap| gap.error(path)).collect()
 }
 
 /// The place of a message.
@@ -474,12 +506,14 @@ struct Row {
 struct Cursor {
     path: PathBuf,
     connection: Connection,
-    /// Keeps the copy while it is read.
-    #[allow(dead_code, reason = "held, not read")]
     place: Place,
+    salvaged: Arc<OnceLock<Option<Place>>>,
+    query: ReadQuery,
     page: String,
-    /// The query for a table of what can be read, and what gives the channel; `None` once that is used.
-    salvaging: Option<(String, &'static str)>,
+    /// The query for the next page where the messages have an index by time.
+    by_index: String,
+    /// The query for a sorted copy of the list of messages, and what gives the channel; `None` once that is used.
+    sorted: Option<(String, &'static str)>,
     /// Whether the order is that of time, until that was prepared for.
     by_time: bool,
     /// What cannot be read, to be returned.
@@ -488,48 +522,38 @@ struct Cursor {
     places: VecDeque<Row>,
     /// Time and id of the last place.
     last: (i64, i64),
+    /// Those of the last message that was returned.
+    given: (i64, i64),
     is_done: bool,
 }
 
 impl Cursor {
     fn load_page(&mut self) -> StorageResult<()> {
-        let failed_at = self.places.len();
-        match self.try_load_page() {
-            Err(error) if salvage::is_damage(&error) => {
-                let Some((page, column)) = self.salvaging.take() else {
-                    return Err(failed("read", &self.path)(error));
-                };
-                self.places.truncate(failed_at);
-                self.found_damage.push_back(failed("read", &self.path)(error));
-                self.page = page;
-                self.list_readable(column).map_err(failed("read", &self.path))?;
-                self.try_load_page()
+        match self.try_load_page().map_err(failed("read", &self.path)) {
+            Err(error) if error.is_damage() => {
+                self.read_around(error)?;
+                self.try_load_page().map_err(failed("read", &self.path))
             }
             loaded => loaded,
         }
-        .map_err(failed("read", &self.path))
     }
 
-    /// Makes a table of the rows that can be read, for the rest of the iteration.
-    fn list_readable(&mut self, column: &str) -> rusqlite::Result<()> {
-        let table = "CREATE TEMP TABLE readable(id INTEGER PRIMARY KEY, topic_id INTEGER, timestamp INTEGER)";
-        self.connection.execute(table, [])?;
-        let mut insert = self
-            .connection
-            .prepare("INSERT INTO temp.readable VALUES (?1, ?2, ?3)")?;
-        let add = |row: salvage::Row| insert.execute([row.id, row.channel_id, row.timestamp]).map(drop);
-        let gaps = salvage::each_row(&self.connection, column, add)?;
-        drop(insert);
-        let index = "CREATE INDEX temp.readable_time ON readable (timestamp, id)";
-        self.connection.execute(index, [])?;
-        for gap in gaps.iter().take(GAPS_MAX) {
-            self.found_damage.push_back(StorageError::Malformed {
-                path: self.path.clone(),
-                offset: 0,
-                expected: "all messages".to_owned(),
-                found: gap.to_string(),
-            });
-        }
+    /// Continues with what can be read of a damaged database.
+    ///
+    /// # Errors
+    /// `error`, where that is not possible, or is being done.
+    fn read_around(&mut self, error: StorageError) -> StorageResult<()> {
+        let is_whole = self.place.salvaged().is_none();
+        let Some(place) = is_whole.then(|| salvage(&self.place, &self.salvaged)).flatten() else {
+            return Err(error);
+        };
+        self.connection = place.connect()?;
+        self.found_damage = damage(&place, &self.path, &self.query);
+        self.place = place;
+        self.places.clear();
+        (self.last, self.is_done) = (self.given, false);
+        // The list has an index.
+        self.page.clone_from(&self.by_index);
         Ok(())
     }
 
@@ -539,10 +563,14 @@ impl Cursor {
                      AND made.tbl_name = 'messages' AND columns.seqno = 0 AND columns.name = 'timestamp'";
         let indexes: i64 = self.connection.query_row(index, [], |row| row.get(0))?;
         if indexes == 0
-            && let Some((page, column)) = self.salvaging.clone()
+            && let Some((page, column)) = self.sorted.clone()
         {
-            self.list_readable(column)?;
-            (self.page, self.salvaging) = (page, None);
+            let copy = format!(
+                "CREATE TEMP TABLE sorted AS SELECT id, {column} AS topic_id, timestamp FROM messages; \
+                 CREATE INDEX temp.sorted_time ON sorted (timestamp, id)"
+            );
+            self.connection.execute_batch(&copy)?;
+            (self.page, self.sorted) = (page, None);
         }
         Ok(())
     }
@@ -571,34 +599,43 @@ impl Cursor {
         Ok(())
     }
 
-    /// The first column of a query for the message with this id.
-    fn bytes(&self, query: &str, id: i64) -> StorageResult<Option<Vec<u8>>> {
+    /// The first column of a query for a message; the second is its time, which an index that is damaged has otherwise.
+    fn bytes(&self, query: &str, place: Row) -> StorageResult<Option<Vec<u8>>> {
         let refused = failed("read", &self.path);
         let mut statement = self.connection.prepare_cached(query).map_err(&refused)?;
-        let mut rows = statement.query([id]).map_err(&refused)?;
-        let row = rows.next().map_err(&refused)?;
-        let value = row.map(|row| row.get_ref(0)).transpose().map_err(&refused)?;
-        match value {
-            Some(ValueRef::Blob(bytes)) => {
+        let mut rows = statement.query([place.id]).map_err(&refused)?;
+        let Some(row) = rows.next().map_err(&refused)? else {
+            return Ok(None);
+        };
+        let malformed = |expected: &str, found: String| StorageError::Malformed {
+            path: self.path.clone(),
+            offset: 0,
+            expected: format!("{expected} in message {}", place.id),
+            found,
+        };
+        let time: i64 = row.get(1).map_err(&refused)?;
+        if time != place.timestamp {
+            return Err(malformed("the time of the index", time.to_string()));
+        }
+        match row.get_ref(0).map_err(&refused)? {
+            ValueRef::Blob(bytes) => {
                 let mut payload = reserve(&self.path, "a message", bytes.len() as u64)?;
                 payload.extend_from_slice(bytes);
                 Ok(Some(payload))
             }
-            None | Some(ValueRef::Null) => Ok(None),
-            Some(other) => Err(StorageError::Malformed {
-                path: self.path.clone(),
-                offset: 0,
-                expected: format!("bytes in message {id}"),
-                found: format!("{:?}", other.data_type()),
-            }),
+            ValueRef::Null => Ok(None),
+            other => Err(malformed("bytes", format!("{:?}", other.data_type()))),
         }
     }
 
     /// The bytes of a message that [`SHORT_MESSAGE`] omits. As a query's result SQLite would keep a second
     /// copy of them; if `messages` is not a table, that is the only way.
-    fn large_bytes(&self, id: i64) -> StorageResult<Option<Vec<u8>>> {
-        let Ok(mut blob) = self.connection.blob_open("main", "messages", "data", id, true) else {
-            return self.bytes("SELECT data FROM messages WHERE id = ?1", id);
+    fn large_bytes(&self, place: Row) -> StorageResult<Option<Vec<u8>>> {
+        let Ok(mut blob) = self
+            .connection
+            .blob_open("main", "messages", "data", place.id, true)
+        else {
+            return self.bytes("SELECT data, timestamp FROM messages WHERE id = ?1", place);
         };
         let mut payload = reserve(&self.path, "a message", blob.len() as u64)?;
         let read = blob.read_to_end(&mut payload);
@@ -610,6 +647,17 @@ impl Cursor {
         Ok(Some(payload))
     }
 
+    /// The bytes of a message.
+    fn payload(&self, place: Row) -> StorageResult<Option<Vec<u8>>> {
+        if let Some(salvaged) = self.place.salvaged() {
+            return salvaged.payload(&self.connection, place.id);
+        }
+        match self.bytes(SHORT_MESSAGE, place)? {
+            Some(payload) => Ok(Some(payload)),
+            None => self.large_bytes(place),
+        }
+    }
+
     fn message(&self, place: Row) -> StorageResult<ReadMessage> {
         let malformed = |expected: &str, found: String| StorageError::Malformed {
             path: self.path.clone(),
@@ -617,13 +665,8 @@ impl Cursor {
             expected: format!("{expected} in message {}", place.id),
             found,
         };
-        let payload = match self.bytes(SHORT_MESSAGE, place.id)? {
-            Some(payload) => payload,
-            None => self
-                .large_bytes(place.id)?
-                .ok_or_else(|| malformed("bytes", "nothing".to_owned()))?,
-        };
-        let payload = Bytes::from(payload);
+        let payload = self.payload(place)?;
+        let payload = Bytes::from(payload.ok_or_else(|| malformed("bytes", "nothing".to_owned()))?);
         let Some(channel) = self.channel_of_topic.get(&place.topic_id) else {
             return Err(malformed("a known topic", format!("topic {}", place.topic_id)));
         };
@@ -642,17 +685,30 @@ impl Iterator for Cursor {
     type Item = StorageResult<ReadMessage>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.places.is_empty()
-            && !self.is_done
-            && let Err(error) = self.load_page()
-        {
-            self.is_done = true;
-            return Some(Err(error));
+        loop {
+            if self.places.is_empty()
+                && !self.is_done
+                && let Err(error) = self.load_page()
+            {
+                self.is_done = true;
+                return Some(Err(error));
+            }
+            if let Some(damage) = self.found_damage.pop_front() {
+                return Some(Err(damage));
+            }
+            let place = self.places.pop_front()?;
+            match self.message(place) {
+                Err(error) if error.is_damage() && self.place.salvaged().is_none() => {
+                    if let Err(error) = self.read_around(error) {
+                        self.given = (place.timestamp, place.id);
+                        return Some(Err(error));
+                    }
+                }
+                message => {
+                    self.given = (place.timestamp, place.id);
+                    return Some(message);
+                }
+            }
         }
-        if let Some(damage) = self.found_damage.pop_front() {
-            return Some(Err(damage));
-        }
-        let place = self.places.pop_front()?;
-        Some(self.message(place))
     }
 }

@@ -5,14 +5,15 @@ use super::{
     format::{Columns, MAGIC, STORAGE_ID},
     locks::ReaderLocks,
     rollback::{JOURNAL_MAGIC, RolledBack},
-    salvage,
+    salvage::{self, Salvaged},
+    writer::run_pragma,
 };
 use crate::{
     error::{StorageError, StorageResult},
     reader::FileCondition,
 };
 use holdall_io::{
-    fs::{self, File},
+    fs::{self, File, Kind},
     scratch::ScratchDirectory,
 };
 use rusqlite::{Connection, OpenFlags};
@@ -43,6 +44,8 @@ pub(super) struct Place {
     copy: Option<Arc<ScratchDirectory>>,
     rolled_back: Option<Arc<RolledBack>>,
     is_written: bool,
+    /// What could be read of a damaged database, which is read instead of it.
+    salvaged: Option<Arc<Salvaged>>,
 }
 
 impl Place {
@@ -54,10 +57,52 @@ impl Place {
         self.try_connect().map_err(failed("open", &self.path))
     }
 
+    /// The rows of a damaged database, which connections are to.
+    pub fn salvaged(&self) -> Option<&Arc<Salvaged>> {
+        self.salvaged.as_ref()
+    }
+
+    /// The same database with connections to the rows that can be read; `None` where it is that already, has none, or is being changed.
+    ///
+    /// # Errors
+    /// A file that cannot be read, no room for the list of rows.
+    pub fn salvage(&self) -> StorageResult<Option<Self>> {
+        if self.is_written || self.salvaged.is_some() {
+            return Ok(None);
+        }
+        let source = match &self.rolled_back {
+            Some(source) => Arc::clone(source),
+            None => {
+                if self.copy.is_some() {
+                    // What is in the log only.
+                    let connection = self.try_connect().ok();
+                    connection.map(|connection| run_pragma(&connection, "wal_checkpoint(TRUNCATE)"));
+                }
+                Arc::new(RolledBack::without_journal(&self.path)?)
+            }
+        };
+        let salvaged = Salvaged::of(&self.path, &source)?;
+        Ok(salvaged.map(|salvaged| Self {
+            salvaged: Some(Arc::new(salvaged)),
+            ..self.clone()
+        }))
+    }
+
     /// Whether a living program had the database open for writing when it was opened here: a read transaction keeps that from ending
     /// its own, so it must be short.
     pub fn is_written(&self) -> bool {
         self.is_written
+    }
+
+    /// The condition of a damaged database; `error` is how that was noticed.
+    pub fn condition(&self, error: &StorageError) -> FileCondition {
+        match &self.salvaged {
+            Some(salvaged) => FileCondition::Damaged {
+                offset: salvaged.gaps.first().map_or(0, |gap| gap.offset),
+                reason: salvaged.reason(error),
+            },
+            None => FileCondition::Complete,
+        }
     }
 
     fn try_connect(&self) -> rusqlite::Result<Connection> {
@@ -67,7 +112,9 @@ impl Place {
             OpenFlags::SQLITE_OPEN_READ_ONLY
         };
         let flags = access | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = if let Some(rolled_back) = &self.rolled_back {
+        let connection = if let Some(salvaged) = &self.salvaged {
+            Connection::open_with_flags(salvaged.database(), flags)?
+        } else if let Some(rolled_back) = &self.rolled_back {
             ffi_rolled_back::connect(rolled_back, &uri(&self.path, self.immutable))?
         } else if self.immutable {
             let uri = uri(&self.path, true);
@@ -133,8 +180,45 @@ impl Leftover {
 
 /// Opens for reading, and changes nothing: neither the file, nor the files next to it, nor its directory. A
 /// write-ahead log is applied in a copy, a rollback journal while reading. Files that a living program keeps next to the database are
-/// its own affair: what it has committed is read, with SQLite's locks.
+/// its own affair: what it has committed is read, with SQLite's locks. Of a database that cannot be opened the rows are read that its pages have.
 pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
+    match open_whole(path) {
+        Err(error) if error.is_damage_or_format() => match open_damaged(path)? {
+            Some(place) => {
+                let connection = place.connect()?;
+                let condition = place.condition(&error);
+                Ok((place, connection, condition))
+            }
+            None => Err(error),
+        },
+        opened => opened,
+    }
+}
+
+/// Finds the rows of a database that SQLite cannot open; `None` without any.
+fn open_damaged(path: &Path) -> StorageResult<Option<Place>> {
+    let locks = ReaderLocks::open(path)?;
+    let (left, is_written) = leftover(path, &locks)?;
+    let rolled_back = match left {
+        Some(Leftover::Journal) => RolledBack::open(path, &beside(path, "-journal"), locks).ok(),
+        _ => None,
+    };
+    let rolled_back = match rolled_back {
+        Some(rolled_back) => rolled_back,
+        None => RolledBack::without_journal(path)?,
+    };
+    let place = Place {
+        path: path.to_owned(),
+        immutable: true,
+        copy: None,
+        rolled_back: Some(Arc::new(rolled_back)),
+        is_written,
+        salvaged: None,
+    };
+    place.salvage()
+}
+
+fn open_whole(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
     let header = check_magic(path)?;
     let complete = FileCondition::Complete;
     let in_place = |immutable, is_written| Place {
@@ -143,6 +227,7 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
         copy: None,
         rolled_back: None,
         is_written,
+        salvaged: None,
     };
     // SQLite opens by a name, which may lead out of a folder that is given to others by then.
     let is_given = fs::is_given(path);
@@ -214,10 +299,11 @@ fn being_written(path: &Path) -> StorageError {
 fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>, bool)> {
     let log = beside(path, "-wal");
     if fs::exists(&log)? {
-        // SQLite opens each of them, and an open of a FIFO waits for ever.
+        // SQLite opens each of them, and an open of a FIFO waits for ever. None is opened here: a close would end the locks that this
+        // process may have on it.
         for suffix in ["-journal", "-shm"] {
             let beside = beside(path, suffix);
-            if fs::exists(&beside)? {
+            if fs::exists(&beside)? && fs::about(&beside)?.kind != Kind::File {
                 File::open(&beside)?;
             }
         }
@@ -280,6 +366,7 @@ fn copy(path: &Path) -> StorageResult<Place> {
         copy: Some(Arc::new(directory)),
         rolled_back: None,
         is_written: false,
+        salvaged: None,
     })
 }
 

@@ -56,7 +56,7 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
             path: path.to_owned(),
             offset: 0,
             expected: "a whole database".to_owned(),
-            found: format!("{verdict}; nothing was changed, `sqlite3 FILE .recover` may get more out of it"),
+            found: format!("{verdict}; nothing was changed, repair it into a new bag"),
         });
     }
     if let Ok(messages) = count("messages") {

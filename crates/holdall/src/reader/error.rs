@@ -103,7 +103,7 @@ pub enum ReadError {
 
 impl ReadError {
     /// The same error of the file at `named`, of which a copy was read.
-    pub(super) fn in_file(mut self, named: &Path) -> Self {
+    pub(crate) fn in_file(mut self, named: &Path) -> Self {
         match &mut self {
             Self::Io { path, .. } | Self::NotABag { path, .. } | Self::Unsupported { path, .. } => {
                 named.clone_into(path);

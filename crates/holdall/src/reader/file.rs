@@ -15,7 +15,7 @@ use holdall_storage::{
     },
     readable_storages,
     reader::{FileCondition, StorageReader, StorageSummary},
-    storage_by_magic, storage_of_directory,
+    storage_by_magic, storage_by_path, storage_of_directory,
 };
 use std::{
     path::{Path, PathBuf},
@@ -161,13 +161,19 @@ pub(super) fn length(path: &Path, about: &About) -> u64 {
         .unwrap_or(about.len_bytes)
 }
 
-/// Opens a storage file whose format its first bytes show.
+/// Opens a storage file whose format its first bytes show, or, where they are damaged, its name.
 fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, ReadError> {
     let head = begins_with(path)?;
-    match storage_by_magic(&head) {
-        Some(storage) => Ok(storage.open_reader(path)?),
-        None => Err(no_storage(path, &head)),
+    if let Some(storage) = storage_by_magic(&head) {
+        return Ok(storage.open_reader(path)?);
     }
+    open_by_name(path, &head).ok_or_else(|| no_storage(path, &head))
+}
+
+/// Opens a file of which the first bytes are damaged, where its storage can read the rest.
+fn open_by_name(path: &Path, head: &[u8]) -> Option<Box<dyn StorageReader>> {
+    let storage = storage_by_path(path).filter(|_| !head.is_empty())?;
+    storage.open_reader(path).ok()
 }
 
 /// The error for a file that begins with these bytes, which no storage writes.
@@ -214,7 +220,10 @@ pub(crate) fn expect_bag(path: &Path) -> Result<(), ReadError> {
         return Ok(());
     }
     let head = begins_with(path)?;
-    if head.starts_with(&ZSTD_MAGIC) || storage_by_magic(&head).is_some() {
+    if head.starts_with(&ZSTD_MAGIC)
+        || storage_by_magic(&head).is_some()
+        || open_by_name(path, &head).is_some()
+    {
         Ok(())
     } else {
         Err(no_storage(path, &head))

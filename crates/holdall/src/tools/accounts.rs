@@ -18,6 +18,7 @@ use holdall_model::{
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
     metadata::MEMORY_KEY,
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
+    topic::TopicId,
     unheard::{
         NOT_HEARD_CUSTOM_KEY, UNHEARD_SERVICES_CUSTOM_KEY, names_to_custom_data, not_heard_in,
         not_heard_to_custom_data, unheard_services_in,
@@ -83,13 +84,14 @@ impl Accounts {
     /// The records that end the output; `written` has its number of messages by topic. A message that is
     /// missing in the output but was not left out on request gets no explanation: the audit of the output
     /// reports it. `repeated` has the number of messages that files repeat, which are not in `written`; `damaged` that of those that could
-    /// not be read, by the output's names of topics.
+    /// not be read, as far as an index has it, by the output's names of topics: `None` where all could be read. What could not be read
+    /// is lost in the account, too.
     pub fn records(
         &self,
         taken: &Taken<'_>,
         written: &BTreeMap<String, u64>,
         repeated: &BTreeMap<String, u64>,
-        damaged: &BTreeMap<String, u64>,
+        damaged: Option<&BTreeMap<String, u64>>,
     ) -> Vec<(String, MetadataEntries)> {
         let mut records = self.records.clone();
         if let Some(ledger) = &self.ledger {
@@ -100,9 +102,18 @@ impl Accounts {
                 topic.left_out += count.all - count.taken;
                 if taken.is_partial {
                     let written = written.get(&topic.name).copied().unwrap_or(0);
-                    let damaged = damaged.get(&topic.name).copied().unwrap_or(0);
+                    let damaged = damaged.and_then(|damaged| damaged.get(&topic.name));
+                    let damaged = damaged.copied().unwrap_or(0);
                     topic.left_out += count.taken.saturating_sub(written).saturating_sub(damaged);
                 }
+            }
+            for (number, topic) in (0..)
+                .map(TopicId)
+                .zip(ledger.topics.clone())
+                .filter(|_| damaged.is_some())
+            {
+                let written = written.get(&topic.name).copied().unwrap_or(0);
+                ledger.lose_recorded(number, topic.in_bag().saturating_sub(written));
             }
             let entries = MetadataEntries::from([(LEDGER_KEY.to_owned(), ledger.to_json())]);
             records.push((LEDGER_RECORD.to_owned(), entries));

@@ -348,7 +348,7 @@ impl Output<'_> {
             if is_last {
                 let (by_topic, repeated) = self.by_topic(files.iter().chain(&self.files));
                 let accounts = self.plan.accounts;
-                let damaged = damage.by_topic();
+                let damaged = damage.first().map(|_| damage.by_topic());
                 records.extend(accounts.records(self.plan.taken, &by_topic, &repeated, damaged));
             }
             records

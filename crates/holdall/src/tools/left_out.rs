@@ -5,6 +5,7 @@ use crate::reader::{Bag, BagFile, BagSet, ReadError, listing};
 use holdall_io::fs;
 use holdall_model::time::Timestamp;
 use holdall_storage::{
+    StorageError,
     chunks::LeftOutPart,
     reader::{IndexedPart, StorageSummary},
     writer::ChannelIndex,
@@ -170,6 +171,26 @@ impl Damage {
 
     /// Notes an error that reading returned in place of messages; `takes` are the selected topics.
     pub fn add_error(&mut self, set: &BagSet, error: &ReadError, takes: &dyn Fn(&str) -> bool) {
+        if let ReadError::Storage(StorageError::Unreadable {
+            path,
+            offset,
+            count,
+            times,
+            ..
+        }) = error
+        {
+            if self.known.insert((path.clone(), *offset)) {
+                // Of which topics they are is not known.
+                let is_all = set.topics().iter().all(|topic| takes(&topic.name));
+                self.add(LeftOut {
+                    reason: error.to_string(),
+                    messages: count.filter(|_| is_all),
+                    times: Some((Timestamp::from_nanos(times.0), Timestamp::from_nanos(times.1))),
+                    is_noticed: false,
+                });
+            }
+            return;
+        }
         let part = part_of(set, error);
         if let Some((path, part, _)) = &part
             && !self.known.insert((path.clone(), part.offset))

@@ -23,9 +23,8 @@ use holdall_model::{
     marker::{MARKERS_CUSTOM_KEY, Marker},
     metadata::{BagMetadata, MEMORY_KEY},
 };
-use holdall_storage::RepairTarget;
 use holdall_storage::{
-    Storage, StorageError,
+    RepairTarget, Storage, StorageError,
     check::{Finding, Severity},
     storage_of_directory, storage_of_file,
     writer::MetadataEntries,
@@ -56,6 +55,25 @@ pub enum RepairError {
     /// The place of the copy.
     #[error(transparent)]
     Output(#[from] Box<ToolError>),
+    /// No copy of it can be made.
+    #[error("{reason}; nothing was written")]
+    NoCopy {
+        /// What is damaged.
+        reason: String,
+    },
+}
+
+impl RepairError {
+    /// The same error of the bag at `read`, of which a copy was being repaired.
+    fn of_copy(self, copy: &Path, read: &Path) -> Self {
+        let (text, copy) = (self.to_string(), copy.display().to_string());
+        match text.contains(&copy) {
+            true => Self::NoCopy {
+                reason: text.replace(&copy, &read.display().to_string()),
+            },
+            false => self,
+        }
+    }
 }
 
 impl From<RescueError> for RepairError {
@@ -144,7 +162,7 @@ impl RepairReport {
 }
 
 /// Repairs the bag at `path` (a directory or a single storage file): in place, or a copy of it at `output`, which must not exist. A copy
-/// that is still damaged then is replaced by one of all messages that can be read. The result is checked whole, as `holdall check` does; `progress` is given the bytes checked and the bytes in all.
+/// that is still damaged then is replaced by one of all messages that can be read. The result is checked whole; `progress` is given the bytes checked and in all.
 ///
 /// # Errors
 /// When it is no bag, is being recorded, or cannot be written. It can be repaired again then, and what could be read still can.
@@ -170,11 +188,14 @@ pub fn repair(
     let staged = Staged::begin(output).map_err(Box::new)?;
     let partial = staged.directory().to_owned();
     copy_bag(path, &partial)?;
-    settle_unwritten(&partial)?;
-    let mut report = repair_there(&partial, RepairTarget::Copy, &mut OsFiles)?;
-    add_problems(&mut report, progress)?;
-    if report.problem_count > 0 {
-        salvage(&partial, &mut report, progress)?;
+    let copied = repair_copy(&partial, progress);
+    let mut report = copied.map_err(|error| error.of_copy(&partial, path))?;
+    if report.problem_count > 0 && report.messages == 0 && report.salvaged.is_none() {
+        let reason = report.problems.first().cloned().unwrap_or_default();
+        let reason = format!("nothing of {} can be read: {reason}", path.display());
+        return Err(RepairError::NoCopy {
+            reason: reason.replace(&partial.display().to_string(), &path.display().to_string()),
+        });
     }
     staged.publish().map_err(Box::new)?;
     report.bag = output.to_owned();
@@ -201,6 +222,17 @@ pub fn repair(
     }
     for sentence in &mut report.problems {
         *sentence = sentence.replace(&made, &named);
+    }
+    Ok(report)
+}
+
+/// Repairs the copy of a bag, and makes what is still damaged then anew.
+fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<RepairReport, RepairError> {
+    settle_unwritten(copy)?;
+    let mut report = repair_there(copy, RepairTarget::Copy, &mut OsFiles)?;
+    add_problems(&mut report, progress)?;
+    if report.problem_count > 0 {
+        salvage(copy, &mut report, progress)?;
     }
     Ok(report)
 }

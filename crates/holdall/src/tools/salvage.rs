@@ -37,24 +37,32 @@ pub(super) fn salvage(
     fs::create_dir_new(&folder)?;
     let made = make(copy, &folder.join(name), progress);
     let replaced = made.and_then(|made| match made {
-        Some(written) => replace(copy, written, report),
-        None => Ok(()),
+        Made::Bag(written) => replace(copy, *written, report),
+        Made::Nothing => {
+            report.messages = 0;
+            Ok(())
+        }
+        Made::Impossible => Ok(()),
     });
     remove_dir_all(&folder)?;
     replaced
 }
 
-/// `None` where nothing can be read, and where its storage cannot be written.
-fn make(
-    copy: &Path,
-    directory: &Path,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Option<Written>, RepairError> {
+/// What was made.
+enum Made {
+    Bag(Box<Written>),
+    /// No message of it can be read.
+    Nothing,
+    /// Its storage cannot be written.
+    Impossible,
+}
+
+fn make(copy: &Path, directory: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Made, RepairError> {
     let Ok(bag) = Bag::open_locked(copy) else {
-        return Ok(None);
+        return Ok(Made::Nothing);
     };
     if storage_by_id(&bag.metadata().storage_identifier).is_err() {
-        return Ok(None);
+        return Ok(Made::Impossible);
     }
     let first = bag.files().first().map(|file| fs::File::open(&file.path));
     let mut output = OutputOptions {
@@ -71,8 +79,8 @@ fn make(
         output,
     };
     match run(job, progress) {
-        Ok(written) => Ok(Some(written)),
-        Err(ToolError::Damaged { .. }) => Ok(None),
+        Ok(written) => Ok(Made::Bag(Box::new(written))),
+        Err(ToolError::Damaged { .. }) => Ok(Made::Nothing),
         Err(error) => Err(Box::new(error).into()),
     }
 }

@@ -36,7 +36,7 @@ const MESSAGES_PER_STEP: u64 = 64;
 
 /// The closing records of a bag, made from the number of its messages, of those that files repeat, and of those that cannot be read, by
 /// topic.
-type ClosingRecords<'a> = dyn Fn(&Counts, &Counts, &Counts) -> Vec<(String, MetadataEntries)> + 'a;
+type ClosingRecords<'a> = dyn Fn(&Counts, &Counts, Option<&Counts>) -> Vec<(String, MetadataEntries)> + 'a;
 
 /// Numbers of messages by topic.
 type Counts = BTreeMap<String, u64>;
@@ -225,10 +225,10 @@ impl<'a> Rewrite<'a> {
             .collect();
         let repeated = self.repeated_by_topic();
         let damaged = damage.by_topic().iter();
-        let damaged = damaged
+        let damaged: BTreeMap<String, u64> = damaged
             .map(|(name, count)| (self.relabel.name(name), *count))
             .collect();
-        let records = records(&by_topic, &repeated, &damaged);
+        let records = records(&by_topic, &repeated, damage.first().map(|_| &damaged));
         let closed = self.bag.close(records, None, |_| damage.custom_data());
         if let Some(failure) = closed.failure {
             return Err(failure.into());

@@ -178,8 +178,9 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 (chooser, changer, relabel),
                 (job.output.split.clone(), latched),
             )?;
-            let records =
-                |written: &_, repeated: &_, damaged: &_| accounts.records(&taken, written, repeated, damaged);
+            let records = |written: &_, repeated: &_, damaged: Option<&_>| {
+                accounts.records(&taken, written, repeated, damaged)
+            };
             let mut written = rewrite.run(&messages, &records, (&mut damage, progress))?;
             carry(&beyond, storage, &mut written)?;
             written
@@ -191,8 +192,13 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     }
     check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
     let is_narrowed = is_partial || asked.publishers().is_some();
-    let missing = (!is_narrowed).then(|| missing(&set, &asked, &accounts, written.messages));
-    written.left_out = damage.finish(missing);
+    let (missing, unlisted) = missing(&set, &asked, &accounts, written.messages);
+    let is_explained = is_live || damage.first().is_some() || asked.publishers().is_some();
+    written.left_out = damage.finish(match is_narrowed {
+        false => Some((missing, unlisted > 0)),
+        // Which of them were selected is not known.
+        true => Some((unlisted, true)).filter(|_| unlisted > 0 && !is_explained),
+    });
     let directory = staged.publish()?;
     let in_place = |path: &PathBuf| directory.join(path.file_name().unwrap_or_default());
     written.files = written.files.iter().map(in_place).collect();
@@ -249,8 +255,8 @@ fn gather(
     accounts::gather(set.bags(), taken, relabel, &takes, custom_data)
 }
 
-/// How many selected messages the inputs list and the output does not have, and whether their metadata lists more than their files do.
-fn missing(set: &BagSet, chooser: &Chooser, accounts: &Accounts, written: u64) -> (u64, bool) {
+/// How many selected messages the inputs list and the output does not have, and how many more their metadata lists than their files do.
+fn missing(set: &BagSet, chooser: &Chooser, accounts: &Accounts, written: u64) -> (u64, u64) {
     let listed = set
         .bags()
         .iter()
@@ -262,7 +268,7 @@ fn missing(set: &BagSet, chooser: &Chooser, accounts: &Accounts, written: u64) -
     let by_metadata: u64 = taken.map(|topic| topic.message_count).sum();
     let by_files: u64 = accounts.taken_by_topic().map(|(_, count)| count).sum();
     let missing = by_metadata.max(by_files).saturating_sub(written);
-    (missing, by_metadata > by_files)
+    (missing, by_metadata.saturating_sub(by_files))
 }
 
 /// The requested storage, else that of all inputs, else the default.
