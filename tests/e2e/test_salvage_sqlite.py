@@ -72,6 +72,7 @@ def judge(tmp_path, path, lost, part):
     """Each verb has what is left, and names what is not; `part` selects half of the verbs."""
     content = path.read_bytes()
     expected = collections.Counter(message(number) for number in range(COUNT) if number + 1 not in lost)
+    everything = collections.Counter(message(number) for number in range(COUNT))
     for verb, command in list(VERBS.items())[part % 2 :: 2]:
         out = tmp_path / f"out-{verb}" / ("saved.db3" if verb == "repair" else "bag")
         out.parent.mkdir(parents=True)
@@ -81,13 +82,14 @@ def judge(tmp_path, path, lost, part):
         assert told.returncode in ((3,) if lost else (0, 3)), (verb, told)
         found = found_in(out)
         assert not expected - found, (verb, (expected - found).total(), told)
-        assert not found - expected, (verb, (found - expected).total(), told)
+        # Of a page that was cut off some rows may be whole.
+        assert not found - everything, (verb, (found - everything).total(), told)
         if lost:
             assert "cannot be read" in text and re.search(r"\d{4}-\d\d-\d\d", text), (verb, text)
         assert holdall("check", out).returncode == 0, (verb, told)
     assert path.read_bytes() == content, "an input is never changed"
     shown = holdall("cat", "--json", path)
-    assert len(shown.stdout.splitlines()) == expected.total(), shown.stderr
+    assert expected.total() <= len(shown.stdout.splitlines()) <= (COUNT if lost else expected.total()), shown.stderr
     assert shown.returncode == 1 if lost else shown.returncode in (0, 1), shown.stderr
     assert holdall("check", path).returncode == 1
 

@@ -29,6 +29,13 @@ pub(super) struct Cell {
     overflow: u32,
 }
 
+impl Cell {
+    /// Where it ends in its page.
+    fn end(&self) -> usize {
+        self.local.1 + if self.overflow == 0 { 0 } else { 4 }
+    }
+}
+
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Value<'a> {
@@ -109,8 +116,10 @@ impl Pages {
         for number in numbers {
             let page = self.read(number)?;
             bytes += match self.content(number, &page) {
-                Content::Leaf(cells, true) if !cells.is_empty() => self.page_bytes as u64,
-                Content::Interior(children, true) if !children.is_empty() => self.page_bytes as u64,
+                // Rows are put in from the end of the page: so a page of another size does not look right.
+                Content::Leaf(cells, true) if cells.iter().any(|cell| cell.end() == self.usable_bytes) => {
+                    self.page_bytes as u64
+                }
                 _ => 0,
             };
         }
@@ -122,13 +131,14 @@ impl Pages {
         u64::from(number.saturating_sub(1)) * self.page_bytes as u64
     }
 
-    /// The bytes of a page; zeros where the file has none.
+    /// The bytes of a page; fewer where the file ends in it.
     ///
     /// # Errors
     /// A file that cannot be read.
     pub(super) fn read(&self, number: u32) -> StorageResult<Vec<u8>> {
         let mut page = vec![0; self.page_bytes];
-        self.source.read(self.offset(number), &mut page)?;
+        let available = self.source.read(self.offset(number), &mut page)?;
+        page.truncate(available);
         Ok(page)
     }
 
@@ -171,7 +181,7 @@ impl Pages {
 
     /// The row at `offset` of a leaf; `None` where there is none.
     pub(super) fn cell(&self, page: &[u8], offset: usize) -> Option<Cell> {
-        let page = page.get(..self.usable_bytes)?;
+        let page = page.get(..self.usable_bytes).unwrap_or(page);
         let mut at = offset;
         let record_bytes = usize::try_from(varint(page, &mut at)?).ok()?;
         let id = varint(page, &mut at)?;
@@ -225,7 +235,11 @@ impl Pages {
             let page = self.read(number)?;
             next = long(&page, 0);
             let count = (cell.record_bytes - record.len()).min(self.usable_bytes - 4);
-            record.extend_from_slice(&page[4..4 + count]);
+            let Some(part) = page.get(4..4 + count) else {
+                next = 0;
+                continue;
+            };
+            record.extend_from_slice(part);
         }
         Ok(record)
     }
