@@ -63,7 +63,7 @@ impl fmt::Display for ClockJump {
     }
 }
 
-/// What lies between two jumps.
+/// The time between two jumps.
 #[derive(Clone, Copy, Debug)]
 struct Era {
     /// The clock's time minus steady time, in nanoseconds.
@@ -72,7 +72,7 @@ struct Era {
     since: i64,
 }
 
-/// A clock as it was seen, and steady time beside it, which goes on as the clock does and does not jump.
+/// A clock as it was seen, and steady time beside it, which continues as the clock does and does not jump.
 ///
 /// ```
 /// use holdall_model::{time::Timestamp, time_line::TimeLine};
@@ -273,7 +273,7 @@ mod tests {
                 assert_eq!(line.see_simulated(at(sim), ms(now)), None, "speed {speed}");
             }
         }
-        // It rested without a message, and goes on.
+        // It rested without a message, and continues.
         assert_eq!(line.see_simulated(at(sim + 20), ms(now + 60_000)), None);
         assert_eq!(steady(&line, sim), sim);
     }

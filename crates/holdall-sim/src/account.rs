@@ -1,11 +1,11 @@
 //! Judges the ledger: each message that was sent is in the bag or missing at a stage that fits what happened to it.
 
 use crate::{
+    aftermath::Aftermath,
     found::FoundBag,
     network::{Discovered, Life, Sent},
     plan::{Ending, Plan},
     verdict::{Invariant, Violation},
-    world::Aftermath,
 };
 use holdall_model::loss::{
     LossStage,
@@ -135,10 +135,8 @@ impl LifeJudge<'_> {
             let recorded = self.in_bag.contains(&sequence);
             match (recorded, stage) {
                 (true, Some(stage)) => {
-                    return broken(format!(
-                        "message {sequence} is in the bag and missing at {}",
-                        stage.as_str()
-                    ));
+                    let stage = stage.as_str();
+                    return broken(format!("message {sequence} is in the bag and missing at {stage}"));
                 }
                 (true, None) => {}
                 (false, Some(stage)) => {
@@ -160,9 +158,9 @@ impl LifeJudge<'_> {
             }
         }
         if let Some((sequence, stage)) = ledger.pop_first() {
+            let stage = stage.as_str();
             return broken(format!(
-                "message {sequence} was never sent, but is missing at {}",
-                stage.as_str()
+                "message {sequence} was never sent, but is missing at {stage}"
             ));
         }
         if by_number > unexplained || (by_number < unexplained && !self.removed) {

@@ -1,11 +1,11 @@
 //! Judges what a crash took: nothing that was reported durable, and nothing that was received before the loss window.
 
 use crate::{
+    aftermath::{Aftermath, Crashed},
     found::FoundBag,
     network::Arrival,
     plan::Plan,
     verdict::{Invariant, Violation},
-    world::{Aftermath, Crashed},
 };
 use holdall_model::loss::ledger::TopicAccount;
 use std::{collections::BTreeSet, time::Duration};

@@ -2,10 +2,10 @@
 
 use crate::{
     account::account_of,
+    aftermath::Aftermath,
     network::Life,
     plan::Plan,
     verdict::{Invariant, Violation},
-    world::Aftermath,
 };
 use holdall_model::loss::ledger::{Ledger, PublisherAccount};
 use holdall_transport::EndProof;

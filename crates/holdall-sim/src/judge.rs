@@ -2,11 +2,11 @@
 
 use crate::{
     account,
+    aftermath::Aftermath,
     found::{self, FoundBag},
     network::{Life, Sent},
     plan::{Ending, Plan, SizeClass, TOPICS},
     verdict::{Invariant, Violation},
-    world::Aftermath,
 };
 use holdall::reader::Bag;
 use holdall_storage::storage_by_path;

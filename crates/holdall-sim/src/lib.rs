@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod aftermath;
 pub mod death;
 pub mod durable;
 pub mod ends;

@@ -2,12 +2,12 @@
 
 use crate::{
     account,
+    aftermath::Aftermath,
     death::Death,
     judge::judge_bag,
     network::LOAN_BYTES_MIN,
     plan::{DefinitionPlan, Plan, TOPICS},
     verdict::{Invariant, Violation},
-    world::Aftermath,
 };
 use holdall::{
     internals::{POINTER_FILE, SegmentShape},

@@ -1,32 +1,24 @@
 //! One recording in a world of its own: the real recorder over a simulated network, disk and clock, driven event by event.
 
 use crate::{
-    death::{Death, DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
+    aftermath::{Aftermath, Crashed},
+    death::{DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
     ends::EndsTruth,
     folder::SimFolder,
     mutation::{self, Mutation},
-    network::{Life, Network, SimTransport, random_way},
+    network::{Network, SimTransport, random_way},
     plan::{DefinitionPlan, Ending, Event, OFFERS, Plan, TOPICS},
     types::{asked_hash, asked_sources, type_of},
 };
-use holdall::{
-    internals::SteppedRecorder,
-    record::status::{RecordReport, RecordStatus},
-};
+use holdall::internals::SteppedRecorder;
 use holdall_io::{
     block::BlockPoolOptions,
     clock::Clock,
     queue::DiskQueue,
     sim::{SimClock, SimDisk, SimDiskHandle, SimRng},
 };
-use holdall_model::loss::ledger::Ledger;
 use holdall_transport::PublishRequest;
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// Time between two steps of the session, as the recorder's thread takes them.
 const SESSION_INTERVAL: Duration = Duration::from_millis(10);
@@ -34,46 +26,6 @@ const SESSION_INTERVAL: Duration = Duration::from_millis(10);
 const DRAIN_IDLE: Duration = Duration::from_millis(100);
 /// How long the recorder waits at its end for what is in flight.
 const CATCH_UP: Duration = Duration::from_millis(300);
-
-/// What the recorder said right before a crash.
-pub struct Crashed {
-    /// How it stood.
-    pub status: RecordStatus,
-    /// Its account.
-    pub ledger: Ledger,
-    /// Monotonic time of the drain's last step.
-    pub last_drain: Duration,
-    /// It had reported that nothing more is stored.
-    pub has_failed: bool,
-}
-
-/// What is left when everything is over.
-pub struct Aftermath {
-    /// The truth about every message.
-    pub lives: Vec<Life>,
-    /// Files that are there, with their content.
-    pub files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Monotonic time of the recording's start.
-    pub started: Duration,
-    /// Monotonic time of the end.
-    pub ended: Duration,
-    /// From when on the recording was paused or not, in order.
-    pub pauses: Vec<(Duration, bool)>,
-    /// The recorder's report and ledger, when it was stopped.
-    pub stopped: Option<(RecordReport, Ledger)>,
-    /// What it said last, when it was not stopped.
-    pub crashed: Option<Crashed>,
-    /// What it left, when its process died.
-    pub death: Option<Death>,
-    /// Memory that was held beyond the bound: where, how much, and how much was allowed, in bytes.
-    pub memory_excess: Option<(&'static str, usize, usize)>,
-    /// A failure that was planned for the disk has happened.
-    pub disk_failed: bool,
-    /// The time of day was set.
-    pub clock_set: bool,
-    /// The ends of publishers at the end of a recording that was stopped.
-    pub ends: Option<EndsTruth>,
-}
 
 /// The world.
 pub struct World<'a> {

@@ -1,6 +1,6 @@
 //! An audit on the screen, and as JSON.
 
-use super::{TABLE_STYLE, info::time_point, paint::Paint};
+use super::{TABLE_STYLE, labels::time_point, paint::Paint};
 use crate::units::{format_count, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::reader::{AccountKind, BagAudit, Condition, TopicAudit};

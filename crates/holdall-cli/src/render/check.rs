@@ -1,6 +1,6 @@
 //! What a check found: a verdict for each file with the findings below it, and as JSON.
 
-use super::{info::time_point, paint::Paint};
+use super::{labels::time_point, paint::Paint};
 use crate::units::{format_bytes, format_count, plural};
 use holdall::{
     reader::{BagState, Condition},

@@ -2,6 +2,7 @@
 
 use super::{
     attach::{AttachmentJson, attachment_line},
+    labels::{LABEL_CELLS, push, push_list, seconds, time_point},
     marker::{MarkerJson, jump_lines, jumps_of, marker_line},
     undefined::{UndefinedJson, undefined_line},
 };
@@ -28,12 +29,9 @@ use serde::Serialize;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt::Write,
     time::Duration,
 };
 
-/// Labels are padded to this width.
-const LABEL_CELLS: usize = 19;
 /// Services are indented two cells more: their label has 21 letters.
 const SERVICE_LABEL: &str = "Service information: ";
 
@@ -487,40 +485,6 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
     if !lines.is_empty() {
         push_list(text, "Restarts:", LABEL_CELLS, &lines);
     }
-}
-
-/// A label and its value.
-fn push(text: &mut String, label: &str, value: &str) {
-    writeln!(text, "{label:<LABEL_CELLS$}{value}").expect("writing to a String cannot fail");
-}
-
-/// A label and values below each other; without a value only the label.
-fn push_list(text: &mut String, label: &str, cells: usize, values: &[String]) {
-    let mut values = values.iter();
-    let first = values.next().map_or("", String::as_str);
-    writeln!(text, "{label:<cells$}{first}").expect("writing to a String cannot fail");
-    for value in values {
-        writeln!(text, "{:<cells$}{value}", "").expect("writing to a String cannot fail");
-    }
-}
-
-/// `2.590000997`.
-fn seconds(span: Duration) -> String {
-    format!("{}.{:09}", span.as_secs(), span.subsec_nanos())
-}
-
-/// `Nov 14 2023 22:13:20.000000003 (1700000000.000000003)`.
-pub(super) fn time_point(time: Timestamp, zone: &TimeZone) -> String {
-    let nanos = i128::from(time.as_nanos());
-    let local = jiff::Timestamp::from_nanosecond(nanos)
-        .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
-        .to_zoned(zone.clone());
-    let sec = time.as_nanos().div_euclid(1_000_000_000);
-    let nsec = time.as_nanos().rem_euclid(1_000_000_000);
-    format!(
-        "{}.{nsec:09} ({sec}.{nsec:09})",
-        local.strftime("%b %e %Y %H:%M:%S")
-    )
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Markers of a bag, for people and programs.
 
-use super::info::time_point;
+use super::labels::time_point;
 use holdall::supervise::control_socket::jumps_json;
 use holdall_model::{marker::Marker, text::Outside};
 use jiff::tz::TimeZone;

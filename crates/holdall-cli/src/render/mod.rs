@@ -9,6 +9,7 @@ pub mod export;
 mod fit;
 pub mod hint;
 pub mod info;
+pub mod labels;
 pub mod line;
 pub mod listen;
 mod marker;

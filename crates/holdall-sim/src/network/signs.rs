@@ -122,7 +122,7 @@ impl Network {
         }
     }
 
-    /// Publishers that live behind a lost link, by number.
+    /// Publishers that live beyond a lost link, by number.
     pub fn cut_off(&self) -> Vec<usize> {
         let state = self.lock();
         let is_cut = |index: &usize| state.lives[*index].alive && state.lives[*index].lost.is_some();

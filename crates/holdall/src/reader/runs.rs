@@ -1,4 +1,4 @@
-//! Where a bag's clock jumped: its files in runs whose times go on, and how long it took without the jumps.
+//! Where a bag's clock jumped: its files in runs whose times only increase, and how long it took without the jumps.
 
 use super::{bag::Bag, bag_file::BagFile, set::BagSet};
 use holdall_model::{

@@ -386,9 +386,8 @@ fn repair_there(
         report.unsaved.clear();
     }
     if fs::is_dir(path) && !was_ended {
-        metadata
-            .custom_data
-            .extend(ledger.iter().flat_map(Ledger::custom_data));
+        let sums = ledger.iter().flat_map(Ledger::custom_data);
+        metadata.custom_data.extend(sums);
         if let Some(ledger) = ledger.filter(|_| !is_stored) {
             // A file that has its end already takes no record any more.
             let key = LEDGER_CUSTOM_KEY.to_owned();

@@ -100,7 +100,7 @@ impl SplitRule {
         }
     }
 
-    /// Where log times go back, the span goes on from the time after that: a file must not grow until they are where they were.
+    /// Where log times go back, the span continues from the time after that: a file must not grow until they are where they were.
     fn note_time(&mut self, log_time: Timestamp) {
         let time = self.time_of(log_time);
         let (first, last) = (self.first.unwrap_or(time), self.last.unwrap_or(time));

@@ -73,7 +73,7 @@ impl<S: Source> Playback<S> {
         let real = Duration::try_from_secs_f64(real).unwrap_or(Duration::MAX);
         if is_paced && real > NAMED_MIN {
             tracing::warn!(
-                "the next message comes in {}, at {} UTC: the bag has none before; --skip-empty leaves such spans out",
+                "the next message comes in {}, at {} UTC: the bag has none before; playing can leave such spans out",
                 words(real),
                 stamp.to_utc_text(),
             );
@@ -100,7 +100,7 @@ impl<S: Source> Playback<S> {
         lock(&self.progress).round += 1;
     }
 
-    /// Bag time goes on from another point, at `from` (monotonic time).
+    /// Bag time continues from another point, at `from` (monotonic time).
     fn jump(&mut self, from: Duration, to: Timestamp) {
         self.parts.schedule.jump(from, to);
         self.forget_spacing();

@@ -32,7 +32,7 @@ pub struct Gate {
     paused: AtomicBool,
     /// `Some` when `/clock` stamps messages.
     sim_time_nanos: Option<AtomicI64>,
-    /// Bytes of latched messages that are held until recording goes on.
+    /// Bytes of latched messages that are held until recording continues.
     held_bytes: AtomicUsize,
 }
 

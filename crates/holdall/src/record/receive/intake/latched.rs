@@ -1,4 +1,4 @@
-//! Latched messages that come while nothing is recorded: what a late subscription would get comes into the bag when recording goes on.
+//! Latched messages that come while nothing is recorded: what a late subscription would get comes into the bag when recording continues.
 
 use super::{Intake, IntakeState, PublisherTrack};
 use crate::record::cache::Offered;
@@ -68,7 +68,7 @@ impl Intake {
         held.received = received;
     }
 
-    /// Records what is held, at `now` on the clock that stamps messages: recording goes on.
+    /// Records what is held, at `now` on the clock that stamps messages: recording continues.
     pub(crate) fn record_held(&self, now: Timestamp) {
         let mut state = self.lock();
         let IntakeState {

@@ -1,0 +1,46 @@
+//! What is left of a simulated recording, for the judges.
+
+use crate::{death::Death, ends::EndsTruth, network::Life};
+use holdall::record::status::{RecordReport, RecordStatus};
+use holdall_model::loss::ledger::Ledger;
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+/// What the recorder said right before a crash.
+pub struct Crashed {
+    /// How it stood.
+    pub status: RecordStatus,
+    /// Its account.
+    pub ledger: Ledger,
+    /// Monotonic time of the drain's last step.
+    pub last_drain: Duration,
+    /// It had reported that nothing more is stored.
+    pub has_failed: bool,
+}
+
+/// What is left when everything is over.
+pub struct Aftermath {
+    /// The truth about every message.
+    pub lives: Vec<Life>,
+    /// Files that are there, with their content.
+    pub files: BTreeMap<PathBuf, Vec<u8>>,
+    /// Monotonic time of the recording's start.
+    pub started: Duration,
+    /// Monotonic time of the end.
+    pub ended: Duration,
+    /// From when on the recording was paused or not, in order.
+    pub pauses: Vec<(Duration, bool)>,
+    /// The recorder's report and ledger, when it was stopped.
+    pub stopped: Option<(RecordReport, Ledger)>,
+    /// What it said last, when it was not stopped.
+    pub crashed: Option<Crashed>,
+    /// What it left, when its process died.
+    pub death: Option<Death>,
+    /// Memory that was held beyond the bound: where, how much, and how much was allowed, in bytes.
+    pub memory_excess: Option<(&'static str, usize, usize)>,
+    /// A failure that was planned for the disk has happened.
+    pub disk_failed: bool,
+    /// The time of day was set.
+    pub clock_set: bool,
+    /// The ends of publishers at the end of a recording that was stopped.
+    pub ends: Option<EndsTruth>,
+}
