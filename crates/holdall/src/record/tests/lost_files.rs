@@ -157,7 +157,9 @@ fn a_file_of_a_killed_recording_that_is_gone_is_in_its_account_for_good() {
             let bag = super::rescue::copied(&whole, place.path());
             harm.to(&files_of(&bag)[which]);
             let lost = assert_exact(&bag, &sent, &format!("{about}, not repaired"));
-            assert!(lost > 10, "{about}: {lost}");
+            // The rows of a database are found without its first page.
+            let is_found = storage == "sqlite3" && harm == Harm::Head;
+            assert!(if is_found { lost == 0 } else { lost > 10 }, "{about}: {lost}");
             repair(&bag, None, &mut |_, _| {}).unwrap();
             assert_eq!(assert_exact(&bag, &sent, &about), lost);
             if harm == Harm::Gone {
@@ -199,7 +201,7 @@ fn a_whole_bag_that_lost_a_file_or_was_cut_is_repaired_and_says_what_is_missing(
             );
             let lost = assert_exact(&bag, &sent, &about);
             assert!(
-                lost > 3 && report.messages + lost == 240,
+                lost > 0 && report.messages + lost == 240,
                 "{about}: {lost}, {report:?}"
             );
             assert_for_good(&bag, &sent, lost, &about);
