@@ -157,9 +157,12 @@ fn a_file_of_a_killed_recording_that_is_gone_is_in_its_account_for_good() {
             let bag = super::rescue::copied(&whole, place.path());
             harm.to(&files_of(&bag)[which]);
             let lost = assert_exact(&bag, &sent, &format!("{about}, not repaired"));
-            // The rows of a database are found without its first page.
+            // The rows of a database are found without its first page; a copy saves them (`repair -o`).
             let is_found = storage == "sqlite3" && harm == Harm::Head;
             assert!(if is_found { lost == 0 } else { lost > 10 }, "{about}: {lost}");
+            if is_found {
+                continue;
+            }
             repair(&bag, None, &mut |_, _| {}).unwrap();
             assert_eq!(assert_exact(&bag, &sent, &about), lost);
             if harm == Harm::Gone {
