@@ -7,9 +7,12 @@ use crate::{
     plan::{Ending, Plan},
     verdict::{Invariant, Violation},
 };
-use holdall_model::loss::{
-    LossStage,
-    ledger::{Ledger, PublisherAccount},
+use holdall_model::{
+    loss::{
+        LossStage,
+        ledger::{Ledger, PublisherAccount},
+    },
+    qos::Durability,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -281,10 +284,14 @@ impl LifeJudge<'_> {
     /// Stages at which a message may be missing.
     fn allowed(&self, sequence: u64, sent: &Sent) -> Vec<LossStage> {
         if let Some(arrival) = sent.arrival {
-            if arrival.paused {
+            if arrival.paused && self.life.qos.durability != Durability::TransientLocal {
                 return vec![LossStage::Policy];
             }
             let mut stages = vec![LossStage::Cache];
+            if arrival.paused {
+                // It was held until recording continued.
+                stages.extend([LossStage::Policy, LossStage::Shutdown]);
+            }
             // A full disk fails for metadata.yaml too, which does not go through its queue.
             let stopped = self.after.stopped.as_ref();
             if self.after.disk_failed || stopped.is_some_and(|(report, _)| report.failure.is_some()) {

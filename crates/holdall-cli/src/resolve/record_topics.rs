@@ -120,13 +120,16 @@ pub(super) fn repeats(args: &RecordArguments) -> Result<RepeatOptions, UsageErro
         })?;
         Ok((names::full_name(FLAG, topic.trim())?, depth))
     };
+    // What is recorded then begins anywhere: without the latched state of that time it cannot be used.
+    let begins_anywhere = args.snapshot_mode || !args.trigger.is_empty();
+    let all = args.repeat_all_transient_local;
     Ok(RepeatOptions {
         topics: args
             .repeat_transient_local
             .iter()
             .map(topic)
             .collect::<Result<_, UsageError>>()?,
-        all: args.repeat_all_transient_local.and_then(NonZeroU32::new),
+        all: all.or(begins_anywhere.then_some(1)).and_then(NonZeroU32::new),
     })
 }
 

@@ -33,7 +33,6 @@ use holdall_model::loss::{
 use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use holdall_transport::Transport;
 use std::{
-    num::NonZeroU32,
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -87,7 +86,7 @@ impl Assembly {
     /// # Errors
     /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
     pub(super) fn new(
-        mut options: RecordOptions,
+        options: RecordOptions,
         transports: Vec<Box<dyn Transport>>,
         clock: Arc<dyn Clock>,
         open_disk: OpenDisk,
@@ -95,10 +94,6 @@ impl Assembly {
         storage: Option<&'static dyn Storage>,
         memory: RescueMemory,
     ) -> Result<Self, RecordError> {
-        if options.triggers.is_some() || options.cache.snapshot {
-            // What is recorded begins anywhere: without the latched state of that time it cannot be used.
-            options.repeat.all = options.repeat.all.or(NonZeroU32::new(1));
-        }
         let directory = options.output.clone();
         let survival = memory.into_survival();
         let assembly = Self::over(

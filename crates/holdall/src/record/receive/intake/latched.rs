@@ -79,19 +79,14 @@ impl Intake {
         } = &mut *state;
         for &index in by_gid.values() {
             let track = &mut tracks[index];
-            let newer =
-                |held: &HeldLatched| usize::try_from(track.received - held.received).unwrap_or(usize::MAX);
             let Some(held) = &mut track.latched else { continue };
-            let replaced = newer(held);
-            let mut messages = std::mem::take(&mut held.messages);
-            let depth = held.depth;
+            let is_last = track.received == held.received;
+            let messages = std::mem::take(&mut held.messages);
             messages
                 .iter()
                 .for_each(|(_, bytes)| self.gate.release_held(bytes.len()));
-            // What came since has taken the places of the oldest.
-            let kept = depth.saturating_sub(replaced);
-            messages.drain(..messages.len().saturating_sub(kept));
-            if *closed {
+            // After a newer one they would be in the wrong order: they stay left out.
+            if *closed || !is_last {
                 continue;
             }
             for (mut header, bytes) in messages {
