@@ -77,7 +77,9 @@ impl Intake {
             closed,
             ..
         } = &mut *state;
-        for &index in by_gid.values() {
+        let mut present: Vec<usize> = by_gid.values().copied().collect();
+        present.sort_unstable();
+        for index in present {
             let track = &mut tracks[index];
             let Some(held) = &mut track.latched else { continue };
             let is_last = track.received == held.received;
