@@ -489,7 +489,7 @@ def test_a_bag_with_a_link_deep_in_it_shows_nothing_of_what_it_leads_to(world, s
     web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
     address = served(web, "bags: ")
     bags = until(lambda: (found := json.loads(ask(address, "GET", "/api/bags")[1])["bags"]) and len(found) == 2 and found, "the list")
-    assert {bag["name"]: bag["state"] for bag in bags} == {"deep": "unreadable", "lab": "whole"}
+    assert {bag["name"]: bag["state"] for bag in bags} == {"deep": "unreadable", "lab": "complete"}
 
     def asked(bag):
         answers = [ask(address, "GET", f"/api/info?bag={bag}")[1], ask(address, "POST", "/api/play", {"bag": bag, "to": "viewers"})[1]]
