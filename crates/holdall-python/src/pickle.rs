@@ -4,7 +4,7 @@ use crate::{bag::Types, message::Message};
 use holdall::decode::Decoder;
 use holdall_model::{
     dynamic::{ElementPlan, FieldPlan, TypePlan},
-    interface::{Arity, Primitive},
+    interface::Arity,
     topic::TopicInfo,
 };
 use pyo3::{exceptions::PyTypeError, prelude::*, types::PyBytes};
@@ -42,7 +42,7 @@ fn type_text(plan: &TypePlan, field: &FieldPlan) -> Option<String> {
     let bounded =
         |name: &str, most: Option<u64>| most.map_or(name.to_owned(), |most| format!("{name}<={most}"));
     let element = match field.element {
-        ElementPlan::Primitive(primitive) => primitive_name(primitive)?.to_owned(),
+        ElementPlan::Primitive(primitive) => primitive.msg_name()?.to_owned(),
         ElementPlan::Text { length_max } => bounded("string", length_max),
         ElementPlan::WideText { length_max } => bounded("wstring", length_max),
         ElementPlan::Struct(index) => plan.structure(index).type_name.replace("/msg/", "/"),
@@ -52,24 +52,6 @@ fn type_text(plan: &TypePlan, field: &FieldPlan) -> Option<String> {
         Arity::Array(count) => format!("{element}[{count}]"),
         Arity::BoundedSequence(most) => format!("{element}[<={most}]"),
         Arity::UnboundedSequence => format!("{element}[]"),
-    })
-}
-
-const fn primitive_name(primitive: Primitive) -> Option<&'static str> {
-    Some(match primitive {
-        Primitive::Int8 => "int8",
-        Primitive::Uint8 => "uint8",
-        Primitive::Int16 => "int16",
-        Primitive::Uint16 => "uint16",
-        Primitive::Int32 => "int32",
-        Primitive::Uint32 => "uint32",
-        Primitive::Int64 => "int64",
-        Primitive::Uint64 => "uint64",
-        Primitive::Float => "float32",
-        Primitive::Double => "float64",
-        Primitive::Boolean => "bool",
-        Primitive::Byte => "byte",
-        Primitive::LongDouble | Primitive::Char | Primitive::Wchar => return None,
     })
 }
 

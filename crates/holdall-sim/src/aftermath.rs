@@ -21,7 +21,7 @@ pub struct Crashed {
 pub struct Aftermath {
     /// The truth about every message.
     pub lives: Vec<Life>,
-    /// Files that are there, with their content.
+    /// The files that are left, with their content.
     pub files: BTreeMap<PathBuf, Vec<u8>>,
     /// Monotonic time of the recording's start.
     pub started: Duration,

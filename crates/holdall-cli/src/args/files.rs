@@ -64,7 +64,7 @@ pub struct Expanded {
 /// The command line with what its files say.
 ///
 /// # Errors
-/// A file that cannot be read, a key that is no flag of the verb, a value that no flag takes, `--ros-args` that no node has.
+/// A file that cannot be read, a key that the verb has no flag for, a value that its flag refuses, an argument that ROS does not know.
 pub fn expand(argv: Vec<OsString>, read_file: ReadFile<'_>) -> Result<Expanded, UsageError> {
     let plain = |argv| Expanded {
         argv,

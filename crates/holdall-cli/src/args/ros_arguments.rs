@@ -15,7 +15,7 @@ use std::{ffi::OsString, path::PathBuf};
 /// The key below a node's name.
 const PARAMETERS_KEY: &str = "ros__parameters";
 
-/// Flags of rcl that have no effect here: there is no rosout, and no log of rcl.
+/// Flags of rcl that have no effect here: holdall has neither rosout nor the log of rcl.
 const SWITCHES: [&str; 6] = [
     "--enable-rosout-logs",
     "--disable-rosout-logs",

@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::UNIX_EPOCH};
 /// Distinguishes a directory from all others of this computer, its copies too, and stays the same when it gets another name: 50 letters.
 ///
 /// # Errors
-/// When it is no directory, or cannot be inspected.
+/// When it is not a directory, or cannot be inspected.
 pub fn directory_identity(path: &Path) -> io::Result<String> {
     let about = fs::metadata(path)?;
     if !about.is_dir() {

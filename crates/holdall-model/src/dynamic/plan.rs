@@ -200,24 +200,13 @@ impl FieldPlan {
     }
 }
 
-/// The name of a primitive in `.msg` files.
+/// The name of a primitive in `.msg` files, or in IDL where those lack it.
 pub(super) const fn primitive_name(primitive: Primitive) -> &'static str {
-    match primitive {
-        Primitive::Int8 => "int8",
-        Primitive::Uint8 => "uint8",
-        Primitive::Int16 => "int16",
-        Primitive::Uint16 => "uint16",
-        Primitive::Int32 => "int32",
-        Primitive::Uint32 => "uint32",
-        Primitive::Int64 => "int64",
-        Primitive::Uint64 => "uint64",
-        Primitive::Float => "float32",
-        Primitive::Double => "float64",
-        Primitive::LongDouble => "long double",
-        Primitive::Char => "char",
-        Primitive::Wchar => "wchar",
-        Primitive::Boolean => "bool",
-        Primitive::Byte => "byte",
+    match (primitive.msg_name(), primitive) {
+        (Some(name), _) => name,
+        (None, Primitive::LongDouble) => "long double",
+        (None, Primitive::Wchar) => "wchar",
+        (None, _) => "char",
     }
 }
 

@@ -39,6 +39,25 @@ pub enum Primitive {
 }
 
 impl Primitive {
+    /// Its name in `.msg` files; `None` for what only IDL has.
+    pub const fn msg_name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Int8 => "int8",
+            Self::Uint8 => "uint8",
+            Self::Int16 => "int16",
+            Self::Uint16 => "uint16",
+            Self::Int32 => "int32",
+            Self::Uint32 => "uint32",
+            Self::Int64 => "int64",
+            Self::Uint64 => "uint64",
+            Self::Float => "float32",
+            Self::Double => "float64",
+            Self::Boolean => "bool",
+            Self::Byte => "byte",
+            Self::LongDouble | Self::Char | Self::Wchar => return None,
+        })
+    }
+
     /// Number in `type_description_interfaces/msg/FieldType`.
     const fn type_id(self) -> u8 {
         match self {

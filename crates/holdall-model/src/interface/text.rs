@@ -2,8 +2,8 @@
 //! (`docs/message_definition_encoding.md`).
 
 use super::{
-    Arity, Definition, Element, Field, FieldType, IndividualTypeDescription, Primitive, SourceFormat,
-    defining_type, description::EMPTY_STRUCT_MEMBER,
+    Arity, Definition, Element, Field, FieldType, IndividualTypeDescription, SourceFormat, defining_type,
+    description::EMPTY_STRUCT_MEMBER,
 };
 use crate::topic::{DefinitionEncoding, MessageDefinition};
 use std::{borrow::Cow, collections::BTreeMap, collections::BTreeSet};
@@ -163,7 +163,7 @@ fn msg_text(description: &IndividualTypeDescription) -> Option<String> {
 
 fn msg_type(field_type: &FieldType) -> Option<String> {
     let element = match &field_type.element {
-        Element::Primitive(primitive) => msg_primitive(*primitive)?.to_owned(),
+        Element::Primitive(primitive) => primitive.msg_name()?.to_owned(),
         Element::Nested(type_name) => short_name(type_name).into_owned(),
         Element::String { wide, length_max } => {
             let name = if *wide { "wstring" } else { "string" };
@@ -175,23 +175,5 @@ fn msg_type(field_type: &FieldType) -> Option<String> {
         Arity::Array(count) => format!("{element}[{count}]"),
         Arity::BoundedSequence(count) => format!("{element}[<={count}]"),
         Arity::UnboundedSequence => format!("{element}[]"),
-    })
-}
-
-const fn msg_primitive(primitive: Primitive) -> Option<&'static str> {
-    Some(match primitive {
-        Primitive::Int8 => "int8",
-        Primitive::Uint8 => "uint8",
-        Primitive::Int16 => "int16",
-        Primitive::Uint16 => "uint16",
-        Primitive::Int32 => "int32",
-        Primitive::Uint32 => "uint32",
-        Primitive::Int64 => "int64",
-        Primitive::Uint64 => "uint64",
-        Primitive::Float => "float32",
-        Primitive::Double => "float64",
-        Primitive::Boolean => "bool",
-        Primitive::Byte => "byte",
-        Primitive::LongDouble | Primitive::Char | Primitive::Wchar => return None,
     })
 }

@@ -49,7 +49,7 @@ fn dropped(socket: RawFd) -> u64 {
     const DROPS: usize = 8;
     let mut fields = [0_u32; FIELDS];
     let mut len = mem::size_of_val(&fields) as libc::socklen_t;
-    // SAFETY: `fields` and `len` are writable and of the given sizes; a descriptor that is no socket only makes the call fail.
+    // SAFETY: `fields` and `len` are writable and of the given sizes; with a descriptor of another kind the call fails.
     unsafe {
         libc::getsockopt(
             socket,

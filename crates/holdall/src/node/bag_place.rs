@@ -71,7 +71,7 @@ fn names_below<'a>(folder: &Path, path: &'a Path) -> Option<Vec<&'a str>> {
     (!names.is_empty()).then_some(names)
 }
 
-/// Why a text is no path of this computer.
+/// Why a text cannot be a path of this computer.
 pub(super) fn refuse_url(uri: &str) -> Result<(), String> {
     let scheme = uri.split_once("://").map(|(scheme, _)| scheme);
     let is_scheme = |scheme: &str| {

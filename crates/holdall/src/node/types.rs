@@ -17,7 +17,7 @@ const IMPLICIT: &str = "implicit";
 pub(super) fn answer(request: &Value, find: impl FnOnce(&str, &str) -> Option<Definition>) -> Answer {
     let (type_name, hash) = (text_in(request, "type_name"), text_in(request, "type_hash"));
     let Some(definition) = find(type_name, hash) else {
-        // As rcl says it; a recorder that asks all its neighbours is no reason for a line in the log.
+        // As rcl says it; a recorder asks all its neighbours, which needs no line in the log.
         let reason = format!("{type_name} with the hash {hash} is not known to this node");
         return Answer::Reply(json!({"successful": false, "failure_reason": reason}));
     };

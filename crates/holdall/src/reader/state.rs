@@ -282,7 +282,7 @@ pub struct StateSummary {
     pub ends_unknown: UnknownEnds,
 }
 
-/// What is lost by topic; what was left out on request is no loss.
+/// What is lost by topic; what was left out on request does not count.
 fn lost_of(ledger: &Ledger) -> LostByTopic {
     let topics = ledger.topics.iter().map(|topic| {
         let mut missing = topic.missing.clone();

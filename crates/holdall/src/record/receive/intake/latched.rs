@@ -48,12 +48,19 @@ impl Intake {
         }
     }
 
-    /// Keeps a message that is left out now.
+    /// Keeps a message of a latched publisher that is left out now.
     #[cold]
-    pub(super) fn hold(&self, track: &mut PublisherTrack, header: &MessageHeader, payload: Payload<'_>) {
+    #[inline(never)]
+    pub(super) fn keep_back(
+        &self,
+        track: &mut PublisherTrack,
+        header: &MessageHeader,
+        payload: Option<Payload<'_>>,
+    ) {
         let (gate, received) = (&self.gate, track.received);
         // Only what has a number can be counted as recorded after all.
-        let Some(held) = track.latched.as_mut().filter(|_| header.sequence.is_some()) else {
+        let held = track.latched.as_mut().filter(|_| header.sequence.is_some());
+        let Some((held, payload)) = held.zip(payload) else {
             return;
         };
         let bytes = payload.to_vec();

@@ -83,7 +83,7 @@ struct PublisherTrack {
     shown_from: Option<Timestamp>,
     /// Whether it is named as not heard.
     is_named: bool,
-    /// There where it keeps its last messages for late subscriptions.
+    /// Set for a publisher that keeps its last messages for late subscriptions.
     latched: Option<Box<HeldLatched>>,
 }
 
@@ -375,17 +375,6 @@ impl Intake {
         track.received += 1;
         let publisher = track.index;
         let stage = match (passage, payload) {
-            (Passage::Shut, payload) => {
-                if let (Ok(payload), true) = (payload, track.latched.is_some()) {
-                    self.hold(track, &header, payload);
-                }
-                state.follow_end(index, &header, arrival);
-                LossStage::Policy
-            }
-            (Passage::Open, Err(stage)) => {
-                state.follow_end(index, &header, arrival);
-                stage
-            }
             (Passage::Open, Ok(payload)) => match state.refusal(index, &header, arrival) {
                 Some(stage) => stage,
                 None => match self.offer(publisher, &header, payload) {
@@ -394,6 +383,15 @@ impl Intake {
                     Offered::Closed => LossStage::Shutdown,
                 },
             },
+            (Passage::Open, Err(stage)) => {
+                state.follow_end(index, &header, arrival);
+                stage
+            }
+            (Passage::Shut, payload) => {
+                self.keep_back(&mut state.tracks[index], &header, payload.ok());
+                state.follow_end(index, &header, arrival);
+                LossStage::Policy
+            }
         };
         let interval = Interval::of_message(stage, header.sequence, header.log_time);
         self.ledger().miss(self.topic, publisher, interval);

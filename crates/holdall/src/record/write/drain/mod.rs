@@ -117,7 +117,7 @@ pub struct Drain {
     last_step: Duration,
     /// A span in which this process did not run, as long as it explains what is found.
     absence: Option<Absence>,
-    /// There where the clock that stamps messages is watched.
+    /// Set when the clock that stamps messages is watched.
     time: Option<Arc<ClockWatch>>,
 }
 
