@@ -41,6 +41,8 @@ WINDOW_S = 2.0
 # A message that was sent has to be received before it can survive; and large ones have to be written.
 ON_THEIR_WAY_S = 0.1
 REOPEN_MAX_S = 1.0
+# Until a verb has read a bag, on a machine whose processors are busy with others.
+PATIENCE_S = 600
 # Time between two measurements of the probe for the machine's delays.
 PROBE_S = 0.1
 
@@ -296,7 +298,7 @@ class Kill:
         if len(files) < 2:
             return None
         whole = self.bag.with_name(f"{self.bag.name}-copy")
-        assert self.world.run("repair", self.bag, "-o", whole).returncode in (0, 3)
+        assert self.world.run("repair", self.bag, "-o", whole, timeout=PATIENCE_S).returncode in (0, 3)
         before = self.account_of(whole)
         lost = rng.choice(files[:-1])
         how = "gone" if lost.is_dir() else rng.choice(["gone", "moved", "head", "emptied"])
@@ -313,7 +315,7 @@ class Kill:
         if how in ("gone", "moved"):
             steps += [("repaired twice", ["repair", self.bag]), ("reindexed", ["reindex", self.bag])]
         for step, command in steps:
-            done = self.world.run(*command) if command else None
+            done = self.world.run(*command, timeout=PATIENCE_S) if command else None
             after = self.account_of(self.bag)
             outcome.is_compared = outcome.is_compared or after["recorded"] < before["recorded"]
             if after["recorded"] + after["lost"]["total"] != before["recorded"] + before["lost"]["total"] or after["faults"]:
@@ -324,10 +326,10 @@ class Kill:
 
     def account_of(self, bag):
         """The account by `audit`, where `recorded` is counted here."""
-        audit = self.world.run("audit", "--json", bag)
+        audit = self.world.run("audit", "--json", bag, timeout=PATIENCE_S)
         assert audit.stdout, (audit, sorted(path.name for path in Path(bag).iterdir()))
         account = json.loads(audit.stdout)
-        lines = self.world.run("cat", "--json", bag).stdout.splitlines()
+        lines = self.world.run("cat", "--json", bag, timeout=PATIENCE_S).stdout.splitlines()
         account["recorded"] = sum(line.startswith("{") for line in lines)
         return account
 

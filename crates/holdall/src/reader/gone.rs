@@ -1,6 +1,7 @@
 //! What `metadata.yaml` says was in a bag's storage files, and what is nowhere in the bag now.
 
 use super::{Bag, BagFile, ReadError};
+use crate::writer::RemovedByRing;
 use holdall_model::{
     loss::ledger::{Ledger, MissingFile, TopicAccount},
     metadata::{BagMetadata, FileInformation},
@@ -23,6 +24,8 @@ pub(crate) struct Gone {
     files: Vec<GoneFile>,
     /// Their number by topic.
     by_topic: Counts,
+    /// Messages by topic that a ring of files has removed, where the recording was cut off.
+    removed: Counts,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +51,10 @@ impl Gone {
     /// # Errors
     /// A file that was opened before cannot be read now.
     pub(super) fn between(said: &BagMetadata, bag: &Bag) -> Result<Self, ReadError> {
-        let mut gone = Self::default();
+        let mut gone = Self {
+            removed: removed_from(said, bag),
+            ..Self::default()
+        };
         let copies = copies_of(&repeats_from_custom_data(&said.custom_data));
         let copies_left = copies_of(bag.repeats());
         let mut named = Vec::new();
@@ -102,6 +108,14 @@ impl Gone {
 
     fn messages(&self) -> u64 {
         self.files.iter().map(|gone| gone.file.messages).sum()
+    }
+
+    /// Lets an account know what the ring of files has removed after it.
+    pub(super) fn note_removed(&self, checkpoint: &mut Ledger) {
+        for topic in &mut checkpoint.topics {
+            let removed = self.removed.get(&topic.name).copied().unwrap_or(0);
+            topic.removed = topic.removed.max(removed.min(topic.recorded));
+        }
     }
 
     /// Takes from the counts by topic what the files have.
@@ -215,6 +229,13 @@ fn described(said: &BagMetadata) -> Vec<FileInformation> {
             duration: said.duration,
         }],
     }
+}
+
+/// Messages by topic that a ring of files has removed from a bag.
+fn removed_from(said: &BagMetadata, bag: &Bag) -> Counts {
+    let has = |name: &str| bag.files().iter().any(|file| is_named(file, &name_of(name)));
+    let removed = RemovedByRing::of(&said.custom_data);
+    removed.map_or_else(Counts::new, |removed| removed.by_topic(has))
 }
 
 /// By which a file is known, packed or not.

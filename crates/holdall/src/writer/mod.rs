@@ -15,7 +15,7 @@ mod uploaded;
 
 pub(crate) use bag::{
     BagEnd, BagOptions, BagWriter, ClosedBag, EndRecords, LatchedMessage, PublisherSlot, ROSBAG2_RECORD,
-    STATE_KEY, TopicCount, TornFile, rosbag2_record,
+    RemovedByRing, STATE_KEY, TopicCount, TornFile, rosbag2_record,
 };
 pub use bag::{BagTopic, OpenDisk, UndefinedTopic, bag_places, os_disk, sealed_os_disk, why_not_encrypted};
 pub use folder::{BagFolder, FileIdentity, OsFolder};

@@ -68,7 +68,8 @@ impl Bag {
             return Ok(Some(ledger));
         }
         for file in self.files.iter().rev() {
-            if let Some(ledger) = file.ledger(CHECKPOINT_RECORD)? {
+            if let Some(mut ledger) = file.ledger(CHECKPOINT_RECORD)? {
+                self.gone.note_removed(&mut ledger);
                 return Ok(Some(ledger));
             }
         }

@@ -17,6 +17,7 @@ mod moments;
 mod panics;
 mod publishers;
 pub(super) mod rescue;
+mod ring;
 mod services;
 mod simulated;
 mod topics;
@@ -31,7 +32,7 @@ use crate::{
         RecordError, cache::CacheOptions, receive::session::INITIAL_DISCOVERY,
         write::durability::DEFAULT_LOSS_WINDOW,
     },
-    writer::{OpenDisk, os_disk},
+    writer::{BagFolder, OpenDisk, os_disk},
 };
 use holdall_io::{
     block::BlockPoolOptions,
@@ -108,6 +109,7 @@ pub struct World {
     _dir: tempfile::TempDir,
     pub options: RecordOptions,
     pub disk: Option<OpenDisk>,
+    pub folder: Option<Box<dyn BagFolder>>,
 }
 
 impl World {
@@ -157,6 +159,7 @@ impl World {
             _dir: dir,
             options,
             disk: None,
+            folder: None,
         }
     }
 
@@ -204,6 +207,7 @@ impl World {
         let platform = Platform {
             clock: self.clock(),
             open_disk: disk,
+            folder: self.folder.take().unwrap_or_else(|| Platform::default().folder),
             ..Platform::default()
         };
         let recorder = Recorder::start_on(self.options.clone(), transports, platform)?;

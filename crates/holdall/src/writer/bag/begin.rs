@@ -58,7 +58,7 @@ impl BagWriter {
             past_bytes: 0,
             sync: None,
             handed: Handed::default(),
-            removed: Vec::new(),
+            removed: Default::default(),
             vanished: Vec::new(),
             vanishing: Vec::new(),
             packer: None,

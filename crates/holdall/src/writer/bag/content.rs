@@ -1,7 +1,16 @@
 //! What the files of a bag hold: counts by topic, of messages and of those that a file repeats.
 
-use super::{BagTopic, BagWriter, FileHead, TopicCount, by_place, channels::FileChannels};
+use super::{BagTopic, BagWriter, FileHead, by_place, channels::FileChannels};
 use holdall_storage::writer::FileSummary;
+
+/// Messages of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicCount {
+    /// Which topic.
+    pub topic: BagTopic,
+    /// How many messages.
+    pub messages: u64,
+}
 
 /// What a file holds. As large as what is in it: a bag may have many more topics, and many files.
 #[derive(Default)]

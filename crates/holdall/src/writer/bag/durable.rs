@@ -61,10 +61,8 @@ impl BagWriter {
             return Ok(None);
         }
         let bytes = self.past.front().map(|oldest| oldest.content.summary.bytes);
-        if !self.remove_oldest("to make room on the disk")? {
-            return Ok(None);
-        }
-        self.write_metadata(false).map(|()| bytes)
+        let is_removed = self.remove_oldest("to make room on the disk")?;
+        Ok(bytes.filter(|_| is_removed))
     }
 
     /// From now on a full disk costs only files that are uploaded.
@@ -88,19 +86,18 @@ impl BagWriter {
     /// Removes the oldest file if the disk has closed it.
     pub(super) fn remove_oldest(&mut self, why: &str) -> Result<bool, WriteError> {
         let is_busy = |oldest: &PastFile| oldest.closing.is_some() || oldest.packing == Packing::AtWork;
-        let Some(oldest) = self.past.front().filter(|oldest| !is_busy(oldest)) else {
+        if self.past.front().is_none_or(is_busy) {
             return Ok(false);
-        };
-        // A file that cannot be removed stays in the bag and in the account.
-        self.folder.remove_that(
-            &self.options.directory.join(oldest.present_name()),
-            oldest.identity,
-        )?;
+        }
         let Some(oldest) = self.past.pop_front() else {
             return Ok(false);
         };
+        if let Err(error) = self.remove_past(&oldest) {
+            // A file that cannot be removed stays in the bag and in the account.
+            self.past.push_front(oldest);
+            return Err(error);
+        }
         tracing::info!("removed {}, the oldest file, {why}", oldest.name);
-        self.removed.extend(oldest.content.messages);
         Ok(true)
     }
 

@@ -41,6 +41,7 @@ impl BagWriter {
         let mut state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
         let memory = self.options.memory.clone();
         state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
+        state.extend(self.removed.entry());
         let text = self.metadata(&state).to_yaml();
         Ok(self
             .folder

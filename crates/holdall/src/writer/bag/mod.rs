@@ -9,13 +9,16 @@ mod files;
 mod handed;
 mod latched;
 mod metadata;
+mod removed;
 mod repeated;
 mod ring;
 mod vanished;
 
 pub(crate) use channels::PublisherSlot;
+pub use content::TopicCount;
 pub(crate) use latched::LatchedMessage;
 pub(crate) use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
+pub(crate) use removed::RemovedByRing;
 
 use super::{
     BagFolder, CompressionMode, CompressionOptions, OsFolder, SplitOptions, SplitRule, UploadedFiles,
@@ -40,6 +43,7 @@ use holdall_storage::{
     writer::{ChannelInfo, MetadataEntries, StorageWriter, StoredMessage},
 };
 use latched::{FileHead, Latched};
+use removed::Removed;
 use repeated::{by_place, channel_bytes, metadata_bytes};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -106,15 +110,6 @@ pub struct BagOptions {
     pub ros_distro: Option<String>,
     /// The id of the memory that has what is not stored yet; in `custom_data` while the bag is being written.
     pub memory: Option<String>,
-}
-
-/// Messages of a topic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TopicCount {
-    /// Which topic.
-    pub topic: BagTopic,
-    /// How many messages.
-    pub messages: u64,
 }
 
 /// A file that the disk has failed.
@@ -264,8 +259,8 @@ pub struct BagWriter {
     sync: Option<PendingSync>,
     /// Which messages the system has.
     handed: Handed,
-    /// In files that the ring has removed, not yet reported.
-    removed: Vec<TopicCount>,
+    /// In files that the ring has removed.
+    removed: Removed,
     /// In files that were deleted or replaced by others, not yet reported.
     vanished: Vec<TopicCount>,
     /// Such files until the disk has closed them.

@@ -1,6 +1,6 @@
 //! What happens to finished files: closed by the disk, packed, and removed when the ring is full.
 
-use super::{BagWriter, Packing, PastFile, TopicCount};
+use super::{BagWriter, Packing, PastFile};
 use crate::writer::{WriteError, pack_files::PackedFile};
 use std::path::PathBuf;
 
@@ -18,28 +18,20 @@ impl BagWriter {
                 past.closing = None;
             }
         }
-        let packed = self.pack(false)?;
+        if self.pack(false)? {
+            self.write_metadata(false)?;
+        }
         let Some(files_max) = self.options.split.files_max else {
-            return if packed {
-                self.write_metadata(false)
-            } else {
-                Ok(())
-            };
+            return Ok(());
         };
         let begun = self.past.len() + usize::from(self.current.is_some());
         let surplus = begun.saturating_sub(files_max.max(1) as usize);
-        let mut removed = packed;
         for _ in 0..surplus {
             if !self.remove_oldest(&format!("because {files_max} are kept"))? {
                 break;
             }
-            removed = true;
         }
-        if removed {
-            self.write_metadata(false)
-        } else {
-            Ok(())
-        }
+        Ok(())
     }
 
     /// Gives closed files to the packer, and removes the plain files of those that are packed. True when a name has
@@ -111,10 +103,5 @@ impl BagWriter {
             self.options.directory.join(past.present_name())
         })
         .collect()
-    }
-
-    /// Messages in files that the ring has removed since the last call.
-    pub(crate) fn take_removed(&mut self) -> Vec<TopicCount> {
-        std::mem::take(&mut self.removed)
     }
 }
