@@ -166,7 +166,10 @@ impl BagAudit {
                         .or_default()
                         .add(message.sequence),
                 },
-                Err(error) => self.faults.push(error.to_string()),
+                Err(error) => {
+                    self.state.set_damaged();
+                    self.faults.push(error.to_string());
+                }
             }
         }
         counted

@@ -208,8 +208,11 @@ impl Bag {
 
     /// An account of a bag that has none, and of which messages are known to be gone.
     pub(super) fn account_of_files(&self) -> Ledger {
-        let mut ledger = Ledger::new();
-        for (name, recorded) in self.originals_by_topic() {
+        let (mut ledger, mut left) = (Ledger::new(), self.originals_by_topic());
+        for gone in self.gone().by_topic.keys() {
+            left.entry(gone.clone()).or_default();
+        }
+        for (name, recorded) in left {
             let mut account = TopicAccount::default();
             (account.name, account.recorded, account.loss_unknown) = (name, recorded, true);
             ledger.topics.push(account);

@@ -174,6 +174,11 @@ impl Bag {
 }
 
 impl BagState {
+    /// The state of a bag of which a part could not be read.
+    pub(crate) fn set_damaged(&mut self) {
+        self.condition = self.condition.max(Condition::Damaged);
+    }
+
     /// The sum of all publishers whose end is not known.
     pub fn unknown_ends(&self) -> UnknownEnds {
         UnknownEnds::of_all(self.ends.values().copied())
@@ -201,7 +206,7 @@ impl BagState {
             self.source,
             AccountSource::LastFile | AccountSource::Metadata | AccountSource::MetadataSums
         );
-        has_end && self.condition != Condition::Recording && !self.is_cut_off() && !self.is_uncertain()
+        has_end && self.condition < Condition::Damaged && !self.is_cut_off() && !self.is_uncertain()
     }
 
     /// How many messages are lost, as one line for people; `time` writes a point in time.

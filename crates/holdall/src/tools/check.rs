@@ -15,7 +15,7 @@ use holdall_model::{
 use holdall_storage::{
     StorageError,
     check::{FileCheck, Finding, Findings, Severity, check_file},
-    compression::packed_name,
+    compression::{ZSTD_MAGIC, is_packed_name, packed_name},
     reader::FileCondition,
     storage_of_directory, storage_of_file,
 };
@@ -66,6 +66,11 @@ impl BagCheck {
             None => Bag::open_locked(&self.path),
         };
         self.state = opened.and_then(|bag| bag.state()).ok();
+        let is_damaged = self.files.iter().any(|file| file.findings.problems > 0);
+        self.state
+            .iter_mut()
+            .filter(|_| is_damaged)
+            .for_each(BagState::set_damaged);
     }
 
     fn note(
@@ -360,6 +365,10 @@ fn check_seals(check: &mut BagCheck, metadata: &BagMetadata, files: &[(PathBuf, 
 /// Whether a file with a storage file's name is not one: space that was reserved and never used, or a lost
 /// first block.
 fn is_none(path: &Path) -> bool {
+    if is_packed_name(path) {
+        let head = fs::File::open(path).and_then(|file| file.read_bytes_at(0, ZSTD_MAGIC.len()));
+        return head.is_ok_and(|head| head != ZSTD_MAGIC);
+    }
     let opened = storage_of_file(path).map(|storage| storage.open_reader(path));
     matches!(opened, Some(Err(StorageError::WrongFormat { .. })))
 }
@@ -592,6 +601,10 @@ mod tests {
         // Any other file that is not named there is a problem.
         fs::copy(&plain, dir.path().join("mcap_default_1.mcap")).unwrap();
         assert_eq!(problems(dir.path()).len(), 1);
+        // A repair leaves what has no beginning, and counts what was in it.
+        fs::remove_file(dir.path().join("mcap_default_1.mcap")).unwrap();
+        fs::write(dir.path().join("mcap_default_1.mcap.zstd"), [0xa5; 5000]).unwrap();
+        assert_eq!(problems(dir.path()), [] as [String; 0]);
     }
 
     #[test]

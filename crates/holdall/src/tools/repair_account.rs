@@ -23,13 +23,18 @@ pub(super) fn charge(gone: &Gone, ledger: &mut Ledger) {
     gone.charge(ledger, &left);
 }
 
-/// The account that a bag gets; `None` where it has the right one.
+/// The account that a bag gets; `None` where it has the right one, or its recorder kept none.
 pub(super) fn account_of(bag: &Bag) -> Option<Ledger> {
     match bag.last_ledger().ok().flatten() {
         Some(_) if bag.gone().is_none() => None,
         Some(_) => bag.any_ledger().ok().flatten(),
         None => {
-            let mut ledger = reconstructed(bag, bag.kept_ledger().ok().flatten());
+            let checkpoint = bag.kept_ledger().ok().flatten();
+            if checkpoint.is_none() && bag.lost_by_metadata().is_none() {
+                // Its recorder kept no account: only what is gone since can be counted.
+                return bag.any_ledger().ok().flatten();
+            }
+            let mut ledger = reconstructed(bag, checkpoint.unwrap_or_default());
             charge(bag.gone(), &mut ledger);
             Some(ledger)
         }
@@ -38,11 +43,10 @@ pub(super) fn account_of(bag: &Bag) -> Option<Ledger> {
 
 /// A ledger of what is there, with what its last checkpoint and the metadata knew to be missing. It is a checkpoint itself: what else is
 /// missing is not known, because the recorder was ended before it could say, or the end of the account is gone.
-fn reconstructed(bag: &Bag, checkpoint: Option<Ledger>) -> Ledger {
+fn reconstructed(bag: &Bag, known: Ledger) -> Ledger {
     let (metadata, repeated, hidden) = (bag.metadata(), bag.copies_by_topic(), bag.hidden_by_topic());
     let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);
     let mut ledger = Ledger::new();
-    let known = checkpoint.unwrap_or_default();
     let described = bag.lost_by_metadata().unwrap_or_default();
     let mut names: Vec<&String> = Vec::new();
     let topics = metadata.topics_with_message_count.iter();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    reader::{AccountKind, Bag, BagAudit},
+    reader::{AccountKind, Bag, BagAudit, Condition},
     record::cache::CachePolicy,
     tools::{self, Choice, Job, Moment, OutputOptions},
     writer::SplitOptions,
@@ -223,6 +223,56 @@ fn a_bag_of_another_recorder_has_no_account() {
     let audit = audit(dir.path());
     assert_eq!((audit.account, audit.recorded()), (AccountKind::Missing, 1));
     assert!(!audit.is_balanced());
+}
+
+#[test]
+fn a_repair_invents_no_account_for_a_bag_of_another_recorder() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = foreign_bag(dir.path());
+    let cut = |by: u64| {
+        let torn = fs::OpenOptions::new().write(true).open(&file).unwrap();
+        torn.set_len(torn.metadata().unwrap().len() - by).unwrap();
+    };
+    cut(20);
+    tools::repair::repair(dir.path(), None, &mut |_, _| ()).unwrap();
+    let state = Bag::open(dir.path()).unwrap().state().unwrap();
+    assert_eq!(
+        (audit(dir.path()).account, state.sums().is_none()),
+        (AccountKind::Missing, true)
+    );
+    assert_eq!(
+        state.lost_line(|_| unreachable!()),
+        "not known: the recording was cut off"
+    );
+
+    // What its metadata had is known to be gone, and nothing else is.
+    let length = fs::metadata(&file).unwrap().len();
+    cut(length - 100);
+    tools::repair::repair(dir.path(), None, &mut |_, _| ()).unwrap();
+    let state = Bag::open(dir.path()).unwrap().state().unwrap();
+    assert_eq!(state.condition, Condition::FilesMissing);
+    assert_eq!((state.sums().unwrap().lost, state.knows_all()), (1, false));
+    assert_eq!(state.lost_line(|_| unreachable!()), "1");
+}
+
+#[test]
+fn a_bag_of_which_a_part_cannot_be_read_is_damaged_by_audit_and_check() {
+    for storage in ["mcap", "sqlite3"] {
+        let mut world = World::new();
+        world.options.storage_id = storage.to_owned();
+        let bag = recorded(&mut world).output;
+        let file = Bag::open(&bag).unwrap().files()[0].path.clone();
+        let mut bytes = fs::read(&file).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle..middle + 16 * 1024].fill(0xff);
+        fs::write(&file, bytes).unwrap();
+        let audit = audit(&bag);
+        let checked = tools::check::check(&bag, &mut |_, _| ()).unwrap();
+        let states = [&audit.state, checked.state.as_ref().unwrap()];
+        let said = states.map(|state| (state.condition, state.knows_all()));
+        assert_eq!(said, [(Condition::Damaged, false); 2], "{storage}");
+        assert!(!audit.is_balanced() && !checked.is_sound(), "{storage}");
+    }
 }
 
 /// The audit of what a tool makes of `inputs`.
