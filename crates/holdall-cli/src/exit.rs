@@ -34,7 +34,7 @@ Exit codes:
   0  done
   1  failed: a damaged bag, a full disk; or check, audit or diff found something
   2  refused before anything was done: wrong flags, no such file, not a bag, nothing selected
-  3  done, but messages were lost or cannot be read (the report says how many, where and which)";
+  3  done, but messages were lost or cannot be read, or a reliable publisher went silent (the report says which)";
 
 /// How a run ended when nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -501,4 +501,15 @@ fn a_storage_file_is_read_from_standard_input() {
     let named = run(folder.path(), &["cat", &file, "--json"]);
     assert_eq!((piped.code, piped.stderr.as_str()), (0, ""));
     assert!(piped.stdout == named.stdout && !piped.stdout.is_empty());
+    for verb in ["info", "check", "audit", "get"] {
+        let mut piped = holdall(folder.path(), &[verb, "-"]);
+        let piped = printed(piped.write_stdin(fs::read(&file).unwrap()));
+        let named = run(folder.path(), &[verb, &file]);
+        assert_eq!(
+            (piped.code, piped.stdout.lines().count()),
+            (named.code, named.stdout.lines().count()),
+            "{verb}"
+        );
+        assert!(!piped.stderr.contains("cannot open"), "{verb}: {}", piped.stderr);
+    }
 }

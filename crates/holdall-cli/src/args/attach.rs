@@ -58,7 +58,7 @@ pub struct AttachArguments {
 /// All flags of `holdall get`.
 #[derive(Args, Clone, Debug)]
 pub struct GetArguments {
-    /// Bag directory or single file
+    /// Bag directory or single file, - for one on standard input
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 Examples:
   holdall audit lab                         reads the whole bag; says what is lost, and whether the account adds up
-  holdall audit lab && rm -r /robot/lab     only when nothing is lost
+  holdall audit lab && rm -r /robot/lab     only when no loss is known
   holdall audit --json lab | jq .lost.by_topic";
 
 const EXIT_CODES: &str = "\
@@ -25,7 +25,7 @@ pub fn after_long_help() -> String {
 /// All flags of `holdall audit`.
 #[derive(Args, Clone, Debug)]
 pub struct AuditArguments {
-    /// Bag directory
+    /// Bag directory or single storage file, - for one on standard input
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 

@@ -84,7 +84,7 @@ const STYLES: styling::Styles = styling::Styles::styled()
 /// Record live ROS 2 systems into bags, inspect bags and play them back.
 ///
 /// Needs no ROS installation. Bags have the format of `ros2 bag`: MCAP files next to a metadata.yaml, read by `ros2 bag`, the
-/// mcap tools and Foxglove too. Every message that was sent and is not in the bag is counted and reported.
+/// mcap tools and Foxglove too. Messages that are known to be sent and are not in the bag are counted; what cannot be known is named.
 #[derive(Debug, Parser)]
 #[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = STYLES, args_override_self = true, max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]

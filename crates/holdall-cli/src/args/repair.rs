@@ -14,8 +14,8 @@ Examples:
 pub const NOTES: &str = "\
 A torn bag can be read without repair; other programs open it faster, or at all, when it has an end. A repair writes only behind what can be
 read, and marks what cannot: whenever it is interrupted, everything that could be read before still can, and it can be run again.
-What was lost at the end of the recording is not known then, and the bag says so. The result is read whole and checked, as by
-`holdall check`. A bag that is being recorded is refused.
+What was lost at the end is known when the recorder's memory is still there; else the bag says that it is not. With -o, what can be read
+of a damaged bag is saved, too. The result is read whole and checked, as by `holdall check`. A bag that is being recorded is refused.
 
 Exit code 3 when something could not be saved or a storage file is gone, 1 when a problem remains that a repair cannot fix; each is listed.";
 

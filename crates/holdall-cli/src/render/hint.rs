@@ -112,6 +112,10 @@ impl Hint for RepairError {
             Self::Bag(error) => error.hint(),
             Self::Output(error) => error.hint(),
             Self::Storage(StorageError::NotInPlace { .. }) => Some("name it with -o"),
+            // A copy is made of what can be read.
+            Self::Storage(error) if error.is_damage() => {
+                Some("with -o, what can be read of it is saved in another bag")
+            }
             Self::Storage(error) => error.hint(),
             Self::Disk(error) => key_hint(error),
             _ => None,
@@ -202,6 +206,21 @@ mod tests {
         ] {
             assert_eq!(inside, alone);
         }
+    }
+
+    #[test]
+    fn a_repair_that_fails_in_place_names_the_copy() {
+        let damaged = StorageError::Malformed {
+            path: PathBuf::from("bag_0.db3"),
+            offset: 0,
+            expected: "a whole database".to_owned(),
+            found: "zeros".to_owned(),
+        };
+        let said = RepairError::Storage(damaged).with_hint();
+        assert!(
+            said.contains("damaged at byte 0") && said.contains("with -o"),
+            "{said}"
+        );
     }
 
     #[test]

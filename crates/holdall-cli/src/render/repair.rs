@@ -40,7 +40,7 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
             plural(report.messages, "message")
         ),
         (true, _) => format!(
-            "{bag}: {}, {} remain that a repair cannot mend",
+            "{bag}: {}, but for {} that a repair cannot mend",
             paint.bad("repaired in part"),
             problems
         ),
@@ -50,6 +50,8 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
             paint.bad("nothing was changed")
         ),
     });
+    let is_left = report.problem_count > 0 && report.salvaged.is_none();
+    lines.extend(is_left.then(|| format!("`holdall repair {bag} -o NEW` saves what can be read")));
     if let Some(count) = report.rescued.filter(|_| report.has_changed()) {
         lines.push(format!(
             "{} came from the memory of the recorder, which was killed",
@@ -104,4 +106,23 @@ pub fn json(report: &RepairReport) -> Value {
         "problem_count": report.problem_count,
         "state": report.state.as_ref().map(BagState::summary),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_repair_cannot_mend_is_not_the_last_word() {
+        let report = RepairReport {
+            bag: "bag".into(),
+            problem_count: 2,
+            ..RepairReport::default()
+        };
+        let said = text(&report, Paint::Plain).join("\n");
+        assert!(
+            said.contains("2 problems") && said.contains("`holdall repair bag -o NEW`"),
+            "{said}"
+        );
+    }
 }

@@ -1,5 +1,6 @@
 //! `holdall attach` and `holdall get`: files and key-value pairs that a bag stores beside its messages.
 
+use super::input;
 use crate::{
     VerbResult,
     args::attach::{AttachArguments, GetArguments},
@@ -36,8 +37,8 @@ pub fn attach(args: &AttachArguments) -> VerbResult {
 /// Lists what is attached to a bag, or takes one of it out.
 pub fn get(args: &GetArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let named = std::slice::from_ref(&args.bag);
-    let contents = attach::contents(&args.bag).map_err(|error| Failure::making(error, named))?;
+    let named = input::resolve(std::slice::from_ref(&args.bag))?;
+    let contents = attach::contents(&named.paths[0]).map_err(|error| Failure::making(error, &named.paths))?;
     let Some(name) = &args.name else {
         output::result(&if args.json {
             render::attach::json(&contents).to_string()

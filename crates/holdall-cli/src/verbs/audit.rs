@@ -1,5 +1,6 @@
 //! `holdall audit`: whether every message that was sent is in the bag or accounted for.
 
+use super::input;
 use crate::{
     VerbResult,
     args::audit::AuditArguments,
@@ -9,15 +10,15 @@ use crate::{
     terminal::{log, progress::Progress},
 };
 use holdall::reader::{AccountKind, Bag, BagAudit};
-use holdall_io::remote;
 use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Counts a bag and shows its account.
 pub fn run(args: &AuditArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let named = remote::clean(&args.bag).into_owned();
-    let bag = Bag::open(&args.bag).map_err(|error| Failure::opening(error, std::slice::from_ref(&named)))?;
+    let input = input::resolve(std::slice::from_ref(&args.bag))?;
+    let named = &input.paths[0];
+    let bag = Bag::open(named).map_err(|error| Failure::opening(error, &input.paths))?;
     let progress = Progress::of_messages(&format!("auditing {}", named.display()));
     let audit = BagAudit::with_progress(&bag, &mut |done, total| progress.show(done, total));
     drop(progress);
@@ -26,15 +27,16 @@ pub fn run(args: &AuditArguments) -> VerbResult {
         warn!("{notice}");
     }
     output::result(&if args.json {
-        serde_json::to_string_pretty(&render::audit::json(&named, &audit)).map_err(Failure::failed)?
+        serde_json::to_string_pretty(&render::audit::json(named, &audit)).map_err(Failure::failed)?
     } else {
-        render::audit::text(&named, &audit, Paint::stdout())
+        render::audit::text(named, &audit, Paint::stdout())
     })?;
-    outcome(&audit, &named)
+    outcome(&audit, named)
 }
 
 fn outcome(audit: &BagAudit, bag: &Path) -> VerbResult {
     match audit.account {
+        AccountKind::Missing if audit.state.is_cut_off() && audit.faults.is_empty() => Ok(Outcome::Lost),
         AccountKind::Missing => Err(Failure::refused(format!(
             "{} carries no ledger of losses: another recorder wrote it, or something that rewrote it left the ledger out",
             bag.display()
