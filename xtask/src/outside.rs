@@ -5,7 +5,7 @@ use std::path::Path;
 /// Lines after the name of a crate's folder in which a path that begins there is looked for.
 const LINES_AFTER: usize = 4;
 
-/// Finds paths of Rust and Python files that leave the checkout; `root` is where the checkout is now.
+/// Finds paths of Rust, Python and shell files that leave the checkout; `root` is where the checkout is now.
 pub fn check_outside(root: &Path, shown: &str, text: &str, breaches: &mut Vec<String>) {
     // Its own tests name such paths.
     if shown.ends_with("src/outside.rs") {
@@ -23,6 +23,8 @@ pub fn check_outside(root: &Path, shown: &str, text: &str, breaches: &mut Vec<St
         }
         let leaves = if is_python {
             leaves_python(shown, line)
+        } else if !shown.ends_with(".rs") {
+            ups(line) > shown.matches('/').count()
         } else {
             from_crate > 0 && ups(line) > crate_depth(shown)
         };
@@ -44,17 +46,12 @@ fn names(line: &str, place: &str) -> bool {
     })
 }
 
-/// The longest run of `../` in a line.
+/// The longest run of `..` in the paths of a line.
 fn ups(line: &str) -> usize {
     let mut longest = 0;
-    let mut rest = line;
-    while let Some(at) = rest.find("../") {
-        let mut run = 0;
-        rest = &rest[at..];
-        while let Some(after) = rest.strip_prefix("../") {
-            run += 1;
-            rest = after;
-        }
+    let mut run = 0;
+    for part in line.split(['/', '"', '\'', '`', ' ', '(', ')']) {
+        run = if part == ".." { run + 1 } else { 0 };
         longest = longest.max(run);
     }
     longest
@@ -66,18 +63,22 @@ fn crate_depth(shown: &str) -> usize {
     shown.split('/').take_while(|part| !inner.contains(part)).count()
 }
 
-/// Whether `parents[N]` of a file's own path, with the `.parent` after it, or `ROOT.parent`, is above the root.
+/// Whether `parents[N]`, with the `.parent` after it, `.parent` or `..` of a file's own path, or `ROOT.parent`, is above the root.
 fn leaves_python(shown: &str, line: &str) -> bool {
     let depth = shown.matches('/').count();
-    let above = line.match_indices(".parents[").any(|(at, found)| {
+    let parents = |after: &str| (after.len() - after.trim_start_matches(".parent").len()) / ".parent".len();
+    let is_above = line.match_indices(".parents[").any(|(at, found)| {
         let rest = &line[at + found.len()..];
-        let Some((number, after)) = rest.split_once(']') else {
-            return false;
-        };
-        let more = (after.len() - after.trim_start_matches(".parent").len()) / ".parent".len();
-        number.parse::<usize>().is_ok_and(|number| number + more > depth)
+        let number = rest.split_once(']');
+        number.is_some_and(|(number, after)| {
+            number
+                .parse::<usize>()
+                .is_ok_and(|number| number + parents(after) > depth)
+        })
     });
-    line.contains("ROOT.parent") || (line.contains("__file__") && above)
+    let chain = line.find(".parent.").map_or(0, |at| parents(&line[at..]));
+    let is_own = line.contains("__file__");
+    line.contains("ROOT.parent") || is_above || (is_own && (chain > depth + 1 || ups(line) > depth))
 }
 
 #[cfg(test)]
@@ -100,8 +101,10 @@ mod tests {
             assert_eq!(found(shown, &joined("../../../elsewhere/bags")), 1, "{shown}");
             assert_eq!(found(shown, &joined("../../scripts")), 0, "{shown}");
         }
-        assert_eq!(found("xtask/src/main.rs", &joined("../..")), 0);
-        assert_eq!(found("xtask/src/main.rs", &joined("../../x")), 1);
+        assert_eq!(found("xtask/src/main.rs", &joined("..")), 0);
+        for path in ["../..", "../../x"] {
+            assert_eq!(found("xtask/src/main.rs", &joined(path)), 1);
+        }
         assert_eq!(
             found(
                 "crates/holdall/tests/tools.rs",
@@ -127,5 +130,21 @@ mod tests {
             1
         );
         assert_eq!(found(shown, "BAGS = ROOT.parent / \"bags\""), 1);
+        assert_eq!(found(shown, "BAGS = HERE.parents[3] / \"bags\""), 1);
+        assert_eq!(found(shown, "ROOT = Path(__file__).parent.parent.parent"), 0);
+        assert_eq!(
+            found(shown, "BAGS = Path(__file__).parent.parent.parent.parent"),
+            1
+        );
+        let joined = |path: &str| format!("BAGS = os.path.join(os.path.dirname(__file__), \"{path}\")");
+        assert_eq!(found(shown, &joined("../../docs")), 0);
+        assert_eq!(found(shown, &joined("../../../bags")), 1);
+    }
+
+    #[test]
+    fn a_path_from_a_shell_file_stays_in_the_checkout() {
+        assert_eq!(found("scripts/fuzz.sh", "cd \"$(dirname \"$0\")/..\""), 0);
+        assert_eq!(found("scripts/fuzz.sh", "cp ../../bags/a.mcap ."), 1);
+        assert_eq!(found("Makefile", "BAGS = ../bags"), 1);
     }
 }

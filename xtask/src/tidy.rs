@@ -88,6 +88,12 @@ pub fn run() -> ExitCode {
     let python = ["tests", "scripts", "python", "demo", "crates"].iter();
     for file in python
         .flat_map(|folder| files_below(&root.join(folder), "py"))
+        .chain(
+            ["scripts", "demo", "tests"]
+                .iter()
+                .flat_map(|folder| files_below(&root.join(folder), "sh")),
+        )
+        .chain([".ci/run", "Makefile"].map(|file| root.join(file)))
         .chain(files.iter().cloned())
     {
         let (shown, text) = read_shown(&root, &file);
