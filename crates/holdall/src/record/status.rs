@@ -83,7 +83,7 @@ pub struct RecordStatus {
     pub unheard_services: BTreeSet<String>,
     /// Nodes and publishers that are there and could not be received.
     pub not_heard: BTreeSet<NotHeard>,
-    /// There where the recording waits for events.
+    /// `None` unless the recording waits for events.
     pub triggered: Option<TriggerStatus>,
     /// Where the clock that stamps messages jumped.
     pub clock_jumps: ClockJumps,

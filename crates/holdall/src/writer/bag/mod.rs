@@ -268,11 +268,11 @@ pub struct BagWriter {
     /// There for file compression.
     packer: Option<FilePacker>,
     end_records: Option<EndRecords>,
-    /// There where files repeat latched messages.
+    /// `None` unless files repeat latched messages.
     latched: Option<Box<Latched>>,
     /// Set where no program can see the bag before its end: `metadata.yaml` is written once.
     is_unseen: bool,
-    /// There where a full disk costs uploaded files only.
+    /// `None` unless a full disk costs uploaded files only.
     uploaded: Option<UploadedFiles>,
 }
 

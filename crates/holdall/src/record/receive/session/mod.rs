@@ -94,7 +94,7 @@ pub(in crate::record) struct Parts {
     pub wait: Arc<StepWait>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
-    /// There where files repeat latched messages.
+    /// `None` unless files repeat latched messages.
     pub latched: Option<Arc<LatchedKeeper>>,
 }
 

@@ -88,7 +88,7 @@ pub struct Drain {
     packing: Option<PayloadPacking<InPacking>>,
     failure: Option<WriteError>,
     options: DrainOptions,
-    /// There where something depends on each message that is written.
+    /// `None` unless something depends on each message that is written.
     watch: Option<Box<Watch>>,
     window: LossWindow,
     arrivals: Arrivals,
@@ -106,12 +106,12 @@ pub struct Drain {
     /// In the files; and requested while no file was open.
     markers: Vec<Marker>,
     unwritten_markers: Vec<Marker>,
-    /// There where messages survive the process.
+    /// `None` unless messages survive the process.
     retained: Option<Retained>,
     progress: Progress,
     /// Large messages were written that do not survive, and the system may not have them.
     has_large: bool,
-    /// There where the recording waits for events.
+    /// `None` unless the recording waits for events.
     triggered: Option<Box<Triggered>>,
     /// When the last step was, in monotonic time.
     last_step: Duration,

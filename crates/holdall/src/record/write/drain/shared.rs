@@ -39,7 +39,7 @@ pub struct DrainStatus {
     pub must_end: Option<String>,
     /// The limit that ends the recording, once it is reached.
     pub reached: Option<ReachedLimit>,
-    /// There where the recording waits for events.
+    /// `None` unless the recording waits for events.
     pub triggered: Option<TriggerStatus>,
 }
 
