@@ -289,6 +289,16 @@ impl Ledger {
         self.wanted_instead(topic, publisher, sequence, &[LossStage::Policy])
     }
 
+    /// Whether a message was left out on request.
+    pub fn is_left_out(&self, topic: TopicId, publisher: PublisherIndex, sequence: u64) -> bool {
+        let account = self.topics.get(topic.0 as usize);
+        let publisher = account.and_then(|account| account.publishers.get(publisher.0 as usize));
+        publisher.is_some_and(|known| {
+            let mut left_out = known.intervals.iter().filter(|at| at.stage == LossStage::Policy);
+            left_out.any(|interval| interval.contains(sequence))
+        })
+    }
+
     fn wanted_instead(
         &mut self,
         topic: TopicId,

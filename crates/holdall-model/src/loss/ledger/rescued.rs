@@ -26,7 +26,15 @@ impl TopicAccount {
     pub fn put_in(&mut self, mut publisher: PublisherAccount, losses: &[Loss]) {
         for loss in losses {
             match loss {
-                Loss::Missing(interval) => publisher.add(*interval),
+                Loss::Missing(interval) => {
+                    // Held through a pause and dropped then: its recorder may have died before it took back that it was left out.
+                    if let Some(sequence) = interval.first_sequence.filter(|_| interval.count == 1)
+                        && interval.stage != LossStage::Policy
+                    {
+                        publisher.remove(sequence, &[LossStage::Policy]);
+                    }
+                    publisher.add(*interval);
+                }
                 Loss::Late(sequence) => drop(publisher.remove(*sequence, &BEFORE_ARRIVAL)),
             }
         }

@@ -2,7 +2,6 @@
 
 use super::{Intake, IntakeState, PublisherTrack};
 use crate::record::cache::Offered;
-use holdall_io::mutex::lock;
 use holdall_model::{
     loss::{LossStage, ledger::Interval},
     message::{MessageHeader, Payload},
@@ -99,20 +98,23 @@ impl Intake {
                 continue;
             }
             for (mut header, bytes) in messages {
-                let taken_back = header.sequence.is_some_and(|sequence| {
-                    self.ledger().wanted_after_all(self.topic, track.index, sequence)
-                });
-                if !taken_back {
-                    continue;
-                }
+                let is_left_out = header
+                    .sequence
+                    .filter(|sequence| self.ledger().is_left_out(self.topic, track.index, *sequence));
+                let Some(sequence) = is_left_out else { continue };
                 header.log_time = now;
                 let stage = match self.offer(track.index, &header, Payload::Borrowed(&bytes)) {
-                    Offered::Stored => continue,
-                    Offered::Full => LossStage::Cache,
-                    Offered::Closed => LossStage::Shutdown,
+                    Offered::Stored => None,
+                    Offered::Full => Some(LossStage::Cache),
+                    Offered::Closed => Some(LossStage::Shutdown),
                 };
-                let interval = Interval::of_message(stage, header.sequence, now);
-                lock(&self.ledger).miss(self.topic, track.index, interval);
+                // Only now, so that a process that dies here has it in memory or in its account: a rescue takes it out of the account.
+                let mut ledger = self.ledger();
+                if let Some(stage) = stage {
+                    let interval = Interval::of_message(stage, header.sequence, now);
+                    ledger.miss(self.topic, track.index, interval);
+                }
+                ledger.wanted_after_all(self.topic, track.index, sequence);
             }
         }
     }
