@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     panics::install();
     holdall_storage::compression::choose_scratch(|| std::env::var_os("TMPDIR").map(Into::into));
     #[cfg(feature = "remote")]
-    holdall_remote::install();
+    holdall_remote::install(|| std::env::vars_os().collect());
     let argv: Vec<OsString> = std::env::args_os().collect();
     let expanded = match args::files::expand(argv, &read_small_file) {
         Ok(expanded) => expanded,

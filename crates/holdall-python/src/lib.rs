@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    holdall_remote::install();
+    holdall_remote::install(|| std::env::vars_os().collect());
     holdall_storage::compression::choose_scratch(|| std::env::var_os("TMPDIR").map(Into::into));
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<bag::Bags>()?;

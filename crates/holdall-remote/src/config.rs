@@ -2,6 +2,7 @@
 
 use crate::{
     connection::{self, CONNECT_TIME_MAX, Connector, REQUEST_TIME_MAX},
+    environment::{self, is_set, variable},
     profile,
     region::{REGION_DEFAULT, RegionConnector},
     secrets::{self, Beside},
@@ -71,11 +72,6 @@ fn http_agent() -> reqwest::header::HeaderValue {
     reqwest::header::HeaderValue::from_static(concat!("holdall/", env!("CARGO_PKG_VERSION")))
 }
 
-fn is_set(name: &str) -> bool {
-    std::env::var(name)
-        .is_ok_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))
-}
-
 /// The store of a place.
 ///
 /// # Errors
@@ -84,7 +80,14 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
     match target.service {
         Service::S3 => open_s3(target),
         Service::Google => {
-            let builder = GoogleCloudStorageBuilder::from_env()
+            let mut builder = GoogleCloudStorageBuilder::new();
+            if let Some(path) = variable("SERVICE_ACCOUNT") {
+                builder = builder.with_service_account_path(path);
+            }
+            for (key, value) in environment::settings("GOOGLE_") {
+                builder = builder.with_config(key, value);
+            }
+            let builder = builder
                 .with_bucket_name(&target.bucket)
                 .with_retry(retries())
                 .with_http_connector(Connector::to_bucket())
@@ -96,7 +99,14 @@ pub(crate) fn open(target: &Target) -> io::Result<Opened> {
             })
         }
         Service::Azure => {
-            let builder = MicrosoftAzureBuilder::from_env()
+            let mut builder = MicrosoftAzureBuilder::new();
+            for (key, value) in environment::settings("AZURE_") {
+                builder = builder.with_config(key, value);
+            }
+            if let Some(endpoint) = variable("IDENTITY_ENDPOINT") {
+                builder = builder.with_msi_endpoint(endpoint);
+            }
+            let builder = builder
                 .with_url(&target.root)
                 .with_retry(retries())
                 .with_http_connector(Connector::to_bucket())
@@ -128,9 +138,11 @@ fn open_web(target: &Target) -> io::Result<Opened> {
 }
 
 fn open_s3(target: &Target) -> io::Result<Opened> {
-    let mut builder = AmazonS3Builder::from_env()
-        .with_bucket_name(&target.bucket)
-        .with_retry(retries());
+    let mut builder = AmazonS3Builder::new();
+    for (key, value) in environment::settings("AWS_") {
+        builder = builder.with_config(key, value);
+    }
+    let mut builder = builder.with_bucket_name(&target.bucket).with_retry(retries());
     let has = |builder: &AmazonS3Builder, key: AmazonS3ConfigKey| {
         builder
             .get_config_value(&key)
@@ -167,7 +179,7 @@ fn open_s3(target: &Target) -> io::Result<Opened> {
     ];
     let finds_key = has(&builder, AmazonS3ConfigKey::AccessKeyId)
         || is_set("AWS_SKIP_SIGNATURE")
-        || others.iter().any(|name| std::env::var_os(name).is_some());
+        || others.iter().any(|name| variable(name).is_some());
     if !finds_key && !is_instance() {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,

@@ -1,5 +1,6 @@
 //! Credentials of S3 from the files of its tools: `~/.aws/credentials` and `~/.aws/config`.
 
+use crate::environment::variable;
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// Longest file of settings that is read.
@@ -7,8 +8,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// The settings of the profile that `AWS_PROFILE` names, or of `default`, from both files; those of the credentials win.
 pub(crate) fn settings() -> BTreeMap<String, String> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-    let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".to_owned());
+    let profile = variable("AWS_PROFILE").unwrap_or("default");
     let home = variable("HOME").map(PathBuf::from);
     let file = |named: &str, usual: &str| {
         let path = variable(named).map(PathBuf::from);
@@ -17,10 +17,10 @@ pub(crate) fn settings() -> BTreeMap<String, String> {
     };
     let mut found = BTreeMap::new();
     if let Some(text) = file("AWS_CONFIG_FILE", "config") {
-        found.extend(section(&text, &[&format!("profile {profile}"), &profile]));
+        found.extend(section(&text, &[&format!("profile {profile}"), profile]));
     }
     if let Some(text) = file("AWS_SHARED_CREDENTIALS_FILE", "credentials") {
-        found.extend(section(&text, &[&profile]));
+        found.extend(section(&text, &[profile]));
     }
     found
 }

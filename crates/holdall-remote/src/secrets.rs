@@ -36,10 +36,9 @@ fn of_environment() -> BTreeSet<String> {
             .any(|begin| name.starts_with(begin))
             && SECRET_NAMES.iter().any(|part| name.contains(part))
     };
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, value)| is_secret(name) && value.len() >= SECRET_BYTES_MIN)
-        .map(|(_, value)| value)
+    let all = crate::environment::variables().iter();
+    all.filter(|(name, value)| is_secret(name) && value.len() >= SECRET_BYTES_MIN)
+        .map(|(_, value)| value.clone())
         .collect()
 }
 

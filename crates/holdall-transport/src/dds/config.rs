@@ -66,9 +66,9 @@ const PROFILES_PARTS: [(&str, &str); 6] = [
 ];
 
 impl DdsEnvironment {
-    /// Reads the variables of this process; ones that are not UTF-8 count as unset.
-    pub fn from_process() -> Self {
-        let read = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
+    /// The variables of a program's environment; `variable` returns those that are set. Blank ones count as unset.
+    pub fn from_variables(variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let read = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
         Self {
             domain_id: read("ROS_DOMAIN_ID"),
             localhost_only: read("ROS_LOCALHOST_ONLY"),

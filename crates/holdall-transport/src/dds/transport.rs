@@ -42,15 +42,16 @@ const NAME: &str = "dds";
 /// What the registry knows of it.
 pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
-        let dds = DdsOptions::for_node(options.node);
-        dds.environment.check().map_err(OpenError::Variable)?;
+        let environment = DdsEnvironment::from_variables(options.variable);
+        environment.check().map_err(OpenError::Variable)?;
         let security = Security::of(options.variable, options.enclave).map_err(OpenError::Variable)?;
         if let Some(warning) = security.1 {
             tracing::warn!("{warning}");
         }
         let dds = DdsOptions {
+            environment,
             security: security.0,
-            ..dds
+            ..DdsOptions::for_node(options.node)
         };
         let joined = DdsTransport::new(&dds, Arc::clone(&options.clock));
         Ok(Box::new(joined.map_err(|error| match error {
@@ -83,12 +84,12 @@ pub struct DdsOptions {
 }
 
 impl DdsOptions {
-    /// A node with the environment of this process.
+    /// A node that no variable of the environment decides about.
     pub fn for_node(node: &NodeName) -> Self {
         Self {
             domain_id: None,
             node: node.clone(),
-            environment: DdsEnvironment::from_process(),
+            environment: DdsEnvironment::default(),
             security: Security::default(),
             socket_receive_buffer_bytes: SOCKET_RECEIVE_BUFFER_BYTES_DEFAULT,
         }

@@ -75,7 +75,7 @@ impl RmwOptions {
         node: &NodeName,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, String> {
-        let environment = DdsEnvironment::from_process();
+        let environment = DdsEnvironment::from_variables(variable);
         environment.check()?;
         if variable("ROS_SECURITY_ENABLE").is_some_and(|value| value.trim().eq_ignore_ascii_case("true")) {
             return Err(

@@ -24,7 +24,7 @@ pub fn domain() -> u32 {
 pub fn transport(domain: u32, node: &str) -> DdsTransport {
     let environment = DdsEnvironment {
         automatic_discovery_range: Some("LOCALHOST".to_owned()),
-        cyclonedds_uri: DdsEnvironment::from_process().cyclonedds_uri,
+        cyclonedds_uri: std::env::var("CYCLONEDDS_URI").ok(),
         ..DdsEnvironment::default()
     };
     let options = DdsOptions {
