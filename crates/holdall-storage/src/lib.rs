@@ -17,6 +17,7 @@ pub mod rosbag1;
 #[cfg(feature = "sqlite3")]
 pub mod sqlite3;
 pub mod storage;
+mod stored_qos;
 mod tally;
 pub mod writer;
 

@@ -13,11 +13,11 @@ use super::{
 use crate::{
     error::{StorageError, StorageResult},
     reader::{ChannelSummary, FileCondition, Messages, ReadOrder, ReadQuery, StorageReader, StorageSummary},
+    stored_qos::stored_profiles,
     writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
 use holdall_io::fs;
 use holdall_model::{
-    qos::parse_profiles,
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
@@ -223,12 +223,13 @@ impl Opening {
         };
         let more = |key: &str| more.and_then(|more| more.get(key)).cloned().unwrap_or_default();
         let qos = text(KEY_QOS).unwrap_or_default();
+        // A topic without its description still has messages.
+        let name = text(KEY_NAME).unwrap_or_else(|| base.replace('_', "/"));
         let topic = TopicInfo {
-            // A topic without its description still has messages.
-            name: text(KEY_NAME).unwrap_or_else(|| base.replace('_', "/")),
+            offered_qos_profiles: stored_profiles(&name, &qos),
+            name,
             type_name: text(KEY_TYPE).unwrap_or_default(),
             serialization_format: text(KEY_SERIALIZATION_FORMAT).unwrap_or_default(),
-            offered_qos_profiles: parse_profiles(&qos).unwrap_or_default(),
             type_description_hash: more("type_description_hash"),
             ..TopicInfo::default()
         };

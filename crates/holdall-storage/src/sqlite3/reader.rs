@@ -13,12 +13,12 @@ use crate::{
         ChannelSummary, FileCondition, Messages, ReadMessage, ReadOrder, ReadQuery, StorageReader,
         StorageSummary,
     },
+    stored_qos::stored_profiles,
     writer::{ChannelIndex, ChannelInfo, MetadataEntries},
 };
 use bytes::Bytes;
 use holdall_model::{
     metadata::BagMetadata,
-    qos::parse_profiles,
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo},
 };
@@ -308,10 +308,7 @@ impl Open<'_> {
             Ok((row.get::<_, i64>(0)?, qos, info))
         })?;
         let channels = topics.into_iter().map(|(id, qos, mut topic)| {
-            topic.offered_qos_profiles = parse_profiles(&qos).unwrap_or_else(|error| {
-                tracing::warn!(topic = topic.name, %error, "the recorded QoS cannot be read and is left out");
-                Vec::new()
-            });
+            topic.offered_qos_profiles = stored_profiles(&topic.name, &qos);
             // The definition of a service event is that of its service.
             let service = topic.type_name.strip_suffix("_Event").unwrap_or(&topic.type_name);
             let definition = definitions

@@ -14,10 +14,10 @@ use crate::{
         recover,
     },
     reader::{ChannelSummary, FileCondition, StorageSummary},
+    stored_qos::stored_profiles,
     writer::{ChannelIndex, ChannelInfo},
 };
 use holdall_model::{
-    qos::parse_profiles,
     time::Timestamp,
     topic::{DefinitionEncoding, MessageDefinition, PublisherInfo, TopicInfo, TopicOrigin},
 };
@@ -90,10 +90,7 @@ impl Definitions {
             "ros1msg" => DefinitionEncoding::Ros1Msg,
             _ => DefinitionEncoding::Unknown,
         };
-        let offered_qos_profiles = parse_profiles(&text("offered_qos_profiles")).unwrap_or_else(|error| {
-            tracing::warn!(topic = channel.topic, %error, "the recorded QoS cannot be read and is left out");
-            Vec::new()
-        });
+        let offered_qos_profiles = stored_profiles(&channel.topic, &text("offered_qos_profiles"));
         ChannelInfo {
             topic: TopicInfo {
                 name: channel.topic.clone(),
