@@ -13,6 +13,10 @@ use std::{
 /// Shortest line of `=` that counts as a delimiter; ROS writes 80.
 const DELIMITER_BYTES_MIN: usize = 40;
 
+/// A delimiter as ROS writes it.
+pub(super) const DELIMITER: &str =
+    "================================================================================";
+
 /// The header type, which nested fields may name without its package.
 pub(super) const HEADER: &str = "std_msgs/Header";
 /// Its name before 2010.

@@ -5,6 +5,7 @@
 //! type of the same name becomes that type (its names and its hash, so that ROS 2 nodes and readers know it);
 //! any other keeps its own fields under the mapped name.
 
+mod complete;
 mod definition;
 mod matching;
 mod plan;
