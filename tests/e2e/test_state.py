@@ -222,3 +222,29 @@ def test_a_second_repair_and_a_second_loss(tmp_path):
     assert holdall("repair", copy).returncode == 3
     info = json.loads(holdall("info", copy, "--json").stdout)
     assert info["lost"] == COUNT - info["message_count"] and len(info["missing_files"]) == 2, info
+
+
+ROS1 = Path(__file__).parents[2] / "crates/holdall-storage/tests/data/rosbag1"
+
+
+def test_a_catalog_has_bags_of_ros_1_and_emptied_ones_with_their_state(tmp_path):
+    """Judge of the ROS 1 bags: pip rosbags."""
+    from rosbags.rosbag1 import Reader
+
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    counts = {}
+    for name in ("none", "lz4"):
+        shutil.copy(ROS1 / f"{name}.bag", runs)
+        with Reader(runs / f"{name}.bag") as reader:
+            counts[f"{name}.bag"] = reader.message_count
+    (runs / ".hidden.bag").write_bytes(b"#ROSBAG V2.0\n")
+    (runs / "notes.txt").write_text("not a bag")
+    assert holdall("convert", runs / "none.bag", "-s", "sqlite3", "-o", runs / "emptied").returncode == 0
+    (file,) = (runs / "emptied").glob("*.db3")
+    file.write_bytes(b"")
+    holdall("catalog", runs, "-o", tmp_path / "catalog")
+    found = [json.loads(line) for line in holdall("find", "messages >= 0", tmp_path / "catalog", "--json").stdout.splitlines()]
+    states = {bag["name"]: (bag["state"], bag["messages"]) for bag in found}
+    assert states.pop("emptied")[0] == "damaged", found
+    assert states == {name: ("ended", count) for name, count in counts.items()}, found

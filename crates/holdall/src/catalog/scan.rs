@@ -6,7 +6,9 @@ use holdall_io::{
     fs::{self, DirEntry},
     remote::{self, ObjectAbout},
 };
-use holdall_storage::{compression::unpacked_name, storage_of_directory};
+use holdall_storage::{
+    compression::unpacked_name, is_storage_extension, storage_by_path, storage_of_directory,
+};
 use std::{
     collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
@@ -100,12 +102,21 @@ fn walk(root: &Path, folder: &Path, depth: usize, found: &mut Vec<Candidate>) ->
         let is_hidden = path
             .file_name()
             .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_dir && !is_hidden && is_read_only(path) {
+            found.push(candidate(root, path, std::slice::from_ref(path))?);
+        }
         let is_entered = *is_dir && !is_hidden && !files.contains(path) && !fs::is_link(path);
         if is_entered && depth < DEPTH_MAX {
             walk(root, path, depth + 1, found)?;
         }
     }
     Ok(())
+}
+
+/// True for a file that is a bag by itself and that no recorder of ROS 2 writes: one of ROS 1.
+fn is_read_only(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| !is_storage_extension(extension)) && storage_by_path(path).is_some()
 }
 
 /// True for `lab/lab_3.mcap`: a file of a recording that was cut off before it could write its metadata.
@@ -211,6 +222,8 @@ fn bags_in_bucket(root: &Path, found: &mut Vec<Candidate>) -> Result<(), Catalog
             .iter()
             .filter_map(|file| Some((&**file, objects.get(file)?)));
         found.extend(known.map(|(file, about)| remote_candidate(root, file, [(file, about)])));
+        let others = objects.iter().filter(|(path, _)| is_read_only(path));
+        found.extend(others.map(|(file, about)| remote_candidate(root, file, [(&**file, about)])));
     }
     Ok(())
 }
