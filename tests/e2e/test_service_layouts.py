@@ -1,14 +1,16 @@
 """Services of the recorder and the player, and the recorder's events, for nodes of older and newer distributions: each has its own layout of the types.
 
 Types are made by rosidl's own generators from the texts of `rosbag2_interfaces` in Humble (of 0.15), Jazzy (0.26.10; the services of 0.26.5 are the same in
-Iron and Kilted) and Rolling. Clients run on Fast DDS (rclpy) and on Cyclone DDS (as rmw_cyclonedds).
+Iron), Kilted (0.32, as its documentation has them; made by Kilted's generators, called by its rclpy) and Rolling. Clients run on Fast DDS (rclpy) and on
+Cyclone DDS (as rmw_cyclonedds).
 """
 
+import json
 import os
 from pathlib import Path
 
 import pytest
-from conftest import Node
+from conftest import PYTHON, Node
 from test_services import a_bag
 
 NODES = Path(__file__).parent.parent / "nodes"
@@ -25,16 +27,17 @@ def made(tmp_path_factory):
 
 
 def node(world, made, distribution, client, calls, **more):
+    python = PYTHON["kilted" if (distribution, client) == ("kilted", "rclpy") else "jazzy"]
     plan = {
         "types": str(NODES / "rosbag2_interfaces" / f"{distribution}.txt"),
-        "folder": str(made / distribution),
+        "folder": str(made / f"{distribution}-{Path(python).parent.parent.name}"),
         "hashes": distribution != "humble",
         "client": client,
         "calls": [{"service": service, "type": kind, "request": request} for service, kind, request in calls],
         **more,
     }
     made.mkdir(exist_ok=True)
-    return world._keep(Node("layout_calls.py", plan, world.env))
+    return world._keep(Node("layout_calls.py", plan, world.env, python=python))
 
 
 def answers(caller, calls):
@@ -65,11 +68,11 @@ def recorder_calls(world, distribution):
     ]
     old = [{}, {"paused": False}, {}, {}, DONE, {}]
     new = [DONE, {"paused": False}, DONE, DONE, DONE, DONE]
-    return {"humble": (calls[:2], old[:2]), "jazzy": (calls, old), "rolling": (calls, new)}[distribution]
+    return {"humble": (calls[:2], old[:2]), "jazzy": (calls, old), "kilted": (calls, old), "rolling": (calls, new)}[distribution]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("distribution", ["humble", "jazzy", "rolling"])
+@pytest.mark.parametrize("distribution", ["humble", "jazzy", "kilted", "rolling"])
 def test_a_node_of_each_distribution_is_answered_in_its_layout(world, made, distribution, client):
     program = recording(world, "--start-paused")
     calls, expected = recorder_calls(world, distribution)
@@ -81,14 +84,14 @@ def test_a_node_of_each_distribution_is_answered_in_its_layout(world, made, dist
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("distribution", ["jazzy", "rolling"])
+@pytest.mark.parametrize("distribution", ["jazzy", "kilted", "rolling"])
 def test_the_player_answers_nodes_of_each_distribution(world, made, distribution, client):
     bag = a_bag(world)
     program = world.holdall("play", bag, "--start-paused")
     program.wait_until_says("playing")
     calls = [(f"{PLAYER}/resume", "Resume", {}), (f"{PLAYER}/is_paused", "IsPaused", {}), (f"{PLAYER}/stop", "Stop", {})]
     replies = answers(node(world, made, distribution, client, calls), calls)
-    done = {} if distribution == "jazzy" else DONE
+    done = DONE if distribution == "rolling" else {}
     assert without_placeholder(replies) == [done, {"paused": False}, done]
     assert program.wait()[0] == 0
 
@@ -123,7 +126,7 @@ def is_split(heard, node, stem):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("distribution", ["humble", "jazzy", "rolling"])
+@pytest.mark.parametrize("distribution", ["humble", "jazzy", "kilted", "rolling"])
 def test_a_node_of_each_distribution_reads_the_event_of_a_split(world, made, distribution, client):
     program = recording(world)
     listener = node(world, made, distribution, client, [], events={"/events/write_split": "WriteSplitEvent"})
@@ -143,7 +146,25 @@ def test_a_node_of_each_distribution_reads_the_event_of_a_split(world, made, dis
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@pytest.mark.parametrize("distribution", ["humble", "jazzy", "rolling"])
+def test_a_node_reads_the_event_of_losses(world, made, client):
+    """Only Rolling has it. The cache holds no message of the talker's, so that most are lost in the recorder."""
+    topic = "/events/rosbag2_messages_lost"
+    listener = node(world, made, "rolling", client, [], events={topic: "MessagesLostEvent"})
+    listener.wait_for("done")
+    large = {"topic": "/t", "type": "std_msgs/msg/UInt8MultiArray", "size": 200_000, "count": None, "rate_hz": 100, "hash": False}
+    world.talker(large).wait_for("ready")
+    program = world.holdall("record", "--topics", "/t", "-o", world.folder / "lab", "--max-cache-size", "64KiB")
+    heard = listener.wait_for("heard")["message"]
+    (lost,) = heard["messages_lost_statistics"]
+    assert heard["node_name"] == RECORDER and lost["topic_name"] == "/t", heard
+    code, said = program.stop()
+    account = json.loads(world.run("audit", "--json", world.folder / "lab").stdout)
+    assert 0 < lost["messages_lost_in_transport"] + lost["messages_lost_in_recorder"] <= account["lost"]["total"], (heard, said)
+    assert code == 3, said
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("distribution", ["humble", "jazzy", "kilted", "rolling"])
 def test_a_node_of_each_distribution_reads_the_event_of_a_file_that_was_played(world, made, distribution, client):
     listener = node(world, made, distribution, client, [], events={"/events/read_split": "ReadSplitEvent"})
     listener.wait_for("done")

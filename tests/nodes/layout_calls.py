@@ -29,6 +29,8 @@ PACKAGE = "rosbag2_interfaces"
 
 def fields_of(message):
     """A generated message as a dictionary."""
+    if isinstance(message, list):
+        return [fields_of(each) for each in message]
     if not hasattr(message, "get_fields_and_field_types"):
         return message
     return {name: fields_of(getattr(message, name)) for name in message.get_fields_and_field_types()}
@@ -88,14 +90,14 @@ def cyclone_calls(plan):
     from cyclonedds.core import Policy, Qos
     from cyclonedds.domain import DomainParticipant
     from cyclonedds.idl import IdlStruct
-    from cyclonedds.idl.types import array, int32, int64, uint64
+    from cyclonedds.idl.types import array, int32, int64, sequence, uint64
     from cyclonedds.pub import DataWriter
     from cyclonedds.sub import DataReader
     from cyclonedds.topic import Topic
     from cyclonedds.util import duration
     from generated_types import texts_in
 
-    plain = {"int32": int32, "string": str, "bool": bool, "builtin_interfaces/Time": array[int32, 2]}
+    plain = {"int32": int32, "uint64": uint64, "string": str, "bool": bool, "builtin_interfaces/Time": array[int32, 2]}
     zero = {"int32": 0, "string": "", "bool": False, "builtin_interfaces/Time": [0, 0]}
     texts = texts_in(plan["types"])
     participant = DomainParticipant(int(os.environ.get("ROS_DOMAIN_ID", 0)))
@@ -107,12 +109,26 @@ def cyclone_calls(plan):
     def parsed(text):
         return [line.split() for line in text.splitlines() if line.strip() and "=" not in line]
 
+    def type_of(name):
+        """A plain type, one of the package's own, or a sequence of it."""
+        if name.endswith("[]"):
+            return sequence[type_of(name[:-2])]
+        if name not in plain:
+            plain[name] = struct(f"{PACKAGE}.msg.dds_.{name}_", {field: type_of(kind) for kind, field in parsed(texts[f"msg/{name}"])})
+        return plain[name]
+
+    def value_of(sample):
+        if isinstance(sample, list):
+            return [value_of(each) for each in sample]
+        if hasattr(sample, "__dataclass_fields__"):
+            return {name: value_of(getattr(sample, name)) for name in sample.__dataclass_fields__}
+        return sample
+
     reliable = Policy.Reliability.Reliable(duration(seconds=1)), Policy.DataRepresentation(use_cdrv0_representation=True)
     events = {}
     for topic, kind in plan.get("events", {}).items():
-        known = {name: plain[type_name] for type_name, name in parsed(texts[f"msg/{kind}"])}
-        event = struct(f"{PACKAGE}.msg.dds_.{kind}_", known)
-        events[topic] = known, DataReader(participant, Topic(participant, f"rt{topic}", event), qos=Qos(*reliable, Policy.History.KeepLast(10)))
+        event = type_of(kind)
+        events[topic] = DataReader(participant, Topic(participant, f"rt{topic}", event), qos=Qos(*reliable, Policy.History.KeepLast(10)))
     for call in plan["calls"]:
         kind = call["type"]
         parts = {}
@@ -151,9 +167,10 @@ def cyclone_calls(plan):
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     while events and not stop.wait(0.02):
-        for topic, (known, reader) in events.items():
+        for topic, reader in events.items():
             for sample in reader.take(10):
-                report(event="heard", topic=topic, message={name: getattr(sample, name) for name in known})
+                if hasattr(sample, "__dataclass_fields__"):
+                    report(event="heard", topic=topic, message=value_of(sample))
 
 
 def type_hash(folder, name):
