@@ -10,7 +10,7 @@ import struct
 import time
 
 import pytest
-from conftest import DEADLINE_S, messages_of
+from conftest import DEADLINE_S, Node, messages_of
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
@@ -34,6 +34,7 @@ class Viewer:
         self.channels, self.messages, self.states, self.statuses, self.graphs = {}, {}, [], [], []
         self.taken = {}
         self.info = None
+        self.times, self.assets = [], {}
         self.until(lambda: self.info, "the server's info")
 
     def read(self):
@@ -42,6 +43,11 @@ class Viewer:
             if got[0] == 1:
                 subscription, at = struct.unpack_from("<IQ", got, 1)
                 self.messages.setdefault(self.taken[subscription], []).append((at, got[13:]))
+            elif got[0] == 2:
+                self.times.append(struct.unpack_from("<Q", got, 1)[0])
+            elif got[0] == 4:
+                request, status, length = struct.unpack_from("<IBI", got, 1)
+                self.assets[request] = (status, got[10 : 10 + length].decode(), got[10 + length :])
             elif got[0] == 5:
                 status, at, speed, jumped, length = struct.unpack_from("<BQfBI", got, 1)
                 self.states.append((status, at, speed, jumped, got[19 : 19 + length].decode()))
@@ -200,6 +206,46 @@ def test_viewers_beside_a_recording_take_nothing_from_it(world, viewer):
     assert len(recorded["/big"]) == 200 and len(recorded["/small"]) == 200
     assert set(fast.payloads("/small")) <= set(recorded["/small"])
     assert set(fast.payloads("/big")) | set(slow.payloads("/big")) <= set(recorded["/big"])
+
+
+def test_viewers_have_the_time_of_a_simulation(world, viewer):
+    """The viewer gets the time of /clock as the server's, and each message with it: from 100 s on in steps of 0.2 s."""
+    program = world.holdall("bridge", "--foxglove", "127.0.0.1:0", "--use-sim-time")
+    seen = viewer(link(program))
+    assert "time" in seen.info["capabilities"], seen.info
+    plan = {"runs": [100], "steps": 3000, "step_s": 0.2, "every_s": 0.02, "topic": "/chatter"}
+    world._keep(Node("simulator.py", plan, world.env))
+    seen.take("/chatter")
+    seen.until(lambda: len(seen.times) > 20 and len(seen.messages.get("/chatter", [])) > 20, "times and messages")
+
+    def is_simulated(nanos):
+        return 100e9 <= nanos <= 700e9 and nanos % 200_000_000 == 0
+
+    assert all(map(is_simulated, seen.times)) and seen.times == sorted(seen.times), seen.times
+    assert all(is_simulated(at) for at, _ in seen.messages["/chatter"]), seen.messages
+    program.stop()
+
+
+def test_viewers_fetch_meshes_only_where_that_is_asked_for(world, viewer):
+    prefix = world.folder / "install"
+    meshes = prefix / "share" / "arm" / "meshes"
+    meshes.mkdir(parents=True)
+    mesh = random.Random(3).randbytes(3_000_000)
+    (meshes / "hand.dae").write_bytes(mesh)
+    (prefix / "share" / "arm" / "secret.yaml").write_text("password: x")
+    world.env["AMENT_PREFIX_PATH"] = str(prefix)
+    uris = ["package://arm/meshes/hand.dae", "package://arm/secret.yaml", "package://arm/../../x.png", "file:///etc/passwd"]
+    for flags in ([], ["--foxglove-assets"]):
+        program = world.holdall("bridge", "--foxglove", "127.0.0.1:0", *flags)
+        seen = viewer(link(program))
+        assert ("assets" in seen.info["capabilities"]) == bool(flags), seen.info
+        for number, uri in enumerate(uris):
+            seen.tell(op="fetchAsset", uri=uri, requestId=number)
+        seen.until(lambda: len(seen.assets) == len(uris), "answers")
+        status, reason, content = seen.assets[0]
+        assert (status, content) == ((0, mesh) if flags else (1, b"")), reason
+        assert all(seen.assets[number][0] == 1 and not seen.assets[number][2] for number in (1, 2, 3)), seen.assets
+        program.stop()
 
 
 def served_bag(world, count=400, rate=200):

@@ -458,6 +458,10 @@ pub struct RecordArguments {
     #[arg(long, requires = "foxglove", help_heading = "While it runs")]
     pub foxglove_control: bool,
 
+    /// Let viewers fetch meshes and images of the packages in AMENT_PREFIX_PATH
+    #[arg(long, requires = "foxglove", help_heading = "While it runs")]
+    pub foxglove_assets: bool,
+
     #[command(flatten, next_help_heading = "While it runs")]
     pub access: AccessArguments,
 

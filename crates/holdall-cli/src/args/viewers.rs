@@ -87,6 +87,14 @@ pub struct BridgeArguments {
     #[arg(long)]
     pub foxglove_control: bool,
 
+    /// Let viewers fetch meshes and images of the packages in AMENT_PREFIX_PATH (package://arm/meshes/hand.dae), for a robot's description
+    #[arg(long)]
+    pub foxglove_assets: bool,
+
+    /// Show viewers the time of /clock, as nodes with use_sim_time have it
+    #[arg(long)]
+    pub use_sim_time: bool,
+
     /// Show these topics only
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
     pub topics: Vec<String>,

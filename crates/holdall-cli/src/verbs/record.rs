@@ -163,7 +163,11 @@ impl Running {
             viewer_port,
             (&args.transport, args.enclave.as_deref()),
             selection,
-            args.foxglove_control,
+            viewers::Allowed {
+                control: args.foxglove_control,
+                assets: args.foxglove_assets,
+                sim_time: args.use_sim_time,
+            },
         )?;
         let shown = bridge.as_ref().map(Bridge::report);
         web::serve(dashboard.as_ref(), "recording", requests(), shown)?;

@@ -58,6 +58,17 @@ pub fn bind(address: Option<SocketAddr>, access: &ViewerAccess) -> Result<Option
         .map_err(Failure::refused)
 }
 
+/// What viewers of live topics get besides topics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowed {
+    /// They may publish, call services and set parameters.
+    pub control: bool,
+    /// They may fetch meshes and images of packages.
+    pub assets: bool,
+    /// They get the time of `/clock`.
+    pub sim_time: bool,
+}
+
 /// What viewers of live topics may do, for the log.
 fn about_control(control: bool) -> &'static str {
     match control {
@@ -89,7 +100,12 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
     let joined = (&args.transport[..], &node, args.enclave.as_deref());
-    let _bridge = start(port, joined, &selection, args.foxglove_control)?;
+    let allowed = Allowed {
+        control: args.foxglove_control,
+        assets: args.foxglove_assets,
+        sim_time: args.use_sim_time,
+    };
+    let _bridge = start(port, joined, &selection, allowed)?;
     loop {
         if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
             info!("{signal}: stopping");
@@ -103,10 +119,10 @@ pub fn beside_recording(
     port: Option<ViewerPort>,
     (transports, enclave): (&[TransportName], Option<&str>),
     selection: &Selection,
-    control: bool,
+    allowed: Allowed,
 ) -> Result<Option<Bridge>, Failure> {
     let node = NodeName::in_root(BESIDE_NAME);
-    port.map(|port| start(port, (transports, &node, enclave), selection, control))
+    port.map(|port| start(port, (transports, &node, enclave), selection, allowed))
         .transpose()
 }
 
@@ -114,7 +130,7 @@ fn start(
     port: ViewerPort,
     (transports, node, enclave): (&[TransportName], &NodeName, Option<&str>),
     selection: &Selection,
-    control: bool,
+    allowed: Allowed,
 ) -> Result<Bridge, Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let transports = transport::join(transports, node, enclave, &clock, transport::Purpose::Other)?;
@@ -122,14 +138,22 @@ fn start(
         warn!("{warning}");
     }
     let surroundings = resolve::surroundings::real(SystemClock.now());
+    let ament_prefixes = resolve::record::ament_prefixes(&surroundings);
+    if allowed.assets && ament_prefixes.is_empty() {
+        warn!(
+            "--foxglove-assets: AMENT_PREFIX_PATH names no folder, so that there is no package to fetch files of"
+        );
+    }
     let options = BridgeOptions {
         filter: selection.compile(node).map_err(Failure::refused)?,
-        ament_prefixes: resolve::record::ament_prefixes(&surroundings),
+        asset_prefixes: allowed.assets.then(|| ament_prefixes.clone()).unwrap_or_default(),
+        ament_prefixes,
         name: "holdall".to_owned(),
-        control,
+        control: allowed.control,
+        use_sim_time: allowed.sim_time,
     };
     let bridge = Bridge::start(port, options, transports).map_err(Failure::failed)?;
-    info!("Foxglove: {}{}", bridge.link(), about_control(control));
+    info!("Foxglove: {}{}", bridge.link(), about_control(allowed.control));
     Ok(bridge)
 }
 

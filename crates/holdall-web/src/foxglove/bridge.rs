@@ -2,7 +2,9 @@
 
 use super::{
     ViewerPort, ViewerReport,
+    assets::Assets,
     calls::Calls,
+    channel_sink::ChannelSink,
     graph::Graph,
     hub::{Channel, Hub, NewChannel, Order},
     live::Live,
@@ -10,6 +12,7 @@ use super::{
     parameters::{Parameters, Reach},
     publications::Publications,
     services::Services,
+    sim_time::SimTime,
     start_error,
 };
 use crate::listen::{Ended, WebError};
@@ -17,12 +20,11 @@ use holdall::record::{Ask, Definitions};
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::{
     interface::bundle::Bundle,
-    message::{MessageHeader, Payload},
     qos::{Durability, QosProfile, common_request},
     selection::TopicFilter,
     topic::{Gid, MessageDefinition, NodeName},
 };
-use holdall_transport::{EndpointInfo, GraphEvent, Sink, SubscribeRequest, Subscription, Transport};
+use holdall_transport::{EndpointInfo, GraphEvent, SubscribeRequest, Subscription, Transport};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -56,6 +58,10 @@ pub struct BridgeOptions {
     pub name: String,
     /// Viewers may publish, call services, read and set parameters; else they only see topics and the graph.
     pub control: bool,
+    /// Viewers get the time of `/clock` as the server's, and messages with it.
+    pub use_sim_time: bool,
+    /// Viewers may fetch files of packages below these folders (`package://arm/meshes/hand.dae`); none without any.
+    pub asset_prefixes: Vec<PathBuf>,
 }
 
 /// A server of live topics; dropping it ends it.
@@ -80,7 +86,10 @@ impl Bridge {
         let subject = Arc::new(Live {
             orders: sender,
             control: options.control,
+            has_time: options.use_sim_time,
+            assets: Assets::new(options.asset_prefixes),
         });
+        let sim_time = options.use_sim_time.then(|| SimTime::new(&hub));
         let ended = port.listener.ended();
         let mut live = LiveTopics {
             hub: Arc::clone(&hub),
@@ -97,7 +106,12 @@ impl Bridge {
             changes: ParameterChanges::default(),
             next_graph: Duration::ZERO,
             has_news: false,
+            sim_time,
+            clock_subscriptions: Vec::new(),
         };
+        if let Some(sim_time) = &live.sim_time {
+            live.clock_subscriptions = sim_time.follow(&mut live.transports);
+        }
         let thread = thread::Builder::new()
             .name(format!("{}bridge", crate::THREADS))
             .spawn(move || live.run(&ended))
@@ -143,19 +157,6 @@ struct LiveTopic {
     subscriptions: Vec<(usize, QosProfile, Box<dyn Subscription>)>,
 }
 
-/// Where a subscription delivers: to the viewers' queues, which never wait.
-struct ChannelSink {
-    channel: Arc<Channel>,
-    /// Among the channel's.
-    subscription: u64,
-}
-
-impl Sink for ChannelSink {
-    fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
-        self.channel.feed().offer(self.subscription, &header, payload);
-    }
-}
-
 /// Whether a publisher keeps messages for later subscriptions.
 fn is_latched(publisher: &EndpointInfo) -> bool {
     publisher.qos.durability == Durability::TransientLocal
@@ -178,6 +179,8 @@ struct LiveTopics {
     changes: ParameterChanges,
     next_graph: Duration,
     has_news: bool,
+    sim_time: Option<Arc<SimTime>>,
+    clock_subscriptions: Vec<Box<dyn Subscription>>,
 }
 
 impl LiveTopics {
@@ -191,6 +194,9 @@ impl LiveTopics {
             }
             self.advertise(now);
             self.follow_viewers();
+            for subscription in &mut self.clock_subscriptions {
+                subscription.pump();
+            }
             self.carry_out(now);
             self.answer(now);
             SystemClock.sleep_until(now + ROUND);
@@ -362,6 +368,7 @@ impl LiveTopics {
                 let sink = Arc::new(ChannelSink {
                     channel: Arc::clone(channel),
                     subscription: *subscription.get_or_insert_with(|| channel.feed().begin()),
+                    sim_time: self.sim_time.clone(),
                 });
                 match self.transports[number].subscribe(&request, sink) {
                     Ok(subscription) => {

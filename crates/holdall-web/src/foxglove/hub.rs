@@ -116,7 +116,12 @@ pub(super) enum Order {
 /// What clients are connected to.
 pub(super) trait Subject: Send + Sync {
     /// What viewers can do here, in the protocol's words.
-    fn capabilities(&self) -> &'static [&'static str];
+    fn capabilities(&self) -> Vec<&'static str>;
+
+    /// The content of a file that a viewer fetches; the reason when it gets none.
+    fn asset(&self, _uri: &str) -> Result<Vec<u8>, String> {
+        Err("this server has no files for viewers".to_owned())
+    }
 
     /// The first and last time of what is played; `None` for what is live.
     fn range(&self) -> Option<(u64, u64)> {

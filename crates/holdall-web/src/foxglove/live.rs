@@ -1,6 +1,9 @@
 //! What viewers of live topics may do: watch, and where it is asked for also change something, within the limits of ROS.
 
-use super::hub::{Order, Subject};
+use super::{
+    assets::Assets,
+    hub::{Order, Subject},
+};
 use holdall_model::{
     interface::validate_type_name,
     names::{NameErrorKind, validate_full_name},
@@ -12,20 +15,29 @@ pub(super) struct Live {
     pub orders: SyncSender<Order>,
     /// Viewers may change something.
     pub control: bool,
+    /// Viewers get the time of a simulation.
+    pub has_time: bool,
+    /// Files that viewers may fetch.
+    pub assets: Assets,
 }
 
 impl Subject for Live {
-    fn capabilities(&self) -> &'static [&'static str] {
-        match self.control {
-            true => &[
-                "clientPublish",
-                "connectionGraph",
-                "parameters",
-                "parametersSubscribe",
-                "services",
-            ],
-            false => &["connectionGraph"],
+    fn capabilities(&self) -> Vec<&'static str> {
+        let mut found = vec!["connectionGraph"];
+        if self.control {
+            found.extend(["clientPublish", "parameters", "parametersSubscribe", "services"]);
         }
+        if self.has_time {
+            found.push("time");
+        }
+        if self.assets.are_allowed() {
+            found.push("assets");
+        }
+        found
+    }
+
+    fn asset(&self, uri: &str) -> Result<Vec<u8>, String> {
+        self.assets.read(uri)
     }
 
     fn carry_out(&self, order: Order) -> Result<(), String> {
@@ -100,6 +112,8 @@ mod tests {
         let live = Live {
             orders,
             control: false,
+            has_time: false,
+            assets: Assets::default(),
         };
         assert_eq!(live.capabilities(), ["connectionGraph"]);
         let call = ServiceCall {

@@ -1,7 +1,9 @@
 //! A server for Foxglove, Lichtblick and other viewers: their WebSocket protocol, from live topics or from what is played.
 
+mod assets;
 mod bridge;
 mod calls;
+mod channel_sink;
 mod feed;
 mod graph;
 mod hub;
@@ -17,6 +19,7 @@ mod publications;
 mod schemas;
 mod services;
 mod session;
+mod sim_time;
 
 pub use bridge::{Bridge, BridgeOptions};
 pub use playback::{PlaybackServer, PlayingTransport};

@@ -24,6 +24,9 @@ const LARGE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Most bytes of lists of channels and the like that wait; a client that lets more pile up reads nothing.
 const CONTROL_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// Time between two looks whether a long frame can be queued.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// A large message that takes longer than this holds back the small ones too long.
 const HOLD_MAX: Duration = Duration::from_millis(120);
 
@@ -229,6 +232,17 @@ impl Outbox {
         append_frame_head(&mut frame, opcode, payload.len());
         frame.extend_from_slice(payload);
         self.push_raw(frame);
+    }
+
+    /// Queues a long frame when all about channels, states and the like was sent; waits for that. For the client's own thread.
+    pub(super) fn push_long(&self, opcode: u8, payload: &[u8]) {
+        let mut waiting = lock(&self.waiting);
+        while waiting.control_bytes > 0 && !waiting.is_closed {
+            let waited = self.changed.wait_timeout(waiting, LOOK_EVERY);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(waiting);
+        self.push(opcode, payload);
     }
 
     /// Queues bytes that are frames already.

@@ -141,8 +141,8 @@ struct Playing {
 }
 
 impl Subject for Playing {
-    fn capabilities(&self) -> &'static [&'static str] {
-        &["time", "playbackControl"]
+    fn capabilities(&self) -> Vec<&'static str> {
+        vec!["time", "playbackControl"]
     }
 
     fn range(&self) -> Option<(u64, u64)> {

@@ -16,6 +16,7 @@ pub(super) const MESSAGE_HEAD_BYTES: usize = 1 + 4 + 8;
 const MESSAGE_DATA: u8 = 1;
 const TIME: u8 = 2;
 const SERVICE_RESPONSE: u8 = 3;
+const FETCH_ASSET_RESPONSE: u8 = 4;
 const PLAYBACK_STATE: u8 = 5;
 
 /// Opcodes of binary messages from clients.
@@ -53,6 +54,8 @@ pub(super) enum Request {
     SubscribeParameterUpdates { parameter_names: Vec<String> },
     /// Send them no more.
     UnsubscribeParameterUpdates { parameter_names: Vec<String> },
+    /// Send the content of a file.
+    FetchAsset { uri: String, request_id: u32 },
     /// Anything else that the protocol has.
     #[serde(other)]
     Other,
@@ -252,6 +255,22 @@ pub(super) fn service_response(service: u32, call: u32, encoding: &str, payload:
     bytes.extend((encoding.len() as u32).to_le_bytes());
     bytes.extend(encoding.as_bytes());
     bytes.extend(payload);
+    bytes
+}
+
+/// The content of a file, or why a client does not get it.
+pub(super) fn asset(request: u32, content: Result<&[u8], &str>) -> Vec<u8> {
+    let (status, reason, data) = match content {
+        Ok(data) => (0, "", data),
+        Err(reason) => (1, reason, &[][..]),
+    };
+    let mut bytes = Vec::with_capacity(10 + reason.len() + data.len());
+    bytes.push(FETCH_ASSET_RESPONSE);
+    bytes.extend(request.to_le_bytes());
+    bytes.push(status);
+    bytes.extend((reason.len() as u32).to_le_bytes());
+    bytes.extend(reason.as_bytes());
+    bytes.extend(data);
     bytes
 }
 

@@ -115,7 +115,7 @@ impl Sessions {
         let info = protocol::server_info(
             &self.name,
             &self.session,
-            self.subject.capabilities(),
+            &self.subject.capabilities(),
             self.subject.range(),
         );
         outbox.push(TEXT, info.to_string().as_bytes());
@@ -299,9 +299,18 @@ impl Sessions {
                     follow: false,
                 })?;
             }
+            Request::FetchAsset { uri, request_id } => self.send_asset(client, &uri, request_id),
             Request::Other => return Err("this server has no such request".to_owned()),
         }
         Ok(())
+    }
+
+    fn send_asset(&self, client: &Client, uri: &str, request: u32) {
+        let content = self.subject.asset(uri);
+        let content = content.as_deref().map_err(String::as_str);
+        client
+            .outbox
+            .push_long(BINARY, &protocol::asset(request, content));
     }
 
     fn take(&self, number: u64, client: &Client, bytes: Bytes<'_>) -> Result<(), String> {

@@ -123,8 +123,9 @@ impl Sink for ClockSink {
     }
 }
 
-/// Nanoseconds of a serialized `rosgraph_msgs/msg/Clock`: four bytes of encapsulation, int32 seconds, uint32 nanoseconds.
-fn clock_nanos(cdr: &[u8]) -> Option<i64> {
+/// Nanoseconds of a serialized `rosgraph_msgs/msg/Clock`: four bytes of encapsulation, int32 seconds, uint32 nanoseconds. `None` where it is
+/// too short.
+pub fn clock_nanos(cdr: &[u8]) -> Option<i64> {
     let little_endian = cdr.get(1)? & 1 == 1;
     let word = |at: usize| -> Option<[u8; 4]> { cdr.get(at..at + 4)?.try_into().ok() };
     let (sec, nanosec) = (word(4)?, word(8)?);
