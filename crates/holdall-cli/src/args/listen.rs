@@ -18,7 +18,9 @@ Examples:
 pub const HZ_EXAMPLES: &str = "\
 Examples:
   holdall hz /imu                         once a second until Ctrl-C
-  holdall hz /imu /scan -d 10             two topics, for ten seconds";
+  holdall hz /imu /scan -d 10             two topics, for ten seconds
+  holdall hz /odom --filter 'twist.twist.linear.x > 0.5'
+                                          how often the robot reports that it moves";
 
 /// Shown below `-h` and `--help`.
 pub const BW_EXAMPLES: &str = "\
@@ -36,7 +38,8 @@ Examples:
   holdall echo /chatter                   as YAML
   holdall echo /imu --once --json         one message, as JSON
   holdall echo /odom --field pose.pose.position --filter 'twist.twist.linear.x > 0.5'
-  holdall echo /camera/image_raw --no-arr without the pixels";
+  holdall echo /camera/image_raw --no-arr without the pixels
+  holdall echo /imu --csv --field linear_acceleration > imu.csv";
 
 /// How topics are found.
 #[derive(Args, Clone, Debug)]
@@ -58,7 +61,7 @@ pub struct LiveArguments {
     pub enclave: Option<String>,
 }
 
-/// All flags of `holdall hz`, `bw` and `delay`.
+/// Flags of `holdall hz`, `bw` and `delay`.
 #[derive(Args, Clone, Debug)]
 pub struct MeasureArguments {
     /// Topics to measure
@@ -73,6 +76,21 @@ pub struct MeasureArguments {
     pub live: LiveArguments,
 }
 
+/// All flags of `holdall hz`.
+#[derive(Args, Clone, Debug)]
+pub struct HzArguments {
+    #[command(flatten)]
+    pub measure: MeasureArguments,
+
+    /// Measure messages only for which this is true, as in holdall cat -w; m. before a field means nothing
+    #[arg(long, value_name = "EXPRESSION")]
+    pub filter: Option<String>,
+
+    /// Accepted for scripts: rates are always of wall time
+    #[arg(long, hide = true)]
+    pub wall_time: bool,
+}
+
 /// All flags of `holdall echo`.
 #[derive(Args, Clone, Debug)]
 pub struct EchoArguments {
@@ -84,9 +102,25 @@ pub struct EchoArguments {
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
 
+    /// End with exit code 1 when no message is shown within this span, in seconds
+    #[arg(long, value_name = "S", value_parser = units::parse_seconds)]
+    pub timeout: Option<Duration>,
+
     /// One JSON object for each message
     #[arg(long)]
     pub json: bool,
+
+    /// All values of a message on one line with commas between them, lists element by element; texts in quotes where they need them
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+
+    /// YAML on one line for each message
+    #[arg(long, conflicts_with_all = ["json", "csv"])]
+    pub flow_style: bool,
+
+    /// Show before each message when it was sent and received, in nanoseconds since 1970, and its publisher's number for it
+    #[arg(short = 'i', long, conflicts_with = "raw")]
+    pub include_message_info: bool,
 
     /// Show type and length of lists instead of their elements
     #[arg(long)]
@@ -109,7 +143,7 @@ pub struct EchoArguments {
     pub filter: Option<String>,
 
     /// Write the serialized bytes
-    #[arg(long, conflicts_with_all = ["json", "truncate_length", "no_arr", "no_str"])]
+    #[arg(long, conflicts_with_all = ["json", "csv", "flow_style", "truncate_length", "no_arr", "no_str"])]
     pub raw: bool,
 
     /// Cut lists and texts after this many elements

@@ -25,6 +25,7 @@ pub mod decrypt;
 pub mod diff;
 pub mod export;
 pub mod files;
+pub mod hints;
 pub mod info;
 pub mod known;
 pub mod listen;
@@ -203,7 +204,7 @@ pub enum Verb {
     Top(listen::TopArguments),
     /// Show how often messages of live topics come
     #[command(after_help = listen::HZ_EXAMPLES)]
-    Hz(listen::MeasureArguments),
+    Hz(listen::HzArguments),
     /// Show the bandwidth of live topics
     #[command(after_help = listen::BW_EXAMPLES)]
     Bw(listen::MeasureArguments),

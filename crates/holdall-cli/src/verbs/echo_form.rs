@@ -1,152 +1,247 @@
-//! Which messages `holdall echo` shows, and how.
+//! How `holdall echo` shows messages.
 
 use crate::{args::listen::EchoArguments, exit::Failure, output::visible};
 use holdall::listen::HeardMessage;
-use holdall_model::dynamic::{TypePlan, expression::Predicate, text::TextOptions};
+use holdall_model::{
+    dynamic::{
+        TypePlan,
+        expression::check_syntax,
+        text::{FieldPath, Notation, TextOptions},
+    },
+    time::Timestamp,
+};
 use serde_json::{Value, json};
-use std::{collections::BTreeMap, sync::Arc};
 
 /// How messages are shown.
 pub(super) struct EchoForm {
     options: TextOptions,
-    is_json: bool,
+    notation: Notation,
     is_raw: bool,
-    /// As a pointer into JSON, and as the user wrote it.
-    field: Option<(String, String)>,
+    has_info: bool,
+    /// Whether the name of its topic is shown with each message.
+    has_names: bool,
+    /// The path, and as the user wrote it.
+    field: Option<(FieldPath, String)>,
 }
 
 impl EchoForm {
     /// As the user wants it.
-    pub(super) fn of(args: &EchoArguments) -> Self {
-        let pointer =
-            |field: &str| format!("/{}", field.replace('[', ".").replace(']', "").replace('.', "/"));
-        Self {
+    pub(super) fn of(args: &EchoArguments) -> Result<Self, Failure> {
+        let field = args.field.as_ref().map(|field| {
+            let path = FieldPath::parse(field);
+            let path = path.map_err(|error| Failure::refused(format!("--field: {error}")))?;
+            Ok::<_, Failure>((path, field.clone()))
+        });
+        Ok(Self {
             options: TextOptions {
                 lists: !args.no_arr,
                 strings: !args.no_str,
                 length_max: args.truncate_length,
                 ..TextOptions::default()
             },
-            is_json: args.json,
+            notation: match (args.json, args.csv, args.flow_style) {
+                (true, ..) => Notation::Json,
+                (_, true, _) => Notation::Cells,
+                (.., true) => Notation::Flow,
+                _ => Notation::Yaml,
+            },
             is_raw: args.raw,
-            field: args.field.as_ref().map(|field| (pointer(field), field.clone())),
-        }
-    }
-
-    /// A field of a message that is written as JSON; texts without quotes.
-    fn field_in(&self, text: &[u8]) -> Result<Option<String>, Failure> {
-        let Some((pointer, field)) = &self.field else {
-            return Ok(None);
-        };
-        let message: Value =
-            serde_json::from_slice(text).map_err(|error| Failure::failed(error.to_string()))?;
-        let value = message
-            .pointer(pointer)
-            .ok_or_else(|| Failure::refused(format!("--field {field}: the message has no such field")))?;
-        Ok(Some(match value {
-            Value::String(text) if !self.is_json => text.clone(),
-            value => value.to_string(),
-        }))
-    }
-}
-
-/// The condition on messages, for each type.
-pub(super) struct Filters {
-    text: Option<String>,
-    by_type: BTreeMap<String, Predicate>,
-}
-
-impl Filters {
-    /// A condition that fits some type.
-    pub(super) fn new(text: Option<&str>) -> Result<Self, Failure> {
-        // As ros2 topic echo has it: m is the message.
-        let m = regex::Regex::new(r"\bm\.([A-Za-z_])").expect("the pattern is valid");
-        let text = text.map(|text| m.replace_all(text, "$1").into_owned());
-        if let Some(text) = &text {
-            holdall_model::dynamic::expression::check_syntax(text)
-                .map_err(|error| Failure::refused(format!("--filter: {error}")))?;
-        }
-        Ok(Self {
-            text,
-            by_type: BTreeMap::new(),
+            has_info: args.include_message_info,
+            has_names: args.topics.len() > 1,
+            field: field.transpose()?,
         })
     }
 
-    /// Whether a message is to be shown; one that cannot be decoded is.
-    pub(super) fn take(
-        &mut self,
-        plan: Option<&Arc<TypePlan>>,
+    /// A message, or a field of it; its length where its type is not known, or does not fit.
+    pub(super) fn append(
+        &self,
+        out: &mut Vec<u8>,
+        topic: &str,
         message: &HeardMessage,
-    ) -> Result<bool, Failure> {
-        let (Some(text), Some(plan)) = (&self.text, plan) else {
-            return Ok(true);
-        };
-        if !self.by_type.contains_key(plan.type_name()) {
-            let compiled = Predicate::compile(Arc::clone(plan), text)
-                .map_err(|error| Failure::refused(format!("--filter: {error}")))?;
-            self.by_type.insert(plan.type_name().to_owned(), compiled);
+        plan: Option<&TypePlan>,
+    ) -> Result<(), Failure> {
+        if self.is_raw {
+            out.extend_from_slice(&message.payload);
+            return Ok(());
         }
-        let predicate = self.by_type.get(plan.type_name());
-        Ok(predicate.is_none_or(|predicate| predicate.matches(&message.payload).unwrap_or(true)))
+        let text = self.text(message, plan)?;
+        match self.notation {
+            Notation::Json => self.append_json(out, topic, message, text),
+            Notation::Cells => self.append_cells(out, topic, message, text),
+            Notation::Yaml | Notation::Flow => self.append_yaml(out, topic, message, text),
+        }
+        Ok(())
+    }
+
+    /// The message in its notation, or why it has none.
+    fn text(
+        &self,
+        message: &HeardMessage,
+        plan: Option<&TypePlan>,
+    ) -> Result<Result<Vec<u8>, String>, Failure> {
+        let Some(plan) = plan else {
+            return Ok(Err("its definition is not known".to_owned()));
+        };
+        let mut text = Vec::new();
+        let path = self.field.as_ref().map(|(path, _)| path);
+        match plan.write_as(self.notation, path, &message.payload, &self.options, &mut text) {
+            Ok(true) => Ok(Ok(text)),
+            Ok(false) => {
+                let field = self.field.as_ref().map_or("", |(_, field)| field.as_str());
+                Err(Failure::refused(format!(
+                    "--field {field}: the message has no such field"
+                )))
+            }
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    fn append_json(
+        &self,
+        out: &mut Vec<u8>,
+        topic: &str,
+        message: &HeardMessage,
+        text: Result<Vec<u8>, String>,
+    ) {
+        let mut head = json!({"topic": topic, "log_time": message.log_time.as_nanos()});
+        if self.has_info {
+            head["publish_time"] = json!(message.publish_time.map(Timestamp::as_nanos));
+            head["sequence"] = json!(message.sequence);
+        }
+        match text {
+            Ok(text) => {
+                out.extend_from_slice(head.to_string().trim_end_matches('}').as_bytes());
+                out.extend_from_slice(b",\"message\":");
+                out.extend_from_slice(&text);
+                out.push(b'}');
+            }
+            Err(reason) => {
+                head["error"] = Value::from(reason);
+                head["bytes"] = json!(message.payload.len());
+                out.extend_from_slice(head.to_string().as_bytes());
+            }
+        }
+        out.push(b'\n');
+    }
+
+    fn append_cells(
+        &self,
+        out: &mut Vec<u8>,
+        topic: &str,
+        message: &HeardMessage,
+        text: Result<Vec<u8>, String>,
+    ) {
+        let mut cells = Vec::new();
+        if self.has_names {
+            cells.push(visible(topic).into_owned());
+        }
+        if self.has_info {
+            cells.extend(
+                info(message).map(|(_, value)| value.map(|value| value.to_string()).unwrap_or_default()),
+            );
+        }
+        cells.push(match text {
+            Ok(text) => visible(&String::from_utf8_lossy(&text)).into_owned(),
+            Err(reason) => {
+                tracing::warn!(
+                    "{}: a message of {} bytes: {reason}",
+                    visible(topic),
+                    message.payload.len()
+                );
+                return;
+            }
+        });
+        out.extend_from_slice(cells.join(",").as_bytes());
+        out.push(b'\n');
+    }
+
+    fn append_yaml(
+        &self,
+        out: &mut Vec<u8>,
+        topic: &str,
+        message: &HeardMessage,
+        text: Result<Vec<u8>, String>,
+    ) {
+        if self.has_info {
+            for (name, value) in info(message) {
+                let value = value.map_or_else(|| "null".to_owned(), |value| value.to_string());
+                out.extend_from_slice(format!("{name}: {value}\n").as_bytes());
+            }
+            out.extend_from_slice(b"---\n");
+        }
+        if self.has_names {
+            out.extend_from_slice(format!("# {}\n", visible(topic)).as_bytes());
+        }
+        match text {
+            Ok(text) => out.extend_from_slice(text.trim_ascii_start()),
+            Err(reason) => {
+                let length = message.payload.len();
+                out.extend_from_slice(format!("# {length} bytes: {}", visible(&reason)).as_bytes());
+            }
+        }
+        out.extend_from_slice(b"\n---\n");
     }
 }
 
-/// A message as YAML or as a line of JSON, or a field of it; its length where its type is not known, or does not fit.
-pub(super) fn append(
-    out: &mut Vec<u8>,
-    (topic, with_name): (&str, bool),
-    message: &HeardMessage,
-    plan: Option<&TypePlan>,
-    form: &EchoForm,
-) -> Result<(), Failure> {
-    if form.is_raw {
-        out.extend_from_slice(&message.payload);
-        return Ok(());
-    }
-    let is_json = form.is_json;
-    let mut text = Vec::new();
-    let written = plan.map(|plan| {
-        if is_json || form.field.is_some() {
-            plan.write_json(&message.payload, &form.options, &mut text)
-        } else {
-            plan.write_yaml(&message.payload, 0, &form.options, &mut text)
-        }
-    });
-    if let Some(Ok(_)) = written
-        && let Some(field) = form.field_in(&text)?
-    {
-        text = visible(&field).into_owned().into_bytes();
-    }
-    let reason = match written {
-        Some(Ok(_)) => None,
-        Some(Err(error)) => Some(error.to_string()),
-        None => Some("its definition is not known".to_owned()),
-    };
-    let length = message.payload.len();
-    match (is_json, reason) {
-        (true, None) => {
-            let head = json!({"topic": topic, "log_time": message.log_time.as_nanos()}).to_string();
-            out.extend_from_slice(head.trim_end_matches('}').as_bytes());
-            out.extend_from_slice(b",\"message\":");
-            out.extend_from_slice(&text);
-            out.extend_from_slice(b"}\n");
-        }
-        (true, Some(reason)) => {
-            let line = json!({"topic": topic, "log_time": message.log_time.as_nanos(), "error": reason, "bytes": length});
-            out.extend_from_slice(format!("{line}\n").as_bytes());
-        }
-        (false, reason) => {
-            if with_name {
-                out.extend_from_slice(format!("# {}\n", visible(topic)).as_bytes());
+/// What `ros2 topic echo --include-message-info` has of a message, by its names.
+fn info(message: &HeardMessage) -> impl Iterator<Item = (&'static str, Option<i128>)> {
+    [
+        (
+            "source_timestamp",
+            message.publish_time.map(|time| time.as_nanos().into()),
+        ),
+        ("received_timestamp", Some(message.log_time.as_nanos().into())),
+        ("publication_sequence_number", message.sequence.map(Into::into)),
+        ("reception_sequence_number", None),
+    ]
+    .into_iter()
+}
+
+/// The condition of `--filter`. As `ros2 topic echo` has it, `m` is the message: `m.` before a field means nothing.
+pub(super) fn condition(text: &str) -> Result<String, Failure> {
+    let mut found = String::with_capacity(text.len());
+    let mut quote = None;
+    let mut before = ' ';
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(end), _) if letter == end => quote = None,
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, 'm') if letters.peek() == Some(&'.') && !is_of_a_name(before) => {
+                before = '.';
+                letters.next();
+                continue;
             }
-            match reason {
-                None => out.extend_from_slice(text.trim_ascii_start()),
-                Some(reason) => {
-                    out.extend_from_slice(format!("# {length} bytes: {}", visible(&reason)).as_bytes())
-                }
-            }
-            out.extend_from_slice(b"\n---\n");
+            _ => {}
         }
+        found.push(letter);
+        before = letter;
     }
-    Ok(())
+    check_syntax(&found).map_err(|error| Failure::refused(format!("--filter: {error}")))?;
+    Ok(found)
+}
+
+/// Whether an `m` after this letter is a part of a longer name or path.
+fn is_of_a_name(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn m_is_the_message_but_in_texts_and_longer_names() {
+        for (text, expected) in [
+            ("m.data == 'm.x'", "data == 'm.x'"),
+            ("m.m.x > 1 and alarm.m > 2", "m.x > 1 and alarm.m > 2"),
+            ("not (m.a[0].m.b < -m.c)", "not (a[0].m.b < -c)"),
+        ] {
+            assert_eq!(
+                condition(text).unwrap_or_else(|failure| failure.sentence().to_string()),
+                expected
+            );
+        }
+        assert!(condition("m.data ==").is_err());
+    }
 }

@@ -1,9 +1,9 @@
 //! `holdall top`, `hz`, `bw`, `delay` and `echo`: live topics in a terminal.
 
-use super::echo_form::{EchoForm, Filters, append};
+use super::echo_form::{EchoForm, condition};
 use crate::{
     VerbResult,
-    args::listen::{EchoArguments, LiveArguments, MeasureArguments, SortName, TopArguments},
+    args::listen::{EchoArguments, HzArguments, LiveArguments, MeasureArguments, SortName, TopArguments},
     exit::{Failure, Outcome},
     output::{self, Stream, visible},
     render::{
@@ -19,10 +19,11 @@ use crate::{
         signals,
     },
     transport,
+    units::plural,
 };
 use holdall::{
     Selection,
-    listen::{ListenOptions, Listener, TopicReading},
+    listen::{ListenError, ListenOptions, Listener, TopicReading},
     supervise::control_socket::ask,
 };
 use holdall_io::clock::{Clock, SystemClock};
@@ -51,18 +52,29 @@ const HISTORY: usize = 20;
 type Measure = fn(&TopicReading) -> Option<String>;
 
 /// Shows how often messages come.
-pub fn hz(args: &MeasureArguments) -> VerbResult {
-    measure(args, listen::rate)
+pub fn hz(args: &HzArguments) -> VerbResult {
+    measure(&args.measure, args.filter.as_deref(), listen::rate)
 }
 
 /// Shows how many bytes come.
 pub fn bw(args: &MeasureArguments) -> VerbResult {
-    measure(args, listen::bandwidth)
+    measure(args, None, listen::bandwidth)
 }
 
 /// Shows how old messages are when they come.
 pub fn delay(args: &MeasureArguments) -> VerbResult {
-    measure(args, listen::delay)
+    measure(args, None, listen::delay)
+}
+
+/// What is done with messages.
+#[derive(Clone, Copy, Default)]
+struct Heard<'a> {
+    /// Number of last messages that figures are of.
+    window: u32,
+    /// Whether they are shown.
+    is_kept: bool,
+    /// The condition of the user.
+    filter: Option<&'a str>,
 }
 
 /// A listener, and what ends it.
@@ -74,12 +86,7 @@ struct Live {
 }
 
 impl Live {
-    fn start(
-        args: &LiveArguments,
-        mut selection: Selection,
-        window: u32,
-        keeps_messages: bool,
-    ) -> Result<Self, Failure> {
+    fn start(args: &LiveArguments, mut selection: Selection, heard: Heard<'_>) -> Result<Self, Failure> {
         let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
         resolve::names::complete(&mut selection.topics, &node);
         selection.validate().map_err(Failure::refused)?;
@@ -101,8 +108,9 @@ impl Live {
         let options = ListenOptions {
             filter,
             ament_prefixes: resolve::record::ament_prefixes(&surroundings),
-            window: window as usize,
-            keeps_messages,
+            window: heard.window as usize,
+            keeps_messages: heard.is_kept,
+            condition: heard.filter.map(condition).transpose()?,
         };
         Ok(Self {
             listener: Listener::new(options, transports),
@@ -116,7 +124,10 @@ impl Live {
     fn until(&mut self, at: Duration, mut press: impl FnMut(Key)) -> Result<bool, Failure> {
         loop {
             let now = SystemClock.monotonic();
-            self.listener.step(now).map_err(Failure::failed)?;
+            self.listener.step(now).map_err(|error| match error {
+                ListenError::Condition(error) => Failure::refused(format!("--filter: {error}")),
+                error => Failure::failed(error),
+            })?;
             if self.deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(false);
             }
@@ -132,9 +143,14 @@ impl Live {
     }
 }
 
-fn measure(args: &MeasureArguments, sentence: Measure) -> VerbResult {
+fn measure(args: &MeasureArguments, filter: Option<&str>, sentence: Measure) -> VerbResult {
     let selection = Selection::of_topics(args.topics.iter().cloned());
-    let mut live = Live::start(&args.live, selection, args.window, false)?;
+    let heard = Heard {
+        window: args.window,
+        is_kept: false,
+        filter,
+    };
+    let mut live = Live::start(&args.live, selection, heard)?;
     let mut next = SystemClock.monotonic() + REPORT_INTERVAL;
     loop {
         let goes = live.until(next, |_| {})?;
@@ -165,70 +181,86 @@ fn ended(topics: &[TopicReading], named: &[String], sentence: Measure) -> VerbRe
     let names = named.join(", ");
     let reason = match topics.iter().map(|topic| topic.messages).max() {
         None => format!("no publisher of {names} was found"),
+        Some(0) if let Some(topic) = topics.iter().find(|topic| topic.untested > 0) => untested(topic),
         Some(0) => format!("no message came on {names}"),
         Some(_) => format!("the messages on {names} were too few, or have no header"),
     };
     Err(Failure::failed(reason))
 }
 
+/// Why no message of a topic fulfils the condition.
+fn untested(topic: &TopicReading) -> String {
+    format!(
+        "--filter: {}: the definition of {} is not known, so that nothing can be said of its messages",
+        visible(&topic.name),
+        visible(&topic.type_name)
+    )
+}
+
 /// Shows messages as they come.
 pub fn echo(args: &EchoArguments) -> VerbResult {
     let selection = Selection::of_topics(args.topics.iter().cloned());
-    let mut live = Live::start(&args.live, selection, 1, true)?;
+    let form = EchoForm::of(args)?;
+    let heard = Heard {
+        window: 1,
+        is_kept: true,
+        filter: args.filter.as_deref(),
+    };
+    let mut live = Live::start(&args.live, selection, heard)?;
     // Ctrl-C is enough, and keys are for what reads the output.
     live.keyboard = None;
-    let form = EchoForm::of(args);
-    let mut filters = Filters::new(args.filter.as_deref())?;
-    let mut left = if args.once {
+    let most = if args.once {
         1
     } else {
         args.count.unwrap_or(u64::MAX)
     };
-    let mut shown = false;
+    let silent_until = args.timeout.map(|span| SystemClock.monotonic() + span);
+    let mut shown = 0;
     loop {
         let now = SystemClock.monotonic();
         let goes = live.until(now + STEP, |_| {})?;
-        for (topic, messages) in live.listener.take_messages() {
-            let plan = live.listener.plan(&topic);
-            for message in &messages {
-                if left == 0 || !filters.take(plan.as_ref(), message)? {
-                    continue;
-                }
-                left -= 1;
-                shown = true;
-                let mut out = Vec::new();
-                append(
-                    &mut out,
-                    (&topic, args.topics.len() > 1),
-                    message,
-                    plan.as_deref(),
-                    &form,
-                )?;
-                let mut stream = Stream::stdout();
-                if !stream.write(&out)? || !stream.flush()? {
-                    return Ok(Outcome::Done);
-                }
-            }
+        if !show(&mut live, &form, most, &mut shown)? {
+            return Ok(Outcome::Done);
         }
-        if left == 0 || !goes {
+        if shown == most || !goes || (shown == 0 && silent_until.is_some_and(|end| now >= end)) {
             break;
         }
     }
-    for topic in live.listener.topics().iter().filter(|topic| topic.not_kept > 0) {
+    let topics = live.listener.topics();
+    for topic in topics.iter().filter(|topic| topic.not_kept > 0) {
         warn!(
-            "{}: {} messages came faster than they were shown",
+            "{}: {} came faster than they were shown",
             visible(&topic.name),
-            topic.not_kept
+            plural(topic.not_kept, "message")
         );
     }
-    if shown {
-        Ok(Outcome::Done)
-    } else {
-        Err(Failure::failed(format!(
-            "no message came on {}",
-            args.topics.join(", ")
-        )))
+    if shown > 0 || most == 0 {
+        return Ok(Outcome::Done);
     }
+    let untested = topics.iter().find(|topic| topic.untested > 0).map(untested);
+    Err(Failure::failed(untested.unwrap_or_else(|| {
+        format!("no message came on {}", args.topics.join(", "))
+    })))
+}
+
+/// Writes the messages that have come, up to a number of them; false when the reader of the output has gone.
+fn show(live: &mut Live, form: &EchoForm, most: u64, shown: &mut u64) -> Result<bool, Failure> {
+    for (topic, messages) in live.listener.take_messages() {
+        let plan = live.listener.plan(&topic);
+        for message in &messages {
+            if *shown == most {
+                return Ok(true);
+            }
+            let mut out = Vec::new();
+            form.append(&mut out, &topic, message, plan.as_deref())?;
+            let mut stream = Stream::stdout();
+            if !stream.write(&out)? || !stream.flush()? {
+                return Ok(false);
+            }
+            *shown += 1;
+        }
+    }
+    Ok(true)
 }
 
 /// Shows a table of all topics until it is ended.
@@ -243,7 +275,13 @@ pub fn top(args: &TopArguments) -> VerbResult {
     let mut live = args
         .socket
         .is_none()
-        .then(|| Live::start(&args.live, selection, 1000, false))
+        .then(|| {
+            let heard = Heard {
+                window: 1000,
+                ..Heard::default()
+            };
+            Live::start(&args.live, selection, heard)
+        })
         .transpose()?;
     let mut table = Table::default();
     let mut sort = args.sort;

@@ -3,12 +3,14 @@
 use super::TopicReading;
 use holdall_io::mutex::lock;
 use holdall_model::{
+    dynamic::expression::Predicate,
     message::{MessageHeader, Payload},
     time::Timestamp,
     topic::Gid,
 };
 use holdall_transport::Sink;
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     sync::Mutex,
 };
@@ -27,6 +29,10 @@ const STAMP_END: usize = 12;
 pub struct HeardMessage {
     /// When it arrived.
     pub log_time: Timestamp,
+    /// When it was sent, on the sender's clock, where that is known.
+    pub publish_time: Option<Timestamp>,
+    /// Its publisher's number for it, where it has one.
+    pub sequence: Option<u64>,
     /// The serialized message.
     pub payload: Vec<u8>,
 }
@@ -77,6 +83,8 @@ struct Counts {
     /// The last number of each publisher.
     sequences: HashMap<Gid, u64>,
     is_stamped: bool,
+    condition: Option<Predicate>,
+    untested: u64,
     kept: VecDeque<HeardMessage>,
     kept_bytes: usize,
 }
@@ -85,12 +93,15 @@ struct Counts {
 pub(super) struct Heard {
     window: usize,
     keeps: bool,
+    is_conditional: bool,
     counts: Mutex<Counts>,
 }
 
 impl Heard {
-    pub(super) fn new(window: usize, keeps: bool) -> Self {
+    /// With a condition messages are left out until it is known for their type.
+    pub(super) fn new(window: usize, keeps: bool, is_conditional: bool) -> Self {
         Self {
+            is_conditional,
             window: window.max(1),
             keeps,
             counts: Mutex::default(),
@@ -102,6 +113,11 @@ impl Heard {
         lock(&self.counts).is_stamped = is_stamped;
     }
 
+    /// Only messages that fulfil it count.
+    pub(super) fn set_condition(&self, condition: Predicate) {
+        lock(&self.counts).condition = Some(condition);
+    }
+
     /// Its counters; name, type and publishers are the caller's.
     pub(super) fn reading(&self) -> TopicReading {
         let counts = lock(&self.counts);
@@ -110,6 +126,7 @@ impl Heard {
             bytes: counts.bytes,
             lost: counts.lost,
             not_kept: counts.not_kept,
+            untested: counts.untested,
             periods: Spread::of(&counts.periods),
             sizes: Spread::of(&counts.sizes),
             delays: counts.is_stamped.then(|| Spread::of(&counts.delays)),
@@ -136,6 +153,12 @@ impl Sink for Heard {
     fn offer(&self, header: MessageHeader, payload: Payload<'_>) {
         let mut guard = lock(&self.counts);
         let counts = &mut *guard;
+        if let (Some(gid), Some(number)) = (header.publisher, header.sequence) {
+            counts.note_number(gid, number);
+        }
+        if self.is_conditional && !counts.fulfils(&payload) {
+            return;
+        }
         counts.messages += 1;
         counts.bytes += payload.len() as u64;
         if let Some(last) = counts.last_time.replace(header.log_time) {
@@ -143,9 +166,6 @@ impl Sink for Heard {
             self.push(&mut counts.periods, period);
         }
         self.push(&mut counts.sizes, payload.len() as f64);
-        if let (Some(gid), Some(number)) = (header.publisher, header.sequence) {
-            counts.note_number(gid, number);
-        }
         if counts.is_stamped
             && let Some(stamp) = stamp_of(&payload)
         {
@@ -153,7 +173,7 @@ impl Sink for Heard {
             self.push(&mut counts.delays, delay);
         }
         if self.keeps {
-            counts.keep(header.log_time, payload);
+            counts.keep(&header, payload);
         }
     }
 }
@@ -174,15 +194,22 @@ impl Counts {
         }
     }
 
-    fn keep(&mut self, log_time: Timestamp, payload: Payload<'_>) {
-        let mut bytes = Vec::with_capacity(payload.len());
-        match payload {
-            Payload::Borrowed(all) => bytes.extend_from_slice(all),
-            Payload::Loaned(loan) => loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice)),
-        }
+    /// Whether a message fulfils the condition; one that cannot be decoded does, so that it is seen.
+    fn fulfils(&mut self, payload: &Payload<'_>) -> bool {
+        let Some(condition) = &self.condition else {
+            self.untested += 1;
+            return false;
+        };
+        condition.matches(&bytes_of(payload)).unwrap_or(true)
+    }
+
+    fn keep(&mut self, header: &MessageHeader, payload: Payload<'_>) {
+        let bytes = bytes_of(&payload).into_owned();
         self.kept_bytes += bytes.len();
         self.kept.push_back(HeardMessage {
-            log_time,
+            log_time: header.log_time,
+            publish_time: header.publish_time,
+            sequence: header.sequence,
             payload: bytes,
         });
         while self.kept_bytes > KEPT_BYTES_MAX
@@ -190,6 +217,18 @@ impl Counts {
         {
             self.kept_bytes -= oldest.payload.len();
             self.not_kept += 1;
+        }
+    }
+}
+
+/// A payload in one piece.
+fn bytes_of<'p>(payload: &'p Payload<'_>) -> Cow<'p, [u8]> {
+    match payload {
+        Payload::Borrowed(all) => Cow::Borrowed(all),
+        Payload::Loaned(loan) => {
+            let mut bytes = Vec::with_capacity(payload.len());
+            loan.for_each_slice(&mut |slice| bytes.extend_from_slice(slice));
+            Cow::Owned(bytes)
         }
     }
 }
@@ -238,7 +277,7 @@ mod tests {
 
     #[test]
     fn gaps_between_numbers_are_losses_until_what_is_late_comes() {
-        let heard = Heard::new(100, false);
+        let heard = Heard::new(100, false, false);
         for (second, number) in [(1, 5), (2, 6), (3, 10), (4, 8)] {
             heard.offer(header(second, number), Payload::Borrowed(&[0; 10]));
         }
@@ -258,7 +297,7 @@ mod tests {
 
     #[test]
     fn stamps_of_both_byte_orders_are_read_and_short_messages_have_none() {
-        let heard = Heard::new(100, false);
+        let heard = Heard::new(100, false, false);
         heard.set_stamped(true);
         let little = [0, 1, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         let big = [0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0];
@@ -271,7 +310,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let heard = Heard::new(1, true);
+        let heard = Heard::new(1, true, false);
         let payload = vec![0; KEPT_BYTES_MAX / 2 + 1];
         for number in 1..=3 {
             heard.offer(header(1, number), Payload::Borrowed(&payload));

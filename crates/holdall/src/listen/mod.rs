@@ -7,7 +7,10 @@ pub use heard::{HeardMessage, Spread};
 use crate::record::{Ask, Definitions};
 use heard::Heard;
 use holdall_model::{
-    dynamic::TypePlan,
+    dynamic::{
+        TypePlan,
+        expression::{ExpressionError, Predicate},
+    },
     interface::{Definition, bundle::Bundle},
     qos::{QosProfile, common_request},
     selection::TopicFilter,
@@ -36,6 +39,20 @@ pub struct ListenOptions {
     pub window: usize,
     /// Keep messages for [`Listener::take_messages`], up to some 64 MiB for each topic.
     pub keeps_messages: bool,
+    /// Leave out messages for which this condition is not true. Messages of a type that is not known yet are left out, too.
+    pub condition: Option<String>,
+}
+
+/// Why a listener ends.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// A transport has failed for good.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The condition does not fit the type of a topic.
+    #[error(transparent)]
+    Condition(#[from] ExpressionError),
 }
 
 /// What was heard of one topic.
@@ -55,6 +72,8 @@ pub struct TopicReading {
     pub lost: u64,
     /// Messages that were kept for too long and dropped.
     pub not_kept: u64,
+    /// Messages that the condition could not be applied to, because their type is not known.
+    pub untested: u64,
     /// Seconds between two messages.
     pub periods: Spread,
     /// Payload bytes.
@@ -99,13 +118,13 @@ impl Listener {
     /// Follows the graph and subscribes to what it shows. `now` is monotonic.
     ///
     /// # Errors
-    /// A transport that has failed for good.
-    pub fn step(&mut self, now: Duration) -> Result<(), TransportError> {
+    /// A transport that has failed for good; a condition that does not fit the type of a topic.
+    pub fn step(&mut self, now: Duration) -> Result<(), ListenError> {
         if now >= self.next_graph || self.transports.iter().any(|transport| transport.has_graph_news()) {
             self.next_graph = now + GRAPH_INTERVAL;
             self.poll_graph()?;
             self.ask(now);
-            self.find_plans();
+            self.find_plans()?;
             self.subscribe();
         }
         for topic in self.topics.values_mut() {
@@ -161,7 +180,7 @@ impl Listener {
         }
     }
 
-    fn find_plans(&mut self) {
+    fn find_plans(&mut self) -> Result<(), ListenError> {
         for topic in self.topics.values_mut().filter(|topic| topic.plan.is_none()) {
             let offers = || topic.publishers.values().map(|(_, endpoint)| endpoint);
             let hash = offers()
@@ -173,8 +192,14 @@ impl Listener {
             topic.plan = found.and_then(|definition| plan_of(&definition)).map(Arc::new);
             if let Some(plan) = &topic.plan {
                 topic.heard.set_stamped(begins_with_header(plan));
+                if let Some(condition) = &self.options.condition {
+                    topic
+                        .heard
+                        .set_condition(Predicate::compile(Arc::clone(plan), condition)?);
+                }
             }
         }
+        Ok(())
     }
 
     fn subscribe(&mut self) {
@@ -244,7 +269,11 @@ fn note_publisher(
     let topic = topics.entry(endpoint.topic.clone()).or_insert_with(|| Topic {
         type_name: endpoint.type_name.clone(),
         publishers: BTreeMap::new(),
-        heard: Arc::new(Heard::new(options.window, options.keeps_messages)),
+        heard: Arc::new(Heard::new(
+            options.window,
+            options.keeps_messages,
+            options.condition.is_some(),
+        )),
         plan: None,
         subscriptions: Vec::new(),
     });

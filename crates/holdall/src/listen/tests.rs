@@ -8,8 +8,8 @@ use holdall_transport::{
     memory::{MemoryNetwork, MemoryTransport},
 };
 
-#[test]
-fn topics_are_found_counted_and_decoded() {
+/// A listener to texts on `/chatter`, and the publisher.
+fn listening(condition: Option<&str>) -> (Listener, impl Publisher) {
     let network = MemoryNetwork::new();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let request = PublishRequest {
@@ -17,7 +17,7 @@ fn topics_are_found_counted_and_decoded() {
         type_name: "std_msgs/msg/String".to_owned(),
         ..PublishRequest::default()
     };
-    let mut talker = network.publisher(&NodeName::in_root("talker"), &request, &clock);
+    let talker = network.publisher(&NodeName::in_root("talker"), &request, &clock);
     let node = NodeName::in_root("listener");
     let transport = MemoryTransport::new(&network, node.clone(), clock);
     let options = ListenOptions {
@@ -25,8 +25,35 @@ fn topics_are_found_counted_and_decoded() {
         ament_prefixes: Vec::new(),
         window: 100,
         keeps_messages: true,
+        condition: condition.map(str::to_owned),
     };
-    let mut listener = Listener::new(options, vec![Box::new(transport)]);
+    (Listener::new(options, vec![Box::new(transport)]), talker)
+}
+
+#[test]
+fn messages_that_do_not_fulfil_the_condition_count_nowhere() {
+    let (mut listener, mut talker) = listening(Some("data == \"hi\""));
+    listener.step(Duration::ZERO).unwrap();
+    for letters in [b"hi", b"ho", b"hi"] {
+        let message = [&b"\0\x01\0\0\x03\0\0\0"[..], letters, b"\0"].concat();
+        talker.publish(&message).unwrap();
+    }
+    listener.step(Duration::from_secs(1)).unwrap();
+    let topics = listener.topics();
+    assert_eq!(
+        (topics[0].messages, topics[0].untested, topics[0].lost),
+        (2, 0, 0)
+    );
+    assert_eq!(topics[0].periods.count, 1);
+    assert_eq!(listener.take_messages()[0].1.len(), 2);
+    let (mut listener, _talker) = listening(Some("colour == \"red\""));
+    let error = listener.step(Duration::ZERO).unwrap_err();
+    assert!(matches!(error, ListenError::Condition(_)), "{error}");
+}
+
+#[test]
+fn topics_are_found_counted_and_decoded() {
+    let (mut listener, mut talker) = listening(None);
     listener.step(Duration::ZERO).unwrap();
     for _ in 0..3 {
         talker.publish(b"\0\x01\0\0\x03\0\0\0hi\0").unwrap();

@@ -1,4 +1,4 @@
-//! Messages as JSON and YAML, written straight from their payloads.
+//! Messages as JSON, YAML and cells, written straight from their payloads.
 //!
 //! - Fields in the order of the definition; structs without fields are `{}`.
 //! - Integers in full; floats with the fewest digits that identify them among floats of their width.
@@ -6,16 +6,24 @@
 //!   `.nan`, `.inf`, `-.inf`.
 //! - Bytes of a `string` that are not UTF-8 become U+FFFD.
 
+mod cells;
 mod compiled;
 #[cfg(test)]
 mod compiled_tests;
+mod field;
+mod flow;
 mod json;
+mod notation;
 mod number;
 mod template;
 mod yaml;
 
+pub use cells::CellsVisitor;
 pub use compiled::{CompiledText, quote};
+pub use field::FieldPath;
+pub use flow::FlowVisitor;
 pub use json::{JsonVisitor, write_json_string};
+pub use notation::Notation;
 pub use yaml::{YamlVisitor, write_yaml_string};
 
 use super::{DecodeError, FieldPlan, Primitives, Scalar, TypePlan, Walked};

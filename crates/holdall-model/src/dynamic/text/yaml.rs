@@ -86,12 +86,7 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
         if !on_line {
             self.new_line();
         }
-        // Readers of YAML 1.1 take a key of this name for a boolean. `y` and `n` are names to them, and to `ros2 topic echo`.
-        if field.name.len() > 1 && is_word(&field.name) {
-            write_json_string(self.out, &field.name);
-        } else {
-            self.out.extend_from_slice(field.name.as_bytes());
-        }
+        write_yaml_key(self.out, &field.name);
         self.out.push(b':');
         true
     }
@@ -202,6 +197,16 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
         if let Some(Open::Line) = self.open.pop() {
             self.out.push(b']');
         }
+    }
+}
+
+/// Appends the name of a field as a key.
+pub(super) fn write_yaml_key(out: &mut Vec<u8>, name: &str) {
+    // Readers of YAML 1.1 take a key of this name for a boolean. `y` and `n` are names to them, and to `ros2 topic echo`.
+    if name.len() > 1 && is_word(name) {
+        write_json_string(out, name);
+    } else {
+        out.extend_from_slice(name.as_bytes());
     }
 }
 
