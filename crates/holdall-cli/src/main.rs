@@ -32,7 +32,8 @@ fn main() -> ExitCode {
     };
     let cli = match args::Cli::try_parse_from(&expanded.argv) {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            args::hints::add(&mut error, &expanded.argv);
             output::usage(&error);
             return ExitCode::from(if error.use_stderr() {
                 exit::REFUSED

@@ -513,3 +513,37 @@ fn a_storage_file_is_read_from_standard_input() {
         assert!(!piped.stderr.contains("cannot open"), "{verb}: {}", piped.stderr);
     }
 }
+
+#[test]
+fn a_path_that_does_not_exist_has_one_sentence_in_every_verb() {
+    let folder = empty();
+    for arguments in [
+        &["info", "nope"][..],
+        &["cat", "nope"],
+        &["check", "nope"],
+        &["audit", "nope"],
+        &["export", "nope", "-f", "csv"],
+        &["diff", "nope", "nope"],
+        &["convert", "nope", "-o", "x"],
+        &["filter", "nope", "-o", "x"],
+        &["merge", "nope", "-o", "x"],
+        &["split", "nope", "-o", "x", "--count", "2"],
+        &["repair", "nope"],
+        &["reindex", "nope"],
+        &["play", "nope"],
+        &["serve", "nope"],
+        &["web", "nope"],
+    ] {
+        let printed = run(folder.path(), arguments);
+        assert_eq!(
+            printed.stderr.lines().last(),
+            Some("holdall: cannot open nope: no such file or directory"),
+            "{arguments:?}"
+        );
+    }
+    let sentence = one_sentence(folder.path(), &["web", "41034"], 2);
+    assert!(
+        sentence.starts_with("41034 is an address and not a folder") && sentence.ends_with("holdall web . 41034"),
+        "{sentence}"
+    );
+}

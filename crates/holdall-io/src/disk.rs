@@ -137,6 +137,23 @@ impl DiskError {
     }
 }
 
+/// The system's error as a clause: in lower case, and without the number at its end (`os error 2`).
+pub fn reason(error: &io::Error) -> String {
+    if error.kind() == io::ErrorKind::NotFound && error.get_ref().is_none() {
+        return "no such file or directory".to_owned();
+    }
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    // Lower case, but not `CRC` or `I/O`.
+    match (letters.next(), letters.next()) {
+        (Some(first), Some(second)) if second.is_lowercase() => {
+            format!("{}{}", first.to_lowercase(), &text[first.len_utf8()..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.source.kind() == io::ErrorKind::StorageFull {
@@ -147,6 +164,18 @@ impl fmt::Display for DiskError {
                 .unwrap_or(Path::new("."));
             write!(f, "no space left on {}: ", place.display())?;
         }
+        let asks = matches!(
+            self.operation,
+            Operation::Open | Operation::List | Operation::Inspect
+        );
+        if asks && self.is_not_found() {
+            // One sentence about a path that does not exist, whatever was to be done with it.
+            return write!(
+                f,
+                "cannot open {}: no such file or directory",
+                self.path.display()
+            );
+        }
         write!(f, "could not {} {}", self.operation.verb(), self.path.display())?;
         if let Some(offset) = self.offset {
             write!(f, " at byte {offset}")?;
@@ -155,7 +184,7 @@ impl fmt::Display for DiskError {
             io::ErrorKind::StorageFull => Ok(()),
             io::ErrorKind::AlreadyExists => write!(f, ": it exists already"),
             io::ErrorKind::NotFound => write!(f, ": no such file or directory"),
-            _ => write!(f, ": {}", self.source),
+            _ => write!(f, ": {}", reason(&self.source)),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Errors of storage files, each with the path and, where one applies, the offset.
 
-use holdall_io::disk::DiskError;
+use holdall_io::disk::{DiskError, reason};
 use std::{io, path::PathBuf};
 
 /// Shorthand for results of this crate.
@@ -10,7 +10,7 @@ pub type StorageResult<T> = Result<T, StorageError>;
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// An operation of the operating system failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {}", path.display(), reason(source))]
     Io {
         /// What was attempted: `open`, `read`, …
         action: &'static str,

@@ -136,7 +136,7 @@ fn what_cannot_be_converted_is_kept_and_said() {
     let bag = Bag::open(&path).unwrap();
     let notice = &bag.notices()[0];
     assert!(
-        notice.contains("topic /latched cannot be converted to ROS 2, its 1 messages stay as they are (serialization ros1)"),
+        notice.contains("topic /latched cannot be converted to ROS 2, what it has (1 message) stays as it is (serialization ros1)"),
         "{notice}"
     );
     assert!(notice.contains("\"st?ing\" is not a type"), "{notice}");

@@ -5,8 +5,9 @@ use super::{
     Cli,
     ros_arguments::{RosArguments, Source, given},
 };
-use crate::resolve::{UsageError, surroundings::io_reason};
+use crate::resolve::UsageError;
 use clap::{ArgMatches, Command, CommandFactory, parser::ValueSource};
+use holdall_io::disk::reason;
 use holdall_model::{
     YamlError,
     yaml::{Node, Value, parse},
@@ -226,7 +227,7 @@ fn of_profile(verb: &str, path: &Path, read_file: ReadFile<'_>) -> Result<Vec<Fl
         path: path.to_owned(),
         reason,
     };
-    let text = read_file(path).map_err(|error| refused(io_reason(&error)))?;
+    let text = read_file(path).map_err(|error| refused(reason(&error)))?;
     let flags = parse(&text).and_then(|node| profile_flags(verb, &node));
     flags.map_err(|error| refused(error.to_string()))
 }

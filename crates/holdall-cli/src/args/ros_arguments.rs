@@ -4,7 +4,8 @@ use super::{
     files::{ReadFile, command_of},
     node_parameters::{Given, Origin, has_prefix_of},
 };
-use crate::resolve::{UsageError, surroundings::io_reason};
+use crate::resolve::UsageError;
+use holdall_io::disk::reason;
 use holdall_model::{
     YamlError,
     topic::NodeName,
@@ -252,7 +253,7 @@ pub(super) fn given(
                 let text = read_file(&path).map_err(|error| UsageError::UnreadableFile {
                     flag: "--params-file",
                     path: path.clone(),
-                    reason: io_reason(&error),
+                    reason: reason(&error),
                 })?;
                 let origin = Origin::File(path);
                 let read = parse(&text).and_then(|file| {

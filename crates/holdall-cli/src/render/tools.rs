@@ -1,6 +1,6 @@
 //! The result lines of the verbs that work on bags.
 
-use crate::units::{format_bytes, format_count, plural};
+use crate::units::{format_bytes, plural};
 use comfy_table::{CellAlignment, Table};
 use holdall::tools::{LeftOut, LeftOutMessages, Reindexed, Written};
 use holdall_model::text::{Outside, OutsidePath};
@@ -95,9 +95,9 @@ pub fn reindexed(done: &Reindexed) -> String {
         count => format!(", {count} files were given an index"),
     };
     format!(
-        "{}: metadata.yaml written, {} messages{indexed}",
+        "{}: metadata.yaml written, {}{indexed}",
         OutsidePath(&done.directory),
-        format_count(done.messages)
+        plural(done.messages, "message")
     )
 }
 

@@ -16,7 +16,7 @@ pub mod surroundings;
 pub mod tools;
 
 use holdall::keys::{self, Seal};
-use holdall_io::remote;
+use holdall_io::{disk::reason, remote};
 use holdall_model::{
     qos::{QosProfile, parse_qos_overrides},
     topic::NodeName,
@@ -132,7 +132,7 @@ pub(crate) fn read_file(
     (surroundings.read_file)(path).map_err(|error| UsageError::UnreadableFile {
         flag,
         path: path.to_owned(),
-        reason: surroundings::io_reason(&error),
+        reason: reason(&error),
     })
 }
 

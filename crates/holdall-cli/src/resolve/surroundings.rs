@@ -57,20 +57,6 @@ pub fn read_small_file(path: &Path) -> io::Result<String> {
     holdall_io::fs::read_any_to_string(path, FILE_BYTES_MAX)
 }
 
-/// The system's error, without the number at its end (`os error 2`).
-pub fn io_reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or_default();
-    let mut letters = text.chars();
-    // Lower case, but not `CRC` or `I/O`.
-    match (letters.next(), letters.next()) {
-        (Some(first), Some(second)) if second.is_lowercase() => {
-            format!("{}{}", first.to_lowercase(), &text[first.len_utf8()..])
-        }
-        _ => text.to_owned(),
-    }
-}
-
 #[cfg(test)]
 pub mod fake {
     //! Surroundings made up for tests.
@@ -108,15 +94,6 @@ pub mod fake {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reasons_have_no_error_numbers() {
-        assert_eq!(
-            io_reason(&io::Error::from_raw_os_error(2)),
-            "no such file or directory"
-        );
-        assert_eq!(io_reason(&io::Error::other("CRC differs")), "CRC differs");
-    }
 
     #[test]
     fn directories_and_huge_files_are_no_settings() {

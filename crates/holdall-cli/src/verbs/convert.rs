@@ -103,9 +103,8 @@ fn yaml_outputs(
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<(OutputOptions, Choice)>, Failure> {
     let text = resolve::read_file(surroundings, "--output", path).map_err(Failure::refused)?;
-    let mut read = |path: &Path| {
-        (surroundings.read_file)(path).map_err(|error| resolve::surroundings::io_reason(&error))
-    };
+    let mut read =
+        |path: &Path| (surroundings.read_file)(path).map_err(|error| holdall_io::disk::reason(&error));
     let bags = yaml::output_bags(&text, &mut read).map_err(|reason| {
         Failure::refused(UsageError::BrokenFile {
             flag: "--output",

@@ -27,6 +27,7 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_web::{
     folder::{FolderServer, Host, PlayTo, PlayingBag},
     foxglove::{PlaybackServer, ViewerAccess, ViewerPort, ViewerReport},
+    parse_address,
 };
 use serde_json::Value;
 use std::{
@@ -48,6 +49,16 @@ pub fn run(args: &WebArguments) -> VerbResult {
     log::start(args.log_level.filter());
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
+    let is_address = args
+        .folder
+        .to_str()
+        .is_some_and(|text| parse_address(text).is_ok());
+    if is_address && !args.folder.exists() {
+        let address = args.folder.display();
+        return Err(Failure::refused(format!(
+            "{address} is an address and not a folder; the folder comes first: holdall web . {address}"
+        )));
+    }
     let access = viewers::access(&args.access)?;
     let host = Arc::new(Bags {
         foxglove: args.foxglove,

@@ -47,7 +47,7 @@ mod repair;
 mod training;
 mod upload;
 mod viewers;
-mod web;
+pub mod web;
 
 use crate::{VerbResult, args::Verb, exit::Failure, terminal::signals};
 use std::path::PathBuf;

@@ -139,8 +139,8 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
 fn check_inputs(inputs: &[PathBuf]) -> Result<(), Failure> {
     for bag in inputs.iter().filter(|bag| !holdall_io::remote::is_remote(bag)) {
         bag.symlink_metadata().map_err(|error| {
-            let reason = resolve::surroundings::io_reason(&error);
-            Failure::refused(format!("{}: {reason}", bag.display()))
+            let reason = holdall_io::disk::reason(&error);
+            Failure::refused(format!("cannot open {}: {reason}", bag.display()))
         })?;
     }
     Ok(())

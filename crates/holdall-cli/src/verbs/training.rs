@@ -4,6 +4,7 @@ use super::{
     export::{default_folder, existing, total},
     input,
 };
+use crate::units::plural;
 use crate::{
     VerbResult,
     args::export::{ExportArguments, ExportFormat},
@@ -66,8 +67,10 @@ pub fn run(args: &ExportArguments, mut choice: MessageChoice) -> VerbResult {
     for feature in &report.features {
         if let Some(reason) = &feature.first_failure {
             warn!(
-                "{}: {} messages of {} could not be used; the first: {reason}",
-                feature.feature, feature.failed, feature.topic
+                "{}: {} of {} could not be used; the first: {reason}",
+                feature.feature,
+                plural(feature.failed, "message"),
+                feature.topic
             );
         }
     }

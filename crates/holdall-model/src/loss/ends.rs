@@ -2,6 +2,7 @@
 
 use super::ledger::is_zero;
 use crate::time::Timestamp;
+use crate::units::counted;
 use serde::{Deserialize, Serialize};
 
 /// Publishers whose end is not known, summed up.
@@ -113,10 +114,7 @@ pub struct EndLines {
 const NAMED_MAX: usize = 4;
 
 fn publishers(count: u64) -> String {
-    match count {
-        1 => "1 publisher".to_owned(),
-        count => format!("{count} publishers"),
-    }
+    counted(count, "publisher")
 }
 
 fn names<'a>(topics: impl Iterator<Item = &'a (&'a str, UnknownEnds)>) -> String {

@@ -7,7 +7,7 @@ impl Ros1Definition {
     /// As [`Ros1Definition::parse`]; types that the text lacks are those of ROS 2, where the whole then has one of these md5 sums.
     ///
     /// # Errors
-    /// As [`Ros1Definition::parse`]: of the text as it is, where it cannot be completed.
+    /// As [`Ros1Definition::parse`]: of the text alone, where it cannot be completed.
     pub fn parse_or_complete<'s>(
         type_name: &str,
         text: &str,

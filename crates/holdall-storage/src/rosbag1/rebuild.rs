@@ -21,6 +21,7 @@ use holdall_io::{
     unfinished::Unfinished,
 };
 use holdall_model::time::Timestamp;
+use holdall_model::units::counted;
 use std::{collections::BTreeMap, path::Path};
 
 /// Length of the bag header's record, which its data pads.
@@ -216,7 +217,8 @@ impl Rebuild<'_> {
         }
         if unknown > 0 {
             self.leave_out(format!(
-                "{unknown} messages of the part at byte {}, whose connection is not known",
+                "{} of the part at byte {}, of an unknown connection",
+                counted(unknown, "message"),
                 extent.start
             ));
         }
@@ -331,7 +333,8 @@ fn lost(extent: &Extent, reason: &str) -> String {
     let count: u64 = channels.iter().map(|(_, count)| count).sum();
     let [first, last] =
         [extent.times.0, extent.times.1].map(|nanos| Timestamp::from_nanos(nanos).to_utc_text());
-    format!("{reason}: {count} messages of {first} to {last} cannot be read")
+    let messages = counted(count, "message");
+    format!("{reason}: {messages} of {first} to {last} cannot be read")
 }
 
 /// The beginning of a chunk of so many bytes of records, which are not compressed.

@@ -9,6 +9,7 @@ use super::{
 use crate::error::{StorageError, StorageResult};
 use holdall_io::scratch::ScratchDirectory;
 use holdall_model::metadata::{BagMetadata, TopicWithMessageCount};
+use holdall_model::units::counted;
 use rusqlite::Connection;
 use std::{
     path::{Path, PathBuf},
@@ -106,8 +107,7 @@ impl Salvaged {
         let counts: Option<Vec<u64>> = self.gaps.iter().map(|gap| gap.count).collect();
         match counts.map(|counts| counts.iter().sum()) {
             Some(0) => format!("{error}; all its messages were found"),
-            Some(1) => format!("{error}; 1 message cannot be read"),
-            Some(count) => format!("{error}; {count} messages cannot be read"),
+            Some(count) => format!("{error}; {} cannot be read", counted(count, "message")),
             None => format!("{error}; messages cannot be read, how many is not known"),
         }
     }
@@ -230,7 +230,10 @@ fn leave_out_unknown(connection: &Connection, gaps: &mut Vec<Gap>) -> rusqlite::
             offset: u64::try_from(*page).unwrap_or(0),
             count: Some(count.unsigned_abs()),
             times: (*first, *last),
-            text: format!("{count} messages of a topic (id {id}) whose name and type cannot be read"),
+            text: format!(
+                "{} of a topic (id {id}) whose name and type cannot be read",
+                counted(count.unsigned_abs(), "message")
+            ),
         });
     }
     Ok(())

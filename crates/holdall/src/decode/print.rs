@@ -3,6 +3,7 @@
 use super::{Decoder, Decoders};
 use crate::reader::{BagMessage, ReadError};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use holdall_model::units::counted;
 use holdall_model::{
     dynamic::{
         Scalar, TypePlan, Walked,
@@ -77,14 +78,15 @@ impl Printer {
             if trouble.undecoded > 0 {
                 has_failed = true;
                 sentences.push(format!(
-                    "{topic}: {} messages could not be decoded and are shown as bytes; the first: {}",
-                    trouble.undecoded, trouble.reason
+                    "{topic}: {} could not be decoded, shown as bytes; the first: {}",
+                    counted(trouble.undecoded, "message"),
+                    trouble.reason
                 ));
             }
             if trouble.longer > 0 {
                 sentences.push(format!(
-                    "{topic}: {} messages are longer than their definition says: they may have been written with another one",
-                    trouble.longer
+                    "{topic}: {} longer than the definition says: it may have been written with another one",
+                    counted(trouble.longer, "message")
                 ));
             }
         }

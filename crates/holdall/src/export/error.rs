@@ -1,7 +1,7 @@
 //! Why messages cannot be exported.
 
 use crate::{decode::ChoiceError, reader::ReadError};
-use holdall_io::disk::DiskError;
+use holdall_io::disk::{DiskError, reason};
 use std::{io, path::PathBuf};
 
 /// Why messages cannot be exported; the text is one clause and names the path.
@@ -9,7 +9,7 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 pub enum ExportError {
     /// An operation of the operating system failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {}", path.display(), reason(source))]
     Io {
         /// What was attempted.
         action: &'static str,

@@ -30,6 +30,7 @@ use crate::{
     reader::BagMessage,
 };
 use holdall_model::dynamic::TypePlan;
+use holdall_model::units::counted;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, HashMap},
@@ -220,8 +221,8 @@ impl Exporter {
             };
             if let Some(reason) = outlet.first_failure {
                 report.notices.push(format!(
-                    "{topic}: {} messages could not be written; the first: {reason}",
-                    outlet.failed
+                    "{topic}: {} could not be written; the first: {reason}",
+                    counted(outlet.failed, "message")
                 ));
             }
             report.exported.push(Exported {

@@ -4,6 +4,7 @@ use super::{
     Picture,
     columns::{Lane, Line},
 };
+use holdall_model::units::counted;
 use holdall_model::{text::Outside, units::format_bytes};
 use std::fmt::Write;
 
@@ -88,9 +89,9 @@ impl Picture {
         );
         let lost: u64 = self.lanes.iter().map(|lane| lane.lost).sum();
         let text = format!(
-            "{} messages of {} topics in {}, {} lost",
-            self.messages,
-            self.lanes.len() + self.left_out,
+            "{} of {} in {}, {} lost",
+            counted(self.messages, "message"),
+            counted((self.lanes.len() + self.left_out) as u64, "topic"),
             span(self.span as f64 / 1e9),
             lost
         );
@@ -166,7 +167,11 @@ impl Picture {
             &end_of(&lane.name),
             "end",
         );
-        let figures = format!("{} messages, {}", lane.messages, format_bytes(lane.bytes));
+        let figures = format!(
+            "{}, {}",
+            counted(lane.messages, "message"),
+            format_bytes(lane.bytes)
+        );
         text_at(
             svg,
             (GUTTER - 10.0, middle + 16.0),

@@ -1,6 +1,7 @@
 //! From what a trial measured to what a recording will do: where it would lose its first message, for how long the disk lasts, what must change.
 
 use super::figures::{BURST_MS, Measured, TopicFigures};
+use holdall_model::units::counted;
 use holdall_model::{
     text::Outside,
     unheard::NotHeardKind,
@@ -358,11 +359,6 @@ fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// `1 topic`, `2 topics`.
-fn counted(count: usize, noun: &str) -> String {
-    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
 /// Silence and losses.
 fn of_trial(measured: &Measured) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -373,16 +369,16 @@ fn of_trial(measured: &Measured) -> Vec<Problem> {
     let total = &measured.total;
     if total.lost_after_arrival > 0 {
         let sentence = format!(
-            "{} messages arrived in the trial and could not be stored",
-            total.lost_after_arrival
+            "{} arrived in the trial and could not be stored",
+            counted(total.lost_after_arrival, "message")
         );
         found.push(problem(ProblemKind::Lost, true, sentence));
     }
     if total.lost_in_transit > 0 {
         let losers = measured.topics.iter().filter(|topic| topic.lost > 0);
         let sentence = format!(
-            "{} messages did not arrive in the trial, on {}",
-            total.lost_in_transit,
+            "{} did not arrive in the trial, on {}",
+            counted(total.lost_in_transit, "message"),
             named(losers.map(|topic| topic.name.as_str()))
         );
         found.push(problem(ProblemKind::Lost, true, sentence));
@@ -571,7 +567,7 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
     if !services.is_empty() {
         let sentence = format!(
             "the calls of {} are not published, so they will not be in the bag: {}",
-            counted(services.len(), "service"),
+            counted(services.len() as u64, "service"),
             named(services.iter().map(String::as_str))
         );
         found.push(problem(ProblemKind::Services, false, sentence));
@@ -580,7 +576,7 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
     if !undefined.is_empty() {
         let sentence = format!(
             "no definition was found for the types of {}; the bag alone cannot decode {}",
-            counted(undefined.len(), "topic"),
+            counted(undefined.len() as u64, "topic"),
             named(undefined.iter().map(|(name, _)| name.as_str()))
         );
         found.push(problem(ProblemKind::Definitions, false, sentence));

@@ -1,6 +1,7 @@
 //! Audits a bag: counts its messages, and compares them with the account that the recording stored.
 
 use super::{bag::Bag, error::ReadError, message::MessageFilter, set::BagSet, state::BagState};
+use holdall_model::units;
 use holdall_model::{
     loss::{
         LossStage, LossSums,
@@ -103,8 +104,8 @@ impl BagAudit {
         for (name, found) in counted {
             if account == AccountKind::Final {
                 let fault = format!(
-                    "{name}: {} messages are in the bag, but not in its account",
-                    found.messages
+                    "{name}: the bag has {} that its account does not have",
+                    units::counted(found.messages, "message")
                 );
                 audit.faults.push(fault);
             }
@@ -218,8 +219,10 @@ impl BagAudit {
         if self.account == AccountKind::Final {
             if accounted != found.messages {
                 self.faults.push(format!(
-                    "{}: its account has {accounted} messages in the bag, but {} were found",
-                    account.name, found.messages
+                    "{}: its account has {} in the bag, the bag has {}",
+                    account.name,
+                    units::counted(accounted, "message"),
+                    found.messages
                 ));
             } else if let Some(expected) = Fingerprint::of(&account)
                 && found.is_numbered(&expected)

@@ -1,6 +1,6 @@
 //! Why a bag cannot be read.
 
-use holdall_io::disk::DiskError;
+use holdall_io::disk::{DiskError, reason};
 use holdall_model::metadata::MetadataError;
 use holdall_storage::error::StorageError;
 use std::{
@@ -18,7 +18,7 @@ use std::{
 #[non_exhaustive]
 pub enum ReadError {
     /// An operation of the operating system failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}: {}", path.display(), reason(source))]
     Io {
         /// What was attempted: `open`, `read`, `list`.
         action: &'static str,

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use holdall_model::{
     ros1::{Conversion, ROS1_SERIALIZATION, Ros1Definition},
     topic::DefinitionEncoding,
+    units::counted,
 };
 use holdall_storage::{
     StorageError, StorageResult,
@@ -116,9 +117,12 @@ fn convert_channel(
     notices: &mut Vec<String>,
 ) -> Option<Conversion> {
     let topic = &mut channel.info.topic;
-    let made = Ros1Definition::parse(&topic.type_name, &channel.info.definition.text).and_then(|parsed| {
+    let text = &channel.info.definition.text;
+    let sums = stored_sums(stored, place);
+    let made = Ros1Definition::parse_or_complete(&topic.type_name, text, sums.iter().copied());
+    let made = made.and_then(|parsed| {
         let sum = parsed.md5sum();
-        for said in stored_sums(stored, place) {
+        for said in sums {
             if said != sum && said != "*" {
                 notices.push(format!(
                     "{}: topic {} says that the md5 sum of {} is {said}, but its definition has {sum}; it is converted by its \
@@ -144,11 +148,11 @@ fn convert_channel(
         }
         Err(error) => {
             notices.push(format!(
-                "{}: topic {} cannot be converted to ROS 2, its {} messages stay as they are (serialization {ROS1_SERIALIZATION}): \
+                "{}: topic {} cannot be converted to ROS 2, what it has ({}) stays as it is (serialization {ROS1_SERIALIZATION}): \
                  {error}",
                 stored.path.display(),
                 topic.name,
-                channel.message_count
+                counted(channel.message_count, "message")
             ));
             None
         }

@@ -2,6 +2,7 @@
 
 use crate::writer::{SplitOptions, SplitRule};
 use holdall_model::time::Timestamp;
+use holdall_model::units::counted;
 use std::{fmt, time::Duration};
 
 /// What a recording must not exceed; `None` is no limit. What comes after a limit is reached is left out on request, and is no loss.
@@ -42,8 +43,7 @@ impl fmt::Display for ReachedLimit {
         match self {
             Self::Duration(span) => write!(f, "it has run for the requested {} s", span.as_secs_f64()),
             Self::Bytes(bytes) => write!(f, "the next message would exceed the requested {bytes} bytes"),
-            Self::Messages(1) => write!(f, "it has the requested 1 message"),
-            Self::Messages(count) => write!(f, "it has the requested {count} messages"),
+            Self::Messages(count) => write!(f, "it has the requested {}", counted(*count, "message")),
         }
     }
 }

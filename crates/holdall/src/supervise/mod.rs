@@ -18,6 +18,7 @@ use crate::{
 };
 use holdall_io::clock::Clock;
 use holdall_io::range_lock::Waiting;
+use holdall_model::units::counted;
 use std::{
     path::PathBuf,
     sync::{
@@ -238,7 +239,10 @@ impl Supervision {
     fn report(&mut self, status: &RecordStatus) {
         if let Some(manager) = &mut self.service_manager {
             let lost = status.shortfall();
-            manager.status(&format!("{} messages recorded, {lost} lost", status.recorded));
+            manager.status(&format!(
+                "{} recorded, {lost} lost",
+                counted(status.recorded, "message")
+            ));
         }
         let Some(path) = &self.metrics_file else {
             return;

@@ -7,6 +7,7 @@ use crate::{
 };
 use holdall_io::fs;
 use holdall_io::lock::Holder;
+use holdall_model::units::counted;
 use holdall_model::{
     loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     metadata::{BagMetadata, FileInformation},
@@ -461,7 +462,7 @@ fn compare_bag(check: &mut BagCheck, path: &Path, said: &BagMetadata) {
     }
     for ((name, type_name), (count, _)) in counts {
         if count > 0 {
-            let expected = format!("{name} ({type_name}) with {count} messages");
+            let expected = format!("{name} ({type_name}) with {}", counted(count, "message"));
             check.problem(path, "topics", expected, "no such topic");
         }
     }

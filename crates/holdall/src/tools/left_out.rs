@@ -4,6 +4,7 @@ use super::ToolError;
 use crate::reader::{Bag, BagFile, BagSet, ReadError, listing};
 use holdall_io::fs;
 use holdall_model::time::Timestamp;
+use holdall_model::units::counted;
 use holdall_storage::{
     StorageError,
     chunks::LeftOutPart,
@@ -42,8 +43,7 @@ impl fmt::Display for LeftOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.reason)?;
         match (self.messages, self.times) {
-            (Some(1), _) => write!(f, "1 message")?,
-            (Some(count), _) => write!(f, "{count} messages")?,
+            (Some(count), _) => f.write_str(&counted(count, "message"))?,
             (None, _) => write!(f, "an unknown number of messages")?,
         }
         if let Some((first, last)) = self.times {
@@ -73,8 +73,7 @@ impl LeftOutMessages {
     /// How many messages cannot be read, as a clause.
     pub fn clause(&self) -> String {
         match self.messages {
-            Some(1) => "1 message cannot be read".to_owned(),
-            Some(count) => format!("{count} messages cannot be read"),
+            Some(count) => format!("{} cannot be read", counted(count, "message")),
             None => "what is damaged cannot be read, an unknown number of messages".to_owned(),
         }
     }

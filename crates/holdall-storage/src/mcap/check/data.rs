@@ -9,6 +9,7 @@ use super::{
 use crate::mcap::format::{
     Channel, Fields, INDEX_ENTRY_BYTES, MESSAGE_HEADER_BYTES, MessageHeader, Record, op,
 };
+use holdall_model::units::counted;
 use std::io::BufRead;
 
 impl Checker<'_> {
@@ -254,8 +255,8 @@ impl Checker<'_> {
             self.file.problem(head.start, what, "one index", "a second one");
         } else if known.count != found.count {
             let (expected, found) = (
-                format!("{} messages, as in the chunk", known.count),
-                format!("{} entries", found.count),
+                format!("{}, as in the chunk", counted(known.count, "message")),
+                found.count.to_string(),
             );
             self.file.problem(head.start, what, expected, found);
         } else {

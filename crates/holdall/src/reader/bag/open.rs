@@ -11,6 +11,7 @@ use crate::{
     writer::{STATE_KEY, seal_faults},
 };
 use holdall_io::{lock::Holder, remote};
+use holdall_model::units::counted;
 use holdall_model::{
     metadata::BagMetadata,
     repeated::{BagRepeats, repeats_from_custom_data},
@@ -219,9 +220,10 @@ impl Bag {
                 let count = memory.reader.summary().message_count;
                 rebuild.add_in_memory(path, memory);
                 Some(format!(
-                    "{}: its recorder was killed; {count} messages that its files do not have are read from memory until \
-                     `holdall repair` writes them or the machine is turned off",
-                    path.display()
+                    "{}: its recorder was killed; memory has {} that its files do not have, which can be read until \
+                     `holdall repair` writes it to the bag or the machine is turned off",
+                    path.display(),
+                    counted(count, "message")
                 ))
             }
             Ok(None) => None,

@@ -2,6 +2,7 @@
 
 use super::{RecordedTopic, Session};
 use crate::record::receive::discovery::{Departure, GraphDecision};
+use holdall_model::units::counted;
 use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
 use std::collections::BTreeSet;
 
@@ -50,10 +51,7 @@ impl Session {
             0 => String::new(),
             more => format!(" and {more} more topics"),
         };
-        let publishers = match silent.len() {
-            1 => "1 publisher".to_owned(),
-            count => format!("{count} publishers"),
-        };
+        let publishers = counted(silent.len() as u64, "publisher");
         let ago = self
             .clock
             .now()
