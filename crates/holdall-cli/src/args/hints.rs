@@ -117,9 +117,9 @@ fn for_argument(verb: &str, argument: &str) -> Vec<String> {
         "web" if is_address || flag == "--port" => {
             vec![format!("folder and address come in this order: holdall web . {address}")]
         }
-        "bridge" | "serve" if is_address => {
+        "bridge" | "serve" if is_address || flag == "--port" => {
             vec![format!(
-                "where viewers connect is a flag: holdall {verb} --foxglove 9000"
+                "where viewers connect is a flag: holdall {verb} --foxglove {address}"
             )]
         }
         _ => Vec::new(),

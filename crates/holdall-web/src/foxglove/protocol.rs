@@ -343,8 +343,15 @@ mod tests {
             Ok(Request::SubscribeConnectionGraph {})
         );
         assert_eq!(
-            parse_text(r#"{"op":"fetchAsset","parameterNames":[]}"#),
+            parse_text(r#"{"op":"somethingNew","parameterNames":[]}"#),
             Ok(Request::Other)
+        );
+        assert_eq!(
+            parse_text(r#"{"op":"fetchAsset","uri":"package://a/b.dae","requestId":7}"#),
+            Ok(Request::FetchAsset {
+                uri: "package://a/b.dae".to_owned(),
+                request_id: 7
+            })
         );
         for text in [
             "",

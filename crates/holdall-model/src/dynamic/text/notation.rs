@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(line, "True,0.1,1e-7,a...,-1,-1,...,,n...,...,,nan,...");
         let none = TextOptions { lists: false, ..all };
         let line = shown(Notation::Cells, Some("many"), &none).unwrap();
-        assert_eq!(line, "\"<sequence type: a/B, length: 2>\"");
+        assert_eq!(line, "\"<sequence type: a/msg/B, length: 2>\"");
     }
 
     #[test]
