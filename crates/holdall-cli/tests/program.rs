@@ -543,7 +543,8 @@ fn a_path_that_does_not_exist_has_one_sentence_in_every_verb() {
     }
     let sentence = one_sentence(folder.path(), &["web", "41034"], 2);
     assert!(
-        sentence.starts_with("41034 is an address and not a folder") && sentence.ends_with("holdall web . 41034"),
+        sentence.starts_with("41034 is an address and not a folder")
+            && sentence.ends_with("holdall web . 41034"),
         "{sentence}"
     );
 }

@@ -115,7 +115,9 @@ fn for_argument(verb: &str, argument: &str) -> Vec<String> {
     let address = if is_address { argument } else { "9000" };
     match verb {
         "web" if is_address || flag == "--port" => {
-            vec![format!("folder and address come in this order: holdall web . {address}")]
+            vec![format!(
+                "folder and address come in this order: holdall web . {address}"
+            )]
         }
         "bridge" | "serve" if is_address || flag == "--port" => {
             vec![format!(
