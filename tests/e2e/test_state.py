@@ -122,7 +122,8 @@ def file_gone_and_repaired(folder):
 
 def file_gone_and_reindexed(folder):
     file_gone(folder)
-    assert holdall("reindex", folder).returncode == 0
+    done = holdall("reindex", folder)
+    assert done.returncode == 3 and f"missing: storage file x_0.mcap with {HALF} messages" in done.stderr, done
 
 
 # How each is made, its word, lost messages that are known (None: no account), whether these are all, and the code of audit.
@@ -199,9 +200,34 @@ def test_a_bag_that_needs_a_repair_is_called_so_and_repaired(tmp_path, make, wor
     assert holdall("audit", folder).returncode == 3 and holdall("check", folder).returncode == 0
     # For good.
     (folder / "metadata.yaml").unlink()
-    assert holdall("reindex", folder).returncode == 0
+    assert holdall("reindex", folder).returncode == 3
     info = json.loads(holdall("info", folder, "--json").stdout)
     assert info["state"] == "files missing" and info["lost"] == COUNT - readable, info
+
+
+def a_file_without_its_beginning(folder):
+    bag(folder, FINAL)
+    content = (folder / "x_0.mcap").read_bytes()
+    (folder / "x_0.mcap").write_bytes(b"\xa5" * 4096 + content[4096:])
+
+
+def without_metadata(folder):
+    damaged(folder)
+    (folder / "metadata.yaml").unlink()
+
+
+@pytest.mark.parametrize("make", [complete, lossy, foreign, cut_off, damaged, file_gone, file_gone_and_repaired, a_file_without_its_beginning, without_metadata])
+def test_reindex_ends_as_a_repair_of_the_same_bag(tmp_path, make):
+    folder = tmp_path / "x"
+    make(folder)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    repaired, reindexed = holdall("repair", copy), holdall("reindex", folder)
+    said = reindexed.stdout + reindexed.stderr
+    assert (repaired.returncode == 0) == (reindexed.returncode == 0), (repaired, reindexed)
+    assert reindexed.returncode == 0 or "missing:" in said or "problem:" in said, said
+    if repaired.returncode == 3 and "missing:" in repaired.stdout:
+        assert "missing:" in said and reindexed.returncode == 3, (repaired, reindexed)
 
 
 def json_lines(folder):

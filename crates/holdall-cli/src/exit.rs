@@ -10,7 +10,7 @@ use holdall::{
     play::PlayError,
     reader::ReadError,
     supervise::control_socket::ControlError,
-    tools::{ToolError, repair::RepairError},
+    tools::{Ending, ToolError, repair::RepairError},
 };
 use holdall_storage::StorageError;
 use std::{
@@ -50,6 +50,15 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Of a verb that mends a bag or describes it anew.
+    pub fn of(ending: Ending) -> Self {
+        match ending {
+            Ending::Lost => Self::Lost,
+            Ending::Wrong => Self::Failed,
+            Ending::Whole => Self::Done,
+        }
+    }
+
     /// The worse of two.
     #[must_use]
     pub fn or_worse(self, other: Self) -> Self {

@@ -17,6 +17,8 @@ const PREFIX: &str = "holdall-scratch-";
 /// The file in each of them that its owner keeps locked: process numbers would not do, other containers use
 /// the same ones.
 const LOCK: &str = ".in-use";
+/// Its name until it is locked.
+const MAKING: &str = ".in-use.new";
 /// Names that are tried.
 const TRIES_MAX: u64 = 10_000;
 
@@ -46,8 +48,7 @@ impl ScratchDirectory {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(source) => return Err(fail(&path, source)),
             };
-            let lock = crate::new_file::create_new(&path.join(LOCK))
-                .and_then(|lock| lock.try_lock().map(|()| lock).map_err(Into::into));
+            let lock = locked(&path);
             match lock {
                 Ok(lock) => {
                     return Ok(Self {
@@ -78,6 +79,16 @@ impl Drop for ScratchDirectory {
         // What stays is removed by the next one.
         drop(fs::remove_dir_all(&self.path));
     }
+}
+
+/// The lock file of a new directory. It gets its name when it is locked: in between another process would take the directory for one whose
+/// owner is gone.
+fn locked(directory: &Path) -> io::Result<File> {
+    let (making, made) = (directory.join(MAKING), directory.join(LOCK));
+    let lock = crate::new_file::create_new(&making)?;
+    lock.try_lock()?;
+    fs::rename(making, made)?;
+    Ok(lock)
 }
 
 /// Removes directories of this user whose lock is not held. Best effort: others may remove them at the same
@@ -111,6 +122,19 @@ fn remove_abandoned(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_that_is_being_made_is_not_taken_for_an_abandoned_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..300 {
+                let made = ScratchDirectory::create(dir.path()).unwrap();
+                assert!(made.path().join(LOCK).exists());
+            }
+        };
+        std::thread::scope(|scope| (0..8).for_each(|_| drop(scope.spawn(make))));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn directories_are_removed_with_their_owner_and_others_are_left_alone() {

@@ -107,6 +107,8 @@ pub fn reindexed_json(done: &Reindexed) -> Value {
         "path": done.directory,
         "message_count": done.messages,
         "unreadable_message_count": done.unreadable,
+        "has_missing_files": done.has_missing_files,
+        "problem_count": done.problem_count,
         "indexed_files": done.indexed,
         "notices": done.notices,
     })

@@ -9,16 +9,16 @@ use crate::{
 };
 use tracing::{level_filters::LevelFilter, warn};
 
-/// Reindexes each bag; exit code 3 when messages that a file should have cannot be read.
+/// Reindexes each bag; the exit code is that of a repair of the same bag.
 pub fn run(args: &ReindexArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
-    let mut is_whole = true;
+    let mut outcome = Outcome::Done;
     for path in &args.bags {
         let progress = Progress::of_bytes(&format!("reindexing {}", path.display()));
         let done = holdall::tools::reindex(path, &mut |done, total| progress.show(done, total));
         drop(progress);
         let done = done.map_err(|error| Failure::making(error, std::slice::from_ref(path)))?;
-        is_whole &= done.unreadable == 0;
+        outcome = outcome.or_worse(Outcome::of(done.ending()));
         done.notices.iter().for_each(|notice| warn!("{notice}"));
         output::result(&if args.json {
             render::tools::reindexed_json(&done).to_string()
@@ -26,5 +26,5 @@ pub fn run(args: &ReindexArguments) -> VerbResult {
             render::tools::reindexed(&done)
         })?;
     }
-    Ok(if is_whole { Outcome::Done } else { Outcome::Lost })
+    Ok(outcome)
 }

@@ -24,11 +24,5 @@ pub fn run(args: &RepairArguments) -> VerbResult {
     } else {
         render::text(&report, Paint::stdout()).join("\n")
     })?;
-    Ok(if report.has_losses() {
-        Outcome::Lost
-    } else if report.problem_count > 0 {
-        Outcome::Failed
-    } else {
-        Outcome::Done
-    })
+    Ok(Outcome::of(report.ending()))
 }

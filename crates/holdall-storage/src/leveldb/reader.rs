@@ -7,7 +7,7 @@ use super::{
         batch_entries, split_key,
     },
     merge::{Source, TopicMessages},
-    recover::{self, Database, Table},
+    recover::{self, Database, End, Table},
     writer::{COUNTS_RECORD, Record, TOPIC_RECORD},
 };
 use crate::{
@@ -45,8 +45,7 @@ pub struct LeveldbReader {
     outline: StorageSummary,
     topics: Vec<Topic>,
     counts: Option<MetadataEntries>,
-    /// Our recorder has begun it, and not closed it.
-    is_unfinished: bool,
+    end: End,
     summary: OnceLock<StorageSummary>,
 }
 
@@ -96,7 +95,11 @@ impl LeveldbReader {
         };
         Ok(Self {
             outline,
-            is_unfinished: !described.is_empty() && counts.is_none(),
+            end: match &counts {
+                Some(_) => End::Closed,
+                None if described.is_empty() => End::Unknown,
+                None => End::Unfinished,
+            },
             topics: opening.topics,
             counts,
             summary: OnceLock::new(),
@@ -112,7 +115,7 @@ impl LeveldbReader {
             let Ok(true) = fs::exists(&topic.messages) else {
                 continue;
             };
-            match recover::open(&topic.messages, self.is_unfinished) {
+            match recover::open(&topic.messages, self.end) {
                 Ok(database) => add_sources(&mut sources, index, topic, database),
                 Err(error) => {
                     first_error.get_or_insert(error);
@@ -260,7 +263,7 @@ impl Opening {
 
 /// The keys and newest values of a database that describes a topic.
 fn description(directory: &Path) -> StorageResult<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let database = recover::open(directory, false)?;
+    let database = recover::open(directory, End::Unknown)?;
     let mut found: BTreeMap<Vec<u8>, (u64, Vec<u8>)> = BTreeMap::new();
     let mut take = |key: &[u8], sequence: u64, value: &[u8]| {
         if found.get(key).is_none_or(|(known, _)| *known <= sequence) {

@@ -29,6 +29,17 @@ pub(super) struct Database {
     pub damage: Option<StorageError>,
 }
 
+/// How the writing of a database ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Our recorder has begun it, and not closed it.
+    Unfinished,
+    /// Our recorder has closed it.
+    Closed,
+    /// It is another program's.
+    Unknown,
+}
+
 /// Adds the path to a format error.
 pub(super) fn malformed(path: &Path, what: Malformed) -> StorageError {
     StorageError::Malformed {
@@ -39,12 +50,12 @@ pub(super) fn malformed(path: &Path, what: Malformed) -> StorageError {
     }
 }
 
-/// Finds the tables and logs of a database's directory. In a database that we did not finish, newer tables than the manifest names count as well:
-/// our recorder names them only once they are durable.
+/// Finds the tables and logs of a database's directory. Newer tables than the manifest names count as well in a database that we did not
+/// finish, because our recorder names them only once they are durable; in others they are left of a manifest that was cut, which is damage.
 ///
 /// # Errors
 /// The directory cannot be listed.
-pub(super) fn open(directory: &Path, is_unfinished: bool) -> StorageResult<Database> {
+pub(super) fn open(directory: &Path, end: End) -> StorageResult<Database> {
     let mut tables = Vec::new();
     let mut logs = Vec::new();
     for entry in fs::list_dir(directory)? {
@@ -56,12 +67,15 @@ pub(super) fn open(directory: &Path, is_unfinished: bool) -> StorageResult<Datab
     }
     logs.sort();
     match version(directory) {
-        Ok(version) => {
+        Ok((version, cut)) => {
             let newest = version.tables.keys().next_back().copied();
             let mut database = from_version(directory, version, &tables, logs);
-            if is_unfinished {
+            let cut = cut.filter(|_| end != End::Unfinished);
+            if end != End::Unknown || cut.is_some() {
                 tables.retain(|(number, _)| Some(*number) > newest);
-                database.add_unnamed(tables);
+                let unnamed = database.add_unnamed(tables);
+                let unnamed = unnamed.filter(|_| end == End::Closed);
+                database.damage = database.damage.or(cut).or(unnamed);
             }
             Ok(database)
         }
@@ -85,10 +99,17 @@ pub(super) fn open(directory: &Path, is_unfinished: bool) -> StorageResult<Datab
 }
 
 impl Database {
-    /// Adds tables that are complete; one that was being written holds nothing that counted as written.
-    fn add_unnamed(&mut self, mut tables: Vec<(u64, PathBuf)>) {
+    /// Adds tables that are complete; one that was being written holds nothing that counted as written. Returns what is wrong with the first.
+    fn add_unnamed(&mut self, mut tables: Vec<(u64, PathBuf)>) -> Option<StorageError> {
+        let mut first = None;
         tables.sort();
         for (number, path) in tables {
+            first.get_or_insert_with(|| StorageError::Malformed {
+                path: path.clone(),
+                offset: 0,
+                expected: "a table that the manifest names".to_owned(),
+                found: "a newer one".to_owned(),
+            });
             if Table::open(&path).is_ok() {
                 let info = TableInfo {
                     number,
@@ -97,6 +118,7 @@ impl Database {
                 self.tables.push((info, path));
             }
         }
+        first
     }
 }
 
@@ -130,7 +152,8 @@ fn from_version(
     database
 }
 
-fn version(directory: &Path) -> StorageResult<Version> {
+/// What the manifest has, and the damage where it ends within a change.
+fn version(directory: &Path) -> StorageResult<(Version, Option<StorageError>)> {
     let current = directory.join("CURRENT");
     let text = fs::read_to_string(&current, 1024)?;
     let name = text.trim_end();
@@ -154,7 +177,15 @@ fn version(directory: &Path) -> StorageResult<Version> {
             Malformed::at(0, "a change of the database", "nothing"),
         ));
     }
-    Ok(version)
+    let cut = reader.is_cut().then(|| {
+        let what = Malformed::at(
+            file.len_bytes(),
+            "the rest of a change of the database",
+            "the end",
+        );
+        malformed(&path, what)
+    });
+    Ok((version, cut))
 }
 
 /// An open table.

@@ -112,9 +112,9 @@ impl Storage for SqliteStorage {
         &self,
         path: &Path,
         records: &[(&str, MetadataEntries)],
-        _target: RepairTarget,
+        target: RepairTarget,
     ) -> StorageResult<Option<Repaired>> {
-        repair::repair(path, records)
+        repair::repair(path, records, target)
     }
 
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {

@@ -5,6 +5,7 @@ use super::{
     format::{CREATE_RECORDS, ROSBAG2_KEY, ROSBAG2_RECORD, metadata_version},
 };
 use crate::{
+    RepairTarget,
     error::{StorageError, StorageResult},
     repair::Repaired,
     writer::MetadataEntries,
@@ -20,7 +21,34 @@ const METADATA_ROWS: i64 = 2;
 ///
 /// SQLite itself rolls back or applies the journal, in steps that may be killed; the records are one
 /// transaction.
-pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> StorageResult<Option<Repaired>> {
+///
+/// # Errors
+/// A database that is damaged: [`StorageError::NotInPlace`], unless it is a copy.
+pub(super) fn repair(
+    path: &Path,
+    records: &[(&str, MetadataEntries)],
+    target: RepairTarget,
+) -> StorageResult<Option<Repaired>> {
+    let mended = mend(path, records);
+    let is_damaged = mended
+        .as_ref()
+        .is_err_and(|error| error.is_damage_or_format() && has_begun(path));
+    match target {
+        RepairTarget::InPlace if is_damaged => Err(StorageError::NotInPlace {
+            path: path.to_owned(),
+            reason: "the database is damaged",
+        }),
+        RepairTarget::InPlace | RepairTarget::Copy => mended,
+    }
+}
+
+/// Whether anything is in a file but a database without a table of messages.
+fn has_begun(path: &Path) -> bool {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
+    !connection.is_ok_and(|connection| has_table(&connection, path, "messages").is_ok_and(|has| !has))
+}
+
+fn mend(path: &Path, records: &[(&str, MetadataEntries)]) -> StorageResult<Option<Repaired>> {
     let had_journal = ["-journal", "-wal"]
         .iter()
         .map(|suffix| fs::exists(&beside(path, suffix)))
@@ -56,7 +84,7 @@ pub(super) fn repair(path: &Path, records: &[(&str, MetadataEntries)]) -> Storag
             path: path.to_owned(),
             offset: 0,
             expected: "a whole database".to_owned(),
-            found: format!("{verdict}; nothing was changed, repair it into a new bag"),
+            found: verdict,
         });
     }
     if let Ok(messages) = count("messages") {

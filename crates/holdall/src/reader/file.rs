@@ -167,13 +167,20 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, ReadError> {
     if let Some(storage) = storage_by_magic(&head) {
         return Ok(storage.open_reader(path)?);
     }
-    open_by_name(path, &head).ok_or_else(|| no_storage(path, &head))
+    open_by_name(path, &head)?.ok_or_else(|| no_storage(path, &head))
 }
 
-/// Opens a file of which the first bytes are damaged, where its storage can read the rest.
-fn open_by_name(path: &Path, head: &[u8]) -> Option<Box<dyn StorageReader>> {
-    let storage = storage_by_path(path).filter(|_| !head.is_empty())?;
-    storage.open_reader(path).ok()
+/// Opens a file of which the first bytes are damaged, where its storage can read the rest; `None` where it finds nothing of its own.
+fn open_by_name(path: &Path, head: &[u8]) -> Result<Option<Box<dyn StorageReader>>, ReadError> {
+    let Some(storage) = storage_by_path(path).filter(|_| !head.is_empty()) else {
+        return Ok(None);
+    };
+    match storage.open_reader(path) {
+        Ok(reader) => Ok(Some(reader)),
+        Err(error) if error.is_damage_or_format() => Ok(None),
+        // No room for what is found, a file that others have locked: that says nothing about the file.
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The error for a file that begins with these bytes, which no storage writes.
@@ -222,7 +229,7 @@ pub(crate) fn expect_bag(path: &Path) -> Result<(), ReadError> {
     let head = begins_with(path)?;
     if head.starts_with(&ZSTD_MAGIC)
         || storage_by_magic(&head).is_some()
-        || open_by_name(path, &head).is_some()
+        || open_by_name(path, &head)?.is_some()
     {
         Ok(())
     } else {

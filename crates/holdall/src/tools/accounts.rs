@@ -6,7 +6,7 @@ use super::{
     relabel::Relabel,
 };
 use crate::{
-    reader::{Bag, PublisherChoice, damage},
+    reader::{Bag, PublisherChoice, damage, is_account_sum},
     writer::{SEALED_KEY, STATE_KEY},
 };
 use holdall_io::fs;
@@ -29,8 +29,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The record with rosbag2's metadata, which is rewritten for each output.
 const ROSBAG2_RECORD: &str = "rosbag2";
-/// Prefix of the entries of `custom_data` that describe losses.
-const LOST_KEY: &str = "holdall.lost";
 
 /// Entries of `custom_data` that are made anew for each output.
 const OWN_KEYS: [&str; 8] = [
@@ -207,7 +205,7 @@ pub(super) fn gather(
             accounts.ros_distro.clone_from(&metadata.ros_distro);
         }
         for (key, value) in &metadata.custom_data {
-            if !OWN_KEYS.contains(&key.as_str()) && !key.starts_with(LOST_KEY) {
+            if !OWN_KEYS.contains(&key.as_str()) && !is_account_sum(key) {
                 accounts
                     .custom_data
                     .entry(key.clone())

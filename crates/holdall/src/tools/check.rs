@@ -1,5 +1,6 @@
 //! `check`: reads a whole bag, checks every file, and compares the content with `metadata.yaml`.
 
+use super::check_payloads::check_payloads;
 use crate::{
     live::writer_of_bag,
     reader::{Bag, BagState, METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
@@ -59,14 +60,24 @@ impl BagCheck {
         files.chain(&self.bag.list)
     }
 
-    /// Opens the bag for its state. Why it cannot be opened is among the findings.
-    fn set_state(&mut self) {
+    /// Opens the bag for its state and its compressed messages. Why it cannot be opened is among the findings.
+    fn open(&mut self) {
         let opened = match self.writer {
             Some(_) => Bag::open(&self.path),
             // Also a bag that this process has locked.
             None => Bag::open_locked(&self.path),
         };
-        self.state = opened.and_then(|bag| bag.state()).ok();
+        let Ok(bag) = opened else {
+            return;
+        };
+        if self.writer.is_none() {
+            for (path, findings) in check_payloads(&bag) {
+                let file = self.files.iter_mut().find(|file| file.path == path);
+                file.map_or(&mut self.bag, |file| &mut file.findings)
+                    .extend(findings);
+            }
+        }
+        self.state = bag.state().ok();
         let is_damaged = self.files.iter().any(|file| file.findings.problems > 0);
         self.state
             .iter_mut()
@@ -148,7 +159,7 @@ fn check_of(
         let found = check_written_file(&check, path, &mut |done| progress(done, about.len_bytes))?;
         check.files.push(found);
         check_ledger(&mut check);
-        check.set_state();
+        check.open();
         return Ok(check);
     }
     let listed = listing::storage_files(path)?;
@@ -196,7 +207,7 @@ fn check_of(
         compare_bag(&mut check, &metadata_path, metadata);
     }
     check_ledger(&mut check);
-    check.set_state();
+    check.open();
     Ok(check)
 }
 

@@ -8,6 +8,7 @@ use super::{
     description::replace_metadata,
     latched::{Heads, InputState},
     left_out::Damage,
+    unreadable::unreadable_by_topic,
 };
 use crate::{
     reader::{Bag, BagFile},
@@ -348,8 +349,10 @@ impl Output<'_> {
             if is_last {
                 let (by_topic, repeated) = self.by_topic(files.iter().chain(&self.files));
                 let accounts = self.plan.accounts;
-                let damaged = damage.first().map(|_| damage.by_topic());
-                records.extend(accounts.records(self.plan.taken, &by_topic, &repeated, damaged));
+                let span = (self.plan.start, self.plan.end);
+                let unreadable = || unreadable_by_topic(damage, self.plan.bags, span);
+                let damaged = damage.first().map(|_| unreadable());
+                records.extend(accounts.records(self.plan.taken, &by_topic, &repeated, damaged.as_ref()));
             }
             records
         };

@@ -88,6 +88,8 @@ pub(super) struct Damage {
     known: BTreeSet<(PathBuf, u64)>,
     /// Messages by topic, where they are known.
     by_topic: BTreeMap<String, u64>,
+    /// The first and the last time of places whose messages are of unknown topics; `None` where that is not known either.
+    of_unknown_topics: Vec<Option<(Timestamp, Timestamp)>>,
     is_unknown: bool,
     /// A file has no end: what it had there is in none of its lists.
     is_cut: bool,
@@ -179,12 +181,13 @@ impl Damage {
         }) = error
         {
             if self.known.insert((path.clone(), *offset)) {
-                // Of which topics they are is not known.
                 let is_all = set.topics().iter().all(|topic| takes(&topic.name));
+                let times = (Timestamp::from_nanos(times.0), Timestamp::from_nanos(times.1));
+                self.add_of_unknown_topics(Some(times));
                 self.add(LeftOut {
                     reason: error.to_string(),
                     messages: count.filter(|_| is_all),
-                    times: Some((Timestamp::from_nanos(times.0), Timestamp::from_nanos(times.1))),
+                    times: Some(times),
                     is_noticed: false,
                 });
             }
@@ -244,6 +247,9 @@ impl Damage {
             let taken = counts.into_iter().filter(|(topic, _)| takes(topic));
             taken.collect::<Vec<_>>()
         });
+        if taken.is_none() {
+            self.add_of_unknown_topics(times);
+        }
         let messages = taken
             .as_ref()
             .map(|taken| taken.iter().map(|(_, count)| count).sum());
@@ -259,6 +265,24 @@ impl Damage {
             times,
             is_noticed: false,
         });
+    }
+
+    fn add_of_unknown_topics(&mut self, times: Option<(Timestamp, Timestamp)>) {
+        if self.of_unknown_topics.len() < LISTED_MAX {
+            self.of_unknown_topics.push(times);
+        } else if let Some(last) = self.of_unknown_topics.last_mut() {
+            *last = None;
+        }
+    }
+
+    /// Whether messages of unknown topics cannot be read that may be within this span.
+    pub fn is_of_unknown_topics(&self, (start, end): (Option<Timestamp>, Option<Timestamp>)) -> bool {
+        let is_within = |(first, last): (Timestamp, Timestamp)| {
+            start.is_none_or(|start| start <= last) && end.is_none_or(|end| first <= end)
+        };
+        self.of_unknown_topics
+            .iter()
+            .any(|times| times.is_none_or(is_within))
     }
 
     /// Messages that cannot be read by topic, as far as an index has them.

@@ -1,9 +1,12 @@
 //! `reindex`: rewrites `metadata.yaml` from the storage files, and indexes MCAP files without an index.
 
-use super::{ToolError, accounts, description::replace_metadata, in_place::replace_file, relabel::Relabel};
+use super::{
+    Ending, ToolError, accounts, check::check_locked, description::replace_metadata, in_place::replace_file,
+    relabel::Relabel, repair::PROBLEMS_LISTED_MAX,
+};
 use crate::{
     live::lock_bag,
-    reader::{Bag, io_error, listing},
+    reader::{Bag, io_error, is_account_sum, listing},
     writer::{STATE_KEY, note_sealed},
 };
 use holdall_io::{fs, new_file::remove_left_over};
@@ -15,7 +18,7 @@ use holdall_model::{
 };
 use holdall_storage::{
     Storage,
-    check::{FileCheck, check_file},
+    check::{FileCheck, Finding, Severity, check_file},
     chunks::{AttachmentChange, ChunkStorage},
     reader::FileCondition,
     storage_of_file,
@@ -37,8 +40,19 @@ pub struct Reindexed {
     pub messages: u64,
     /// Number of messages that its files' indexes list but that cannot be read.
     pub unreadable: u64,
+    /// Storage files were found to be gone, or to have lost messages.
+    pub has_missing_files: bool,
+    /// Number of problems that a check finds in the bag now.
+    pub problem_count: u64,
     /// Notices for the user about the files, one sentence each.
     pub notices: Vec<String>,
+}
+
+impl Reindexed {
+    /// How it ended, as a repair of the same bag does.
+    pub fn ending(&self) -> Ending {
+        Ending::of(self.unreadable > 0 || self.has_missing_files, self.problem_count)
+    }
 }
 
 /// Rewrites the description of a bag. A file with a new index replaces the old one when it is complete and
@@ -81,7 +95,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         progress(bytes, total);
     }
     // The user's own entries, which no storage file has.
-    let described = Bag::open_to_describe(path).ok().map(|(bag, _)| bag);
+    let (described, was_right) = Bag::open_to_describe(path).ok().unzip();
     let bag = Bag::rebuild(path)?;
     let bag = match &described {
         Some(described) => bag.with_known_of(described),
@@ -93,12 +107,13 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         progress(bytes + at, total)
     })?;
     for (key, value) in kept.custom_data {
-        if key != STATE_KEY && key != MEMORY_KEY {
+        if key != STATE_KEY && key != MEMORY_KEY && !is_account_sum(&key) {
             metadata.custom_data.entry(key).or_insert(value);
         }
     }
-    metadata.custom_data.remove(STATE_KEY);
-    metadata.custom_data.remove(MEMORY_KEY);
+    metadata
+        .custom_data
+        .retain(|key, _| key != STATE_KEY && key != MEMORY_KEY && !is_account_sum(key));
     metadata.ros_distro = metadata.ros_distro.or(kept.ros_distro);
     let all = accounts::Taken {
         topic: &|_, _| true,
@@ -123,7 +138,31 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     replace_metadata(&path.join("metadata.yaml"), &listed, &metadata.to_yaml())?;
     done.messages = metadata.message_count;
     done.notices.splice(0..0, bag.notices().iter().cloned());
+    note_state(path, was_right.unwrap_or(false), &mut done)?;
     Ok(done)
+}
+
+/// Notes what is missing or wrong in the bag that was described anew. What a description that `was_right` had as missing is no news.
+fn note_state(path: &Path, was_right: bool, done: &mut Reindexed) -> Result<(), ToolError> {
+    let state = Bag::open_locked(path)?.state()?;
+    done.has_missing_files = !was_right && !state.missing_files.is_empty();
+    if done.has_missing_files {
+        let missing = state.missing_files.iter();
+        done.notices
+            .extend(missing.map(|file| format!("{}: {file}", path.display())));
+    }
+    // All files were read: where nothing was found, a check finds nothing.
+    if !done.notices.is_empty() || done.problem_count > 0 {
+        let found = check_locked(path, &mut |_, _| ())?;
+        done.problem_count = found.problems();
+        let problems = found
+            .findings()
+            .filter(|finding| finding.severity == Severity::Problem);
+        let problems = problems.take(PROBLEMS_LISTED_MAX).map(Finding::to_string);
+        done.notices
+            .extend(problems.map(|problem| format!("problem: {problem}")));
+    }
+    Ok(())
 }
 
 /// Reads the files that have an index, and corrects the metadata if they have fewer messages than the index
@@ -141,6 +180,7 @@ fn correct_counts(
             continue;
         }
         let found = check_file(&file.path, progress)?;
+        done.problem_count += found.findings.problems;
         let missing = summary.message_count.saturating_sub(found.message_count);
         if missing == 0 {
             continue;

@@ -8,7 +8,7 @@ use crate::{
     reader::{Bag, BagState, Gone, REPAIRED_KEY, ReadError, expect_bag, listing},
     rescue::{RESCUED_KEY, Rescue, RescueError},
     tools::{
-        Staged, ToolError,
+        Ending, Staged, ToolError,
         bag_copy::copy_bag,
         check::{BagCheck, check_locked},
         repair_account,
@@ -149,10 +149,11 @@ impl RepairReport {
             .collect();
     }
 
-    /// Whether something could not be saved, or a storage file was found to be gone.
-    pub fn has_losses(&self) -> bool {
+    /// How it ended: lost is what could not be saved, and a storage file that was found to be gone.
+    pub fn ending(&self) -> Ending {
         let missing = self.state.iter().any(|state| !state.missing_files.is_empty());
-        !self.unsaved.is_empty() || (missing && self.has_changed())
+        let is_lost = !self.unsaved.is_empty() || (missing && self.has_changed());
+        Ending::of(is_lost, self.problem_count)
     }
 
     /// Whether there was anything to do.
@@ -238,7 +239,7 @@ fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair
 }
 
 /// Problems that a report lists; the rest is counted.
-const PROBLEMS_LISTED_MAX: usize = 20;
+pub(super) const PROBLEMS_LISTED_MAX: usize = 20;
 
 /// Checks the repaired bag: what a repair cannot mend must not be called whole.
 fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
@@ -360,10 +361,9 @@ fn repair_there(
     let is_whole = rescued.as_ref().is_some_and(|rescued| rescued.is_whole);
     let (rescued, memory) = rescued.and_then(|rescued| rescued.account).unzip();
     let ledger = rescued.or(ledger);
+    let sums = repair_account::sums_of(&bag, ledger.as_ref());
     drop(bag);
-    if ledger.is_some() {
-        repair_account::remove_from(&mut metadata.custom_data);
-    }
+    repair_account::remove_from(&mut metadata.custom_data, ledger.is_some());
     let mut is_stored = false;
     for (number, file) in paths.iter().enumerate() {
         let is_last = number + 1 == paths.len();
@@ -386,7 +386,6 @@ fn repair_there(
         report.unsaved.clear();
     }
     if fs::is_dir(path) && !was_ended {
-        let sums = ledger.iter().flat_map(Ledger::custom_data);
         metadata.custom_data.extend(sums);
         if let Some(ledger) = ledger.filter(|_| !is_stored) {
             // A file that has its end already takes no record any more.

@@ -1,19 +1,28 @@
 //! The account of a bag that is repaired: of the whole recording where it is there, else of what is left and was known.
 
-use crate::reader::{Bag, Gone};
+use crate::reader::{Bag, Gone, is_account_sum};
 use holdall_model::{
     loss::ledger::{LEDGER_CUSTOM_KEY, Ledger, TopicAccount},
     time::Timestamp,
 };
 use std::collections::BTreeMap;
 
-/// Prefixes of the entries of `custom_data` that an account makes.
-const KEYS: [&str; 2] = ["holdall.lost", "holdall.end_unknown"];
+/// Removes the sums of an account from a bag's metadata, and the account itself where it gets a new one.
+pub(super) fn remove_from(custom_data: &mut BTreeMap<String, String>, has_new: bool) {
+    custom_data.retain(|key, _| !(is_account_sum(key) || has_new && key == LEDGER_CUSTOM_KEY));
+}
 
-/// Removes what an older account has put into a bag's metadata.
-pub(super) fn remove_from(custom_data: &mut BTreeMap<String, String>) {
-    custom_data
-        .retain(|key, _| key != LEDGER_CUSTOM_KEY && !KEYS.iter().any(|prefix| key.starts_with(prefix)));
+/// The sums that the metadata of a bag gets with this account, or with its own where that is right.
+pub(super) fn sums_of(bag: &Bag, account: Option<&Ledger>) -> BTreeMap<String, String> {
+    match account {
+        Some(account) => account.custom_data(),
+        None if bag.has_own_sums().unwrap_or(true) => bag.account_sums(),
+        None => bag
+            .last_ledger()
+            .ok()
+            .flatten()
+            .map_or_else(BTreeMap::new, |ledger| ledger.custom_data()),
+    }
 }
 
 /// Puts what is gone into the account of a bag that has all that it says is recorded.

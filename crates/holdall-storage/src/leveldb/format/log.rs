@@ -75,6 +75,8 @@ pub(crate) struct LogReader<R> {
     /// The pieces of the current record.
     partial: Option<LogRecord>,
     is_done: bool,
+    /// The log ends within a piece.
+    is_cut: bool,
 }
 
 impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
@@ -89,6 +91,7 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
             place: in_block as usize,
             partial: None,
             is_done: false,
+            is_cut: false,
         }
     }
 
@@ -104,6 +107,8 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
                 self.block.truncate(count);
             }
             if self.block.len().saturating_sub(self.place) < HEADER_BYTES {
+                let rest = self.block.get(self.place..).unwrap_or_default();
+                self.is_cut |= self.block.len() < BLOCK_BYTES && rest.iter().any(|byte| *byte != 0);
                 self.next_block();
                 continue;
             }
@@ -114,6 +119,11 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the log that was read to its end ends within a record.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut || self.partial.is_some()
     }
 
     fn next_block(&mut self) {
@@ -142,6 +152,7 @@ impl<E, R: FnMut(&mut [u8], u64) -> Result<usize, E>> LogReader<R> {
             self.partial = None;
             self.next_block();
             if at_end {
+                self.is_cut = true;
                 return Ok(None);
             }
             return Err(Malformed::at(

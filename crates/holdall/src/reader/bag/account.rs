@@ -8,6 +8,14 @@ use holdall_model::loss::{
 };
 use std::{collections::BTreeMap, path::Path};
 
+/// Prefixes of the entries of `custom_data` that have sums of an account.
+const SUM_KEYS: [&str; 2] = ["holdall.lost", "holdall.end_unknown"];
+
+/// Whether an entry of `custom_data` has sums of an account: each bag gets those of its own.
+pub(crate) fn is_account_sum(key: &str) -> bool {
+    SUM_KEYS.iter().any(|prefix| key.starts_with(prefix))
+}
+
 /// Messages that a recording lost, by topic and stage; topics without a loss are absent.
 pub type LostByTopic = BTreeMap<String, BTreeMap<LossStage, u64>>;
 
@@ -60,6 +68,23 @@ impl Bag {
             true => Ok(described),
             false => Ok(self.ledger()?.or(described)),
         }
+    }
+
+    /// The sums of an account in the bag's metadata.
+    pub(crate) fn account_sums(&self) -> BTreeMap<String, String> {
+        let sums = self.metadata.custom_data.iter();
+        let sums = sums.filter(|(key, _)| is_account_sum(key));
+        sums.map(|(key, text)| (key.clone(), text.clone())).collect()
+    }
+
+    /// Whether the sums in the metadata are those of an account that the bag carries; true where it carries none.
+    pub(crate) fn has_own_sums(&self) -> Result<bool, ReadError> {
+        let described = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY);
+        let described = described.map(|text| parse_ledger(&self.path, text)).transpose()?;
+        let sums = self.account_sums();
+        let accounts = [self.ledger()?, described];
+        let mut accounts = accounts.iter().flatten().peekable();
+        Ok(accounts.peek().is_none() || accounts.any(|ledger| ledger.custom_data() == sums))
     }
 
     /// The best account as the bag carries it.

@@ -5,6 +5,7 @@ mod named;
 mod open;
 
 pub use account::LostByTopic;
+pub(crate) use account::is_account_sum;
 pub(crate) use named::METADATA_BYTES_MAX;
 
 use super::{

@@ -170,6 +170,7 @@ impl Bag {
             bag.metadata.custom_data.entry(key).or_insert(value);
         }
         bag.metadata.ros_distro = bag.metadata.ros_distro.or(said.ros_distro);
+        let is_described = is_described && bag.has_own_sums()?;
         Ok((bag, is_described))
     }
 

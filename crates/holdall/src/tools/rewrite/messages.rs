@@ -11,6 +11,7 @@ use crate::{
         latched::{InputState, OutputState},
         left_out::Damage,
         relabel::Relabel,
+        unreadable::unreadable_by_topic,
     },
     writer::{
         BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, LatchedMessage, PayloadPacking,
@@ -224,11 +225,15 @@ impl<'a> Rewrite<'a> {
             .map(|(name, count)| (self.relabel.name(&name), count))
             .collect();
         let repeated = self.repeated_by_topic();
-        let damaged = damage.by_topic().iter();
-        let damaged: BTreeMap<String, u64> = damaged
-            .map(|(name, count)| (self.relabel.name(name), *count))
-            .collect();
-        let records = records(&by_topic, &repeated, damage.first().map(|_| &damaged));
+        let span = (choice.from, choice.until);
+        let damaged = damage.first().map(|_| -> BTreeMap<String, u64> {
+            let unreadable = unreadable_by_topic(damage, self.set.bags(), span);
+            let named = unreadable.into_iter();
+            named
+                .map(|(name, count)| (self.relabel.name(&name), count))
+                .collect()
+        });
+        let records = records(&by_topic, &repeated, damaged.as_ref());
         let closed = self.bag.close(records, None, |_| damage.custom_data());
         if let Some(failure) = closed.failure {
             return Err(failure.into());
