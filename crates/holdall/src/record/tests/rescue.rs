@@ -76,7 +76,8 @@ pub(super) fn copied(from: &Path, to: &Path) -> PathBuf {
 /// locks of bags that other tests repair at that moment.
 pub(in crate::record) fn copy_sparse(from: &Path, to: &Path) {
     let (mut from, to) = (fs::File::open(from).unwrap(), fs::File::create(to).unwrap());
-    to.set_permissions(from.metadata().unwrap().permissions()).unwrap();
+    to.set_permissions(from.metadata().unwrap().permissions())
+        .unwrap();
     let (mut piece, zeros) = (vec![0; 1 << 20], vec![0; 1 << 20]);
     let mut at = 0;
     loop {
