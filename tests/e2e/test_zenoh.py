@@ -348,8 +348,10 @@ def test_a_publisher_in_shared_memory_that_dies_leaves_what_had_arrived(meeting)
     victim.close()
     other.publish("/t", *strings(0, 20))
     meeting.await_received("/t", 20)
+    recorder.wait_until_says("1 publisher (/image) went silent without a farewell")
     code, said = recorder.stop()
-    assert code == 0, said
+    # It was reliable, and what it sent last is not known.
+    assert code == 3, said
     assert meeting.bag()["/image"] == [n.to_bytes(8, "little") + bytes(2_000_000 - 8) for n in range(5)]
     assert meeting.bag()["/t"] == strings(0, 20)
 

@@ -11,6 +11,7 @@ Then any of:
   {"do": "publish", "topic", "payloads": [HEX...] | "size", "count", "shared", "attachment": HEX | "short" | null}      -> {"event": "published", "count"}
   {"do": "token", "key": KEY}                                                                             -> {"event": "declared"}
   {"do": "withdraw", "topic"}                                                                             -> {"event": "withdrawn"}
+  {"do": "close"}: the session says farewell as a whole                                                    -> {"event": "closed"}
   {"do": "subscribe", "topic", "type", "hash", "qos": {...}}                                              -> {"event": "subscribed"}
   {"do": "await", "topic", "count"}                    -> {"event": "received", "messages": [{"payload", "attachment", "key"}...]}
   {"do": "call", "service", "type", "payload": HEX, "hash"} -> {"event": "answered", "hash", "payload", "sequence", "is_ours"}: the answer's attachment
@@ -152,6 +153,10 @@ class Counterpart:
             attached = forms[attachment] if attachment in forms else bytes.fromhex(attachment)
             zenoh_publisher.put(payload, attachment=attached)
         tell(event="published", count=sent)
+
+    def do_close(self):
+        self.session.close()
+        tell(event="closed")
 
     def do_withdraw(self, topic):
         publisher = self.publishers.pop(topic)

@@ -68,6 +68,19 @@ pub fn exists(process: u32) -> bool {
     Path::new("/proc").join(process.to_string()).exists()
 }
 
+/// Whether a process of this number runs: one that ended and was not waited for yet does not.
+pub fn runs(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name before them may contain anything.
+    let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let has_ended = matches!(fields.next(), None | Some("Z" | "X"));
+    // Threads may outlive the first one.
+    !has_ended
+        || fields
+            .nth(16)
+            .is_some_and(|threads| !matches!(threads, "0" | "1"))
+}
+
 /// Resident memory of this process in bytes.
 ///
 /// # Errors

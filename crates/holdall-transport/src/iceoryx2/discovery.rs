@@ -6,7 +6,7 @@ use super::{
     ffi::Service,
     folders::{self, PATH_BYTES_MAX},
     names,
-    publishers::{KnownService, NodeNames},
+    publishers::{KnownService, Nodes},
     service::ServiceFacts,
     subscription::{Receiving, Slot},
 };
@@ -102,7 +102,7 @@ struct Seen {
     refused: BTreeSet<String>,
     /// Topics whose subscribers could not be made, so that each is logged once.
     unheard: BTreeSet<String>,
-    nodes: NodeNames,
+    nodes: Nodes,
     looks: u32,
     /// The folder of services, once there is one.
     folder: Option<FolderWatch>,
@@ -140,14 +140,16 @@ impl Discovery {
         let is_listing = self.has_folder_changed(seen) || is_due || !seen.refused.is_empty();
         if (is_cleanup || is_listing) && self.folders_are_sound(seen) {
             if is_cleanup {
+                seen.nodes.note_dead(self.node.config());
                 self.clean_up();
             }
             if is_listing && let Some(listed) = self.listed(seen) {
                 self.follow(seen, listed, &mut events);
             }
         }
+        let now = self.clock.now();
         for service in seen.services.values_mut() {
-            service.poll(&self.node, &mut seen.nodes, &mut events);
+            service.poll(&self.node, &mut seen.nodes, now, &mut events);
         }
         self.leave_deserted(seen, &mut events);
         lock(&self.events).append(&mut events);
@@ -251,6 +253,7 @@ impl Discovery {
 
     fn leave(&self, seen: &mut Seen, events: &mut Vec<GraphEvent>, is_left: impl Fn(&KnownService) -> bool) {
         let slots = self.receiving.open_slots();
+        let nodes = &seen.nodes;
         seen.services.retain(|_, service| {
             if !is_left(service) {
                 return true;
@@ -258,7 +261,7 @@ impl Discovery {
             for slot in slots.iter().filter(|slot| slot.topic == service.topic) {
                 slot.detach();
             }
-            events.extend(service.end());
+            events.extend(service.end(nodes));
             self.receiving.changed();
             false
         });

@@ -7,9 +7,8 @@ use super::{
     subscription::{Receiver, gid},
 };
 use crate::{EndpointInfo, GraphEvent};
-use holdall_io::clock::Clock;
-use holdall_io::mutex::lock;
-use holdall_model::topic::NodeName;
+use holdall_io::{clock::Clock, mutex::lock, process};
+use holdall_model::{time::Timestamp, topic::NodeName};
 use iceoryx2::{
     identifiers::UniqueNodeId,
     node::{Node, NodeState, NodeView},
@@ -22,29 +21,87 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Names of nodes that were looked up, by id; includes nodes without a name.
+/// Other nodes, by id.
 #[derive(Default)]
-pub(super) struct NodeNames(BTreeMap<u128, Option<NodeName>>);
+pub(super) struct Nodes {
+    /// Names that were looked up; includes nodes without a name.
+    names: BTreeMap<u128, Option<NodeName>>,
+    /// Those that have died and were there when the nodes were listed last.
+    dead: BTreeSet<u128>,
+}
 
-impl NodeNames {
-    fn of(&mut self, id: &UniqueNodeId, config: &Config) -> Option<NodeName> {
-        if !self.0.contains_key(&id.value()) {
+impl Nodes {
+    /// Notes which nodes have died, before what they held is freed.
+    pub fn note_dead(&mut self, config: &Config) {
+        let mut dead = BTreeSet::new();
+        let note = |state: NodeState<Service>| {
+            if let NodeState::Dead(node) = state {
+                dead.insert(node.id().value());
+            }
+            CallbackProgression::Continue
+        };
+        if Node::<Service>::list(config, note).is_ok() {
+            self.dead = dead;
+        }
+    }
+
+    fn name_of(&mut self, id: &UniqueNodeId, config: &Config) -> Option<NodeName> {
+        if !self.names.contains_key(&id.value()) {
             // Ids of nodes that are gone are never queried again.
-            self.0.clear();
+            self.names.clear();
             let note = |state: NodeState<Service>| {
                 if let NodeState::Alive(node) = state {
                     let details = node.details().as_ref();
                     let name = details.and_then(|details| names::node_name(&details.name().to_string()));
-                    self.0.insert(node.id().value(), name);
+                    self.names.insert(node.id().value(), name);
                 }
                 CallbackProgression::Continue
             };
             if let Err(error) = Node::<Service>::list(config, note) {
                 tracing::debug!("iceoryx2 does not list its nodes: {error:?}");
             }
-            self.0.entry(id.value()).or_default();
+            self.names.entry(id.value()).or_default();
         }
-        self.0.get(&id.value()).cloned().flatten()
+        self.names.get(&id.value()).cloned().flatten()
+    }
+}
+
+/// A publisher of a service.
+struct KnownPublisher {
+    node: u128,
+    /// Its process, where that can be seen.
+    process: Option<u32>,
+    /// When its process was last seen to run.
+    lived: Timestamp,
+    /// Its process has ended, and it has not.
+    has_died: bool,
+}
+
+impl KnownPublisher {
+    fn new(node: &UniqueNodeId, now: Timestamp) -> Self {
+        let process = node.pid::<Service>().ok();
+        let process = process.and_then(|process| u32::try_from(process.value()).ok());
+        Self {
+            node: node.value(),
+            process: process.filter(|process| process::runs(*process)),
+            lived: now,
+            has_died: false,
+        }
+    }
+
+    fn has_process_ended(&self) -> bool {
+        self.process.is_some_and(|process| !process::runs(process))
+    }
+
+    /// The event for its end.
+    fn gone(&self, id: u128, nodes: &Nodes) -> GraphEvent {
+        if self.has_died || nodes.dead.contains(&self.node) {
+            return GraphEvent::PublisherSilent {
+                gid: gid(id),
+                since: self.process.map(|_| self.lived),
+            };
+        }
+        GraphEvent::PublisherGone(gid(id))
     }
 }
 
@@ -53,7 +110,7 @@ pub(super) struct KnownService {
     pub facts: ServiceFacts,
     pub topic: String,
     open: OpenService,
-    publishers: BTreeSet<u128>,
+    publishers: BTreeMap<u128, KnownPublisher>,
     /// Polls in a row that found no publisher and no other node.
     pub deserted: u32,
 }
@@ -87,7 +144,7 @@ impl KnownService {
             facts,
             topic,
             open,
-            publishers: BTreeSet::new(),
+            publishers: BTreeMap::new(),
             deserted: 0,
         })
     }
@@ -118,27 +175,37 @@ impl KnownService {
         ))
     }
 
-    /// Appends which publishers appeared and left.
-    pub fn poll(&mut self, node: &Node<Service>, names: &mut NodeNames, events: &mut Vec<GraphEvent>) {
+    /// Appends which publishers appeared and left by `now`.
+    pub fn poll(
+        &mut self,
+        node: &Node<Service>,
+        nodes: &mut Nodes,
+        now: Timestamp,
+        events: &mut Vec<GraphEvent>,
+    ) {
+        // Looked at before the list: a process that ends properly takes its publishers away first.
+        let ended = self.publishers.iter().filter(|(_, it)| it.has_process_ended());
+        let ended: BTreeSet<u128> = ended.map(|(id, _)| *id).collect();
         let mut here = BTreeSet::new();
         let mut found = Vec::new();
         self.open.dynamic_config().list_publishers(|details| {
             if details.node_id != *node.id() {
                 here.insert(details.publisher_id.value());
-                if !self.publishers.contains(&details.publisher_id.value()) {
+                if !self.publishers.contains_key(&details.publisher_id.value()) {
                     found.push((details.publisher_id.value(), details.node_id));
                 }
             }
             CallbackProgression::Continue
         });
         for (id, node_id) in found {
+            self.publishers.insert(id, KnownPublisher::new(&node_id, now));
             events.push(GraphEvent::Publisher(EndpointInfo {
                 gid: gid(id),
                 topic: self.topic.clone(),
                 type_name: self.facts.type_name().to_owned(),
                 type_hash: self.facts.type_hash().map(str::to_owned),
                 qos: self.facts.qos(),
-                node: names.of(&node_id, node.config()),
+                node: nodes.name_of(&node_id, node.config()),
                 neighbours: Vec::new(),
                 host: this_host().map(str::to_owned),
                 created: None,
@@ -146,9 +213,17 @@ impl KnownService {
                 details: self.facts.to_details(),
             }));
         }
-        let gone = self.publishers.difference(&here);
-        events.extend(gone.map(|id| GraphEvent::PublisherGone(gid(*id))));
-        self.publishers = here;
+        self.publishers.retain(|id, publisher| {
+            if !here.contains(id) {
+                events.push(publisher.gone(*id, nodes));
+                return false;
+            }
+            publisher.has_died |= ended.contains(id);
+            if !publisher.has_died {
+                publisher.lived = now;
+            }
+            true
+        });
         self.deserted = if self.publishers.is_empty() && !self.has_other_nodes(node) {
             self.deserted.saturating_add(1)
         } else {
@@ -168,9 +243,8 @@ impl KnownService {
     }
 
     /// The events for its end: all its publishers are gone.
-    pub fn end(&self) -> impl Iterator<Item = GraphEvent> {
-        self.publishers
-            .iter()
-            .map(|id| GraphEvent::PublisherGone(gid(*id)))
+    pub fn end(&self, nodes: &Nodes) -> impl Iterator<Item = GraphEvent> {
+        let publishers = self.publishers.iter();
+        publishers.map(|(id, publisher)| publisher.gone(*id, nodes))
     }
 }

@@ -1,7 +1,10 @@
 //! The graph from liveliness tokens: zenoh's threads note what appears and leaves, the recorder polls the
 //! changes.
 
-use super::token::{EntityKind, Token, TokenTopic, gid_of};
+use super::{
+    links::Links,
+    token::{EntityKind, Token, TokenTopic, gid_of},
+};
 use crate::{EndpointInfo, GraphEvent, ServerInfo};
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -62,6 +65,9 @@ struct State {
     /// What has been reported to the recorder.
     reported: HashMap<Gid, EntityKind>,
     refused: HashSet<Gid>,
+    links: Links,
+    /// What left because the links to its session broke, since the last poll.
+    lost: HashSet<Gid>,
 }
 
 /// What others have declared; shared by all parts of a session.
@@ -134,6 +140,11 @@ impl Graph {
         }
     }
 
+    /// Applies what has changed about links. Called on zenoh's threads.
+    pub(super) fn follow_links(&self, apply: impl FnOnce(&mut Links)) {
+        apply(&mut self.lock().links);
+    }
+
     /// Notes a token that left. Called on zenoh's threads.
     pub(super) fn vanished(&self, key: &str) {
         let gid = gid_of(key);
@@ -153,6 +164,7 @@ impl Graph {
             endpoints,
             changed,
             reported,
+            lost,
             ..
         } = &mut *state;
         let mut latched = Vec::new();
@@ -166,6 +178,7 @@ impl Graph {
                 (None, Some(kind)) => {
                     events.push(match kind {
                         EntityKind::Subscription => GraphEvent::SubscriptionGone(gid),
+                        _ if lost.contains(&gid) => GraphEvent::PublisherSilent { gid, since: None },
                         _ => GraphEvent::PublisherGone(gid),
                     });
                     reported.remove(&gid);
@@ -176,6 +189,7 @@ impl Graph {
                 (None, None) => {}
             }
         }
+        lost.clear();
         latched
     }
 
@@ -241,6 +255,7 @@ impl State {
     fn add(&mut self, gid: Gid, kind: EntityKind, session: Arc<str>, info: EndpointInfo) {
         let key = (info.topic.clone(), info.type_name.clone());
         let endpoint = Endpoint { kind, session, info };
+        self.lost.remove(&gid);
         if self.endpoints.insert(gid, endpoint).is_none() {
             let counts = self.counts.entry(key).or_default();
             match kind {
@@ -255,6 +270,9 @@ impl State {
         let Some(endpoint) = self.endpoints.remove(&gid) else {
             return;
         };
+        if self.links.has_lost(&endpoint.session) {
+            self.lost.insert(gid);
+        }
         let key = (endpoint.info.topic, endpoint.info.type_name);
         if let Some(counts) = self.counts.get_mut(&key) {
             match endpoint.kind {
@@ -348,6 +366,38 @@ mod tests {
         assert_eq!(poll(&graph).0, [GraphEvent::PublisherGone(gid_of(&publisher))]);
         assert_eq!(graph.publishers("/a", type_name), 0);
         assert!(poll(&graph).0.is_empty());
+    }
+
+    #[test]
+    fn what_leaves_after_its_last_link_broke_said_no_farewell() {
+        let graph = Graph::new("me");
+        let (killed, ended) = (token("killed", 1, "MP", QOS), token("ended", 1, "MP", QOS));
+        let ends = ("here".to_owned(), "there".to_owned());
+        for (session, key) in [("killed", &killed), ("ended", &ended)] {
+            graph.follow_links(|links| links.made(session, ends.clone()));
+            graph.appeared(key);
+        }
+        poll(&graph);
+        graph.vanished(&ended);
+        graph.follow_links(|links| links.closed("ended"));
+        assert_eq!(poll(&graph).0, [GraphEvent::PublisherGone(gid_of(&ended))]);
+        let leaves = || {
+            graph.follow_links(|links| links.broke("killed", &ends));
+            graph.vanished(&killed);
+            graph.follow_links(|links| links.closed("killed"));
+        };
+        leaves();
+        let silent = GraphEvent::PublisherSilent {
+            gid: gid_of(&killed),
+            since: None,
+        };
+        assert_eq!(poll(&graph).0, [silent]);
+        // One that is back says farewell.
+        graph.follow_links(|links| links.made("killed", ends.clone()));
+        graph.appeared(&killed);
+        poll(&graph);
+        graph.vanished(&killed);
+        assert_eq!(poll(&graph).0, [GraphEvent::PublisherGone(gid_of(&killed))]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod attachment;
 mod config;
 mod discovery;
 mod history;
+mod links;
 mod loan;
 mod publisher;
 mod qos;

@@ -19,7 +19,12 @@ use crate::{
     registry::{Backend, OpenError},
     service::{check_service, service_error},
 };
-use ::zenoh::{Wait, pubsub::Subscriber, sample::SampleKind};
+use ::zenoh::{
+    Session, Wait,
+    pubsub::Subscriber,
+    sample::SampleKind,
+    session::{LinkEvent, LinkEventsListener, TransportEvent, TransportEventsListener},
+};
 use holdall_io::clock::Clock;
 use holdall_model::{names::validate_full_name, time::Timestamp, topic::NodeName};
 use std::sync::{Arc, Weak};
@@ -73,6 +78,7 @@ pub struct ZenohOptions {
 pub struct ZenohTransport {
     surroundings: Surroundings,
     _tokens: Subscriber<()>,
+    _links: (TransportEventsListener<()>, LinkEventsListener<()>),
     /// Subscriptions that request what publishers keep.
     latched: Vec<Weak<Receiver>>,
     routers: RouterWatch,
@@ -97,6 +103,7 @@ impl ZenohTransport {
         let routers =
             RouterWatch::new(session.zenoh(), reaches, expects_router, clock.monotonic()).map_err(failed)?;
         let graph = Arc::new(Graph::new(session.id()));
+        let links = follow_links(session.zenoh(), &graph).map_err(failed)?;
         let noted = Arc::clone(&graph);
         let tokens = session
             .zenoh()
@@ -118,6 +125,7 @@ impl ZenohTransport {
                 clock,
             },
             _tokens: tokens,
+            _links: links,
             latched: Vec::new(),
             routers,
             type_descriptions: TypeDescriptions::default(),
@@ -210,6 +218,37 @@ impl Transport for ZenohTransport {
     fn now(&self) -> Timestamp {
         self.surroundings.clock.now()
     }
+}
+
+/// Notes in the graph which links there are.
+fn follow_links(
+    session: &Session,
+    graph: &Arc<Graph>,
+) -> ::zenoh::Result<(TransportEventsListener<()>, LinkEventsListener<()>)> {
+    let noted = Arc::clone(graph);
+    let info = session.info();
+    let transports = info.transport_events_listener();
+    // zenoh calls after it has withdrawn what the session had declared.
+    let transports = transports.callback(move |event: TransportEvent| {
+        if event.kind() == SampleKind::Delete {
+            noted.follow_links(|links| links.closed(&event.transport().zid().to_string()));
+        }
+    });
+    let noted = Arc::clone(graph);
+    let links = info.link_events_listener().history(true);
+    // zenoh calls before it withdraws what came over the link.
+    let links = links.callback(move |event: LinkEvent| {
+        let link = event.link();
+        let (session, ends) = (
+            link.zid().to_string(),
+            (link.src().to_string(), link.dst().to_string()),
+        );
+        noted.follow_links(|links| match event.kind() {
+            SampleKind::Put => links.made(&session, ends),
+            SampleKind::Delete => links.broke(&session, &ends),
+        });
+    });
+    Ok((transports.wait()?, links.wait()?))
 }
 
 fn check_name(topic: &str) -> Result<(), TransportError> {

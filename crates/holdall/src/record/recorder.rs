@@ -323,7 +323,7 @@ impl Recording {
     /// Waits shortly for messages that were sent before the end and are still in flight.
     fn catch_up(&mut self) {
         let clock = Arc::clone(&self.view.clock);
-        let (begun, stop) = (clock.monotonic(), clock.now());
+        let begun = clock.monotonic();
         let (mut caught_up_by, mut next_question) = (begun + CATCH_UP_MAX, begun);
         self.session.poll_announcements();
         self.session.stops();
@@ -339,7 +339,8 @@ impl Recording {
             let may_come = !self.session.is_caught_up() && now < caught_up_by
                 || self.session.awaits_later_message() && now < begun + CATCH_UP_MAX
                 || self.session.awaits_answer() && now < begun + ANSWER_MAX
-                || self.session.awaits_answer_of_living(stop) && now < begun + ANSWER_OF_LIVING_MAX;
+                || self.session.awaits_answer_of_living(now.saturating_sub(begun))
+                    && now < begun + ANSWER_OF_LIVING_MAX;
             if !may_come {
                 break;
             }

@@ -321,10 +321,15 @@ impl RecordedTopic {
         self.subscriptions.retain(|open| open.transport != transport);
     }
 
-    /// A publisher is gone.
-    pub(super) fn publisher_gone(&mut self, gid: Gid, departure: Departure, now: Timestamp) {
+    /// A publisher is gone; returns its last sign of life where it went silent.
+    pub(super) fn publisher_gone(
+        &mut self,
+        gid: Gid,
+        departure: Departure,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
         self.served.remove(&gid);
-        self.intake.publisher_gone(gid, departure, now);
+        self.intake.publisher_gone(gid, departure, now)
     }
 
     /// Asks the publishers what they have sent, and applies what they answer; true when one has answered.

@@ -103,13 +103,13 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day.
-    pub(crate) fn publisher_gone(&self, gid: Gid, departure: Departure, now: Timestamp) {
+    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day. Returns the last
+    /// sign of life of one that went silent: what its transport knows, or its last message, or `now` where neither is known.
+    pub(crate) fn publisher_gone(&self, gid: Gid, departure: Departure, now: Timestamp) -> Option<Timestamp> {
         let mut state = self.lock();
-        let Some(&index) = state.by_gid.get(&Some(gid)) else {
-            return;
-        };
+        let &index = state.by_gid.get(&Some(gid))?;
         let track = &mut state.tracks[index];
+        let mut silent_since = None;
         match departure {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
             // It cannot answer any more.
@@ -121,12 +121,17 @@ impl Intake {
             Departure::Farewell | Departure::Left => {}
             // A message after the stop has shown it.
             Departure::Silent(_) if track.end == End::Shown => {}
-            Departure::Silent(since) => self.set_silent(track, since.unwrap_or(now)),
+            Departure::Silent(heard) => {
+                let since = heard.or(track.last_time).unwrap_or(now);
+                self.set_silent(track, since);
+                silent_since = Some(since);
+            }
         }
         if !state.gone.contains(&gid) {
             state.gone.push_back(gid);
             self.fold_gone(&mut state);
         }
+        silent_since
     }
 
     fn set_silent(&self, track: &mut PublisherTrack, since: Timestamp) {

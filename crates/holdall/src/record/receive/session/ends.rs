@@ -4,7 +4,7 @@ use super::{RecordedTopic, Session};
 use crate::record::receive::discovery::{Departure, GraphDecision};
 use holdall_model::units::counted;
 use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 /// Topics that a line of the log names.
 const TOPICS_LISTED_MAX: usize = 8;
@@ -22,11 +22,10 @@ impl Session {
         let Some(recorded) = self.topics.get_mut(topic) else {
             return;
         };
-        recorded.publisher_gone(gid, departure, now);
-        if let Departure::Silent(since) = departure {
+        if let Some(since) = recorded.publisher_gone(gid, departure, now) {
             self.silent.push(SilentPublisher {
                 topic: topic.to_owned(),
-                since: since.unwrap_or(now),
+                since,
             });
         }
     }
@@ -88,11 +87,12 @@ impl Session {
         topics.any(|topic| !topic.intake.ends_asked().is_empty())
     }
 
-    /// True while one of them that was heard since `stop` has not.
-    pub(in crate::record) fn awaits_answer_of_living(&self, stop: Timestamp) -> bool {
+    /// True while one of them that was heard within the last `span` has not. A span, because the time of day may be set in between.
+    pub(in crate::record) fn awaits_answer_of_living(&self, span: Duration) -> bool {
+        let is_recent = |heard: Timestamp| self.clock.now().saturating_since(heard) <= span;
         self.topics.values().any(|topic| {
             let mut asked = topic.intake.ends_asked().into_iter();
-            asked.any(|gid| self.last_heard(topic, gid) >= Some(stop))
+            asked.any(|gid| self.last_heard(topic, gid).is_some_and(is_recent))
         })
     }
 
