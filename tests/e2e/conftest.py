@@ -228,6 +228,13 @@ class World:
         remove_memory_for(self.folder)
 
 
+def suspend(process):
+    """Stops a program that was started here, and waits until it is stopped: under load its threads may run on for a while."""
+    process.send_signal(signal.SIGSTOP)
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status), status
+
+
 def remove_memory_for(folder):
     """Removes what killed recorders left in shared memory for bags below a folder of a test."""
     needle = str(folder).encode()

@@ -9,7 +9,7 @@ import threading
 import time
 
 import pytest
-from conftest import DEADLINE_S, Node, messages_of, text_of
+from conftest import DEADLINE_S, Node, messages_of, suspend, text_of
 
 STRING = "std_msgs/msg/String"
 BYTES = "std_msgs/msg/UInt8MultiArray"
@@ -89,7 +89,7 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
     recorder = record(world, "--topics", "/sure", "/best", "--control-socket", control)
     recorder.wait_until_says("Listening")
     # It receives nothing while they send their first messages.
-    recorder.process.send_signal(signal.SIGSTOP)
+    suspend(recorder.process)
     logs = {topic: world.folder / topic[1:] for topic in ("/sure", "/best")}
     plan = {"type": STRING, "count": None, "rate_hz": 200, "hash": False}
     talker = world.talker(
@@ -328,7 +328,7 @@ def test_a_publisher_that_is_found_late_and_is_older_than_the_recording_has_lost
     early = world.holdall("record", "--topics", "/t", "-o", world.folder / "early", "--control-socket", world.folder / "early.sock")
     wait_for_status(world, "early.sock", lambda status: status["topics"].get("/t", {}).get("recorded", 0) >= 100)
     assert early.stop()[0] == 0
-    talker.process.send_signal(signal.SIGSTOP)
+    suspend(talker.process)
     try:
         recorder = record(world, "--topics", "/t", "--control-socket", world.folder / "rec.sock")
         # The time after which publishers that do not send their creation time count as new.

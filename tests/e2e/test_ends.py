@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HOLDALL, Node
+from conftest import HOLDALL, Node, suspend
 from test_account import BYTES, STRING, audit, record, wait_for_status, wait_until_received, wait_until_sent
 
 NODES = Path(__file__).parent.parent / "nodes"
@@ -41,7 +41,7 @@ def test_the_last_messages_of_a_best_effort_flood_are_counted_or_called_unknown(
     recorder.wait_until_says("Listening")
     talker = world.talker(plan, linger=True)
     wait_until_received(world, world.folder / "c", "/cam", 5)
-    recorder.process.send_signal(signal.SIGSTOP)
+    suspend(recorder.process)
     wait_until_sent(log, 60)
     talker.wait_for("done")
     recorder.process.send_signal(signal.SIGCONT)
@@ -133,7 +133,7 @@ def test_a_publisher_that_does_not_answer_at_the_end_is_not_complete(world):
     recorder.wait_until_says("Listening")
     talker = world.talker({"topic": "/sure", "type": STRING, "count": None, "rate_hz": 50, "hash": False, "log": str(log)})
     wait_until_received(world, control, "/sure", 20)
-    talker.process.send_signal(signal.SIGSTOP)
+    suspend(talker.process)
     try:
         code, said = recorder.stop()
     finally:

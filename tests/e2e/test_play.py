@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from conftest import DEADLINE_S, cdr_string, messages_of
+from conftest import DEADLINE_S, cdr_string, messages_of, suspend
 
 STRING = "std_msgs/msg/String"
 
@@ -146,7 +146,7 @@ def test_what_a_stopped_subscription_does_not_acknowledge_is_counted(world):
     listener.wait_for("ready")
     player = world.holdall("play", bag, "--disable-keyboard-controls")
     listener.wait_for("heard")
-    listener.process.send_signal(signal.SIGSTOP)
+    suspend(listener.process)
     code, said = player.wait()
     listener.process.send_signal(signal.SIGCONT)
     told = re.search(r"([\d\s,]+) messages of /x were not acknowledged by all reliable subscriptions", said)

@@ -451,11 +451,12 @@ impl Reader {
         unsafe { takes_part(self.topic.sertype, self.topic.participant.gid) }
     }
 
-    /// Whether it has accepted a HEARTBEAT of a writer; must not be called from a handler.
-    pub(super) fn has_heartbeat(&self, writer: Gid) -> bool {
+    /// Whether it has accepted a HEARTBEAT of a writer in a packet that was read after `since` (elapsed time in nanoseconds); must not be called
+    /// from a handler.
+    pub(super) fn has_heartbeat(&self, writer: Gid, since: i64) -> bool {
         let participant = self.topic.participant.gid;
         // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { has_heartbeat(self.topic.sertype, participant, self.gid, writer) }
+        unsafe { has_heartbeat(self.topic.sertype, participant, (self.gid, writer), since) }
     }
 
     /// The lease of another participant, while it is there.

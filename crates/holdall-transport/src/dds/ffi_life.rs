@@ -116,7 +116,7 @@ pub(super) unsafe fn lease_of(
     }
 }
 
-/// Whether a reader of ours has accepted a HEARTBEAT of a writer.
+/// Whether a reader of ours has accepted a HEARTBEAT of a writer in a packet that was read after `since` (elapsed time in nanoseconds).
 ///
 /// Takes the writer's lock, which Cyclone holds while it delivers: must not be called from a sink.
 ///
@@ -125,8 +125,8 @@ pub(super) unsafe fn lease_of(
 pub(super) unsafe fn has_heartbeat(
     sertype: *const ddsi_sertype,
     participant: Gid,
-    reader: Gid,
-    writer: Gid,
+    (reader, writer): (Gid, Gid),
+    since: i64,
 ) -> bool {
     // SAFETY: the caller vouches for both; the proxy is read under its lock while this thread is awake.
     unsafe {
@@ -142,7 +142,7 @@ pub(super) unsafe fn has_heartbeat(
             libc::pthread_mutex_lock(lock);
             let readers = (&raw const (*proxy).readers).cast::<c_void>();
             let found = ddsrt_avl_lookup(&raw const ddsi_pwr_readers_treedef, readers, &key);
-            let has = !found.is_null() && (*found).reader == key && (*found).heartbeat_accepted > 0;
+            let has = !found.is_null() && (*found).reader == key && (*found).heartbeat_accepted > since;
             libc::pthread_mutex_unlock(lock);
             has
         })

@@ -3,12 +3,15 @@
 use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
+    ffi_life::elapsed,
     ffi_sertype::Sample,
     keys::number_of_message,
     qos::{DdsDurability, DdsHistory, DdsQos, dds_topic, reader_qos},
 };
 use crate::{Sink, SubscribeRequest, Subscription};
-use holdall_io::{clock::Clock, mutex::lock, socket::has_waiting, survivor::buffers::may_be_buffer};
+use holdall_io::{
+    clock::Clock, mutex::lock, socket::has_waiting, survivor::buffers::may_be_buffer, thread::are_asleep,
+};
 use holdall_model::{
     message::{Kept, Loan, MessageHeader, Payload},
     names::dds::type_to_dds,
@@ -193,8 +196,8 @@ pub(super) struct DdsSubscription {
     sockets: Arc<Sockets>,
     /// What the reader was made with.
     made_with: MadeWith,
-    /// A second reader: each reliable writer sends a HEARTBEAT to one that is new to it.
-    question: Option<Reader>,
+    /// A second reader: each reliable writer sends a HEARTBEAT to one that is new to it. With the elapsed time before it was made.
+    question: Option<(Reader, i64)>,
 }
 
 struct MadeWith {
@@ -205,10 +208,15 @@ struct MadeWith {
     is_reliable: bool,
 }
 
+/// Whether a thread of this name reads what arrives.
+pub(super) fn receives(thread: &str) -> bool {
+    thread.starts_with("recv")
+}
+
 /// The sockets that a domain receives with.
 pub(super) struct Sockets {
     all: BTreeSet<RawFd>,
-    /// They were seen empty since the first question.
+    /// They were seen empty, and what was read from them done, since the first question.
     were_empty: AtomicBool,
 }
 
@@ -221,9 +229,13 @@ impl Sockets {
         }
     }
 
-    /// Whether all that had arrived at the first call has been read: a HEARTBEAT among it answers no later question.
+    /// Whether all that had arrived at the first call has been read, and no thread is about to look at it: a HEARTBEAT among it answers no
+    /// later question.
     fn were_empty(&self) -> bool {
-        if !self.were_empty.load(Ordering::Relaxed) && !self.all.iter().any(|socket| has_waiting(*socket)) {
+        if !self.were_empty.load(Ordering::Relaxed)
+            && !self.all.iter().any(|socket| has_waiting(*socket))
+            && are_asleep(receives)
+        {
             self.were_empty.store(true, Ordering::Relaxed);
         }
         self.were_empty.load(Ordering::Relaxed)
@@ -303,8 +315,9 @@ impl Subscription for DdsSubscription {
             is_reliable,
         } = &self.made_with;
         if self.question.is_none() && *is_reliable && self.sockets.were_empty() {
+            let asked = elapsed();
             match Reader::new(participant, topic, type_name, qos, None) {
-                Ok(reader) => self.question = Some(reader),
+                Ok(reader) => self.question = Some((reader, asked)),
                 Err(error) => tracing::debug!("{topic}: its publishers cannot be asked: {error}"),
             }
         }
@@ -312,7 +325,7 @@ impl Subscription for DdsSubscription {
 
     fn has_answered(&self, publisher: Gid) -> bool {
         let question = self.question.as_ref();
-        question.is_some_and(|question| question.has_heartbeat(publisher))
+        question.is_some_and(|(reader, asked)| reader.has_heartbeat(publisher, *asked))
     }
 
     fn expect_next(&self, publisher: Gid, next: u64) {

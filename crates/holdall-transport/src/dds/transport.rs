@@ -15,7 +15,7 @@ use super::{
     publisher::DdsPublisher,
     security::Security,
     service::{DdsClient, DdsServer},
-    subscription::{DdsSubscription, PinnedBuffers, Sockets},
+    subscription::{DdsSubscription, PinnedBuffers, Sockets, receives},
     type_description::TypeDescriptions,
     unheard::Unheard,
 };
@@ -61,7 +61,7 @@ pub(crate) static BACKEND: Backend = Backend {
         })?))
     },
     // Cyclone's.
-    receives: |thread| thread.starts_with("recv"),
+    receives,
     missing: |_| None,
 };
 
