@@ -194,3 +194,20 @@ def test_a_loop_over_no_time_has_a_pace(world):
     _, said = player.stop()
     count = int(re.sub(r"\D", "", re.search(r"stopped after ([\d\s\u202f]+) messages? of", said)[1]))
     assert 1 <= count < 20, said
+
+
+@pytest.mark.parametrize("verb", ["convert", "merge", "filter"])
+def test_a_copy_of_a_bag_whose_clock_was_reset_is_read_in_the_order_of_recording(world, verb):
+    recorder = record(world, "--topics", "/run", "--use-sim-time")
+    recorder.wait_until_says("Listening")
+    simulate(world, runs=[10, 10]).done()
+    recorder.stop()
+    order = read_order(world)
+    assert order == sorted(order) and set(order) == {0, 1}, order
+    more = {"convert": ["--compression", "none"], "merge": [bag_of(world, [10**9, 2 * 10**9], "other")], "filter": ["--topics", "/run"]}[verb]
+    told = world.run(verb, world.folder / "bag", *more, "-o", world.folder / "copy")
+    assert told.returncode == 0, told.stderr
+    assert read_order(world, "copy") == order, told.stdout
+    assert world.info(world.folder / "copy")["clock_jumps"] == world.info(world.folder / "bag")["clock_jumps"]
+    assert "Clock jumps: " in world.run("info", world.folder / "copy").stdout
+    assert world.run("audit", world.folder / "copy").returncode == 0

@@ -1,7 +1,6 @@
 //! Parts of bags that can be read side by side: spans of time that share no chunk of a file.
 
 use super::{
-    bag::Bag,
     error::ReadError,
     message::{MessageFilter, before},
     order::MessageOrder,
@@ -108,8 +107,7 @@ impl BagSet {
             spans: vec![(whole, places().collect())],
             open: Mutex::default(),
         };
-        let is_in_runs = |bag: &Bag| bag.runs().len() > 1;
-        if filter.order == MessageOrder::Sent || self.bags().iter().any(is_in_runs) {
+        if filter.order == MessageOrder::Sent || self.has_runs() {
             return Ok(undivided());
         }
         let mut parts: Vec<(FilePart, (usize, usize))> = Vec::new();

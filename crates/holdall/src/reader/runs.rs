@@ -62,6 +62,11 @@ impl Bag {
 }
 
 impl BagSet {
+    /// Whether the clock of a bag jumped back, so that its messages are not read in the order of their times.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.bags().iter().any(|bag| bag.runs().len() > 1)
+    }
+
     /// Jumps of the clocks of all bags, by the time after each.
     pub fn clock_jumps(&self) -> Vec<ClockJump> {
         let mut jumps: Vec<ClockJump> = self.bags().iter().flat_map(Bag::clock_jumps).collect();

@@ -24,6 +24,7 @@ use holdall_model::{
     message::PayloadRef,
     repeated::RepeatedMessage,
     time::Timestamp,
+    time_line::JUMP_NANOS_MIN,
     topic::{MessageDefinition, PublisherInfo, TopicInfo},
 };
 use holdall_storage::writer::{ChannelInfo, MetadataEntries, StoredMessage};
@@ -121,7 +122,7 @@ impl<'a> Rewrite<'a> {
             slots: HashMap::new(),
             next_slot: HashMap::new(),
             definitions,
-            splitter: Splitter::new(&split),
+            splitter: Splitter::new(&split, set.has_runs()),
             packing,
             written: Written::default(),
             by_topic: BTreeMap::new(),
@@ -381,22 +382,27 @@ impl<'a> Rewrite<'a> {
     }
 }
 
-/// Decides when to start a new file, by number of messages and at given times.
+/// Decides when to start a new file: by number of messages, at given times, and where the clock of an input jumped back, because the messages
+/// of one file are read by their times.
 struct Splitter {
     count_max: Option<u64>,
     count: u64,
     /// The next one last.
     times: Vec<Timestamp>,
+    has_runs: bool,
+    last: Timestamp,
 }
 
 impl Splitter {
-    fn new(split: &SplitAt) -> Self {
+    fn new(split: &SplitAt, has_runs: bool) -> Self {
         let mut times = split.times.clone();
         times.sort_unstable_by(|a, b| b.cmp(a));
         Self {
             count_max: split.count_max,
             count: 0,
             times,
+            has_runs,
+            last: Timestamp::from_nanos(i64::MIN),
         }
     }
 
@@ -408,6 +414,9 @@ impl Splitter {
             // Before the first message there is no file to end.
             is_due |= self.count > 0;
         }
+        let back = self.last.as_nanos().saturating_sub(log_time.as_nanos());
+        is_due |= self.has_runs && self.count > 0 && back >= JUMP_NANOS_MIN;
+        self.last = log_time;
         if is_due {
             self.count = 0;
         }
@@ -421,7 +430,7 @@ mod tests {
     use super::*;
 
     fn splits(split: &SplitAt, times: &[i64]) -> Vec<i64> {
-        let mut splitter = Splitter::new(split);
+        let mut splitter = Splitter::new(split, true);
         let due = times
             .iter()
             .filter(|time| splitter.is_due(Timestamp::from_nanos(**time)));
@@ -441,5 +450,13 @@ mod tests {
         };
         assert_eq!(splits(&at(&[5, 3, 100]), &[1, 2, 3, 4, 5, 6]), [3, 5]);
         assert_eq!(splits(&at(&[0, 3]), &[1, 2, 9]), [9], "an empty file is not made");
+        let again = [
+            1_000_000_000,
+            2_000_000_000,
+            1_950_000_000,
+            500_000_000,
+            600_000_000,
+        ];
+        assert_eq!(splits(&SplitAt::default(), &again), [500_000_000]);
     }
 }

@@ -123,6 +123,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     };
     let by_index = !is_live
         && !has_hidden
+        && !set.has_runs()
         && !has_other()?
         && job.output.changes.is_empty()
         && job.output.frames.is_empty()
