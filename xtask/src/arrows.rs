@@ -1,23 +1,23 @@
-//! The rooms of the library and the arrows between them: what a bag says is read and written without the recorder and the player.
+//! Arrows inside of crates and between the folders of two: what no manifest can say.
 
-/// Rooms of the library, each with the rooms that it may not name. What both need is in the room below, or in `holdall-model`.
-const ARROWS_FORBIDDEN: [(&str, &[&str]); 7] = [
-    (
-        "writer",
-        &["record", "play", "reader", "rescue", "tools", "supervise"],
-    ),
-    ("reader", &["record", "play", "tools", "supervise"]),
-    ("tools", &["record", "play", "supervise"]),
-    (
-        "rescue",
-        &["writer", "reader", "record", "play", "tools", "supervise"],
-    ),
-    ("decode", &["record", "play", "tools", "supervise"]),
-    ("record", &["reader", "play", "tools", "supervise"]),
-    ("play", &["record", "tools", "supervise"]),
+/// Folders of `holdall-bag`, each with the folders that it may not name.
+const ARROWS_FORBIDDEN: [(&str, &[&str]); 2] = [
+    ("writer", &["reader", "rescue"]),
+    ("rescue", &["writer", "reader"]),
 ];
 
-const LIBRARY: &str = "crates/holdall/src/";
+const LIBRARY: &str = "crates/holdall-bag/src/";
+
+/// The recorder writes bags and reads none: it does not name the reader.
+const RECORDER: &str = "crates/holdall-record/src/";
+const READER_NAMES: [&str; 6] = [
+    "reader",
+    "Bag",
+    "BagMessage",
+    "BagSet",
+    "MessageFilter",
+    "ReadError",
+];
 
 /// Files of the reader, the lowest first: each names those above it in this list only, so that none hang in a circle.
 const READER_FILES: [&str; 16] = [
@@ -39,8 +39,17 @@ const READER_FILES: [&str; 16] = [
     "undefined",
 ];
 
-/// Finds places of the library that name a room above their own. Tests may.
+/// Finds places that name a folder above their own. Tests may.
 pub fn check_arrows(shown: &str, text: &str, breaches: &mut Vec<String>) {
+    if shown.starts_with(RECORDER) && !shown.contains("/tests") {
+        for (line, named) in names_after(crate::lengths::product(text), "holdall_bag::") {
+            if READER_NAMES.contains(&named) {
+                breaches.push(format!(
+                    "{shown}:{line}: the recorder names holdall_bag::{named}: it reads no bags; put what both need below the reader"
+                ));
+            }
+        }
+    }
     let Some(path) = shown.strip_prefix(LIBRARY) else {
         return;
     };
@@ -58,7 +67,7 @@ pub fn check_arrows(shown: &str, text: &str, breaches: &mut Vec<String>) {
     for (line, named) in named_rooms(product) {
         if forbidden.contains(&named) {
             breaches.push(format!(
-                "{shown}:{line}: {room} names crate::{named}, a room above it: put what both need into the room below"
+                "{shown}:{line}: {room} names crate::{named}, a folder above it: put what both need into the one below"
             ));
         }
     }
@@ -144,22 +153,40 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_names_one_above_it_is_found() {
+    fn a_folder_that_names_one_above_it_is_found() {
         for text in [
-            "use crate::record::options::RecordOptions;\n",
-            "use std::io;\nuse crate::{\n    live::{LockError, lock_bag},\n    play::PlayError,\n};\n",
-            "fn a() {\n    let b: crate::record::View = c();\n}\n",
+            "use crate::reader::BagSet;\n",
+            "use std::io;\nuse crate::{\n    live::{LockError, lock_bag},\n    reader::ReadError,\n};\n",
+            "fn a() {\n    let b: crate::reader::View = c();\n}\n",
         ] {
-            for place in ["writer/split.rs", "reader/mod.rs", "tools/copy/one.rs"] {
+            for place in ["writer/split.rs", "rescue/mod.rs"] {
                 let found = breaches_of(&format!("{LIBRARY}{place}"), text);
                 assert_eq!(found.len(), 1, "{place}: {text}");
             }
         }
         let found = breaches_of(
-            "crates/holdall/src/reader/bag.rs",
-            "\nuse crate::{live::a, record::b};\n",
+            "crates/holdall-bag/src/rescue/layout.rs",
+            "\nuse crate::{live::a, writer::b};\n",
         );
-        assert!(found[0].starts_with("crates/holdall/src/reader/bag.rs:2: reader names crate::record"));
+        assert!(
+            found[0].starts_with("crates/holdall-bag/src/rescue/layout.rs:2: rescue names crate::writer")
+        );
+    }
+
+    #[test]
+    fn a_recorder_that_reads_bags_is_found() {
+        for text in [
+            "use holdall_bag::reader::BagSet;\n",
+            "use holdall_bag::{Bag, live};\n",
+            "fn a() {\n    holdall_bag::reader::open();\n}\n",
+        ] {
+            let found = breaches_of(&format!("{RECORDER}write/drain.rs"), text);
+            assert_eq!(found.len(), 1, "{text}");
+            assert_eq!(
+                breaches_of(&format!("{RECORDER}tests/bags.rs"), text),
+                Vec::<String>::new()
+            );
+        }
     }
 
     #[test]
@@ -192,16 +219,20 @@ mod tests {
 
     #[test]
     fn arrows_down_tests_and_other_crates_are_no_breach() {
-        let up = "use crate::record::options::RecordOptions;\n";
+        let up = "use crate::reader::BagSet;\n";
         let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n    {up}}}\n");
         for (place, text) in [
-            ("crates/holdall/src/supervise/mod.rs", up),
-            ("crates/holdall/src/writer/tests.rs", up),
-            ("crates/holdall-cli/src/reader/bag.rs", up),
-            ("crates/holdall/src/reader/bag.rs", in_tests.as_str()),
+            ("crates/holdall-bag/src/table/mod.rs", up),
+            ("crates/holdall-bag/src/writer/tests.rs", up),
+            ("crates/holdall-cli/src/writer/bag.rs", up),
+            ("crates/holdall-bag/src/writer/bag.rs", in_tests.as_str()),
             (
-                "crates/holdall/src/reader/bag.rs",
-                "use crate::{live::{record, play}, writer::tools};\n// crate::play does\n",
+                "crates/holdall-bag/src/writer/bag.rs",
+                "use crate::{live::{reader, rescue}, keys::reader};\n// crate::reader does\n",
+            ),
+            (
+                "crates/holdall-record/src/write/drain.rs",
+                "use holdall_bag::{live, writer};\n",
             ),
         ] {
             assert_eq!(breaches_of(place, text), Vec::<String>::new(), "{place}");

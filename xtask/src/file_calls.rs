@@ -24,10 +24,16 @@ const FILE_CALLS_ALLOWED: [&str; 5] = [
 ];
 
 /// Crates that reach no file but through `holdall_io`.
-const WITHOUT_STD_FS: [&str; 6] = [
+const WITHOUT_STD_FS: [&str; 12] = [
     "crates/holdall-model/",
     "crates/holdall-storage/",
     "crates/holdall-transport/",
+    "crates/holdall-bag/",
+    "crates/holdall-data/",
+    "crates/holdall-play/",
+    "crates/holdall-record/",
+    "crates/holdall-serve/",
+    "crates/holdall-tools/",
     "crates/holdall/",
     "crates/holdall-cli/src/",
     "crates/holdall-web/",

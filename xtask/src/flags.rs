@@ -1,11 +1,17 @@
 //! The rule that texts of the libraries name no flags of a command line: errors are typed, and the command adds what its flags can do.
 
 /// Crates that know no command line. `holdall-bench` is no library of others: it is the body of `holdall bench`, and starts programs.
-const LIBRARIES: [&str; 5] = [
+const LIBRARIES: [&str; 11] = [
     "crates/holdall-model/src/",
     "crates/holdall-io/src/",
     "crates/holdall-storage/src/",
     "crates/holdall-transport/src/",
+    "crates/holdall-bag/src/",
+    "crates/holdall-data/src/",
+    "crates/holdall-play/src/",
+    "crates/holdall-record/src/",
+    "crates/holdall-serve/src/",
+    "crates/holdall-tools/src/",
     "crates/holdall/src/",
 ];
 
@@ -112,7 +118,7 @@ mod tests {
             "    let a = r#\"raw \" --all\"#;\n",
             "    option: \"--all\",\n",
         ] {
-            let found = breaches_of("crates/holdall/src/export/error.rs", text);
+            let found = breaches_of("crates/holdall-data/src/export/error.rs", text);
             assert_eq!(found.len(), 1, "{text}: {found:?}");
         }
         let found = breaches_of("crates/holdall-io/src/fs.rs", "\n\nlet a = \"see --all\";\n");
@@ -128,15 +134,15 @@ mod tests {
         for (place, text) in [
             ("crates/holdall-cli/src/render/hint.rs", line),
             ("crates/holdall-bench/src/error.rs", line),
-            ("crates/holdall/src/writer/tests.rs", line),
-            ("crates/holdall/src/record/tests/bags.rs", line),
-            ("crates/holdall/src/export/mod.rs", in_tests.as_str()),
+            ("crates/holdall-bag/src/writer/tests.rs", line),
+            ("crates/holdall-record/src/tests/bags.rs", line),
+            ("crates/holdall-data/src/export/mod.rs", in_tests.as_str()),
             (
-                "crates/holdall/src/export/mod.rs",
+                "crates/holdall-data/src/export/mod.rs",
                 "/// Like `--all`, \"or -o\".\n",
             ),
             (
-                "crates/holdall/src/export/mod.rs",
+                "crates/holdall-data/src/export/mod.rs",
                 "f(\"a - b -- c, a-b, -1, x--y, ---, ulimit -n\", '\"', b'\"', \"<!-- -->\");\n",
             ),
         ] {

@@ -21,11 +21,52 @@ const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
 
 /// Each crate with the crates of this project that it may depend on.
-const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 9] = [
+const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 15] = [
     ("holdall-model", &[]),
     ("holdall-io", &["holdall-model"]),
     ("holdall-storage", &["holdall-model", "holdall-io"]),
     ("holdall-transport", &["holdall-model", "holdall-io"]),
+    ("holdall-bag", &["holdall-model", "holdall-io", "holdall-storage"]),
+    (
+        "holdall-record",
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-storage",
+            "holdall-transport",
+            "holdall-bag",
+        ],
+    ),
+    (
+        "holdall-play",
+        &["holdall-model", "holdall-io", "holdall-transport", "holdall-bag"],
+    ),
+    (
+        "holdall-tools",
+        &["holdall-model", "holdall-io", "holdall-storage", "holdall-bag"],
+    ),
+    (
+        "holdall-data",
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-storage",
+            "holdall-bag",
+            "holdall-tools",
+        ],
+    ),
+    (
+        "holdall-serve",
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-transport",
+            "holdall-bag",
+            "holdall-record",
+            "holdall-play",
+            "holdall-tools",
+        ],
+    ),
     (
         "holdall",
         &[
@@ -33,6 +74,12 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 9] = [
             "holdall-io",
             "holdall-storage",
             "holdall-transport",
+            "holdall-bag",
+            "holdall-record",
+            "holdall-play",
+            "holdall-tools",
+            "holdall-data",
+            "holdall-serve",
         ],
     ),
     // The simulator knows the library from outside, as a user of it does; nothing depends on it.

@@ -62,53 +62,26 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+pub use holdall_bag::{decode, definitions, keys, live, reader, table, writer};
 #[cfg(feature = "parquet")]
-pub mod catalog;
-pub mod decode;
-pub mod definitions;
-pub mod diff;
-pub mod export;
-pub mod keys;
-pub mod listen;
-pub mod live;
-pub mod node;
-#[cfg(feature = "parquet")]
-mod parquet_file;
-pub mod play;
-pub mod plot;
-pub mod preflight;
-pub mod reader;
-pub mod record;
-pub(crate) mod rescue;
-pub mod supervise;
-pub mod table;
-pub mod tools;
-#[cfg(feature = "parquet")]
-pub mod training;
-pub mod upload;
-pub mod writer;
+pub use holdall_data::{catalog, training};
+pub use holdall_data::{export, plot};
+pub use holdall_play as play;
+pub use holdall_record as record;
+pub use holdall_serve::{listen, node, preflight, supervise};
+pub use holdall_tools::{diff, tools, upload};
 
 /// Machinery that the simulator, the benchmarks and the gate drive from outside. It changes without notice.
 #[doc(hidden)]
 pub mod internals {
-    pub use crate::{
-        record::{
-            SteppedRecorder,
-            cache::{
-                Admission, CacheEntry, Offered, Place, Segment, SegmentShape, SharedCache, Stored, Waited,
-            },
-            receive::{gate::Gate, intake::Intake},
-            write::{
-                drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
-                durability::DEFAULT_LOSS_WINDOW,
-                survival::Survival,
-            },
-        },
+    pub use holdall_bag::{
         rescue::{KIND_LOG, KIND_MESSAGES, POINTER_FILE},
         writer::bag::{BagOptions, BagWriter},
     };
+    pub use holdall_record::internals::*;
 }
 
+pub use holdall_bag::{Bag, BagMessage, BagSet, BagTopic, MessageFilter, ReadError, WriteError, Writer};
 pub use holdall_io::clock::{Clock, SystemClock};
 pub use holdall_model::{
     qos::QosProfile,
@@ -116,7 +89,5 @@ pub use holdall_model::{
     time::Timestamp,
     topic::{Gid, MessageDefinition, NodeName, PublisherInfo, TopicInfo},
 };
+pub use holdall_record::{RecordError, Recorder, options::RecordOptions, status::RecordReport};
 pub use holdall_transport as transport;
-pub use reader::{Bag, BagMessage, BagSet, MessageFilter, ReadError};
-pub use record::{RecordError, Recorder, options::RecordOptions, status::RecordReport};
-pub use writer::{BagTopic, WriteError, Writer};

@@ -146,7 +146,11 @@ fn start(
     }
     let options = BridgeOptions {
         filter: selection.compile(node).map_err(Failure::refused)?,
-        asset_prefixes: allowed.assets.then(|| ament_prefixes.clone()).unwrap_or_default(),
+        asset_prefixes: if allowed.assets {
+            ament_prefixes.clone()
+        } else {
+            Vec::new()
+        },
         ament_prefixes,
         name: "holdall".to_owned(),
         control: allowed.control,

@@ -1,0 +1,148 @@
+//! One storage file of a bag.
+
+use crate::{
+    reader::{
+        error::ReadError,
+        file::{self, Payloads, UnpackedFiles, damage},
+        remote,
+        repeated::HiddenCopies,
+        ros1::{self, Ros1View, SharedReader},
+    },
+    rescue::RecordedFile,
+};
+use holdall_io::fs::{self, File, is_stored_sealed};
+use holdall_model::time::Timestamp;
+use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_of_file};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// One storage file of a bag.
+#[derive(Clone)]
+pub struct BagFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Lower bound of its log times; `None` if unknown.
+    pub(in crate::reader) earliest: Option<Timestamp>,
+    /// Its last log time; `None` if unknown.
+    pub(in crate::reader) latest: Option<Timestamp>,
+    /// True for a file that is known to have no messages.
+    pub(in crate::reader) empty: bool,
+    /// Whether each payload is compressed (rosbag2's message compression).
+    pub(in crate::reader) payloads: Payloads,
+    /// Kept from opening the bag.
+    pub(in crate::reader) reader: Option<SharedReader>,
+    /// The bag's packed files that are currently unpacked.
+    pub(in crate::reader) unpacked: UnpackedFiles,
+    pub(in crate::reader) view: Ros1View,
+    /// Copies of messages that are not read again.
+    pub(in crate::reader) hidden: Option<Arc<HiddenCopies>>,
+}
+
+impl BagFile {
+    /// The file's reader, which returns payloads as they were sent: it undoes rosbag2's file and message
+    /// compression.
+    ///
+    /// Messages of ROS 1 are presented in the view that the bag was opened with.
+    ///
+    /// A packed file is first unpacked into a temporary directory; its bag is not changed.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn open(&self) -> Result<SharedReader, ReadError> {
+        let opened = self.open_whole()?;
+        Ok(match &self.hidden {
+            None => opened,
+            Some(hidden) => hidden.hide_in(opened),
+        })
+    }
+
+    /// As [`Self::open`], with all messages that the file repeats.
+    pub fn open_whole(&self) -> Result<SharedReader, ReadError> {
+        let opened = match &self.reader {
+            Some(reader) => return Ok(Arc::clone(reader)),
+            None if self.is_packed() || remote::is_copied(&self.path) => {
+                self.unpacked.open(&self.path, self.payloads)?
+            }
+            None => file::open(&self.path, self.payloads)?,
+        };
+        Ok(ros1::in_view(opened, self.view).0)
+    }
+
+    /// True for a file of rosbag2's file compression: opening it takes the time to unpack it.
+    pub fn is_packed(&self) -> bool {
+        is_packed_name(&self.path)
+    }
+
+    /// The file's storage, by its first bytes: a directory without metadata may have files of several
+    /// storages. `None` for a directory, and for bytes that no storage knows.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn storage(&self) -> Result<Option<&'static dyn Storage>, ReadError> {
+        // A storage may be a directory, and what was found in a killed recorder's memory is no file.
+        if let Some(storage) = remote::storage_by_end(&self.path)? {
+            return Ok(Some(storage));
+        }
+        let is_file = fs::is_file(&self.path) || self.reader.is_none();
+        if !is_file || fs::is_dir(&self.path) {
+            return Ok(None);
+        }
+        Ok(storage_by_magic(&file::begins_with(&self.path)?))
+    }
+
+    /// True for an encrypted file, which this process has a key for or not.
+    pub fn is_sealed(&self) -> bool {
+        is_stored_sealed(&self.path)
+    }
+
+    /// True when each payload in the file is compressed (rosbag2's message compression).
+    pub fn has_packed_payloads(&self) -> bool {
+        self.payloads == Payloads::Packed
+    }
+
+    /// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
+    /// at once.
+    pub(super) fn cut_short(&self) -> Option<String> {
+        let magic = storage_of_file(&self.path)?.end_magic()?;
+        let mut tail = vec![0; magic.len()];
+        let read_tail = |opened: File| {
+            // Not `self.bytes`: an encrypted file is longer than its content.
+            let offset = opened.len_bytes().checked_sub(magic.len() as u64)?;
+            opened.read_exact_at(&mut tail, offset).ok()
+        };
+        let whole = File::open(&self.path).ok().and_then(read_tail).is_some() && tail == magic;
+        if whole {
+            return None;
+        }
+        Some(match file::open(&self.path, Payloads::Plain) {
+            Ok(reader) => damage(reader.summary())?,
+            Err(error) => error.to_string(),
+        })
+    }
+}
+
+impl RecordedFile for BagFile {
+    type Error = ReadError;
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open(&self) -> Result<SharedReader, ReadError> {
+        Self::open(self)
+    }
+}
+
+impl fmt::Debug for BagFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BagFile")
+            .field("path", &self.path)
+            .field("bytes", &self.bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Memory of killed recorders whose bags were never repaired: it stays until then, so a user must know of it.
+
+use super::{KIND_LOG, POINTER_BYTES_MAX, POINTER_FILE, Pointer, catalog::Catalog};
+use holdall_io::{
+    fs,
+    survivor::{NAME_PREFIX, Survivor, own_user, view_of_files},
+};
+use std::path::{Path, PathBuf};
+
+/// The most files in the directory that are checked.
+const FILES_MAX: usize = 4096;
+
+/// Memory of a killed recorder.
+struct Leftover {
+    file: PathBuf,
+    /// Where its bag was.
+    bag: PathBuf,
+    bytes: usize,
+    /// The bag is there and still needs it.
+    is_awaited: bool,
+    /// Its recorder saw the same files as this process: a bag that is not there now was moved or removed.
+    is_of_our_view: bool,
+}
+
+/// Logs for which bags `directory` holds memory of killed recorders of this user, and what to do about it.
+pub fn report_leftovers(directory: &Path) {
+    if let Some(line) = leftovers(directory) {
+        tracing::warn!("{line}");
+    }
+}
+
+/// One line: about bags that need a repair, else about memory whose bags are not in their places. Only memory in which nothing was ever stored
+/// is removed: a bag that is not in its place may have been moved, and one of another container cannot be seen here, so nothing is advised about
+/// that.
+pub fn leftovers(directory: &Path) -> Option<String> {
+    let (awaited, others): (Vec<_>, Vec<_>) = found(directory).into_iter().partition(|left| left.is_awaited);
+    let of_our_view = |left: &Leftover| left.is_of_our_view;
+    let orphaned: Vec<Leftover> = others.into_iter().filter(of_our_view).collect();
+    let mebibytes = |left: &[Leftover]| {
+        let bytes = left.iter().map(|left| left.bytes).sum::<usize>();
+        bytes as f64 / f64::from(1 << 20)
+    };
+    let more = |left: &[Leftover]| match left.len() {
+        1 => String::new(),
+        many => format!(" ({} more)", many - 1),
+    };
+    if let Some(first) = awaited.first() {
+        return Some(format!(
+            "{:.1} MiB of a killed recording are in memory: `holdall repair {}` stores them{}",
+            mebibytes(&awaited),
+            quoted(&first.bag),
+            more(&awaited),
+        ));
+    }
+    let first = orphaned.first()?;
+    Some(format!(
+        "{:.1} MiB of a killed recording are in memory, and {} is gone: repair it where it is now, or rm {}{}",
+        mebibytes(&orphaned),
+        first.bag.display(),
+        quoted(&first.file),
+        more(&orphaned),
+    ))
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
+    if text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn found(directory: &Path) -> Vec<Leftover> {
+    let (Ok(user), Ok(entries)) = (own_user(), fs::list_dir(directory)) else {
+        return Vec::new();
+    };
+    let view = view_of_files().ok();
+    let mut found = Vec::new();
+    for entry in entries.into_iter().take(FILES_MAX).filter(|entry| !entry.is_dir) {
+        let name = entry
+            .path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let Some(id) = name.as_deref().and_then(|name| name.strip_prefix(NAME_PREFIX)) else {
+            continue;
+        };
+        // One that cannot be opened belongs to a live recorder, or to an unknown owner.
+        let Ok(survivor) = Survivor::open(&entry.path, id, user) else {
+            continue;
+        };
+        if survivor.slots().is_empty() {
+            // Killed before its bag was named: nothing had been received.
+            drop(survivor.remove());
+            continue;
+        }
+        // What cannot be read now may be later.
+        let Some(catalog) = recorded(&survivor) else {
+            continue;
+        };
+        found.push(Leftover {
+            bytes: survivor.slots().iter().map(|slot| slot.bytes).sum(),
+            is_awaited: is_awaited(&catalog, id),
+            is_of_our_view: view.is_some() && catalog.view == view,
+            bag: catalog.directory,
+            file: entry.path,
+        });
+    }
+    found
+}
+
+/// Whether the bag is in its place, is the one that was recorded, and says that this memory is its own.
+fn is_awaited(catalog: &Catalog, id: &str) -> bool {
+    let pointer = fs::read(&catalog.directory.join(POINTER_FILE), POINTER_BYTES_MAX);
+    let pointer = pointer.map(|bytes| serde_json::from_slice::<Pointer>(&bytes));
+    matches!(pointer, Ok(Ok(pointer)) if pointer.id == id) && catalog.is_of(&catalog.directory)
+}
+
+/// What was recorded; `None` when that cannot be read.
+fn recorded(survivor: &Survivor) -> Option<Catalog> {
+    let mut log = Vec::new();
+    for slot in survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG) {
+        log.extend_from_slice(&survivor.read(slot).ok()?);
+    }
+    Some(Catalog::from_log(&log))
+}

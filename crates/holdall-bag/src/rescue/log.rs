@@ -1,0 +1,77 @@
+//! What a recorder logs for a rescue, and the file that points to its memory.
+
+use holdall_model::{
+    loss::ledger::AccountChange,
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Slots of a region with this kind hold parts of the log, in order.
+pub const KIND_LOG: u32 = 2;
+
+/// The file in a bag's directory that says where its messages in memory are; removed when the recording is ended.
+pub const POINTER_FILE: &str = ".holdall-rescue.json";
+
+/// Something that a rescue must know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    /// How the bag is written.
+    Bag {
+        /// Its storage.
+        storage: String,
+        /// All messages of a topic have one channel.
+        merge_publishers: bool,
+        /// Payloads are packed one by one.
+        packed_payloads: bool,
+        /// Where it is, by its whole path.
+        directory: PathBuf,
+    },
+    /// Which directory the bag is: a copy of it, or another one of its name, is not the one that needs this memory.
+    Place {
+        /// Differs from that of every other directory.
+        identity: String,
+        /// From where the recorder saw it; `None` where the system did not say.
+        view: Option<String>,
+    },
+    /// Messages of this topic may come.
+    Topic {
+        /// Its number.
+        topic: TopicId,
+        /// How the bag describes it.
+        info: TopicInfo,
+        /// Its definition, where it is known.
+        definition: Option<MessageDefinition>,
+    },
+    /// Some publishers of this topic have another type.
+    Type {
+        /// Its topic's number.
+        topic: TopicId,
+        /// How the bag describes the topic of that type.
+        info: TopicInfo,
+        /// The type's definition, where it is known.
+        definition: MessageDefinition,
+    },
+    /// A topic's definition.
+    Define {
+        /// The topic.
+        topic: TopicId,
+        /// The definition.
+        definition: MessageDefinition,
+    },
+    /// From here on the log does not say everything.
+    Incomplete,
+    /// A change of the accounts.
+    #[serde(untagged)]
+    Account(AccountChange),
+}
+
+/// Where to find a region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pointer {
+    /// The file.
+    pub path: PathBuf,
+    /// What it can be recognised by.
+    pub id: String,
+}

@@ -1,0 +1,265 @@
+//! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
+
+use super::{Found, Missing, Rescue, RescueError, catalog::Catalog};
+use holdall_io::{
+    block::BlockPoolOptions,
+    disk::FileId,
+    fs,
+    memory::MemoryDisk,
+    os::{DiskMode, OsDisk},
+    queue::DiskQueue,
+};
+use holdall_model::{
+    loss::ledger::{LEDGER_KEY, LEDGER_RECORD},
+    message::PayloadRef,
+    topic::TopicId,
+};
+use holdall_storage::RepairTarget;
+use holdall_storage::{
+    Storage, StorageError, StorageOptions,
+    compression::{CompressionMode, FORMATS, PayloadPacker, unpacked_name},
+    error::StorageResult,
+    memory::MemoryStorage,
+    reader::StorageReader,
+    storage_by_id,
+    writer::{ChannelIndex, ChannelInfo, MetadataEntries, StorageWriter, StoredMessage},
+};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// Name of the record that a repair leaves in a file.
+pub const REPAIR_RECORD: &str = "holdall:repair";
+
+/// Key in `custom_data` of a bag's metadata: how many messages came from the memory of a recorder that was killed.
+pub const RESCUED_KEY: &str = "holdall.rescued";
+
+/// Memory for one file that is being written.
+const BLOCKS: BlockPoolOptions = BlockPoolOptions {
+    block_bytes: 1 << 20,
+    block_count: 8,
+    huge_pages: false,
+};
+
+impl Rescue {
+    /// The memory that a bag's directory points to; `None`, with a warning, where it cannot be read.
+    pub fn find_or_warn(directory: &Path) -> Option<Self> {
+        Self::find(directory).unwrap_or_else(|error| {
+            tracing::warn!("messages in memory cannot be rescued: {error}");
+            None
+        })
+    }
+
+    /// Writes what the bag in `directory` lacks, whose storage files are `listed`, into one more file of it, and removes the memory that it
+    /// was in; of a copy of the bag the memory stays. The number of messages.
+    ///
+    /// # Errors
+    /// A file that cannot be written: it can be tried again then.
+    pub fn write_into(
+        self,
+        directory: &Path,
+        listed: &[PathBuf],
+        missing: &Missing,
+        target: RepairTarget,
+    ) -> Result<u64, RescueError> {
+        let storage = storage_by_id(&self.catalog.storage)?;
+        let path = next_path(directory, listed, storage);
+        let custom = (RESCUED_KEY, missing.messages.len().to_string());
+        let mut metadata = holdall_model::metadata::BagMetadata::default();
+        storage.id().clone_into(&mut metadata.storage_identifier);
+        metadata.custom_data.insert(custom.0.to_owned(), custom.1);
+        if self.catalog.packed_payloads {
+            CompressionMode::Message
+                .as_metadata()
+                .clone_into(&mut metadata.compression_mode);
+            FORMATS[0].clone_into(&mut metadata.compression_format);
+        }
+        let records = [
+            (
+                "rosbag2",
+                MetadataEntries::from([(
+                    "serialized_metadata".to_owned(),
+                    metadata.to_yaml_without_wrapper(),
+                )]),
+            ),
+            (
+                REPAIR_RECORD,
+                MetadataEntries::from([(
+                    "by".to_owned(),
+                    concat!("holdall ", env!("CARGO_PKG_VERSION")).to_owned(),
+                )]),
+            ),
+        ];
+        let disk = OsDisk::open(directory, DiskMode::Buffered)?;
+        let mut q = DiskQueue::new(Box::new(disk), BLOCKS)?;
+        let made = storage.queue_path(&path);
+        if made != path {
+            fs::create_dir_new(&path)?;
+        }
+        let file = q.create_file(&made, 0)?;
+        write(&mut q, (file, &path), storage, &self.catalog, missing, &records)?;
+        q.wait_closed(file)?;
+        self.end(target);
+        Ok(missing.messages.len() as u64)
+    }
+
+    /// Removes the memory, which the bag does not need; of a copy of the bag its pointer only.
+    pub fn end(self, target: RepairTarget) {
+        if target == RepairTarget::Copy {
+            self.forget();
+        } else {
+            self.remove();
+        }
+    }
+}
+
+/// The next file of a bag: its name is the last one's with the next number.
+fn next_path(directory: &Path, listed: &[PathBuf], storage: &dyn Storage) -> PathBuf {
+    let stem_of = |path: &Path| {
+        let stem = unpacked_name(path)
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned());
+        stem.unwrap_or_default()
+    };
+    let (mut head, mut number) = (None, 0u64);
+    for path in listed {
+        let stem = stem_of(path);
+        let name = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        if let Ok(last) = stem[name.len()..].parse::<u64>() {
+            number = number.max(last.saturating_add(1));
+            head = Some(name.to_owned());
+        }
+    }
+    let head = head.unwrap_or_else(|| {
+        let name = directory
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        format!("{}_", name.unwrap_or_else(|| "bag".to_owned()))
+    });
+    directory.join(match storage.extension() {
+        None => format!("{head}{number}"),
+        Some(extension) => format!("{head}{number}.{extension}"),
+    })
+}
+
+/// The same as a file that is in memory only.
+pub(super) fn in_memory(
+    directory: &Path,
+    catalog: &Catalog,
+    missing: &Missing,
+) -> Result<(PathBuf, Arc<dyn StorageReader>), String> {
+    let path = directory.join("messages in memory");
+    let storage = MemoryStorage::new();
+    let catalog = Catalog {
+        packed_payloads: false,
+        ..catalog.clone()
+    };
+    let written = || -> StorageResult<Arc<dyn StorageReader>> {
+        let mut q = DiskQueue::new(Box::new(MemoryDisk::new()), BLOCKS)?;
+        let file = q.create_file(&path, 0)?;
+        write(&mut q, (file, &path), &storage, &catalog, missing, &[])?;
+        Ok(Arc::from(storage.open_reader(&path)?))
+    };
+    let reader = written().map_err(|error| error.to_string())?;
+    Ok((path, reader))
+}
+
+fn write(
+    q: &mut DiskQueue,
+    (file, path): (FileId, &Path),
+    storage: &dyn Storage,
+    catalog: &Catalog,
+    missing: &Missing,
+    records: &[(&str, MetadataEntries)],
+) -> StorageResult<()> {
+    let mut writer = storage.create_writer(q, file, path, &StorageOptions::default())?;
+    // First, so that a reader of a file that was cut off knows how its payloads are packed.
+    for (name, entries) in records {
+        writer.write_metadata(q, name, entries)?;
+    }
+    let mut channels = Channels::new(catalog, storage.keeps_publishers() && !catalog.merge_publishers);
+    let failed = |source| StorageError::Io {
+        action: "pack a payload for",
+        path: path.to_owned(),
+        source,
+    };
+    let read_failed = |source| StorageError::Io {
+        action: "read from memory a payload for",
+        path: path.to_owned(),
+        source,
+    };
+    let mut packer = catalog
+        .packed_payloads
+        .then(PayloadPacker::new)
+        .transpose()
+        .map_err(failed)?;
+    for found in &missing.messages {
+        let (Some(channel), Some(payload)) = (channels.of(&mut *writer, q, found)?, &found.payload) else {
+            continue;
+        };
+        let payload = payload
+            .read()
+            .map_err(|error| read_failed(std::io::Error::other(error)))?;
+        let packed = packer.as_mut().map(|packer| packer.pack(&payload)).transpose();
+        let packed = packed.map_err(failed)?;
+        let entry = &found.entry;
+        let message = StoredMessage {
+            log_time: entry.log_time,
+            publish_time: entry.publish_time.unwrap_or(entry.log_time),
+            // MCAP has room for the low 32 bits.
+            sequence: entry.sequence.unwrap_or(0) as u32,
+            payload: PayloadRef::Bytes(packed.as_deref().unwrap_or(&payload)),
+        };
+        writer.write(q, channel, message)?;
+    }
+    let ledger = MetadataEntries::from([(LEDGER_KEY.to_owned(), missing.ledger.to_json())]);
+    writer.finish(q, &[(LEDGER_RECORD, ledger)])?;
+    Ok(())
+}
+
+/// Channels of the file in the making, by topic and publisher.
+struct Channels<'a> {
+    catalog: &'a Catalog,
+    with_publishers: bool,
+    known: HashMap<(TopicId, String, Option<usize>), ChannelIndex>,
+}
+
+impl<'a> Channels<'a> {
+    fn new(catalog: &'a Catalog, with_publishers: bool) -> Self {
+        Self {
+            catalog,
+            with_publishers,
+            known: HashMap::new(),
+        }
+    }
+
+    fn of(
+        &mut self,
+        writer: &mut dyn StorageWriter,
+        q: &mut DiskQueue,
+        found: &Found,
+    ) -> StorageResult<Option<ChannelIndex>> {
+        let Some(topic) = self.catalog.topics.get(&found.entry.topic) else {
+            return Ok(None);
+        };
+        let publisher = topic.publisher(found.entry.publisher.0);
+        let (info, definition) = topic.described(publisher);
+        let publisher = publisher.filter(|_| self.with_publishers);
+        let key = (found.entry.topic, info.type_name.clone(), publisher);
+        if let Some(channel) = self.known.get(&key) {
+            return Ok(Some(*channel));
+        }
+        let mut info = ChannelInfo {
+            topic: info.clone(),
+            definition: definition.clone(),
+        };
+        info.topic.publisher = publisher
+            .and_then(|place| topic.publishers[place].info())
+            .map(Box::new);
+        let channel = writer.add_channel(q, &info)?;
+        self.known.insert(key, channel);
+        Ok(Some(channel))
+    }
+}

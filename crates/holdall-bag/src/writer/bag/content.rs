@@ -1,0 +1,69 @@
+//! What the files of a bag hold: counts by topic, of messages and of those that a file repeats.
+
+use super::{BagTopic, BagWriter, FileHead, by_place, channels::FileChannels};
+use holdall_storage::writer::FileSummary;
+
+/// Messages of a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicCount {
+    /// Which topic.
+    pub topic: BagTopic,
+    /// How many messages.
+    pub messages: u64,
+}
+
+/// What a file holds. As large as what is in it: a bag may have many more topics, and many files.
+#[derive(Default)]
+pub(super) struct FileContent {
+    /// Without the counts by channel.
+    pub summary: FileSummary,
+    /// Of the topics that have messages in it, in their order; without those that it repeats.
+    pub messages: Vec<TopicCount>,
+    pub head: FileHead,
+}
+
+impl FileContent {
+    pub fn new(mut summary: FileSummary, channels: &FileChannels, head: FileHead) -> Self {
+        let of_channels = std::mem::take(&mut summary.channel_message_counts);
+        let mut messages = channels.by_topic(&of_channels);
+        head.take_from(&mut messages);
+        Self {
+            summary,
+            messages,
+            head,
+        }
+    }
+
+    /// Counts of all that is in the file, repeated messages too; a topic may be counted twice.
+    pub fn stored(&self) -> impl Iterator<Item = &TopicCount> {
+        self.messages.iter().chain(&self.head.topics)
+    }
+}
+
+impl BagWriter {
+    /// Messages in the files that are finished.
+    pub(super) fn messages_by_topic(&self) -> Vec<TopicCount> {
+        let past = self.past.iter().flat_map(|past| &past.content.messages);
+        counts(&by_place(self.topics.len(), past)).collect()
+    }
+
+    /// Messages that the files repeat.
+    pub fn repeated_by_topic(&self) -> Vec<TopicCount> {
+        let past = self.past.iter().map(|past| &past.content.head);
+        let heads = past.chain(self.current.iter().map(|current| &current.head));
+        counts(&by_place(self.topics.len(), heads.flat_map(|head| &head.topics))).collect()
+    }
+}
+
+/// Topics of which there is at least one message.
+pub(super) fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ {
+    let count = |(index, &messages)| TopicCount {
+        topic: BagTopic(index as u32),
+        messages,
+    };
+    by_topic
+        .iter()
+        .enumerate()
+        .map(count)
+        .filter(|count| count.messages > 0)
+}

@@ -1,0 +1,93 @@
+//! What a ring of files has removed, as the metadata of a recording says it that may be killed at any moment.
+
+use super::{BagWriter, PastFile, TopicCount, WriteError};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, mem};
+
+/// Key in `custom_data` of `metadata.yaml` while the bag is being written: a [`RemovedByRing`].
+const REMOVED_KEY: &str = "holdall.removed";
+
+type Counts = BTreeMap<String, u64>;
+
+/// Messages in the files that the ring has removed. It is in the metadata before a file goes: whether the last one is there still is seen in
+/// the directory.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct RemovedByRing {
+    /// Messages by topic, without those of the last file.
+    topics: Counts,
+    /// Name of the last file, not packed.
+    last_file: String,
+    /// Its messages by topic.
+    last_topics: Counts,
+}
+
+impl RemovedByRing {
+    /// As the metadata of a recording that was killed has it.
+    pub fn of(custom_data: &BTreeMap<String, String>) -> Option<Self> {
+        serde_json::from_str(custom_data.get(REMOVED_KEY)?).ok()
+    }
+
+    fn add(&mut self, file: &str, messages: impl Iterator<Item = (String, u64)>) {
+        add(&mut self.topics, mem::take(&mut self.last_topics));
+        file.clone_into(&mut self.last_file);
+        add(&mut self.last_topics, messages);
+    }
+
+    /// Messages by topic that are gone for good. `has` says whether a file of this name is in the bag.
+    pub fn by_topic(mut self, has: impl FnOnce(&str) -> bool) -> Counts {
+        if !has(&self.last_file) {
+            add(&mut self.topics, self.last_topics);
+        }
+        self.topics
+    }
+}
+
+fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (String, u64)>) {
+    for (topic, count) in counts {
+        let sum = sums.entry(topic).or_default();
+        *sum = sum.saturating_add(count);
+    }
+}
+
+/// What the ring has removed from a bag that is being written.
+#[derive(Default)]
+pub(super) struct Removed {
+    all: RemovedByRing,
+    /// Not yet reported.
+    new: Vec<TopicCount>,
+}
+
+impl Removed {
+    /// For the metadata of a bag that is being written.
+    pub fn entry(&self) -> Option<(String, String)> {
+        let text = serde_json::to_string(&self.all).ok()?;
+        (!self.all.last_file.is_empty()).then(|| (REMOVED_KEY.to_owned(), text))
+    }
+}
+
+impl BagWriter {
+    /// Removes a file that is no longer among the past ones. A kill after the removal finds metadata that does not name it.
+    pub(super) fn remove_past(&mut self, oldest: &PastFile) -> Result<(), WriteError> {
+        let before = self.removed.all.clone();
+        let topics = &self.topics;
+        let counts = oldest.content.messages.iter().filter_map(|count| {
+            let info = topics.get(count.topic.0 as usize)?;
+            Some((info.topic.name.clone(), count.messages))
+        });
+        self.removed.all.add(&oldest.name, counts);
+        let path = self.options.directory.join(oldest.present_name());
+        let done = self
+            .write_metadata(false)
+            .and_then(|()| Ok(self.folder.remove_that(&path, oldest.identity)?));
+        match done {
+            Ok(()) => self.removed.new.extend(&oldest.content.messages),
+            Err(_) => self.removed.all = before,
+        }
+        done
+    }
+
+    /// Messages in files that the ring has removed since the last call.
+    pub fn take_removed(&mut self) -> Vec<TopicCount> {
+        mem::take(&mut self.removed.new)
+    }
+}

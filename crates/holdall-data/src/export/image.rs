@@ -1,0 +1,253 @@
+//! Writes image messages as PNG and JPEG files, named by their time in nanoseconds.
+
+use super::ExistingFiles;
+use super::{
+    ExportError, Sink,
+    compressed::Compressed,
+    file::PartialFile,
+    pixels::{Pixels, RawImage, convert},
+};
+use holdall_bag::reader::BagMessage;
+use holdall_io::fs::{self, Kind};
+use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// The format of raw images. Images that are compressed already keep theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageFormat {
+    /// Lossless.
+    Png,
+    /// JPEG with this quality, 1 to 100. Images of 16 bits are written as PNG even so.
+    Jpeg(u8),
+}
+
+/// Writes one topic.
+pub(super) struct ImageSink {
+    plan: Arc<TypePlan>,
+    folder: PathBuf,
+    format: ImageFormat,
+    existing: ExistingFiles,
+    is_compressed: bool,
+    last: Option<(i64, u32)>,
+}
+
+impl ImageSink {
+    /// `None` for types that are not images.
+    pub fn create(
+        plan: Arc<TypePlan>,
+        folder: &Path,
+        format: ImageFormat,
+        existing: ExistingFiles,
+    ) -> Result<Option<Self>, ExportError> {
+        let is_compressed = match plan.type_name() {
+            "sensor_msgs/msg/Image" => false,
+            "sensor_msgs/msg/CompressedImage" => true,
+            _ => return Ok(None),
+        };
+        fs::create_dirs(folder).map_err(|error| ExportError::io("make", folder, error.into_io()))?;
+        holdall_io::new_file::remove_left_over(folder);
+        Ok(Some(Self {
+            plan,
+            folder: folder.to_owned(),
+            format,
+            existing,
+            is_compressed,
+            last: None,
+        }))
+    }
+
+    /// The stamp, followed by a number when several images have the same.
+    fn stem(&mut self, nanos: i64) -> String {
+        let repeated = match self.last {
+            Some((last, count)) if last == nanos => count + 1,
+            _ => 0,
+        };
+        self.last = Some((nanos, repeated));
+        match repeated {
+            0 => nanos.to_string(),
+            count => format!("{nanos}_{count}"),
+        }
+    }
+}
+
+impl Sink for ImageSink {
+    fn write(&mut self, message: &BagMessage) -> Result<(), ExportError> {
+        let mut fields = ImageFields::default();
+        self.plan
+            .walk(&message.payload, &mut fields)
+            .map_err(ExportError::message)?;
+        let (extension, bytes) = if self.is_compressed {
+            match fields.compressed().map_err(ExportError::message)? {
+                Compressed::File(extension, bytes) => (extension, Cow::Borrowed(bytes)),
+                Compressed::Depth(depth) => {
+                    let (extension, bytes) = encode(&depth.pixels(), self.format)?;
+                    (extension, Cow::Owned(bytes))
+                }
+            }
+        } else {
+            let pixels = fields.pixels().map_err(ExportError::message)?;
+            let (extension, bytes) = encode(&pixels, self.format)?;
+            (extension, Cow::Owned(bytes))
+        };
+        let stem = self.stem(message.stamp.as_nanos());
+        let path = self.folder.join(format!("{stem}.{extension}"));
+        let mut file = PartialFile::create(&path, self.existing)?;
+        file.append(&bytes)?;
+        file.finish_unsynced()
+    }
+
+    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
+        let listed = fs::list_dir(&self.folder)
+            .map_err(|error| ExportError::io("list", &self.folder, error.into_io()))?;
+        // What others have put there may be no file at all.
+        let is_file = |path: &Path| fs::about_name(path).is_ok_and(|about| about.kind == Kind::File);
+        for entry in listed.iter().filter(|entry| is_file(&entry.path)) {
+            fs::make_durable(&entry.path)?;
+        }
+        fs::sync_dir(&self.folder)
+            .map_err(|error| ExportError::io("complete", &self.folder, error.into_io()))?;
+        Ok(self.folder.clone())
+    }
+}
+
+/// An image file, with its extension.
+pub(crate) fn encode(pixels: &Pixels, format: ImageFormat) -> Result<(&'static str, Vec<u8>), ExportError> {
+    let mut out = Vec::new();
+    let narrow = u16::try_from(pixels.width)
+        .ok()
+        .zip(u16::try_from(pixels.height).ok());
+    match (format, narrow) {
+        (ImageFormat::Jpeg(quality), Some((width, height))) if !pixels.is_deep => {
+            let colours = match pixels.channels {
+                1 => jpeg_encoder::ColorType::Luma,
+                3 => jpeg_encoder::ColorType::Rgb,
+                _ => jpeg_encoder::ColorType::Rgba,
+            };
+            jpeg_encoder::Encoder::new(&mut out, quality)
+                .encode(&pixels.bytes, width, height, colours)
+                .map_err(ExportError::message)?;
+            Ok(("jpg", out))
+        }
+        _ => {
+            let mut encoder = png::Encoder::new(&mut out, pixels.width, pixels.height);
+            encoder.set_color(match pixels.channels {
+                1 => png::ColorType::Grayscale,
+                3 => png::ColorType::Rgb,
+                _ => png::ColorType::Rgba,
+            });
+            encoder.set_depth(if pixels.is_deep {
+                png::BitDepth::Sixteen
+            } else {
+                png::BitDepth::Eight
+            });
+            encoder.set_compression(png::Compression::Fast);
+            let mut writer = encoder.write_header().map_err(ExportError::message)?;
+            writer
+                .write_image_data(&pixels.bytes)
+                .map_err(ExportError::message)?;
+            writer.finish().map_err(ExportError::message)?;
+            Ok(("png", out))
+        }
+    }
+}
+
+/// The fields of both image messages, by their names.
+#[derive(Default)]
+pub(crate) struct ImageFields<'a> {
+    field: String,
+    depth: usize,
+    width: u32,
+    height: u32,
+    encoding: String,
+    format: String,
+    is_big_endian: bool,
+    step: u32,
+    data: &'a [u8],
+}
+
+impl<'a> ImageFields<'a> {
+    /// The pixels of an image that is not compressed.
+    pub fn pixels(&self) -> Result<Pixels, String> {
+        convert(&RawImage {
+            width: self.width,
+            height: self.height,
+            encoding: &self.encoding,
+            is_big_endian: self.is_big_endian,
+            step: self.step,
+            data: self.data,
+        })
+    }
+
+    /// What a compressed image holds.
+    pub fn compressed(&self) -> Result<Compressed<'a>, String> {
+        Compressed::read(self.data, &self.format)
+    }
+}
+
+impl<'a> Visitor<'a> for ImageFields<'a> {
+    fn wants_field(&mut self, field: &FieldPlan) -> bool {
+        self.field.clone_from(&field.name);
+        self.depth == 1
+    }
+
+    fn scalar(&mut self, value: Scalar<'a>) {
+        match (self.field.as_str(), value) {
+            ("width", Scalar::U32(value)) => self.width = value,
+            ("height", Scalar::U32(value)) => self.height = value,
+            ("step", Scalar::U32(value)) => self.step = value,
+            ("is_bigendian", Scalar::U8(value)) => self.is_big_endian = value != 0,
+            ("encoding", Scalar::Text(text)) => self.encoding = text.to_str().into_owned(),
+            ("format", Scalar::Text(text)) => self.format = text.to_str().into_owned(),
+            _ => {}
+        }
+    }
+
+    fn primitives(&mut self, field: &FieldPlan, values: Primitives<'a>) {
+        if field.name == "data" && values.is_octets() {
+            self.data = values.bytes();
+        }
+    }
+
+    fn begin_struct(&mut self, _: &StructPlan) {
+        self.depth += 1;
+    }
+
+    fn end_struct(&mut self, _: &StructPlan) {
+        self.depth -= 1;
+    }
+
+    fn begin_list(&mut self, _: &FieldPlan, _: u64) {}
+
+    fn end_list(&mut self, _: &FieldPlan, _: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pixels_are_written_in_the_requested_format() {
+        let pixels = Pixels {
+            width: 2,
+            height: 1,
+            channels: 3,
+            is_deep: false,
+            bytes: vec![0, 1, 2, 3, 4, 5],
+        };
+        let (extension, bytes) = encode(&pixels, ImageFormat::Png).unwrap();
+        assert_eq!((extension, bytes.starts_with(b"\x89PNG")), ("png", true));
+        let (extension, bytes) = encode(&pixels, ImageFormat::Jpeg(90)).unwrap();
+        assert_eq!((extension, bytes.starts_with(b"\xff\xd8\xff")), ("jpg", true));
+        let deep = Pixels {
+            channels: 1,
+            is_deep: true,
+            bytes: vec![0; 4],
+            ..pixels
+        };
+        assert_eq!(encode(&deep, ImageFormat::Jpeg(90)).unwrap().0, "png");
+    }
+}

@@ -1,0 +1,111 @@
+//! What divides a bag into episodes: its markers, a field of a topic, pauses, or nothing.
+
+use super::{
+    TrainingError,
+    episodes::Cutter,
+    mapping::{Divider, Dtype, Episodes, Feature},
+    values::{Extractor, Values},
+};
+use holdall_bag::{
+    decode::{Decoder, Decoders},
+    reader::{Bag, BagSet, WholePattern},
+};
+use holdall_model::dynamic::TypePlan;
+use std::sync::Arc;
+
+/// The field that divides a bag: as text, or as a number.
+pub(super) struct DividingField {
+    text: Option<Extractor>,
+    number: Extractor,
+}
+
+impl DividingField {
+    fn new(plan: &Arc<TypePlan>, field: &str) -> Result<Self, TrainingError> {
+        let reason = |reason| TrainingError::Episodes { reason };
+        let reading = |dtype| {
+            let feature = Feature {
+                topic: String::new(),
+                stamp: None,
+                fields: vec![field.to_owned()],
+                dtype,
+                names: Vec::new(),
+                names_field: None,
+                video: false,
+            };
+            Extractor::new(Arc::clone(plan), &feature).map_err(reason)
+        };
+        Ok(Self {
+            text: Some(reading(Dtype::String)?),
+            number: reading(Dtype::Float64)?,
+        })
+    }
+
+    /// The value; `None` where it is false, 0 or empty.
+    pub fn read(&mut self, payload: &[u8]) -> Result<Option<String>, String> {
+        if let Some(Ok(Values::Text(text))) = self.text.as_mut().map(|text| text.read(payload)) {
+            return Ok(Some(text).filter(|text| !text.is_empty()));
+        }
+        self.text = None;
+        let Values::Numbers(numbers) = self.number.read(payload)? else {
+            return Ok(None);
+        };
+        let first = numbers.first().map(|number| number.as_f64());
+        Ok(first.filter(|value| *value != 0.0).map(|value| value.to_string()))
+    }
+}
+
+/// What divides a bag.
+pub(super) fn cutter(episodes: &Episodes, bag: &Bag) -> Result<Cutter, TrainingError> {
+    Ok(match episodes.by {
+        Divider::Bag => Cutter::whole(),
+        Divider::Topic => Cutter::by_value(),
+        Divider::Gap => Cutter::by_gap(episodes.gap_s.unwrap_or_default()),
+        Divider::Marker => {
+            let pattern = |text: &Option<String>| match text {
+                Some(text) => WholePattern::new(text)
+                    .map(Some)
+                    .map_err(|error| TrainingError::Episodes {
+                        reason: error.to_string(),
+                    }),
+                None => Ok(None),
+            };
+            let (start, end) = (pattern(&episodes.start)?, pattern(&episodes.end)?);
+            let marks = bag.markers()?.into_iter();
+            Cutter::by_marks(
+                marks.map(|marker| (marker.time.as_nanos(), marker.name)),
+                |name| start.as_ref().is_none_or(|start| start.matches(name)),
+                |name| end.as_ref().is_some_and(|end| end.matches(name)),
+            )
+        }
+    })
+}
+
+/// The field that divides a bag, if one does.
+pub(super) fn dividing_field(
+    episodes: &Episodes,
+    bags: &BagSet,
+    decoders: &mut Decoders,
+) -> Result<Option<DividingField>, TrainingError> {
+    let (Some(topic), Some(field)) = (&episodes.topic, &episodes.field) else {
+        return Ok(None);
+    };
+    let failed = |reason| TrainingError::Episodes { reason };
+    let plan = plan_of(bags, decoders, topic, failed)?;
+    DividingField::new(&plan, field).map(Some)
+}
+
+/// The plan of a topic's type.
+pub(super) fn plan_of(
+    bags: &BagSet,
+    decoders: &mut Decoders,
+    topic: &str,
+    failed: impl Fn(String) -> TrainingError,
+) -> Result<Arc<TypePlan>, TrainingError> {
+    let found = bags.topics().into_iter().find(|known| known.name == topic);
+    let found = found.unwrap_or_default();
+    match decoders.find(&found)? {
+        Decoder::Cdr(plan) => Ok(plan),
+        Decoder::Json => Err(failed(format!("{topic}: its messages are JSON texts"))),
+        Decoder::Opaque { reason } => Err(failed(format!("{topic}: {reason}"))),
+    }
+}

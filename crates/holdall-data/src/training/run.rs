@@ -1,0 +1,470 @@
+//! Reads bags, makes frames, and gives them to the dataset.
+
+use super::{
+    Dataset, Episode, FeatureReport, Place, TrainingError, TrainingFormat, TrainingOptions, TrainingReport,
+    divide,
+    episodes::{Cut, Cutter},
+    frames::{Frame, FrameRule, Sampler, Step},
+    lerobot::LeRobot,
+    mapping::{Divider, Missing},
+    picture,
+    render::{Item, Job, Rendered, Source, render},
+    schema::{Column, Kind},
+    values::Extractor,
+    webdataset::WebDataset,
+};
+use bytes::Bytes;
+use holdall_bag::{
+    decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
+    reader::{Bag, BagMessage, BagSet},
+};
+use std::{path::Path, sync::Arc, time::Duration};
+
+/// Bytes of messages of frames that are made together.
+const BATCH_BYTES: usize = 32 << 20;
+/// Frames that are made together.
+const BATCH_FRAMES: usize = 1024;
+/// Smaller messages are copied, so that a frame does not keep a chunk of a file in memory for each.
+const COPIED_BYTES: usize = 64 << 10;
+
+/// A dataset in the making.
+pub(super) struct Run<'a> {
+    options: &'a TrainingOptions,
+    folder: &'a Path,
+    sampler: Sampler<Arc<BagMessage>>,
+    /// How the features are read out of the bag at hand, and their types.
+    sources: Vec<Source>,
+    types: Vec<String>,
+    /// Frames that were not made yet, of the open episode.
+    pending: Vec<Frame<Arc<BagMessage>>>,
+    pending_bytes: usize,
+    open: Option<Open>,
+    dataset: Option<(Box<dyn Dataset + 'a>, Vec<Column>)>,
+    report: TrainingReport,
+    messages: u64,
+}
+
+/// The episode that is being made.
+struct Open {
+    episode: Episode,
+    /// Frames, with those that are pending.
+    frames: u64,
+    is_begun: bool,
+    /// The last item of each feature.
+    last: Vec<Option<Arc<Item>>>,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(options: &'a TrainingOptions, folder: &'a Path) -> Self {
+        let mapping = &options.mapping;
+        let rule = FrameRule {
+            fps: mapping.fps,
+            tolerance_ns: mapping.tolerance_ns(),
+            sample: mapping.sample,
+            missing: mapping.missing,
+        };
+        let features = mapping.features.iter().map(|(name, feature)| FeatureReport {
+            feature: name.clone(),
+            topic: feature.topic.clone(),
+            ..FeatureReport::default()
+        });
+        Self {
+            options,
+            folder,
+            sampler: Sampler::new(rule, mapping.features.len()),
+            sources: Vec::new(),
+            types: Vec::new(),
+            pending: Vec::new(),
+            pending_bytes: 0,
+            open: None,
+            dataset: None,
+            report: TrainingReport {
+                dataset: options.folder.clone(),
+                fps: mapping.fps,
+                tolerance_ns: rule.tolerance_ns,
+                features: features.collect(),
+                ..TrainingReport::default()
+            },
+            messages: 0,
+        }
+    }
+
+    /// Appends the episodes of a bag.
+    pub fn bag(&mut self, bag: &Bag, progress: &mut dyn FnMut(u64)) -> Result<(), TrainingError> {
+        let bags = BagSet::from(vec![bag.clone()]);
+        let mut decoders = Decoders::new(bags.clone());
+        let messages = self.choice().messages(&bags, &mut decoders)?;
+        self.read_types(&bags, &mut decoders)?;
+        let mut cutter = divide::cutter(&self.options.mapping.episodes, bag)?;
+        let mut dividing = divide::dividing_field(&self.options.mapping.episodes, &bags, &mut decoders)?;
+        let divider_topic = self.options.mapping.episodes.topic.as_deref();
+        self.sampler.forget(i64::MIN);
+        self.sampler.end();
+        let mut last = None;
+        for message in messages {
+            let message = match message {
+                Ok(message) => message,
+                Err(ChoiceError::Stamp { topic, reason, .. }) => {
+                    let features = self.report.features.iter_mut();
+                    let of_topic = features.filter(|feature| feature.topic == topic);
+                    of_topic.for_each(|feature| failed(feature, reason.clone()));
+                    continue;
+                }
+                Err(error) => {
+                    self.report.damaged.push(error.to_string());
+                    continue;
+                }
+            };
+            self.messages += 1;
+            progress(self.messages);
+            let stamp = message.stamp.as_nanos();
+            let features = self.features_of(&message);
+            if let Some(last) = last.filter(|last| stamp < *last) {
+                let back = Duration::from_nanos(last.abs_diff(stamp));
+                for feature in features {
+                    let reason = format!("its {} goes back by {back:?}", self.options.mapping.stamp);
+                    failed(&mut self.report.features[feature], reason);
+                }
+                continue;
+            }
+            last = Some(stamp);
+            if let Some(field) = &mut dividing
+                && divider_topic == Some(message.topic.name.as_str())
+            {
+                let value = field
+                    .read(&message.payload)
+                    .map_err(|reason| TrainingError::Episodes { reason })?;
+                cutter.value(stamp, value);
+            }
+            if !features.is_empty() {
+                cutter.message(stamp);
+            }
+            self.cut(&mut cutter, (stamp, message.log_time.as_nanos()), bag)?;
+            let message = Arc::new(kept(message));
+            for feature in features {
+                self.sampler.push(feature, stamp, Arc::clone(&message));
+            }
+            self.advance(stamp, false)?;
+        }
+        if let Some(last) = last {
+            self.close(last.saturating_add(1))?;
+        }
+        Ok(())
+    }
+
+    /// Completes the dataset.
+    pub fn finish(mut self) -> Result<TrainingReport, TrainingError> {
+        let reasons = self.report.features.iter().filter_map(|feature| {
+            let reason = feature.first_failure.as_ref()?;
+            Some(format!("{}: {reason}", feature.feature))
+        });
+        let Some((dataset, _)) = self.dataset.take() else {
+            let reason = reasons.into_iter().next().unwrap_or_else(|| {
+                if self.report.short > 0 {
+                    "all episodes are shorter than min_s".to_owned()
+                } else {
+                    "there is no episode in which every feature has a message".to_owned()
+                }
+            });
+            return Err(TrainingError::NoFrame { reason });
+        };
+        for (feature, fit) in self.report.features.iter_mut().zip(self.sampler.fits()) {
+            feature.fit = *fit;
+        }
+        dataset.finish(&self.report)?;
+        super::write_json(&self.folder.join(super::REPORT_FILE), &self.report)?;
+        Ok(self.report)
+    }
+
+    fn choice(&self) -> MessageChoice {
+        let mapping = &self.options.mapping;
+        let topics = mapping.features.values().map(|feature| feature.topic.clone());
+        MessageChoice {
+            topics: topics.chain(mapping.episodes.topic.clone()).collect(),
+            time: mapping.stamp,
+            // The mapping was checked.
+            time_of: mapping.stamps().unwrap_or_default(),
+            ..self.options.choice.clone()
+        }
+    }
+
+    /// How each feature is read out of the bag's messages.
+    fn read_types(&mut self, bags: &BagSet, decoders: &mut Decoders) -> Result<(), TrainingError> {
+        self.sources.clear();
+        self.types.clear();
+        for (name, feature) in &self.options.mapping.features {
+            let failed = |reason: String| TrainingError::Feature {
+                feature: name.clone(),
+                reason,
+            };
+            let plan = divide::plan_of(bags, decoders, &feature.topic, failed)?;
+            self.types.push(plan.type_name().to_owned());
+            self.sources.push(if !feature.is_image() {
+                Source::Fields(Box::new(Extractor::new(plan, feature).map_err(failed)?))
+            } else if picture::is_image(plan.type_name()) {
+                Source::Images {
+                    plan,
+                    is_video: feature.video,
+                }
+            } else {
+                return Err(failed(format!(
+                    "{} is a {}, which is no image; name its fields",
+                    feature.topic,
+                    plan.type_name()
+                )));
+            });
+        }
+        Ok(())
+    }
+
+    /// The features that a message is for, by number.
+    fn features_of(&mut self, message: &BagMessage) -> Vec<usize> {
+        let features = self.options.mapping.features.values().enumerate();
+        let of_topic = features.filter(|(_, feature)| feature.topic == message.topic.name);
+        let mut found = Vec::new();
+        for (number, _) in of_topic {
+            if self.types[number] == message.topic.type_name {
+                found.push(number);
+            } else {
+                let reason = format!("a message is a {}", message.topic.type_name);
+                failed(&mut self.report.features[number], reason);
+            }
+        }
+        found
+    }
+
+    /// Begins and ends episodes until the stamp of a message. Markers are on the recorder's clock: what was received from then on is after one.
+    fn cut(
+        &mut self,
+        cutter: &mut Cutter,
+        (stamp, log_time): (i64, i64),
+        bag: &Bag,
+    ) -> Result<(), TrainingError> {
+        let episodes = &self.options.mapping.episodes;
+        let by_log_time =
+            episodes.by == Divider::Marker && self.options.mapping.stamp == TimeBase::HeaderStamp;
+        let now = if by_log_time { log_time } else { stamp };
+        while let Some(mut cut) = cutter.next(now) {
+            if by_log_time {
+                cut.move_to(stamp);
+            }
+            match cut {
+                Cut::End { at } => self.close(at)?,
+                Cut::Begin { at, name } => {
+                    self.close(at)?;
+                    if episodes.by == Divider::Gap {
+                        self.sampler.forget(at.saturating_sub(1));
+                    }
+                    self.sampler.begin(at);
+                    let named = name.filter(|_| episodes.is_task);
+                    self.open(Episode {
+                        bag: bag.path().to_owned(),
+                        task: named.unwrap_or_else(|| self.options.mapping.task.clone()),
+                        ..Episode::default()
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, episode: Episode) {
+        self.open = Some(Open {
+            episode,
+            frames: 0,
+            is_begun: false,
+            last: vec![None; self.options.mapping.features.len()],
+        });
+    }
+
+    /// Ends the episode, if one is open: its last frame is before `at`.
+    fn close(&mut self, at: i64) -> Result<(), TrainingError> {
+        if self.open.is_some() {
+            self.advance(at, true)?;
+            self.end_episode()?;
+        }
+        self.sampler.end();
+        Ok(())
+    }
+
+    /// Takes the frames that are known at a time.
+    fn advance(&mut self, now: i64, is_end: bool) -> Result<(), TrainingError> {
+        while let Some(step) = self.sampler.step(now, is_end) {
+            match step {
+                Step::Frame(frame) => self.take(frame)?,
+                Step::Missing { feature, at } => self.missing(feature, at)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn missing(&mut self, feature: usize, at: i64) -> Result<(), TrainingError> {
+        if self.options.mapping.missing == Missing::Fail {
+            let report = &self.report.features[feature];
+            return Err(TrainingError::Feature {
+                feature: report.feature.clone(),
+                reason: format!("no message of {} within the tolerance at {at} ns", report.topic),
+            });
+        }
+        let again = self.open.as_ref().map(|open| Episode {
+            frames: 0,
+            ..open.episode.clone()
+        });
+        self.end_episode()?;
+        self.sampler.forget(at);
+        if let Some(episode) = again {
+            self.open(episode);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, frame: Frame<Arc<BagMessage>>) -> Result<(), TrainingError> {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        open.frames += 1;
+        let is_long = open.frames >= self.options.mapping.frames_min();
+        self.pending_bytes += frame.1.iter().map(|message| message.payload.len()).sum::<usize>();
+        self.pending.push(frame);
+        let is_full = self.pending_bytes >= BATCH_BYTES || self.pending.len() >= BATCH_FRAMES;
+        if is_full && is_long {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn end_episode(&mut self) -> Result<(), TrainingError> {
+        let frames = self.open.as_ref().map_or(0, |open| open.frames);
+        if frames < self.options.mapping.frames_min() {
+            self.report.short += u64::from(frames > 0);
+            self.pending.clear();
+            self.pending_bytes = 0;
+            self.open = None;
+            return Ok(());
+        }
+        self.flush()?;
+        if let (Some(open), Some((dataset, _))) = (self.open.take(), &mut self.dataset)
+            && open.is_begun
+        {
+            dataset.end(&open.episode)?;
+            self.report.episodes.push(open.episode);
+        }
+        Ok(())
+    }
+
+    /// Makes the pending frames.
+    fn flush(&mut self) -> Result<(), TrainingError> {
+        let pending = std::mem::take(&mut self.pending);
+        self.pending_bytes = 0;
+        let (jobs, places) = jobs(&pending);
+        let rendered = render(&mut self.sources, &jobs, self.options.threads);
+        for ((feature, _), result) in jobs.iter().zip(&rendered) {
+            if let Err(reason) = result {
+                failed(&mut self.report.features[*feature], reason.clone());
+            }
+        }
+        for ((at, _), places) in pending.iter().zip(places) {
+            let items = self.items(&places, &rendered);
+            if let Some(items) = items {
+                self.write(*at, &items)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The items of a frame: where a message could not be used, the last item before it.
+    fn items(&mut self, places: &[usize], rendered: &[Rendered]) -> Option<Vec<Arc<Item>>> {
+        let open = self.open.as_mut()?;
+        for (feature, place) in places.iter().enumerate() {
+            let Ok(item) = &rendered[*place] else {
+                continue;
+            };
+            let kind = Kind::of(item);
+            let column = self.dataset.as_ref().map(|(_, columns)| &columns[feature]);
+            match column.filter(|column| column.kind != kind) {
+                Some(column) => {
+                    let reason = format!("a message has {kind}, the first had {}", column.kind);
+                    failed(&mut self.report.features[feature], reason);
+                }
+                None => open.last[feature] = Some(Arc::clone(item)),
+            }
+        }
+        open.last.iter().cloned().collect()
+    }
+
+    fn write(&mut self, at: i64, items: &[Arc<Item>]) -> Result<(), TrainingError> {
+        if self.dataset.is_none() {
+            self.dataset = Some(self.create(items)?);
+        }
+        let (Some((dataset, _)), Some(open)) = (&mut self.dataset, &mut self.open) else {
+            return Ok(());
+        };
+        if !open.is_begun {
+            open.is_begun = true;
+            open.episode.episode = self.report.episodes.len() as u64;
+            open.episode.start_ns = at;
+            dataset.begin(&open.episode)?;
+        }
+        dataset.frame(&open.episode, items)?;
+        open.episode.frames += 1;
+        self.report.frames += 1;
+        Ok(())
+    }
+
+    /// The dataset, with columns as the first frame has them.
+    fn create(&self, items: &[Arc<Item>]) -> Result<(Box<dyn Dataset + 'a>, Vec<Column>), TrainingError> {
+        let features = self.options.mapping.features.iter();
+        let columns = features
+            .zip(&self.sources)
+            .zip(items)
+            .map(|(((name, feature), source), item)| {
+                Column::new(name, feature, source, item).map_err(|reason| TrainingError::Feature {
+                    feature: name.clone(),
+                    reason,
+                })
+            });
+        let columns = columns.collect::<Result<Vec<Column>, _>>()?;
+        let place = Place {
+            folder: self.folder,
+            mapping: &self.options.mapping,
+            columns: columns.clone(),
+        };
+        let dataset: Box<dyn Dataset + 'a> = match self.options.format {
+            TrainingFormat::LeRobot => Box::new(LeRobot::create(place)?),
+            TrainingFormat::WebDataset => Box::new(WebDataset::create(place)?),
+        };
+        Ok((dataset, columns))
+    }
+}
+
+/// Each message that frames take, once for each feature, and for each frame the places of its messages in that list.
+fn jobs(frames: &[Frame<Arc<BagMessage>>]) -> (Vec<Job>, Vec<Vec<usize>>) {
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut places: Vec<Vec<usize>> = Vec::with_capacity(frames.len());
+    for (_, messages) in frames {
+        let of_frame = messages.iter().enumerate().map(|(feature, message)| {
+            let before = places.last().map(|before| before[feature]);
+            let same = before.filter(|place| Arc::ptr_eq(&jobs[*place].1, message));
+            same.unwrap_or_else(|| {
+                jobs.push((feature, Arc::clone(message)));
+                jobs.len() - 1
+            })
+        });
+        let of_frame = of_frame.collect();
+        places.push(of_frame);
+    }
+    (jobs, places)
+}
+
+fn failed(report: &mut FeatureReport, reason: String) {
+    report.failed += 1;
+    report.first_failure.get_or_insert(reason);
+}
+
+/// A message that keeps little else in memory.
+fn kept(mut message: BagMessage) -> BagMessage {
+    if message.payload.len() < COPIED_BYTES {
+        message.payload = Bytes::copy_from_slice(&message.payload);
+    }
+    message
+}

@@ -1,0 +1,32 @@
+//! Playing: reader -> read-ahead -> schedule -> publications. Its users see it through `holdall`.
+#![forbid(unsafe_code)]
+
+mod burst;
+mod clock_topic;
+pub mod control;
+mod delivery;
+mod discovery;
+pub mod error;
+mod fidelity;
+pub mod files;
+mod neighbours;
+pub mod options;
+mod playback;
+#[cfg(test)]
+mod playback_tests;
+pub mod player;
+mod publications;
+mod range;
+mod read_ahead;
+pub mod requests;
+pub mod schedule;
+pub mod status;
+mod stream;
+mod topic_choice;
+mod wake;
+
+pub use control::PlayControl;
+pub use error::PlayError;
+pub use files::ReadSplit;
+pub use options::PlayWindow;
+pub use player::Player;

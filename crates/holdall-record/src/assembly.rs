@@ -1,0 +1,285 @@
+//! Puts the parts of a recording together; threads or a simulator drive them, which is decided elsewhere.
+
+use super::{
+    RecordControl, RecordError,
+    cache::{SharedCache, Stored},
+    clock_watch::ClockWatch,
+    control::ControlledMode,
+    options::RecordOptions,
+    receive::{
+        gate::Gate,
+        session::{Parts, Session},
+    },
+    requests::SessionRequests,
+    status::RecordReport,
+    step_wait::StepWait,
+    trigger::MessageTime,
+    view::View,
+    write::{
+        drain::{Drain, DrainOptions, DrainShared},
+        latched::LatchedKeeper,
+        survival::Survival,
+    },
+};
+use holdall_bag::{
+    rescue::Event,
+    writer::{BagFolder, BagOptions, BagWriter, ClosedBag, CompressionMode, OpenDisk},
+};
+use holdall_io::{clock::Clock, mutex::lock, survivor::view_of_files};
+use holdall_model::loss::{
+    LossStage,
+    ledger::{Interval, Ledger},
+};
+use holdall_storage::{Storage, StorageOptions, storage_by_id};
+use holdall_transport::Transport;
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+/// Memory of a recording that is there before its transports, so that they receive into it. Removed when it is not used.
+pub struct RescueMemory(Option<Survival>);
+
+impl RescueMemory {
+    /// Memory as the options say; none, and a warning, where there is none.
+    pub fn begin(options: &RecordOptions) -> Self {
+        // What waits for an event was not requested, and goes with the process.
+        let is_kept = |_: &&Path| options.triggers.is_none();
+        let directory = options.rescue_directory.as_deref().filter(is_kept);
+        if let Some(directory) = directory {
+            holdall_bag::rescue::report_leftovers(directory);
+        }
+        Self(Some(Survival::begin(directory, &options.cache)))
+    }
+
+    /// No memory: nothing survives the process.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    fn into_survival(mut self) -> Survival {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for RescueMemory {
+    fn drop(&mut self) {
+        if let Some(survival) = self.0.take() {
+            survival.remove();
+        }
+    }
+}
+
+/// A recording that is not driven yet.
+pub(super) struct Assembly {
+    pub session: Session,
+    pub drain: Drain,
+    pub control: RecordControl,
+    pub view: View,
+    pub survival: Survival,
+}
+
+impl Assembly {
+    /// Makes the bag and subscribes to what needs no discovery. A `storage` that is given replaces the one
+    /// that the options name.
+    ///
+    /// # Errors
+    /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
+    pub(super) fn new(
+        options: RecordOptions,
+        transports: Vec<Box<dyn Transport>>,
+        clock: Arc<dyn Clock>,
+        open_disk: OpenDisk,
+        folder: Box<dyn BagFolder>,
+        storage: Option<&'static dyn Storage>,
+        memory: RescueMemory,
+    ) -> Result<Self, RecordError> {
+        let directory = options.output.clone();
+        let survival = memory.into_survival();
+        let assembly = Self::over(
+            options,
+            transports,
+            clock,
+            (open_disk, folder, storage),
+            &survival,
+        );
+        // Nothing was received yet.
+        assembly.inspect_err(|_| survival.end(&directory))
+    }
+
+    fn over(
+        options: RecordOptions,
+        transports: Vec<Box<dyn Transport>>,
+        clock: Arc<dyn Clock>,
+        (open_disk, folder, storage): (OpenDisk, Box<dyn BagFolder>, Option<&'static dyn Storage>),
+        survival: &Survival,
+    ) -> Result<Self, RecordError> {
+        let started = clock.monotonic();
+        let parts = parts(&options, survival, &clock);
+        let control = RecordControl::new(
+            parts.clone(),
+            Arc::clone(&clock),
+            ControlledMode::of(&options),
+            options.output.clone(),
+        );
+        let bag_options = bag_options(&options, storage, survival)?;
+        let compression = options.compression.clone();
+        let triggers = options.triggers.clone();
+        let uploaded = options.uploaded.clone();
+        let drain_options = DrainOptions::from(&options);
+        let splits_by_span = options.split.duration_max.is_some();
+        // Before the bag, so that a failed subscription leaves no empty bag.
+        let session = Session::new(
+            options,
+            parts.clone(),
+            transports,
+            bag_options.storage.keeps_types(),
+            Arc::clone(&clock),
+        )?;
+        let directory = bag_options.directory.clone();
+        let event = Event::Bag {
+            storage: bag_options.storage.id().to_owned(),
+            merge_publishers: drain_options.merge_publishers,
+            packed_payloads: compression.mode == CompressionMode::Message,
+            directory: std::path::absolute(&directory).unwrap_or_else(|_| directory.clone()),
+        };
+        survival.log.add(|| event);
+        let mut bag = BagWriter::create(bag_options, open_disk, folder)?;
+        if let Some(uploaded) = uploaded {
+            bag.keep_until_uploaded(uploaded);
+        }
+        if let Some(identity) = bag.directory_identity() {
+            let view = view_of_files().ok();
+            survival.log.add(|| Event::Place { identity, view });
+        }
+        survival.write_pointer(&directory);
+        let drain = Drain::new(
+            bag,
+            Arc::clone(&parts.cache),
+            Arc::clone(&parts.ledger),
+            Arc::clone(&parts.drain),
+            drain_options,
+        )
+        .with_clock(Arc::clone(&parts.time), splits_by_span)
+        .with_triggers(triggers.as_ref(), message_time(&parts))
+        .with_compression(&compression)?
+        .with_latched(parts.latched.clone());
+        let view = View {
+            parts,
+            clock,
+            started,
+        };
+        Ok(Self {
+            session,
+            drain,
+            control,
+            view,
+            survival: survival.clone(),
+        })
+    }
+}
+
+/// What a closed bag and the final counters say.
+pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
+    let mut audit_faults = lock(&view.parts.ledger).audit();
+    audit_faults.extend(closed.account_faults);
+    for fault in &audit_faults {
+        tracing::error!("the account of messages does not add up: {fault}");
+    }
+    RecordReport {
+        status: view.status(),
+        bag: closed.directory,
+        files: closed.files,
+        failure: closed
+            .failure
+            .map(|failure| failure.to_string())
+            .or_else(|| view.parts.drain.status().must_end),
+        ended_by: view.parts.drain.reached(),
+        audit_faults,
+        undefined: closed.undefined,
+    }
+}
+
+fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -> Parts {
+    let wait = Arc::<StepWait>::default();
+    let ledger = Arc::new(Mutex::new(Ledger::logged(survival.log.for_accounts())));
+    let evicted = Arc::clone(&ledger);
+    // Messages that snapshot mode's ring evicts were not requested.
+    let stage = if options.cache.snapshot {
+        LossStage::Policy
+    } else {
+        LossStage::Cache
+    };
+    let drain = Arc::new(DrainShared::new(survival.log.clone(), Arc::clone(&wait)));
+    let time = ClockWatch::new(Arc::clone(clock), options.use_sim_time, Arc::clone(&drain));
+    let time = Arc::new(time);
+    let latched = LatchedKeeper::new(&options.repeat, options.merge_publishers, Some(&time));
+    let keeper = latched.clone();
+    let count_evicted = move |stored: &Stored<'_>| {
+        let entry = &stored.entry;
+        if let Some(keeper) = &keeper {
+            keeper.keep_dropped(entry, stored.payload, &evicted);
+        }
+        let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
+        lock(&evicted).miss(entry.topic, entry.publisher, interval);
+    };
+    let of_cache = Arc::clone(&time);
+    let steady = move |stamp| {
+        of_cache.look();
+        of_cache.steady_of(stamp)
+    };
+    Parts {
+        gate: Arc::new(Gate::new(options.start_paused, options.use_sim_time)),
+        cache: Arc::new(SharedCache::with_source(
+            &options.cache,
+            survival.source.clone(),
+            Box::new(count_evicted),
+            Box::new(steady),
+        )),
+        ledger,
+        drain,
+        time,
+        requests: Arc::new(SessionRequests::new(!options.no_discovery, Arc::clone(&wait))),
+        wait,
+        topics: Arc::default(),
+        latched,
+    }
+}
+
+/// The time of messages; no present while they are not recorded.
+fn message_time(parts: &Parts) -> MessageTime {
+    let (gate, watch) = (Arc::clone(&parts.gate), Arc::clone(&parts.time));
+    let now = move || {
+        let is_recorded = !gate.is_paused() && !gate.waits_for_clock();
+        is_recorded.then(|| watch.steady_now())
+    };
+    MessageTime {
+        watch: Arc::clone(&parts.time),
+        now: Box::new(now),
+    }
+}
+
+fn bag_options(
+    options: &RecordOptions,
+    storage: Option<&'static dyn Storage>,
+    survival: &Survival,
+) -> Result<BagOptions, RecordError> {
+    let storage_options = StorageOptions {
+        preset: options.storage_preset.clone(),
+        config: options.storage_config.clone(),
+        compression_threads: options.compression.thread_count(),
+        index_checkpoints: options.max_loss_window.is_some(),
+        topic_compression: options.topic_compression.clone(),
+        ros_distro: options.ros_distro.clone(),
+    };
+    Ok(BagOptions {
+        directory: options.output.clone(),
+        storage: storage.map_or_else(|| storage_by_id(&options.storage_id), Ok)?,
+        storage_options,
+        split: options.split.clone(),
+        compression: options.compression.clone(),
+        custom_data: options.custom_data.clone(),
+        ros_distro: options.ros_distro.clone(),
+        memory: survival.id(),
+    })
+}

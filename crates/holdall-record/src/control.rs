@@ -1,0 +1,277 @@
+//! Control of a running recording, from any thread.
+
+use super::{
+    options::RecordOptions,
+    receive::session::Parts,
+    requests::{SubscribeAnswer, SubscribeError},
+    step_wait::Absence,
+    write::drain::RequestedEvent,
+};
+use holdall_io::{clock::Clock, mutex::lock};
+use holdall_model::marker::{MARKERS_MAX, Marker, MarkerNameError};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// What an event is called that was asked for as a snapshot.
+const SNAPSHOT_EVENT: &str = "snapshot";
+
+/// Controls a recording. Cheap to clone; does nothing to a recording that has ended.
+#[derive(Clone)]
+pub struct RecordControl {
+    parts: Parts,
+    clock: Arc<dyn Clock>,
+    mode: ControlledMode,
+    directory: PathBuf,
+}
+
+/// When what arrives is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ControlledMode {
+    AtOnce,
+    WithSnapshots,
+    AroundEvents,
+}
+
+impl ControlledMode {
+    pub(super) fn of(options: &RecordOptions) -> Self {
+        match options.triggers {
+            Some(_) => Self::AroundEvents,
+            None if options.cache.snapshot => Self::WithSnapshots,
+            None => Self::AtOnce,
+        }
+    }
+}
+
+/// Why a marker was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MarkError {
+    /// The name cannot be used.
+    #[error(transparent)]
+    Name(#[from] MarkerNameError),
+    /// Simulation time stamps messages, and has not begun.
+    #[error("there is no time for a marker before the first message on /clock")]
+    NoTime,
+    /// The recording has as many as it may have.
+    #[error("the recording has {MARKERS_MAX} markers already, which is the most")]
+    TooMany,
+    /// Nothing is recorded any more.
+    #[error("the recording has ended")]
+    Ended,
+    /// Everything is stored at once.
+    #[error("the recording does not wait for events: it stores everything")]
+    NoTriggers,
+}
+
+impl RecordControl {
+    pub(super) fn new(parts: Parts, clock: Arc<dyn Clock>, mode: ControlledMode, directory: PathBuf) -> Self {
+        Self {
+            parts,
+            clock,
+            mode,
+            directory,
+        }
+    }
+
+    /// Stores nothing that arrives from now on.
+    pub fn pause(&self) {
+        if !self.parts.gate.set_paused(true) {
+            tracing::info!("paused");
+        }
+    }
+
+    /// Stores what arrives from now on.
+    pub fn resume(&self) {
+        if self.parts.gate.set_paused(false) {
+            tracing::info!("resumed");
+            self.parts.wait.wake();
+        }
+    }
+
+    /// Pauses or resumes; returns whether it is paused now.
+    pub fn toggle_pause(&self) -> bool {
+        let paused = self.parts.gate.toggle_paused();
+        tracing::info!("{}", if paused { "paused" } else { "resumed" });
+        self.parts.wait.wake();
+        paused
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.parts.gate.is_paused()
+    }
+
+    /// Continues in a new file. Requests that come before it has begun are one.
+    pub fn split(&self) {
+        self.parts.drain.split();
+        self.parts.cache.wake();
+    }
+
+    /// Continues in a new file because the current one makes no progress; the ledger records this and the
+    /// reason.
+    pub fn continue_in_new_file(&self, reason: String) {
+        self.parts.drain.restart(reason);
+        self.parts.cache.wake();
+    }
+
+    /// Writes what the ring holds, or is an event in a recording that waits for events; false when the recording stores everything at once.
+    pub fn snapshot(&self) -> bool {
+        match self.mode {
+            ControlledMode::AtOnce => return false,
+            ControlledMode::WithSnapshots => {
+                self.parts.drain.snapshot();
+                self.parts.cache.wake();
+            }
+            ControlledMode::AroundEvents => {
+                if let Err(error) = self.trigger(SNAPSHOT_EVENT) {
+                    tracing::warn!("{error}");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether the recording waits for events.
+    pub fn waits_for_events(&self) -> bool {
+        self.mode == ControlledMode::AroundEvents
+    }
+
+    /// Records around the present time, in a recording that waits for events; the marker has this name.
+    ///
+    /// # Errors
+    /// A name that cannot be used, a recording that stores everything at once, that has ended, or too many events at once.
+    pub fn trigger(&self, name: &str) -> Result<Marker, MarkError> {
+        if !self.waits_for_events() {
+            return Err(MarkError::NoTriggers);
+        }
+        let marker = self.marker_now(name)?;
+        let event = RequestedEvent {
+            time: marker.time,
+            name: marker.name.clone(),
+        };
+        if !self.parts.drain.trigger(event) {
+            return Err(MarkError::TooMany);
+        }
+        self.parts.cache.wake();
+        Ok(marker)
+    }
+
+    fn marker_now(&self, name: &str) -> Result<Marker, MarkError> {
+        if !self.is_recording() {
+            return Err(MarkError::Ended);
+        }
+        let time = self.parts.gate.time(self.clock.now()).ok_or(MarkError::NoTime)?;
+        Ok(Marker::new(time, name)?)
+    }
+
+    /// Records topics that appear from now on, and those that appeared since it was stopped.
+    pub fn start_discovery(&self) {
+        if !self.parts.requests.set_discovers(true) {
+            tracing::info!("topics that appear are recorded");
+        }
+    }
+
+    /// Records no topics that appear from now on; recorded topics continue, also with new publishers.
+    pub fn stop_discovery(&self) {
+        if self.parts.requests.set_discovers(false) {
+            tracing::info!("topics that appear from now on are not recorded");
+        }
+    }
+
+    /// Whether topics that appear are recorded.
+    pub fn is_discovery_running(&self) -> bool {
+        self.parts.requests.discovers()
+    }
+
+    /// Full names of the topics that are recorded, in the order in which they were found.
+    pub fn subscribed_topics(&self) -> Vec<String> {
+        let topics = lock(&self.parts.topics);
+        topics.iter().map(|topic| topic.name.clone()).collect()
+    }
+
+    /// Records these topics, whatever the selection says, if the graph has them; `types` is empty or has one for each topic, where an empty
+    /// text takes any. Waits for the answer, at most some seconds.
+    ///
+    /// # Errors
+    /// Too many topics, types that do not fit, or a recording that does not answer in time.
+    pub fn subscribe_to_topics(
+        &self,
+        topics: &[String],
+        types: &[String],
+    ) -> Result<SubscribeAnswer, SubscribeError> {
+        self.parts.requests.subscribe(topics, types)
+    }
+
+    /// Puts a named mark into the bag, at the present time; an event in a recording that waits for events.
+    ///
+    /// # Errors
+    /// A name that cannot be used, too many markers, or a recording that has ended or not begun.
+    pub fn add_marker(&self, name: &str) -> Result<Marker, MarkError> {
+        if self.waits_for_events() {
+            return self.trigger(name);
+        }
+        let marker = self.marker_now(name)?;
+        if !self.parts.drain.mark(marker.clone()) {
+            return Err(MarkError::TooMany);
+        }
+        self.parts.cache.wake();
+        tracing::info!("marker {:?}", marker.name);
+        Ok(marker)
+    }
+
+    /// Files that are whole, durable and under their last name since the last call, in order; the last ones when the recording has ended.
+    /// Only where [`lists_complete_files`](super::options::RecordOptions::lists_complete_files) is set.
+    pub fn take_complete_files(&self) -> Vec<PathBuf> {
+        self.parts.drain.take_complete()
+    }
+
+    /// The bag's directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// True until an end was requested or came.
+    pub fn is_recording(&self) -> bool {
+        self.parts.wait.is_recording()
+    }
+
+    /// Ends the recording; everything received is still stored. `reason` goes to the log; the first one counts.
+    pub fn stop(&self, reason: impl Into<String>) {
+        self.parts.wait.stop(reason.into());
+    }
+
+    /// Why it is to end, once a stop was requested.
+    pub fn stop_reason(&self) -> Option<String> {
+        self.parts.wait.stop_reason()
+    }
+
+    /// Waits for the next step: `at_most` this long, less where there is something to look at, but not before `earliest` (monotonic time).
+    /// True when the recording is to end.
+    pub(super) fn wait_step(&self, at_most: Duration, earliest: Duration) -> bool {
+        let wait = &self.parts.wait;
+        let began = self.clock.monotonic();
+        let has_news = wait.wait_news(at_most);
+        let now = self.clock.monotonic();
+        if let Some(absence) = Absence::of_wait(began, at_most, now) {
+            wait.note_absence(absence);
+        }
+        let early = if has_news {
+            earliest.saturating_sub(now)
+        } else {
+            Duration::ZERO
+        };
+        wait.wait_stop(early)
+    }
+
+    /// Waits until it has ended; false when `at_most` ran out before.
+    pub fn wait_finished(&self, at_most: Duration) -> bool {
+        self.parts.wait.wait_finished(at_most)
+    }
+
+    pub(super) fn set_finished(&self) {
+        self.parts.wait.set_finished();
+    }
+}

@@ -1,0 +1,53 @@
+//! Recording: topic -> subscription -> cache -> drain -> storage writer. Its users see it through `holdall`.
+#![forbid(unsafe_code)]
+
+mod assembly;
+pub(crate) mod cache;
+mod clock_watch;
+mod control;
+mod error;
+pub mod events;
+pub(crate) mod limits;
+pub mod options;
+pub(crate) mod receive;
+mod recorder;
+mod requests;
+mod setting;
+pub mod status;
+mod step_wait;
+mod stepped;
+#[cfg(test)]
+mod tests;
+mod trigger;
+mod trim;
+mod view;
+pub(crate) mod write;
+
+pub use assembly::RescueMemory;
+pub use control::{MarkError, RecordControl};
+pub use error::RecordError;
+pub use receive::{
+    definitions::{Ask, Definitions},
+    gate::clock_nanos,
+};
+pub use recorder::{Platform, Recorder};
+pub use requests::{SubscribeAnswer, SubscribeError};
+pub use setting::Setting;
+pub use step_wait::STOPPED_MIN;
+pub use stepped::SteppedRecorder;
+pub use view::RecordObserver;
+
+/// Machinery that the simulator, the benchmarks and the gate drive from outside. It changes without notice.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::{
+        cache::{Admission, CacheEntry, Offered, Place, Segment, SegmentShape, SharedCache, Stored, Waited},
+        receive::{gate::Gate, intake::Intake},
+        stepped::SteppedRecorder,
+        write::{
+            drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
+            durability::DEFAULT_LOSS_WINDOW,
+            survival::Survival,
+        },
+    };
+}

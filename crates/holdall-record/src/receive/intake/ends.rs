@@ -1,0 +1,216 @@
+//! What a publisher sent last: shown by an announcement, a farewell or a later message, or not known.
+
+use super::{Intake, IntakeState, PublisherTrack};
+use crate::receive::discovery::Departure;
+use holdall_model::{loss::ledger::PublisherAccount, message::MessageHeader, time::Timestamp, topic::Gid};
+use holdall_transport::EndProof;
+use std::time::Duration;
+
+/// What shows that nothing is missing after the last message of a publisher that arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum End {
+    /// Only a later message can.
+    #[default]
+    Open,
+    /// Only a later message can, although the publisher's transport announces what others have sent: it is not received reliably.
+    Unannounced,
+    /// Its answer can.
+    Asked,
+    /// It is shown.
+    Shown,
+}
+
+/// How much later than another one a message must have been published to have left after the stop, where the publisher's clock is ahead: no
+/// packet is in flight for longer.
+const FLIGHT_MAX: Duration = Duration::from_millis(250);
+
+impl PublisherTrack {
+    /// A message that was published after the stop shows that nothing of before is missing.
+    fn follow_end(&mut self, published: Timestamp, stop: Timestamp, arrival: Timestamp) {
+        if published < stop {
+            return;
+        }
+        // Its clock and ours agree as far as can be seen.
+        if published <= arrival {
+            self.end = End::Shown;
+            return;
+        }
+        // A clock that is ahead calls earlier messages later ones. It measures spans as ours does.
+        let flight = i64::try_from(FLIGHT_MAX.as_nanos()).unwrap_or(i64::MAX);
+        let from = *self
+            .shown_from
+            .get_or_insert(Timestamp::from_nanos(published.as_nanos().saturating_add(flight)));
+        if published >= from {
+            self.end = End::Shown;
+        }
+    }
+
+    /// Whether its end matters: it is not named as a publisher that is not heard at all.
+    fn has_end(&self) -> bool {
+        !self.is_named || self.received > 0
+    }
+
+    /// Whether it is not known what it sent last, when its account is closed.
+    fn is_end_unknown(&self) -> bool {
+        match self.end {
+            _ if !self.has_end() => false,
+            End::Shown => false,
+            // Where nothing is ever announced, nothing is concluded from a publisher that is there and was never heard.
+            End::Open => self.received > 0 || self.silent_since.is_some(),
+            End::Unannounced | End::Asked => true,
+        }
+    }
+
+    /// Writes what is known of its end into its account.
+    pub(super) fn write_end(&self, account: &mut PublisherAccount) {
+        account.end_unknown = account.gid.is_some() && self.is_end_unknown();
+        account.silent_since = self.silent_since.filter(|_| account.end_unknown);
+        account.reliable = self.is_reliable;
+    }
+}
+
+impl IntakeState {
+    /// Notes what a message shows of its publisher's end.
+    pub(super) fn follow_end(&mut self, index: usize, header: &MessageHeader, arrival: Timestamp) {
+        let track = &mut self.tracks[index];
+        if let (Some(stop), Some(published)) = (self.stop, header.publish_time)
+            && track.end != End::Shown
+        {
+            track.follow_end(published, stop, arrival);
+        }
+    }
+}
+
+impl Intake {
+    /// Sets that a transport serves a publisher, what shows how many messages it has sent, and whether it is received reliably.
+    pub(crate) fn serves(&self, gid: Gid, proof: EndProof, is_reliable: bool) {
+        let mut state = self.lock();
+        let index = self.track(&mut state, Some(gid));
+        let track = &mut state.tracks[index];
+        track.is_reliable |= is_reliable;
+        let end = match proof {
+            EndProof::OfAll => End::Asked,
+            EndProof::OfReliable if is_reliable => End::Asked,
+            EndProof::OfReliable => End::Unannounced,
+            EndProof::LaterMessage => End::Open,
+        };
+        // Where several transports serve it, the one that shows most decides.
+        if track.end == End::Shown || end as u8 > track.end as u8 {
+            track.end = end;
+        }
+        if track.silent_since.take().is_some() {
+            self.ledger().set_silent(self.topic, track.index, None);
+        }
+    }
+
+    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day. Returns the last
+    /// sign of life of one that went silent: what its transport knows, or its last message, or `now` where neither is known.
+    pub(crate) fn publisher_gone(&self, gid: Gid, departure: Departure, now: Timestamp) -> Option<Timestamp> {
+        let mut state = self.lock();
+        let &index = state.by_gid.get(&Some(gid))?;
+        let track = &mut state.tracks[index];
+        let mut silent_since = None;
+        match departure {
+            Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
+            // It cannot answer any more.
+            Departure::Left if track.end == End::Asked => track.end = End::Unannounced,
+            // It went, and what it sent may have gone with it: nothing of it was ever heard.
+            Departure::Farewell | Departure::Left if track.end == End::Open && track.received == 0 => {
+                track.end = End::Unannounced;
+            }
+            Departure::Farewell | Departure::Left => {}
+            // A message after the stop has shown it.
+            Departure::Silent(_) if track.end == End::Shown => {}
+            Departure::Silent(heard) => {
+                let since = heard.or(track.last_time).unwrap_or(now);
+                self.set_silent(track, since);
+                silent_since = Some(since);
+            }
+        }
+        if !state.gone.contains(&gid) {
+            state.gone.push_back(gid);
+            self.fold_gone(&mut state);
+        }
+        silent_since
+    }
+
+    fn set_silent(&self, track: &mut PublisherTrack, since: Timestamp) {
+        track.silent_since = Some(since);
+        let mut ledger = self.ledger();
+        ledger.set_silent(self.topic, track.index, Some(since));
+        if let Some(account) = ledger.publisher_mut(self.topic, track.index) {
+            account.reliable = track.is_reliable;
+        }
+    }
+
+    /// The recording was asked to end at `now`: a message that was sent later shows that all earlier ones are known.
+    pub(crate) fn stops(&self, now: Timestamp) {
+        let mut state = self.lock();
+        let IntakeState { tracks, by_gid, .. } = &*state;
+        if by_gid.values().any(|&index| tracks[index].end != End::Shown) {
+            state.stop.get_or_insert(now);
+            state.is_rare = true;
+        }
+    }
+
+    /// Notes that a publisher is named as not heard: as long as nothing of it arrives, that says more than an unknown end.
+    pub(crate) fn not_heard(&self, gid: Gid) {
+        let mut state = self.lock();
+        let index = state.by_gid.get(&Some(gid)).copied();
+        if let Some(track) = index.and_then(|index| state.tracks.get_mut(index)) {
+            track.is_named = true;
+        }
+    }
+
+    /// Publishers that are still there and whose end is not shown.
+    pub(crate) fn ends_open(&self) -> Vec<Gid> {
+        self.ends_not_shown(|_| true)
+    }
+
+    /// Those of them that can answer.
+    pub(crate) fn ends_asked(&self) -> Vec<Gid> {
+        self.ends_not_shown(|track| track.end == End::Asked)
+    }
+
+    /// Whether publishers that have sent something can show their end by a later message only.
+    pub(crate) fn awaits_later_message(&self) -> bool {
+        !self
+            .ends_not_shown(|track| track.end != End::Asked && track.received > 0)
+            .is_empty()
+    }
+
+    fn ends_not_shown(&self, wants: impl Fn(&PublisherTrack) -> bool) -> Vec<Gid> {
+        let state = self.lock();
+        let known = state
+            .by_gid
+            .iter()
+            .filter_map(|(gid, index)| Some(((*gid)?, &state.tracks[*index])));
+        known
+            .filter(|(_, track)| track.end != End::Shown && track.has_end())
+            .filter(|(gid, track)| !state.gone.contains(gid) && wants(track))
+            .map(|(gid, _)| gid)
+            .collect()
+    }
+
+    /// Notes that publishers have shown what they sent.
+    pub(crate) fn ends_shown(&self, gids: &[Gid]) {
+        let mut state = self.lock();
+        let IntakeState { tracks, by_gid, .. } = &mut *state;
+        for index in gids.iter().filter_map(|gid| by_gid.get(&Some(*gid))) {
+            tracks[*index].end = End::Shown;
+        }
+    }
+
+    /// Notes that a publisher which can answer did not. Returns its last sign of life: `heard`, or its last message, or `now` where neither is
+    /// known.
+    pub(crate) fn not_answered(&self, gid: Gid, heard: Option<Timestamp>, now: Timestamp) -> Timestamp {
+        let mut state = self.lock();
+        let Some(&index) = state.by_gid.get(&Some(gid)) else {
+            return now;
+        };
+        let track = &mut state.tracks[index];
+        let since = heard.or(track.last_time).unwrap_or(now);
+        self.set_silent(track, since);
+        since
+    }
+}

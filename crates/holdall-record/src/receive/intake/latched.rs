@@ -1,0 +1,121 @@
+//! Latched messages that come while nothing is recorded: what a late subscription would get comes into the bag when recording continues.
+
+use super::{Intake, IntakeState, PublisherTrack};
+use crate::cache::Offered;
+use holdall_model::{
+    loss::{LossStage, ledger::Interval},
+    message::{MessageHeader, Payload},
+    qos::{History, QosProfile},
+    time::Timestamp,
+    topic::Gid,
+};
+use std::collections::VecDeque;
+
+/// The most messages of one publisher that are held.
+const HELD_MAX: usize = 64;
+
+/// The last messages of a latched publisher that came while nothing was recorded. They count as left out until they are recorded.
+#[derive(Debug)]
+pub(super) struct HeldLatched {
+    /// How many the publisher keeps for late subscriptions.
+    depth: usize,
+    messages: VecDeque<(MessageHeader, Box<[u8]>)>,
+    /// What the publisher had sent when the last one came.
+    received: u64,
+}
+
+impl Intake {
+    /// Holds the last messages of a publisher that come while nothing is recorded; `qos` is what it offers, transient-local.
+    pub(crate) fn hold_latched(&self, publisher: Gid, qos: &QosProfile) {
+        // Where the depth is not announced, most have one.
+        let depth = match qos.history {
+            History::KeepLast => usize::try_from(qos.depth).unwrap_or(HELD_MAX).clamp(1, HELD_MAX),
+            _ => 1,
+        };
+        let mut state = self.lock();
+        let index = self.track(&mut state, Some(publisher));
+        let held = &mut state.tracks[index].latched;
+        match held {
+            Some(held) => held.depth = depth,
+            None => {
+                *held = Some(Box::new(HeldLatched {
+                    depth,
+                    messages: VecDeque::new(),
+                    received: 0,
+                }));
+            }
+        }
+    }
+
+    /// Keeps a message of a latched publisher that is left out now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_back(
+        &self,
+        track: &mut PublisherTrack,
+        header: &MessageHeader,
+        payload: Option<Payload<'_>>,
+    ) {
+        let (gate, received) = (&self.gate, track.received);
+        // Only what has a number can be counted as recorded after all.
+        let held = track.latched.as_mut().filter(|_| header.sequence.is_some());
+        let Some((held, payload)) = held.zip(payload) else {
+            return;
+        };
+        let bytes = payload.to_vec();
+        while held.messages.len() >= held.depth
+            && let Some((_, oldest)) = held.messages.pop_front()
+        {
+            gate.release_held(oldest.len());
+        }
+        if gate.reserve_held(bytes.len()) {
+            held.messages.push_back((*header, bytes.into()));
+        }
+        held.received = received;
+    }
+
+    /// Records what is held, at `now` on the clock that stamps messages: recording continues.
+    pub(crate) fn record_held(&self, now: Timestamp) {
+        let mut state = self.lock();
+        let IntakeState {
+            tracks,
+            by_gid,
+            closed,
+            ..
+        } = &mut *state;
+        let mut present: Vec<usize> = by_gid.values().copied().collect();
+        present.sort_unstable();
+        for index in present {
+            let track = &mut tracks[index];
+            let Some(held) = &mut track.latched else { continue };
+            let is_last = track.received == held.received;
+            let messages = std::mem::take(&mut held.messages);
+            messages
+                .iter()
+                .for_each(|(_, bytes)| self.gate.release_held(bytes.len()));
+            // After a newer one they would be in the wrong order: they stay left out.
+            if *closed || !is_last {
+                continue;
+            }
+            for (mut header, bytes) in messages {
+                let is_left_out = header
+                    .sequence
+                    .filter(|sequence| self.ledger().is_left_out(self.topic, track.index, *sequence));
+                let Some(sequence) = is_left_out else { continue };
+                header.log_time = now;
+                let stage = match self.offer(track.index, &header, Payload::Borrowed(&bytes)) {
+                    Offered::Stored => None,
+                    Offered::Full => Some(LossStage::Cache),
+                    Offered::Closed => Some(LossStage::Shutdown),
+                };
+                // Only now, so that a process that dies here has it in memory or in its account: a rescue takes it out of the account.
+                let mut ledger = self.ledger();
+                if let Some(stage) = stage {
+                    let interval = Interval::of_message(stage, header.sequence, now);
+                    ledger.miss(self.topic, track.index, interval);
+                }
+                ledger.wanted_after_all(self.topic, track.index, sequence);
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Sequence numbers: gaps, late messages, publishers that begin again, and what publishers announce.
+
+use super::{Intake, IntakeState, PublisherOrigin, PublisherTrack};
+use crate::receive::gate::Passage;
+use holdall_model::{
+    loss::{LossStage, Observation, ledger::Interval},
+    time::Timestamp,
+    topic::Gid,
+};
+
+/// Messages that a publisher can have sent between two that arrived, whatever the time between them: clocks step.
+const GAP_MAX: u64 = 100_000;
+
+/// More messages a second than any publisher sends.
+const RATE_MAX: u64 = 2_000_000;
+
+/// Messages that a publisher can have announced since the last one that arrived, whenever that was.
+pub(super) const ANNOUNCED_MAX: u64 = 10_000_000;
+
+/// How many messages can be missing between one that arrived at `last` and one at `now`.
+fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
+    let last = last.unwrap_or(now);
+    let seconds = now
+        .as_nanos()
+        .saturating_sub(last.as_nanos())
+        .max(0)
+        .unsigned_abs()
+        / 1_000_000_000;
+    GAP_MAX.saturating_add(RATE_MAX.saturating_mul(seconds))
+}
+
+impl Intake {
+    /// Follows a publisher's sequence. Returns the track that the message belongs to, `None` for a duplicate.
+    #[inline]
+    pub(super) fn follow(
+        &self,
+        state: &mut IntakeState,
+        index: usize,
+        bit: u64,
+        sequence: u64,
+        time: Timestamp,
+        passage: Passage,
+    ) -> Option<usize> {
+        let track = &mut state.tracks[index];
+        track.subscriptions |= bit;
+        track.numbered = true;
+        let last = track.last_time;
+        let observation = track.sequence.observe_within(sequence, || gap_max(last, time));
+        if observation == Observation::InOrder {
+            return Some(index);
+        }
+        self.follow_exception(state, index, observation, sequence, time, passage)
+    }
+
+    /// Every case but the next message in order.
+    #[cold]
+    pub(super) fn follow_exception(
+        &self,
+        state: &mut IntakeState,
+        index: usize,
+        observation: Observation,
+        sequence: u64,
+        time: Timestamp,
+        passage: Passage,
+    ) -> Option<usize> {
+        let track = &mut state.tracks[index];
+        self.log_begin(track, observation, sequence);
+        let several = track.subscriptions.count_ones() > 1;
+        // While the recording is paused nothing is wanted, wherever it was lost.
+        let stage = match passage {
+            Passage::Shut => LossStage::Policy,
+            Passage::Open => LossStage::Transport,
+        };
+        match observation {
+            Observation::First | Observation::InOrder => {}
+            // Before the first one: the history that a second, stronger subscription brings.
+            Observation::Gap { first, last } if first > sequence => {
+                if !self.arrived_late(track, sequence) {
+                    self.miss(track, stage, first, last, [Some(time), track.last_time]);
+                }
+            }
+            Observation::Gap { first, last } => {
+                self.miss(track, stage, first, last, [track.last_time, Some(time)]);
+            }
+            Observation::Late | Observation::Early => drop(self.arrived_late(track, sequence)),
+            // Rather stored twice than not at all.
+            Observation::Unclear => {
+                if !self.arrived_late(track, sequence) {
+                    track.unclear += 1;
+                }
+            }
+            Observation::Duplicate if several => {
+                track.duplicates += 1;
+                return None;
+            }
+            // Two in a row: it does number from there.
+            Observation::NotBelievable
+                if track
+                    .last_not_believed
+                    .is_some_and(|last| last.checked_add(1) == Some(sequence)) =>
+            {
+                return Some(self.begin_again(state, index, sequence));
+            }
+            Observation::NotBelievable => {
+                track.last_not_believed = Some(sequence);
+                track.unclear += 1;
+                self.not_believed(track, Some(time));
+            }
+            Observation::Duplicate => return Some(self.begin_again(state, index, sequence)),
+        }
+        if track.sequence.received_count() == 1 {
+            self.count_head(track);
+        }
+        Some(index)
+    }
+
+    /// Logs where a publisher's numbers begin, for the account of a recorder that is killed.
+    fn log_begin(&self, track: &PublisherTrack, observation: Observation, sequence: u64) {
+        let begin = match observation {
+            Observation::First => Some(sequence),
+            // One that comes before the first may not have been stored when the process dies; an unclear one is counted twice.
+            Observation::Gap { first, .. } if first > sequence => None,
+            Observation::Early | Observation::Unclear => None,
+            _ => return,
+        };
+        self.ledger().begins_at(self.topic, track.index, begin);
+    }
+
+    pub(super) fn arrived_late(&self, track: &PublisherTrack, sequence: u64) -> bool {
+        self.ledger().arrived_late(self.topic, track.index, sequence)
+    }
+
+    /// One subscription never brings a message twice: a number that comes again is another life of the publisher.
+    pub(super) fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
+        let ended = &mut state.tracks[index];
+        self.close_track(ended);
+        let (subscriptions, end, is_reliable) = (ended.subscriptions, ended.end, ended.is_reliable);
+        let gid = state
+            .by_gid
+            .iter()
+            .find_map(|(gid, known)| (*known == index).then_some(*gid))
+            .flatten();
+        state.ended.push(index);
+        let next = self.add_track(state, gid, Some(PublisherOrigin::Before));
+        state.last = None;
+        let track = &mut state.tracks[next];
+        track.sequence.observe(sequence);
+        self.log_begin(track, Observation::First, sequence);
+        (track.subscriptions, track.numbered) = (subscriptions, true);
+        (track.end, track.is_reliable) = (end, is_reliable);
+        next
+    }
+
+    /// Counts what a publisher that appeared while recording had sent before its first message arrived.
+    pub(super) fn count_head(&self, track: &PublisherTrack) {
+        if let Some(head) = track.wanted_head() {
+            let stage = self.unless_paused(LossStage::Head);
+            self.miss(track, stage, head.first, head.last, [None, track.last_time]);
+        }
+    }
+
+    pub(super) fn announce(&self, gid: Gid, last_sequence: u64) {
+        let mut state = self.lock();
+        let index = self.track(&mut state, Some(gid));
+        state.tracks[index].sequence.announced(last_sequence);
+    }
+
+    /// Applies what a subscription returns about announced sequences. Returns the publishers whose numbers cannot be believed, with the number
+    /// that the next message of each has.
+    #[must_use = "a subscription that was misled drops what is real"]
+    pub fn announced_sequences(&self, sequences: &[(Gid, u64)]) -> Vec<(Gid, u64)> {
+        let mut misled = Vec::new();
+        for &(gid, last) in sequences {
+            let mut state = self.lock();
+            let index = self.track(&mut state, Some(gid));
+            let track = &mut state.tracks[index];
+            let next = track.sequence.next_expected();
+            let is_counted = track
+                .last_not_believed
+                .is_some_and(|forged| (next..=last).contains(&forged));
+            if !is_counted && !track.sequence.is_too_far(last, ANNOUNCED_MAX) {
+                track.sequence.announced(last);
+                continue;
+            }
+            if !is_counted {
+                // Once, also where the subscription keeps announcing it.
+                track.last_not_believed = Some(last);
+                self.not_believed(track, None);
+            }
+            misled.push((gid, next));
+        }
+        misled
+    }
+
+    /// Counts a claim that cannot be believed. The account then covers no numbers, as one of the messages may be another's.
+    pub(super) fn not_believed(&self, track: &mut PublisherTrack, time: Option<Timestamp>) {
+        track.not_believable += 1;
+        track.numbered = true;
+        let mut interval = Interval::of_unknown(LossStage::NotBelievable, 1);
+        (interval.first_time, interval.last_time) = (time, time);
+        self.ledger().miss(self.topic, track.index, interval);
+    }
+
+    pub(super) fn set_loss_unknown(&self, state: &IntakeState) {
+        if state.received == 1 {
+            self.ledger().set_loss_unknown(self.topic);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A transport that completes others: its publishers are received where no other transport shows them.
+//!
+//! What several show is left to the others. Where that changes, both are received for a while: the intake knows messages of one publisher by
+//! their numbers.
+
+use super::{Session, Source};
+use crate::receive::{
+    covered::Covered,
+    discovery::{GraphDecision, TopicPlan},
+};
+use holdall_model::topic::Gid;
+use holdall_transport::{EndpointInfo, Identity};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long other transports may take to show publishers of a participant that this one shows.
+const OTHERS_LATE_MAX: Duration = Duration::from_millis(400);
+
+/// How long both are received after another transport has brought a first message: what this one brought before may still be in flight.
+const BOTH: Duration = Duration::from_secs(1);
+
+/// What the publishers of one participant have in common.
+type Participant = [u8; 12];
+
+/// The publishers that a transport shows beside others.
+pub(super) struct Complement {
+    /// Which of the sources it is.
+    pub(super) number: usize,
+    /// Those that other transports bring.
+    pub(super) covered: Arc<Covered>,
+    /// By publisher; true for those that are received.
+    known: BTreeMap<Gid, (EndpointInfo, bool)>,
+    /// Topics that it would open.
+    plans: BTreeMap<String, TopicPlan>,
+    /// When each participant was first seen.
+    since: HashMap<Participant, Duration>,
+    /// Since when another transport is known to bring a publisher's messages.
+    brought: HashMap<Gid, Duration>,
+    /// Who other transports show and cannot receive.
+    unreached: Vec<Identity>,
+    /// Publishers that other transports show and are not matched with.
+    unmatched: HashSet<Gid>,
+}
+
+fn participant_of(gid: Gid) -> Participant {
+    let mut participant = [0; 12];
+    participant.copy_from_slice(&gid.0[..12]);
+    participant
+}
+
+impl Complement {
+    /// The last of several sources, where it is one.
+    pub(super) fn of(sources: &[Source]) -> Option<Self> {
+        let last = sources.last()?;
+        let is_one = sources.len() > 1 && last.transport.completes_others();
+        is_one.then(|| Self {
+            number: sources.len() - 1,
+            covered: Arc::default(),
+            known: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            since: HashMap::new(),
+            brought: HashMap::new(),
+            unreached: Vec::new(),
+            unmatched: HashSet::new(),
+        })
+    }
+
+    /// Keeps what its graph asks for; returns what must be done at once.
+    pub(super) fn keep(&mut self, decisions: Vec<GraphDecision>, now: Duration) -> Vec<GraphDecision> {
+        let mut at_once = Vec::new();
+        for decision in decisions {
+            match decision {
+                GraphDecision::Record(plan) => {
+                    self.plans.insert(plan.name.clone(), plan);
+                }
+                GraphDecision::Publisher(publisher) => {
+                    let gid = publisher.gid;
+                    self.since.entry(participant_of(gid)).or_insert(now);
+                    let was_received = self.known.get(&gid).is_some_and(|(_, is_received)| *is_received);
+                    if was_received {
+                        // What is new about it.
+                        at_once.push(GraphDecision::Publisher(publisher.clone()));
+                    }
+                    self.known.insert(gid, (*publisher, was_received));
+                }
+                GraphDecision::PublisherGone { gid, .. } => {
+                    self.brought.remove(&gid);
+                    if let Some((_, true)) = self.known.remove(&gid) {
+                        at_once.push(decision);
+                    }
+                }
+                GraphDecision::RefusedTypes { .. } => {}
+            }
+        }
+        at_once
+    }
+
+    /// Whether another source shows a publisher and can receive it.
+    fn is_covered(&self, publisher: &EndpointInfo, others: &[Source]) -> bool {
+        let shows = |source: &Source| source.failure.is_none() && source.discovery.shows(publisher.gid);
+        others.iter().any(shows)
+            && !self.unmatched.contains(&publisher.gid)
+            && !self.unreached.iter().any(|one| one.has(publisher))
+    }
+
+    /// Begins to receive publishers that others had time to show and do not; returns what must be done for that. What others bring is left to
+    /// them.
+    pub(super) fn release(
+        &mut self,
+        others: &[Source],
+        is_brought: impl Fn(&EndpointInfo) -> bool,
+        now: Duration,
+    ) -> Vec<GraphDecision> {
+        let mut covered = HashSet::new();
+        let mut begun = Vec::new();
+        for (gid, (publisher, is_received)) in &self.known {
+            if !self.is_covered(publisher, others) {
+                self.brought.remove(gid);
+                let since = self.since.get(&participant_of(*gid)).copied().unwrap_or(now);
+                if !is_received && now >= since + OTHERS_LATE_MAX {
+                    begun.push(*gid);
+                }
+            } else if is_brought(publisher) && now >= *self.brought.entry(*gid).or_insert(now) + BOTH {
+                covered.insert(*gid);
+            }
+        }
+        self.covered.set(covered);
+        let mut decisions = Vec::new();
+        for gid in begun {
+            if let Some((publisher, is_received)) = self.known.get_mut(&gid) {
+                *is_received = true;
+                decisions.extend(self.plans.remove(&publisher.topic).map(GraphDecision::Record));
+                decisions.push(GraphDecision::Publisher(Box::new(publisher.clone())));
+            }
+        }
+        decisions
+    }
+
+    /// Publishers of a topic that it receives.
+    fn received_of<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a EndpointInfo> {
+        let of_topic =
+            move |(publisher, is_received): &&(EndpointInfo, bool)| *is_received && publisher.topic == topic;
+        self.known
+            .values()
+            .filter(of_topic)
+            .map(|(publisher, _)| publisher)
+    }
+
+    /// Notes who other transports show and do not receive.
+    pub(super) fn set_unreached(&mut self, unreached: Vec<Identity>) {
+        self.unreached = unreached;
+    }
+
+    /// Notes a publisher that another transport is not matched with; true where this one has it.
+    pub(super) fn is_unmatched(&mut self, gid: Gid) -> bool {
+        let is_known = self.known.contains_key(&gid);
+        if is_known {
+            self.unmatched.insert(gid);
+        }
+        is_known
+    }
+}
+
+impl Session {
+    /// Receives over the completing transport what no other one shows.
+    pub(super) fn complete(&mut self, now: Duration) {
+        let Some(complement) = &mut self.complement else {
+            return;
+        };
+        let number = complement.number;
+        if self.sources[number].failure.is_some() {
+            return;
+        }
+        let topics = &self.topics;
+        let is_brought = |publisher: &EndpointInfo| {
+            let topic = topics.get(&publisher.topic);
+            topic.is_some_and(|topic| {
+                topic.is_subscribed_over(number) && topic.is_brought_by_others(number, publisher.gid)
+            })
+        };
+        let decisions = complement.release(&self.sources[..number], is_brought, now);
+        self.defer(number, decisions);
+    }
+
+    /// Ends subscriptions of the completing transport that others have made superfluous: they bring messages of all its publishers.
+    pub(super) fn leave_to_others(&mut self) {
+        let Some(complement) = &mut self.complement else {
+            return;
+        };
+        let number = complement.number;
+        for (name, topic) in &mut self.topics {
+            if !topic.is_subscribed_over(number) {
+                continue;
+            }
+            let is_left = |publisher: &EndpointInfo| complement.covered.has(Some(publisher.gid));
+            let is_superfluous = {
+                let mut received = complement.received_of(name).peekable();
+                received.peek().is_some() && received.all(is_left)
+            };
+            if !is_superfluous {
+                continue;
+            }
+            tracing::debug!("{name}: left to the other transports");
+            topic.unsubscribe_from(number);
+            for (publisher, is_received) in complement.known.values_mut() {
+                *is_received &= publisher.topic != *name;
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Publishers that went silent, and what all of them sent last.
+
+use super::{RecordedTopic, Session};
+use crate::receive::discovery::{Departure, GraphDecision};
+use holdall_model::units::counted;
+use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
+use std::{collections::BTreeSet, time::Duration};
+
+/// Topics that a line of the log names.
+const TOPICS_LISTED_MAX: usize = 8;
+
+/// A publisher that went silent without a farewell.
+pub(super) struct SilentPublisher {
+    topic: String,
+    since: Timestamp,
+}
+
+impl Session {
+    /// Notes that a publisher is gone.
+    pub(super) fn publisher_gone(&mut self, topic: &str, gid: Gid, departure: Departure) {
+        let now = self.clock.now();
+        let Some(recorded) = self.topics.get_mut(topic) else {
+            return;
+        };
+        if let Some(since) = recorded.publisher_gone(gid, departure, now) {
+            self.silent.push(SilentPublisher {
+                topic: topic.to_owned(),
+                since,
+            });
+        }
+    }
+
+    /// Logs which publishers went silent since the last call: one line, as a computer that leaves takes all of its publishers with it.
+    pub(super) fn report_silent(&mut self) {
+        let silent = std::mem::take(&mut self.silent);
+        self.warn_of(&silent, "went silent without a farewell");
+    }
+
+    fn warn_of(&self, silent: &[SilentPublisher], what: &str) {
+        let Some(since) = silent.iter().map(|one| one.since).min() else {
+            return;
+        };
+        let topics: BTreeSet<&str> = silent.iter().map(|one| &*one.topic).collect();
+        let named: Vec<String> = topics
+            .iter()
+            .take(TOPICS_LISTED_MAX)
+            .map(|topic| Outside(topic).to_string())
+            .collect();
+        let more = match topics.len() - named.len() {
+            0 => String::new(),
+            more => format!(" and {more} more topics"),
+        };
+        let publishers = counted(silent.len() as u64, "publisher");
+        let ago = self
+            .clock
+            .now()
+            .as_nanos()
+            .saturating_sub(since.as_nanos())
+            .max(0);
+        tracing::warn!(
+            "{}: {publishers} ({}{more}) {what}; the last sign of life was {:.1} s ago, and what was sent after it is not known",
+            UnknownEnds::SILENT,
+            named.join(", "),
+            ago as f64 / 1e9
+        );
+    }
+
+    /// The recording was asked to end: from now on each publisher whose end is not known is watched for a later message.
+    pub(crate) fn stops(&self) {
+        let now = self.clock.now();
+        self.topics.values().for_each(|topic| topic.intake.stops(now));
+    }
+
+    /// Asks publishers what they have sent, and notes who has gone since; true when an end was shown.
+    pub(crate) fn ask_ends(&mut self) -> bool {
+        self.follow_departures();
+        let mut is_news = false;
+        for topic in self.topics.values_mut() {
+            is_news |= topic.ask_ends();
+        }
+        is_news
+    }
+
+    /// True while a publisher that can answer has not.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        let mut topics = self.topics.values();
+        topics.any(|topic| !topic.intake.ends_asked().is_empty())
+    }
+
+    /// True while one of them that was heard within the last `span` has not. A span, because the time of day may be set in between.
+    pub(crate) fn awaits_answer_of_living(&self, span: Duration) -> bool {
+        let is_recent = |heard: Timestamp| self.clock.now().saturating_since(heard) <= span;
+        self.topics.values().any(|topic| {
+            let mut asked = topic.intake.ends_asked().into_iter();
+            asked.any(|gid| self.last_heard(topic, gid).is_some_and(is_recent))
+        })
+    }
+
+    fn last_heard(&self, topic: &RecordedTopic, gid: Gid) -> Option<Timestamp> {
+        let transport = &self.sources[topic.transport_of(gid)?].transport;
+        transport.last_heard(gid)
+    }
+
+    /// True while a later message can show the end of a publisher.
+    pub(crate) fn awaits_later_message(&self) -> bool {
+        let mut topics = self.topics.values();
+        topics.any(|topic| topic.intake.awaits_later_message())
+    }
+
+    /// Notes which publishers have not answered.
+    pub(crate) fn end_questions(&self) {
+        let now = self.clock.now();
+        let mut silent = Vec::new();
+        for topic in self.topics.values() {
+            for gid in topic.intake.ends_asked() {
+                let since = topic.intake.not_answered(gid, self.last_heard(topic, gid), now);
+                silent.push(SilentPublisher {
+                    topic: topic.name.clone(),
+                    since,
+                });
+            }
+        }
+        self.warn_of(&silent, "did not answer at the end");
+    }
+
+    /// Applies who has come and gone on recorded topics: when a publisher came decides what of it is missing. No topic is added any more.
+    fn follow_departures(&mut self) {
+        for number in 0..self.sources.len() {
+            let source = &mut self.sources[number];
+            if source.failure.is_some() {
+                continue;
+            }
+            let mut events = Vec::new();
+            if let Err(error) = source.transport.poll_graph(&mut events) {
+                self.transport_failed(number, &error);
+                continue;
+            }
+            source.discovery.close();
+            let mut decisions = source.discovery.apply(events);
+            decisions.retain(|decision| match decision {
+                GraphDecision::Publisher(publisher) => self.topics.contains_key(&publisher.topic),
+                GraphDecision::PublisherGone { .. } => true,
+                _ => false,
+            });
+            self.defer(number, decisions);
+        }
+        self.carry_out_decided();
+        self.report_silent();
+    }
+}

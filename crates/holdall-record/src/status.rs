@@ -1,0 +1,154 @@
+//! What a recording reports while it runs and when it has ended.
+
+pub use super::{
+    clock_watch::ClockJumps,
+    limits::ReachedLimit,
+    trigger::{TriggerCount, TriggerStatus},
+};
+pub use holdall_bag::writer::UndefinedTopic;
+pub use holdall_model::loss::DurabilityStatus;
+use holdall_model::{
+    loss::{LossStage, UnknownEnds},
+    unheard::NotHeard,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    time::Duration,
+};
+
+/// Counters of one topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicStatus {
+    /// Full ROS name.
+    pub name: String,
+    /// ROS type.
+    pub type_name: String,
+    /// Publishers seen so far.
+    pub publishers: usize,
+    /// Messages received from the transport.
+    pub received: u64,
+    /// Messages handed to the storage file.
+    pub recorded: u64,
+    /// Those of `recorded` that are reported durable: the first ones, in the order of the bag. A power cut leaves them in it.
+    pub durable: u64,
+    /// Payload bytes recorded.
+    pub recorded_bytes: u64,
+    /// Messages lost, by stage; stages without a loss are absent.
+    pub lost: BTreeMap<LossStage, u64>,
+    /// Messages received and left out on request, in a pause for example; no loss.
+    pub left_out: u64,
+    /// True when losses cannot be known because the transport gives no sequence numbers.
+    pub loss_unknown: bool,
+    /// Publishers of which it is not known what they sent after the last message that arrived; until the recording is closed, those that went
+    /// silent.
+    pub ends: UnknownEnds,
+}
+
+impl TopicStatus {
+    /// Messages that were received and will never be in the bag: dropped in transit, or left out on request.
+    pub fn dropped(&self) -> u64 {
+        let after_arrival = self.lost.iter().filter(|(stage, _)| stage.is_after_arrival());
+        after_arrival.map(|(_, count)| count).sum::<u64>() + self.left_out
+    }
+}
+
+/// A snapshot of a running recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordStatus {
+    /// Since the start.
+    pub elapsed: Duration,
+    /// Not storing what arrives.
+    pub paused: bool,
+    /// Messages recorded.
+    pub recorded: u64,
+    /// Payload bytes recorded.
+    pub recorded_bytes: u64,
+    /// Bytes held by the cache now.
+    pub cache_bytes: usize,
+    /// What it may hold.
+    pub cache_bytes_max: usize,
+    /// Messages that are missing, all topics and stages but `policy`.
+    pub lost: u64,
+    /// Free space where the bag is, in bytes.
+    pub disk_available_bytes: Option<u64>,
+    /// The file being written.
+    pub current_file: PathBuf,
+    /// What is durable, and how well the loss window was kept.
+    pub durability: DurabilityStatus,
+    /// Why the recording should be ended, if it should: its owner must stop it (less space is free than the
+    /// user wants). One sentence.
+    pub must_end: Option<String>,
+    /// Selected services without introspection: their calls are not in the bag.
+    pub unheard_services: BTreeSet<String>,
+    /// Nodes and publishers that are there and could not be received.
+    pub not_heard: BTreeSet<NotHeard>,
+    /// `None` unless the recording waits for events.
+    pub triggered: Option<TriggerStatus>,
+    /// Where the clock that stamps messages jumped.
+    pub clock_jumps: ClockJumps,
+    /// Simulated time stamps messages, and no message has come on `/clock`: everything is left out.
+    pub waits_for_clock: bool,
+    /// All topics in the order of subscription.
+    pub topics: Vec<TopicStatus>,
+}
+
+impl RecordStatus {
+    /// Publishers of all topics of which it is not known what they sent last.
+    pub fn unknown_ends(&self) -> UnknownEnds {
+        UnknownEnds::of_all(self.topics.iter().map(|topic| topic.ends))
+    }
+
+    /// Messages received and left out on request, all topics.
+    pub fn left_out(&self) -> u64 {
+        holdall_model::loss::total(self.topics.iter().map(|topic| &topic.left_out))
+    }
+
+    /// Messages lost after their publishers were matched: what decides the exit code.
+    pub fn shortfall(&self) -> u64 {
+        let counts = self.topics.iter().flat_map(|topic| &topic.lost);
+        let lost = counts.filter(|(stage, _)| stage.is_shortfall());
+        holdall_model::loss::total(lost.map(|(_, count)| count))
+    }
+}
+
+/// The report of an ended recording.
+///
+/// ```
+/// /// What a program does after [`Recorder::stop`](holdall::Recorder::stop).
+/// fn summary(report: &holdall::RecordReport) -> String {
+///     match &report.failure {
+///         Some(reason) => format!("ended early: {reason}"),
+///         None if report.has_loss() => format!("{} messages lost", report.status.lost),
+///         None => format!("{} messages in {}", report.status.recorded, report.bag.display()),
+///     }
+/// }
+/// # assert_eq!(summary(&holdall::RecordReport::default()), "0 messages in ");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct RecordReport {
+    /// The final counters.
+    pub status: RecordStatus,
+    /// The bag directory.
+    pub bag: PathBuf,
+    /// Storage files, in order.
+    pub files: Vec<PathBuf>,
+    /// Why the recording ended early, when it did: one sentence for the user.
+    pub failure: Option<String>,
+    /// The limit that has ended it, when one did; no failure.
+    pub ended_by: Option<ReachedLimit>,
+    /// Accounts that do not add up, one sentence each: messages known to be sent that are neither recorded nor counted as lost.
+    pub audit_faults: Vec<String>,
+    /// Topics whose messages cannot be decoded by the bag alone: no node sent a definition of their type, and none was found here.
+    pub undefined: Vec<UndefinedTopic>,
+}
+
+impl RecordReport {
+    /// True when the recording lost a message that it should have had, or may have lost some: a publisher that was received reliably went
+    /// silent. Messages sent before their publisher
+    /// was matched (`head`: almost every node that starts later sends some on `/parameter_events`) are
+    /// reported, but do not count here.
+    pub fn has_loss(&self) -> bool {
+        self.status.shortfall() > 0 || self.status.unknown_ends().is_failure()
+    }
+}

@@ -1,0 +1,52 @@
+//! What a recording that waits for events reports.
+
+use super::options::Trigger;
+use std::time::Duration;
+
+/// How often a trigger has fired.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TriggerCount {
+    /// As it was written.
+    pub text: String,
+    /// Events.
+    pub events: u64,
+    /// Its topic was recorded.
+    pub is_topic_known: bool,
+    /// Why it cannot fire: one clause.
+    pub fault: Option<String>,
+}
+
+/// The state of a recording that waits for events.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TriggerStatus {
+    /// In the order in which they were given.
+    pub triggers: Vec<TriggerCount>,
+    /// Events on request.
+    pub requested: u64,
+    /// An event is being recorded.
+    pub is_recording: bool,
+    /// Messages that wait for an event.
+    pub waiting: u64,
+    /// Their memory, in bytes.
+    pub waiting_bytes: u64,
+    /// The shortest span that was kept when memory was full, where that was less than what is to be kept before an event.
+    pub shortest_kept: Option<Duration>,
+}
+
+impl TriggerStatus {
+    pub(crate) fn new(triggers: &[Trigger]) -> Self {
+        let count = |trigger: &Trigger| TriggerCount {
+            text: trigger.text.clone(),
+            ..TriggerCount::default()
+        };
+        Self {
+            triggers: triggers.iter().map(count).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// All events.
+    pub fn events(&self) -> u64 {
+        self.triggers.iter().map(|trigger| trigger.events).sum::<u64>() + self.requested
+    }
+}

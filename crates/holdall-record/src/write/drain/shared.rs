@@ -1,0 +1,230 @@
+//! What the drain shares with the recorder: its queue of commands, its state, and the files that it has finished.
+
+use super::{DrainCommand, RequestedEvent};
+use crate::{
+    events::FinishedFile, limits::ReachedLimit, step_wait::StepWait, trigger::TriggerStatus,
+    write::survival::SurvivalLog,
+};
+use holdall_io::mutex::lock;
+use holdall_model::unheard::NotHeard;
+use holdall_model::{
+    loss::DurabilityStatus,
+    marker::{MARKERS_MAX, Marker},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// What others may know about the drain.
+#[derive(Clone, Debug, Default)]
+pub struct DrainStatus {
+    /// The file being written.
+    pub current_file: PathBuf,
+    /// Free bytes where the bag is.
+    pub available_bytes: Option<u64>,
+    /// Why nothing more is stored, if that is so: one sentence.
+    pub failure: Option<String>,
+    /// Files begun on request or because a limit was reached, the first one not counted.
+    pub splits: u64,
+    /// What is durable, and how well the loss window was kept.
+    pub durability: DurabilityStatus,
+    /// Durable messages by topic, indexed by [`TopicId`].
+    pub durable: Vec<u64>,
+    /// Why the recording should be ended, if it should: one sentence.
+    pub must_end: Option<String>,
+    /// The limit that ends the recording, once it is reached.
+    pub reached: Option<ReachedLimit>,
+    /// `None` unless the recording waits for events.
+    pub triggered: Option<TriggerStatus>,
+}
+
+/// The most commands that wait for the drain: it waits for the disk, and nodes bring topics in that time.
+pub(crate) const COMMANDS_MAX: usize = 1024;
+
+/// Requests that wait for the drain. Those of one kind are one: no message comes between them.
+#[derive(Debug, Default)]
+pub(super) struct DrainRequests {
+    /// Continue in a new file.
+    pub new_file: bool,
+    /// The current file makes no progress: the first reason, for the ledger.
+    pub restart: Option<String>,
+    /// Write what the ring of snapshot mode holds.
+    pub snapshot: bool,
+    /// Markers to put into the current file.
+    pub markers: Vec<Marker>,
+    /// Events to record.
+    pub events: Vec<RequestedEvent>,
+}
+
+/// What the drain shares with the recorder.
+#[derive(Debug, Default)]
+pub struct DrainShared {
+    /// At most [`COMMANDS_MAX`].
+    pub(super) commands: Mutex<VecDeque<DrainCommand>>,
+    pub(super) requests: Mutex<DrainRequests>,
+    pub(super) status: Mutex<DrainStatus>,
+    pub(super) finished: Mutex<Vec<FinishedFile>>,
+    /// Files that are whole and durable, where the recording lists them.
+    pub(super) complete: Mutex<Vec<PathBuf>>,
+    pub(super) survival: SurvivalLog,
+    /// Markers requested so far.
+    markers: AtomicUsize,
+    /// Services whose calls cannot be recorded.
+    unheard_services: Mutex<BTreeSet<String>>,
+    /// At most [`NOT_HEARD_MAX`].
+    not_heard: Mutex<BTreeSet<NotHeard>>,
+    /// Wakes the recorder's thread.
+    wait: Arc<StepWait>,
+}
+
+/// The most nodes and publishers that are named as not heard.
+const NOT_HEARD_MAX: usize = 1_000;
+
+impl DrainShared {
+    /// Logs topics and definitions for a rescue before their messages come, and wakes who waits when there is something to look at.
+    pub(crate) fn new(survival: SurvivalLog, wait: Arc<StepWait>) -> Self {
+        Self {
+            survival,
+            wait,
+            ..Self::default()
+        }
+    }
+
+    /// Whether the queue takes another command. Only one thread queues commands, so the answer holds until it does.
+    pub fn has_room(&self) -> bool {
+        lock(&self.commands).len() < COMMANDS_MAX
+    }
+
+    /// Queues a command for the drain, where [`DrainShared::has_room`]; call [`SharedCache::wake`] when it should not wait for the next
+    /// message.
+    pub fn command(&self, command: DrainCommand) {
+        command.log_to(&self.survival);
+        let mut commands = lock(&self.commands);
+        debug_assert!(commands.len() < COMMANDS_MAX, "a full queue takes no command");
+        commands.push_back(command);
+    }
+
+    /// Stores which services have no introspection, for the bag and the report.
+    pub fn set_unheard_services(&self, names: BTreeSet<String>) {
+        *lock(&self.unheard_services) = names;
+    }
+
+    /// Services without introspection, as last stored.
+    pub fn unheard_services(&self) -> BTreeSet<String> {
+        lock(&self.unheard_services).clone()
+    }
+
+    /// Adds what is not heard, for the bag and the report; returns what is new.
+    pub(crate) fn add_not_heard(&self, found: Vec<NotHeard>) -> Vec<NotHeard> {
+        let mut all = lock(&self.not_heard);
+        let mut new = Vec::new();
+        for one in found {
+            if all.len() < NOT_HEARD_MAX && all.insert(one.clone()) {
+                new.push(one);
+            }
+        }
+        new
+    }
+
+    /// What was not heard so far.
+    pub fn not_heard(&self) -> BTreeSet<NotHeard> {
+        lock(&self.not_heard).clone()
+    }
+
+    /// Requests a new file; one that is already requested serves this request, too.
+    pub fn split(&self) {
+        lock(&self.requests).new_file = true;
+    }
+
+    /// Requests a new file because the current one makes no progress. The ledger records the first reason of several that wait.
+    pub fn restart(&self, reason: String) {
+        let mut requests = lock(&self.requests);
+        requests.new_file = true;
+        requests.restart.get_or_insert(reason);
+    }
+
+    /// Requests what the ring of snapshot mode holds, in a file of its own.
+    pub fn snapshot(&self) {
+        let mut requests = lock(&self.requests);
+        requests.new_file = true;
+        requests.snapshot = true;
+    }
+
+    /// Requests a marker in the current file; false when the recording has as many as it may have.
+    pub fn mark(&self, marker: Marker) -> bool {
+        let has_room = self.reserve_marker();
+        if has_room {
+            lock(&self.requests).markers.push(marker);
+        }
+        has_room
+    }
+
+    /// Takes the place of one marker; false when the recording has as many as it may have.
+    pub(super) fn reserve_marker(&self) -> bool {
+        let has_room = self.markers.fetch_add(1, Ordering::Relaxed) < MARKERS_MAX;
+        if !has_room {
+            self.markers.fetch_sub(1, Ordering::Relaxed);
+        }
+        has_room
+    }
+
+    /// Requests an event; false when too many wait.
+    pub(crate) fn trigger(&self, event: RequestedEvent) -> bool {
+        let mut requests = lock(&self.requests);
+        let has_room = requests.events.len() < MARKERS_MAX;
+        if has_room {
+            requests.events.push(event);
+        }
+        has_room
+    }
+
+    /// Files that were finished since the last call; the last one of a recording is not among them.
+    pub(crate) fn take_finished(&self) -> Vec<FinishedFile> {
+        std::mem::take(&mut *lock(&self.finished))
+    }
+
+    /// Files that are complete since the last call.
+    pub(crate) fn take_complete(&self) -> Vec<PathBuf> {
+        std::mem::take(&mut *lock(&self.complete))
+    }
+
+    /// Nothing more is stored.
+    pub fn has_failed(&self) -> bool {
+        lock(&self.status).failure.is_some()
+    }
+
+    /// The recording should be ended.
+    pub(crate) fn must_end(&self) -> bool {
+        lock(&self.status).must_end.is_some()
+    }
+
+    /// The limit that ends the recording, once it is reached.
+    pub(crate) fn reached(&self) -> Option<ReachedLimit> {
+        lock(&self.status).reached
+    }
+
+    /// Takes note of a limit that was reached; the first one counts.
+    pub(crate) fn reach(&self, limit: ReachedLimit) {
+        lock(&self.status).reached.get_or_insert(limit);
+        self.wait.wake();
+    }
+
+    /// Something is new for the recorder's thread: a finished file, or a reason to end.
+    pub(super) fn wake_recorder(&self) {
+        self.wait.wake();
+    }
+
+    pub(super) fn current_file(&self) -> PathBuf {
+        lock(&self.status).current_file.clone()
+    }
+
+    /// A snapshot of the drain's state.
+    pub fn status(&self) -> DrainStatus {
+        lock(&self.status).clone()
+    }
+}

@@ -1,0 +1,7 @@
+//! What surrounds a running recording or playback: services, status, live figures, forecasts. Its users see it through `holdall`.
+#![forbid(unsafe_code)]
+
+pub mod listen;
+pub mod node;
+pub mod preflight;
+pub mod supervise;

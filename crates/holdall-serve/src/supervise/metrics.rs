@@ -1,0 +1,282 @@
+//! A recording's counters as OpenMetrics text, for Prometheus and compatible programs.
+
+use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
+use holdall_model::loss::LossSums;
+use holdall_record::status::{RecordStatus, TriggerStatus};
+use std::{
+    fmt::{Display, Write},
+    path::Path,
+};
+
+/// The counters as text, with the closing `# EOF`.
+pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
+    let mut text = String::new();
+    let topics = || status.topics.iter();
+    let by_topic = |value: fn(&holdall_record::status::TopicStatus) -> u64| {
+        topics().map(move |topic| (vec![("topic", topic.name.as_str())], value(topic)))
+    };
+    counter(
+        &mut text,
+        "received_messages",
+        "Messages received",
+        by_topic(|topic| topic.received),
+    );
+    counter(
+        &mut text,
+        "recorded_messages",
+        "Messages given to the storage",
+        by_topic(|topic| topic.recorded),
+    );
+    counter(
+        &mut text,
+        "durable_messages",
+        "Messages that survive a power cut",
+        by_topic(|topic| topic.durable),
+    );
+    counter(
+        &mut text,
+        "recorded_bytes",
+        "Payload bytes given to the storage",
+        by_topic(|topic| topic.recorded_bytes),
+    );
+    let lost = topics().flat_map(|topic| {
+        let stages = LossSums::of(&topic.lost).by_stage.into_iter();
+        stages.map(|(stage, count)| {
+            (
+                vec![("topic", topic.name.as_str()), ("stage", stage.as_str())],
+                count,
+            )
+        })
+    });
+    counter(&mut text, "lost_messages", "Messages that were lost", lost);
+    counter(
+        &mut text,
+        "sent_before_match_messages",
+        "Messages that were sent before their publisher was matched, which is no loss",
+        by_topic(|topic| LossSums::of(&topic.lost).before_match),
+    );
+    gauge(
+        &mut text,
+        "silent_publishers",
+        "Publishers that went silent without a farewell: what they sent last is not known",
+        by_topic(|topic| topic.ends.silent),
+    );
+    gauge(
+        &mut text,
+        "publishers",
+        "Publishers seen",
+        by_topic(|topic| topic.publishers as u64),
+    );
+    gauge(
+        &mut text,
+        "cache_bytes",
+        "Bytes of waiting messages",
+        one(status.cache_bytes),
+    );
+    gauge(
+        &mut text,
+        "cache_bytes_max",
+        "Most bytes of waiting messages",
+        one(status.cache_bytes_max),
+    );
+    let waiting: u64 = topics()
+        .map(|topic| topic.received.saturating_sub(topic.recorded + topic.dropped()))
+        .sum();
+    gauge(
+        &mut text,
+        "waiting_messages",
+        "Messages received and not yet written or lost",
+        one(waiting),
+    );
+    if let Some(bytes) = status.disk_available_bytes {
+        gauge(
+            &mut text,
+            "disk_available_bytes",
+            "Free bytes on the bag's file system",
+            one(bytes),
+        );
+    }
+    gauge(
+        &mut text,
+        "paused",
+        "1 while the recording is paused",
+        one(u8::from(status.paused)),
+    );
+    gauge(
+        &mut text,
+        "stalled",
+        "1 while messages arrive but none becomes durable",
+        one(u8::from(stalled)),
+    );
+    gauge(
+        &mut text,
+        "elapsed_seconds",
+        "Time since the start",
+        one(status.elapsed.as_secs_f64()),
+    );
+    if let Some(events) = &status.triggered {
+        add_events(&mut text, events);
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+/// Of a recording that waits for events.
+fn add_events(text: &mut String, status: &TriggerStatus) {
+    let by_trigger = status.triggers.iter();
+    let by_trigger = by_trigger.map(|trigger| (vec![("trigger", trigger.text.as_str())], trigger.events));
+    let requested = std::iter::once((vec![("trigger", "")], status.requested));
+    counter(
+        text,
+        "events",
+        "Events recorded around, by trigger; without one on request",
+        by_trigger.chain(requested),
+    );
+    gauge(
+        text,
+        "event_waiting_bytes",
+        "Memory that messages take while they wait for an event",
+        one(status.waiting_bytes),
+    );
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+fn one<V>(value: V) -> impl Iterator<Item = (Labels<'static>, V)> {
+    std::iter::once((Vec::new(), value))
+}
+
+fn counter<'a, V: Display>(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, V)>,
+) {
+    family(text, (name, "_total", "counter"), help, values);
+}
+
+fn gauge<'a, V: Display>(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, V)>,
+) {
+    family(text, (name, "", "gauge"), help, values);
+}
+
+fn family<'a, V: Display>(
+    text: &mut String,
+    (name, suffix, kind): (&str, &str, &str),
+    help: &str,
+    values: impl Iterator<Item = (Labels<'a>, V)>,
+) {
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "# TYPE holdall_{name} {kind}\n# HELP holdall_{name} {help}.\n"
+    );
+    for (labels, value) in values {
+        let labels: Vec<String> = labels
+            .iter()
+            .map(|(label, of)| format!("{label}=\"{}\"", escaped(of)))
+            .collect();
+        let labels = if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        };
+        let _ = writeln!(text, "holdall_{name}{suffix}{labels} {value}");
+    }
+}
+
+fn escaped(label: &str) -> String {
+    label
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// Replaces a file so that readers see either the old text or the new one; a link is replaced, not followed.
+///
+/// # Errors
+/// The file system's errors.
+pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
+    write_atomically_unsynced(path, text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::loss::LossStage;
+    use holdall_record::status::{TopicStatus, TriggerCount};
+    use std::{collections::BTreeMap, fs};
+
+    #[test]
+    fn each_topic_and_stage_has_its_line() {
+        let status = RecordStatus {
+            topics: vec![TopicStatus {
+                name: "/a\"b".to_owned(),
+                received: 10,
+                recorded: 6,
+                lost: BTreeMap::from([(LossStage::Cache, 3), (LossStage::Transport, 9)]),
+                ..TopicStatus::default()
+            }],
+            ..RecordStatus::default()
+        };
+        let text = open_metrics(&status, true);
+        for line in [
+            "# TYPE holdall_lost_messages counter",
+            "holdall_received_messages_total{topic=\"/a\\\"b\"} 10",
+            "holdall_lost_messages_total{topic=\"/a\\\"b\",stage=\"cache\"} 3",
+            "holdall_waiting_messages 1",
+            "holdall_stalled 1",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn events_are_counted_by_trigger_where_they_are_waited_for() {
+        assert!(!open_metrics(&RecordStatus::default(), false).contains("holdall_events"));
+        let trigger = TriggerCount {
+            text: "/v: x == \"a\"".to_owned(),
+            events: 3,
+            ..TriggerCount::default()
+        };
+        let status = RecordStatus {
+            triggered: Some(TriggerStatus {
+                triggers: vec![trigger],
+                requested: 2,
+                waiting_bytes: 5,
+                ..TriggerStatus::default()
+            }),
+            ..RecordStatus::default()
+        };
+        let text = open_metrics(&status, false);
+        for line in [
+            "holdall_events_total{trigger=\"/v: x == \\\"a\\\"\"} 3",
+            "holdall_events_total{trigger=\"\"} 2",
+            "holdall_event_waiting_bytes 5",
+        ] {
+            assert!(
+                text.lines().any(|found| found == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_replaced_file_leaves_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.txt");
+        for text in ["one", "two"] {
+            replace_file(&path, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,258 @@
+//! Supervises a recording: detects stalls, reports to a service manager and to monitoring, and serves control
+//! requests.
+
+pub mod control_socket;
+mod file_command;
+pub mod metrics;
+mod progress;
+pub mod running;
+mod service_manager;
+
+pub use file_command::FileCommand;
+pub(crate) use progress::{ProgressChange, ProgressWatch};
+pub use service_manager::ServiceManager;
+
+use holdall_io::clock::Clock;
+use holdall_io::range_lock::Waiting;
+use holdall_model::units::counted;
+use holdall_record::{RecordControl, status::RecordStatus};
+use holdall_tools::upload::{BesideRecording, UploadError, UploadReport};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// Time between two writes of the metrics file, and between two status reports to the service manager.
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the end waits for the commands that run for the last files; those that take longer continue on their own.
+const COMMANDS_END_MAX: Duration = Duration::from_secs(30);
+
+/// Time between two checks for commands that have ended, at the end.
+const COMMANDS_POLL: Duration = Duration::from_millis(20);
+
+/// Shows other threads whether the recording is stalled.
+#[derive(Clone, Debug, Default)]
+pub struct StallFlag(Arc<AtomicBool>);
+
+impl StallFlag {
+    /// True while no progress is made.
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, stalled: bool) {
+        self.0.store(stalled, Ordering::Relaxed);
+    }
+}
+
+/// Everything that supervises a recording, driven by the thread that polls its status.
+pub struct Supervision {
+    progress: ProgressWatch,
+    stalled: StallFlag,
+    service_manager: Option<ServiceManager>,
+    metrics_file: Option<PathBuf>,
+    restart_on_stall: bool,
+    snapshot_mode: bool,
+    next_report: Duration,
+    metrics_failed: bool,
+    file_command: Option<FileCommand>,
+    upload: Option<BesideRecording>,
+}
+
+impl Supervision {
+    /// Only watches progress. `snapshot_mode`: messages become durable only on request.
+    pub fn new(snapshot_mode: bool) -> Self {
+        Self {
+            progress: ProgressWatch::default(),
+            stalled: StallFlag::default(),
+            service_manager: None,
+            metrics_file: None,
+            restart_on_stall: false,
+            snapshot_mode,
+            next_report: Duration::ZERO,
+            metrics_failed: false,
+            file_command: None,
+            upload: None,
+        }
+    }
+
+    /// Continues in a new file when no progress is made.
+    pub fn with_restart_on_stall(mut self, restart: bool) -> Self {
+        self.restart_on_stall = restart;
+        self
+    }
+
+    /// Keeps OpenMetrics text in a file.
+    pub fn with_metrics_file(mut self, path: Option<PathBuf>) -> Self {
+        self.metrics_file = path;
+        self
+    }
+
+    /// Reports the state to a service manager.
+    pub fn with_service_manager(mut self, manager: Option<ServiceManager>) -> Self {
+        self.service_manager = manager;
+        self
+    }
+
+    /// Runs a command for each file that is complete. The recording must list them.
+    pub fn with_file_command(mut self, command: Option<FileCommand>) -> Self {
+        self.file_command = command;
+        self
+    }
+
+    /// Uploads each file that is complete. The recording must list them.
+    pub fn set_upload(&mut self, upload: Option<BesideRecording>) {
+        self.upload = upload;
+    }
+
+    /// Sends what is left of a recording that has ended; `None` when it is not uploaded. See [`BesideRecording::finish`].
+    pub fn finish_upload(
+        &mut self,
+        pause: impl FnMut(Duration) -> bool,
+    ) -> Option<Result<UploadReport, UploadError>> {
+        self.upload.take().map(|upload| upload.finish(pause))
+    }
+
+    /// Shows whether the recording is stalled.
+    pub fn stall_flag(&self) -> StallFlag {
+        self.stalled.clone()
+    }
+
+    /// Whether something waits for each check: a service manager, a command for files, or an upload.
+    pub fn is_waited_for(&self) -> bool {
+        self.service_manager.is_some() || self.file_command.is_some() || self.upload.is_some()
+    }
+
+    /// Reports that the recording runs.
+    pub fn ready(&mut self) {
+        if let Some(manager) = &mut self.service_manager {
+            manager.ready();
+        }
+    }
+
+    /// Reports that the recording is stopping.
+    pub fn stopping(&mut self) {
+        if let Some(manager) = &mut self.service_manager {
+            manager.stopping();
+        }
+    }
+
+    /// Checks the status; called several times a second, also while the bag is being closed. `now` is
+    /// monotonic.
+    pub fn check(&mut self, status: &RecordStatus, control: &RecordControl, now: Duration) {
+        // What another program has locked is waited for, and logged where that is done.
+        let watched = !(status.paused || self.snapshot_mode || Waiting::is_any());
+        match self.progress.check(status, watched, now) {
+            Some(ProgressChange::Stalled(span)) => {
+                let reason = format!(
+                    "messages arrive, but none has become durable in {} for {:.1} s: the disk does not accept writes",
+                    status.current_file.display(),
+                    span.as_secs_f64()
+                );
+                tracing::error!("no progress: {reason}");
+                if self.restart_on_stall {
+                    control.continue_in_new_file(reason);
+                }
+            }
+            Some(ProgressChange::Resumed(span)) => {
+                tracing::warn!("progress resumed after {:.1} s", span.as_secs_f64());
+            }
+            None => {}
+        }
+        self.stalled.set(self.progress.is_stalled());
+        self.step_commands(control, now);
+        if let Some(manager) = &mut self.service_manager
+            && !self.progress.is_stalled()
+        {
+            manager.alive(now);
+        }
+        if now >= self.next_report {
+            self.next_report = now + REPORT_INTERVAL;
+            self.report(status);
+        }
+    }
+
+    fn step_commands(&mut self, control: &RecordControl, now: Duration) {
+        let has_room = self.file_command.as_ref().is_none_or(FileCommand::has_room);
+        if has_room && (self.file_command.is_some() || self.upload.is_some()) {
+            let files = control.take_complete_files();
+            if let Some(upload) = &self.upload {
+                upload.add(files.iter().cloned());
+            }
+            if let Some(command) = &mut self.file_command {
+                command.add(files);
+            }
+        }
+        if let Some(command) = &mut self.file_command {
+            command.step(now);
+        }
+    }
+
+    /// Waits until the commands for all files have ended, also those for the last files of a recording that has ended; at most some time, or
+    /// until `pause`, which waits for the span that it is given, returns true.
+    pub fn await_commands(
+        &mut self,
+        control: &RecordControl,
+        clock: &dyn Clock,
+        mut pause: impl FnMut(Duration) -> bool,
+    ) {
+        let deadline = clock.monotonic() + COMMANDS_END_MAX;
+        let mut is_waiting = false;
+        loop {
+            let now = clock.monotonic();
+            self.step_commands(control, now);
+            let Some(command) = self.file_command.as_ref().filter(|command| !command.is_idle()) else {
+                return;
+            };
+            if !std::mem::replace(&mut is_waiting, true) {
+                let seconds = COMMANDS_END_MAX.as_secs();
+                tracing::info!("waiting for the commands for complete files, at most {seconds} s");
+            }
+            if now >= deadline || pause(COMMANDS_POLL) {
+                return command.report_unfinished();
+            }
+        }
+    }
+
+    /// Notes that a wait of `planned` took `took`. If it took much longer, the process was stopped, which is
+    /// not a stall of the disk.
+    pub fn waited(&mut self, planned: Duration, took: Duration) {
+        let late = took.saturating_sub(planned);
+        if late >= holdall_record::STOPPED_MIN {
+            self.progress.leave_out(late);
+        }
+    }
+
+    /// Writes the last metrics; returns the longest stall.
+    pub fn finish(&mut self, status: &RecordStatus) -> Option<Duration> {
+        self.report(status);
+        self.progress.longest_stall()
+    }
+
+    fn report(&mut self, status: &RecordStatus) {
+        if let Some(manager) = &mut self.service_manager {
+            let lost = status.shortfall();
+            manager.status(&format!(
+                "{} recorded, {lost} lost",
+                counted(status.recorded, "message")
+            ));
+        }
+        let Some(path) = &self.metrics_file else {
+            return;
+        };
+        let text = metrics::open_metrics(status, self.progress.is_stalled());
+        match metrics::replace_file(path, &text) {
+            Ok(()) => self.metrics_failed = false,
+            Err(error) if !self.metrics_failed => {
+                self.metrics_failed = true;
+                tracing::warn!("cannot write the metrics to {}: {error}", path.display());
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Finds the fields in which two versions of a message differ.
+
+use holdall_bag::decode::Decoder;
+use holdall_model::dynamic::text::TextOptions;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Most differing fields that are reported for one message.
+const FIELDS_MAX: usize = 20;
+
+/// A field that differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FieldChange {
+    /// Its path, for example `poses[3].position.x`.
+    pub field: String,
+    /// Its value in the first bag; `None` where the list is shorter.
+    pub first: Option<Value>,
+    /// Its value in the second bag.
+    pub second: Option<Value>,
+}
+
+/// The first fields that differ; empty when a payload cannot be decoded, or only bytes between the fields
+/// differ.
+pub fn changed_fields(decoder: &Decoder, first: &[u8], second: &[u8]) -> Vec<FieldChange> {
+    let Decoder::Cdr(plan) = decoder else {
+        return Vec::new();
+    };
+    let value = |payload: &[u8]| {
+        let mut text = Vec::new();
+        // Long byte lists are compared as text, which is enough to detect a difference.
+        let options = TextOptions {
+            base64: true,
+            bytes_max: 64 << 20,
+            ..TextOptions::default()
+        };
+        plan.write_json(payload, &options, &mut text).ok()?;
+        serde_json::from_slice::<Value>(&text).ok()
+    };
+    let (Some(first), Some(second)) = (value(first), value(second)) else {
+        return Vec::new();
+    };
+    let mut changes = Vec::new();
+    compare("", Some(&first), Some(&second), &mut changes);
+    changes
+}
+
+/// Recursion is as deep as the definition, which is bounded.
+fn compare(path: &str, first: Option<&Value>, second: Option<&Value>, changes: &mut Vec<FieldChange>) {
+    if first == second || changes.len() >= FIELDS_MAX {
+        return;
+    }
+    match (first, second) {
+        (Some(Value::Object(first)), Some(Value::Object(second))) => {
+            for (name, value) in first {
+                let dot = if path.is_empty() { "" } else { "." };
+                compare(
+                    &format!("{path}{dot}{name}"),
+                    Some(value),
+                    second.get(name),
+                    changes,
+                );
+            }
+        }
+        (Some(Value::Array(first)), Some(Value::Array(second))) => {
+            for index in 0..first.len().max(second.len()) {
+                let path = format!("{path}[{index}]");
+                compare(&path, first.get(index), second.get(index), changes);
+            }
+        }
+        (first, second) => changes.push(FieldChange {
+            field: path.to_owned(),
+            first: first.cloned(),
+            second: second.cloned(),
+        }),
+    }
+}

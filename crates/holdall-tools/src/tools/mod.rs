@@ -1,0 +1,43 @@
+//! Work on whole bags, one file or folder per verb: inputs never change, outputs appear whole or not at all.
+
+mod accounts;
+pub mod attach;
+mod bag_copy;
+mod beyond;
+mod change;
+pub mod check;
+mod check_payloads;
+mod choice;
+mod copy;
+mod cuts;
+pub mod decrypt;
+mod description;
+mod ending;
+mod error;
+mod in_place;
+mod latched;
+mod left_out;
+mod narrowing;
+mod options;
+mod reindex;
+mod relabel;
+pub mod repair;
+mod repair_account;
+mod repair_disk;
+mod rewrite;
+mod salvage;
+mod staged;
+mod unreadable;
+pub mod yaml;
+
+pub use change::FieldChange;
+pub use choice::Choice;
+pub use ending::Ending;
+pub use error::ToolError;
+pub use holdall_bag::reader::Moment;
+pub use left_out::{LeftOut, LeftOutMessages};
+pub use options::{LatchedMode, OutputOptions, SplitAt};
+pub use reindex::{Reindexed, reindex};
+pub use relabel::Shift;
+pub use rewrite::{Job, Written, run};
+pub use staged::Staged;
