@@ -274,7 +274,7 @@ def test_a_message_that_cannot_be_used_is_counted_and_the_one_before_held(tmp_pa
     out = tmp_path / "set"
     (tmp_path / "m.yaml").write_text(text)
     done = subprocess.run([HOLDALL, "export", bag, "-f", "lerobot", "--mapping", tmp_path / "m.yaml", "-o", out], capture_output=True, text=True)
-    assert done.returncode == 1 and "1 messages of /command could not be used" in done.stderr
+    assert done.returncode == 1 and "1 message of /command could not be used" in done.stderr
     assert re.search(r"20 frames in 1 episode", done.stdout), done.stdout
     _, frames, _, _, _ = read(out)
     assert [row[0] for row in frames["action"]][6:9] == [6.0, 6.0, 8.0]

@@ -529,7 +529,7 @@ mod tests {
             ..Picture::default()
         };
         let svg = one.svg();
-        assert!(svg.contains("1 messages") && !svg.contains("NaN"), "{svg}");
+        assert!(svg.contains("1 message,") && !svg.contains("NaN"), "{svg}");
         assert!(
             Picture {
                 span: 1,
