@@ -217,7 +217,10 @@ fn combinations_without_meaning_are_refused_by_name() {
 #[test]
 fn files_are_named_with_their_flag() {
     let error = refusal("-a --qos-profile-overrides-path none.yaml");
-    assert_eq!(error, "--qos-profile-overrides-path none.yaml: no such file or directory");
+    assert_eq!(
+        error,
+        "--qos-profile-overrides-path none.yaml: no such file or directory"
+    );
     let fake = Fake {
         files: [("qos.yaml", "/t:\n  depht: 3\n")].into(),
         ..Fake::default()

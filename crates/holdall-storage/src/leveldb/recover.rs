@@ -4,7 +4,7 @@ use super::format::{
     Malformed,
     log::LogReader,
     manifest::{TableInfo, Version},
-    number_of, numbered,
+    number_of, numbered, split_key,
     table::{BlockEntries, BlockHandle, FOOTER_BYTES, index_entries, index_handle, open_block},
 };
 use crate::error::{StorageError, StorageResult};
@@ -69,11 +69,12 @@ pub(super) fn open(directory: &Path, end: End) -> StorageResult<Database> {
     match version(directory) {
         Ok((version, cut)) => {
             let newest = version.tables.keys().next_back().copied();
+            let known = (end == End::Closed).then_some(version.last_sequence);
             let mut database = from_version(directory, version, &tables, logs);
             let cut = cut.filter(|_| end != End::Unfinished);
             if end != End::Unknown || cut.is_some() {
                 tables.retain(|(number, _)| Some(*number) > newest);
-                let unnamed = database.add_unnamed(tables);
+                let unnamed = database.add_unnamed(tables, known);
                 let unnamed = unnamed.filter(|_| end == End::Closed);
                 database.damage = database.damage.or(cut).or(unnamed);
             }
@@ -99,24 +100,28 @@ pub(super) fn open(directory: &Path, end: End) -> StorageResult<Database> {
 }
 
 impl Database {
-    /// Adds tables that are complete; one that was being written holds nothing that counted as written. Returns what is wrong with the first.
-    fn add_unnamed(&mut self, mut tables: Vec<(u64, PathBuf)>) -> Option<StorageError> {
+    /// Adds tables that are complete; one that was being written holds nothing that counted as written. Those that hold nothing after the
+    /// sequence `known` are left of a compaction that LevelDB gave up: their entries are in named tables, too. Returns what is wrong with the
+    /// first that is added.
+    fn add_unnamed(&mut self, mut tables: Vec<(u64, PathBuf)>, known: Option<u64>) -> Option<StorageError> {
         let mut first = None;
         tables.sort();
         for (number, path) in tables {
+            let is_new = |table: Table| known.is_none_or(|known| table.has_after(known));
+            if !Table::open(&path).is_ok_and(is_new) {
+                continue;
+            }
             first.get_or_insert_with(|| StorageError::Malformed {
                 path: path.clone(),
                 offset: 0,
                 expected: "a table that the manifest names".to_owned(),
                 found: "a newer one".to_owned(),
             });
-            if Table::open(&path).is_ok() {
-                let info = TableInfo {
-                    number,
-                    ..TableInfo::default()
-                };
-                self.tables.push((info, path));
-            }
+            let info = TableInfo {
+                number,
+                ..TableInfo::default()
+            };
+            self.tables.push((info, path));
         }
         first
     }
@@ -242,6 +247,21 @@ impl Table {
     /// A damaged block.
     pub fn entries(&self, number: usize) -> StorageResult<BlockEntries> {
         self.read(self.blocks[number].1).map(BlockEntries::new)
+    }
+
+    /// Whether it has an entry with a sequence after this one, or one that cannot be read.
+    fn has_after(&self, sequence: u64) -> bool {
+        (0..self.blocks.len()).any(|number| {
+            let Ok(mut entries) = self.entries(number) else {
+                return true;
+            };
+            std::iter::from_fn(|| {
+                let entry = entries.next_entry()?;
+                let key = entry.and_then(|(key, _)| split_key(key));
+                Some(key.is_none_or(|(_, found, _)| found > sequence))
+            })
+            .any(|is_after| is_after)
+        })
     }
 
     /// The file.
