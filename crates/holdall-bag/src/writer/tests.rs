@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::writer::{CompressionMode, CompressionOptions, SplitOptions};
-use holdall_io::{block::BlockPoolOptions, os::DiskMode};
+use holdall_io::{block::BlockPoolOptions, disk::Operation, os::DiskMode};
 use holdall_model::{
     message::PayloadRef,
     metadata::BagMetadata,
@@ -20,7 +20,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -378,4 +378,63 @@ fn a_bag_that_nobody_sees_lists_its_topics_once_and_not_for_each_file() {
         .map(|topic| topic.message_count)
         .collect();
     assert_eq!(counts, [6, 6, 6, 6, 6, 5, 5, 0]);
+}
+
+/// Has no room for a text as long as the bag's first file exists.
+struct FullFolder {
+    folder: OsFolder,
+    first: std::path::PathBuf,
+    is_full: Arc<AtomicBool>,
+}
+
+impl BagFolder for FullFolder {
+    fn create_new(&self, directory: &Path) -> Result<(), DiskError> {
+        self.folder.create_new(directory)
+    }
+
+    fn replace_text(&self, path: &Path, text: &str, durable: bool) -> Result<(), DiskError> {
+        if self.is_full.load(Ordering::Relaxed) && self.first.exists() {
+            let source = std::io::ErrorKind::StorageFull.into();
+            return Err(DiskError::new(path, Operation::Write, source));
+        }
+        self.folder.replace_text(path, text, durable)
+    }
+
+    fn remove_file(&self, path: &Path) -> Result<(), DiskError> {
+        self.folder.remove_file_now(path)
+    }
+}
+
+#[test]
+fn a_disk_without_room_for_metadata_gets_room_by_the_oldest_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, is_full) = (dir.path().join("b"), Arc::new(AtomicBool::new(false)));
+    let first = path.join("b_0.mcap");
+    let folder = FullFolder {
+        folder: OsFolder::default(),
+        first: first.clone(),
+        is_full: Arc::clone(&is_full),
+    };
+    let split = SplitOptions {
+        bytes_max: Some(20_000),
+        ..SplitOptions::default()
+    };
+    let mut bag = bag_in(&path, split, CompressionMode::None, Box::new(folder));
+    let topic = bag.add_topic(channel("/a")).unwrap();
+    for time in 0..100 {
+        bag.write(topic, message(time, &[7; 1_000])).unwrap();
+    }
+    is_full.store(true, Ordering::Relaxed);
+    while bag.remove_oldest_file().unwrap().is_none() {
+        bag.step().unwrap();
+    }
+    assert!(!first.exists());
+    let removed: u64 = bag.take_removed().iter().map(|count| count.messages).sum();
+    let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
+    assert!(closed.failure.is_none(), "{:?}", closed.failure);
+    assert_eq!(read(&closed.files).len() as u64 + removed, 100);
+    let text = fs::read_to_string(path.join("metadata.yaml")).unwrap();
+    let metadata = BagMetadata::from_yaml(&text).unwrap();
+    assert_eq!(metadata.message_count + removed, 100);
+    assert!(!text.contains("b_0.mcap"), "{text}");
 }

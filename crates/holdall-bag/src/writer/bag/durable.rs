@@ -61,8 +61,11 @@ impl BagWriter {
             return Ok(None);
         }
         let bytes = self.past.front().map(|oldest| oldest.content.summary.bytes);
-        let is_removed = self.remove_oldest("to make room on the disk")?;
-        Ok(bytes.filter(|_| is_removed))
+        if !self.remove_oldest("to make room on the disk")? {
+            return Ok(None);
+        }
+        // The text before the removal may have found no room, which a later one makes good.
+        self.write_metadata(false).map(|()| bytes)
     }
 
     /// From now on a full disk costs only files that are uploaded.

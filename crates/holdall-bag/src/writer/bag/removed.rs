@@ -66,7 +66,8 @@ impl Removed {
 }
 
 impl BagWriter {
-    /// Removes a file that is no longer among the past ones. A kill after the removal finds metadata that does not name it.
+    /// Removes a file that was taken from the past ones. A kill after the removal finds metadata that does not name it, unless a full disk had no
+    /// room for that.
     pub(super) fn remove_past(&mut self, oldest: &PastFile) -> Result<(), WriteError> {
         let before = self.removed.all.clone();
         let topics = &self.topics;
@@ -76,9 +77,11 @@ impl BagWriter {
         });
         self.removed.all.add(&oldest.name, counts);
         let path = self.options.directory.join(oldest.present_name());
-        let done = self
-            .write_metadata(false)
-            .and_then(|()| Ok(self.folder.remove_that(&path, oldest.identity)?));
+        let announced = match self.write_metadata(false) {
+            Err(error) if error.is_no_space() => Ok(()),
+            written => written,
+        };
+        let done = announced.and_then(|()| Ok(self.folder.remove_that(&path, oldest.identity)?));
         match done {
             Ok(()) => self.removed.new.extend(&oldest.content.messages),
             Err(_) => self.removed.all = before,
