@@ -147,6 +147,7 @@ impl Discovery {
                 self.follow(seen, listed, &mut events);
             }
         }
+        seen.nodes.begin_poll();
         let now = self.clock.now();
         for service in seen.services.values_mut() {
             service.poll(&self.node, &mut seen.nodes, now, &mut events);

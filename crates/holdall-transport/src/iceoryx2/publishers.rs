@@ -28,9 +28,23 @@ pub(super) struct Nodes {
     names: BTreeMap<u128, Option<NodeName>>,
     /// Those that have died and were there when the nodes were listed last.
     dead: BTreeSet<u128>,
+    /// Whether processes have ended, of those that were looked at in this poll: one process has publishers of many services.
+    ended: BTreeMap<u32, bool>,
 }
 
 impl Nodes {
+    /// Begins a poll: processes are looked at anew.
+    pub fn begin_poll(&mut self) {
+        self.ended.clear();
+    }
+
+    fn has_ended(&mut self, process: u32) -> bool {
+        *self
+            .ended
+            .entry(process)
+            .or_insert_with(|| !process::runs(process))
+    }
+
     /// Notes which nodes have died, before what they held is freed.
     pub fn note_dead(&mut self, config: &Config) {
         let mut dead = BTreeSet::new();
@@ -87,10 +101,6 @@ impl KnownPublisher {
             lived: now,
             has_died: false,
         }
-    }
-
-    fn has_process_ended(&self) -> bool {
-        self.process.is_some_and(|process| !process::runs(process))
     }
 
     /// The event for its end.
@@ -184,7 +194,8 @@ impl KnownService {
         events: &mut Vec<GraphEvent>,
     ) {
         // Looked at before the list: a process that ends properly takes its publishers away first.
-        let ended = self.publishers.iter().filter(|(_, it)| it.has_process_ended());
+        let mut has_ended = |it: &KnownPublisher| it.process.is_some_and(|process| nodes.has_ended(process));
+        let ended = self.publishers.iter().filter(|(_, it)| has_ended(it));
         let ended: BTreeSet<u128> = ended.map(|(id, _)| *id).collect();
         let mut here = BTreeSet::new();
         let mut found = Vec::new();
