@@ -140,9 +140,7 @@ fn start(
     let surroundings = resolve::surroundings::real(SystemClock.now());
     let ament_prefixes = resolve::record::ament_prefixes(&surroundings);
     if allowed.assets && ament_prefixes.is_empty() {
-        warn!(
-            "--foxglove-assets: AMENT_PREFIX_PATH names no folder, so that there is no package to fetch files of"
-        );
+        warn!("--foxglove-assets: viewers get no files, because AMENT_PREFIX_PATH names no folder");
     }
     let options = BridgeOptions {
         filter: selection.compile(node).map_err(Failure::refused)?,

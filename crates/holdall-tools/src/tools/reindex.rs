@@ -142,7 +142,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     Ok(done)
 }
 
-/// Notes what is missing or wrong in the bag that was described anew. What a description that `was_right` had as missing is no news.
+/// Notes what is missing or wrong in the bag that was described anew. Files that a description which `was_right` had as missing were reported before.
 fn note_state(path: &Path, was_right: bool, done: &mut Reindexed) -> Result<(), ToolError> {
     let state = Bag::open_locked(path)?.state()?;
     done.has_missing_files = !was_right && !state.missing_files.is_empty();

@@ -116,7 +116,7 @@ pub(super) unsafe fn lease_of(
     }
 }
 
-/// Whether a reader of ours has accepted a HEARTBEAT of a writer in a packet that was read after `since` (elapsed time in nanoseconds).
+/// Whether a reader of this process has accepted a HEARTBEAT of a writer in a packet that was read after `since` (elapsed time in nanoseconds).
 ///
 /// Takes the writer's lock, which Cyclone holds while it delivers: must not be called from a sink.
 ///

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 pub(super) struct Links(HashMap<String, HashSet<(String, String)>>);
 
 impl Links {
-    /// Notes a link that is there.
+    /// Notes a link that was made.
     pub(super) fn made(&mut self, session: &str, ends: (String, String)) {
         self.0.entry(session.to_owned()).or_default().insert(ends);
     }
