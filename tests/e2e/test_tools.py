@@ -319,3 +319,55 @@ def test_manual_pages_come_from_the_program(tmp_path):
     pages = {path.name for path in tmp_path.iterdir()}
     assert {"holdall.1", "holdall-record.1", "holdall-convert.1", "holdall-bench-run-tools.1"} <= pages
     assert ".TH" in (tmp_path / "holdall-convert.1").read_text()
+
+
+def service_event(kind, client, sequence, version):
+    """A serialized ServiceEventInfo with two empty sequences, in the first or second version of CDR."""
+    head = bytes([0, {1: 1, 2: 7}[version], 0, 0])
+    aligned = b"\0" * (4 if version == 1 else 0)
+    return head + bytes([kind, 0, 0, 0]) + b"\1\0\0\0\2\0\0\0" + bytes([client] * 16) + aligned + sequence.to_bytes(8, "little") + b"\0" * 8
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_info_counts_each_call_once_whatever_the_version_of_its_encoding(tmp_path, version):
+    path = tmp_path / "calls.mcap"
+    with open(path, "wb") as file:
+        writer = McapWriter(file)
+        writer.start(profile="ros2")
+        schema = writer.register_schema("example_interfaces/srv/AddTwoInts_Event", "ros2msg", b"int32 unused\n")
+        channel = writer.register_channel("/add/_service_event", "cdr", schema)
+        for sequence in range(5):
+            for kind in range(4):
+                stamp = START + sequence * 4 + kind
+                writer.add_message(channel, stamp, service_event(kind, 3, sequence, version), stamp)
+        writer.finish()
+    shown = json.loads(done("info", "-v", "--json", path).stdout)
+    assert shown["calls_by_event_topic"] == {"/add/_service_event": {"requests": 5, "responses": 5}}
+
+
+def test_a_timeline_comes_from_the_index(tmp_path):
+    path = tmp_path / "large.mcap"
+    with open(path, "wb") as file:
+        writer = McapWriter(file, compression=CompressionType.NONE)
+        writer.start(profile="ros2")
+        schema = writer.register_schema("std_msgs/msg/UInt8MultiArray", "ros2msg", b"uint8[] data\n")
+        early = writer.register_channel("/early", "cdr", schema)
+        steady = writer.register_channel("/steady", "cdr", schema)
+        payload = bytes([0, 1, 0, 0]) + bytes(200_000)
+        for number in range(320):
+            stamp = START + number * 10_000_000
+            writer.add_message(steady, stamp, payload, stamp)
+            if number < 80:
+                writer.add_message(early, stamp, payload, stamp)
+        writer.finish()
+    assert path.stat().st_size > 64_000_000
+    program = subprocess.Popen([HOLDALL, "info", "--timeline", path], stdout=subprocess.PIPE, text=True)
+    shown = program.stdout.read()
+    # The process has ended and is not yet waited for: its count of bytes is still kept.
+    os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+    counts = dict(line.split(": ") for line in Path(f"/proc/{program.pid}/io").read_text().splitlines())
+    assert program.wait() == 0
+    lanes = {line.split(" ")[0]: line.split("|")[1] for line in shown.splitlines() if line.startswith(("/early", "/steady"))}
+    assert lanes["/steady"].count("█") == len(lanes["/steady"]), shown
+    assert lanes["/early"].rstrip() == "█" * (len(lanes["/early"]) // 4), shown
+    assert int(counts["rchar"]) < 8_000_000, counts

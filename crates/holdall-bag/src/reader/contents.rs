@@ -7,14 +7,15 @@ use super::{
     set::BagSet,
 };
 use holdall_model::names::service_of_event_topic;
+use serde::Serialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Most requests and responses that are remembered to count each once; both ends of a service publish an
-/// event for each, close in time.
-const REMEMBERED_MAX: usize = 1 << 20;
+/// Requests and responses that are remembered, at least and half of the most, to count each once. Both ends of a service publish an event
+/// for each, close in time. Twice as many take 20 MiB.
+const REMEMBERED: usize = 1 << 17;
 
 /// Requests and responses of a service, each counted once per client and sequence number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServiceCounts {
     /// Number of distinct requests.
     pub requests: u64,
@@ -109,27 +110,31 @@ impl ServiceEvent {
     }
 }
 
-/// Events that were counted, by topic, in bounded memory.
+/// The latest events that were counted, in bounded memory.
 #[derive(Default)]
 struct Seen {
-    events: HashMap<String, HashSet<ServiceEvent>>,
-    count: usize,
+    /// With the number that `topics` gives to the event's topic.
+    latest: HashSet<(usize, ServiceEvent)>,
+    /// The events before `latest`.
+    earlier: HashSet<(usize, ServiceEvent)>,
+    topics: HashMap<String, usize>,
 }
 
 impl Seen {
     fn is_new(&mut self, topic: &str, event: ServiceEvent) -> bool {
-        if self.count >= REMEMBERED_MAX {
-            (self.events, self.count) = (HashMap::new(), 0);
+        let known = self.topics.len();
+        let number = match self.topics.get(topic) {
+            Some(number) => *number,
+            None => *self.topics.entry(topic.to_owned()).or_insert(known),
+        };
+        let event = (number, event);
+        if self.earlier.contains(&event) || !self.latest.insert(event) {
+            return false;
         }
-        if !self.events.contains_key(topic) {
-            self.events.insert(topic.to_owned(), HashSet::new());
+        if self.latest.len() >= REMEMBERED {
+            self.earlier = std::mem::take(&mut self.latest);
         }
-        let new = self
-            .events
-            .get_mut(topic)
-            .is_some_and(|events| events.insert(event));
-        self.count += usize::from(new);
-        new
+        true
     }
 }
 
@@ -187,6 +192,24 @@ mod tests {
         );
         assert_eq!(contents.messages_by_topic["/add/_service_event"], 6);
         assert_eq!(contents.bytes_by_topic["/add/_service_event"], 6 * 44);
+    }
+
+    #[test]
+    fn of_any_number_of_calls_each_counts_once_in_bounded_memory() {
+        let (mut contents, mut seen) = (BagContents::default(), Seen::default());
+        let calls = 5 * REMEMBERED as i64 / 2;
+        for call in 0..calls {
+            contents.add(&message(event(0, 1, call)), &mut seen);
+            // The server's event comes a little later.
+            if call >= 100 {
+                contents.add(&message(event(1, 1, call - 100)), &mut seen);
+            }
+        }
+        assert_eq!(
+            contents.services["/add/_service_event"].requests,
+            calls.unsigned_abs()
+        );
+        assert!(seen.latest.len() + seen.earlier.len() <= 2 * REMEMBERED);
     }
 
     #[test]

@@ -11,7 +11,9 @@ use crate::{
     units::{format_bytes, format_count, plural},
 };
 use holdall::{
-    reader::{AccountSummary, BagState, StateSummary, TopicPublisher, UndefinedTopic},
+    reader::{
+        AccountSummary, BagContents, BagState, ServiceCounts, StateSummary, TopicPublisher, UndefinedTopic,
+    },
     tools::attach::Attachment,
 };
 use holdall_model::{
@@ -35,24 +37,6 @@ use std::{
 /// Services are indented two cells more: their label has 21 letters.
 const SERVICE_LABEL: &str = "Service information: ";
 
-/// Requests and responses of a service, each counted once per client and sequence number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServiceCounts {
-    /// Different requests.
-    pub requests: u64,
-    /// Different responses.
-    pub responses: u64,
-}
-
-/// The values that need all messages to be read (`--verbose`).
-#[derive(Clone, Debug, Default)]
-pub struct Contents {
-    /// Payload bytes by topic.
-    pub bytes_by_topic: BTreeMap<String, u64>,
-    /// Requests and responses by service event topic.
-    pub services: BTreeMap<String, ServiceCounts>,
-}
-
 /// The contents of a bag for display.
 pub struct BagView<'a> {
     /// The bag's metadata.
@@ -64,7 +48,7 @@ pub struct BagView<'a> {
     /// Whether it has all that was recorded, and its account.
     pub state: &'a BagState,
     /// The values from reading all messages.
-    pub contents: Option<&'a Contents>,
+    pub contents: Option<&'a BagContents>,
     /// Who published what (`--verbose`); empty where the bag does not record it.
     pub publishers: &'a [TopicPublisher],
     /// Topics without a definition.
@@ -298,6 +282,7 @@ impl BagView<'_> {
             }),
             account: self.state.account.as_ref().map(AccountJson::of),
             bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
+            calls_by_event_topic: self.contents.map(|contents| &contents.services),
             publishers: self.publishers.iter().map(PublisherJson::of).collect(),
             undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
             markers: self.markers.iter().map(MarkerJson::of).collect(),
@@ -328,6 +313,8 @@ struct BagJson<'a> {
     account: Option<AccountJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_by_topic: Option<&'a BTreeMap<String, u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    calls_by_event_topic: Option<&'a BTreeMap<String, ServiceCounts>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     publishers: Vec<PublisherJson<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -570,7 +557,7 @@ mod tests {
     #[test]
     fn reading_all_messages_adds_sizes_and_requests() {
         let (metadata, state) = (metadata(), state(LostByTopic::new()));
-        let contents = Contents {
+        let contents = BagContents {
             bytes_by_topic: [("/chatter".to_owned(), 2048), ("/imu/data".to_owned(), 84_240)].into(),
             services: [(
                 "/add/_service_event".to_owned(),
@@ -580,6 +567,7 @@ mod tests {
                 },
             )]
             .into(),
+            ..BagContents::default()
         };
         let view = BagView {
             contents: Some(&contents),

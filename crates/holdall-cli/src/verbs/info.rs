@@ -7,21 +7,18 @@ use crate::{
     exit::{Failure, Outcome},
     output,
     render::{
-        info::{BagView, Contents, ServiceCounts},
-        timeline::Timeline,
+        info::BagView,
+        timeline::{Layout, Timeline},
     },
     terminal::log,
 };
 use holdall::{
-    reader::{Bag, BagFile, BagSet, MessageFilter, ReadError, Ros1View},
+    reader::{Bag, BagContents, BagFile, BagSet, ReadError, Ros1View},
     tools::attach,
 };
-use holdall_model::{marker::Marker, names::service_of_event_topic, text::one_line};
+use holdall_model::{marker::Marker, text::one_line};
 use jiff::tz::TimeZone;
-use std::{
-    collections::{BTreeMap, HashSet},
-    path::Path,
-};
+use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Shows a bag.
@@ -60,7 +57,7 @@ pub fn json(path: &Path) -> Result<String, Failure> {
 fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     let state = bag.state().map_err(Failure::failed)?;
     let contents = if args.verbose {
-        Some(read_contents(bag.clone()).map_err(Failure::failed)?)
+        Some(BagContents::read(bag).map_err(Failure::failed)?)
     } else {
         None
     };
@@ -110,145 +107,13 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     })
 }
 
-/// When each topic has messages.
+/// When each topic has messages, from the index of each file that has one.
 fn timeline(bag: &Bag, markers: &[Marker]) -> Result<String, ReadError> {
-    let metadata = bag.metadata();
-    let (start, span) = (
-        metadata.starting_time.map_or(0, |start| start.as_nanos()),
-        metadata.duration.as_nanos(),
-    );
-    let span = i64::try_from(span).unwrap_or(i64::MAX);
     let bags = BagSet::from(vec![bag.clone()]);
     let topics = bags.topics();
     let names = topics.iter().map(|topic| topic.name.as_str());
-    let mut timeline = Timeline::new(names, (start, span), output::columns());
-    for message in bags.messages(&MessageFilter::default()) {
-        let message = message?;
-        timeline.add(&message.topic.name, message.log_time.as_nanos());
-    }
+    let layout = Layout::new(names, output::columns());
+    let counted = bags.over_time(layout.cells, u64::MAX)?;
+    let timeline = Timeline::new(topics.into_iter().map(|topic| topic.name), counted, layout);
     Ok(timeline.text(markers.iter().map(|marker| marker.time.as_nanos())))
-}
-
-/// Reads all messages: bytes of each topic, requests and responses of each service.
-fn read_contents(bag: Bag) -> Result<Contents, ReadError> {
-    let mut contents = Contents::default();
-    let mut calls = Calls::default();
-    for message in BagSet::from(vec![bag]).messages(&MessageFilter::default()) {
-        let message = message?;
-        let name = &message.topic.name;
-        match contents.bytes_by_topic.get_mut(name) {
-            Some(bytes) => *bytes += message.payload.len() as u64,
-            None => {
-                contents
-                    .bytes_by_topic
-                    .insert(name.clone(), message.payload.len() as u64);
-            }
-        }
-        if service_of_event_topic(name, &message.topic.type_name).is_some() {
-            calls.count(name, &message.payload);
-        }
-    }
-    contents.services = calls
-        .0
-        .into_iter()
-        .map(|(topic, seen)| (topic, seen.counts()))
-        .collect();
-    Ok(contents)
-}
-
-/// Calls of services, by event topic.
-#[derive(Default)]
-struct Calls(BTreeMap<String, SeenCalls>);
-
-/// A call: the client's identifier and its sequence number.
-type Call = ([u8; 16], i64);
-
-#[derive(Default)]
-struct SeenCalls {
-    requests: HashSet<Call>,
-    responses: HashSet<Call>,
-}
-
-impl SeenCalls {
-    fn counts(&self) -> ServiceCounts {
-        ServiceCounts {
-            requests: self.requests.len() as u64,
-            responses: self.responses.len() as u64,
-        }
-    }
-}
-
-impl Calls {
-    /// Client and server both report a call, so each is counted once. Events that cannot be read are skipped.
-    fn count(&mut self, topic: &str, payload: &[u8]) {
-        let seen = self.0.entry(topic.to_owned()).or_default();
-        match event_of(payload) {
-            Some((0 | 1, call)) => drop(seen.requests.insert(call)),
-            Some((2 | 3, call)) => drop(seen.responses.insert(call)),
-            _ => {}
-        }
-    }
-}
-
-/// Kind, client and sequence number of a serialized `service_msgs/msg/ServiceEventInfo`, with which every service event begins:
-/// `uint8 event_type`, `Time stamp` (two 32-bit words), `char[16] client_gid`, `int64 sequence_number`, each aligned to its size.
-fn event_of(payload: &[u8]) -> Option<(u8, Call)> {
-    let is_little_endian = payload.get(1)? & 1 == 1;
-    let body = payload.get(4..)?;
-    let kind = *body.first()?;
-    let client: [u8; 16] = body.get(12..28)?.try_into().ok()?;
-    let sequence: [u8; 8] = body.get(32..40)?.try_into().ok()?;
-    let sequence = if is_little_endian {
-        i64::from_le_bytes(sequence)
-    } else {
-        i64::from_be_bytes(sequence)
-    };
-    Some((kind, (client, sequence)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(kind: u8, client: u8, sequence: i64, little: bool) -> Vec<u8> {
-        let mut payload = vec![0, u8::from(little), 0, 0, kind, 0, 0, 0];
-        payload.extend([0; 8]);
-        payload.extend([client; 16]);
-        payload.extend([0; 4]);
-        payload.extend(if little {
-            sequence.to_le_bytes()
-        } else {
-            sequence.to_be_bytes()
-        });
-        payload
-    }
-
-    #[test]
-    fn service_events_are_read_in_both_byte_orders() {
-        for little in [true, false] {
-            assert_eq!(event_of(&event(2, 7, 300, little)), Some((2, ([7; 16], 300))));
-        }
-        assert_eq!(event_of(&event(2, 7, 300, true)[..43]), None);
-        assert_eq!(event_of(&[]), None);
-    }
-
-    #[test]
-    fn client_and_server_tell_of_the_same_call_which_counts_once() {
-        let mut calls = Calls::default();
-        for payload in [
-            event(0, 1, 1, true),
-            event(1, 1, 1, true),
-            event(2, 1, 1, true),
-            event(1, 2, 1, true),
-        ] {
-            calls.count("/add/_service_event", &payload);
-        }
-        assert_eq!(
-            calls.0["/add/_service_event"].counts(),
-            ServiceCounts {
-                requests: 2,
-                responses: 1
-            }
-        );
-    }
 }
