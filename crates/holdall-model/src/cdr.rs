@@ -1,14 +1,14 @@
 //! Reads and writes plain CDR (XCDR1) for the few ROS types that holdall itself uses; every read is bounded.
 
-/// Why bytes are not what was expected.
+/// Why bytes could not be read as CDR.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CdrError {
     /// The data ends early.
     #[error("data ends at byte {len}, expected {needed} bytes at byte {offset}")]
     Truncated {
-        /// Where it is read, from the end of the encapsulation header.
+        /// Offset of the read, from the end of the encapsulation header.
         offset: usize,
-        /// Bytes that are read.
+        /// Bytes the read needs.
         needed: usize,
         /// Length of the data.
         len: usize,
@@ -22,7 +22,7 @@ pub enum CdrError {
     /// A length that is impossible.
     #[error("length {found} at byte {offset} is more than the data can hold")]
     Length {
-        /// Where it is, from the end of the encapsulation header.
+        /// Offset of the length, from the end of the encapsulation header.
         offset: usize,
         /// The length.
         found: usize,
@@ -30,7 +30,7 @@ pub enum CdrError {
     /// A text that is not UTF-8 or lacks its final NUL.
     #[error("text at byte {offset} is malformed")]
     Text {
-        /// Where it begins, from the end of the encapsulation header.
+        /// Offset of the text, from the end of the encapsulation header.
         offset: usize,
     },
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 /// The record that carries a marker in a storage file.
 pub const MARKER_RECORD: &str = "holdall:marker";
 
-/// Where `custom_data` of `metadata.yaml` has all markers, as a JSON list of [`Marker::entries`], so that not every file
-/// has to be opened for them.
+/// Key of `custom_data` in `metadata.yaml` that holds all markers as a JSON list of [`Marker::entries`], so that they
+/// can be listed without opening every file.
 pub const MARKERS_CUSTOM_KEY: &str = "holdall.markers";
 
 /// The longest name, in bytes.
@@ -29,7 +29,7 @@ const CLOCK: &str = "clock";
 pub struct Marker {
     /// The moment, on the clock of the messages' log times.
     pub time: Timestamp,
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// The jump of the clock that it marks; it is at the time after the jump.
     pub jump: Option<ClockJump>,

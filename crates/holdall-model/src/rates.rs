@@ -23,7 +23,7 @@ const SAMPLES_MAX: usize = 20;
 /// Seconds of steady messages before a rate counts as usual.
 const LEARN_SECONDS: usize = 10;
 
-/// A second may have so much less or more than the mean of its neighbours for the rate to be steady.
+/// How far a second may deviate from the mean of its neighbours while the rate still counts as steady.
 const STEADY: f64 = 0.4;
 
 /// Below this part of its usual rate a topic has fallen, and above the other it has recovered.
@@ -81,7 +81,7 @@ impl TopicRates {
         let Some(from) = newest else { return };
         let newest = || self.history.iter().skip(from).map(|count| f64::from(*count));
         let mean = newest().sum::<f64>() / LEARN_SECONDS as f64;
-        // One message more or less is no sign of anything.
+        // One message more or less means nothing.
         let slack = (mean * STEADY).max(1.0);
         let is_steady = mean >= 1.0 && newest().all(|count| (count - mean).abs() <= slack);
         if !is_steady {
@@ -256,7 +256,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(500);
 
-    /// Notes a topic that sends so many messages in each tick.
+    /// Notes a topic that sends `each` messages in every tick.
     fn run(rates: &mut TopicRates, at: &mut Duration, count: &mut u64, ticks: usize, each: u64) {
         for _ in 0..ticks {
             *at += TICK;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashSet};
 /// The record that marks a file's repeated messages; it is written before them.
 pub const REPEATED_RECORD: &str = "holdall:repeated";
 
-/// Where `custom_data` of `metadata.yaml` has the marks of all files, by their names, so that not every file has to be opened for the
-/// number of messages.
+/// Key of `custom_data` in `metadata.yaml` that holds the marks of all files by file name, so that messages can be counted without
+/// opening every file.
 pub const REPEATED_CUSTOM_KEY: &str = "holdall.repeated";
 
 /// The most bytes of a mark: one that is longer is damaged.

@@ -47,7 +47,7 @@ impl Timestamp {
     pub fn to_utc_text(self) -> String {
         let millis = self.0.div_euclid(1_000_000);
         let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-        // The day that the average length of years and months points to, or one of those beside it.
+        // The day that the average length of years and months points to, or a neighbouring year.
         let guess = 1970 + days.div_euclid(365);
         let year = (0..=guess.abs_diff(1970) / 1000 + 1)
             .filter_map(|less| guess.checked_sub_unsigned(less))

@@ -1,4 +1,4 @@
-//! Time that does not jump, beside a clock that does: where the clock jumped, and what its times are on the other.
+//! Steady time alongside a clock that jumps: where the clock jumped, and how its times map to steady ones.
 
 use crate::time::Timestamp;
 use std::{collections::VecDeque, fmt, time::Duration};
@@ -9,11 +9,13 @@ pub const JUMP_NANOS_MIN: i64 = 100_000_000;
 /// Smaller changes are read as noise of two clocks that are read one after the other.
 const DRIFT_NANOS_MIN: i64 = 5_000_000;
 
-/// A step of simulated time is a jump forward when it is longer than this and than [`SIMULATED_FACTOR`] times what was to be expected.
+/// A step of simulated time is a jump forward when it is longer than this and longer than [`SIMULATED_FACTOR`] times the expected
+/// step.
 const SIMULATED_NANOS_MIN: f64 = 1e9;
 const SIMULATED_FACTOR: f64 = 2.0;
 
-/// Spans between two jumps that are remembered; messages wait for seconds at most, not for so many jumps.
+/// Spans between two jumps that are remembered. Messages wait for seconds at most, too short a time for this many
+/// jumps.
 const ERAS_MAX: usize = 64;
 
 /// Messages are stamped a little before or after a jump is noticed.
@@ -34,9 +36,9 @@ pub enum StampClock {
 pub struct ClockJump {
     /// Which one.
     pub clock: StampClock,
-    /// What it would have shown without the jump.
+    /// The time the clock would have shown without the jump.
     pub from: Timestamp,
-    /// What it showed instead.
+    /// The time it showed instead.
     pub to: Timestamp,
 }
 
@@ -46,7 +48,7 @@ impl ClockJump {
         self.to.as_nanos().saturating_sub(self.from.as_nanos())
     }
 
-    /// Whether times come again that were there before.
+    /// Whether times repeat that the clock has already shown.
     pub const fn is_back(self) -> bool {
         self.nanos() < 0
     }
@@ -72,7 +74,8 @@ struct Era {
     since: i64,
 }
 
-/// A clock as it was seen, and steady time beside it, which continues as the clock does and does not jump.
+/// A clock as it was seen, and the steady time alongside it, which runs at the clock's rate and does not
+/// jump.
 ///
 /// ```
 /// use holdall_model::{time::Timestamp, time_line::TimeLine};
@@ -93,7 +96,7 @@ pub struct TimeLine {
     jumps: u64,
     /// Steady time when the clock was last seen, in nanoseconds.
     now: i64,
-    /// When simulated time was last seen, in monotonic time, what it was, and how fast it goes.
+    /// The last simulated time: when it was seen (monotonic), its value, and its speed.
     simulated: Option<(Duration, i64, f64)>,
 }
 
@@ -121,8 +124,8 @@ impl TimeLine {
         Some(self.jump(StampClock::Wall, from, now))
     }
 
-    /// Takes note of a message on `/clock` that arrived at a monotonic time; returns a jump since the last one. Simulated time may go at any
-    /// speed and rest; a step forward is a jump when it is far longer than the speed so far explains.
+    /// Takes note of a message on `/clock` that arrived at a monotonic time; returns a jump since the last one. Simulated time may run at
+    /// any speed and may pause; a step forward is a jump when it is far longer than the previous speed explains.
     pub fn see_simulated(&mut self, time: Timestamp, monotonic: Duration) -> Option<ClockJump> {
         let to = time.as_nanos();
         let Some((seen, last, speed)) = self.simulated else {

@@ -54,11 +54,11 @@ pub struct TopicInfo {
     pub type_name: String,
     /// How payloads are serialized; `cdr` for ROS 2.
     pub serialization_format: String,
-    /// What each publisher offered when the topic was first subscribed, one profile per publisher.
+    /// Profiles offered when the topic was first subscribed, one per publisher.
     pub offered_qos_profiles: Vec<QosProfile>,
     /// `RIHS01_` and 64 hexadecimal digits (REP-2016); empty when unknown, or when publishers disagree.
     pub type_description_hash: String,
-    /// Where it was recorded; `None` where the bag does not store it. Other readers of a bag skip it.
+    /// The transport it was recorded from; `None` where the bag does not store it. Other readers of a bag skip it.
     #[serde(skip)]
     pub origin: Option<TopicOrigin>,
     /// The publisher of a channel that holds one publisher's messages only; `None` for a topic as a whole.

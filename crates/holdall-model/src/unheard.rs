@@ -1,4 +1,4 @@
-//! What a bag does not have although it was there: services without introspection, and nodes that could not be heard.
+//! Present while recording but missing from the bag: services without introspection, and nodes that could not be heard.
 
 use serde::{Deserialize, Serialize};
 use std::{
@@ -15,7 +15,7 @@ pub fn names_to_custom_data(names: &BTreeSet<String>) -> Option<(String, String)
     (!names.is_empty()).then(|| (UNHEARD_SERVICES_CUSTOM_KEY.to_owned(), list))
 }
 
-/// The names of such a value; none for a text that is no list.
+/// The names of such a value; none for a text that is not a list.
 fn names_from_custom_data(text: &str) -> BTreeSet<String> {
     serde_json::from_str(text).unwrap_or_default()
 }

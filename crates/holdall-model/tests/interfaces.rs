@@ -1,4 +1,4 @@
-//! Shows that hashes and definition texts are those of ROS 2, on real definition files.
+//! Shows on real definition files that hashes and definition texts equal those of ROS 2.
 
 #![allow(clippy::print_stderr, reason = "a skipped or a counted check says so")]
 

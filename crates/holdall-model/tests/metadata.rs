@@ -167,7 +167,7 @@ impl Spelling {
         }
     }
 
-    /// Keys in an order of their own at each level.
+    /// Keys in a specific order at each level.
     fn order(self, map: &serde_json::Map<String, serde_json::Value>) -> Vec<(&String, &serde_json::Value)> {
         let mut entries: Vec<_> = map.iter().collect();
         entries.sort_by_key(|(key, _)| {
@@ -233,7 +233,7 @@ impl Spelling {
     }
 }
 
-/// What rosbag2 of this version would have written for a bag with one topic.
+/// The metadata that this version of rosbag2 would have written for a bag with one topic.
 fn of_version(version: u64) -> serde_json::Value {
     let qos_4 = "- history: 3\n  depth: 7\n  reliability: 2\n  durability: 1\n  deadline:\n    sec: 9223372036\n    nsec: 854775807\n  \
         lifespan:\n    sec: 1\n    nsec: 5\n  liveliness: 1\n  liveliness_lease_duration:\n    sec: 9223372036\n    nsec: 854775807\n  \

@@ -26,7 +26,7 @@ pub enum PlanError {
     },
 }
 
-/// What the errors about a field have in common.
+/// Methods that the errors about a field share.
 macro_rules! about_a_field {
     ($error:ident) => {
         impl $error {
@@ -125,7 +125,7 @@ impl fmt::Display for DecodeError {
     }
 }
 
-/// Why a value is no message of a type: in which field, what was expected and what was found.
+/// Why a value is not a message of a type: in which field, what was expected and what was found.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub struct EncodeError(Box<Misfit>);
 

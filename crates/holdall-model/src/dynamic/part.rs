@@ -5,7 +5,7 @@ use super::{
 };
 use crate::interface::Arity;
 
-/// Where a struct begins in a payload.
+/// The beginning of a struct in a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its index in the plan, for [`TypePlan::structure`].
@@ -38,7 +38,7 @@ pub struct List<'p> {
 }
 
 impl TypePlan {
-    /// Where the message itself begins.
+    /// The beginning of the message itself.
     ///
     /// # Errors
     /// A payload that is not plain CDR.

@@ -72,7 +72,7 @@ pub enum ElementPlan {
 pub(super) type Sizes = [usize; 8];
 
 impl TypePlan {
-    /// The type of a field that holds structs, as a type of its own.
+    /// The type of a field that holds structs, as a separate type.
     pub fn part(&self, field: &str) -> Option<Self> {
         let (_, field) = self.root().field(field)?;
         let ElementPlan::Struct(root) = field.element else {

@@ -4,7 +4,7 @@ use super::{DecodeError, ElementPlan, FieldPlan, Primitives, Scalar, StructPlan,
 use crate::interface::{Definition, InterfaceSource, SourceFormat};
 use proptest::prelude::*;
 
-/// A plan from `.msg` texts, the first of which is the message.
+/// A plan from `.msg` texts; the first one is the message.
 pub(super) fn plan(texts: &[(&str, &str)]) -> TypePlan {
     let definition = Definition::resolve(texts[0].0, |name| {
         let (_, text) = texts.iter().find(|(known, _)| *known == name)?;

@@ -147,7 +147,7 @@ impl Wanted {
 }
 
 impl<'p, 'a> Walker<'p, 'a> {
-    /// Takes what is wanted of a struct. `to_end`: the cursor must be after the struct afterwards.
+    /// Takes the wanted fields of a struct. With `to_end`, the cursor must end up after the struct.
     fn select(
         &mut self,
         wanted: &Selection,

@@ -115,7 +115,7 @@ pub enum InterfaceError {
         /// The type.
         type_name: String,
     },
-    /// A definition beyond the bounds of what is read.
+    /// A definition larger than the reader's limits.
     #[error("the definition of {type_name} is too large: more than {limit} {what}")]
     TooLarge {
         /// The type whose definition it is.

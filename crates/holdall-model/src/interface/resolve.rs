@@ -222,7 +222,7 @@ where
         if self.sources.contains_key(file) {
             return Err(self.not_found(type_name));
         }
-        // A type that a service or an action derives may be stored as a message of its own.
+        // A type that a service or an action derives may be stored as a separate message.
         let found = match (self.lookup)(file) {
             Some(source) => Some((file, source)),
             None if file == type_name => None,

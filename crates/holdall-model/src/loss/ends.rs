@@ -1,4 +1,4 @@
-//! Publishers of which it is not known what they sent last: sums, and the words in which every report speaks of them.
+//! Publishers whose last message is not known: sums, and the words that every report uses for them.
 
 use super::ledger::is_zero;
 use crate::time::Timestamp;
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 
 /// Publishers whose end is not known, summed up.
 ///
-/// A publisher's end is known when an announcement, a farewell or a later message shows what it sent last. Without that, messages after the
-/// last one that arrived may be missing, and no count has them.
+/// A publisher's end is known when an announcement, a farewell or a later message shows what it sent last. Otherwise messages after the
+/// last one that arrived may be missing, and no count includes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnknownEnds {
-    /// How many they are.
+    /// Number of such publishers.
     pub publishers: u64,
     /// Those of them that went silent: without a farewell (killed, link lost, lease expired), or without an answer at the end.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -28,7 +28,7 @@ impl UnknownEnds {
     /// The words for publishers that went silent, the same in every report.
     pub const SILENT: &str = "end unknown";
 
-    /// The words for the others: they live, or said farewell, and nothing shows what they sent last.
+    /// The words for the others: they are alive or announced their end, and nothing shows what they sent last.
     pub const UNCONFIRMED: &str = "end not confirmed";
 
     /// Instead of "none", where no loss is known and some end is not.
@@ -39,7 +39,7 @@ impl UnknownEnds {
         self.publishers == 0
     }
 
-    /// Publishers that did not go silent, and of which nothing shows what they sent last.
+    /// Publishers that did not go silent, but whose last message is not known.
     pub fn unconfirmed(&self) -> u64 {
         self.publishers.saturating_sub(self.silent)
     }

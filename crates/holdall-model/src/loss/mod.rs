@@ -64,8 +64,9 @@ impl LossStage {
         Self::AnotherType,
     ];
 
-    /// True where the recording lost a message that it should have had. What was sent before the match was
-    /// never sent to the recorder, and what the user left out is no loss; both are accounted for even so.
+    /// True where the recording lost a message that it should have had. Messages sent before the match
+    /// were never sent to the recorder, and messages that the user left out are not lost; both are
+    /// accounted for anyway.
     pub const fn is_shortfall(self) -> bool {
         !matches!(self, Self::Head | Self::Policy)
     }

@@ -16,7 +16,7 @@ pub enum Observation {
     First,
     /// The next one.
     InOrder,
-    /// Messages `first` to `last` (both included) are now known to be missing: they lie between this one and those seen.
+    /// Messages `first` to `last` (both included) are now known to be missing: they are between this one and those seen.
     Gap {
         /// First missing sequence number.
         first: u64,
@@ -36,7 +36,7 @@ pub enum Observation {
     NotBelievable,
 }
 
-/// Sequence numbers of which some did not arrive.
+/// A range of sequence numbers, some of which did not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingInterval {
     /// First missing sequence number.
@@ -77,7 +77,7 @@ pub struct SequenceTracker {
     /// What the publisher had announced before its first message arrived.
     announced_before: Option<u64>,
     announced_last: Option<u64>,
-    /// By first number; intervals do not overlap, and lie inside `covered`.
+    /// By first number; intervals do not overlap and are within `covered`.
     missing: BTreeMap<u64, MissingInterval>,
     missing_count: u64,
     intervals_max: usize,
@@ -122,7 +122,7 @@ impl SequenceTracker {
         self.observe_out_of_order(sequence)
     }
 
-    /// As [`SequenceTracker::observe`], for numbers that may be forged: one that says that more than `gap_max` messages are missing is not
+    /// As [`SequenceTracker::observe`], for numbers that may be forged: one that implies more than `gap_max` missing messages is not
     /// believed.
     #[inline]
     pub fn observe_within(&mut self, sequence: u64, gap_max: impl FnOnce() -> u64) -> Observation {
@@ -163,7 +163,7 @@ impl SequenceTracker {
             || (self.covered.is_none() && self.announced_last.is_some_and(|last| last > FIRST_MAX))
     }
 
-    /// Forgets what was announced and did not arrive.
+    /// Forgets announced messages that did not arrive.
     pub fn drop_announcements(&mut self) {
         self.announced_last = None;
         self.announced_before = self.announced_before.filter(|&before| before <= FIRST_MAX);
@@ -185,8 +185,8 @@ impl SequenceTracker {
 
     /// Notes the publisher's announcement that it has sent up to `last_sequence` (DDS HEARTBEAT).
     ///
-    /// What was announced before the first message arrived was sent before our time, unless it still arrives; all that
-    /// is sent after an announcement is expected.
+    /// Messages announced before the first one arrived were sent before the recording, unless they still arrive; all
+    /// messages sent after an announcement are expected.
     pub fn announced(&mut self, last_sequence: u64) {
         self.announced_last = self.announced_last.max(Some(last_sequence));
         if self.covered.is_none() {
@@ -242,7 +242,7 @@ impl SequenceTracker {
         Some(tail)
     }
 
-    /// What a number means that is not the next one, given what has been seen.
+    /// Classifies a number that is not the next one, given those seen.
     fn classify(&self, sequence: u64) -> Observation {
         let gap = |first, last| Observation::Gap { first, last };
         match (self.covered, self.announced_before) {
@@ -267,7 +267,7 @@ impl SequenceTracker {
         }
     }
 
-    /// Widens what is covered to the number and the gap that it opened.
+    /// Widens the covered range to the number and the gap that it opened.
     fn cover(&mut self, sequence: u64, observation: Observation) {
         let (low, high) = match observation {
             Observation::Gap { first, last } => (sequence.min(first), sequence.max(last)),

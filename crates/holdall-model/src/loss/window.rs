@@ -12,23 +12,24 @@ pub(crate) const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
 /// How well the promise was kept so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DurabilityStatus {
-    /// What was promised; `None` when the user has turned it off.
+    /// The promised limit; `None` when the user has turned it off.
     pub window: Option<Duration>,
     /// Messages that are reported durable: the first ones of each topic, in the order of the bag, found after a power cut (unless a ring
     /// has removed them on request).
     pub durable: u64,
-    /// The longest that a message was received and not yet durable: what a power cut at the worst moment would have taken.
+    /// The longest time between the arrival of a message and its sync: the most that a power cut at the worst moment
+    /// would have taken.
     pub achieved: Option<Duration>,
     /// Syncs that have ended well.
     pub syncs: u64,
-    /// What nearly every sync stays below (99 of 100), as learned.
+    /// The duration that nearly every sync (99 of 100) stays below, as learned.
     pub sync_cost: Option<Duration>,
     /// How often the window was exceeded.
     pub missed: u64,
 }
 
 impl DurabilityStatus {
-    /// What a bag states about it: entries of its record [`DURABILITY_RECORD`].
+    /// This status as a bag states it: the entries of its record [`DURABILITY_RECORD`].
     pub fn entries(&self) -> BTreeMap<String, String> {
         let mut entries = BTreeMap::new();
         if let Some(window) = self.window {

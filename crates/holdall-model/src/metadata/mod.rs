@@ -12,7 +12,8 @@ use std::{collections::BTreeMap, time::Duration};
 /// The version that is written; versions 1 to 9 are read.
 pub(crate) const METADATA_VERSION: u32 = 9;
 
-/// In `custom_data` while a bag is being written: the id of the memory that has what is not stored yet. A copy of the bag has it, too.
+/// Key in `custom_data` while a bag is being written: the id of the memory that holds the messages not stored yet. A copy of the bag
+/// has it, too.
 pub const MEMORY_KEY: &str = "holdall.memory";
 
 /// A bag's metadata (rosbag2 `BagMetadata`). Its JSON form has rosbag2's names.

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MetadataError {
-    /// It is no YAML, or a value is missing or wrong.
+    /// It is not YAML, or a value is missing or wrong.
     #[error("cannot read bag metadata: {0}")]
     Yaml(#[from] YamlError),
     /// A version that does not exist.
@@ -44,10 +44,10 @@ impl BagMetadata {
     }
 
     /// As [`BagMetadata::from_yaml`], without topics and files: a storage file's own copy lists all files before
-    /// it, so that the copies of 1 159 files have 120 MB of YAML, of which nothing else is needed.
+    /// it, so that the copies of 1 159 files have 120 MB of YAML; nothing else in it is needed.
     ///
     /// # Errors
-    /// As there; the lists are not read.
+    /// The same errors, except that the lists are not read.
     pub fn from_yaml_without_lists(text: &str) -> Result<Self, MetadataError> {
         let mut metadata = Self::from_yaml(&without_lists(text))?;
         metadata.topics_with_message_count.clear();

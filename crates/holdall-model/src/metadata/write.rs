@@ -33,7 +33,7 @@ impl BagMetadata {
     }
 }
 
-/// The text so far, and how far the next line is indented.
+/// The text so far, and the indentation of the next line.
 struct Lines {
     text: String,
     indent: usize,
@@ -152,7 +152,7 @@ impl Lines {
         self.indent -= 2;
     }
 
-    /// A list, its items indented; `[]` on a line of its own when empty.
+    /// A list, its items indented; `[]` on a separate line when empty.
     fn list<T>(&mut self, key: &str, items: &[T], mut write_item: impl FnMut(&mut Self, &T)) {
         self.key(key);
         self.indent += 2;

@@ -1,6 +1,6 @@
 //! How ROS 2 writes its topics, services and types in DDS, and how to read them back.
 
-/// What a DDS topic is in ROS 2. All names in it are ROS names with a leading `/`, except [`RosName::Other`].
+/// The ROS 2 meaning of a DDS topic. All names in it are ROS names with a leading `/`, except [`RosName::Other`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RosName {
     /// A ROS topic (`rt/chatter`).

@@ -30,19 +30,19 @@ pub enum NameErrorKind {
     Character {
         /// The character.
         found: char,
-        /// Where it is, in bytes from the beginning.
+        /// Its offset in bytes.
         offset: usize,
     },
     /// An empty token.
     #[error("'//' at byte {offset} leaves a token empty")]
     RepeatedSlash {
-        /// Where the second slash is, in bytes from the beginning.
+        /// Offset of the second slash in bytes.
         offset: usize,
     },
     /// A token that begins with a digit.
     #[error("the token at byte {offset} begins with a digit")]
     TokenStartsWithDigit {
-        /// Where the token is, in bytes from the beginning.
+        /// Offset of the token in bytes.
         offset: usize,
     },
     /// Longer than DDS allows.
@@ -139,7 +139,7 @@ pub fn service_of_event_type(type_name: &str) -> Option<&str> {
     (matches!(kind, "srv" | "action") && !name.is_empty()).then_some(service)
 }
 
-/// What every topic of an action has after the action's name.
+/// The part that follows the action's name in every topic of an action.
 const ACTION_PART: &str = "/_action/";
 
 /// The action that a topic belongs to; `None` for other topics.

@@ -50,8 +50,8 @@ pub fn common_request<'a>(offers: impl IntoIterator<Item = &'a QosProfile>) -> O
     })
 }
 
-/// What to offer when a topic is played: what its publishers offered if all agreed, else the default
-/// (rosbag2's rule).
+/// The QoS to offer when a topic is played: the one its publishers offered if all agreed, else the
+/// default (rosbag2's rule).
 ///
 /// History and lifespan are not compared; history is always the default's.
 pub fn adapt_publisher_qos(recorded: &[QosProfile]) -> QosProfile {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 macro_rules! policy_forms {
     ($policy:ident { $($variant:ident = $number:literal $name:literal,)+ }) => {
         impl $policy {
-            /// Every value with a meaning of its own, in the order of their numbers.
+            /// Every named value, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             /// The name as bags and QoS files show it.
@@ -97,7 +97,7 @@ pub enum Durability {
     SystemDefault,
     /// The publisher keeps messages for late subscriptions.
     TransientLocal,
-    /// Only what is sent while subscribed arrives.
+    /// Subscriptions get only messages sent while they exist.
     Volatile,
     /// The endpoint did not announce it.
     Unknown,
@@ -216,8 +216,8 @@ pub struct QosProfile {
     pub liveliness_lease_duration: QosDuration,
     /// Use the topic name without the ROS prefix `rt`.
     pub avoid_ros_namespace_conventions: bool,
-    /// The topic's type has a key (`@key`): DDS matches publishers and subscriptions of such a type with each other only. No policy of ROS, and
-    /// part of what an endpoint offers even so.
+    /// The topic's type has a key (`@key`): DDS matches publishers and subscriptions of such a type with each other only. Not a ROS policy, but
+    /// an endpoint offers it like one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_keyed: bool,
 }

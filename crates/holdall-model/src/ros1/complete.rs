@@ -4,10 +4,8 @@ use super::{Ros1Definition, definition::DELIMITER, ros2_type_name};
 use crate::interface::{InterfaceError, SourceFormat, TYPES_MAX, bundle::Bundle};
 
 impl Ros1Definition {
-    /// As [`Ros1Definition::parse`]; types that the text lacks are those of ROS 2, where the whole then has one of these md5 sums.
-    ///
-    /// # Errors
-    /// As [`Ros1Definition::parse`]: of the text alone, where it cannot be completed.
+    /// As [`Ros1Definition::parse`]; types missing from the text are taken from ROS 2, provided that the whole then has one of
+    /// these md5 sums.
     pub fn parse_or_complete<'s>(
         type_name: &str,
         text: &str,
@@ -66,7 +64,7 @@ fn ros1_text(type_name: &str) -> Option<String> {
         if code.contains('=') {
             return code.to_owned();
         }
-        // What follows is a default value, which ROS 1 does not have.
+        // A default value follows, which ROS 1 does not have.
         let mut words = code.split_ascii_whitespace();
         let (kind, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let kind = kind
@@ -81,7 +79,7 @@ fn ros1_text(type_name: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Of `sensor_msgs/Imu` in ROS 1, as `rosmsg md5` prints it.
+    /// The md5 sum of `sensor_msgs/Imu` in ROS 1, as `rosmsg md5` prints it.
     const IMU_MD5: &str = "6a62c6daae103f4ff57a132d6f95cec2";
 
     #[test]

@@ -178,7 +178,7 @@ fn is_same_primitive(from: Primitive, to: Primitive) -> bool {
     from == to || (is_byte(from) && is_byte(to))
 }
 
-/// Whether the ROS 2 field has a default value of its own.
+/// Whether the ROS 2 field has an explicit default value.
 fn has_default_text(type_name: &str, field: usize) -> bool {
     let Some(source) = Bundle::embedded().get(type_name) else {
         return false;

@@ -229,7 +229,7 @@ fn times_are_in_the_range_of_ros_2() {
         ((word(4), word(8)), (word(12), word(16)))
     };
     assert_eq!(value((5, 7), (-3, 9)), ((5, 7), (-3, 9)));
-    // Minus half a second, as arithmetic leaves it, and what is later than ROS 2's last second.
+    // Minus half a second, as arithmetic leaves it, and times later than ROS 2's last second.
     assert_eq!(value((5, 7), (0, -500_000_000)).1, (-1, 500_000_000));
     assert_eq!(
         value((5, 1_500_000_000), (1, 2_000_000_001)),

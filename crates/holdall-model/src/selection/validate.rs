@@ -63,7 +63,7 @@ pub enum SelectionError {
     /// A name that no topic can have.
     #[error("{part}: {source}")]
     Name {
-        /// Where it is.
+        /// The part that contains it.
         part: SelectionPart,
         /// What is wrong with it.
         source: NameError,
@@ -71,7 +71,7 @@ pub enum SelectionError {
     /// A type that no topic can have.
     #[error("{part}: {type_name:?} is not a type; types look like std_msgs/msg/String")]
     Type {
-        /// Where it is.
+        /// The part that contains it.
         part: SelectionPart,
         /// The type as given.
         type_name: String,
@@ -91,7 +91,7 @@ pub struct PatternError {
 /// Reads a search pattern of a user.
 ///
 /// # Errors
-/// When it is no regular expression, or one that would take too much memory.
+/// When it is not a regular expression, or one that would take too much memory.
 pub fn parse_pattern(pattern: &str) -> Result<Regex, PatternError> {
     let error = |error: regex::Error| PatternError {
         pattern: pattern.to_owned(),

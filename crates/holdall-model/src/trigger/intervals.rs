@@ -1,4 +1,4 @@
-//! The spans of time around events that are to be kept: a union, in order.
+//! The spans of time around events to keep: a union, in order.
 
 use crate::time::Timestamp;
 use std::{collections::VecDeque, time::Duration};

@@ -22,14 +22,14 @@ const SILENCE_MAX: Duration = Duration::from_secs(86_400);
 const RATE_MIN: f64 = 0.001;
 const RATE_MAX: f64 = 100_000.0;
 
-/// What is to be seen on a topic.
+/// What a trigger watches for on a topic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Condition {
     /// This expression over its fields becomes true.
     Fields(String),
-    /// No message comes for so long.
+    /// No message arrives for this long.
     Silent(Duration),
-    /// Fewer messages come than this, in Hz.
+    /// Messages arrive at a lower rate than this, in Hz.
     RateBelow(f64),
 }
 
@@ -40,7 +40,7 @@ pub struct Trigger {
     pub text: String,
     /// Full ROS name.
     pub topic: String,
-    /// What is to be seen.
+    /// The condition on the topic.
     pub condition: Condition,
 }
 
@@ -98,7 +98,7 @@ fn fields(text: &str, begin: usize, expression: &str) -> Result<Condition, Expre
     Ok(Condition::Fields(expression.trim().to_owned()))
 }
 
-/// What follows the topic where that is no colon.
+/// The condition after a topic without a colon.
 fn behaviour(text: &str, begin: usize) -> Result<Condition, ExpressionError> {
     let rest = &text[begin..];
     let end = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());

@@ -23,7 +23,7 @@ pub struct SilenceWatch {
 }
 
 impl SilenceWatch {
-    /// Silence is no message for `span`. What was never heard does not fall silent.
+    /// Silence means no message for `span`. A topic that was never heard does not fall silent.
     pub fn new(span: Duration) -> Self {
         Self { span, last: None }
     }

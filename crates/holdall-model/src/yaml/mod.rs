@@ -59,7 +59,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// How an error names what was found.
+    /// The name of its kind in error messages.
     const fn kind(&self) -> &'static str {
         match self {
             Self::Scalar(_) => "a value",
@@ -76,7 +76,7 @@ impl Node {
         YamlError::new(self.line, reason)
     }
 
-    /// An error that names what was expected here and what was found.
+    /// An error that names the expected and the found value.
     pub fn expected(&self, wanted: &str) -> YamlError {
         match &self.value {
             Value::Scalar(text) => self.error(format!("expected {wanted}, found {text:?}")),
@@ -150,7 +150,8 @@ impl Node {
 /// Reads the first document of a text.
 ///
 /// # Errors
-/// When the text is no YAML, is larger or deeper than any bag needs, repeats a key, or holds aliases.
+/// When the text is not YAML, is larger or deeper than any bag needs, repeats a key, or holds
+/// aliases.
 pub fn parse(text: &str) -> Result<Node, YamlError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(YamlError::new(

@@ -27,28 +27,28 @@ pub enum Array {
     Plain {
         /// Their kind; `long double` is rounded to `Double`.
         kind: Primitive,
-        /// Numbers for each row; `None` for one that is no array.
+        /// Numbers for each row; `None` for a column that is not an array.
         per_row: Option<usize>,
         /// Little endian, without padding.
         bytes: Vec<u8>,
     },
     /// UTF-8 texts; bytes that are not UTF-8 became U+FFFD.
     Text {
-        /// Where each text begins, and the end of the last one.
+        /// Offset of each text, and the end of the last one.
         offsets: Vec<i64>,
         /// All texts.
         bytes: Vec<u8>,
     },
     /// Sequences of `uint8`, `byte` and `char`.
     Octets {
-        /// Where each sequence begins, and the end of the last one.
+        /// Offset of each sequence, and the end of the last one.
         offsets: Vec<i64>,
         /// All bytes.
         bytes: Vec<u8>,
     },
     /// Sequences.
     List {
-        /// Where each sequence begins among the items, and the end of the last one.
+        /// Index of each sequence's first item, and the end of the last sequence.
         offsets: Vec<i64>,
         /// The elements of all sequences.
         items: Box<Array>,
@@ -149,7 +149,7 @@ impl Array {
     }
 }
 
-/// What the columns are collected in.
+/// The buffers that collect the columns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Buffers {
     pub bytes: Vec<Vec<u8>>,
@@ -223,7 +223,7 @@ fn taken(offsets: &mut Vec<i64>) -> Vec<i64> {
 }
 
 impl Shape {
-    /// Removes what is beyond `rows` values.
+    /// Removes all but the first `rows` values.
     pub fn truncate(&self, buffers: &mut Buffers, rows: usize) {
         match self {
             Self::Plain { kind, per_row, bytes } => {

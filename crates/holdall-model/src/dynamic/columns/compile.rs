@@ -42,7 +42,7 @@ pub(in crate::dynamic) enum Step {
     /// An array or a sequence of texts or structs.
     Repeat {
         arity: Arity,
-        /// Of one element; at least 1.
+        /// Minimum size of one element; at least 1.
         bytes_min: u64,
         /// Offsets of a wanted sequence.
         offsets: Option<usize>,
@@ -109,7 +109,7 @@ pub(super) fn compile(
     (program, shapes, compiler.buffers)
 }
 
-/// Steps so far, and the run that is not ended yet.
+/// Steps so far, and the run still open.
 #[derive(Default)]
 struct Steps {
     done: Program,
@@ -181,7 +181,7 @@ impl Compiler<'_> {
         let mut shapes = Vec::new();
         for field in &structure.fields {
             let inner = wanted.and_then(|wanted| wanted.field(&field.name));
-            // The member of a struct without fields is no field.
+            // The placeholder member of a struct without fields is not a field.
             let inner = inner.filter(|_| !structure.is_empty);
             let name = format!("{prefix}{}", field.name);
             self.field(field, inner, name, flat, steps, &mut shapes);

@@ -2,7 +2,7 @@
 //!
 //! A [`ColumnBuilder`] takes payloads one after another and appends a row for each. Consecutive fields of fixed size, nested structs
 //! included, are one run: its length and the offsets of the wanted fields are known in advance for each of the eight alignments at which it
-//! can begin. Texts and sequences end a run. What is not wanted is skipped without being read.
+//! can begin. Texts and sequences end a run. Unwanted fields are skipped without being read.
 //!
 //! Values are checked as [`TypePlan::walk`] checks them: both accept the same payloads. Memory is bounded by the payloads: a count is accepted
 //! only when that many elements can follow.

@@ -21,7 +21,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 /// Longest assignment, in bytes: it comes from a command line.
 const ASSIGNMENT_BYTES_MAX: usize = 1 << 20;
-/// More bytes after the last field are no padding: `rmw_serialize` of Fast DDS adds some that have no meaning.
+/// More bytes than this after the last field are not padding: `rmw_serialize` of Fast DDS adds some that have no
+/// meaning.
 const PADDING_BYTES_MAX: usize = 7;
 
 /// Why an assignment cannot be made.

@@ -133,7 +133,7 @@ fn check_type(plan: &Arc<TypePlan>, seed: u64) -> u64 {
             // A list without elements has nothing to change.
             assert_eq!(found, [count], "{context}");
             if expected != out {
-                // All wide texts became empty, or none was there before: their width is then unknown.
+                // All wide texts became empty, or there were none before: their width is then unknown.
                 assert_eq!(as_literal(plan, &out), as_literal(plan, &expected), "{context}");
                 assert!(plan.has_wide_text(), "{context}");
             }

@@ -29,7 +29,7 @@ pub enum Literal {
     Map(Vec<(String, Literal)>),
 }
 
-/// Why a text is no value.
+/// Why a text is not a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiteralError {

@@ -74,7 +74,7 @@ pub enum WideSlots {
     Four,
 }
 
-/// Why a text is no message of a type.
+/// Why a text is not a message of a type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeTextError {

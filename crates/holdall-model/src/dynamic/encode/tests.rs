@@ -1,4 +1,4 @@
-//! Round trips of generated values, for every bundled type, and what is refused.
+//! Round trips of generated values, for every bundled type, and refused ones.
 
 use super::*;
 use crate::{
@@ -553,7 +553,7 @@ fn bytes(text: &str) -> Vec<u8> {
 
 #[test]
 fn what_rclpy_adds_after_the_last_field_is_no_fault() {
-    // `serialize_message` of Jazzy: the length is estimated, what is after the last field was not written.
+    // `serialize_message` of Jazzy: the length is estimated, and the bytes after the last field were never written.
     let cases = [
         (
             TypePlan::compile(&Bundle::embedded().define("sensor_msgs/msg/JointState").unwrap()).unwrap(),

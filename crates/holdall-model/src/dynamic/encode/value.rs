@@ -129,7 +129,8 @@ pub struct Plains {
 }
 
 impl Plains {
-    /// The values whose bytes these are, one after another, each with the lowest byte first; `None` when they are no whole number of values.
+    /// The values whose bytes these are, one after another, each with the lowest byte first; `None` when they do not divide into whole
+    /// values.
     pub fn of_bytes(kind: Primitive, bytes: Vec<u8>) -> Option<Self> {
         bytes
             .len()

@@ -18,7 +18,7 @@ pub(in crate::dynamic) struct Writer<'o> {
     representation: Representation,
 }
 
-/// Where the length of a list in bytes is, which is known at its end; `None` for a list without one.
+/// Position of a list's length in bytes, which is filled in at the list's end; `None` for a list without one.
 pub(in crate::dynamic) type ListHead = Option<usize>;
 
 impl<'o> Writer<'o> {
@@ -46,8 +46,8 @@ impl<'o> Writer<'o> {
         self.fill(size.min(most));
     }
 
-    /// Ends a payload of which another one ended with `padding` bytes to a multiple of `size`. Some writers store
-    /// their number in the encapsulation.
+    /// Pads a payload to a multiple of `size`, where the original ended with `padding` bytes. Some writers store
+    /// the number of these bytes in the encapsulation.
     pub(crate) fn end_at_multiple(&mut self, size: usize, padding: usize) {
         let before = self.out.len();
         self.fill(size);

@@ -47,7 +47,7 @@ pub(super) fn tokens_with_dates(text: &str) -> Result<Vec<(usize, Token)>, Expre
     tokens_by(text, &date)
 }
 
-/// Reads a token of a kind of its own at a position: the token and where it ends.
+/// Reads a special token at a position; returns the token and its end.
 type Special<'a> = &'a dyn Fn(&[char], usize) -> Result<Option<(Token, usize)>, ExpressionError>;
 
 fn tokens_by(text: &str, special: Special<'_>) -> Result<Vec<(usize, Token)>, ExpressionError> {

@@ -1,5 +1,5 @@
-//! Text of many messages of one type: what is around the values is known in advance, and fields of fixed sizes are read in runs, as for
-//! [columns](crate::dynamic::columns).
+//! Text of many messages of one type: the text around the values is known in advance, and fields of fixed sizes are read in runs, as
+//! for [columns](crate::dynamic::columns).
 
 use super::{
     TextOptions, number,
@@ -54,7 +54,7 @@ struct Repeated {
 #[derive(Clone, Copy, Debug)]
 struct OpenList {
     entry: usize,
-    /// Where its text begins.
+    /// Offset of its text.
     begin: usize,
     follows: bool,
 }
@@ -297,7 +297,7 @@ pub fn quote(row: &mut Vec<u8>, cell: &[u8]) {
     row.push(b'"');
 }
 
-/// Quotes what was appended since `begin`, if that is necessary.
+/// Quotes the text appended since `begin`, if necessary.
 fn quote_from(row: &mut Vec<u8>, begin: usize) {
     if needs_quotes(&row[begin..]) {
         let cell = row.split_off(begin);

@@ -38,7 +38,7 @@ proptest! {
                 prop_assert_eq!(Some(found), walked(&plan, &payload[..end], &options), "cut at {}", end);
             }
         }
-        // What was left by a refused message does not come into the next one.
+        // Remains of a refused message do not leak into the next one.
         prop_assert_eq!(compiled(&mut text, &payload), expected);
         let mut longer = payload;
         longer.resize(longer.len() + more, 0);

@@ -1,4 +1,4 @@
-//! One field of a message in any notation: a visitor that passes on what is at a path.
+//! One field of a message in any notation: a visitor that passes on the value at a path.
 
 use crate::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, Visitor};
 
@@ -11,15 +11,15 @@ enum Step {
     Item(u64),
 }
 
-/// Where a field is in a message: `pose.position.x`, `ranges[0]`, `poses[2].position`.
+/// The path of a field in a message: `pose.position.x`, `ranges[0]`, `poses[2].position`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldPath(Vec<Step>);
 
 impl FieldPath {
-    /// Reads a path; whether a type has such a field is seen at its messages.
+    /// Reads a path; whether a type has such a field shows when its messages are read.
     ///
     /// # Errors
-    /// One sentence about what is not a path.
+    /// One sentence about the part that is not a path.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refused = || format!("{text:?} is not the path of a field, such as pose.position.x or ranges[0]");
         let mut steps = Vec::new();
@@ -45,7 +45,7 @@ impl FieldPath {
         Ok(Self(steps))
     }
 
-    /// A visitor that passes on to `inner` what is at the path.
+    /// A visitor that passes on the value at the path to `inner`.
     pub(super) fn select<'v, V>(&'v self, inner: &'v mut V) -> Selected<'v, V> {
         Selected {
             steps: &self.0,

@@ -23,7 +23,7 @@ enum Open {
     Block,
     /// A list of texts on one line.
     Line,
-    /// A list of which only a summary is written.
+    /// A list written as a summary only.
     Hidden,
 }
 

@@ -63,7 +63,7 @@ pub(super) fn defaults(
     }
 }
 
-/// The constants that an IDL file defines for a struct: those in the module `X_Constants` beside it.
+/// The constants that an IDL file defines for a struct: those in the module `X_Constants` next to it.
 pub(super) fn constants(
     type_name: &str,
     text: &str,

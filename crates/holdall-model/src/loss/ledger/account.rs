@@ -1,4 +1,4 @@
-//! The accounts of one topic: what each publisher sent, what of it is in the bag, what is missing.
+//! The accounts of one topic: how much each publisher sent, how much of it is in the bag, and what is missing.
 
 use super::{
     Interval,
@@ -28,13 +28,14 @@ pub struct TopicAccount {
     /// Messages that a tool left out on request with their publishers, whose accounts are none of this bag's; not in `recorded`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out_with_publisher: u64,
-    /// Messages that a tool put in from bags without an account, of which nothing else is known.
+    /// Messages that a tool added from bags without an account; nothing else is known about them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unaccounted: u64,
     /// Messages that the bag's files repeat at their beginnings: each is recorded once, and counted here for each copy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub repeated: u64,
-    /// Missing messages by stage; stages without any are absent. `policy` is what was left out on request and no loss.
+    /// Missing messages by stage; stages without any are absent. `policy` counts messages left out on request, which is
+    /// not a loss.
     pub missing: BTreeMap<LossStage, u64>,
     /// True when the transport gives no sequence numbers, so that its losses cannot be known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -59,7 +60,7 @@ impl TopicAccount {
         put_in.saturating_sub(self.removed).saturating_sub(self.left_out)
     }
 
-    /// Publishers of which it is not known what they sent after the last message that arrived.
+    /// Publishers whose messages after the last one that arrived are not known.
     pub fn unknown_ends(&self) -> UnknownEnds {
         let listed = self.publishers.iter().map(PublisherAccount::unknown_end);
         UnknownEnds::of_all(listed.chain([self.unlisted_ends]))
@@ -127,11 +128,11 @@ impl TopicAccount {
         *sum = sum.saturating_add(interval.count);
     }
 
-    /// Takes the bytes of so many messages from what was recorded: how long each was is not known any more, so they count as long as the
-    /// average one.
+    /// Subtracts the bytes of `count` messages from the recorded ones. The length of each is no longer known, so they count with the
+    /// average length.
     fn forget_bytes(&mut self, count: u64) {
         let bytes = u128::from(self.recorded_bytes) * u128::from(count.min(self.recorded));
-        // At most what was recorded.
+        // At most the recorded bytes.
         self.recorded_bytes -= (bytes / u128::from(self.recorded.max(1))) as u64;
     }
 
@@ -158,7 +159,7 @@ impl TopicAccount {
         self.recorded += 1;
     }
 
-    /// Takes back that so many messages were recorded, the last ones of any publisher.
+    /// Takes back `count` recorded messages, the last ones of any publisher.
     pub(super) fn take_back(&mut self, count: u64) {
         let mut left = count.min(self.recorded);
         if left == 0 {

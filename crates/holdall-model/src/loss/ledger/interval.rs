@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A run of messages of one publisher that are not in the bag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Where they were lost.
+    /// The stage that lost them.
     pub stage: LossStage,
     /// First sequence number, where known.
     pub first_sequence: Option<u64>,
@@ -50,7 +50,7 @@ impl Interval {
         }
     }
 
-    /// Messages of which only the number is known.
+    /// Missing messages with unknown sequence numbers.
     pub fn of_unknown(stage: LossStage, count: u64) -> Self {
         Self {
             stage,

@@ -5,7 +5,7 @@ use crate::{time::Timestamp, topic::TopicId};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
-/// A change of the accounts that a log needs to make them again. What was recorded is not among them: the bag's files show it.
+/// A change of the accounts that a log needs to rebuild them. Recorded messages are not logged: the bag's files show them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccountChange {
@@ -15,7 +15,7 @@ pub enum AccountChange {
         topic: TopicId,
         /// Its number.
         publisher: u32,
-        /// Who it is, where its transport names it.
+        /// Its identity, where its transport has one.
         gid: Option<String>,
     },
     /// What discovery knows of a publisher.
@@ -115,7 +115,7 @@ impl fmt::Debug for Log {
     }
 }
 
-/// Where a log is written does not affect equality.
+/// The destination of a log does not affect equality.
 impl PartialEq for Log {
     fn eq(&self, _other: &Self) -> bool {
         true

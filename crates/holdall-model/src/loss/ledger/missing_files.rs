@@ -21,7 +21,7 @@ pub struct MissingFile {
     pub messages: u64,
     /// How many messages it had.
     pub of: u64,
-    /// Those that are gone by topic, where no file is named.
+    /// Missing messages by topic, where no file is named.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub topics: BTreeMap<String, u64>,
 }
@@ -38,7 +38,8 @@ impl MissingFile {
         }
     }
 
-    /// Takes up to so many messages of a topic, of which it is known by now in which file they were; how many.
+    /// Removes up to `most` messages of a topic from this nameless entry, because their file is known by now; returns
+    /// how many.
     fn name(&mut self, topic: &str, most: u64) -> u64 {
         let known = self.topics.get_mut(topic).filter(|_| self.file.is_none());
         let named = known.map_or(0, |known| {
@@ -71,9 +72,9 @@ impl fmt::Display for MissingFile {
 }
 
 impl Ledger {
-    /// Takes note of storage files that are gone, and counts their messages as lost at the storage. `gone` has these by topic, `left` the
-    /// messages that the bag still has, without copies of others. What was counted without a file is not counted again. An account that has them as recorded is corrected; one that was made from
-    /// what is left gets them in addition.
+    /// Takes note of storage files that are gone, and counts their messages as lost at the storage. `gone` counts these by topic, `left` the messages
+    /// that the bag still has, without copies of others. Messages already counted without a file are not counted again. In an account that lists them
+    /// as recorded they become missing; an account made from the remaining files gets them in addition.
     pub fn lose_files(
         &mut self,
         files: impl IntoIterator<Item = MissingFile>,
@@ -101,7 +102,7 @@ impl Ledger {
         self.missing_files.retain(|file| file.messages > 0);
     }
 
-    /// Messages that the account has in the bag, and the bag with so many by topic has not.
+    /// Messages by topic that the account lists as in the bag, beyond the `left` ones that the bag has.
     pub fn more_than(&self, left: impl Fn(&str) -> u64) -> BTreeMap<String, u64> {
         let topics = self.topics.iter().map(|topic| {
             let more = topic.in_bag().saturating_sub(left(&topic.name));
@@ -124,7 +125,7 @@ impl TopicAccount {
         if self.publishers.is_empty() && self.folded.is_none() {
             return;
         }
-        // Whose they were is not known, and so neither which numbers the others have.
+        // It is not known whose messages these were, and so neither which numbers the other publishers have.
         for publisher in &mut self.publishers {
             publisher.covered = None;
         }

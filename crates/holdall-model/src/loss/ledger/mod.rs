@@ -1,4 +1,4 @@
-//! The loss ledger: for each topic and publisher what was recorded, what is missing, and whether the sum is right.
+//! The loss ledger: for each topic and publisher the recorded and the missing messages, and whether they add up.
 
 mod account;
 mod folded;
@@ -58,7 +58,7 @@ pub struct Ledger {
     pub version: u32,
     /// In the order of subscription, indexed by [`TopicId`].
     pub topics: Vec<TopicAccount>,
-    /// When it was written, where that was not at the end of the recording: what came later is not in it.
+    /// When the ledger was written, if before the end of the recording: it does not include later messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<Timestamp>,
     /// Times at which the storage file made no progress and the recording continued in a new one.
@@ -76,7 +76,7 @@ pub struct Ledger {
     /// Some publisher was folded.
     #[serde(skip)]
     has_folded: bool,
-    /// Where changes are logged.
+    /// The log of changes.
     #[serde(skip)]
     log: Log,
 }
@@ -202,8 +202,8 @@ impl Ledger {
         std::mem::take(&mut self.vacated)
     }
 
-    /// To be called when what was recorded before the last call can no longer be taken back: places of
-    /// publishers that were folded before it can be taken by others.
+    /// Call this when messages recorded before the previous call can no longer be taken back: other
+    /// publishers may then take the places of those folded before it.
     pub fn release_places(&mut self) {
         if self.has_folded {
             self.topics.iter_mut().for_each(|topic| topic.places.turn());
@@ -344,7 +344,7 @@ impl Ledger {
         }
     }
 
-    /// Takes back that so many messages of a topic were recorded: their file was deleted by others. Which they were is not known.
+    /// Takes back `count` recorded messages of a topic: others deleted their file. Which messages they were is not known.
     pub fn lose_recorded(&mut self, topic: TopicId, count: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.take_back(count);
@@ -417,7 +417,7 @@ impl Ledger {
             .collect()
     }
 
-    /// What is known so far, to be stored in a bag whose recording continues. `with_intervals` keeps which
+    /// A copy of the ledger so far, for a bag whose recording continues. `with_intervals` keeps which
     /// messages are missing, not only how many.
     pub fn checkpoint(&self, now: Timestamp, with_intervals: bool) -> Self {
         let mut copy = if with_intervals { self.clone() } else { self.sums() };

@@ -1,4 +1,4 @@
-//! The account of one publisher: what it sent, what of it is in the bag, what is missing.
+//! The account of one publisher: how much it sent, how much of it is in the bag, and what is missing.
 
 use super::{INTERVALS_MAX, Interval};
 use crate::{
@@ -38,7 +38,8 @@ pub struct PublisherAccount {
     /// Messages that it had sent before the recording, as far as its sequence numbers show; no loss.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent_before: u64,
-    /// What it sent after the last message that arrived is not known: no announcement, farewell or later message shows it.
+    /// Whether it may have sent more after the last message that arrived: no announcement, farewell or later message shows
+    /// its end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub end_unknown: bool,
     /// The last sign of life of a publisher that went silent: without a farewell, or without an answer at the end. Its end is not known.

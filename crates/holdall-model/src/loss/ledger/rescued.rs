@@ -12,7 +12,7 @@ pub const AFTER_ARRIVAL: [LossStage; 5] = [
     LossStage::Shutdown,
 ];
 
-/// A change of what a publisher's account says is missing.
+/// A change of the missing messages in a publisher's account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// These are missing.
@@ -22,7 +22,7 @@ pub enum Loss {
 }
 
 impl TopicAccount {
-    /// Adds a publisher with what it has recorded, and what was counted as missing, in the order in which it was counted.
+    /// Adds a publisher with its recorded messages and its losses, in the order in which they were counted.
     pub fn put_in(&mut self, mut publisher: PublisherAccount, losses: &[Loss]) {
         for loss in losses {
             match loss {
@@ -61,8 +61,8 @@ impl TopicAccount {
         }
     }
 
-    /// Sets which sequence numbers the account of the publisher at a place covers: from `first`, or what is missing before it, as many as
-    /// are recorded or missing with a number. To be called when both are known.
+    /// Sets which sequence numbers the account of the publisher at a place covers: from `first`, or the first missing number before it,
+    /// as many as are recorded or missing with a number. Call this when both are known.
     pub fn cover(&mut self, place: usize, first: u64) {
         let Some(publisher) = self.publishers.get_mut(place) else {
             return;
