@@ -1,4 +1,4 @@
-//! Objects that are opened one after the other: the next ones are requested while one is looked at.
+//! Objects that are opened one after the other: the next ones are requested while one is being read.
 
 use crate::object::RemoteObject;
 use std::{
@@ -11,9 +11,9 @@ use std::{
     },
 };
 
-/// Objects that are requested before they are opened, when two have followed one another; twice as many with each further one.
+/// Objects requested ahead once two opens have followed one another; doubled with each further one.
 const AHEAD_FIRST: usize = 2;
-/// At most as many as requests are made at once.
+/// At most the number of concurrent requests.
 const AHEAD_MAX: usize = 16;
 /// Announcements that are kept; several bags may be read at once.
 const LISTS_MAX: usize = 32;
@@ -36,18 +36,18 @@ struct List {
     requested: HashMap<String, Receiver<Opened>>,
 }
 
-/// What was announced, and what of it is requested.
+/// Announced objects, and which of them are requested.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     lists: VecDeque<List>,
 }
 
-/// What follows from opening an object.
+/// The consequences of opening an object.
 #[derive(Debug, Default)]
 pub(crate) struct Step {
-    /// Where the object arrives, if it is requested already.
+    /// The channel that the object arrives on, if it was requested already.
     pub arrives: Option<Receiver<Opened>>,
-    /// Which objects will probably be opened next.
+    /// Objects that will probably be opened next.
     pub next: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl List {
             Direction::Up | Direction::None => (up, down),
         };
         if place == last || self.direction != Direction::None && near(back) {
-            // Nothing is new.
+            // Nothing new.
         } else if self.direction != Direction::None && near(onward) {
             self.last = Some(place);
             self.ahead = (self.ahead * 2).min(AHEAD_MAX);
@@ -126,7 +126,7 @@ impl Ahead {
         };
         let arrives = list.requested.remove(url);
         let wanted = list.step(place);
-        // What was left out is not wanted any more.
+        // Skipped objects are not wanted any more.
         let places = &list.places;
         list.requested
             .retain(|url, _| places.get(url).is_some_and(|at| wanted.contains(at)));
@@ -140,7 +140,7 @@ impl Ahead {
         }
     }
 
-    /// Notes that an announced object is requested; it is to be sent to what is returned.
+    /// Notes that an announced object is requested; send it to the returned channel.
     pub(crate) fn request(&mut self, url: &str) -> Option<SyncSender<Opened>> {
         let (_, list) = self.list_with(url)?;
         let (sender, receiver) = sync_channel(1);
@@ -168,7 +168,8 @@ mod tests {
         ahead
     }
 
-    /// Opens an object and requests what is next; returns how much that is, and whether the object was requested before.
+    /// Opens an object and requests what is next; returns the number of objects requested, and whether this one was
+    /// requested before.
     fn open(ahead: &mut Ahead, number: usize) -> (usize, bool) {
         let step = ahead.opened(&format!("s3://b/bag/{number}"));
         for url in &step.next {
@@ -208,7 +209,7 @@ mod tests {
             assert_eq!(open(&mut ahead, number), (0, false));
         }
         assert_eq!(open(&mut ahead, 1).0, AHEAD_FIRST);
-        // What was requested is dropped with the direction.
+        // Requested objects are dropped when the direction changes.
         assert_eq!(open(&mut ahead, 60), (0, false));
         assert!(ahead.lists[0].requested.is_empty());
     }

@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    /// What is at a place: an object, or a folder. What its name looks like is tried first.
+    /// Finds an object or a folder at a place. The kind that its name suggests is tried first.
     fn find(&self, target: &Target) -> io::Result<ObjectAbout> {
         let folder = || ObjectAbout {
             is_dir: true,
@@ -387,7 +387,7 @@ impl Objects for Client {
         let parsed = urls
             .iter()
             .map(|url| Target::parse(url).map(|target| target.url()));
-        // Advice only: what is no URL is reported when it is opened.
+        // Advice only: an invalid URL is reported when it is opened.
         if let Ok(urls) = parsed.collect() {
             lock(&self.ahead).announce(urls);
         }

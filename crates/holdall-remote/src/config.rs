@@ -27,7 +27,7 @@ use std::{
 const RETRY_TIME_MAX: Duration = Duration::from_secs(60);
 const TRIES_MAX: usize = 8;
 
-/// Where a machine of Amazon's finds its credentials.
+/// Address where an Amazon machine finds its credentials.
 const INSTANCE_SERVICE: SocketAddr = SocketAddr::new(
     std::net::IpAddr::V4(std::net::Ipv4Addr::new(169, 254, 169, 254)),
     80,
@@ -75,7 +75,7 @@ fn http_agent() -> reqwest::header::HeaderValue {
 /// The store of a place.
 ///
 /// # Errors
-/// When its settings are not valid, or there are no credentials.
+/// When its settings are not valid, or credentials are missing.
 pub(crate) fn open(target: &Target) -> io::Result<Opened> {
     match target.service {
         Service::S3 => open_s3(target),
@@ -164,7 +164,7 @@ fn open_s3(target: &Target) -> io::Result<Opened> {
         }
         builder = builder.with_config(key, value);
     }
-    // As the vendor's tools: what is on this computer needs no encryption.
+    // As in the vendor's tools: a service on this computer needs no encryption.
     allow_http |= builder
         .get_config_value(&AmazonS3ConfigKey::Endpoint)
         .is_some_and(|endpoint| {

@@ -1,5 +1,5 @@
-//! Connections that show another server nothing of what was meant for the first: neither in `Referer`, which has the signature of a link, nor in
-//! headers with credentials.
+//! Connections that never leak to a second server what was meant for the first: neither in `Referer`, which contains the signature of a link,
+//! nor in headers with credentials.
 
 use object_store::{
     ClientConfigKey, ClientOptions,
@@ -16,7 +16,7 @@ pub(crate) const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a request may take with its content; a part of an upload over a slow line takes minutes.
 pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(180);
 
-/// Before the first client of this process.
+/// Call this before creating the first client of this process.
 pub(crate) fn choose_cryptography() {
     static PROVIDER: Once = Once::new();
     // Fails when the program has chosen one already, which is as good.
@@ -25,12 +25,12 @@ pub(crate) fn choose_cryptography() {
 
 const REDIRECTS_MAX: usize = 10;
 
-/// Where a redirect may lead.
+/// Permitted targets of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Redirects {
-    /// Anywhere: of a web page, whose name and password stay with its own server.
+    /// Any server: for web pages, since user name and password are not sent to another server.
     Anywhere,
-    /// To the same server only: requests to buckets have credentials in headers of their own.
+    /// To the same server only: requests to buckets carry credentials in custom headers.
     SameServer,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// For a bucket.
+    /// A connector for a bucket.
     pub(crate) fn to_bucket() -> Self {
         Self {
             redirects: Redirects::SameServer,
@@ -51,7 +51,8 @@ impl Connector {
         }
     }
 
-    /// For a web server, with the name and password of its URL, written `user:password` as in the URL.
+    /// A connector for a web server, with the name and password of its URL, written `user:password` as
+    /// in the URL.
     ///
     /// # Errors
     /// A name or password that no header can have.
@@ -71,7 +72,7 @@ impl Connector {
     }
 }
 
-/// Without the secret.
+/// Omits the secret.
 impl fmt::Debug for Connector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Connector({:?})", self.redirects)
@@ -168,7 +169,7 @@ mod tests {
             )
         });
         let url = format!("http://user:S3cr3tWord@127.0.0.1:{first}/a.mcap?X-Amz-Signature=S3cr3tSignature");
-        // What is in the object does not matter.
+        // The content of the object does not matter.
         let _ = Client::default().object(&crate::secrets::without(&url));
         let first = asked.recv().unwrap();
         // user:S3cr3tWord in base64.

@@ -30,7 +30,7 @@ pub(crate) fn variable(name: &str) -> Option<&'static str> {
     Some(value.as_str()).filter(|value| !value.is_empty())
 }
 
-/// True when a variable says yes.
+/// True when a variable is set to a value that means yes.
 pub(crate) fn is_set(name: &str) -> bool {
     variable(name)
         .is_some_and(|value| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on"))

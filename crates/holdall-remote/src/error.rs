@@ -66,7 +66,7 @@ const CODES: [(&str, io::ErrorKind, &str); 12] = [
     ),
 ];
 
-/// What a service calls it when the request is for another region than the bucket's.
+/// Error codes of a service for a request to a region other than the bucket's.
 const REGION_CODES: [&str; 4] = [
     "AuthorizationHeaderMalformed",
     "PermanentRedirect",

@@ -102,7 +102,7 @@ impl Known {
         }
     }
 
-    /// What the listing of its folder says of a URL: `None` without a listing, `Some(None)` when it is not in it.
+    /// The entry for a URL in the listing of its folder: `None` without a listing, `Some(None)` when it is not in it.
     pub(crate) fn listed(&self, url: &str) -> Option<Option<ObjectAbout>> {
         let (folder, _) = url.rsplit_once('/')?;
         let entries = self.folders.get(folder)?;

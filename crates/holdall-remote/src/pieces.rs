@@ -12,17 +12,17 @@ use std::{
 const PART_BYTES: u64 = 4 << 20;
 /// Announced ranges with less between them become one request ...
 const GAP_BYTES_MAX: u64 = 1 << 20;
-/// ... while what is between them is at most this part of what is wanted.
+/// ... while the gap is at most this part of the wanted bytes.
 const GAP_PART: u64 = 10;
-/// A read below this is made larger at both ends: what describes a file is close together.
+/// A read below this is made larger at both ends: the parts that describe a file are close together.
 const SMALL_BYTES: u64 = 64 << 10;
 /// Bytes that are requested ahead of a reader from front to back.
 const AHEAD_BYTES: u64 = 16 * PART_BYTES;
-/// So many reads one after the other are one from front to back.
+/// This many adjacent reads in a row count as reading from front to back.
 const STREAK: u32 = 4;
-/// Bytes that were read and are kept.
+/// Bytes kept after they were read.
 const READ_BYTES_MAX: u64 = 32 << 20;
-/// Bytes that are here or requested before announcements are ignored.
+/// Announcements are ignored when this many bytes are present or requested.
 const HELD_BYTES_MAX: u64 = 192 << 20;
 
 /// A piece's bytes.
@@ -37,7 +37,7 @@ enum Content {
 struct Piece {
     len: u64,
     content: Content,
-    /// End of what was read of it.
+    /// End of the part that was read.
     read_to: u64,
     stays: bool,
 }
@@ -53,11 +53,11 @@ struct Run {
 /// What a read finds.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// So many bytes were copied.
+    /// This many bytes were copied.
     Some(usize),
     /// They are requested.
     Requested,
-    /// They are to be requested.
+    /// They must be requested first.
     Missing,
     /// Their request failed.
     Failed(Arc<io::Error>),
@@ -103,7 +103,7 @@ impl Pieces {
         (offset - start < piece.len).then_some((*start, piece))
     }
 
-    /// Copies what is here from `offset` on.
+    /// Copies the available bytes from `offset` on.
     pub(crate) fn read(&mut self, into: &mut [u8], offset: u64) -> Found {
         let Some((start, piece)) = self.piece_at(offset) else {
             return Found::Missing;
@@ -133,7 +133,7 @@ impl Pieces {
         Found::Some(count)
     }
 
-    /// Drops what was read longest ago.
+    /// Drops the pieces that were read longest ago.
     fn drop_read(&mut self, keep: u64) {
         while self.read_bytes > READ_BYTES_MAX {
             match self.read.front() {

@@ -10,7 +10,7 @@ use object_store::{
 use reqwest::StatusCode;
 use std::pin::Pin;
 
-/// What is used when no region is set.
+/// The region used when none is set.
 pub(crate) const REGION_DEFAULT: &str = "us-east-1";
 
 const REGION_HEADER: &str = "x-amz-bucket-region";

@@ -44,7 +44,7 @@ pub(crate) fn runtime() -> io::Result<Arc<Runtime>> {
 /// Runs a request to its end while this thread waits.
 ///
 /// # Errors
-/// The request's, or that there is no runtime.
+/// The request's, or an error when the runtime is missing.
 pub(crate) fn wait<T: Send + 'static>(
     request: impl Future<Output = io::Result<T>> + Send + 'static,
 ) -> io::Result<T> {

@@ -9,7 +9,7 @@ use std::{
 /// What takes the place of a secret.
 const HIDDEN: &str = "***";
 
-/// Shorter values are no secrets, and would be replaced inside of words.
+/// Shorter values do not count as secrets; they would be replaced inside words.
 const SECRET_BYTES_MIN: usize = 8;
 
 /// Variables of the environment with secrets, by parts of their names.
@@ -17,7 +17,7 @@ const SECRET_NAMES: [&str; 6] = ["SECRET", "TOKEN", "PASSWORD", "ACCESS_KEY", "S
 
 static SECRETS: LazyLock<Mutex<BTreeSet<String>>> = LazyLock::new(|| Mutex::new(of_environment()));
 
-/// What URLs had beside their place: user and password, and the query with a signature; by the URL without both.
+/// Secret parts of URLs, by the URL without them: user and password, and the query with a signature.
 static BESIDE: LazyLock<Mutex<HashMap<String, Beside>>> = LazyLock::new(Mutex::default);
 
 /// Parts of a URL that are not shown.

@@ -31,7 +31,7 @@ impl Store {
         })
     }
 
-    /// Waits for a turn; it ends when what is returned is dropped.
+    /// Waits for a turn; it ends when the returned permit is dropped.
     ///
     /// # Errors
     /// Never, while the store exists.
