@@ -16,7 +16,7 @@ pub const BLOCK_BYTES_DEFAULT: usize = 4 << 20;
 /// Default number of blocks in a pool.
 pub const BLOCK_COUNT_DEFAULT: usize = 12;
 
-/// Index of a stand-in for a block whose memory is lost, see [`Block::abandon`].
+/// Index of a stand-in for a block whose memory was given up, see [`Block::abandon`].
 const NO_INDEX: u32 = u32::MAX;
 
 /// How large a [`BlockPool`] is.
@@ -214,7 +214,7 @@ impl Block {
         self.capacity
     }
 
-    /// Removes its memory from use for ever, because the kernel may still read it; returns an empty stand-in.
+    /// Removes its memory from use permanently, because the kernel may still read it; returns an empty stand-in.
     pub(crate) fn abandon(self) -> Block {
         let stand_in = Block {
             start: self.start,

@@ -14,7 +14,8 @@ pub trait Clock: Send + Sync {
 
     /// Blocks the caller until [`Clock::monotonic`] has reached `deadline`; returns at once when it has already.
     ///
-    /// The default sleeps on the system's timer for what is left; a clock that a simulator drives moves itself instead.
+    /// The default sleeps on the system's timer for the time left; a clock that a simulator drives moves itself
+    /// instead.
     fn sleep_until(&self, deadline: Duration) {
         while let Some(left) = deadline
             .checked_sub(self.monotonic())
@@ -30,7 +31,7 @@ pub trait Clock: Send + Sync {
 ///
 /// For threads that must act at an exact time (`PR_SET_TIMERSLACK`, see prctl(2)); a refusal is harmless.
 pub fn wake_this_thread_exactly() {
-    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches no memory of ours; it concerns the calling thread only.
+    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches none of our memory; it concerns the calling thread only.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
 }
 

@@ -212,9 +212,9 @@ pub enum Completion {
     Written {
         /// Which file.
         file: FileId,
-        /// Where in the file.
+        /// Offset in the file.
         offset: u64,
-        /// How many bytes.
+        /// Length of the write.
         len: usize,
         /// The block, returned.
         block: Block,
@@ -251,7 +251,7 @@ pub trait Disk: Send {
     /// Makes a new file; waits until it exists. `reserve_bytes` is the length that it is expected to reach,
     /// for which space is reserved now; 0 when that is not known: space is then reserved as the file grows.
     /// Pass it as exactly as possible: space that is reserved and not used has to be released at close.
-    /// Space that cannot be reserved is no error here: the write that does not fit fails.
+    /// A failed reservation is not an error here: the write that does not fit fails.
     ///
     /// # Errors
     /// When the path exists or the file cannot be made.
@@ -346,7 +346,8 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
 }
 
-/// The error for an offset or length that is no multiple of the alignment, larger than its block, or a file that is not open.
+/// The error for an offset or length that is not a multiple of the alignment, or is larger than its block, or a file that is
+/// not open.
 pub(crate) fn invalid_input(path: &Path, operation: Operation, what: &'static str) -> DiskError {
     DiskError::new(path, operation, io::Error::new(io::ErrorKind::InvalidInput, what))
 }

@@ -163,7 +163,7 @@ pub(crate) fn a_file_made_ahead_takes_writes_at_once(subject: &impl DiskUnderTes
     assert_eq!(subject.content(&disk, &path), Some(vec![5; 5000]));
 }
 
-/// When making a file fails, what was submitted on it fails too, each thing once.
+/// When making a file fails, every operation submitted on it fails too, once each.
 pub(crate) fn a_file_that_cannot_be_made_fails_everything_on_it(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);
@@ -246,7 +246,7 @@ pub(crate) fn sync_ends_after_the_writes_before_it(subject: &impl DiskUnderTest)
     assert_eq!((written.len(), synced, closed), (4, 4, true));
 }
 
-/// Offsets and lengths that are no multiple of 4096, or larger than the block, fail and return the block.
+/// Offsets and lengths that are not multiples of 4096, or larger than the block, fail and return the block.
 pub(crate) fn misaligned_writes_are_refused(subject: &impl DiskUnderTest) {
     let pool = pool();
     let (mut disk, dir) = start(subject, &pool);

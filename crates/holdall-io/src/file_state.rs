@@ -1,4 +1,5 @@
-//! How far one file of the disk queue has been written, what of it is in flight, and whether it has failed.
+//! State of one file in the disk queue: how far it has been written, which operations are in flight, and whether it has
+//! failed.
 
 use crate::{block::Block, disk::DiskError};
 use std::{
@@ -32,8 +33,8 @@ pub(crate) struct PendingWrite {
     pub(crate) offset: u64,
     /// With padding.
     pub(crate) end: u64,
-    /// The bytes before this repeat bytes that an earlier write has written: when this write fails, they are
-    /// there even so.
+    /// End of the bytes that repeat those of an earlier write; they are in the file even if this write
+    /// fails.
     pub(crate) fresh_from: u64,
 }
 
@@ -77,8 +78,8 @@ pub(crate) struct FileState {
     pub(crate) syncs: VecDeque<(u64, u64)>,
     /// Highest sync number that has ended well.
     pub(crate) synced_number: u64,
-    /// Where the lowest write that failed or was abandoned would have written new bytes: after it the file
-    /// has holes.
+    /// Offset of the first new bytes of the lowest write that failed or was abandoned; the file has holes
+    /// after it.
     pub(crate) failed_from: u64,
     pub(crate) error: Option<DiskError>,
     /// Dropped when the file is closed.
@@ -117,8 +118,8 @@ impl FileState {
     }
 
     /// The length to which the file is cut when it is closed at `length`: a file that failed is cut before
-    /// its first hole, so that what is left of it is whole. A file that nothing was written to through the
-    /// queue may be written by other code (a database), and keeps its length.
+    /// its first hole, so that the rest is whole. A file without writes through the queue may be written
+    /// by other code (a database), and keeps its length.
     pub(crate) fn closing_length(&self, length: u64) -> u64 {
         if self.error.is_some() && self.progress.accepted_bytes > 0 {
             length.min(self.progress.written_bytes)

@@ -38,7 +38,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It was made by `create`; when it cannot be removed there is no caller to report to.
+        // It was made by `create`; there is no caller to report a failed removal to.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -46,7 +46,7 @@ impl Drop for Scratch {
 /// Bytes per second of bare sequential direct writing (io_uring, space reserved first, registered buffers, data and metadata
 /// synced at the end) of `bytes` in blocks of `block_bytes`, `depth` of them in flight, to a scratch file in `dir`.
 ///
-/// Deliberately not built on [`crate::os::OsDisk`]: a limit must not share the mistakes of what is measured against it.
+/// Deliberately not built on [`crate::os::OsDisk`]: a limit must not share the mistakes of the code measured against it.
 ///
 /// # Errors
 /// When the file system or the kernel cannot do it, or the disk is full.
@@ -82,7 +82,7 @@ fn direct_write(dir: &Path, bytes: u64, block_bytes: usize, depth: usize) -> io:
     let fd = types::Fd(scratch.file.as_raw_fd());
 
     let start = SystemClock.monotonic();
-    // Where it fails, writing is slower but continues.
+    // If this fails, writing is slower but works.
     let _ = fallocate(&scratch.file, FallocateFlags::empty(), 0, bytes);
     let mut free: Vec<usize> = (0..blocks.len()).collect();
     let (mut offset, mut failure) = (0u64, None);

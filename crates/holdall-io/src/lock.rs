@@ -13,10 +13,10 @@ use std::{
     time::Duration,
 };
 
-/// Where the kernel lists all locks that this process may see.
+/// File in which the kernel lists all locks that this process may see.
 const LOCKS_FILE: &str = "/proc/locks";
 
-/// A query holds its lock for some microseconds. A writer that meets one tries again so many times, a millisecond apart.
+/// A query holds its lock for a few microseconds. A writer that meets one retries this many times, a millisecond apart.
 const TRIES_MAX: u32 = 1000;
 
 /// The process that is writing a file or a directory.

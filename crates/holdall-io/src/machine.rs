@@ -1,4 +1,4 @@
-//! What this machine has and how busy it is: processors, memory, receive buffers, clock.
+//! The machine's resources and load: processors, memory, receive buffers, clock.
 
 use crate::{
     clock::{Clock, SystemClock},
@@ -60,7 +60,7 @@ pub struct ProcessorTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Yielding {
     parent: u64,
-    /// Of itself, and of its children that have ended.
+    /// Ticks used by the process and by its children that have ended.
     ticks: u64,
 }
 
@@ -82,10 +82,11 @@ impl ProcessorTimes {
         self.switches.saturating_sub(before.switches)
     }
 
-    /// Busy time since an earlier moment, and the part of it that was work of low priority, which makes room for a recorder. What is not idle is busy:
-    /// kernels without a tick on idle processors measure idle time, and sample the rest at ticks, which miss threads that a timer wakes.
+    /// Busy time since an earlier moment, and the part of it spent on low-priority work, which makes room for a recorder. All time that is not idle
+    /// counts as busy: kernels without a tick on idle processors measure idle time, but sample the rest at ticks, which miss threads that a timer
+    /// wakes.
     pub fn since(&self, before: &Self) -> (Duration, Duration) {
-        // What a process had moves to its parent when it ends; it is gone with the last of them that makes room.
+        // The ticks of a process pass to its parent when it ends; they are gone once no low-priority ancestor is left.
         let moved = |(id, one): &(&u64, &Yielding)| {
             self.yielding.contains_key(id) || self.yielding.contains_key(&one.parent)
         };
@@ -271,7 +272,7 @@ pub fn governors(read: ReadFile<'_>) -> Vec<String> {
 /// Whether the system's clock is kept by others, as the kernel knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockState {
-    /// A program keeps it to a reference, off by at most so much.
+    /// A program keeps it in step with a reference, within this error.
     Synchronised {
         /// The largest error that the program claims.
         error_max: Duration,
@@ -285,7 +286,7 @@ pub enum ClockState {
 
 /// How the system's clock is kept (adjtimex(2)).
 pub fn clock_state() -> ClockState {
-    // SAFETY: a timex is numbers, of which all may be zero; no mode is set, so the call only reads.
+    // SAFETY: a timex consists of numbers, all of which may be zero; no mode is set, so the call only reads.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `state` is valid and writable.
     let result = unsafe { libc::adjtimex(&raw mut state) };

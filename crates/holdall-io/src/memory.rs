@@ -52,7 +52,7 @@ pub struct MemoryDisk {
 }
 
 impl MemoryDisk {
-    /// A disk that keeps what is written.
+    /// A disk that keeps the written bytes.
     pub fn new() -> Self {
         Self {
             files: MemoryFiles::default(),
@@ -63,7 +63,7 @@ impl MemoryDisk {
         }
     }
 
-    /// A disk that forgets what is written: for the speed of an encoder alone.
+    /// A disk that discards all writes, for measuring the speed of an encoder alone.
     pub fn discarding() -> Self {
         Self {
             keep: Keep::Nothing,

@@ -1,5 +1,5 @@
-//! The one way to create files beside the recorded data: under a random name, never through a link, renamed
-//! when they are complete.
+//! The one way to create files next to the recorded data: under a random name, never through a link,
+//! renamed when complete.
 
 use crate::{
     disk::{DiskError, Operation},
@@ -31,7 +31,7 @@ const TRIES_MAX: u32 = 100;
 /// nothing waits.
 ///
 /// # Errors
-/// When it cannot be opened or is no regular file.
+/// When it cannot be opened or is not a regular file.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = fs::OpenOptions::new()
         .read(true)
@@ -41,11 +41,11 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file that is to be changed in place. A symbolic link is refused: it may point to any file
+/// Opens a regular file to change it in place. A symbolic link is refused: it may point to any file
 /// of this user.
 ///
 /// # Errors
-/// When it cannot be opened, is a link, or is no regular file.
+/// When it cannot be opened, is a link, or is not a regular file.
 pub(crate) fn open_to_change(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     let opened = options
         .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW)

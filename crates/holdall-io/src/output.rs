@@ -28,7 +28,7 @@ impl OutputDisk {
     /// A disk for files in `directory`, which must exist: direct where the file system can, else through the page cache.
     ///
     /// # Errors
-    /// When it is no directory, or memory or threads cannot be allocated.
+    /// When it is not a directory, or memory or threads cannot be allocated.
     pub fn open(directory: &Path) -> Result<Self, DiskError> {
         Self::open_sealed(directory, None)
     }
@@ -141,7 +141,7 @@ pub fn publish_dir(from: &Path, to: &Path) -> Result<(), DiskError> {
     crate::os::sync_directory_of(to).map_err(|source| DiskError::new(to, Operation::Sync, source))
 }
 
-/// Removes a directory and all that is in it; a missing one is no error.
+/// Removes a directory and everything in it; a missing one is not an error.
 ///
 /// # Errors
 /// When it cannot be removed.

@@ -111,7 +111,7 @@ pub fn memory_bytes(read: impl Fn(&Path) -> io::Result<String>) -> Option<u64> {
         let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
         kib.checked_mul(1024)
     });
-    // In a container the group's own files are at the top; "max" is no limit.
+    // In a container the group's own files are at the top; "max" means unlimited.
     let group = read(Path::new("/sys/fs/cgroup/memory.max")).ok();
     let limit = group.and_then(|text| text.trim().parse().ok());
     match (machine, limit) {
@@ -137,12 +137,13 @@ pub(crate) fn open_fds() -> io::Result<BTreeSet<RawFd>> {
     Ok(fds)
 }
 
-/// How many more descriptors this process can open, counted up to `wanted`; `None` where the system does not say.
+/// Number of further descriptors that this process can open, counted up to `wanted`; `None` where the system does
+/// not show it.
 ///
-/// Where that is less than wanted, the soft limit is raised as far as the hard one allows.
+/// If that is less than wanted, the soft limit is raised as far as the hard one allows.
 pub fn free_descriptors(wanted: u64) -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
-    // `None` is no limit.
+    // `None` means unlimited.
     let (current, maximum) = (
         limit.current.unwrap_or(u64::MAX),
         limit.maximum.unwrap_or(u64::MAX),
@@ -156,7 +157,7 @@ pub fn free_descriptors(wanted: u64) -> Option<u64> {
         current: Some(raised),
         ..limit
     };
-    // Where that is refused the system refuses descriptors above the old limit.
+    // If this is refused, the system refuses descriptors above the old limit.
     let _ = setrlimit(Resource::Nofile, limit);
     Some(free_below(raised, wanted))
 }

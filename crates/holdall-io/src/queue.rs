@@ -49,7 +49,7 @@ impl DiskQueue {
         })
     }
 
-    /// Makes a new file, waiting until it is there.
+    /// Makes a new file and waits until it exists.
     ///
     /// # Errors
     /// When the path exists or the file cannot be made.
@@ -210,7 +210,7 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Waits until everything accepted so far is written: a process that is killed afterwards does not lose it, a power cut may.
+    /// Waits until everything accepted so far is written: it survives a kill of the process, but perhaps not a power cut.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -226,7 +226,7 @@ impl DiskQueue {
     /// wait. A file that has failed is cut before its first hole, at [`FileProgress::written_bytes`].
     ///
     /// # Errors
-    /// The error that the file has failed with; it is closed even so.
+    /// The error that the file has failed with; it is closed anyway.
     pub fn close_file(&mut self, file: FileId, length: u64) -> Result<(), DiskError> {
         let state = open_state_of(&mut self.files, file)?;
         if state.life == Life::Closing || state.life == Life::Closed {
@@ -467,10 +467,10 @@ impl DiskQueue {
 }
 
 impl Drop for DiskQueue {
-    /// Waits for what is in flight, so that no write outlives its owner. Files that were not closed are cut
-    /// to the accepted length, because they would keep the space that was reserved for them otherwise;
-    /// whether that works is not reported. A file that nothing was written to through this queue is left
-    /// unchanged: other code may have written it.
+    /// Waits for operations in flight, so that no write outlives its owner. Files that were not closed are
+    /// cut to the accepted length, because they would otherwise keep the space reserved for them; a failure
+    /// is not reported. A file without writes through this queue is left unchanged: other code may have
+    /// written it.
     fn drop(&mut self) {
         let open = |state: &FileState| {
             matches!(state.life, Life::Creating | Life::Open) && state.progress.accepted_bytes > 0

@@ -44,7 +44,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Who else may have a range while it is locked.
+/// What others may do with a locked range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeLock {
     /// Others may have it shared, too.
@@ -53,7 +53,7 @@ pub enum RangeLock {
     Exclusive,
 }
 
-/// A file of which ranges of bytes can be locked. All locks end with it, and with the process.
+/// A file whose byte ranges can be locked. All locks end with it, and with the process.
 #[derive(Debug)]
 pub struct RangeLocks {
     path: PathBuf,

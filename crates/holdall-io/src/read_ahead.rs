@@ -1,4 +1,4 @@
-//! Reads a file from front to end in a thread of its own, a few windows ahead of the reader.
+//! Reads a file from front to end in a separate thread, a few windows ahead of the reader.
 
 use crate::{disk::DiskError, fs::File};
 use std::{
@@ -18,9 +18,9 @@ const WINDOW_COUNT: usize = 6;
 /// A file, window by window. It holds at most six windows of 1 MiB.
 pub struct ReadAhead {
     file: Arc<File>,
-    /// Where the next window begins.
+    /// Offset of the next window.
     position: u64,
-    /// `None` for files of one window, and where no thread can be started.
+    /// `None` for files of one window, and if no thread could be started.
     thread: Option<Thread>,
 }
 

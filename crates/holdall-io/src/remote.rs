@@ -13,11 +13,11 @@ const SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "abfs", "abfss", "http", "h
 /// What is known of an object, or of a folder of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectAbout {
-    /// Whether it is a folder: names begin with it, and it is no object itself.
+    /// Whether it is a folder: a prefix of names, not an object itself.
     pub is_dir: bool,
     /// The object's length.
     pub len_bytes: u64,
-    /// What the service calls this content of the object; `None` where it does not say.
+    /// The service's tag for this content of the object; `None` if it gives none.
     pub e_tag: Option<String>,
     /// When it was last changed, in nanoseconds since 1970.
     pub modified_ns: Option<i64>,
@@ -58,13 +58,14 @@ pub trait Objects: fmt::Debug + Send + Sync {
     /// What is at a URL.
     ///
     /// # Errors
-    /// When nothing is there, or the service cannot be asked.
+    /// When nothing exists there, or the service cannot be reached.
     fn about(&self, url: &str) -> io::Result<ObjectAbout>;
 
-    /// What the service says of an object now, whatever is remembered of it; `None` when there is none.
+    /// An object as the service reports it now, bypassing everything remembered; `None` if it does not
+    /// exist.
     ///
     /// # Errors
-    /// When the service cannot be asked.
+    /// When the service cannot be reached.
     fn object(&self, url: &str) -> io::Result<Option<ObjectAbout>>;
 
     /// Opens an object.
@@ -130,7 +131,7 @@ pub trait Objects: fmt::Debug + Send + Sync {
     /// Announces that these objects will probably be opened one after the other, from either end.
     fn expect_in_order(&self, urls: &[&str]);
 
-    /// Drops what is remembered of everything at and below a URL, so that it is asked again.
+    /// Forgets everything at and below a URL, so that it is requested again.
     fn forget(&self, url: &str);
 
     /// The same URL without secrets (a password, a signature), which the client keeps.
@@ -188,7 +189,7 @@ pub fn expect_in_order<'a>(paths: impl Iterator<Item = &'a Path>) {
     }
 }
 
-/// Drops what is remembered of a URL and of everything below it.
+/// Forgets a URL and everything below it.
 pub fn forget(path: &Path) {
     if let (Some(url), Some(client)) = (url(path), CLIENT.get()) {
         client.forget(url);

@@ -68,7 +68,7 @@ impl ScratchDirectory {
         Err(fail(&parent.join(PREFIX), source))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -76,7 +76,7 @@ impl ScratchDirectory {
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // What stays is removed by the next one.
+        // Remains are removed by the next one.
         drop(fs::remove_dir_all(&self.path));
     }
 }

@@ -70,7 +70,7 @@ pub fn has_waiting(socket: RawFd) -> bool {
     ready > 0 && descriptor.revents & libc::POLLIN != 0
 }
 
-/// Lets the kernel hold at most about so many bytes of a TCP connection that it has not sent yet (`TCP_NOTSENT_LOWAT`); writes wait beyond.
+/// Limits the unsent bytes that the kernel holds for a TCP connection to about this number (`TCP_NOTSENT_LOWAT`); further writes wait.
 ///
 /// # Errors
 /// The kernel does not have the option.
@@ -93,10 +93,10 @@ pub fn limit_unsent(connection: &impl AsRawFd, bytes: u32) -> io::Result<()> {
     }
 }
 
-/// Bytes of a TCP connection that were written and that the other side has not acknowledged (`SIOCOUTQ`): in flight, or not sent yet.
+/// Written bytes of a TCP connection that the other side has not acknowledged (`SIOCOUTQ`): in flight, or not sent yet.
 ///
 /// # Errors
-/// It is no TCP connection.
+/// It is not a TCP connection.
 pub fn unacknowledged_bytes(connection: &impl AsRawFd) -> io::Result<u64> {
     let mut bytes: c_int = 0;
     // SAFETY: `bytes` is a writable int, which is what TIOCOUTQ (the same number as SIOCOUTQ) fills; the descriptor is open while
@@ -111,7 +111,7 @@ pub fn unacknowledged_bytes(connection: &impl AsRawFd) -> io::Result<u64> {
 
 /// The shortest round trip of a TCP connection that the kernel has seen; `None` where it does not report it.
 pub fn shortest_round_trip(connection: &impl AsRawFd) -> Option<Duration> {
-    /// Where `tcpi_min_rtt` is in `struct tcp_info` (linux/tcp.h), in microseconds.
+    /// Offset of `tcpi_min_rtt` in `struct tcp_info` (linux/tcp.h), in microseconds.
     const AT: usize = 148;
     let mut about = [0_u8; AT + 4];
     let mut len = about.len() as libc::socklen_t;
@@ -136,8 +136,8 @@ const INT_BYTES: libc::socklen_t = mem::size_of::<c_int>() as libc::socklen_t;
 
 fn option(fd: RawFd, name: c_int) -> Option<c_int> {
     let (mut value, mut len): (c_int, _) = (0, INT_BYTES);
-    // SAFETY: `value` and `len` are writable and of the given sizes; a descriptor that is no socket only
-    // makes the call fail.
+    // SAFETY: `value` and `len` are writable and of the given sizes; for a descriptor that is not a
+    // socket the call only fails.
     let outcome = unsafe {
         libc::getsockopt(
             fd,
@@ -177,7 +177,7 @@ pub fn interface_addresses() -> Vec<InterfaceAddress> {
     let mut found = Vec::new();
     let mut next: *const libc::ifaddrs = first;
     while !next.is_null() {
-        // SAFETY: the list's entries live until `freeifaddrs`; `ifa_addr` is null or points to an address, as large as its family says,
+        // SAFETY: the list's entries live until `freeifaddrs`; `ifa_addr` is null or points to an address, of the size of its family,
         // `ifa_netmask` likewise, and `ifa_name` is a C string.
         unsafe {
             let entry = &*next;
@@ -221,12 +221,12 @@ pub fn source_address(destination: Ipv4Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// A socket that receives what is sent to a multicast group, also where other sockets of this machine receive the same. It never blocks.
+/// A socket that receives the packets of a multicast group, even if other sockets of this machine do, too. It never blocks.
 ///
 /// # Errors
 /// When the system refuses the socket or its address.
 pub fn multicast_listener(group: SocketAddrV4) -> io::Result<UdpSocket> {
-    // SAFETY: plain system call; a descriptor that is not negative is ours, and closed by the socket.
+    // SAFETY: plain system call; we own a descriptor that is not negative, and the socket closes it.
     let socket = unsafe {
         let fd = libc::socket(
             libc::AF_INET,

@@ -158,7 +158,7 @@ impl BlockStream {
         }
     }
 
-    /// Where the hold began, if one is on.
+    /// Position where the hold began, if one is on.
     pub fn held_from(&self) -> Option<u64> {
         self.hold_from
     }
@@ -238,8 +238,8 @@ impl BlockStream {
         Ok(())
     }
 
-    /// Submits what is in the current block, so that a following [`DiskQueue::sync`] covers it; for durability deadlines. While a
-    /// hold is on, nothing more is submitted. Returns the position below which everything is submitted.
+    /// Submits the content of the current block, so that a following [`DiskQueue::sync`] covers it; for durability deadlines.
+    /// Submits nothing while a hold is on. Returns the position below which everything is submitted.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -279,7 +279,7 @@ impl BlockStream {
     /// Submits the rest and closes the file at its length, which is returned. Does not wait: see [`DiskQueue::wait_closed`].
     ///
     /// # Errors
-    /// The error that the file has failed with; it is closed even so.
+    /// The error that the file has failed with; it is closed anyway.
     pub fn finish(mut self, q: &mut DiskQueue) -> Result<u64, DiskError> {
         let length = self.position();
         let submitted = self.submit_rest(q);

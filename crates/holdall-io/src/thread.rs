@@ -10,7 +10,7 @@ pub const RT_PRIORITY_MAX: u8 = 99;
 /// # Errors
 /// When the process may use none of these cores, or a number exceeds the kernel's set.
 pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
-    // SAFETY: a cpu_set_t is bits, of which all may be zero.
+    // SAFETY: a cpu_set_t consists of bits, all of which may be zero.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
     for &core in cores {
         if core >= 8 * mem::size_of::<libc::cpu_set_t>() {

@@ -12,7 +12,7 @@ use std::{
 /// Everything that is unfinished in this process. Few threads create such things at once.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file or directory that is worth nothing when the program ends now. Dropping this marks it as finished,
+/// A file or directory that is worthless if the program ends now. Dropping this marks it as finished,
 /// or gone.
 #[derive(Debug)]
 pub struct Unfinished {
@@ -20,7 +20,8 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// Declares that what is (or will be) at `path` must not outlive the program while this value lives.
+    /// Declares that a file or directory at `path`, existing or not yet, must not outlive the program while this value
+    /// lives.
     pub fn new(path: &Path) -> Self {
         // A relative path would be another place after a change of directory, which this program never makes.
         let path = path.to_owned();
@@ -28,8 +29,8 @@ impl Unfinished {
         Self { path }
     }
 
-    /// Creates what is at `path` and declares it in one step, for things that exist from their first moment
-    /// on.
+    /// Creates the file or directory at `path` and declares it in the same step, so that it never exists
+    /// undeclared.
     ///
     /// # Errors
     /// The error of `make`.
@@ -112,12 +113,12 @@ fn end_all_and_hold() {
     std::mem::forget(started);
 }
 
-/// How often the removal of a directory is tried while other threads are still creating files in it.
+/// Attempts to remove a directory while other threads are still creating files in it.
 const REMOVALS_MAX: u32 = 10_000;
 
-/// Removes everything that is unfinished and ends what was started, best effort; for a program that ends
-/// right after. A thread that finishes something from now on, or creates a directory, waits for ever, so that
-/// nothing is half removed and then used, or created anew.
+/// Removes everything unfinished and ends all started processes, best effort; for a program that exits right
+/// after. A thread that then finishes something or creates a directory waits forever, so that nothing is half
+/// removed and then used, or created anew.
 pub fn remove_all_and_hold() {
     end_all_and_hold();
     let list = list();
@@ -156,8 +157,8 @@ mod tests {
     use crate::clock::{Clock, SystemClock};
     use std::{process::Command, time::Duration};
 
-    /// A child process is made to remove what is unfinished at every moment of two threads' work: one creates
-    /// the directory with its parents again and again, the other files in it.
+    /// A child process removes its unfinished directory at any moment of two threads' work: one keeps
+    /// creating the directory with its parents, the other creates files in it.
     #[test]
     fn nothing_is_made_again_after_the_removal() {
         const CHILD: &str = "HOLDALL_TEST_MADE_AGAIN";
@@ -188,8 +189,8 @@ mod tests {
                 removes.wait();
                 while fs::read_dir(&inside).map_or(0, Iterator::count) < 10 {}
                 remove_all_and_hold();
-                // A thread that creates it again does so soon: it is in the middle of trying. Not counted in
-                // yields, each of which may take milliseconds on a busy machine.
+                // A thread that recreates it does so soon, because it is already trying. This waits for a
+                // time, not for a number of yields: each may take milliseconds on a busy machine.
                 let removed = SystemClock.monotonic();
                 let mut is_made_again = false;
                 while !is_made_again && SystemClock.monotonic() < removed + Duration::from_millis(10) {
@@ -212,7 +213,7 @@ mod tests {
         }
     }
 
-    /// In a process of its own: the lists are held for ever afterwards.
+    /// Runs in a separate process, because the lists stay locked forever.
     #[test]
     fn what_was_started_is_ended_and_what_is_unfinished_is_removed() {
         const CHILD: &str = "HOLDALL_TEST_UNFINISHED";

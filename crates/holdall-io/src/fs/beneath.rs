@@ -39,7 +39,7 @@ impl Beneath {
     /// Opens the folder; links that lead to it are followed.
     ///
     /// # Errors
-    /// When it is no folder, or cannot be opened.
+    /// When it is not a folder, or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Open, source);
         let folder = open(path, DIRECTORY, Mode::empty()).map_err(|error| fail(error.into()))?;
@@ -50,15 +50,16 @@ impl Beneath {
         Ok(Self(root))
     }
 
-    /// Where the folder is, without links.
+    /// Path of the folder, without links.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// The full path of what has this name below the folder.
+    /// The full path of the file or folder with this name below the folder.
     ///
     /// # Errors
-    /// A name with `..`, an absolute one, or one that passes through a link; or nothing has the name.
+    /// A name with `..`, an absolute one, or one that passes through a link; or a name that does not
+    /// exist.
     pub fn find(&self, relative: &Path) -> Result<PathBuf, DiskError> {
         let fail = |source| DiskError::new(self.path().join(relative), Operation::Inspect, source);
         self.0.pin(relative).map_err(fail)?;
@@ -68,7 +69,7 @@ impl Beneath {
     /// Opens a regular file.
     ///
     /// # Errors
-    /// As [`Beneath::find`], and for anything that is no regular file.
+    /// As [`Beneath::find`], and for anything that is not a regular file.
     pub fn open_file(&self, relative: &Path) -> Result<StoredFile, DiskError> {
         let fail = |source| DiskError::new(self.path().join(relative), Operation::Open, source);
         let (parent, name) = self.0.walk(relative).map_err(fail)?;
@@ -119,7 +120,7 @@ impl Root {
         Ok((at, last))
     }
 
-    /// Opens what has this name, unless it is a link.
+    /// Opens the file or folder with this name, unless it is a link.
     fn pin(&self, relative: &Path) -> io::Result<OwnedFd> {
         let (parent, name) = self.walk(relative)?;
         let parent = parent.as_ref().unwrap_or(&self.folder);
@@ -133,7 +134,8 @@ impl Root {
     }
 }
 
-/// A path to read from: of what is held, where it is below a folder whose content is given to others; else the path as it was.
+/// A path to read from. Below a folder whose content is given to others it leads to a held descriptor; elsewhere it is the
+/// original path.
 pub(crate) struct Pinned<'a> {
     original: &'a Path,
     held: Option<(PathBuf, Held)>,
@@ -195,7 +197,7 @@ pub(crate) fn pinned(path: &Path) -> io::Result<Pinned<'_>> {
     Ok(Pinned { original: path, held })
 }
 
-/// The same for a name itself, which may be that of a link: only the folder that it is in is held.
+/// The same for a name itself, which may be a link: only its folder is held.
 ///
 /// # Errors
 /// As [`pinned`], for the folder.

@@ -15,7 +15,7 @@ use std::{
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DirEntry {
-    /// Where it is (the directory's path with the name).
+    /// Its path (the directory's path with the name).
     pub path: PathBuf,
     /// Whether it is a directory itself.
     pub is_dir: bool,

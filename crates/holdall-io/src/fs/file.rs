@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Where a file's bytes are.
+/// The storage of a file's bytes.
 #[derive(Debug)]
 enum Place {
     Local(fs::File),
@@ -37,8 +37,8 @@ impl Place {
     }
 }
 
-/// A file open for reading at any place. Cheap to share: reading needs no `&mut`. Of a sealed file the plain bytes are read. The file
-/// may be an object in a bucket.
+/// A file open for reading at any place. Cheap to share: reading needs no `&mut`. For a sealed file, this reads the plain bytes. The
+/// file may be an object in a bucket.
 #[derive(Debug)]
 pub struct File {
     path: PathBuf,
@@ -51,7 +51,8 @@ impl File {
     /// Opens an existing regular file.
     ///
     /// # Errors
-    /// When it cannot be opened or is no regular file, or is sealed and no key of this process opens it.
+    /// When it cannot be opened or is not a regular file, or is sealed and no key of this process opens
+    /// it.
     pub fn open(path: &Path) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Open, source);
         let (place, stored_bytes) = match remote::url(path) {
@@ -85,7 +86,7 @@ impl File {
     /// Opens an existing file of this computer for its stored bytes: those of a sealed file stay sealed.
     ///
     /// # Errors
-    /// When it cannot be opened or is no regular file.
+    /// When it cannot be opened or is not a regular file.
     pub fn open_stored(path: &Path) -> Result<Self, DiskError> {
         let fail = |source| DiskError::new(path, Operation::Open, source);
         let file = open_regular(path).map_err(fail)?;
@@ -97,7 +98,7 @@ impl File {
         })
     }
 
-    /// What it is sealed with; `None` when it is not sealed.
+    /// Its seal; `None` when it is not sealed.
     pub fn seal(&self) -> Option<Seal> {
         self.sealed.as_ref().map(|sealed| sealed.seal().clone())
     }
@@ -107,7 +108,7 @@ impl File {
         matches!(self.place, Place::Remote(_))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -137,11 +138,11 @@ impl File {
             .map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
     }
 
-    /// Reads exactly `count` bytes from `offset` on into memory of their own, which is not initialized first.
+    /// Reads exactly `count` bytes from `offset` on into new memory, which is not initialized first.
     /// Lack of memory is an error like others: `count` may come from the file.
     ///
     /// # Errors
-    /// When there is not so much memory, reading fails or the file ends before.
+    /// When memory is insufficient, reading fails, or the file ends too early.
     pub fn read_bytes_at(&self, offset: u64, count: usize) -> Result<Vec<u8>, DiskError> {
         let fail = |source| DiskError::new(&self.path, Operation::Read, source).at(offset);
         let mut bytes: Vec<u8> = Vec::new();
@@ -211,7 +212,7 @@ impl File {
             Place::Local(file) => {
                 let _ = fadvise(file, offset, NonZeroU64::new(len_bytes), Advice::WillNeed);
             }
-            // Of a sealed one the places differ a little.
+            // For a sealed file these offsets are slightly off.
             Place::Remote(object) => object.expect(offset, len_bytes),
         }
     }
@@ -289,7 +290,7 @@ impl EditedFile {
     /// Makes everything so far durable.
     ///
     /// # Errors
-    /// When that fails: what was written since the last time may be gone.
+    /// When that fails: writes since the last sync may be lost.
     pub fn sync(&self) -> Result<(), DiskError> {
         let synced = match &self.sealed {
             Some(edit) => lock(edit).sync(&self.file),

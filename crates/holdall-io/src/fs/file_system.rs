@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A file system that is made durable as a whole, which costs about as much as one file of it.
+/// A file system that is made durable as a whole, at about the cost of one of its files.
 #[derive(Debug)]
 pub struct FileSystem {
     path: PathBuf,

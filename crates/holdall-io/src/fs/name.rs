@@ -41,7 +41,7 @@ impl FileNumbers {
     }
 }
 
-/// The numbers of the file that has this name; a link has numbers of its own.
+/// The numbers of the file with this name; a link has separate numbers.
 ///
 /// # Errors
 /// When nothing has the name, or it cannot be inspected.
@@ -80,7 +80,7 @@ fn name_metadata(path: &Path) -> Result<fs::Metadata, DiskError> {
     about.map_err(|source| DiskError::new(path, Operation::Inspect, source))
 }
 
-/// Whether `path` is a directory (links followed); `false` when nothing is there.
+/// Whether `path` is a directory (links followed); `false` for a missing one.
 pub fn is_dir(path: &Path) -> bool {
     if remote::is_remote(path) {
         return about(path).is_ok_and(|about| about.is_dir());
@@ -88,7 +88,7 @@ pub fn is_dir(path: &Path) -> bool {
     metadata(path).is_ok_and(|about| about.is_dir())
 }
 
-/// Whether `path` is a regular file (links followed); `false` when nothing is there.
+/// Whether `path` is a regular file (links followed); `false` for a missing one.
 pub fn is_file(path: &Path) -> bool {
     about(path).is_ok_and(|about| about.kind == Kind::File)
 }
@@ -98,7 +98,7 @@ pub fn is_link(path: &Path) -> bool {
     name_metadata(path).is_ok_and(|about| about.is_symlink())
 }
 
-/// What kind of thing has a name.
+/// The kinds of things that a name can belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -150,10 +150,10 @@ impl About {
     }
 }
 
-/// What is at `path`; of a link, what it leads to.
+/// Describes the file or folder at `path`; for a link, its target.
 ///
 /// # Errors
-/// When nothing is there, or it cannot be inspected.
+/// When it does not exist or cannot be inspected.
 pub fn about(path: &Path) -> Result<About, DiskError> {
     if let Some(url) = remote::url(path) {
         let about = remote::client().and_then(|client| client.about(url));
@@ -166,7 +166,7 @@ pub fn about(path: &Path) -> Result<About, DiskError> {
     Ok(About::of(&metadata))
 }
 
-/// What changes when the content of a file does.
+/// Properties that change with the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeStamp {
     /// Its length in bytes.
@@ -175,7 +175,7 @@ pub struct ChangeStamp {
     pub changed_nanos: i64,
 }
 
-/// The length and time of change of what is at `path`; `None` when nothing is there (any more).
+/// The length and time of change of the file at `path`; `None` when it does not exist (any more).
 ///
 /// # Errors
 /// When it cannot be inspected.
@@ -219,8 +219,8 @@ pub fn is_changed_by_us_only(path: &Path) -> bool {
         .is_ok_and(|about| about.is_file() && is_of_us_or_root(&about) && about.mode() & 0o022 == 0)
 }
 
-/// The first folder on the way to what is in `folder`, itself among them, in which another user than this one or root can give names to other
-/// things. A folder that the group of this process may change counts as ours, as many systems make them so.
+/// The first of `folder` and its ancestors in which a user other than this one or root can rename or replace entries. A folder that the group
+/// of this process may change counts as owned by this user, because many systems create folders this way.
 pub fn folder_of_others(folder: &Path) -> Option<PathBuf> {
     let whole = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let group = rustix::process::getegid().as_raw();
@@ -238,7 +238,7 @@ fn is_of_us_or_root(about: &fs::Metadata) -> bool {
     about.uid() == rustix::process::geteuid().as_raw() || about.uid() == 0
 }
 
-/// Lets only the owner of what is at `path` read and write it.
+/// Allows only the owner of the file at `path` to read and write it.
 ///
 /// # Errors
 /// When its permissions cannot be changed.

@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The folder that a path is in, held open: whatever becomes of names above it, what is removed is in this folder.
+/// The folder that a path is in, held open: only its entries are removed, whatever happens to the names above it.
 #[derive(Debug)]
 pub(crate) struct HeldFolder {
     folder: OwnedFd,

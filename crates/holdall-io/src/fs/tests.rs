@@ -162,7 +162,7 @@ fn a_file_with_room_takes_a_longer_text_without_new_space() {
     write_over(&path, &long).unwrap();
     let after = fs::metadata(&path).unwrap();
     assert!(fs::read(&path).unwrap() == long);
-    // Where the file system reserves, the text goes into what was reserved; a block of the file system's own may come to it.
+    // If the file system reserves space, the text goes into it; the file system may add a block for itself.
     let (reserved, used) = (before.blocks(), after.blocks());
     assert!(reserved < 128 || used < reserved + 64, "{reserved}, then {used}");
     write_over(&path, b"s").unwrap();

@@ -10,7 +10,7 @@ use std::{fmt, mem::MaybeUninit, os::fd::OwnedFd, path::Path};
 /// Bytes of events that are read at once: a hundred names of usual length.
 const EVENT_BYTES: usize = 4096;
 
-/// Changes that matter to one who lists a folder or reads its small files.
+/// Changes that matter when listing a folder or reading its small files.
 const CHANGES: WatchFlags = WatchFlags::CREATE
     .union(WatchFlags::DELETE)
     .union(WatchFlags::MOVE)
@@ -39,7 +39,7 @@ impl FolderWatch {
     /// Begins to watch.
     ///
     /// # Errors
-    /// There is no such folder, or the user has too many watches (`fs.inotify.max_user_watches`).
+    /// The folder does not exist, or the user has too many watches (`fs.inotify.max_user_watches`).
     pub fn open(folder: &Path) -> Result<Self, DiskError> {
         let open = || {
             let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;

@@ -90,10 +90,11 @@ pub fn download(from: &Path, to: &Path) -> Result<(), DiskError> {
     copy_object(from, &mut file)
 }
 
-/// The bytes of a small file; of a sealed one the plain bytes.
+/// The bytes of a small file; for a sealed one, the plain bytes.
 ///
 /// # Errors
-/// When it cannot be read, is no regular file, or is larger than `bytes_max`; when it is sealed and no key of this process opens it.
+/// When it cannot be read, is not a regular file, or is larger than `bytes_max`; when it is sealed and no key of this process opens
+/// it.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
     // A sealed file is longer than what it holds.
     let bytes = read_stored(path, bytes_max.saturating_add(SEALED_MORE_BYTES))?;
@@ -187,9 +188,9 @@ fn written(path: &Path, bytes: &[u8]) -> Result<NewFile, DiskError> {
     Ok(new)
 }
 
-/// What the file at `path` is sealed with, if there is one.
+/// The seal of the file at `path`, if it exists and is sealed.
 fn seal_of_present(path: &Path) -> Result<Option<Seal>, DiskError> {
-    // What cannot be read is replaced, as ever.
+    // An unreadable file is replaced, as before.
     let is_kept = !is_link(path) && is_stored_sealed(path);
     if is_kept { seal_of(path) } else { Ok(None) }
 }
@@ -221,7 +222,7 @@ pub fn begins_with_zeros(path: &Path) -> Result<bool, DiskError> {
 /// the write leaves a part. Durable on return.
 ///
 /// # Errors
-/// When it is not there, is no regular file, or its space does not suffice; it may be torn then.
+/// When it does not exist, is not a regular file, or lacks the space; it may be torn then.
 pub fn write_over(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     let file = EditedFile::open_stored(path)?;
     file.write_all_at(bytes, 0)?;
@@ -347,8 +348,8 @@ pub fn convert_file(
     if durable { new.sync_folder() } else { Ok(()) }
 }
 
-/// Cuts a file after the last byte that was written in it: what follows is space that was reserved and reads as zeros. Zeros that were written
-/// stay, as does everything where the file system does not distinguish them. The number of bytes that were cut.
+/// Cuts a file after its last written byte: the rest is reserved space, which reads as zeros. Written zeros stay, and nothing is cut where the
+/// file system does not distinguish the two. Returns the number of bytes cut.
 ///
 /// The caller makes sure that no process writes the file.
 ///
@@ -375,8 +376,8 @@ pub fn trim_unwritten(path: &Path) -> Result<u64, DiskError> {
     Ok(length - written)
 }
 
-/// Whether a file has no byte but zeros: nothing was written into the space that was reserved for it. False
-/// for a link and for what is no regular file.
+/// Whether a file is all zeros: nothing was written into the space reserved for it. False for a link and
+/// for anything that is not a regular file.
 ///
 /// # Errors
 /// When it cannot be read.

@@ -1,4 +1,4 @@
-//! Two ends of a link: a network namespace of its own for each, and a TUN device in it whose packets this process reads and writes. Neither
+//! Two ends of a link, each with a separate network namespace and a TUN device in it, whose packets this process reads and writes. Neither
 //! the machine's own network nor other processes are touched; everything ends with the process.
 
 mod netlink;
@@ -44,7 +44,7 @@ pub struct Netem {
     pub loss: (f64, Option<f64>),
     /// Share of packets that are not delayed.
     pub reorder: f64,
-    /// Of its random numbers, where the kernel is 6.6 or newer.
+    /// Seed of its random numbers, for kernels from 6.6 on.
     pub seed: u64,
 }
 
@@ -173,7 +173,7 @@ fn open_tun() -> io::Result<File> {
         .write(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open("/dev/net/tun")?;
-    // SAFETY: an ifreq is numbers, of which all may be zero.
+    // SAFETY: an ifreq consists of numbers, all of which may be zero.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(DEVICE.bytes()) {
         *to = from as libc::c_char;
@@ -206,8 +206,8 @@ impl LinkEnd {
             .is_ok_and(|written| written == packet.len())
     }
 
-    /// Lets the program of `command` run in this end's namespace, with a `/dev/shm` of its own: programs on both ends reach each other by the
-    /// link only. It gets SIGTERM when the thread that starts it ends.
+    /// Makes `command` run in this end's namespace with a private `/dev/shm`: programs on both ends reach each other by the link only. It
+    /// gets SIGTERM when the thread that starts it ends.
     pub fn place(&self, command: &mut Command) {
         let namespace = self.namespace.as_raw_fd();
         let paths = [c"/", c"/dev/shm", c"tmpfs"].map(CString::from);
@@ -249,7 +249,7 @@ impl LinkEnd {
         unsafe { command.pre_exec(enter) };
     }
 
-    /// What the kernel has counted on this end so far.
+    /// The kernel's counters of this end so far.
     ///
     /// # Errors
     /// A namespace that cannot be entered, or a thread that cannot be started.
@@ -257,7 +257,7 @@ impl LinkEnd {
         self.inside(read_counters)
     }
 
-    /// A socket of this end, with so much memory for what it has not read, as far as the system allows it.
+    /// A socket of this end, with a receive buffer of this size, as far as the system allows it.
     ///
     /// # Errors
     /// An address that is in use.
@@ -269,7 +269,7 @@ impl LinkEnd {
             // SAFETY: the value is a number of this length, valid during the call.
             unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, length) }
         };
-        // Beyond the limit of all sockets only for root; what is refused leaves the default.
+        // Only root may exceed the system's limit for sockets; a refusal leaves the default.
         if set(libc::SO_RCVBUFFORCE) != 0 {
             set(libc::SO_RCVBUF);
         }
@@ -371,7 +371,7 @@ fn read_counters() -> io::Result<KernelCounters> {
     let line = devices
         .lines()
         .find_map(|line| line.trim().strip_prefix(&format!("{DEVICE}:")));
-    // Eight numbers of what was received, then those of what was sent: bytes, packets, errors, dropped.
+    // Eight numbers for received packets, then those for sent ones: bytes, packets, errors, dropped.
     let numbers: Vec<u64> = line
         .unwrap_or_default()
         .split_whitespace()

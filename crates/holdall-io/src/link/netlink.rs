@@ -20,7 +20,7 @@ const RTM_NEWADDR: u16 = 20;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_NEWQDISC: u16 = 36;
 const LINKLAYER_ETHERNET: u8 = 1;
-/// A request that is answered, and makes what is not there.
+/// A request that is answered and creates missing objects.
 const FLAGS: u16 = 0x0001 | 0x0004 | 0x0400;
 const HEADER_BYTES: usize = 16;
 /// The answer to a request: an error number, 0 for none.

@@ -142,7 +142,7 @@ impl Ring {
         }
     }
 
-    /// Submits what is queued, and waits until `want` completions have arrived.
+    /// Submits the queued operations and waits until `want` completions have arrived.
     fn submit(&mut self, want: usize, done: &mut Vec<Done>) {
         match self.ring.submit_and_wait(want) {
             Ok(_) => {}

@@ -42,7 +42,7 @@ pub(super) struct OpenFile {
     /// How long its creator expects it to become; 0 when that is not known.
     pub expected: u64,
     pub reserving: bool,
-    /// End of what was written or is being written.
+    /// End of the bytes written or being written.
     pub written_end: u64,
     /// A sync of the directory entry has been requested.
     pub entry_synced: bool,
@@ -89,7 +89,7 @@ impl OpenFile {
         }
     }
 
-    /// Adds something that must wait for all writes begun so far.
+    /// Adds a barrier that must wait for all writes begun so far.
     pub(super) fn add_barrier(&mut self, barrier: Barrier) {
         self.barriers.push_back((self.next_number, barrier));
     }

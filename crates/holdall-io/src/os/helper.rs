@@ -89,7 +89,7 @@ pub(super) enum Done {
         file: FileId,
         result: Result<(Arc<File>, u64), DiskError>,
     },
-    /// Space is reserved up to here; failing is no error, because the write that does not fit will fail.
+    /// Space is reserved up to here. A failure is not an error: the write that does not fit will fail.
     Reserved { file: FileId, to: u64 },
     Written {
         write: WriteJob,
@@ -106,8 +106,8 @@ pub(super) enum Done {
     },
 }
 
-/// Where helpers put ended operations, and how the disk's thread is woken: by a condition or, when it waits
-/// in a ring, an eventfd.
+/// Collects operations that helpers have ended, and wakes the disk's thread: by a condition or, when it
+/// waits in a ring, an eventfd.
 pub(super) struct Outbox {
     done: Mutex<Vec<Done>>,
     arrived: Condvar,
@@ -165,7 +165,7 @@ fn new_eventfd() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// What a helper still has to do. Bounded by what its owner submits.
+/// Jobs that a helper still has to do. Bounded by the operations that its owner submits.
 #[derive(Default)]
 struct Inbox {
     jobs: VecDeque<Job>,

@@ -23,9 +23,9 @@ const RESERVE_AHEAD_BYTES_MIN: u64 = 64 << 20;
 /// Space is reserved for no more than this at once.
 const RESERVE_AHEAD_BYTES_MAX: u64 = 1 << 30;
 
-/// More space is reserved when less than this, or three quarters of what is reserved at once, is left in front of a write: the helper may
-/// have to wait for a processor, and writes past what is reserved go one at a time (32 MiB left: a tenth of the speed lost on a busy machine;
-/// 64 to 256 MiB: nothing).
+/// More space is reserved when less than this, or than three quarters of one reservation, is left in front of a write: the helper may have to
+/// wait for a processor, and writes past the reserved space go one at a time (32 MiB left: a tenth of the speed lost on a busy machine; 64 to
+/// 256 MiB: nothing).
 const RESERVE_LEFT_BYTES_MIN: u64 = 256 << 20;
 
 /// How far a file may grow beyond the length that its creator expected (the last message, the index) before it counts as one of
@@ -53,7 +53,7 @@ enum Engine {
     Buffered(Helper),
 }
 
-/// Files of the operating system. Writes go through a ring or a thread of their own; creating, reserving,
+/// Files of the operating system. Writes go through a ring or a separate thread; creating, reserving,
 /// syncing and closing through two others, so that none of them delays a write.
 pub struct OsDisk {
     // Dropped in this order: the ring waits for its writes, the helpers finish their jobs.
@@ -75,7 +75,7 @@ impl OsDisk {
     /// A disk for files in `dir`, which must exist.
     ///
     /// # Errors
-    /// When `dir` is no directory, `mode` is not possible there, or threads cannot be started.
+    /// When `dir` is not a directory, `mode` is not possible there, or threads cannot be started.
     pub fn open(dir: &Path, mode: DiskMode) -> Result<Self, DiskError> {
         probe::check_directory(dir)?;
         let (direct, fallback) = match mode {

@@ -38,7 +38,7 @@ pub(super) fn try_direct(dir: &Path) -> Result<(), DiskError> {
         ))
     };
     if is_in_memory(dir).map_err(fail)? {
-        // It may accept O_DIRECT, but there is no disk to be direct to, and reserving space would fill memory.
+        // It may accept O_DIRECT, but has no disk, and reserving space would fill memory.
         return Err(refused(io::Error::new(
             io::ErrorKind::Unsupported,
             "it keeps its files in memory",

@@ -19,11 +19,11 @@ use std::{
 /// The number of the sync before a file's end, which no caller has: callers count from 1.
 const END_SYNC: u64 = u64::MAX;
 
-/// A sealed file is longer than the plain one by one part in so many, and by this; for reservations.
+/// A sealed file exceeds the plain one by one part in [`MORE_PART`] plus [`MORE_BYTES`]; for reservations.
 const MORE_PART: u64 = 512;
 const MORE_BYTES: u64 = 1 << 20;
 
-/// What a write in flight is.
+/// The content of a write in flight.
 #[derive(Debug)]
 enum Written {
     /// The file's header.
@@ -40,7 +40,7 @@ struct Sealing {
     path: PathBuf,
     sealer: Sealer,
     entries: Vec<Entry>,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     end: u64,
     in_flight: HashMap<u64, Written>,
     /// The first frame that could not be written: the file is cut there.
@@ -58,12 +58,12 @@ pub struct SealingDisk {
     files: BTreeMap<FileId, Sealing>,
     ready: Vec<Completion>,
     done: Vec<Completion>,
-    /// What the caller has submitted and not reaped.
+    /// Operations that the caller has submitted and not reaped.
     in_flight: usize,
 }
 
 impl SealingDisk {
-    /// Seals what is written to `inner` with `seal`.
+    /// Seals all writes to `inner` with `seal`.
     pub fn new(inner: Box<dyn Disk>, seal: Seal) -> Self {
         Self {
             inner,
@@ -206,7 +206,7 @@ impl DiskQueue {
     }
 }
 
-/// A block of its own, for what no caller has.
+/// A block outside the caller's pool, for bytes that the caller does not have.
 fn own_block(bytes: usize) -> io::Result<Block> {
     let pool = BlockPool::new(BlockPoolOptions {
         block_bytes: bytes,
@@ -236,7 +236,7 @@ impl Disk for SealingDisk {
         self.in_flight += 1;
         let begun = self.begin(path);
         let file = self.inner.submit_create(path, more(reserve_bytes));
-        // Without random numbers there is no file: what is written to it fails, because it is not known.
+        // Without random numbers the file is not added, and writes to it fail because it is unknown.
         if let Ok(begun) = begun {
             self.add(file, path, begun);
         }

@@ -16,7 +16,7 @@ const PART_BYTES: usize = 1 << 20;
 pub(crate) struct SealedEdit {
     sealer: Sealer,
     entries: Vec<Entry>,
-    /// Where the next frame goes.
+    /// Offset of the next frame.
     end: u64,
     plain_bytes: u64,
     is_closed: bool,

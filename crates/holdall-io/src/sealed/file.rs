@@ -18,8 +18,8 @@ use std::{
 /// Pages and heads that are kept after they were read, 1 MiB: small reads come one after the other.
 const PAGES_KEPT: usize = 16;
 
-/// Frames in so many bytes before the end of a file that was not closed may be torn, because writes in flight reach the disk in any
-/// order: what is missing of them reads as zeros, as in a file that is not sealed. What fails elsewhere was changed.
+/// Frames in this many bytes before the end of a file that was not closed may be torn, because writes in flight reach the disk in
+/// any order: their missing parts read as zeros, as in a file that is not sealed. A frame that fails elsewhere was changed.
 const IN_FLIGHT_BYTES_MAX: u64 = 256 << 20;
 
 /// A plain file is not longer than the sealed one, but for a hole that an edit made: a file of zeros that only claims to be long is refused.
@@ -52,7 +52,7 @@ pub(crate) struct SealedFile {
     cipher: Cipher,
     map: Map,
     entries: Vec<Entry>,
-    /// Where the next frame can be appended.
+    /// Offset at which the next frame can be appended.
     end: u64,
     /// Frames from here on may be torn.
     torn_from: u64,
@@ -266,7 +266,7 @@ impl SealedFile {
         Ok(Some(head))
     }
 
-    /// A page of a frame; `None` when it is not what was written.
+    /// A page of a frame; `None` when it is not as it was written.
     fn page(&self, file: &dyn Stored, head: &Head, page: u32) -> io::Result<Option<Arc<[u8]>>> {
         let id = (head.frame.at, page);
         let known = |cache: &Cache| {
@@ -309,7 +309,7 @@ impl SealedFile {
             let (first, extent) = match self.map.find(offset) {
                 Ok(found) => found,
                 Err(next) => {
-                    // Not more than `into` has. What no frame has after the last one is zeros, too.
+                    // At most the length of `into`. Bytes after the last frame are zeros, too.
                     let gap = next.saturating_sub(offset);
                     let count = if gap == 0 { left } else { gap.min(left) } as usize;
                     into[..count].fill(0);
@@ -350,7 +350,7 @@ impl SealedFile {
     /// Reads up to `into.len()` bytes from `offset` on; fewer only at the end.
     ///
     /// # Errors
-    /// Where, and why: the system's, or bytes that are not those that were written.
+    /// The offset and the reason: the system's error, or bytes that differ from the written ones.
     pub(crate) fn read_at(
         &self,
         file: &dyn Stored,
@@ -366,7 +366,7 @@ impl SealedFile {
     /// The parts of the plain file, by offset and length, that never reached the disk as a whole: pages of frames that were in flight when the
     /// file was torn. None is longer than a page.
     pub(super) fn torn_parts(&self, file: &dyn Stored) -> io::Result<Vec<(u64, u64)>> {
-        // What a later frame has cut off is none of them.
+        // Parts that a later frame has cut off do not count.
         let restored = self.restored.iter();
         let mut torn: Vec<(u64, u64)> = restored
             .map(|(first, len)| (*first, (*len).min(self.map.len.saturating_sub(*first))))
@@ -411,7 +411,7 @@ pub(crate) trait Stored {
     /// Reads up to `into.len()` bytes from `offset` on, possibly fewer.
     fn read_some_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Where the next data is from `position` on; `None` when only unwritten space follows.
+    /// Offset of the next data from `position` on; `None` when only unwritten space follows.
     fn next_data(&self, position: u64) -> io::Result<Option<u64>>;
 }
 

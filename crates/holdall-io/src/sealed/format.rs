@@ -27,13 +27,13 @@ pub(super) const PAGE_BYTES: usize = 64 << 10;
 const TAG_BYTES: usize = 16;
 /// A frame's head; its pages follow.
 pub(super) const FRAME_HEAD_BYTES: usize = BLOCK_ALIGNMENT;
-/// The most bytes in one frame: its head has room for so many tags.
+/// The most bytes in one frame: its head has room for that many tags.
 pub(super) const FRAME_BYTES_MAX: usize = (FRAME_HEAD_BYTES - TAGS_AT) / TAG_BYTES * PAGE_BYTES;
 
 const FRAME_MAGIC: [u8; 8] = *b"\xf5frame\r\n";
-/// Where the head's own tag is.
+/// Offset of the head's own tag.
 const HEAD_TAG_AT: usize = 80;
-/// Where the tags of the pages are.
+/// Offset of the tags of the pages.
 const TAGS_AT: usize = 96;
 /// The page number in the nonce of a head.
 const HEAD_PAGE: u32 = u32::MAX;
@@ -87,7 +87,7 @@ impl FileHead {
         into[FILE_HEADER_BYTES..FILE_HEADER_BYTES + self.wrapped.len()].copy_from_slice(&self.wrapped);
     }
 
-    /// Of a file's first bytes, which begin with [`MAGIC`]; one clause for what is wrong with them.
+    /// Decodes a file's first bytes, which begin with [`MAGIC`]; the error is one clause about the fault.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let number = |place: usize| -> Result<u32, String> {
             let at = 16 + 4 * place;
@@ -119,7 +119,7 @@ impl FileHead {
     }
 }
 
-/// What a frame does to the plain file.
+/// The effect of a frame on the plain file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Writes the bytes that follow at an offset.
@@ -130,7 +130,7 @@ pub(super) enum Kind {
     Length,
     /// Lists all frames before it.
     Index,
-    /// Sets the final length; the offset is that of the index in the sealed file, zero where there is none.
+    /// Sets the final length; the offset is that of the index in the sealed file, zero without one.
     End,
 }
 
@@ -188,7 +188,7 @@ impl Frame {
         }
     }
 
-    /// What a head at `at` says; nothing of it is to be trusted yet.
+    /// The frame that a head at `at` describes; not yet to be trusted.
     fn decode(head: &[u8], at: u64) -> Option<Self> {
         let number = |place: usize| {
             let eight = head.get(24 + 8 * place..32 + 8 * place)?.try_into().ok()?;
@@ -210,7 +210,7 @@ impl Frame {
     }
 }
 
-/// Whether a head at `at` says that it is the end of a file; nothing of it is to be trusted yet.
+/// Whether a head at `at` marks the end of a file; not yet to be trusted.
 pub(super) fn is_end(head: &[u8], at: u64) -> bool {
     Frame::decode(head, at).is_some_and(|frame| frame.kind == Kind::End)
 }
@@ -284,7 +284,7 @@ impl Cipher {
     }
 
     /// Decrypts page `page` of a frame, whose head is `head`: `stored` is the encrypted page with [`PAGE_ROOM_BYTES`] more.
-    /// False when it is not what was written.
+    /// False when it is not as it was written.
     pub(super) fn open_page(&self, frame: &Frame, head: &[u8], page: u32, stored: &mut [u8]) -> bool {
         let at = TAGS_AT + page as usize * TAG_BYTES;
         let (Some(tag), Ok(key)) = (head.get(at..at + TAG_BYTES), self.session(&frame.session)) else {
@@ -303,7 +303,7 @@ impl Cipher {
 /// Room that [`Cipher::open_page`] needs after the bytes of a page.
 pub(super) const PAGE_ROOM_BYTES: usize = TAG_BYTES;
 
-/// What a page is bound to, in addition to its frame's number: the frame's place in both files.
+/// The data that a page is bound to in addition to its frame's number: the frame's place in both files.
 fn page_bound(frame: &Frame) -> [u8; 24] {
     let mut bound = [0; 24];
     for (place, number) in [frame.at, frame.offset, frame.len].into_iter().enumerate() {

@@ -48,7 +48,7 @@ pub enum SealedError {
     /// None of the keys fits.
     #[error("it is encrypted, and none of the given keys opens it")]
     WrongKey,
-    /// Bytes that differ from what was written.
+    /// Bytes that differ from the written ones.
     #[error("it is encrypted, and its bytes there are not those that were written")]
     Changed,
 }
@@ -63,7 +63,7 @@ impl From<SealedError> for io::Error {
     }
 }
 
-/// What new files are sealed with: a secret, and the same secret wrapped for the owners, which goes into each file.
+/// The seal of new files: a secret, and the same secret wrapped for the owners, which goes into each file.
 #[derive(Clone, Debug)]
 pub struct Seal {
     pub(super) key: FileKey,

@@ -80,7 +80,7 @@ pub(super) struct Extent {
     pub(super) skip: u64,
 }
 
-/// Where each byte of the plain file is: what no frame has reads as zero.
+/// The place of each byte of the plain file; bytes that no frame has read as zero.
 #[derive(Debug, Default)]
 pub(super) struct Map {
     extents: BTreeMap<u64, Extent>,

@@ -21,7 +21,7 @@ pub use keys::{FILE_KEY_BYTES, FileKey, Seal, SealedError, WRAPPED_BYTES_MAX, ad
 use crate::disk::DiskError;
 use std::path::Path;
 
-/// Whether a file's first bytes are those of a sealed file.
+/// Whether a file that begins with these bytes is sealed.
 pub fn is_sealed(beginning: &[u8]) -> bool {
     beginning.starts_with(&format::MAGIC)
 }
@@ -64,7 +64,7 @@ pub fn was_closed(path: &Path) -> Result<bool, DiskError> {
 /// Opens the sealed file of these bytes, as an attacker may have made them, and reads all of it; for fuzzing.
 ///
 /// # Errors
-/// What it is not.
+/// When it cannot be read as a sealed file.
 #[doc(hidden)]
 pub fn read_untrusted(path: &Path) -> Result<Vec<u8>, DiskError> {
     let file = crate::fs::File::open(path)?;

@@ -35,7 +35,7 @@ fn seal() -> Seal {
 }
 
 fn content(bytes: usize) -> Vec<u8> {
-    // No zeros: what is missing reads as those.
+    // No zeros, because missing bytes read as zeros.
     (0..bytes).map(|n| (n * n / 7 % 251) as u8 + 1).collect()
 }
 
@@ -354,7 +354,7 @@ proptest! {
 
     #[test]
     fn the_map_is_the_plain_file(entries in entries()) {
-        // Of each byte: which frame has it, and which of its bytes it is.
+        // For each byte: its frame, and its index in that frame.
         let mut model: Vec<Option<(u64, u64)>> = Vec::new();
         let mut map = Map::default();
         for entry in &entries {

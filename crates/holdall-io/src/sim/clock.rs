@@ -41,7 +41,7 @@ impl SimClock {
         self.set_nanos.fetch_add(nanos, Ordering::SeqCst);
     }
 
-    /// Moves it forward to `moment` (of [`Clock::monotonic`]), unless it is there already.
+    /// Moves it forward to `moment` (of [`Clock::monotonic`]), unless it has already reached it.
     pub fn advance_to(&self, moment: Duration) {
         let nanos = u64::try_from(moment.as_nanos()).unwrap_or(u64::MAX);
         self.elapsed_nanos.fetch_max(nanos, Ordering::SeqCst);

@@ -153,8 +153,7 @@ impl SimDiskHandle {
         lock(&self.state).pending.iter().map(|pending| pending.due).min()
     }
 
-    /// Cuts the power: returns what is on the disk afterwards. Everything in flight and everything later
-    /// fails.
+    /// Cuts the power: returns the files left on the disk. Operations in flight and all later ones fail.
     pub fn crash(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         lock(&self.state).crash(Crash::PowerCut)
     }

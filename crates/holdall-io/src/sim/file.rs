@@ -1,4 +1,4 @@
-//! One simulated file: what is visible, what is durable, and what a power cut may leave of the rest.
+//! One simulated file: its visible and durable content, and what a power cut may leave of the rest.
 
 use super::rng::SimRng;
 
@@ -62,7 +62,7 @@ impl SimFile {
         });
     }
 
-    /// Makes durable what was submitted before `number`, and nothing else, though a real disk might make more
+    /// Makes writes submitted before `number` durable, and nothing else, though a real disk might make more
     /// durable.
     pub(super) fn sync(&mut self, number: u64, directory_too: bool) {
         for write in self.unsynced.extract_if(.., |write| write.number < number) {
@@ -89,7 +89,7 @@ impl SimFile {
         self.reserved = 0;
     }
 
-    /// Changes visible and durable bytes; false when they lie beyond the end.
+    /// Changes visible and durable bytes; false when they are beyond the end.
     pub(super) fn corrupt(&mut self, offset: usize, bytes: &[u8]) -> bool {
         let end = offset + bytes.len();
         if end > self.visible.len() {
@@ -115,7 +115,8 @@ impl SimFile {
         content
     }
 
-    /// What a power cut leaves: each sector of what is not synced is there or not. `None` when the file itself is gone.
+    /// The content after a power cut: each sector of an unsynced write survives or not. `None` when the file itself is
+    /// gone.
     pub(super) fn survive(
         &self,
         in_flight: &[Unsynced],
@@ -127,7 +128,7 @@ impl SimFile {
         }
         let mut content = self.durable.clone();
         for write in self.unsynced.iter().chain(in_flight) {
-            // Now and then a write survives as a whole or not at all: those are states of their own.
+            // Now and then a write survives as a whole or not at all, since random sectors rarely give these states.
             let whole = rng.below(4);
             for (number, sector) in write.bytes.chunks(sector_bytes).enumerate() {
                 let survives = match whole {

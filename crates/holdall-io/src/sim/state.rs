@@ -1,4 +1,4 @@
-//! What a simulated disk holds, what is in flight on it, and how that ends.
+//! State of a simulated disk: its files, the operations in flight, and their outcomes.
 
 use super::{
     clock::SimClock,
@@ -225,7 +225,7 @@ impl State {
         });
     }
 
-    /// When everything submitted on `file` so far has ended.
+    /// Time at which everything submitted on `file` so far has ended.
     pub(super) fn last_due(&self, file: FileId) -> Duration {
         let dues = self
             .pending

@@ -20,7 +20,7 @@ pub struct Arena {
     start: NonNull<u8>,
     len: usize,
     capacity: usize,
-    /// Where the length is published; that of ordinary memory is never read.
+    /// The published length; in ordinary memory it is never read.
     published: NonNull<AtomicU64>,
     home: Home,
 }
@@ -31,7 +31,7 @@ enum Home {
         mapping: Arc<Mapping>,
         slot: u32,
     },
-    /// A mapping of its own, which goes back to the system with the arena.
+    /// A private mapping, returned to the system with the arena.
     Heap,
 }
 
@@ -78,7 +78,7 @@ impl Arena {
     }
 
     pub(super) fn of_slot(mapping: Arc<Mapping>, slot: u32, kind: u32) -> Self {
-        // SAFETY: the words of a slot that was just taken are ours.
+        // SAFETY: this arena owns the words of a slot that was just taken.
         unsafe {
             mapping.word(slot, WORD_LEN).as_ref().store(0, Ordering::Release);
             mapping
@@ -148,8 +148,8 @@ impl Arena {
         if self.len == 0 {
             self.begin();
         }
-        // SAFETY: the room was checked above; a slice that the caller has cannot be in the part after `len`,
-        // to which there are no references.
+        // SAFETY: the room was checked above; the caller's slice cannot be in the part after `len`, to which
+        // no references exist.
         unsafe {
             let end = self.start.as_ptr().add(self.len);
             std::ptr::copy_nonoverlapping(head.as_ptr(), end, head.len());
@@ -206,7 +206,7 @@ impl Arena {
     /// Writes every page once, so that appending causes no page fault. To be called on an empty arena.
     pub fn touch(&mut self) {
         if self.len == 0 {
-            // SAFETY: the whole capacity is this arena's own, and nothing of it is in use.
+            // SAFETY: this arena owns the whole capacity, and none of it is in use.
             unsafe { std::ptr::write_bytes(self.start.as_ptr(), 0xA5, self.capacity) };
         }
     }
@@ -217,7 +217,7 @@ impl Drop for Arena {
         self.point();
         match &self.home {
             Home::Slot { mapping, slot } => {
-                // SAFETY: the words of this slot are ours until its number is returned.
+                // SAFETY: this arena owns the words of this slot until its number is returned.
                 unsafe {
                     mapping.word(*slot, WORD_LEN).as_ref().store(0, Ordering::Release);
                     mapping
@@ -228,7 +228,8 @@ impl Drop for Arena {
                 mapping.punch(*slot);
                 lock(&mapping.free).push(*slot);
             }
-            // SAFETY: mapped with this length in `heap`, so many bytes before its start, and owned by this arena alone.
+            // SAFETY: mapped with this length in `heap`, `HEAP_HEAD_BYTES` before its start, and owned by this arena
+            // alone.
             Home::Heap => unsafe {
                 libc::munmap(
                     self.start.sub(HEAP_HEAD_BYTES).as_ptr().cast(),

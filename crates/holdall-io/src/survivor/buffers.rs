@@ -18,9 +18,9 @@ use std::{
 /// Bytes of one buffer.
 pub const BUFFER_BYTES: usize = 1 << 20;
 
-/// Free buffers that keep their memory until [`free_idle_buffers`]: what was written last is used first, and costs no page faults. As many as a recording of large and
-/// small messages releases at once (64 MiB, when the storage writer is asked to close what is open); with half of that each megabyte
-/// received cost a hundred page faults.
+/// Free buffers that keep their memory until [`free_idle_buffers`]: the most recently written one is reused first, without page faults. As many as a
+/// recording of large and small messages releases at once (64 MiB, when the storage writer is asked to close its open chunks); with half of that each
+/// megabyte received cost a hundred page faults.
 const READY_MAX: usize = 96;
 
 /// The buffers of a region that serves, or some of whose buffers are in use.
@@ -224,7 +224,7 @@ impl Region {
         Serving(Arc::clone(mapping))
     }
 
-    /// Where these bytes are in this region's buffers; `None` when they are not.
+    /// Offset of these bytes in this region's buffers; `None` when they are elsewhere.
     #[inline]
     pub fn offset_in_buffers(&self, bytes: &[u8]) -> Option<u64> {
         let offset = self.mapping.offset_in_buffers(bytes.as_ptr().addr())?;

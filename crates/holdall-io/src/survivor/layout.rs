@@ -44,7 +44,7 @@ impl Header {
         bytes
     }
 
-    /// `None` when the bytes are no header of this version.
+    /// `None` when the bytes are not a header of this version.
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let half = |at: usize| bytes[at..].first_chunk::<16>().copied().unwrap_or_default();
         let word = |at: usize| {

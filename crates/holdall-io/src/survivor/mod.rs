@@ -42,7 +42,7 @@ use std::{
     },
 };
 
-/// Where regions are made when the user names no directory: memory on every Linux.
+/// Directory of regions when the user names none: memory on every Linux.
 pub const DIRECTORY: &str = "/dev/shm";
 
 /// The prefix of a region's name.
@@ -195,7 +195,7 @@ impl Region {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(bytes as u64)?;
         reserve(&file, 0, data_offset)?;
-        // SAFETY: a fresh shared mapping of our own file; no existing memory is touched.
+        // SAFETY: a fresh shared mapping of our own file touches no existing memory.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -244,7 +244,7 @@ impl Region {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.mapping.path
     }

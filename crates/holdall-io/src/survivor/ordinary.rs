@@ -10,7 +10,8 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-/// Most buffers: address space, of which only buffers that were used have memory. Fewer where the address space is limited.
+/// Maximum numbers of buffers. They take address space; only buffers that were used take memory. The lower numbers are for
+/// limited address space.
 const COUNTS_MAX: [u32; 3] = [4096, 1024, 256];
 
 /// Free buffers that keep their memory until [`free_idle_buffers`], for the reason that those of a region do.
@@ -38,7 +39,7 @@ struct Free {
     fresh: u32,
 }
 
-/// Mapped when a buffer is first asked for; `None` when there is no address space.
+/// Mapped when a buffer is first asked for; `None` without enough address space.
 static BUFFERS: OnceLock<Option<Buffers>> = OnceLock::new();
 
 impl Buffers {
@@ -115,7 +116,7 @@ impl Buffers {
     }
 }
 
-/// A buffer of [`BUFFER_BYTES`], aligned to a page; `None` when all are in use or there is no address space for them.
+/// A buffer of [`BUFFER_BYTES`], aligned to a page; `None` when all are in use or address space is lacking.
 pub fn allocate() -> Option<NonNull<u8>> {
     BUFFERS.get_or_init(Buffers::map).as_ref()?.take()
 }

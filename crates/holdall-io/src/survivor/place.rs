@@ -1,4 +1,4 @@
-//! Which directory a path leads to, and from where: what names mean is different in each container.
+//! The directory that a path leads to, and the view it was seen from: names differ in each container.
 
 use std::{fs, io, os::unix::fs::MetadataExt, path::Path, time::UNIX_EPOCH};
 
@@ -18,10 +18,11 @@ pub fn directory_identity(path: &Path) -> io::Result<String> {
     Ok(format!("{:016x}-{:016x}-{made:016x}", about.dev(), about.ino()))
 }
 
-/// What paths mean to this process: its mount namespace and its root directory. Processes that agree in it see the same files.
+/// Identifies the meaning of paths in this process: its mount namespace and its root directory. Processes with equal values
+/// see the same files.
 ///
 /// # Errors
-/// When the system does not say.
+/// When the system does not show it.
 pub fn view_of_files() -> io::Result<String> {
     let namespace = fs::read_link("/proc/self/ns/mnt")?;
     Ok(format!(

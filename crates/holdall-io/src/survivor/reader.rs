@@ -27,13 +27,13 @@ pub enum SurvivorError {
     /// The process that writes it is alive.
     #[error("{} belongs to a process that is running", path.display())]
     Alive {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
     },
     /// It is another file than the expected one.
     #[error("{} is not the expected shared memory: {reason}", path.display())]
     Other {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// One clause.
         reason: &'static str,
@@ -41,7 +41,7 @@ pub enum SurvivorError {
     /// The system's error.
     #[error("{} cannot be read: {source}", path.display())]
     Io {
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
         /// The error.
         source: io::Error,
@@ -198,7 +198,7 @@ impl Survivor {
             })
     }
 
-    /// Where a slot's bytes begin in the file.
+    /// Offset of a slot's bytes in the file.
     pub fn offset_of(&self, slot: &SurvivorSlot) -> u64 {
         self.header.data_offset + slot.slot * self.header.slot_bytes
     }

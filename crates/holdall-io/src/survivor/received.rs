@@ -24,7 +24,7 @@ impl ReceivedBytes {
     /// The pieces, in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|(start, len)| {
-            // SAFETY: the piece is inside of a buffer that is ours until we are dropped, and was filled.
+            // SAFETY: the piece is inside a buffer that this value owns until it is dropped, and was filled.
             unsafe { std::slice::from_raw_parts(start.as_ptr(), *len) }
         })
     }
@@ -59,7 +59,7 @@ impl Region {
             }
             used += HEAD_BYTES;
             let buffer = received.buffers.last()?;
-            // SAFETY: the piece ends inside of the buffer, as was checked above, and the buffer is ours.
+            // SAFETY: the piece ends inside the buffer, as checked above, and this function owns the buffer.
             let start = unsafe {
                 let start = buffer.add(used);
                 std::ptr::copy_nonoverlapping(piece.as_ptr(), start.as_ptr(), piece.len());
