@@ -123,7 +123,7 @@ fn codec_alone(compression: Compression, total: u64) -> Result<Option<f64>, Fail
     ))
 }
 
-/// Bytes that this process has read from files so far.
+/// Bytes that this process has read from files.
 fn read_so_far() -> u64 {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
     text.lines()

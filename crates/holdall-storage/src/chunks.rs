@@ -10,7 +10,7 @@ use holdall_io::{fs::File, output::OutputDisk};
 use holdall_model::time::Timestamp;
 use std::{any::Any, path::Path};
 
-/// What a storage offers whose files are made of chunks.
+/// A storage whose files are made of chunks.
 pub trait ChunkStorage: Send + Sync {
     /// Opens a file whose chunks are listed or copied.
     ///
@@ -24,15 +24,15 @@ pub trait ChunkStorage: Send + Sync {
     /// Settings that are not valid.
     fn check_codec(&self, options: &StorageOptions) -> StorageResult<()>;
 
-    /// Makes a file from the messages of others that a choice selects: parts in the order of their
-    /// first log time, then of the inputs. Each part is read whole and compared with its checksum and its index before it is
-    /// copied. The file is durable once the disk is finished.
+    /// Makes a file from the selected messages of other files: parts in the order of their first log time, then of the
+    /// inputs. Each part is read whole and compared with its checksum and its index before it is copied. The file is durable
+    /// once the disk is finished.
     ///
     /// The inputs' metadata records are not copied. Attachments are, unless the job removes them.
     ///
     /// # Errors
-    /// An input of another storage, that cannot be read, or is damaged and not to be left out; a disk that fails
-    /// or is full. The part written so far is not removed.
+    /// An input that belongs to another storage, cannot be read, or is damaged while damage must not be left out; a disk
+    /// that fails or is full. The part written so far is not removed.
     fn splice(&self, job: SpliceJob<'_>) -> StorageResult<Spliced>;
 }
 
@@ -78,13 +78,13 @@ pub struct NewAttachment<'a> {
     pub create_time: Option<Timestamp>,
     /// The file with its content.
     pub file: &'a File,
-    /// Where its content begins in this file.
+    /// Offset of its content in this file.
     pub offset: u64,
     /// Length of its content.
     pub bytes: u64,
 }
 
-/// A file that is stored in another one beside the messages.
+/// A file stored in another one along with the messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentInfo {
     /// Name; several can have the same one.
@@ -95,7 +95,7 @@ pub struct AttachmentInfo {
     pub log_time: Timestamp,
     /// When it was made; `None` when that is not known.
     pub create_time: Option<Timestamp>,
-    /// Where its content begins in the file.
+    /// Offset of its content in the file.
     pub offset: u64,
     /// Length of its content.
     pub bytes: u64,
@@ -172,11 +172,11 @@ pub struct SpliceChoice {
     pub until: Option<Timestamp>,
     /// Settings whose codec compresses all chunks; `None` leaves each unchanged. With a codec no chunk is copied unchanged.
     pub codec: Option<StorageOptions>,
-    /// Leaves out, and lists, what is damaged; without it, damage is an error.
+    /// Leaves out and lists damaged parts; otherwise damage is an error.
     pub leaves_out_damage: bool,
 }
 
-/// What a spliced file holds.
+/// The content of a spliced file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spliced {
     /// Its topics with their number of messages; a topic with several channels is listed once for each.
@@ -193,7 +193,7 @@ pub struct Spliced {
     pub unpacked: u64,
     /// Its length.
     pub bytes: u64,
-    /// What of the inputs is damaged and was left out.
+    /// Damaged parts of the inputs that were left out.
     pub left_out: Vec<LeftOutPart>,
 }
 

@@ -97,7 +97,7 @@ impl PayloadPacker {
 /// Unpacks one payload. The size in the frame's header is trusted only as far as the frame's length allows.
 ///
 /// # Errors
-/// One clause that describes what is wrong with the frame.
+/// One clause about the fault in the frame.
 pub fn unpack_payload(packed: &[u8], bytes_max: u64) -> Result<Vec<u8>, String> {
     if !packed.starts_with(&ZSTD_MAGIC) {
         let begin = &packed[..packed.len().min(4)];
@@ -167,18 +167,18 @@ pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
     })?)
 }
 
-/// Unpacks the file at `from` to `to`, which must not exist. Of a file that was cut off or damaged, what precedes the damage, which is
-/// returned.
+/// Unpacks the file at `from` to `to`, which must not exist. If the file was cut off or damaged, unpacks the part before the damage
+/// and returns a description of that part.
 ///
 /// # Errors
-/// A file that cannot be read or of which nothing can be unpacked; a copy that cannot be written.
+/// A file that cannot be read or unpacked at all; a copy that cannot be written.
 pub(crate) fn unpack_file(from: &Path, to: &Path) -> StorageResult<Option<UnpackedFront>> {
     let directory = to.parent().unwrap_or(Path::new("."));
     let available = holdall_io::fs::available_bytes(directory)?;
     unpack_within(from, to, available.saturating_sub(SPARE_BYTES))
 }
 
-/// What precedes the damage of a packed file.
+/// The part of a packed file before its damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct UnpackedFront {
     /// Its length, unpacked.
@@ -189,7 +189,7 @@ pub(crate) struct UnpackedFront {
     pub reason: String,
 }
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<'a, R> {
     inner: R,
     bytes: &'a std::cell::Cell<u64>,
@@ -243,7 +243,7 @@ fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<Option
         if !error.is_no_space() {
             return error.into();
         }
-        // The disk of the copy is full, not that of the packed file, which is only read.
+        // The copy's disk is full, not the disk of the packed file, which is only read.
         let directory = to.parent().unwrap_or(Path::new("."));
         StorageError::Io {
             action: "unpack",
@@ -509,7 +509,7 @@ mod tests {
         }
     }
 
-    /// What is full is the disk of the copy: the sentence names its folder, and not that of the packed file.
+    /// The copy's disk is full, so the sentence names its folder, not that of the packed file.
     #[test]
     fn a_file_without_room_for_its_copy_names_the_folder_of_the_copy() {
         let (bag, room) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -88,7 +88,7 @@ pub enum StorageError {
         /// The actual length.
         found: u64,
     },
-    /// There is not enough memory.
+    /// Not enough memory is available.
     #[error("{}: there is not enough memory for {what} of {bytes} bytes", path.display())]
     Memory {
         /// The file.
@@ -218,8 +218,8 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// True when the bytes of the file are the cause: what is elsewhere in it can be read. False for a disk, a setting or an
-    /// operation that fails, after which nothing is known of the bytes.
+    /// True when the bytes of the file are the cause: its other parts can be read. False for a failing disk, setting or
+    /// operation, which shows nothing about the bytes.
     pub fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -233,7 +233,7 @@ impl StorageError {
         )
     }
 
-    /// As [`Self::is_damage`], and true for a file that is none of the storage at all.
+    /// As [`Self::is_damage`], and true for a file that is not of this storage at all.
     pub fn is_damage_or_format(&self) -> bool {
         self.is_damage() || matches!(self, Self::WrongFormat { .. })
     }
@@ -250,7 +250,7 @@ impl StorageError {
         }
     }
 
-    /// The same error of the file at `named`, of which a copy was read.
+    /// The same error with the path of the file at `named`, whose copy was read.
     #[must_use]
     pub fn in_file(mut self, named: &std::path::Path) -> Self {
         match &mut self {

@@ -25,7 +25,7 @@ pub enum FileCondition {
     Complete,
     /// The file is complete, but was written without an index: everything was found by reading it.
     Unindexed,
-    /// The file was cut off or is damaged: what could be read is returned.
+    /// The file was cut off or is damaged; its readable part is returned.
     Damaged {
         /// Offset of the first damage, in bytes from the start of the file.
         offset: u64,
@@ -193,7 +193,7 @@ impl TimeCells {
         }
     }
 
-    /// Counts messages of which only the cells of the first and the last one are known: evenly between both.
+    /// Spreads the count of messages evenly between the cells of the first and the last one, when only those are known.
     pub fn spread(&mut self, channel: ChannelIndex, (first, last): (usize, usize), count: u64) {
         let width = last.saturating_sub(first) as u64 + 1;
         for (number, cell) in (0..).zip(first..=last) {

@@ -65,7 +65,7 @@ pub fn storage_by_path(path: &Path) -> Option<&'static dyn Storage> {
 
 /// The backend that has the directory at `path` as one of its "files".
 pub fn storage_of_directory(path: &Path) -> Option<&'static dyn Storage> {
-    // Such a one is not read in a bucket; looking for it would be a request for each file.
+    // This kind is not read from a bucket; looking for it would take a request for each file.
     if holdall_io::remote::is_remote(path) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The repair of a storage file: a list of steps, each of which leaves the file as readable as it was.
+//! The repair of a storage file: a list of steps that each leave the file as readable as before.
 
 use crate::error::StorageResult;
 use holdall_io::fs::EditedFile;

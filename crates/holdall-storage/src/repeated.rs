@@ -106,7 +106,8 @@ impl Marked {
         self.counts.iter().all(|(all, found)| all == found)
     }
 
-    /// Which copy the next message in the file's order is, by channel of the mark and place there; `None` for one that is no copy.
+    /// Identifies the next message in the file's order as a copy, by its mark and its number among that mark's copies; `None` if
+    /// it is not a copy.
     fn next(&mut self, channel: ChannelIndex, log_time: Timestamp) -> Option<(usize, usize)> {
         if log_time != self.time {
             return None;
@@ -133,7 +134,7 @@ fn key_of(channel: &ChannelSummary) -> Key<'_> {
     (&topic.name, &topic.type_name, publisher)
 }
 
-/// The summary of what is left. Counts that are not known stay zero.
+/// The summary of the remaining messages. Unknown counts stay zero.
 fn without(summary: &StorageSummary, repeats: &FileRepeats, hidden: &Copies) -> StorageSummary {
     let mut rest = summary.clone();
     let mut left: HashMap<Key<'_>, u64> = HashMap::new();

@@ -98,8 +98,7 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// Whether a file can have several topics of one name, each of its own type, and readers of all kinds know which message is of
-    /// which type.
+    /// Whether a file can have several topics of one name with different types, and every reader can tell their messages apart.
     fn keeps_types(&self) -> bool {
         false
     }

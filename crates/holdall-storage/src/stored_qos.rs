@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Texts that are remembered as named; what comes after so many is named each time.
+/// Texts that are remembered as already named; beyond this number, texts are named each time.
 const NAMED_MAX: usize = 10_000;
 
 /// Topics and texts that this process has named. A bag is opened several times by one verb, each time by another part of it.

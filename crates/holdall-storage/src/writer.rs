@@ -90,7 +90,7 @@ pub trait StorageWriter: Send {
         entries: &MetadataEntries,
     ) -> StorageResult<()>;
 
-    /// Content of the file so far, including open chunks; `bytes` is [`Self::bytes_written`].
+    /// Current content of the file, including open chunks; `bytes` is [`Self::bytes_written`].
     fn summary(&self) -> FileSummary;
 
     /// The length in bytes that the file would have if it were finished now (an upper estimate while codecs

@@ -1,4 +1,4 @@
-//! LevelDB storages: the real LevelDB reads ours, we read its databases exactly, nothing is overwritten.
+//! LevelDB storages: the real LevelDB reads our databases, we read its databases exactly, and nothing is overwritten.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! SQLite3 databases: ours are like rosbag2's, rosbag2's of every version are read exactly.
+//! SQLite3 databases: our files look like rosbag2's, and those of every rosbag2 version are read exactly.
 #![cfg(feature = "sqlite3")]
 
 mod support;
@@ -418,7 +418,7 @@ fn listing(dir: &Path) -> Vec<(std::ffi::OsString, u64, std::time::SystemTime)> 
     entries
 }
 
-/// A database with ten messages of which `committed` are in it, the others in a file that a killed program
+/// A database with ten messages: `committed` of them are in it, the others in a file that a killed program
 /// left next to it.
 fn left_behind(dir: &Path, journal_mode: &str) -> PathBuf {
     let made = dir.join("made");

@@ -276,7 +276,7 @@ fn the_journal_of_a_living_program_is_not_taken_for_a_dead_ones() {
     let rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) \
                 INSERT INTO messages (topic_id, timestamp, data) SELECT 1, i, zeroblob(200) FROM n";
     writer.execute(rows, []).unwrap();
-    // A transaction with a journal, of which no page is in the file yet.
+    // A transaction with a journal; none of its pages is in the file yet.
     writer
         .execute_batch("BEGIN; UPDATE messages SET timestamp = 9 WHERE id < 10")
         .unwrap();

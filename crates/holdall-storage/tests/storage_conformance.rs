@@ -1,4 +1,4 @@
-//! What every storage backend must do; a new backend joins with one line in [`backends`].
+//! Requirements for every storage backend; a new backend joins with one line in [`backends`].
 
 mod support;
 

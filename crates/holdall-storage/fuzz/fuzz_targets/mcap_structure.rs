@@ -15,7 +15,7 @@ const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 const RECORDS_MAX: usize = 64;
 const PAYLOAD_BYTES_MAX: usize = 64;
 
-/// The input as numbers: a few bytes say what is done next.
+/// The input as numbers: a few bytes choose the next step.
 struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -69,7 +69,7 @@ const TYPES: [&[u8]; 4] = [b"std_msgs/msg/String", b"sensor_msgs/msg/Image", b"a
 const ENCODINGS: [&[u8]; 4] = [b"ros2msg", b"ros2idl", b"ros1msg", b""];
 const CODECS: [&[u8]; 4] = [b"", b"zstd", b"lz4", b"bogus"];
 
-/// One record that may lie in a chunk; messages are noted with their channel, time and place.
+/// One record that may be in a chunk; messages are noted with their channel, time and place.
 fn small_record(choices: &mut Choices<'_>, out: &mut Vec<u8>, indexed: &mut Vec<(u16, u64, u64)>) {
     let mut body = Vec::new();
     let id = u16::from(choices.byte() % 5);

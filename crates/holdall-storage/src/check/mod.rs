@@ -104,7 +104,7 @@ impl Findings {
     }
 }
 
-/// The content of a storage file as counted, and what is wrong with it.
+/// The counted content of a storage file, and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileCheck {
     /// The file.

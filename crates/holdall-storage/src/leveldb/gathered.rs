@@ -1,9 +1,9 @@
 //! Messages that wait to be sorted into a table.
 
-/// What a message takes besides its bytes.
+/// Memory that a message takes in addition to its bytes.
 const ENTRY_BYTES: usize = size_of::<Entry>();
 
-/// Where a message is.
+/// The place of a message.
 struct Entry {
     stamp: i64,
     sequence: u64,
@@ -47,7 +47,7 @@ impl Gathered {
         }
     }
 
-    /// The place of a stamp, or the one where it is to be inserted.
+    /// The place of a stamp (`Ok`), or the place to insert it (`Err`).
     fn place(&self, stamp: i64) -> Result<usize, usize> {
         match self.entries.last() {
             Some(last) if last.stamp >= stamp => {

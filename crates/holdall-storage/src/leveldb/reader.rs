@@ -202,7 +202,7 @@ fn add_sources(sources: &mut Vec<Source>, index: usize, topic: &Topic, database:
     }
 }
 
-/// Topics collected so far.
+/// Topics collected while opening.
 #[derive(Default)]
 struct Opening {
     topics: Vec<Topic>,

@@ -100,9 +100,8 @@ pub(super) fn open(directory: &Path, end: End) -> StorageResult<Database> {
 }
 
 impl Database {
-    /// Adds tables that are complete; one that was being written holds nothing that counted as written. Those that hold nothing after the
-    /// sequence `known` are left of a compaction that LevelDB gave up: their entries are in named tables, too. Returns what is wrong with the
-    /// first that is added.
+    /// Adds complete tables; an unfinished one has no entries that counted as written. Tables without entries after the sequence `known`
+    /// remain from a compaction that LevelDB gave up: their entries are in named tables, too. Returns the error for the first table added.
     fn add_unnamed(&mut self, mut tables: Vec<(u64, PathBuf)>, known: Option<u64>) -> Option<StorageError> {
         let mut first = None;
         tables.sort();
@@ -157,7 +156,7 @@ fn from_version(
     database
 }
 
-/// What the manifest has, and the damage where it ends within a change.
+/// The version in the manifest, and the damage if it ends within a change.
 fn version(directory: &Path) -> StorageResult<(Version, Option<StorageError>)> {
     let current = directory.join("CURRENT");
     let text = fs::read_to_string(&current, 1024)?;

@@ -28,7 +28,7 @@ const UNSETTLED_MAX: usize = 8;
 const WAITING_MAX: usize = 32;
 /// The manifest's only name here.
 const MANIFEST: &str = "MANIFEST-000001";
-/// Tables that do not overlap lie on the last level, where LevelDB leaves them alone.
+/// Tables that do not overlap are on the last level, where LevelDB does not compact them.
 const LEVEL_SORTED: u32 = 6;
 
 /// A table that was written, with its stamps.
@@ -36,7 +36,7 @@ struct WrittenTable {
     info: TableInfo,
     first: i64,
     last: i64,
-    /// Where the queue writes it: it is neither complete nor durable before that is closed.
+    /// The file that the queue writes it to: the table is complete and durable only once that is closed.
     large: Option<Large>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct TopicWriter {
     dirty: bool,
 }
 
-/// Writes a database that holds nothing but a few keys; the file that is to be made durable.
+/// Writes a database with only a few keys; returns the file to make durable.
 fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<PathBuf> {
     fs::create_dir_unsynced(directory)?;
     let qos = profiles_to_text(&topic.offered_qos_profiles);
@@ -88,8 +88,8 @@ fn write_description(directory: &Path, topic: &TopicInfo) -> StorageResult<PathB
     Ok(path)
 }
 
-/// Writes what makes a new directory a database whose log has number 2. It is none before the last of this, whole or not: a temporary name
-/// and a rename of each file would cost as much as all the rest of a topic.
+/// Writes the files that turn a new directory into a database whose log has number 2. Until the last one is written the directory is not a
+/// database, so torn files do no harm: a temporary name and a rename of each file would cost as much as all the rest of a topic.
 fn begin_database(directory: &Path, comparator: &str) -> StorageResult<LogWriter> {
     let (mut manifest, mut bytes) = (LogWriter::default(), Vec::new());
     manifest.append(&mut bytes, &first_edit(comparator, 2));
@@ -137,7 +137,7 @@ impl TopicWriter {
         self.gathered.bytes()
     }
 
-    /// Length of its files, in bytes, with what is on its way.
+    /// Length of its files in bytes, including data in flight.
     pub fn bytes(&self) -> u64 {
         self.table_bytes + self.log_bytes + self.log_piece.len() as u64
     }
@@ -167,8 +167,8 @@ impl TopicWriter {
         Ok(stamp)
     }
 
-    /// Adds a large message as a table of its own, straight from where it is past the page cache: log and sorting would take three more copies
-    /// of it. `message` is its number in the storage.
+    /// Adds a large message as a separate table, written from its place in memory past the page cache: log and sorting would copy it three
+    /// more times. `message` is its number in the storage.
     pub(crate) fn write_large(
         &mut self,
         q: &mut DiskQueue,
@@ -221,7 +221,7 @@ impl TopicWriter {
         self.log_bytes = 0;
     }
 
-    /// Where a table belongs whose stamps begin with this one.
+    /// The level of a table whose stamps begin with this one.
     fn level_of(&self, first: i64) -> u32 {
         if self.is_after_tables(first) {
             LEVEL_SORTED
@@ -272,7 +272,7 @@ impl TopicWriter {
         Ok(false)
     }
 
-    /// Looks a stamp up in a table of our own; only for messages that come out of order.
+    /// Looks up a stamp in a table that this writer wrote; only for messages that come out of order.
     fn has(&self, info: &TableInfo, stamp: i64) -> StorageResult<bool> {
         let table = Table::open(&numbered(&self.directory, info.number, "ldb"))?;
         let stamp_of = |key: &[u8]| key.first_chunk::<8>().copied().map(i64::from_ne_bytes);
@@ -312,7 +312,7 @@ impl TopicWriter {
             .next()
     }
 
-    /// Hands what is in the log's buffer to the system.
+    /// Passes the log's buffer to the system.
     pub(crate) fn flush_log(&mut self) -> StorageResult<()> {
         if !self.log_piece.is_empty() {
             fs::append(
@@ -324,7 +324,7 @@ impl TopicWriter {
         Ok(())
     }
 
-    /// Sorts what was gathered into a table and begins a new log.
+    /// Sorts the gathered messages into a table and begins a new log.
     pub fn rotate(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         let Some((first, last)) = self.gathered.range() else {
             return Ok(());

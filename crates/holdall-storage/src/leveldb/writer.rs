@@ -23,7 +23,7 @@ use std::{
 
 /// Memory for messages of all topics that wait to be sorted, in bytes.
 const GATHERED_BYTES_MAX: usize = 64 << 20;
-/// From this size on a message is a table of its own.
+/// From this size on a message gets a separate table.
 const LARGE_BYTES_MIN: usize = 8 << 20;
 /// More topics than this are made durable with their whole file system: each by itself takes up to eight syncs.
 const SYNCED_ALONE_MAX: usize = 8;
@@ -46,7 +46,7 @@ pub(super) struct Record {
 pub(crate) struct LeveldbWriter {
     path: PathBuf,
     file: FileId,
-    /// Where it can be made durable as a whole.
+    /// The file system, if it can be made durable as a whole.
     file_system: Option<fs::FileSystem>,
     options: LeveldbOptions,
     topics: Vec<TopicWriter>,
@@ -59,7 +59,7 @@ pub(crate) struct LeveldbWriter {
     /// Topics with a stamp that was moved, logged once each.
     moved: HashSet<u32>,
     records_bytes: u64,
-    /// Of all topics, waiting to be sorted.
+    /// Messages of all topics that wait to be sorted.
     gathered_bytes: usize,
     /// By topic: number of the first message that its log holds back.
     held_from: Vec<u64>,
@@ -116,7 +116,8 @@ impl LeveldbWriter {
         base.truncate(end);
         let mut name = base.clone();
         while !self.bases.insert(name.clone()) {
-            // Where it ended, so that thousands of topics with one base do not each count from the beginning.
+            // Counts on from the last number, so that thousands of topics with one base do not each count from the
+            // beginning.
             let number = self.base_numbers.entry(base.clone()).or_insert(1);
             *number += 1;
             name = format!("{base}__{number}");

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// A file with more checkpoints than this was not written by this program; it holds petabytes.
 const CHECKPOINTS_MAX: usize = 1 << 24;
 
-/// What a file's checkpoints list.
+/// The content that a file's checkpoints list.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub definitions: Definitions,
@@ -25,7 +25,7 @@ pub(crate) struct Known {
     /// By offset of the chunk.
     pub chunks: BTreeMap<u64, ChunkIndex>,
     pub metadata: Vec<MetadataIndex>,
-    /// Where the last checkpoint ends: the file has to be read from here on.
+    /// End of the last checkpoint: the file has to be read from here on.
     pub end: u64,
     /// Checksum of the file from [`HEAD_BYTES`] to the offset.
     pub crc: Option<(u32, u64)>,

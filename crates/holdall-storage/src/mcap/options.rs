@@ -93,7 +93,7 @@ pub struct McapOptions {
     pub data_crc: bool,
     /// Write a checksum of the summary.
     pub summary_crc: bool,
-    /// Put messages into chunks; without chunks there is no index and no compression.
+    /// Put messages into chunks; without chunks the file has neither an index nor compression.
     pub chunking: bool,
     /// Write message indexes after each chunk.
     pub message_index: bool,
@@ -107,7 +107,7 @@ pub struct McapOptions {
     pub compression: Compression,
     /// Compression effort.
     pub compression_level: CompressionLevel,
-    /// Topics whose chunks are compressed in another way than `compression` says, by full name.
+    /// Topics whose chunks override `compression`, by full name.
     pub topic_compression: BTreeMap<String, Compression>,
     /// Keep the compressed form even when it is not smaller.
     pub force_compression: bool,
@@ -237,7 +237,7 @@ impl McapOptions {
         })
     }
 
-    /// Compresses the topics of `by_topic` as their names of [`Compression::NAMES`] say.
+    /// Compresses each topic of `by_topic` with the codec it names, one of [`Compression::NAMES`].
     ///
     /// # Errors
     /// Another name; a file without chunks.

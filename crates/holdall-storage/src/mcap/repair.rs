@@ -38,11 +38,11 @@ const PIECE_BYTES: u64 = 4 << 20;
 
 /// Plans the summary and footer of a torn file; `None` for a file that has them. `records` go before them.
 ///
-/// The order: the file is cut after the last whole record, from where on nothing could be read, so that what
-/// is lost of the rest reads as zeros; torn records are marked (one byte each; nothing of them could be read)
-/// and a cut-off chunk is made as short as its whole messages (one sector); then the tail is written, and
-/// last its footer, which states that all of it is there. Between all of these is a sync. A copy
-/// needs none of these guarantees while it is being repaired.
+/// The order: the file is cut after the last whole record, because nothing after it could be read, so that
+/// lost parts of the rest read as zeros; torn records are marked (one byte each; no part of them could be
+/// read) and a cut-off chunk is shortened to its whole messages (one sector); then the tail is written, and
+/// last its footer, which states that the tail is complete. A sync separates all of these. A copy needs none
+/// of these guarantees while it is being repaired.
 ///
 /// # Errors
 /// A file that cannot be read, or whose last chunk cannot be shortened in place.
@@ -73,7 +73,7 @@ pub(super) fn plan(
     }
     unsaved.extend(found.structure.cut.clone());
     let begin = reindexed.as_ref().map(|(chunk, _)| chunk.chunk_start_offset);
-    // Where some of the message indexes of a chunk are gone, the others would hide the channels of those.
+    // If some message indexes of a chunk are gone, the remaining ones would hide the channels without one.
     for extent in found.extents.iter().filter(|extent| Some(extent.start) != begin) {
         if let Some(chunk) = chunks.get_mut(&extent.start)
             && let Some(ids) = &extent.channels
@@ -126,9 +126,9 @@ pub(super) fn plan(
     }))
 }
 
-/// The last chunk, when nothing but message indexes follows and some of them are cut off or torn, and what
-/// they all would contain: readers that use them skip what has none. They replace those that are left. `None`
-/// also for files that have no message indexes.
+/// The last chunk, when only message indexes follow it and some of them are cut off or torn, and the content
+/// of all of them: readers that use indexes skip channels without one. They replace the remaining indexes.
+/// `None` also for files that have no message indexes.
 fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(ChunkIndex, MessageEntries)>> {
     let torn = |start: u64| found.structure.torn.iter().any(|(_, torn)| *torn == start);
     let whole = found

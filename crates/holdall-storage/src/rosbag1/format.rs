@@ -15,7 +15,7 @@ pub mod op {
     pub const MESSAGE: u8 = 0x02;
     /// The first record of a file.
     pub(crate) const BAG_HEADER: u8 = 0x03;
-    /// Where the messages of a connection are in the chunk before it.
+    /// Places of a connection's messages in the preceding chunk.
     pub(crate) const INDEX_DATA: u8 = 0x04;
     /// Records, mostly compressed.
     pub const CHUNK: u8 = 0x05;

@@ -55,7 +55,7 @@ struct Chunk {
 struct Rebuild<'a> {
     source: &'a Source,
     pieces: Vec<Piece>,
-    /// Its length so far.
+    /// Its current length.
     bytes: u64,
     /// Connection records by number.
     connections: BTreeMap<u32, Vec<u8>>,
@@ -94,7 +94,7 @@ pub(super) fn repair(path: &Path, target: RepairTarget) -> StorageResult<Option<
         return Ok(None);
     }
     if let FileCondition::Damaged { offset, reason } = condition {
-        // What else follows is the content of the chunk that has no end.
+        // Other records after it are the content of the chunk that has no end.
         let mut after = index.extents.iter().filter(|extent| extent.start > *offset);
         let is_inside = after.any(|extent| extent.kind == ExtentKind::Chunk);
         if target == RepairTarget::InPlace && (is_inside || made.unsaved_count > 0) {
@@ -103,7 +103,7 @@ pub(super) fn repair(path: &Path, target: RepairTarget) -> StorageResult<Option<
                 reason: "it is damaged before its end",
             });
         }
-        // Where only the index is damaged, all messages are before it.
+        // If only the index is damaged, all messages are before it.
         if !made.is_in_index(*offset) {
             made.leave_out(format!("what is damaged at byte {offset}: {reason}"));
         }
@@ -145,7 +145,7 @@ impl Rebuild<'_> {
         }
     }
 
-    /// Adds a part of the old file as a chunk; what is not a chunk there becomes one. `following` is where the next part begins.
+    /// Adds a part of the old file as a chunk; bare records become one. `following` is the offset of the next part.
     fn extent(&mut self, extent: &Extent, following: u64) -> StorageResult<()> {
         let records = match Records::load(self.source, Rosbag1ReaderOptions::default(), extent) {
             Ok(records) => records.0,
@@ -178,7 +178,8 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    /// What a part holds: its chunk and message indexes, and where its whole records end. `None` for a part without messages.
+    /// The content of a part: its chunk and message indexes, and the end of its whole records. `None` for a part without
+    /// messages.
     fn read(&mut self, extent: &Extent, records: &Bytes) -> Option<(Chunk, Vec<u8>, usize)> {
         let mut entries: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
         let mut chunk = Chunk {
@@ -190,7 +191,7 @@ impl Rebuild<'_> {
         while let Some(rest) = records.get(at..).filter(|rest| !rest.is_empty()) {
             let record = match decode_record(rest) {
                 Ok(record) => record,
-                // The rest of what was cut off.
+                // The rest of a chunk that was cut off.
                 Err(_) if matches!(extent.kind, ExtentKind::CutChunk(_)) => break,
                 Err(found) => {
                     self.leave_out(lost(extent, &format!("expected a record, found {found}")));
@@ -275,7 +276,7 @@ impl Rebuild<'_> {
         record(&header, &vec![b' '; padding])
     }
 
-    /// Writes the new file beside the old one, and renames it to its place when it is durable.
+    /// Writes the new file next to the old one, and renames it to its place when it is durable.
     fn write(self, path: &Path) -> StorageResult<Repaired> {
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
@@ -337,7 +338,7 @@ fn lost(extent: &Extent, reason: &str) -> String {
     format!("{reason}: {messages} of {first} to {last} cannot be read")
 }
 
-/// The beginning of a chunk of so many bytes of records, which are not compressed.
+/// The beginning of an uncompressed chunk with this many bytes of records.
 fn chunk_head(bytes: usize) -> Vec<u8> {
     // A chunk has at most 1 GiB.
     let bytes = (bytes as u32).to_le_bytes();

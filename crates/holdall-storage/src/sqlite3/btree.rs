@@ -19,7 +19,7 @@ const COLUMNS_MAX: usize = 64;
 /// A row in a leaf of a table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
-    /// Where it is in its page.
+    /// Its offset in its page.
     pub(super) offset: usize,
     pub(super) id: i64,
     record_bytes: usize,
@@ -30,7 +30,7 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    /// Where it ends in its page.
+    /// Its end in its page.
     fn end(&self) -> usize {
         self.local.1 + if self.overflow == 0 { 0 } else { 4 }
     }
@@ -57,7 +57,7 @@ pub(super) enum Content {
     Interior(Vec<u32>, bool),
     /// Its rows in order; false when some of them cannot be read.
     Leaf(Vec<Cell>, bool),
-    /// Of an index, or none at all.
+    /// A page of an index, or not a page at all.
     Other,
 }
 
@@ -108,7 +108,7 @@ impl Pages {
         Ok(best.filter(|(bytes, _)| *bytes > 0).map(|(_, pages)| pages))
     }
 
-    /// Of some pages the bytes of those that are whole pages of tables.
+    /// Samples pages, and counts the bytes of those that are whole pages of tables.
     fn bytes_that_look_right(&self) -> StorageResult<u64> {
         let mut bytes = 0;
         let step = u64::from(self.count).div_ceil(TRIED_PAGES).max(1);
@@ -126,7 +126,7 @@ impl Pages {
         Ok(bytes)
     }
 
-    /// Where a page begins, in bytes from the start of the file.
+    /// Offset of a page, in bytes from the start of the file.
     pub(super) fn offset(&self, number: u32) -> u64 {
         u64::from(number.saturating_sub(1)) * self.page_bytes as u64
     }
@@ -210,7 +210,7 @@ impl Pages {
         })
     }
 
-    /// The values of a row that its page has; `None` for bytes that are no row.
+    /// The values of a row that are in its page; `None` for bytes that are not a row.
     pub(super) fn values_in_page<'a>(&self, page: &'a [u8], cell: &Cell) -> Option<Vec<Value<'a>>> {
         values(page.get(cell.local.0..cell.local.1)?, cell.record_bytes)
     }
@@ -267,7 +267,7 @@ impl Pages {
     }
 }
 
-/// The values of a record of `record_bytes`, of which `given` is the beginning; `None` for bytes that are no record.
+/// The values of a record of `record_bytes` that begins with `given`; `None` for bytes that are not a record.
 pub(super) fn values(given: &[u8], record_bytes: usize) -> Option<Vec<Value<'_>>> {
     let mut at = 0;
     let header_end = usize::try_from(varint(given, &mut at)?).ok()?;

@@ -15,7 +15,7 @@ use std::{
     ptr,
 };
 
-/// What the file system is registered as.
+/// Name under which the file system is registered.
 pub(super) const NAME: &CStr = c"holdall-reader";
 
 /// SQLite's view of a database that is used in place; SQLite's own file for the same path follows it in memory.
@@ -93,7 +93,7 @@ pub(super) unsafe extern "C" fn open(
     let Ok(locks) = opened else {
         return ffi::SQLITE_CANTOPEN;
     };
-    // SAFETY: the memory has `szOsFile` bytes, ours and then the system's.
+    // SAFETY: the memory has `szOsFile` bytes, our file and then the system's.
     let ours = unsafe { &mut *file.cast::<ReaderFile>() };
     ours.base.pMethods = ptr::null();
     // SAFETY: as above.

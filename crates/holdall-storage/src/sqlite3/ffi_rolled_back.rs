@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-/// What the file system is registered as.
+/// Name under which the file system is registered.
 pub(super) const NAME: &CStr = c"holdall-rolled-back";
 /// Bytes that SQLite keeps for an open file.
 pub(super) const FILE_BYTES: usize = size_of::<RolledBackFile>();

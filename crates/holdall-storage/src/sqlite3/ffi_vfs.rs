@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What the file system of databases that are written is registered as.
+/// Name under which the file system for written databases is registered.
 const NAME: &CStr = c"holdall-blocks";
 
 thread_local! {
@@ -115,7 +115,7 @@ struct File {
     shared: *const Shared,
 }
 
-/// Where SQLite's own file begins in the memory of an open file.
+/// Offset of SQLite's own file in the memory of an open file.
 pub(super) const FILE_BYTES: usize = size_of::<File>();
 
 pub(super) static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
@@ -140,7 +140,7 @@ pub(super) static METHODS: ffi::sqlite3_io_methods = ffi::sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// SQLite's own file system, once ours is registered beside it.
+/// SQLite's own file system, once this one is registered in addition.
 pub(super) static SYSTEM: OnceLock<Option<System>> = OnceLock::new();
 
 pub(super) struct System(pub(super) *mut ffi::sqlite3_vfs);
@@ -191,12 +191,12 @@ type Open = unsafe extern "C" fn(
     *mut c_int,
 ) -> c_int;
 
-/// SQLite's own file after ours.
+/// SQLite's own file, which follows the [`File`].
 ///
 /// # Safety
-/// `file` was opened by [`open`] as ours.
+/// `file` was opened by [`open`].
 pub(super) unsafe fn system_file(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: SQLite gave `szOsFile` bytes, of which the first are `File`.
+    // SAFETY: SQLite gave `szOsFile` bytes, which begin with a `File`.
     unsafe { file.cast::<u8>().add(FILE_BYTES).cast() }
 }
 
@@ -205,7 +205,7 @@ macro_rules! forward {
     ($method:ident, $file:expr $(, $argument:expr)*) => {{
         // SAFETY: called by SQLite with a file that `open` has opened.
         let file = unsafe { system_file($file) };
-        // SAFETY: an open file has methods, all of which the system's file system has.
+        // SAFETY: an open file has methods, and the system's file system has them all.
         let method = unsafe { (*(*file).pMethods).$method };
         // SAFETY: the arguments are SQLite's own.
         method.map_or(ffi::SQLITE_NOTFOUND, |method| unsafe { method(file $(, $argument)*) })
@@ -237,7 +237,7 @@ unsafe extern "C" fn open(
         // SAFETY: SQLite's own arguments; the memory is larger than the system's file needs.
         return unsafe { open_system_file(*system, name, file, flags, out_flags) };
     }
-    // SAFETY: the memory has `szOsFile` bytes, ours and then the system's.
+    // SAFETY: the memory has `szOsFile` bytes, our file and then the system's.
     let ours = unsafe { &mut *file.cast::<File>() };
     ours.base.pMethods = ptr::null();
     ours.shared = shared;

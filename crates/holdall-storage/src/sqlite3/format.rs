@@ -46,7 +46,7 @@ pub(crate) const MESSAGE_PUBLISHERS: &str = "holdall_message_publishers";
 pub(crate) const INSERT_MESSAGE_PUBLISHER: &str =
     "INSERT INTO holdall_message_publishers (message_id, publisher_id) VALUES (?1, ?2)";
 
-/// The table of publishers of earlier versions, in which each publisher had a topic of its own.
+/// The table of publishers of earlier versions, in which each publisher had a separate topic.
 pub(crate) const PUBLISHERS_BEFORE: &str = "holdall_publishers";
 
 /// The record that rosbag2 keeps in the table `metadata`, and its key.

@@ -13,10 +13,10 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 /// How long a write that meets another program's lock sleeps before it tries again, in milliseconds.
 const BUSY_MILLIS: u64 = 5;
-/// After so many tries, and then as many again, the wait is logged.
+/// The wait is logged each time that this many tries have failed.
 const BUSY_LOG_TRIES: u32 = 1000;
 
-/// Opens the empty file that the queue has made. A write-ahead log and pages that are smaller than the disk's are SQLite's own affair:
+/// Opens the empty file that the queue has made. SQLite itself writes a write-ahead log and pages that are smaller than the disk's:
 /// its locks let other programs change the database between two transactions, and so it waits for them.
 pub(super) fn open(
     q: &mut DiskQueue,

@@ -107,9 +107,10 @@ impl SqliteOptions {
         bytes.is_ok_and(|bytes| bytes.is_power_of_two() && (512..BLOCK_ALIGNMENT as u64).contains(&bytes))
     }
 
-    /// A preset's options: ours without one, or what rosbag2's of the same name promise: fast, and damaged by a kill at a bad moment
-    /// (`none`, with rosbag2's pragmas), or safe when the program or the machine stops (`resilient`). That one has a write-ahead log in
-    /// rosbag2, which writes each byte twice; here each transaction is synced, and a journal holds the few pages that it changes.
+    /// A preset's options: the defaults without a name, else options that promise the same as rosbag2's preset of that name: fast,
+    /// and damaged by a kill at a bad moment (`none`, with rosbag2's pragmas), or safe when the program or the machine stops
+    /// (`resilient`). In rosbag2 the latter uses a write-ahead log, which writes each byte twice; here each transaction is synced,
+    /// and a journal holds the few pages that it changes.
     ///
     /// # Errors
     /// An unknown preset.

@@ -10,9 +10,9 @@ use std::ops::Range;
 /// How many windows are open at a time: SQLite writes data pages in order, and now and then a page of a tree or an index.
 const WINDOWS_MAX: usize = 3;
 
-/// A part of the file as long as a block, of which the disk does not have the pages yet.
+/// A part of the file as long as a block, whose pages are not on the disk yet.
 struct Window {
-    /// Where it begins in the file, in bytes.
+    /// Its offset in the file, in bytes.
     base: u64,
     block: Block,
     /// The stretches of the block that have pages, in order and apart from each other.
@@ -20,7 +20,7 @@ struct Window {
 }
 
 impl Window {
-    /// Where the bytes from `offset` to `end` of the file are in the block, if the window covers them.
+    /// The range in the block of the file's bytes from `offset` to `end`, if the window covers them.
     fn place(&self, offset: u64, end: u64) -> Option<Range<usize>> {
         let from = usize::try_from(offset.checked_sub(self.base)?).ok()?;
         let to = usize::try_from(end - self.base).ok()?;
@@ -59,14 +59,14 @@ impl Window {
     }
 }
 
-/// From where the bytes of a read come.
+/// The source of the bytes of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// The buffer has them.
     Memory,
-    /// The file has the first `available` bytes; what follows is after the end of the database.
+    /// The file has the first `available` bytes; the rest is past the end of the database.
     File {
-        /// How many bytes.
+        /// Number of bytes.
         available: usize,
     },
 }
@@ -87,7 +87,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Of the empty file that a queue has made.
+    /// Takes over the empty file that a queue has made.
     pub(super) fn new(file: FileId) -> Self {
         Self {
             file,
@@ -236,7 +236,8 @@ impl Pages {
         self.keep(synced)
     }
 
-    /// Fills `to` from memory, or returns how much of it is to be read from the file, which has it then.
+    /// Fills `to` from memory, or returns how many of its bytes to read from the file, which has them
+    /// then.
     ///
     /// # Errors
     /// The error that the file has failed with is kept.

@@ -92,7 +92,7 @@ impl SqliteReader {
         };
         let counted = |publisher: &Publisher| Some((publisher.id, publisher.messages?.unsigned_abs()));
         let publisher_counts = publishers.iter().filter_map(counted).collect();
-        // Counting finds out what is wrong.
+        // Counting reports the fault.
         let (starting_time, ending_time) = open.times().unwrap_or_default();
         let file_bytes = holdall_io::fs::file_len(path)?;
         let outline = StorageSummary {
@@ -215,12 +215,12 @@ fn times(place: &Place) -> Option<(Timestamp, Timestamp)> {
 
 /// A publisher of one topic.
 struct Publisher {
-    /// That of its topic for the one that has all messages which name no other.
+    /// The topic's id for the publisher of all messages that do not name another one.
     id: i64,
     topic_id: i64,
     /// `None` where its file was not closed.
     messages: Option<i64>,
-    /// `None` for all that are not known.
+    /// `None` for unknown publishers.
     info: Option<PublisherInfo>,
 }
 

@@ -151,7 +151,7 @@ enum Leftover {
 }
 
 impl Leftover {
-    /// The condition of a database that is read with what is left; `is_certain` when its program is known to be dead.
+    /// The condition of a database read along with this leftover; `is_certain` when its program is known to be dead.
     fn condition(self, is_certain: bool) -> FileCondition {
         let reason = match self {
             Self::WriteAheadLog => return FileCondition::Complete,
@@ -179,8 +179,8 @@ impl Leftover {
 }
 
 /// Opens for reading, and changes nothing: neither the file, nor the files next to it, nor its directory. A
-/// write-ahead log is applied in a copy, a rollback journal while reading. Files that a living program keeps next to the database are
-/// its own affair: what it has committed is read, with SQLite's locks. Of a database that cannot be opened the rows are read that its pages have.
+/// write-ahead log is applied in a copy, a rollback journal while reading. Files that a living program keeps next to the database are not
+/// touched: its commits are read, with SQLite's locks. If a database cannot be opened, the rows in its pages are read.
 pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileCondition)> {
     match open_whole(path) {
         Err(error) if error.is_damage_or_format() => match open_damaged(path)? {
@@ -294,7 +294,7 @@ fn being_written(path: &Path) -> StorageError {
     }
 }
 
-/// What a program that is dead has left, and whether a living one is writing the database. With a journal, the locks keep writers
+/// Files that a dead program has left, and whether a living one is writing the database. With a journal, the locks keep writers
 /// from changing pages when this returns.
 fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>, bool)> {
     let log = beside(path, "-wal");
@@ -318,8 +318,8 @@ fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>
     if !has_journal(path)? {
         return Ok((None, is_written));
     }
-    // A commit may have been going on: with a reader's lock a journal is that of a program that is dead, or has not
-    // begun to change pages.
+    // A commit may have been running. Once we have a reader's lock, a journal belongs to a program that is dead, or
+    // has not begun to change pages.
     if !locks.share(WAIT_MILLIS) {
         return Err(being_written(path));
     }

@@ -70,7 +70,7 @@ fn mend(path: &Path, records: &[(&str, MetadataEntries)]) -> StorageResult<Optio
             .query_row(&query, [], |row| row.get::<_, i64>(0))
             .map_err(&refused)
     };
-    // Before schema 3 there is no table for closing records, so nothing is missing without them.
+    // Schemas before 3 have no table for closing records, so nothing is missing without them.
     let has_end = !has_table(&connection, path, "metadata")? || count("metadata")? >= METADATA_ROWS;
     if has_end && !had_journal {
         return Ok(None);

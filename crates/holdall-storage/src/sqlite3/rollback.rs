@@ -15,7 +15,7 @@ pub(super) const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0
 const HEADER_BYTES: usize = 28;
 /// The number of records in a header that was written without syncs: as many as the journal holds.
 const ALL_RECORDS: u32 = u32::MAX;
-/// Of a page every byte at this distance counts for its checksum.
+/// A page's checksum sums every byte at this distance.
 const CHECKSUM_STEP: usize = 200;
 /// Page and sector sizes that SQLite has, in bytes.
 const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
@@ -67,7 +67,7 @@ pub(super) struct RolledBack {
     page_bytes: u64,
     /// The database's length before the transaction, in bytes; without a journal, its length now.
     length: AtomicU64,
-    /// Where the journal has the content that a page had before, by the page's number.
+    /// Offset in the journal of a page's earlier content, by the page's number.
     pages: HashMap<u64, u64>,
     /// Shared: no other program rolls the journal back, or changes pages that are not in it, while it is read.
     _locks: Option<ReaderLocks>,

@@ -19,13 +19,13 @@ use std::{
 /// Rows that cannot be read.
 #[derive(Clone, Debug)]
 pub(super) struct Gap {
-    /// Where the damage is, in bytes from the start of the file; no two gaps have the same.
+    /// Offset of the damage, in bytes from the start of the file; different for each gap.
     pub(super) offset: u64,
-    /// How many messages are missing, if none was removed before; `None` when that is not known.
+    /// Number of missing messages, if none was removed before; `None` when unknown.
     pub(super) count: Option<u64>,
-    /// Between which times they are, in nanoseconds.
+    /// The times before and after them, in nanoseconds.
     pub(super) times: (i64, i64),
-    /// Which they are, one clause.
+    /// A description of them, one clause.
     pub(super) text: String,
 }
 
@@ -42,7 +42,7 @@ impl Gap {
     }
 }
 
-/// Whether an error is that of damage in the file.
+/// Whether an error means damage in the file.
 pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
     matches!(
@@ -51,8 +51,8 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// The whole rows of a damaged database, in a database of its own that has rosbag2's tables. In place of the bytes of messages it has
-/// where they are.
+/// The whole rows of a damaged database, in a new database with rosbag2's tables. Instead of the bytes of messages it has their
+/// places.
 #[derive(Debug)]
 pub(super) struct Salvaged {
     path: PathBuf,
@@ -157,7 +157,8 @@ fn metadata(connection: &Connection) -> Option<BagMetadata> {
     (metadata.files.len() <= 1).then_some(metadata)
 }
 
-/// Compares the gaps with the number of messages that the file states: what was removed before, and what is missing at the end.
+/// Compares the gaps with the number of messages that the file states: messages removed before, and messages missing at the
+/// end.
 fn settle(connection: &Connection, gaps: &mut Vec<Gap>) -> rusqlite::Result<()> {
     let rows: i64 = connection.query_row("SELECT count(*) FROM messages", [], |row| row.get(0))?;
     let Some(metadata) = metadata(connection) else {

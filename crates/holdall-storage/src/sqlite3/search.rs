@@ -22,13 +22,13 @@ const INSERT_MESSAGE: &str =
 /// Most gaps that are listed.
 const GAPS_MAX: usize = 1_000;
 
-/// What a search has found.
+/// The result of a search.
 pub(super) struct Found {
     pub(super) data_column: usize,
     pub(super) gaps: Vec<Gap>,
 }
 
-/// Where a message is in the order of ids.
+/// The place of a message in the order of ids.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     id: i64,
@@ -318,7 +318,7 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// Whether the rows of a leaf are those of another table: a wrong number of a page leads anywhere.
+    /// Whether the rows of a leaf belong to another table: a wrong page number can lead anywhere.
     fn is_of_another(&self, name: &str, leaf: &Leaf<'_>) -> bool {
         let first = leaf
             .cells

@@ -25,7 +25,7 @@ pub(super) const KNOWN: [(&str, &str); 9] = [
 const CREATE_BYTES_MAX: usize = 4096;
 const COLUMNS_MAX: usize = 32;
 
-/// A table of which the rows are listed.
+/// A table whose rows are listed.
 pub(super) struct Table {
     pub(super) columns: Vec<String>,
     /// The column that is the row's id.

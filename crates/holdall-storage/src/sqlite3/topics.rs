@@ -4,7 +4,7 @@ use crate::writer::ChannelIndex;
 use holdall_model::topic::TopicInfo;
 use std::collections::HashMap;
 
-/// Where a channel's messages are in the tables.
+/// The place of a channel's messages in the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) topic_id: i64,
@@ -15,11 +15,11 @@ pub(super) struct Place {
 /// A row that a new channel needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TopicRow {
-    /// Of a topic.
+    /// A row for a new topic.
     New { topic_id: i64 },
-    /// Of a topic that has one; what is known about it may be newer.
+    /// An update of a topic's row, in case its information is newer.
     Again { topic_id: i64 },
-    /// Of a publisher, or of all that are not known.
+    /// A row for a publisher, or for all unknown ones.
     Publisher { id: i64, topic_id: i64 },
 }
 
@@ -30,7 +30,7 @@ struct Topic {
     type_name: String,
     serialization_format: String,
     type_description_hash: String,
-    /// The publishers with an id, by GID; `None` for those that are not known.
+    /// The publishers with an id, by GID; `None` for unknown ones.
     publishers: Vec<(Option<String>, i64)>,
 }
 
@@ -44,7 +44,8 @@ impl Topic {
     }
 }
 
-/// The topics of one file. Ids of topics and publishers are those of their first channels, counted from 1: no id is used for both.
+/// The topics of one file. The id of a topic or publisher is the number of its first channel, counted from 1: no id is used for
+/// both.
 #[derive(Default)]
 pub(super) struct Topics {
     topics: Vec<Topic>,

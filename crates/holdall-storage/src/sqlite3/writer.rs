@@ -171,7 +171,7 @@ impl SqliteWriter {
         Ok(())
     }
 
-    /// Notes who published the message that was just inserted.
+    /// Notes the publisher of the message that was just inserted.
     fn insert_publisher_of_last(&self, publisher_id: i64) -> rusqlite::Result<()> {
         let row = self.connection.last_insert_rowid();
         let mut insert = self.connection.prepare_cached(INSERT_MESSAGE_PUBLISHER)?;

@@ -47,7 +47,7 @@ impl Version {
     /// Applies a change.
     ///
     /// # Errors
-    /// One clause with what was expected.
+    /// One clause about the expected bytes.
     pub fn apply(&mut self, mut edit: &[u8]) -> Result<(), &'static str> {
         while !edit.is_empty() {
             self.apply_field(&mut edit).ok_or("a change of the database")?;

@@ -36,7 +36,7 @@ pub(crate) const RECORDS_FILE: &str = "holdall_records.jsonl";
 /// Largest value that is read, in bytes.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
 
-/// Invalid bytes: one clause each for what was expected and what was found.
+/// Invalid bytes: one clause each for the expected and the found ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// Offset in the file in bytes.

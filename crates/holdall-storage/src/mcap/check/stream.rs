@@ -67,7 +67,7 @@ impl<'a> FileStream<'a> {
         self.summed = None;
     }
 
-    /// Adds the checksum of exactly what was consumed since [`Self::pause_summing`].
+    /// Adds the checksum of exactly the bytes consumed since [`Self::pause_summing`].
     pub(crate) fn resume_summing(&mut self, passed: &crc32fast::Hasher) {
         self.crc.combine(passed);
         self.summed = Some(self.start);

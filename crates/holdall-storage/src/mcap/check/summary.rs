@@ -97,8 +97,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A definition in the summary must equal that of the data section. One that is only here is a notice:
-    /// readers of the data alone miss it.
+    /// A definition in the summary must equal that of the data section. One found only in the summary is a
+    /// notice: readers of the data alone miss it.
     fn repeated<T: PartialEq>(&mut self, head: Head, what: String, known: Option<T>, found: T) {
         match known {
             Some(known) if known != found => {

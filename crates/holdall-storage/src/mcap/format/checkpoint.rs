@@ -19,7 +19,7 @@ const SLOT_BYTES: usize = 8 + 8 + 8 + 8 + 4;
 /// One slot of the anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Number of slots written so far; the slot with the higher number is valid.
+    /// Number of slots written; the slot with the higher number is valid.
     pub number: u64,
     /// Offset of the checkpoint record.
     pub checkpoint: u64,
@@ -78,7 +78,7 @@ pub struct Checkpoint<'a> {
     pub previous: Option<(u64, u64)>,
     /// CRC-32 of the file from [`HEAD_BYTES`] to this record, when the data section has one.
     pub crc: Option<u32>,
-    /// Whole records as in the summary: statistics of everything so far; schemas, channels, chunk and
+    /// Whole records as in the summary: statistics of the whole file; schemas, channels, chunk and
     /// metadata indexes since the previous checkpoint.
     pub records: &'a [u8],
 }

@@ -150,7 +150,7 @@ pub(crate) fn encode_message_index(out: &mut Vec<u8>, channel_id: u16, entries: 
 }
 
 impl AttachmentIndex {
-    /// Appends the beginning of the attachment record itself, to which its data and a checksum of four bytes are to be appended.
+    /// Appends the beginning of the attachment record itself; the caller appends its data and a checksum of four bytes.
     pub(crate) fn encode_head(&self, out: &mut Vec<u8>) {
         let at = out.len();
         put_record(out, op::ATTACHMENT, |out| {

@@ -25,7 +25,7 @@ pub(crate) fn decompress(compression: &str, stored: &[u8], size: u64) -> Result<
 /// Asks for one byte more than `size`, to notice excess.
 fn read_up_to(decoder: io::Result<impl Read>, size: u64) -> Result<Vec<u8>, String> {
     let mut records = Vec::new();
-    // The rest is reserved as it comes, by the reader, who can refuse too.
+    // The reader reserves the rest as it arrives, which can fail too.
     let reserved = records.try_reserve_exact(size.min(RESERVE_BYTES_MAX) as usize + 1);
     reserved.map_err(|_| "there is not enough memory".to_owned())?;
     decoder

@@ -1,4 +1,5 @@
-//! Where a file has messages, by its index alone: the parts that are read at once, and each channel's messages over time.
+//! Finds the messages of a file by its index alone: the parts that are read at once, and each channel's messages over
+//! time.
 
 use super::{
     extent::Wanted,

@@ -120,12 +120,12 @@ pub(crate) struct Extent {
     pub length: u64,
     /// Smallest and largest log time.
     pub times: (u64, u64),
-    /// What it is.
+    /// Its kind.
     pub kind: ExtentKind,
-    /// Its channels, each with the offset of its message index in the file (0 when there is none); `None`
+    /// Its channels, each with the offset of its message index in the file (0 without one); `None`
     /// when unknown.
     pub channels: Option<Box<[(u16, u64)]>>,
-    /// Where the message indexes of its channels end; 0 when they are not known.
+    /// End of the message indexes of its channels; 0 when unknown.
     pub indexes_end: u64,
 }
 
@@ -399,7 +399,7 @@ impl FileIndex {
         }
         let mut channels = index.message_index_offsets;
         if !channels.is_sorted_by(|one, next| one.0 < next.0) {
-            // Of several offsets of one channel the last one counts.
+            // If a channel has several offsets, the last one counts.
             channels = BTreeMap::from_iter(channels).into_iter().collect();
         }
         let chunk_end = index.chunk_start_offset + index.chunk_length;

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// Where bytes are read from.
+/// The source of the bytes.
 #[derive(Clone, Debug)]
 enum Content {
     File(Arc<File>),
@@ -74,7 +74,7 @@ impl Source {
             }
             Content::File(file) => match file.read_bytes_at(offset, count) {
                 Ok(bytes) => Ok(bytes.into()),
-                // Damage, as others: what does not need these bytes is readable.
+                // Counts as damage like any other: parts that do not need these bytes are readable.
                 Err(error) if error.is_changed() => {
                     let found = "others: the encrypted file was changed";
                     Err(self.malformed(

@@ -21,7 +21,8 @@ use bytes::Bytes;
 /// A summary up to this length is read whole and its checksum verified; of a longer one only the needed parts
 /// are read.
 const SUMMARY_WHOLE_BYTES_MAX: u64 = 512 << 10;
-/// Metadata records at the end of the messages are usually in so many bytes before the summary, and the first chunk index in so many.
+/// Metadata records after the messages are usually within [`RECORDS_BEFORE_BYTES`] before the summary, and the first chunk index
+/// within [`FIRST_INDEX_BYTES`].
 const RECORDS_BEFORE_BYTES: u64 = 64 << 10;
 const FIRST_INDEX_BYTES: u64 = 4 << 10;
 /// Longest summary and longest metadata record that are read.
@@ -218,7 +219,7 @@ fn read_groups(source: &Source, footer: Footer, footer_start: u64) -> StorageRes
     Ok(parsed)
 }
 
-/// Announces what is read of a long summary before its chunk indexes, with the metadata records that precede it, as one range.
+/// Announces the part of a long summary before its chunk indexes, and the metadata records that precede it, as one range.
 fn expect_beginning(source: &Source, footer: Footer, mut offsets: &[u8]) {
     let mut index_start = footer.summary_offset_start;
     while let Ok(Some((opcode, body))) = take_record(&mut offsets) {

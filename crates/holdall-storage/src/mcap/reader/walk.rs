@@ -171,7 +171,7 @@ fn a_kind(opcode: u8) -> String {
 }
 
 impl fmt::Display for Step {
-    /// What is there, for sentences about what was expected instead.
+    /// Describes the bytes found, for sentences that name the expected ones.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(place) => write!(

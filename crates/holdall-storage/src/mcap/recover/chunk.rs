@@ -1,4 +1,4 @@
-//! Chunks: what is in each, by walking over its records.
+//! Finds the content of each chunk by walking over its records.
 
 use super::{CHUNK_BYTES_MAX, EXTENT_BYTES, Recent, Scanner, Tally};
 use crate::{

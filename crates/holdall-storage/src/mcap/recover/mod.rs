@@ -1,4 +1,4 @@
-//! Finds what is in a file that has no index, or was cut off, by reading it from front to end.
+//! Recovers the structure of a file that has no index, or was cut off, by reading it from front to end.
 
 mod chunk;
 mod end;
@@ -54,20 +54,20 @@ pub(crate) struct Structure {
     pub metadata: Vec<MetadataIndex>,
     /// Whole records end here: from here on nothing is read.
     pub end: u64,
-    /// The last chunk, cut off, of which the messages up to [`Self::end`] can be read.
+    /// The last chunk if it is cut off; its messages up to [`Self::end`] can be read.
     pub cut_chunk: Option<u64>,
     /// The last record is cut off: one sentence.
     pub cut: Option<String>,
-    /// Records of which nothing can be read, by where they begin: what they are called, and that place.
+    /// Unreadable records in the order of their offsets: kind and offset.
     pub torn: Vec<(&'static str, u64)>,
-    /// A checkpoint lists what is before it.
+    /// A checkpoint lists everything before it.
     pub has_checkpoint: bool,
     /// Checksum of the file from the head to an offset, from a checkpoint.
     pub crc: Option<(u32, u64)>,
 }
 
 impl Scan {
-    /// What is before the last checkpoint; `None` when its metadata cannot be read.
+    /// The part before the last checkpoint; `None` when its metadata cannot be read.
     fn from_known(source: &Source, known: Known) -> Option<Self> {
         let statistics = known.statistics;
         let metadata = known
@@ -110,7 +110,7 @@ impl Scan {
         }
     }
 
-    /// A record that is whole by its length, and of which nothing can be read.
+    /// Notes a record that is whole by its length but cannot be read.
     fn tear(&mut self, what: &'static str, start: u64, reason: impl Into<String>) {
         self.structure.torn.push((what, start));
         self.damage(start, reason);
@@ -141,7 +141,7 @@ impl Tally {
 /// Reads the file, large payloads excepted: from its last checkpoint on, or the whole of it when it has none.
 ///
 /// # Errors
-/// The file cannot be read. What is wrong in it is no error here but noted as its condition.
+/// The file cannot be read. Faults in it are not errors but noted as its condition.
 pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
     let known = checkpoints::load(source)?.and_then(|known| Scan::from_known(source, known));
     let start = known
@@ -205,7 +205,7 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
 struct Recent {
     extent: Extent,
     tally: Tally,
-    /// Of an uncompressed chunk: its checksum, and where its records begin.
+    /// For an uncompressed chunk: its checksum, and the offset of its records.
     unchecked: Option<(ChunkParts, u64)>,
 }
 
@@ -221,7 +221,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// The next record. A record whose length field spans two sectors, of which the second never reached the disk, does not count.
+    /// The next record. A record does not count if its length field spans two sectors and the second never reached the disk.
     fn step(&self, walk: &mut Walk<'_>) -> StorageResult<Step> {
         let step = walk.step()?;
         let (Step::Record(place) | Step::Cut(place)) = step else {

@@ -1,4 +1,4 @@
-//! Records of the data section that are no chunks.
+//! Records of the data section other than chunks.
 
 use super::{EXTENT_BYTES, Recent, Scanner, Tally};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Scanner<'_> {
-    /// A record of the data section that is no chunk.
+    /// A record of the data section other than a chunk.
     pub(super) fn bare(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
         match place.opcode {
             op::MESSAGE => self.bare_message(walk, &place)?,

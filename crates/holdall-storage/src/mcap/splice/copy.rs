@@ -83,7 +83,8 @@ impl<'a, 'd> Copier<'a, 'd> {
         }
     }
 
-    /// Copies what is pending; returns chunks copied, their bytes, extents that were unpacked, and what was left out.
+    /// Copies pending chunks; returns the number of chunks copied, their bytes, the number of extents unpacked, and the
+    /// parts left out.
     pub fn finish(mut self) -> StorageResult<(u64, u64, u64, Vec<LeftOutPart>)> {
         self.end_run()?;
         Ok((
@@ -128,7 +129,7 @@ impl<'a, 'd> Copier<'a, 'd> {
     /// Copies or unpacks one extent.
     fn extent(&mut self, input: usize, extent: &Extent, wanted: &Wanted) -> StorageResult<()> {
         let index = &self.inputs[input].index;
-        // What is in a bucket was announced.
+        // Reads from a bucket were announced before.
         if !index.source.is_remote() {
             let next = extent.start + extent.length;
             index.source.will_need(next, extent.length.min(16 << 20));
@@ -355,7 +356,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         Ok(())
     }
 
-    /// Compresses; false when there is no codec, or the result is not smaller.
+    /// Compresses; false without a codec, or when the result is not smaller.
     fn pack(&mut self, codec: &ChunkCodec, records: &[u8], packed: &mut Vec<u8>) -> StorageResult<bool> {
         let packer = match &mut self.packer {
             Some((known, packer)) if known == codec => packer,

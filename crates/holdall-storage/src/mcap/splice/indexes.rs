@@ -84,7 +84,7 @@ impl Indexes {
     }
 }
 
-/// Where the message indexes of a chunk end: as its index states, else by the length of the last of them.
+/// End of the message indexes of a chunk: as its chunk index states, else by the length of the last of them.
 fn indexes_end(source: &Source, extent: &Extent, last: u64) -> StorageResult<Option<u64>> {
     if extent.indexes_end > last {
         return Ok(Some(extent.indexes_end));

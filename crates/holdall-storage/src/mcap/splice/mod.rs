@@ -221,7 +221,7 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Announces what is less than [`AHEAD_BYTES`] after what was done.
+    /// Announces extents up to [`AHEAD_BYTES`] past the finished ones.
     fn announce(&mut self, inputs: &[&SpliceInput], planned: &[(usize, Extent)], done: u64) {
         while self.bytes < done.saturating_add(AHEAD_BYTES)
             && let Some((input, extent)) = planned.get(self.next)
@@ -293,7 +293,7 @@ fn planned(
                 .map(|extent| (place, extent.clone())),
         );
     }
-    // Of an extent that begins earlier only messages from there on are taken.
+    // From an extent that begins earlier, only messages from `from` on are taken.
     let from = choice
         .from
         .map_or(0, |from| from.as_nanos().max(0).cast_unsigned());

@@ -19,14 +19,14 @@ use std::collections::BTreeMap;
 /// What is read of a new attachment at once.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// The end of the file, as collected so far.
+/// The end of the file while it is being collected.
 #[derive(Default)]
 pub(super) struct Tail {
     /// Number of messages by channel number.
     pub counts: BTreeMap<u16, u64>,
     /// Smallest and largest log time.
     pub times: Option<(u64, u64)>,
-    /// Checksum of everything so far; `None` once bytes with an unknown checksum were copied.
+    /// Running checksum; `None` once bytes with an unknown checksum were copied.
     crc: Crc,
     chunk_indexes: Vec<u8>,
     chunk_count: u32,

@@ -24,7 +24,7 @@ pub(super) struct ChannelEntry {
     pub record: Vec<u8>,
     /// Index of its schema in the catalog.
     pub schema: u16,
-    /// Messages in closed chunks, or all where there are no chunks.
+    /// Messages in closed chunks, or all messages without chunks.
     pub message_count: u64,
     /// Its record is in the data section.
     pub is_written: bool,
@@ -41,7 +41,7 @@ pub(super) struct SchemaEntry {
 /// A chunk in the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenChunk<'a> {
-    /// Where.
+    /// Its place in the file.
     pub place: ChunkPlace,
     /// `lz4`, `zstd`, or empty.
     pub compression: &'a str,

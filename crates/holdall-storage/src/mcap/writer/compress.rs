@@ -29,14 +29,14 @@ pub(super) struct Compressed<T> {
     pub raw: Vec<u8>,
     /// CRC-32 of `raw`, zero when not wanted.
     pub raw_crc: u32,
-    /// What the codec wrote into; can be used again.
+    /// The codec's output; can be used again.
     buffer: Vec<u8>,
-    /// Of the records in `buffer`; none when they are better stored uncompressed.
+    /// Compression of the records in `buffer`; none when they are better stored uncompressed.
     compression: Compression,
 }
 
 impl<T> Compressed<T> {
-    /// What is stored of the records, with how it is compressed.
+    /// The stored form of the records, with its compression.
     pub fn stored(&self) -> (Compression, &[u8]) {
         match self.compression {
             Compression::None => (Compression::None, &self.raw),
@@ -117,7 +117,7 @@ pub(super) struct Compressor<T> {
     ready: VecDeque<(Compression, Option<io::Result<Compressed<T>>>)>,
     in_flight_max: u64,
     bytes_in_flight: u64,
-    /// What codecs have written into: used again, because fresh memory for each chunk costs a page fault for every 4 KiB.
+    /// Output buffers of the codecs: used again, because fresh memory for each chunk costs a page fault for every 4 KiB.
     buffers: Vec<Vec<u8>>,
 }
 
@@ -157,7 +157,7 @@ impl<T: Send + 'static> Compressor<T> {
         self.next_in - self.next_out
     }
 
-    /// Uncompressed length of what is in flight.
+    /// Uncompressed length of the chunks in flight.
     pub(crate) fn bytes_in_flight(&self) -> u64 {
         self.bytes_in_flight
     }

@@ -34,7 +34,7 @@ pub(super) fn lane_for(payload_bytes: usize) -> u8 {
     u8::from(payload_bytes >= LANE_LIMITS[0]) + u8::from(payload_bytes >= LANE_LIMITS[1])
 }
 
-/// The lane of all messages of a topic with this compression of its own; above all lanes for sizes, so that a channel stays there.
+/// The lane of all topics that ask for this compression; it is above all lanes for sizes, so that a channel stays there.
 pub(super) fn lane_of_compression(compression: Compression) -> u8 {
     SIZE_LANE_COUNT as u8 + compression as u8
 }
@@ -65,10 +65,10 @@ struct ChannelState {
     is_introduced: bool,
 }
 
-/// Where the open chunk's records are written.
+/// The destination of the open chunk's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// There is no open chunk.
+    /// No chunk is open.
     Closed,
     /// Straight into the file's blocks.
     Direct,
@@ -76,7 +76,7 @@ pub(super) enum Place {
     Buffered,
 }
 
-/// What is known of a chunk when it closes. The parts are kept by the lane and used again.
+/// The content of a chunk when it closes. The lane keeps and reuses the parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChunkContent {
     /// Smallest and largest log time; zeros without messages.
@@ -85,25 +85,25 @@ pub(super) struct ChunkContent {
     pub message_count: u64,
     /// Number of its first message in the order of writing.
     pub first_message: u64,
-    /// Channels with messages, ascending, with how many, and where each one's index begins in `index`.
+    /// Channels with messages, ascending: channel, number of messages, and offset of its index in `index`.
     pub channels: Vec<(u16, u32, u32)>,
     /// All message index records.
     pub index: Vec<u8>,
 }
 
-/// One lane: its open chunk and what its chunks have introduced so far.
+/// One lane: its open chunk and the channels that its chunks have introduced.
 pub(super) struct Lane {
-    /// Where the records go.
+    /// Destination of the records.
     pub place: Place,
     /// Records of a buffered chunk.
     pub buffer: Vec<u8>,
-    /// Length of the records so far.
+    /// Length of the open chunk's records.
     pub bytes: u64,
     /// A lane of larger messages has wanted the stream since this lane's last chunk was opened.
     pub is_crowded: bool,
     /// Number of the open chunk's first message in the order of writing, as far as the file is concerned.
     pub first_message: u64,
-    /// How large the records of the open chunk may get; zero while there is none.
+    /// Largest length that the records of the open chunk may reach; zero without an open chunk.
     bytes_max: u64,
     /// Log time of the first message of the open chunk.
     first_time: u64,
@@ -152,7 +152,8 @@ impl Lane {
         self.is_crowded = false;
     }
 
-    /// Lets later chunks grow, because the index of the chunks so far (kept in memory until the end) has grown to this.
+    /// Allows larger chunks from now on, because the index of the written chunks (kept in memory until the end) has
+    /// grown to this.
     pub fn grow(&mut self, chunk_indexes_bytes: u64) {
         if self.may_grow {
             let doublings = (chunk_indexes_bytes / INDEX_BYTES_PER_DOUBLING).min(8);
@@ -167,7 +168,7 @@ impl Lane {
         record_bytes <= self.chunk_bytes && !self.lacks_room(record_bytes) && !self.lacks_channel(channel)
     }
 
-    /// Whether the open chunk cannot take so many bytes more; true when none is open.
+    /// Whether the open chunk lacks room for this many more bytes; true when none is open.
     #[inline]
     pub(crate) fn lacks_room(&self, bytes: u64) -> bool {
         self.bytes + bytes > self.bytes_max
@@ -240,7 +241,7 @@ impl Lane {
         self.place != Place::Closed && log_time.saturating_sub(self.first_time) >= span_max
     }
 
-    /// Whether a record of this length should rather begin a chunk of its own.
+    /// Whether a record of this length should rather begin a new chunk.
     pub(crate) fn should_close_before(&self, record_bytes: u64) -> bool {
         !self.entries.is_empty() && record_bytes > self.chunk_bytes
     }
@@ -269,7 +270,7 @@ impl Lane {
             .map(|&channel| (channel, self.channels[usize::from(channel)].count))
     }
 
-    /// Ends the chunk: sorts what was noted into `content` and begins anew. The buffer stays unchanged.
+    /// Ends the chunk: sorts its entries into `content` and begins anew. The buffer stays unchanged.
     pub fn close(&mut self, with_index: bool, content: &mut ChunkContent) {
         content.times = self.times().unwrap_or((0, 0));
         content.message_count = self.message_count();

@@ -52,7 +52,8 @@ pub struct McapWriter {
     lanes: [Lane; LANE_COUNT],
     /// The lane whose chunk is open in the file itself.
     direct_lane: Option<usize>,
-    /// The lane of each channel; a channel that once had a large message stays where large ones are, one with a compression of its own there.
+    /// The lane of each channel; a channel that once had a large message stays in the lane for large ones, and one with a separate
+    /// compression in its lane.
     lane_of: Vec<u8>,
     catalog: Catalog,
     compressor: Compressor<ChunkContent>,
@@ -62,7 +63,7 @@ pub struct McapWriter {
     spare_content: Vec<ChunkContent>,
     spare_buffers: Vec<Vec<u8>>,
     latest_time: u64,
-    /// There for files that open at once when they are torn.
+    /// Set for files that must open quickly after they are torn.
     checkpoints: Option<Checkpoints>,
     span_max: u64,
 }

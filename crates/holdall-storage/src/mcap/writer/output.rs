@@ -35,9 +35,9 @@ pub(super) struct ChunkPlace {
 /// Which checksums are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checksums {
-    /// Of each chunk.
+    /// A checksum for each chunk.
     pub chunk: bool,
-    /// Of the whole data section.
+    /// A checksum for the whole data section.
     pub data: bool,
 }
 
@@ -66,7 +66,7 @@ impl Output {
         }
     }
 
-    /// Begins the file with bytes of which [`ANCHOR_BLOCK`] may be rewritten later.
+    /// Begins the file with these bytes; their [`ANCHOR_BLOCK`] may be rewritten later.
     pub(crate) fn put_head(&mut self, q: &mut DiskQueue, head: Vec<u8>) -> Result<(), DiskError> {
         self.stream.append(q, &head)?;
         self.head = head;
@@ -95,7 +95,7 @@ impl Output {
         )
     }
 
-    /// Checksum of everything after the head so far; `None` when the data section has none. No chunk is open.
+    /// Checksum of everything written after the head; `None` when the data section has none. No chunk is open.
     pub(crate) fn crc_after_head(&mut self, q: &mut DiskQueue) -> Result<Option<u32>, DiskError> {
         self.settle(q)?;
         Ok(self.checksums.data.then(|| self.section_crc.clone().finalize()))
@@ -265,7 +265,7 @@ impl Output {
         }))
     }
 
-    /// Ends the section: the checksum over it so far, zero when none is wanted; the next section begins here.
+    /// Ends the section: returns its checksum, zero when none is wanted; the next section begins here.
     pub(crate) fn end_section(&mut self, q: &mut DiskQueue, checksum_next: bool) -> Result<u32, DiskError> {
         self.settle(q)?;
         let rest = std::mem::take(&mut self.section_crc);
@@ -282,13 +282,13 @@ impl Output {
         self.stream.file()
     }
 
-    /// Gives everything so far to the disk. Must not be called while a chunk is open.
+    /// Submits all written bytes to the disk. Must not be called while a chunk is open.
     pub fn hand_over(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
         self.settle(q)?;
         self.stream.flush_tail(q).map(drop)
     }
 
-    /// Gives everything so far to the disk and asks for a sync. Must not be called while a chunk is open.
+    /// Submits all written bytes to the disk and requests a sync. Must not be called while a chunk is open.
     pub fn make_durable(&mut self, q: &mut DiskQueue) -> Result<SyncToken, DiskError> {
         self.hand_over(q)?;
         q.sync(self.stream.file())

@@ -14,7 +14,7 @@ const FIXED_BYTES: u64 = 512;
 const COUNT_BYTES: u64 = 10;
 
 impl McapWriter {
-    /// About how many bytes will follow what is in the file now.
+    /// Estimated bytes that will follow the current content of the file.
     pub(super) fn summary_bytes(&self) -> u64 {
         let catalog = &self.catalog;
         let counts = catalog.channels.len() as u64 * COUNT_BYTES;
