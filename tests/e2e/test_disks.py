@@ -166,6 +166,29 @@ def test_a_full_file_system_ends_the_recording_or_gives_up_its_oldest_files(worl
         assert told["topics"]["/t"]["removed"] > 0, told
 
 
+def test_a_disk_that_cannot_be_written_directly_is_named_with_the_reason(world, disk):
+    memory = world.folder / "memory"
+    memory.mkdir()
+    if run("mount", "-t", "tmpfs", "-o", "size=50m", "tmpfs", memory).returncode != 0:
+        pytest.skip("no tmpfs")
+    try:
+        found = {}
+        for folder in (disk, memory):
+            recorder = world.holdall("record", "-o", folder / "bag", "--topics", "/t", "--json", "--max-recording-duration", "1")
+            code, said = recorder.wait()
+            assert code == 0, said
+            found[folder] = (json.loads(said[said.index("\n{") :]), said)
+        report, said = found[memory]
+        assert report["disk_mode"] == "buffered" and "keeps its files in memory" in report["disk_mode_reason"], report
+        assert "writing through the page cache" in said and report["disk_mode_reason"] in said, said
+        report, said = found[disk]
+        assert (report["disk_mode"], report["disk_mode_reason"]) == ("direct", None), report
+        assert "page cache" not in said, said
+    finally:
+        world.close()
+        run("umount", "-l", memory)
+
+
 def test_a_frozen_disk_is_told_and_nothing_is_lost_when_it_thaws(world, disk):
     recorder = world.holdall("record", "-o", disk / "bag", "--topics", "/t", "--restart-on-stall", "--max-loss-window", "0.5")
     talker = flood(world, size=10_000, rate_hz=100)

@@ -239,6 +239,40 @@ pub enum Completion {
     },
 }
 
+/// The way from a process to the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WritePath {
+    /// Past the page cache (O_DIRECT, io_uring).
+    Direct,
+    /// Through the page cache, written back early.
+    Buffered {
+        /// Why the direct path, which was preferred, is not possible; `None` when buffered writing was requested.
+        reason: Option<String>,
+    },
+    /// Into memory only, as in tests.
+    #[default]
+    Memory,
+}
+
+impl WritePath {
+    /// `direct`, `buffered` or `memory`.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Buffered { .. } => "buffered",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Why the direct path was not possible, if it was preferred.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Buffered { reason } => reason.as_deref(),
+            Self::Direct | Self::Memory => None,
+        }
+    }
+}
+
 /// A disk, as a queue. One thread owns it; nothing but [`Disk::create`] and `reap(Wait::One)` waits.
 ///
 /// What must hold for every implementation (shown by [`crate::disk_conformance`]):
@@ -286,6 +320,11 @@ pub trait Disk: Send {
         false
     }
 
+    /// The way that writes take.
+    fn write_path(&self) -> WritePath {
+        WritePath::Memory
+    }
+
     /// Whether others see its files in the file system under their paths; a disk in memory has none there.
     fn makes_files(&self) -> bool;
 
@@ -331,6 +370,9 @@ impl<D: Disk + ?Sized> Disk for Box<D> {
     }
     fn prefers_streaming_stores(&self) -> bool {
         (**self).prefers_streaming_stores()
+    }
+    fn write_path(&self) -> WritePath {
+        (**self).write_path()
     }
     fn makes_files(&self) -> bool {
         (**self).makes_files()

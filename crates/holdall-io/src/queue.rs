@@ -5,7 +5,7 @@ pub use crate::file_state::FileProgress;
 use crate::{
     block::{BLOCK_ALIGNMENT, Block, BlockPool, BlockPoolOptions},
     copy,
-    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, invalid_input},
+    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, WritePath, invalid_input},
     file_state::{Deferred, FileState, Life, PendingWrite},
 };
 use std::{collections::BTreeMap, io, path::Path};
@@ -336,6 +336,11 @@ impl DiskQueue {
     /// The blocks.
     pub fn pool(&self) -> &BlockPool {
         &self.pool
+    }
+
+    /// The way that writes take ([`Disk::write_path`]).
+    pub fn write_path(&self) -> WritePath {
+        self.disk.write_path()
     }
 
     /// Whether its files are in the file system ([`Disk::makes_files`]).

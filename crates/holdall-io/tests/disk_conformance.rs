@@ -3,7 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use holdall_io::{
-    disk::DiskError,
+    disk::{Disk, DiskError, WritePath},
     disk_conformance::{DiskUnderTest, check_all},
     memory::MemoryDisk,
     os::{DiskMode, OsDisk},
@@ -123,13 +123,14 @@ fn direct_disk_conforms() {
 #[test]
 fn direct_is_chosen_where_it_is_possible() {
     let disk = OsDisk::open(Path::new(env!("CARGO_TARGET_TMPDIR")), DiskMode::Auto).unwrap();
-    let expected = if direct_refused().is_none() {
-        DiskMode::Direct
-    } else {
-        DiskMode::Buffered
-    };
-    assert_eq!(disk.mode(), expected);
-    assert_eq!(disk.fallback_reason().is_none(), expected == DiskMode::Direct);
+    let found = disk.write_path();
+    match direct_refused() {
+        None => assert_eq!(found, WritePath::Direct),
+        Some(_) => assert!(
+            found.as_str() == "buffered" && found.reason().is_some(),
+            "{found:?}"
+        ),
+    }
 }
 
 #[test]
@@ -140,9 +141,12 @@ fn memory_file_system_is_written_buffered() {
     }
     let subject = Os::in_dir(shm, DiskMode::Auto);
     let (disk, _) = subject.start();
-    assert_eq!(disk.mode(), DiskMode::Buffered);
-    let reason = disk.fallback_reason().unwrap().to_string();
-    assert!(reason.contains("keeps its files in memory"), "{reason}");
+    let found = disk.write_path();
+    assert_eq!(found.as_str(), "buffered");
+    assert!(
+        found.reason().unwrap().contains("keeps its files in memory"),
+        "{found:?}"
+    );
     drop(disk);
     check_all(&subject);
 }

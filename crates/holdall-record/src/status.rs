@@ -6,6 +6,7 @@ pub use super::{
     trigger::{TriggerCount, TriggerStatus},
 };
 pub use holdall_bag::writer::UndefinedTopic;
+pub use holdall_io::disk::WritePath;
 pub use holdall_model::loss::DurabilityStatus;
 use holdall_model::{
     loss::{LossStage, UnknownEnds},
@@ -72,6 +73,8 @@ pub struct RecordStatus {
     pub lost: u64,
     /// Free space where the bag is, in bytes.
     pub disk_available_bytes: Option<u64>,
+    /// The way that files take to the disk.
+    pub write_path: WritePath,
     /// The file being written.
     pub current_file: PathBuf,
     /// What is durable, and how well the loss window was kept.

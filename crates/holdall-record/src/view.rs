@@ -90,6 +90,7 @@ impl View {
             cache_bytes_max: parts.cache.bytes_max(),
             lost: ledger.lost(),
             disk_available_bytes: drain.available_bytes,
+            write_path: drain.write_path.clone(),
             current_file: drain.current_file.clone(),
             durability: drain.durability.clone(),
             must_end: drain.must_end.clone(),

@@ -6,7 +6,7 @@ use holdall_io::mutex::lock;
 use holdall_io::{
     block::{Block, BlockPool},
     clock::Clock,
-    disk::{Completion, Disk, DiskError, FileId, Wait},
+    disk::{Completion, Disk, DiskError, FileId, Wait, WritePath},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -145,6 +145,10 @@ impl Disk for MeteredDisk {
 
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
         self.inner.available_bytes(dir)
+    }
+
+    fn write_path(&self) -> WritePath {
+        self.inner.write_path()
     }
 
     fn makes_files(&self) -> bool {

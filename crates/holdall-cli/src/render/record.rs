@@ -438,6 +438,8 @@ pub fn json(report: &RecordReport) -> Value {
         "clock_jump_count": status.clock_jumps.count,
         "sent_before_match": sums.before_match,
         "end_unknown": ends_json(&status.unknown_ends()),
+        "disk_mode": status.write_path.as_str(),
+        "disk_mode_reason": status.write_path.reason(),
         "durability": json_durability(&status.durability),
         "topics": topics,
         "failure": report.failure,

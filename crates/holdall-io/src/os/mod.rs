@@ -10,7 +10,7 @@ pub(crate) use helper::{available_bytes, sync_directory_of};
 
 use crate::{
     block::{Block, BlockPool},
-    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, check_write, invalid_input},
+    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, WritePath, check_write, invalid_input},
 };
 use direct::Ring;
 use files::{Barrier, FileNumbers, Handle, OpenFile, WaitingWrite};
@@ -68,6 +68,7 @@ pub struct OsDisk {
     done: Vec<Done>,
     ready: Vec<Completion>,
     in_flight: usize,
+    /// Why [`DiskMode::Auto`] did not choose direct writing.
     fallback: Option<DiskError>,
 }
 
@@ -111,19 +112,6 @@ impl OsDisk {
             in_flight: 0,
             fallback,
         })
-    }
-
-    /// How it writes: [`DiskMode::Direct`] or [`DiskMode::Buffered`].
-    pub fn mode(&self) -> DiskMode {
-        match self.engine {
-            Engine::Direct(_) => DiskMode::Direct,
-            Engine::Buffered(_) => DiskMode::Buffered,
-        }
-    }
-
-    /// Why [`DiskMode::Auto`] did not choose direct writing.
-    pub fn fallback_reason(&self) -> Option<&DiskError> {
-        self.fallback.as_ref()
     }
 
     fn begin_file(&mut self, path: &Path, handle: Handle, (reserved, expected): (u64, u64)) -> FileId {
@@ -471,6 +459,15 @@ impl Disk for OsDisk {
             .map(OpenFile::reserved_ahead_bytes)
             .sum();
         Ok(free.saturating_add(reserved))
+    }
+
+    fn write_path(&self) -> WritePath {
+        match self.engine {
+            Engine::Direct(_) => WritePath::Direct,
+            Engine::Buffered(_) => WritePath::Buffered {
+                reason: self.fallback.as_ref().map(ToString::to_string),
+            },
+        }
     }
 
     fn makes_files(&self) -> bool {

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     block::{BLOCK_ALIGNMENT, Block, BlockPool, BlockPoolOptions},
-    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, check_write, invalid_input},
+    disk::{Completion, Disk, DiskError, FileId, Operation, Wait, WritePath, check_write, invalid_input},
     queue::DiskQueue,
 };
 use std::{
@@ -340,6 +340,10 @@ impl Disk for SealingDisk {
 
     fn available_bytes(&self, dir: &Path) -> Result<u64, DiskError> {
         self.inner.available_bytes(dir)
+    }
+
+    fn write_path(&self) -> WritePath {
+        self.inner.write_path()
     }
 
     fn makes_files(&self) -> bool {

@@ -30,7 +30,7 @@ use durable::PendingSync;
 use handed::Handed;
 use holdall_io::{
     block::BlockPoolOptions,
-    disk::{DiskError, FileId},
+    disk::{DiskError, FileId, WritePath},
     os::{DiskMode, OsDisk},
     queue::DiskQueue,
     sealed::{Seal, SealingDisk},
@@ -475,6 +475,11 @@ impl BagWriter {
         self.current
             .as_ref()
             .map(|current| self.options.directory.join(&current.name))
+    }
+
+    /// The way that its files take to the disk.
+    pub fn write_path(&self) -> WritePath {
+        self.queue.write_path()
     }
 
     /// The number of the file being written; the first one is 0.

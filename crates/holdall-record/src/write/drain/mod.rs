@@ -15,8 +15,8 @@ mod types;
 
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
-use holdall_io::mutex::lock;
 use holdall_io::wait::Wait;
+use holdall_io::{disk::WritePath, mutex::lock};
 use holdall_model::unheard::{names_to_custom_data, not_heard_to_custom_data};
 use limits::Watch;
 use markers::custom_data_of;
@@ -119,6 +119,15 @@ pub struct Drain {
     time: Option<Arc<ClockWatch>>,
 }
 
+fn log_write_path(path: &WritePath) {
+    match path.reason() {
+        Some(reason) => tracing::info!(
+            "writing through the page cache, because the direct path is not possible: {reason}"
+        ),
+        None => tracing::debug!("files are written on the {} path", path.as_str()),
+    }
+}
+
 impl Drain {
     /// A drain from `cache` into `bag`.
     pub fn new(
@@ -166,7 +175,12 @@ impl Drain {
         drain
             .bag
             .set_end_records(drain.checkpoints.end_records(&drain.ledger));
-        drain.update_status(|status| status.durability = drain.window.status().clone());
+        let write_path = drain.bag.write_path();
+        log_write_path(&write_path);
+        drain.update_status(|status| {
+            status.durability = drain.window.status().clone();
+            status.write_path = write_path;
+        });
         drain
     }
 

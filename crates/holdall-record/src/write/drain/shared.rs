@@ -5,7 +5,7 @@ use crate::{
     events::FinishedFile, limits::ReachedLimit, step_wait::StepWait, trigger::TriggerStatus,
     write::survival::SurvivalLog,
 };
-use holdall_io::mutex::lock;
+use holdall_io::{disk::WritePath, mutex::lock};
 use holdall_model::unheard::NotHeard;
 use holdall_model::{
     loss::DurabilityStatus,
@@ -25,6 +25,8 @@ use std::{
 pub struct DrainStatus {
     /// The file being written.
     pub current_file: PathBuf,
+    /// The way that its files take to the disk.
+    pub write_path: WritePath,
     /// Free bytes where the bag is.
     pub available_bytes: Option<u64>,
     /// Why nothing more is stored, if that is so: one sentence.

@@ -224,6 +224,8 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "cache_bytes": status.cache_bytes,
         "cache_bytes_max": status.cache_bytes_max,
         "disk_available_bytes": status.disk_available_bytes,
+        "disk_mode": status.write_path.as_str(),
+        "disk_mode_reason": status.write_path.reason(),
         "file": status.current_file,
         "services_without_introspection": status.unheard_services,
         "not_heard": status.not_heard,
