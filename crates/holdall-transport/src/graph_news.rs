@@ -1,4 +1,4 @@
-//! That a graph has changed: noted by a transport's own threads, taken by its owner.
+//! News of graph changes: set by a transport's own threads, taken by its owner.
 
 use holdall_io::mutex::lock;
 use std::sync::{
@@ -9,7 +9,7 @@ use std::sync::{
 /// Called when the graph has changed, on the transport's own threads: must not block, and must not call the transport.
 pub type GraphWake = Arc<dyn Fn() + Send + Sync>;
 
-/// A flag that calls who waits for it.
+/// A flag that calls its waiter when it is set.
 #[derive(Default)]
 pub(crate) struct GraphNews {
     is_there: AtomicBool,
@@ -17,7 +17,7 @@ pub(crate) struct GraphNews {
 }
 
 impl GraphNews {
-    /// Calls `wake` from now on, at once for what was not taken yet; the last one counts.
+    /// Calls `wake` for every change from now on, and at once for one not taken yet. Replaces an earlier `wake`.
     pub(crate) fn call(&self, wake: GraphWake) {
         *lock(&self.wake) = Some(Arc::clone(&wake));
         if self.is_there() {
@@ -25,7 +25,7 @@ impl GraphNews {
         }
     }
 
-    /// The graph has changed. Changes that nothing has taken yet are one.
+    /// The graph has changed. Changes not taken yet count as one.
     pub(crate) fn set(&self) {
         if self.is_there.swap(true, Ordering::AcqRel) {
             return;

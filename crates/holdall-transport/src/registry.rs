@@ -32,13 +32,14 @@ pub enum OpenError {
     Start(#[from] TransportError),
 }
 
-/// What a transport's folder offers.
+/// The functions that a transport's folder offers.
 pub struct Backend {
     /// Joins.
     pub open: fn(&OpenOptions<'_>) -> Result<Box<dyn Transport>, OpenError>,
     /// Whether a thread of this name receives its messages.
     pub receives: fn(&str) -> bool,
-    /// What it needs beside this program and is not installed: one sentence.
+    /// One sentence about what it needs in addition to this program but is not installed; `None` when nothing is
+    /// missing.
     pub missing: fn(&Variables<'_>) -> Option<String>,
 }
 

@@ -151,13 +151,13 @@ pub struct ServiceReply {
 
 /// A client of another node's service; dropping it ends it.
 pub trait ServiceClient: Send {
-    /// Whether a server is there and matched both ways, so that no request and no reply is lost.
+    /// Whether a server exists and is matched both ways, so that no request and no reply is lost.
     fn is_ready(&mut self) -> bool;
 
     /// Sends a request; returns its number.
     ///
     /// # Errors
-    /// When no server is there, or the request cannot be sent.
+    /// When no server exists, or the request cannot be sent.
     fn send(&mut self, payload: &[u8]) -> Result<u64, TransportError>;
 
     /// Appends the replies to our own requests that have arrived; never blocks.
@@ -172,7 +172,7 @@ pub(crate) fn no_services(transport: &'static str, service: &ServiceDescription)
     }
 }
 
-/// Checks the name of a service and what is sent.
+/// Checks the name of a service.
 pub(crate) fn check_service(service: &ServiceDescription) -> Result<(), TransportError> {
     holdall_model::names::validate_full_name(&service.name)
         .map_err(|error| service_error(&service.name, error.to_string()))

@@ -1,4 +1,4 @@
-//! What every transport does: report the graph, subscribe without knowing types, publish serialized messages.
+//! The interface of every transport: report the graph, subscribe without knowing types, publish serialized messages.
 
 use crate::{
     graph_news::GraphWake,
@@ -34,7 +34,7 @@ pub struct EndpointInfo {
     pub neighbours: Vec<NodeName>,
     /// Name of the computer that it runs on, where the transport reports it.
     pub host: Option<String>,
-    /// When it was created, on the clock of its own machine, where discovery reports it.
+    /// When it was created, by the clock of its machine; `None` where discovery does not report it.
     pub created: Option<Timestamp>,
     /// How its payloads are serialized where that is not `cdr`.
     pub serialization_format: Option<&'static str>,
@@ -48,14 +48,14 @@ pub struct EndpointInfo {
 pub enum GraphEvent {
     /// A publisher appeared, or something about a known one changed (its node became known).
     Publisher(EndpointInfo),
-    /// A publisher went away, and said so: nothing that it had sent is missing after what has arrived or was announced, where the transport's
-    /// [`EndProof`] holds for it.
+    /// A publisher announced that it went away: provided that the transport's [`EndProof`] covers it, no message of it is missing beyond
+    /// those that arrived or were announced.
     PublisherGone(Gid),
-    /// A publisher went away, and said so; the last of what it had sent may be lost on the way, and its announcement too.
+    /// A publisher announced that it went away, but its last messages may be lost on the way, and their announcement too.
     PublisherLeft(Gid),
-    /// A publisher is not there any more and did not say so: its process was killed, its link is lost, its lease has expired.
+    /// A publisher is gone without an announcement: its process was killed, its link was lost, or its lease has expired.
     PublisherSilent {
-        /// Which.
+        /// The publisher.
         gid: Gid,
         /// Its last sign of life by this computer's time of day, where the transport knows it.
         since: Option<Timestamp>,
@@ -81,7 +81,7 @@ pub struct ServerInfo {
     pub type_name: String,
 }
 
-/// What shows how many messages a publisher has sent, so that none at the end is lost without a count.
+/// The proof of how many messages a publisher has sent, so that losses at its end are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndProof {
     /// Nothing but a later message.
@@ -92,7 +92,8 @@ pub enum EndProof {
     OfAll,
 }
 
-/// Where a subscription delivers. Called on the transport's own threads: must not block and must not wait for I/O.
+/// The receiver of a subscription's messages. Called on the transport's own threads: must not block and must not wait
+/// for I/O.
 pub trait Sink: Send + Sync {
     /// Accepts a message, or counts it as dropped; the transport need not distinguish.
     fn offer(&self, header: MessageHeader, payload: Payload<'_>);
@@ -114,7 +115,7 @@ pub struct SubscribeRequest {
 
 /// A live subscription; dropping it ends it. No call of the sink happens after drop has returned.
 pub trait Subscription: Send {
-    /// Moves messages for transports that do not push on threads of their own; returns how many were moved.
+    /// Moves messages for transports that do not push on their own threads; returns the number moved.
     fn pump(&mut self) -> usize {
         0
     }
@@ -133,17 +134,18 @@ pub trait Subscription: Send {
         Vec::new()
     }
 
-    /// Asks the matched publishers what they have sent, as far as the transport can. To be called again until they have answered: it may wait
-    /// for what is still in the transport's buffers, because that is older than the question.
+    /// Asks the matched publishers how much they have sent, as far as the transport can. Call it again until they have answered: it may wait
+    /// for messages in the transport's buffers, because these are older than the question.
     fn ask_ends(&mut self) {}
 
-    /// Whether a publisher has answered: what it had sent until then has arrived or is in [`Subscription::announced_sequences`].
+    /// Whether a publisher has answered: everything it had sent until then has arrived or is in
+    /// [`Subscription::announced_sequences`].
     fn has_answered(&self, _publisher: Gid) -> bool {
         false
     }
 
-    /// Accepts the publisher's messages from number `next` on again. To be called after a forged number far from it, after which a reader
-    /// that delivers in order drops what is real, or waits for what will never come. Does nothing where the reader delivers all numbers.
+    /// Accepts the publisher's messages from number `next` on again. Call this after a forged number far from it: a reader that delivers
+    /// in order would then drop real messages, or wait for messages that never arrive. Does nothing if the reader delivers all numbers.
     fn expect_next(&self, _publisher: Gid, _next: u64) {}
 }
 
@@ -160,7 +162,7 @@ pub struct PublishRequest {
     pub qos: QosProfile,
     /// How payloads are serialized; empty for `cdr`.
     pub serialization_format: String,
-    /// Where the topic was recorded, when that was by the same transport.
+    /// The topic's origin, when the same transport recorded it.
     pub origin: Option<TopicOrigin>,
     /// Keep messages for reliable subscriptions until these have acknowledged them, beyond the depth that
     /// `qos` offers; see [`Publisher::delivery`]. The caller bounds the memory that this takes.
@@ -312,18 +314,19 @@ pub trait Transport: Send {
         Vec::new()
     }
 
-    /// Nodes and publishers that are there and that this transport cannot receive, as far as it can know; to be called about once a
-    /// second. Never blocks for long: it may read some files.
+    /// Existing nodes and publishers that this transport cannot receive, as far as it can know; call it about once a second. Never
+    /// blocks for long: it may read some files.
     fn not_heard(&mut self) -> Vec<Unreached> {
         Vec::new()
     }
 
-    /// Whether it only completes what others reach: beside another transport it is used for publishers that no other one shows.
+    /// Whether it only completes other transports: next to another one it is used only for publishers that no other transport
+    /// shows.
     fn completes_others(&self) -> bool {
         false
     }
 
-    /// What shows the number of messages that a publisher has sent.
+    /// The proof of the number of messages that a publisher has sent.
     fn end_proof(&self) -> EndProof {
         EndProof::LaterMessage
     }

@@ -11,11 +11,11 @@ use holdall_model::{
 pub struct Unreached {
     /// What is reported.
     pub about: NotHeard,
-    /// Who it is.
+    /// Its identity.
     pub identity: Identity,
 }
 
-/// Who cannot be received.
+/// The identity of a node or publisher that cannot be received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// A participant of DDS: what the identifiers of all its endpoints begin with.

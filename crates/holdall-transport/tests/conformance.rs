@@ -1,4 +1,4 @@
-//! What every transport must do: each backend joins with one line at the end.
+//! Requirements for every transport; each backend joins with one line at the end.
 
 #[cfg(feature = "dds")]
 mod dds;
@@ -126,7 +126,8 @@ fn incompatible_qos_does_not_match_and_best_effort_hears_both(Pair { mut ours, m
         .map(|one| one.matched_subscriptions())
         .sum::<usize>()
         == 3));
-    // Until the first heartbeat of a reliable publisher, best-effort subscriptions beside reliable ones hear nothing of it.
+    // Until the first heartbeat of a reliable publisher, best-effort subscriptions next to reliable ones receive nothing
+    // from it.
     assert!(wait_until(|| {
         publishers
             .iter_mut()

@@ -1,6 +1,6 @@
-//! Where the bytes of a lent payload are: in the publisher's shared memory or in the packets that were
-//! received, nowhere else. The recorder's part (a loan is read once, into the block that goes to the disk) is
-//! tested in the crate `holdall`.
+//! The bytes of a lent payload are in the publisher's shared memory or in the received packets, nowhere else.
+//! The recorder's part (a loan is read once, into the block that goes to the disk) is tested in the crate
+//! `holdall`.
 #![cfg(any(feature = "dds", feature = "iceoryx2", feature = "zenoh"))]
 
 #[cfg(feature = "dds")]

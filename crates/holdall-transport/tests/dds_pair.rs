@@ -106,7 +106,7 @@ fn a_publisher_that_appears_wakes_who_follows_the_graph() {
     assert!(ours.has_graph_news());
     created(&mut ours, &topic);
     drop(publisher);
-    // Once for what was not polled: so each try polls and changes something.
+    // Changes not yet polled wake only once, so each try polls and makes a change.
     let (before, mut events) = (wakes.load(Ordering::SeqCst), Vec::new());
     assert!(wait_until(|| {
         ours.poll_graph(&mut events).unwrap();
@@ -185,7 +185,7 @@ fn a_new_participant_is_sent_the_announcement_more_often_than_cyclone_does() {
         let port = u16::try_from(7_410 + 250 * domain + 2 * index).unwrap();
         socket.send_to(&hello, (Ipv4Addr::LOCALHOST, port)).unwrap();
     }
-    // Cyclone sends four of its own, a second apart, and the first is lost when the participant does not listen yet.
+    // Cyclone itself sends four, a second apart; the first one is lost if the participant does not listen yet.
     let mut bytes = vec![0; 1 << 16];
     let mut announcements = 0;
     while announcements < 8 {

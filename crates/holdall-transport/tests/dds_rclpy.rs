@@ -301,7 +301,7 @@ fn rclpy_receives_what_we_publish() {
     node.wait_for("ready");
     let mut publisher = publish(&mut ours, &topic, STRING, reliable(300));
     assert!(wait_until(|| publisher.matched_subscriptions() == 1));
-    // Multiples of four, so that there is no padding to add.
+    // Multiples of four, so that no padding is added.
     let sent: Vec<_> = (0..300).map(|n| string(&format!("{n:07}"))).collect();
     sent.iter()
         .for_each(|payload| publisher.publish(payload).unwrap());

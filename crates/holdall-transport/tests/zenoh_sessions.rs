@@ -208,7 +208,7 @@ fn shared_memory_is_referenced_and_released() {
         .unwrap()
         .matching()));
     const LEN: usize = 6_220_800;
-    // Room for five: what is held beyond the bound of 24 MiB is copied, so that the sixth finds room.
+    // Room for five: messages held beyond the bound of 24 MiB are copied, so that the sixth finds room.
     let provider = ShmProviderBuilder::default_backend(5 * LEN + 65_536)
         .wait()
         .unwrap();

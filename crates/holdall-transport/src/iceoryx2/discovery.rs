@@ -164,7 +164,7 @@ impl Discovery {
             Some(FolderNews::Changed) => return true,
             Some(FolderNews::Gone) | None => {}
         }
-        // Where it cannot be watched, the services are listed at each poll.
+        // If it cannot be watched, the services are listed at each poll.
         let folder = self.node.config().global.service_dir().to_string();
         seen.folder = FolderWatch::open(Path::new(&folder)).ok();
         true

@@ -1,4 +1,4 @@
-//! What others have put into iceoryx2's folders and iceoryx2 cannot hold.
+//! Paths that other programs have put into iceoryx2's folders and that are too long for iceoryx2.
 
 use holdall_io::fs::{self, DirEntry};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,8 @@ pub(super) const PATH_BYTES_MAX: usize = 255;
 /// Folders of iceoryx2 in folders: root, nodes, a node.
 const FOLDERS_DEEP: usize = 3;
 
-/// A path below iceoryx2's root that is longer than iceoryx2 can hold: where it lists such a folder it panics. Links are not followed; what
-/// cannot be read is not listed by iceoryx2 either.
+/// A path below iceoryx2's root that is longer than iceoryx2 can hold: iceoryx2 panics when it lists such a folder. Links are not followed;
+/// iceoryx2 does not list unreadable folders either.
 pub(super) fn overlong_path(root: &str) -> Option<PathBuf> {
     overlong_below(Path::new(root), FOLDERS_DEEP)
 }

@@ -2,7 +2,8 @@
 
 use holdall_model::{time::Timestamp, topic::Gid};
 
-/// `{int64 source_timestamp, uint64 sequence}`, nanoseconds since 1970 and 1, 2, 3, ...: the header of `rmw_iceoryx2`, and ours.
+/// `{int64 source_timestamp, uint64 sequence}`, nanoseconds since 1970 and 1, 2, 3, ...: the header of `rmw_iceoryx2`, which
+/// this transport uses, too.
 pub(super) const STAMP_AND_SEQUENCE: &str = "rmw_iceoryx2/MessageInfoHeader";
 
 /// `{uint8[16] gid, int64 source_timestamp, uint64 sequence}`: the header of messages that come through

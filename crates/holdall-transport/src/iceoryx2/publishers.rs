@@ -26,9 +26,9 @@ use std::{
 pub(super) struct Nodes {
     /// Names that were looked up; includes nodes without a name.
     names: BTreeMap<u128, Option<NodeName>>,
-    /// Those that have died and were there when the nodes were listed last.
+    /// Dead nodes of the last listing.
     dead: BTreeSet<u128>,
-    /// Whether processes have ended, of those that were looked at in this poll: one process has publishers of many services.
+    /// Whether each process checked in this poll has ended: one process has publishers of many services.
     ended: BTreeMap<u32, bool>,
 }
 

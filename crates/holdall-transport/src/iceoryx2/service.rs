@@ -1,4 +1,4 @@
-//! A service's description of itself: types, buffers, attributes; what it is recorded as, and how it is
+//! A service's description of itself: types, buffers, attributes; how it is recorded, and how it is
 //! offered again.
 
 use super::{
@@ -217,7 +217,7 @@ impl ServiceFacts {
         details
     }
 
-    /// Reads what [`Self::to_details`] has written; the error states what is missing or wrong.
+    /// Reads the output of [`Self::to_details`]; the error names the missing or wrong detail.
     pub(crate) fn from_details(details: &BTreeMap<String, String>) -> Result<Self, String> {
         let types = |kind: &str| -> Result<TypeFacts, String> {
             let alignment: usize = read(details, &format!("{kind}_alignment"))?;

@@ -58,7 +58,7 @@ impl Iceoryx2Transport {
                 reason: format!("{what}: {error}"),
             }
         }
-        // What matters is logged in our own words; IOX2_LOG_LEVEL enables iceoryx2's log.
+        // This crate logs everything that matters itself; IOX2_LOG_LEVEL enables iceoryx2's log.
         set_log_level_from_env_or(LogLevel::Fatal);
         let name =
             NodeName::new(node_name).map_err(|error| failed("its node's name", format!("{error:?}")))?;

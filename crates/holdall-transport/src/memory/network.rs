@@ -98,7 +98,7 @@ impl MemoryNetwork {
         Self::default()
     }
 
-    /// A publisher of a node that needs no transport of its own, for scripts.
+    /// A publisher of a node without a separate transport, for scripts.
     pub fn publisher(
         &self,
         node: &NodeName,

@@ -28,7 +28,7 @@ impl MemoryPublisher {
         self.send_at(payload, self.clock.now());
     }
 
-    /// Sends a message with a publish time of its own.
+    /// Sends a message with this publish time.
     pub fn send_at(&self, payload: &[u8], publish_time: Timestamp) {
         let payload: Arc<[u8]> = payload.into();
         let mut state = self.network.state();

@@ -20,7 +20,7 @@ pub(super) struct Offered {
 
 /// A client of the network, and the replies that wait for it.
 pub(super) struct Calling {
-    /// Of the service's type, as the client knows it.
+    /// Hash of the service's type, as the client knows it.
     type_hash: Option<String>,
     waiting: Vec<ServiceReply>,
     wake: ServiceWake,

@@ -66,7 +66,7 @@ pub(super) struct Delivery {
     /// Held during a call, so that the subscription's end waits for it.
     sink: Mutex<Option<Arc<dyn Sink>>>,
     clock: Arc<dyn Clock>,
-    /// Where large payloads are received into, where not onto the heap.
+    /// Memory for large payloads; `None` for the heap.
     region: Mutex<Option<Region>>,
 }
 

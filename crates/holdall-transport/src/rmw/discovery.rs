@@ -57,7 +57,8 @@ impl Discovery {
         }
     }
 
-    /// Appends what is different now. `lacks` returns why a type cannot be received: endpoints of such types are not reported.
+    /// Appends the differences since the last call. `lacks` returns why a type cannot be received: endpoints of such types are
+    /// not reported.
     pub(super) fn compare(
         &mut self,
         endpoints: Vec<Endpoint>,

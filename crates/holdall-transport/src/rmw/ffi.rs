@@ -1,4 +1,4 @@
-//! The shim, loaded from its file and checked; the node that it joins with, and what the graph shows. The structures are those of `shim.c`.
+//! The shim, loaded from its file and checked; the node that it joins with, and the graph. The structures match those of `shim.c`.
 
 use super::{
     ffi_entity::RawSubscription,
@@ -160,7 +160,7 @@ pub(super) fn c_string(text: &str) -> Result<CString, String> {
     CString::new(text).map_err(|_| "a name holds a NUL character".to_owned())
 }
 
-/// The loaded shim, with the implementation that it is linked with. Never unloaded: an implementation has threads and pointers of its own.
+/// The loaded shim, with the implementation that it is linked with. Never unloaded: an implementation has its own threads and pointers.
 pub(super) struct Shim(pub(super) Functions);
 
 /// A type support of the installation; valid for the rest of the process.
@@ -215,7 +215,7 @@ impl Shim {
     /// Loads a type support.
     ///
     /// # Errors
-    /// What the loader says.
+    /// The loader's message.
     pub(super) fn type_support(&self, library: &str, function: &str) -> Result<TypeSupport, String> {
         let library = c_string(library)?;
         let function = c_string(function)?;
@@ -357,7 +357,7 @@ impl Drop for Context {
     }
 }
 
-/// What may have something to take.
+/// A subscription or service that may have something to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ready {
     /// The subscription at this place.
@@ -379,7 +379,7 @@ unsafe impl Send for Waiter {}
 
 impl Waiter {
     /// Waits until one of these may have something, the graph has changed, or the context is woken. Calls `visit` with each that is ready;
-    /// true when the graph has changed. Of the services, clients must be the first.
+    /// true when the graph has changed. Clients must come before servers in `services`.
     ///
     /// # Errors
     /// The implementation's own reason.

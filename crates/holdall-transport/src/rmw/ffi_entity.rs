@@ -40,13 +40,13 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if !self.raw.bytes.is_null() {
-            // SAFETY: the memory is ours and comes from the shim's allocator.
+            // SAFETY: the buffer owns the memory, which comes from the shim's allocator.
             unsafe { (self.shim.0.free)(self.raw.bytes) };
         }
     }
 }
 
-/// What is known of a message beside its bytes.
+/// The properties of a message in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Info {
     /// Its publisher.
@@ -57,7 +57,7 @@ pub(super) struct Info {
     pub source_nanos: Option<i64>,
 }
 
-/// What a take of the shim has returned.
+/// Interprets the outcome of a take by the shim.
 pub(super) fn taken(shim: &Shim, outcome: c_int, info: &RawInfo) -> Result<Option<Info>, String> {
     match outcome {
         0 => Ok(None),
@@ -143,7 +143,7 @@ impl RawSubscription {
 
 impl Drop for RawSubscription {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and the thread that waits for it holds a reference to what owns it.
+        // SAFETY: this value owns it, and the thread that waits for it holds a reference to its owner.
         unsafe { (self.context.shim.0.unsubscribe)(self.context.raw.as_ptr(), self.raw.as_ptr()) };
     }
 }
@@ -225,7 +225,7 @@ impl RawPublisher {
 
 impl Drop for RawPublisher {
     fn drop(&mut self) {
-        // SAFETY: it is ours.
+        // SAFETY: this value owns it.
         unsafe { (self.context.shim.0.unadvertise)(self.context.raw.as_ptr(), self.raw.as_ptr()) };
     }
 }

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-/// `holdall_request_id_t`: who sent a request, and its number.
+/// `holdall_request_id_t`: the client that sent a request, and its number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawRequestId {
@@ -71,7 +71,7 @@ impl RawService {
         })
     }
 
-    /// Whether a client's server is there and can be heard.
+    /// Whether a client's server exists and can be heard.
     pub(super) fn is_ready(&self) -> bool {
         debug_assert_eq!(self.side, Side::Client, "a server has no server");
         // SAFETY: the context and the client are live.
@@ -113,7 +113,7 @@ impl RawService {
         let mut payload = Vec::new();
         if !buffer.bytes.is_null() {
             let len = usize::try_from(buffer.length.min(buffer.capacity)).unwrap_or(0);
-            // SAFETY: the shim has allocated `capacity` bytes and written the first `length` of them; the memory is ours to release.
+            // SAFETY: the shim has allocated `capacity` bytes and written the first `length` of them; we must release the memory.
             unsafe {
                 payload.extend_from_slice(slice::from_raw_parts(buffer.bytes, len));
                 (shim.0.free)(buffer.bytes);
@@ -129,7 +129,7 @@ impl RawService {
 
 impl Drop for RawService {
     fn drop(&mut self) {
-        // SAFETY: it is ours, and the thread that waits for it holds a reference to what owns it.
+        // SAFETY: this value owns it, and the thread that waits for it holds a reference to its owner.
         unsafe { (self.context.shim.0.service_close)(self.context.raw.as_ptr(), self.raw.as_ptr()) };
     }
 }

@@ -79,7 +79,7 @@ impl Structure {
 
 impl Drop for Structure {
     fn drop(&mut self) {
-        // SAFETY: it is ours.
+        // SAFETY: this value owns it.
         unsafe { (self.shim.0.structure_free)(self.raw.as_ptr()) };
     }
 }

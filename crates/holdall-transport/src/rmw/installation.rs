@@ -11,9 +11,9 @@ use std::{
 
 /// One file for the compiler.
 const SOURCE: &str = concat!(include_str!("shim.c"), include_str!("services.c"));
-/// All but folders and files; what follows the last one is the output.
+/// All arguments but folders and files; the output file follows the last one.
 const COMPILER_ARGUMENTS: &str = include_str!("compiler_arguments.in");
-/// What ROS uses where `RMW_IMPLEMENTATION` is not set.
+/// The implementation that ROS uses when `RMW_IMPLEMENTATION` is not set.
 const DEFAULT_IMPLEMENTATION: &str = "rmw_fastrtps_cpp";
 /// Packages whose headers the shim includes; those of the second kind are not in every distribution.
 const PACKAGES: [&str; 4] = [
@@ -23,7 +23,7 @@ const PACKAGES: [&str; 4] = [
     "rosidl_typesupport_interface",
 ];
 const PACKAGES_OF_SOME: [&str; 2] = ["rosidl_dynamic_typesupport", "std_msgs"];
-/// Linked beside the implementation.
+/// Linked in addition to the implementation.
 const LIBRARIES: [&str; 3] = ["librmw.so", "librcutils.so", "librosidl_runtime_c.so"];
 /// Largest header that is read.
 const HEADER_BYTES_MAX: u64 = 4 << 20;
@@ -46,10 +46,11 @@ pub(super) struct Installation {
 }
 
 impl Installation {
-    /// Finds what is sourced; `variable` returns environment variables that are set and not empty.
+    /// Finds the sourced installation; `variable` returns environment variables that are set and
+    /// not empty.
     ///
     /// # Errors
-    /// One sentence about what is missing.
+    /// One sentence about the missing part.
     pub(super) fn find(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, String> {
         let paths = |name: &str| -> Vec<PathBuf> {
             let value = variable(name).unwrap_or_default();
@@ -134,7 +135,8 @@ impl Installation {
         let shim = cache.join(format!("{}-{:016x}.so", self.implementation, self.key()));
         let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", cache.display());
         fs::create_dirs(cache).map_err(|error| failed(&error))?;
-        // What is in it runs in this process, so it must be ours, and no one else may put another file in its place.
+        // Its content runs in this process, so this user must own it, and no other user may be able to replace its
+        // files.
         if let Some(folder) = fs::folder_of_others(cache) {
             return Err(format!(
                 "the part for {} is kept in {}, and others may change {}; let XDG_CACHE_HOME name a folder that only this user can change",
@@ -248,7 +250,7 @@ fn library_folders(prefix: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Where a package's headers are: in a folder of its own since Humble, in the common one before.
+/// The folder of a package's headers: a separate one since Humble, the common one before.
 fn include_folder(prefix: &Path, package: &str) -> Option<PathBuf> {
     let common = prefix.join("include");
     [common.join(package), common].into_iter().find(|folder| {
@@ -306,7 +308,7 @@ mod tests {
         assert!(headers.contains("headers of the package rmw "), "{headers}");
     }
 
-    /// An installation that is complete, but for what is in its files.
+    /// An installation that is complete except for the content of its files.
     fn hollow(folder: &Path) -> Installation {
         create_dir_all(folder.join("lib/x86_64-linux-gnu")).unwrap();
         create_dir_all(folder.join("lib/python3.12/site-packages/ros_rmw.libs")).unwrap();

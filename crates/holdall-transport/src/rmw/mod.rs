@@ -1,7 +1,7 @@
-//! What the user's own ROS 2 can hear: any rmw implementation that is installed, with all its transports, discovery servers and settings.
+//! A transport over the user's own ROS 2: any installed rmw implementation, with all its transports, discovery servers and settings.
 //!
-//! `installation` finds what is sourced and compiles `shim.c` with `services.c` against its headers, once; `ffi` loads that. `types` finds type supports,
-//! `discovery` compares what the graph shows, `receiving` waits and takes on a thread of its own (docs/adr/0021).
+//! `installation` finds the sourced installation and compiles `shim.c` with `services.c` against its headers, once; `ffi` loads the result. `types`
+//! finds type supports, `discovery` compares states of the graph, `receiving` waits and takes on a separate thread (docs/adr/0021).
 
 mod discovery;
 mod ffi;

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(super) struct RmwPublisher {
     pub topic: String,
     pub raw: RawPublisher,
-    /// Where messages leave as structures.
+    /// The serializer, if messages leave as structures.
     pub typed: Option<Typed>,
     pub own: OwnPublishers,
 }

@@ -24,7 +24,7 @@ pub(super) fn profile_of(qos: &Qos) -> QosProfile {
     }
 }
 
-/// The numbers of a profile that is offered; what is not known is the middleware's default.
+/// The numbers of an offered profile; unknown policies get the middleware's default.
 pub(super) fn offer_of(profile: &QosProfile) -> Qos {
     let or_default = |number: u8, unknown: u8| if number == unknown { 0 } else { u64::from(number) };
     Qos {

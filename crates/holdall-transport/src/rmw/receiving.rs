@@ -30,24 +30,24 @@ pub(super) const RECEIVE_THREAD: &str = "rmw-receive";
 const LOAN_BYTES_MIN: usize = 64 << 10;
 /// Buffers that a subscription keeps for its next messages.
 const SPARE_MAX: usize = 4;
-/// Messages that are taken from one subscription before others have their turn.
+/// Messages taken from one subscription before the others have their turn.
 const TAKE_MAX: usize = 64;
-/// So often as many are taken at the end of a subscription.
+/// Most rounds of [`TAKE_MAX`] messages at the end of a subscription.
 const LAST_TAKES_MAX: usize = 64;
-/// Longest wait without a look at what is asked of the thread.
+/// Longest wait before the thread looks for changed requests.
 const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Wait after a failure of the implementation, which may last.
 const FAILURE_WAIT: Duration = Duration::from_millis(20);
 /// Failures in a row after which the transport has failed for good.
 const FAILURES_MAX: u32 = 250;
 
-/// A subscription and where its messages go.
+/// A subscription and the sink of its messages.
 pub(super) struct Slot {
     pub subscription: RawSubscription,
     pub topic: String,
     pub sink: Arc<dyn Sink>,
     spare: Arc<Spare>,
-    /// Where messages are taken as structures; only the beginning of each is offered then.
+    /// Set if messages are taken as structures; then only the beginning of each is offered.
     typed: Option<Mutex<Typed>>,
     /// A failure was logged.
     has_failed: AtomicBool,
@@ -115,7 +115,7 @@ impl Slot {
         }
     }
 
-    /// Takes what has arrived and offers it; true when there may be more.
+    /// Takes and offers messages that have arrived; true when more may wait.
     fn drain(&self, clock: &dyn Clock) -> bool {
         for _ in 0..TAKE_MAX {
             let taken = match &self.typed {
@@ -212,7 +212,7 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    /// Nothing is waited for yet; the graph is looked at first.
+    /// Waits for nothing yet; the graph is read first.
     pub(super) fn new(context: Arc<Context>) -> Arc<Self> {
         let graph_news = GraphNews::default();
         graph_news.set();
@@ -269,7 +269,7 @@ impl Receiving {
         self.wait_for_thread(change);
     }
 
-    /// Changes what is waited for; returns the change's number.
+    /// Changes the set of entities to wait for; returns the change's number.
     fn change(&self, change: impl FnOnce(&mut Wanted)) -> u64 {
         let mut wanted = lock(&self.wanted);
         change(&mut wanted);
@@ -326,7 +326,7 @@ impl Receiving {
             };
             for slot in &before.slots {
                 if !used.slots.iter().any(|other| Arc::ptr_eq(slot, other)) {
-                    // What has arrived until the end was received.
+                    // Messages that arrived before the end count as received.
                     let _left = (0..LAST_TAKES_MAX).all(|_| slot.drain(clock));
                 }
             }
@@ -363,7 +363,8 @@ impl Receiving {
         }
     }
 
-    /// Applies what others have asked for, and returns what was used before where that changed; `None` when the thread is to end.
+    /// Applies the changes that others requested. Returns the previous entities if they changed, and `None` when the thread must
+    /// end.
     fn news(&self, used: &mut Used) -> Option<Used> {
         let wanted = lock(&self.wanted);
         if wanted.is_stopping {

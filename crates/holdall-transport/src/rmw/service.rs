@@ -23,7 +23,7 @@ const WAITING_BYTES_MAX: usize = 32 << 20;
 /// Requests or replies that are taken before others have their turn.
 const TAKE_MAX: usize = 64;
 
-/// What has arrived and was not asked for yet.
+/// Requests or replies that have arrived and were not fetched yet.
 #[derive(Default)]
 struct Waiting {
     arrived: Vec<(RawRequestId, Vec<u8>)>,
@@ -31,7 +31,7 @@ struct Waiting {
     dropped: u64,
 }
 
-/// One side of a service, and where what arrives for it waits.
+/// One side of a service, and the requests or replies that wait for it.
 pub(super) struct ServiceSlot {
     pub raw: RawService,
     name: String,
@@ -42,7 +42,7 @@ pub(super) struct ServiceSlot {
 }
 
 impl ServiceSlot {
-    /// Takes what has arrived, on the receiving thread.
+    /// Takes requests or replies that have arrived, on the receiving thread.
     pub(super) fn drain(&self) {
         for _ in 0..TAKE_MAX {
             match self.raw.take() {
@@ -149,7 +149,7 @@ impl ServiceServer for RmwService {
         }));
     }
 
-    /// The layout is that of the package that is installed: the type support ignores fields that it does not have.
+    /// The layout is that of the installed package: the type support ignores fields that it does not have.
     fn reply(&mut self, id: &RequestId, replies: &LayoutReplies) -> Result<(), TransportError> {
         let mut id = RawRequestId {
             client: id.client.0,

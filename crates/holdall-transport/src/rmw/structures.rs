@@ -69,7 +69,7 @@ impl Typed {
     }
 }
 
-/// Where the number of a message is, once it is serialized.
+/// Offset of a message's number once it is serialized.
 fn number_at(type_name: &str) -> Result<usize, String> {
     if type_name == BYTES_TYPE {
         return Ok(BYTES_NUMBER_AT);

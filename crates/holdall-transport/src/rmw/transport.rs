@@ -67,7 +67,8 @@ pub struct RmwOptions {
 }
 
 impl RmwOptions {
-    /// As the environment says; `variable` returns variables that are set and not empty.
+    /// Opens the transport that the environment selects; `variable` returns variables that are set
+    /// and not empty.
     ///
     /// # Errors
     /// One sentence about a variable with a bad value, or one that is missing.

@@ -6,12 +6,12 @@ use std::{collections::HashMap, sync::Arc};
 /// The type supports that were looked for.
 pub(super) struct Types {
     shim: Arc<Shim>,
-    /// By ROS type; why there is none.
+    /// By ROS type; the error is the reason why it is missing.
     known: HashMap<String, Result<TypeSupport, String>>,
 }
 
 impl Types {
-    /// Nothing was looked for yet.
+    /// Begins without any types.
     pub(super) fn new(shim: Arc<Shim>) -> Self {
         Self {
             shim,
@@ -55,7 +55,7 @@ pub(super) struct ServiceTypes {
 }
 
 impl ServiceTypes {
-    /// Where a service's type would be; `None` when the text is no ROS type.
+    /// The libraries and symbol of a service's type; `None` when the text is not a ROS type.
     pub(super) fn of(type_name: &str) -> Option<Self> {
         let (package, symbol) = parts_of(type_name)?;
         Some(Self {

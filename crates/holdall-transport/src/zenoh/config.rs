@@ -51,7 +51,7 @@ impl ZenohEnvironment {
         self.config().map(drop)
     }
 
-    /// Whether a user should be warned when there is no router.
+    /// Whether a user should be warned when no router is found.
     pub(super) fn expects_router(&self) -> Result<bool, String> {
         let Some(text) = &self.router_check_attempts else {
             return Ok(true);

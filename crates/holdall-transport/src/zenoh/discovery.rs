@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// Malformed tokens that are logged, one line each; after so many the cause is no single token any more.
+/// Malformed tokens that are logged, one line each; a larger number means more than a few bad tokens.
 const REFUSED_TOLD_MAX: usize = 32;
 
 /// A publisher or subscription that exists.
@@ -70,9 +70,9 @@ struct State {
     lost: HashSet<Gid>,
 }
 
-/// What others have declared; shared by all parts of a session.
+/// Declarations of other sessions; shared by all parts of a session.
 pub(super) struct Graph {
-    /// Tokens of our own session are left out.
+    /// This session, whose tokens are left out.
     own_session: String,
     state: Mutex<State>,
 }
@@ -140,7 +140,7 @@ impl Graph {
         }
     }
 
-    /// Applies what has changed about links. Called on zenoh's threads.
+    /// Applies changes of links. Called on zenoh's threads.
     pub(super) fn follow_links(&self, apply: impl FnOnce(&mut Links)) {
         apply(&mut self.lock().links);
     }
@@ -155,7 +155,7 @@ impl Graph {
         state.remove(gid);
     }
 
-    /// Appends what has changed since the last call; returns the publishers that appeared and keep messages
+    /// Appends changes since the last call; returns the publishers that appeared and keep messages
     /// for late subscriptions.
     pub(super) fn poll(&self, events: &mut Vec<GraphEvent>) -> Vec<LatchedPublisher> {
         let mut state = self.lock();
@@ -392,7 +392,7 @@ mod tests {
             since: None,
         };
         assert_eq!(poll(&graph).0, [silent]);
-        // One that is back says farewell.
+        // A publisher that came back announces its end.
         graph.follow_links(|links| links.made("killed", ends.clone()));
         graph.appeared(&killed);
         poll(&graph);
@@ -416,7 +416,7 @@ mod tests {
         assert_eq!(poll(&graph), (Vec::new(), Vec::new()));
         graph.appeared(&publisher);
         assert_eq!((poll(&graph).0.len(), poll(&graph).1.len()), (1, 0));
-        // A router that left and returned: nothing has changed, but its cache may hold what was missed.
+        // A router left and returned: the graph is unchanged, but a cache may hold missed messages.
         graph.vanished(&publisher);
         graph.appeared(&publisher);
         let (events, latched) = poll(&graph);

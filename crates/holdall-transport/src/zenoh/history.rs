@@ -65,7 +65,7 @@ fn ask(
     Ok(())
 }
 
-/// Which messages of which publisher have arrived, so that none is delivered both live and from a cache.
+/// The messages of each publisher that have arrived, so that none is delivered both live and from a cache.
 #[derive(Default)]
 pub(super) struct SeenSequences(Mutex<HashMap<Gid, BTreeSet<u64>>>);
 

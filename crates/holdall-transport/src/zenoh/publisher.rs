@@ -145,8 +145,8 @@ impl Publisher for ZenohPublisher {
     }
 
     fn wait_for_acked(&mut self, _timeout: Duration) -> bool {
-        // zenoh has no acknowledgements: what a publisher has put is in flight, and closing the session sends
-        // what is queued.
+        // zenoh has no acknowledgements: a put message is in flight, and closing the session sends the queued
+        // ones.
         true
     }
 }

@@ -67,7 +67,7 @@ impl RouterWatch {
         })
     }
 
-    /// Logs what has changed.
+    /// Logs changes.
     pub(super) fn check(&mut self, now: Duration) {
         let mut changes = lock(&self.changes);
         let routers = std::mem::take(&mut changes.routers);

@@ -74,7 +74,7 @@ impl ZenohServer {
         wake: ServiceWake,
     ) -> ::zenoh::Result<Self> {
         let Surroundings { session, clock, .. } = surroundings;
-        // Clients ask under the hash of their own layout.
+        // Clients query with the hash of their own layout.
         let key = data_key(session.domain_id(), &service.name, &service.type_name, None);
         let waiting: Arc<Mutex<Waiting>> = Arc::default();
         let noted = Arc::clone(&waiting);

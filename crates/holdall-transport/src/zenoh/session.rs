@@ -6,7 +6,7 @@ use ::zenoh::{Session, Wait, liveliness::LivelinessToken};
 use holdall_model::topic::{Gid, NodeName};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of our only node within the session, and of its own token.
+/// Number of our only node within the session, and of its token.
 const NODE_ID: u64 = 0;
 
 /// The session; everything that needs it holds a reference.
@@ -87,7 +87,7 @@ impl OpenSession {
 impl Drop for OpenSession {
     fn drop(&mut self) {
         drop(self.node_token.take());
-        // Sends what is still queued.
+        // Sends queued messages.
         if let Err(error) = self.session.close().wait() {
             tracing::debug!("closing the zenoh session: {error}");
         }

@@ -23,7 +23,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// Where the samples of one subscription arrive, on zenoh's threads.
+/// The receiver of one subscription's samples, on zenoh's threads.
 pub(super) struct Receiver {
     pub topic: String,
     pub type_name: String,
@@ -85,7 +85,7 @@ impl Receiver {
             .offer(header.publisher, payload, |payload| sink.offer(header, payload));
     }
 
-    /// Its publisher; a message that does not name one is kept even so.
+    /// Its publisher; a message that does not name one is kept anyway.
     fn origin(&self, attachment: Option<&ZBytes>) -> Option<Attachment> {
         let Some(attachment) = attachment else {
             if first_time(&self.logged.bare) {
@@ -207,7 +207,7 @@ impl ZenohSubscription {
         })
     }
 
-    /// Where its samples arrive.
+    /// The receiver of its samples.
     pub(super) fn receiver(&self) -> &Arc<Receiver> {
         &self.receiver
     }

@@ -64,7 +64,7 @@ impl TypeDescriptions {
         let attachment = Attachment {
             sequence: self.asked,
             source_nanos: None,
-            // A client has a GID of its own; one of ours shows no token.
+            // A client needs a separate GID; this one belongs to no token.
             gid: gid_of(session.id()),
         };
         let guard = OpenQuestion {

@@ -1,4 +1,4 @@
-//! What the DDS tests share: transports on domains of their own, real rclpy nodes.
+//! Shared parts of the DDS tests: transports on separate domains, real rclpy nodes.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use holdall_io::clock::SystemClock;

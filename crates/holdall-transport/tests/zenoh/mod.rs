@@ -1,4 +1,4 @@
-//! What the zenoh tests share: sessions that meet on a port of this machine and nowhere else.
+//! Shared parts of the zenoh tests: sessions that meet on a port of this machine and nowhere else.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use holdall_io::clock::SystemClock;
@@ -6,7 +6,7 @@ use holdall_model::topic::NodeName;
 use holdall_transport::zenoh::{ZenohEnvironment, ZenohOptions, ZenohTransport};
 use std::{net::TcpListener, sync::Arc};
 
-/// The domain of all these tests: each has a network of its own.
+/// The domain of all these tests: each has a separate network.
 pub const DOMAIN: u32 = 71;
 
 /// A place on this machine where sessions meet.

@@ -68,9 +68,9 @@ impl Slot {
         self.matched_publishers.store(0, Ordering::Release);
     }
 
-    /// Offers what has arrived; false when there is still more of it.
+    /// Offers the samples that have arrived; false when more of them remain.
     fn drain(&self, receiver: &mut Receiver) -> bool {
-        /// A publisher that never pauses could prolong it for ever.
+        /// A publisher that never pauses could prolong it forever.
         const TURNS_MAX: usize = 16;
         (0..TURNS_MAX).any(|_| receiver.take(&*self.sink).samples < TURN_MAX)
     }
@@ -86,7 +86,7 @@ impl Slot {
 pub(super) struct Iceoryx2Subscription {
     pub slot: Arc<Slot>,
     pub discovery: Arc<DiscoveryWake>,
-    /// What had arrived when its end was asked for is offered.
+    /// The samples that had arrived when its end was requested are offered.
     pub is_drained: bool,
 }
 

@@ -80,7 +80,7 @@ impl Receiving {
     }
 
     fn wake(&self) {
-        // It only fails when so many wake-ups are pending that one more changes nothing.
+        // It fails only when the counter of pending wake-ups is full, and then the thread wakes up anyway.
         let _ = io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 
