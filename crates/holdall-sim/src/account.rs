@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Publishers that the recorder learns of this soon after its start were there before it.
+/// Publishers discovered this soon after the recorder's start existed before it.
 const INITIAL_DISCOVERY: Duration = Duration::from_secs(2);
 
 /// Compares the account with the truth, message by message.
@@ -97,7 +97,7 @@ struct LifeJudge<'a> {
     life: &'a Life,
     number: usize,
     in_bag: &'a BTreeSet<u64>,
-    /// How many of its messages must be accounted for, where its end is said to be known.
+    /// Number of its messages that must be accounted for, if the account claims to know its end.
     claimed: Option<u64>,
     /// A ring has removed files with messages of this topic.
     removed: bool,
@@ -192,7 +192,7 @@ impl LifeJudge<'_> {
         life == self.number && shows
     }
 
-    /// What was announced is counted at the end only, which a process that dies does not have.
+    /// Announced messages are counted only at the end of the recording, which a dying process does not reach.
     fn counts_announced(&self) -> bool {
         self.plan.ending != Ending::Death
     }
@@ -207,8 +207,8 @@ impl LifeJudge<'_> {
         }
     }
 
-    /// First and last sequence number that the recorder can know, in addition to what was sent before its
-    /// start.
+    /// First and last sequence number that the recorder can know, in addition to the messages sent before
+    /// its start.
     fn covered(&self, counts_announced: bool) -> Option<(u64, u64)> {
         let mut arrived: Vec<(u64, u64)> = self
             .life
@@ -239,7 +239,8 @@ impl LifeJudge<'_> {
         ))
     }
 
-    /// A message is in no place where it `must` be, or where the account says that it knows of it.
+    /// The violation for a message that is neither in the bag nor in the ledger, although it `must` be or the account
+    /// claims to know of it.
     fn unaccounted(&self, sequence: u64, sent: &Sent, must: bool) -> Violation {
         let was_received = self.after.death.is_some() && sent.arrival.is_some();
         let (invariant, why) = match (must, was_received) {
@@ -254,7 +255,7 @@ impl LifeJudge<'_> {
         Violation::new(invariant, what)
     }
 
-    /// Whether the account says that it knows of all messages up to this one.
+    /// Whether the account claims to know all messages up to this one.
     fn is_claimed(&self, sequence: u64) -> bool {
         let begin = self.covered(true).map_or(1, |(begin, _)| begin);
         self.claimed
@@ -300,7 +301,7 @@ impl LifeJudge<'_> {
             if self.plan.options.cache.snapshot {
                 stages.push(LossStage::Policy);
             }
-            // Of these only the header is in memory.
+            // Only the headers of these are in memory.
             if self.after.death.is_some() && sent.len >= crate::rescue::lent_from(self.plan) {
                 stages.push(LossStage::Storage);
             }

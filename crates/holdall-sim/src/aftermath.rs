@@ -1,13 +1,13 @@
-//! What is left of a simulated recording, for the judges.
+//! The remains of a simulated recording, for the judges.
 
 use crate::{death::Death, ends::EndsTruth, network::Life};
 use holdall::record::status::{RecordReport, RecordStatus};
 use holdall_model::loss::ledger::Ledger;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// What the recorder said right before a crash.
+/// The recorder's last reports before a crash.
 pub struct Crashed {
-    /// How it stood.
+    /// Its status.
     pub status: RecordStatus,
     /// Its account.
     pub ledger: Ledger,
@@ -17,11 +17,11 @@ pub struct Crashed {
     pub has_failed: bool,
 }
 
-/// What is left when everything is over.
+/// The remains when everything is over.
 pub struct Aftermath {
     /// The truth about every message.
     pub lives: Vec<Life>,
-    /// The files that are left, with their content.
+    /// The remaining files with their content.
     pub files: BTreeMap<PathBuf, Vec<u8>>,
     /// Monotonic time of the recording's start.
     pub started: Duration,
@@ -31,9 +31,9 @@ pub struct Aftermath {
     pub pauses: Vec<(Duration, bool)>,
     /// The recorder's report and ledger, when it was stopped.
     pub stopped: Option<(RecordReport, Ledger)>,
-    /// What it said last, when it was not stopped.
+    /// Its last reports, when it was not stopped.
     pub crashed: Option<Crashed>,
-    /// What it left, when its process died.
+    /// Its remains, when its process died.
     pub death: Option<Death>,
     /// Memory that was held beyond the bound: where, how much, and how much was allowed, in bytes.
     pub memory_excess: Option<(&'static str, usize, usize)>,

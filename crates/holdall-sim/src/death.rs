@@ -23,11 +23,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-/// What a dead recorder leaves.
+/// The remains of a dead recorder.
 pub struct Death {
     /// The files of its bag, the pointer to its memory among them.
     pub files: BTreeMap<PathBuf, Vec<u8>>,
-    /// Where its memory is.
+    /// The path of its memory.
     pub memory: PathBuf,
     /// The truth about every message until then.
     pub lives: Vec<Life>,
@@ -39,14 +39,14 @@ pub struct Death {
     pub disk_failed: bool,
 }
 
-/// What the watch needs to find out what a death leaves.
+/// The parts that the watch needs to collect the remains of a death.
 struct Scene {
     disk: SimDiskHandle,
     folder: SimFolder,
     network: Network,
     survival: Survival,
     mutation: Option<Mutation>,
-    /// Where the memory is copied to.
+    /// The path that the memory is copied to.
     memory: PathBuf,
     bag: PathBuf,
 }
@@ -199,7 +199,7 @@ impl Disk for WatchedDisk {
     fn reap(&mut self, wait: Wait, completions: &mut Vec<Completion>) {
         let before = completions.len();
         self.disk.reap(wait, completions);
-        // Polls that bring nothing are no moments of their own.
+        // Polls without a completion do not count as separate moments.
         if completions.len() > before {
             self.watch.point();
         }

@@ -56,7 +56,7 @@ fn judge_topic(
             let what = format!("{name} is gone, and the first {durable} messages were reported durable");
             return Err(Violation::new(Invariant::Durable, what));
         }
-        // What was held through a pause is recorded later than it came.
+        // Messages held through a pause are recorded later than they arrived.
         if !arrival.paused && settled.is_some_and(|settled| arrival.at < settled) {
             let what = format!(
                 "{name} is gone, received {:?} before the end; the window is {:?} and was reported as kept",
@@ -69,7 +69,7 @@ fn judge_topic(
     Ok(())
 }
 
-/// What was received before this moment must have survived; `None` when that was not promised, or was reported as not kept.
+/// Messages received before this moment must have survived; `None` when this was not promised, or was reported as not kept.
 fn settled_before(plan: &Plan, crashed: &Crashed) -> Option<Duration> {
     let durability = &crashed.status.durability;
     let window = durability.window?;

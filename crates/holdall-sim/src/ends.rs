@@ -1,4 +1,4 @@
-//! Judges what the account says of the ends of publishers: known only where nothing is missing after it, and known where the publisher answers.
+//! Judges the ends of publishers in the account: known only if nothing after the end is missing, and known if the publisher answers.
 
 use crate::{
     account::account_of,
@@ -10,18 +10,19 @@ use crate::{
 use holdall_model::loss::ledger::{Ledger, PublisherAccount};
 use holdall_transport::EndProof;
 
-/// How late after its last sign of life a message of a publisher may arrive, in nanoseconds: what is delayed, and what waits for the processor.
+/// Longest time between a publisher's last sign of life and a later message, in nanoseconds: delays in transit, and waits for the processor.
 const LATE_MAX: i64 = 500_000_000;
 
 /// The ends of publishers, as they know them.
 pub struct EndsTruth {
-    /// How many messages each had sent when the user asked for the end, by number; those that came later are not in it.
+    /// Number of messages that each had sent when the user requested the end, by publisher number; later ones are not
+    /// counted.
     pub sent: Vec<usize>,
-    /// Whether each would have answered at the end, by number.
+    /// Whether each would have answered at the end, by publisher number.
     pub answering: Vec<bool>,
 }
 
-/// How many messages of a publisher must be accounted for, where the account says that its end is known.
+/// Number of messages of a publisher that must be accounted for, if the account claims to know its end.
 pub fn claimed(
     plan: &Plan,
     after: &Aftermath,
@@ -31,7 +32,7 @@ pub fn claimed(
     let (signs, ends) = (plan.signs?, after.ends.as_ref()?);
     let life = after.lives.get(number)?;
     let has_arrived = life.sent.iter().any(|sent| sent.arrival.is_some());
-    // Where nothing is ever announced, nothing is concluded from a publisher that is there and was never heard.
+    // Without announcements, nothing follows from a publisher that exists and was never heard.
     let seems_there = life.alive || life.lost.is_some() && !life.is_expired;
     let can_be_known = has_arrived || !seems_there || signs.proof != EndProof::LaterMessage;
     let claims = account.is_some_and(|account| !account.end_unknown);
@@ -39,10 +40,11 @@ pub fn claimed(
         .then(|| ends.sent.get(number).map_or(0, |count| *count as u64))
 }
 
-/// Judges what the account says of each publisher's end.
+/// Judges each publisher's end in the account.
 ///
 /// # Errors
-/// The first publisher that is called silent and was never lost, or that is lost or answers and is not called so.
+/// The first publisher that is called silent but was never lost, is not heard any more but not called
+/// silent, or answered but has an unknown end.
 pub fn judge(plan: &Plan, after: &Aftermath, ledger: &Ledger) -> Result<(), Violation> {
     let Some(ends) = after.ends.as_ref().filter(|_| plan.signs.is_some()) else {
         return Ok(());

@@ -156,7 +156,7 @@ fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> 
         if message.len != sent.len || !message.is_exact {
             return Err(not_exact("has other bytes than were sent"));
         }
-        // What a latched publisher sends while nothing is recorded comes into the bag when recording continues.
+        // Messages that a latched publisher sends during a pause get into the bag when recording continues.
         let was_held = arrival.paused && life.qos.durability == Durability::TransientLocal;
         let arrived = arrival.log_time.as_nanos().unsigned_abs();
         let is_later = was_held && (after.clock_set || message.log_time >= arrived);
@@ -182,7 +182,8 @@ fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> 
     Ok(())
 }
 
-/// By log time, which grows with every arrival, unless the clock was set; and as they lie in the file where one lane takes them all.
+/// Judges the order by log time, which grows with every arrival unless the clock was set, and the order in the file where all
+/// messages go into one lane.
 fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
     let mut last: BTreeMap<(usize, bool), (u64, u64)> = BTreeMap::new();
     // Files of the repair, which may have died and made two; those in which nothing was written are removed before.
@@ -204,7 +205,7 @@ fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), 
         if !one_lane {
             continue;
         }
-        // What was in memory comes in a file of its own after the others.
+        // Messages from memory are in a separate file after the others.
         let run = (
             message.life,
             from_memory.is_some_and(|first| message.file >= first),

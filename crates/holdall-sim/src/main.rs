@@ -28,7 +28,7 @@ use std::{
   holdall-sim --seed 4711 --keep 3,5-9    the same with these of its events only
   holdall-sim --seeds 500 --mutation skipped-sync    a recorder that is broken on purpose")]
 struct Arguments {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first seed.
@@ -37,10 +37,10 @@ struct Arguments {
     /// This seed only.
     #[arg(long)]
     seed: Option<u64>,
-    /// Of that seed these events only, by number: `3,5-9`.
+    /// Keep only these events of that seed, by number: `3,5-9`.
     #[arg(long, requires = "seed")]
     keep: Option<String>,
-    /// Leave the bag of that seed in this directory, which must be there and empty.
+    /// Leave the bag of that seed in this directory, which must exist and be empty.
     #[arg(long, requires = "seed")]
     bag: Option<PathBuf>,
     /// As many seeds as this many minutes take.
@@ -49,13 +49,13 @@ struct Arguments {
     /// Begin with a seed that the time of day gives.
     #[arg(long)]
     fresh: bool,
-    /// Seeds at a time; as many as there are processors when it is not said.
+    /// Seeds run at a time; the number of processors by default.
     #[arg(long)]
     jobs: Option<usize>,
     /// Print the plan of a single seed, event by event.
     #[arg(long)]
     verbose: bool,
-    /// Stop after so many seeds that break something.
+    /// Stop after this many failing seeds.
     #[arg(long, default_value_t = 5)]
     failures: usize,
     /// Break the recorder on purpose: a name in src/mutation/mod.rs, in lower case with hyphens; a wrong one lists all.

@@ -79,7 +79,7 @@ pub struct Life {
     pub topic: String,
     /// What it offers.
     pub qos: QosProfile,
-    /// Whether it still is there.
+    /// Whether it still exists.
     pub alive: bool,
     /// Its messages; the first has sequence number 1.
     pub sent: Vec<Sent>,
@@ -91,7 +91,7 @@ pub struct Life {
     pub announced_before: Option<u64>,
     /// The highest sequence number that was announced to the recorder.
     pub announced_last: Option<u64>,
-    /// Since when nothing of it arrives, by both clocks: its link is lost, or it died.
+    /// The time since which none of its messages arrive, by both clocks: its link is lost, or it died.
     pub lost: Option<(Duration, Timestamp)>,
     /// It was lost at some time.
     pub was_lost: bool,
@@ -100,7 +100,7 @@ pub struct Life {
     /// A subscription of the recorder matched with it at some time.
     pub was_matched: bool,
     info: EndpointInfo,
-    /// What a HEARTBEAT would say.
+    /// The number that a HEARTBEAT would announce.
     announced: u64,
     has_arrived: bool,
 }
@@ -239,7 +239,7 @@ impl Network {
         lock(&self.state)
     }
 
-    /// The truth so far.
+    /// The truth about all publishers.
     pub fn lives(&self) -> Vec<Life> {
         self.lock().lives.clone()
     }
@@ -293,7 +293,7 @@ impl Network {
         state.lives.len() - 1
     }
 
-    /// What a publisher was started with.
+    /// The request that a publisher was started with.
     pub fn request(&self, life: usize) -> PublishRequest {
         let state = self.lock();
         let info = &state.lives[life].info;
@@ -306,7 +306,7 @@ impl Network {
         }
     }
 
-    /// Publishers that are there, by number.
+    /// Living publishers, by number.
     pub fn alive(&self) -> Vec<usize> {
         let state = self.lock();
         let alive = |index: &usize| state.lives[*index].alive;
@@ -360,7 +360,7 @@ impl Network {
         self.deliver_due();
     }
 
-    /// Announces to the subscriptions what a publisher has sent so far, as a HEARTBEAT does.
+    /// Announces a publisher's last sequence number to the subscriptions, as a HEARTBEAT does.
     pub fn announce(&self, life: usize) {
         let mut state = self.lock();
         let State {
@@ -394,7 +394,7 @@ impl Network {
         flights.map(|flight| flight.due).min()
     }
 
-    /// Hands over what has arrived by now.
+    /// Delivers all messages that have arrived by now.
     pub fn deliver_due(&self) {
         while let Some((sink, header, life, index, len)) = self.take_due() {
             if len >= LOAN_BYTES_MIN {
@@ -597,7 +597,7 @@ struct SimSubscription {
 }
 
 impl Subscription for SimSubscription {
-    /// Hands over what has arrived: what a transient-local publisher has kept comes this way.
+    /// Delivers messages that have arrived, including those kept by a transient-local publisher.
     fn pump(&mut self) -> usize {
         self.network.deliver_due();
         0
@@ -687,7 +687,7 @@ impl Loan for Lent {
     }
 }
 
-/// A random way: lost and delayed so many times in a million, delayed by up to `delay_max`.
+/// A random way: `lost` and `delayed` are chances in a million, and delays are below `delay_max`.
 pub fn random_way(rng: &mut SimRng, lost: u32, delayed: u32, delay_max: Duration) -> Way {
     if rng.chance(lost) {
         Way::Lost

@@ -56,7 +56,7 @@ pub enum SizeClass {
     Large,
 }
 
-/// Where a topic's definition comes from.
+/// The source of a topic's definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DefinitionPlan {
     /// The program knows it.
@@ -74,7 +74,7 @@ pub struct TopicPlan {
     pub name: &'static str,
     /// How long its payloads are.
     pub sizes: SizeClass,
-    /// Where its definition comes from.
+    /// The source of its definition.
     pub definition: DefinitionPlan,
 }
 
@@ -122,7 +122,7 @@ pub const OFFERS: [QosProfile; 4] = [
     },
 ];
 
-/// Something that happens. Publishers are chosen by number, modulo those that are there.
+/// Something that happens. Publishers are chosen by number, modulo the number of living ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A publisher starts.
@@ -148,18 +148,18 @@ pub enum Event {
         spacing: Duration,
         /// How many in a million are lost in transit.
         lost: u32,
-        /// How often in a million one is delayed.
+        /// How many in a million are delayed.
         delayed: u32,
         /// Decides lengths, losses and delays.
         salt: u64,
     },
-    /// The link of a publisher is lost: it sends, and nothing arrives any more.
+    /// The link of a publisher is lost: it sends, but nothing arrives any more.
     Cut(u64),
-    /// A link that was lost is there again.
+    /// A lost link works again.
     Mend(u64),
     /// A publisher dies without a farewell.
     Kill(u64),
-    /// The user asks for the end; what is sent from now on is more than the bag must have. Nothing where the recording ends otherwise.
+    /// The user requests the end; the bag need not have messages sent from now on. Does nothing if the recording ends otherwise.
     AskEnd,
     /// A publisher announces how much it has sent.
     Announce(u64),
@@ -223,13 +223,13 @@ pub struct Plan {
     pub block_count: usize,
     /// Time between two steps of the drain while there is something to write.
     pub drain_interval: Duration,
-    /// What happens.
+    /// The events, in order.
     pub events: Vec<Event>,
     /// How it ends.
     pub ending: Ending,
-    /// What was received is in memory that survives the process.
+    /// Received messages are in memory that survives the process.
     pub keeps_memory: bool,
-    /// What shows the ends of publishers, from [`ENDS_FROM`] on.
+    /// The signs that show the ends of publishers, from [`ENDS_FROM`] on.
     pub signs: Option<Signs>,
 }
 
@@ -396,8 +396,8 @@ impl Plan {
         plan
     }
 
-    /// Whether messages may have holes that no reader can detect: without chunks there are no checksums, and
-    /// a crash takes sectors.
+    /// Whether messages may have holes that no reader can detect: a file without chunks has no checksums,
+    /// and a crash loses sectors.
     pub fn leaves_holes(&self) -> bool {
         self.ending != Ending::Stop && self.options.storage_preset.as_deref() == Some("fastwrite")
     }

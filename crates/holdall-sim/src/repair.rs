@@ -73,7 +73,7 @@ pub fn check(bag: &Path) -> Result<(), Violation> {
     }
 }
 
-/// Repairs a torn bag, of which `before` could be read, in place. The power fails a few times in the middle.
+/// Repairs a torn bag in place; `before` is its content readable so far. The power fails a few times in the middle.
 ///
 /// # Errors
 /// When less can be read at any moment, when the repaired bag is not sound or foreign readers read something else, or when another repair
@@ -175,7 +175,7 @@ struct CrashingDisk {
     /// How many steps go well before the power fails; `None` when it does not.
     steps_left: Option<u64>,
     crashed: bool,
-    /// What a repair must not do, and did.
+    /// Something that a repair did although it must not.
     fault: Option<String>,
 }
 
@@ -235,7 +235,7 @@ impl CrashingDisk {
         true
     }
 
-    /// Each sector is there or not.
+    /// Each sector survives or not.
     fn survive(&mut self, change: &Unsynced<'_>, content: &mut Vec<u8>) {
         match *change {
             Unsynced::Length(length) if self.rng.coin() => content.resize(length as usize, 0),
@@ -255,7 +255,7 @@ impl CrashingDisk {
         }
     }
 
-    /// A repair adds an end; what it changes before that are single opcodes and the header of the last chunk.
+    /// A repair adds an end; before that it changes only single opcodes and the header of the last chunk.
     fn check_plan(&mut self, plan: &RepairPlan) {
         let writes: Vec<(u64, usize)> = plan
             .steps

@@ -145,7 +145,7 @@ fn judge_repaired(
         return Err(broken("the repaired bag has no account"));
     };
     if after.disk_failed || plan.breaks_disk() {
-        // What a failed disk has kept is known at the end of a recording only.
+        // The content of a failed disk is known only at the end of a recording.
         return Ok(());
     }
     account::judge(plan, after, &found, &ledger)?;
@@ -165,7 +165,7 @@ fn judge_repaired(
     }
 }
 
-/// What the program knows the definition of is decodable after a rescue too.
+/// Topics with a definition known to the program are decodable after a rescue, too.
 fn judge_definitions(bag: &Bag) -> Result<(), Violation> {
     for file in bag.files() {
         let reader = file

@@ -46,7 +46,7 @@ impl Tally {
     }
 }
 
-/// Where recordings are laid down to be read: in memory where there is such a file system.
+/// The folder that recordings are written to for reading: in memory, if such a file system exists.
 pub fn scratch_root() -> PathBuf {
     let shared_memory = PathBuf::from("/dev/shm");
     if shared_memory.is_dir() {
@@ -68,7 +68,7 @@ pub fn run(plan: &Plan, mutation: Option<Mutation>) -> Result<Tally, Violation> 
     run_in(plan, mutation, scratch.path())
 }
 
-/// As [`run`], in a directory that is there and empty; the bag is left in it.
+/// As [`run`], in an existing empty directory; the bag is left in it.
 ///
 /// # Errors
 /// The first broken invariant.
@@ -118,8 +118,8 @@ pub struct Summary {
     pub failures: Vec<Failure>,
 }
 
-/// Runs seeds on `jobs` threads until `more` says that it is enough (asked before each with the number begun so far) or
-/// `failures_max` have failed. `report` gets the sums so far after each seed, with the seed's failure where it has one.
+/// Runs seeds on `jobs` threads until `more` returns false (called before each seed with the number begun) or
+/// `failures_max` have failed. `report` gets the running sums after each seed, with the seed's failure if it failed.
 pub fn run_many(
     jobs: usize,
     failures_max: usize,

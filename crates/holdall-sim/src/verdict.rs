@@ -13,29 +13,29 @@ pub enum Invariant {
     Sound,
     /// Other readers read the same messages.
     Foreign,
-    /// Only what was sent and arrived is in the bag, each message once, byte by byte, with its times.
+    /// Only messages that were sent and arrived are in the bag, each once, byte by byte, with its times.
     Exact,
     /// Messages of a publisher are in the order in which they arrived.
     Order,
     /// Every message that was sent is in the bag or in the ledger, at the right stage; nothing else is in the ledger.
     Accounted,
-    /// The account says that it knows what a publisher sent last only where that is so, and where it can be known.
+    /// The account claims to know a publisher's last message only if it does, and always if it can.
     Ends,
     /// The recorder's own audit of its account finds nothing.
     Balanced,
-    /// What was reported durable survives.
+    /// Messages reported durable survive.
     Durable,
-    /// What a crash takes is within the loss window.
+    /// The losses of a crash are within the loss window.
     Window,
-    /// What a dead process had received is in the repaired bag.
+    /// Messages that a dead process had received are in the repaired bag.
     Rescued,
-    /// A repair leaves what could be read before, and a second one changes nothing.
+    /// A repair keeps everything that could be read before, and a second one changes nothing.
     Repair,
     /// Memory stays below its bound.
     Memory,
     /// A failed disk is reported, and nothing else is.
     Reported,
-    /// What the user paused is not recorded.
+    /// Messages during the user's pause are not recorded.
     Paused,
 }
 

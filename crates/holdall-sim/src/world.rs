@@ -1,4 +1,4 @@
-//! One recording in a world of its own: the real recorder over a simulated network, disk and clock, driven event by event.
+//! One recording in a simulated world: the real recorder over a simulated network, disk and clock, driven event by event.
 
 use crate::{
     aftermath::{Aftermath, Crashed},
@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 const SESSION_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two steps of the drain when there is nothing to write.
 const DRAIN_IDLE: Duration = Duration::from_millis(100);
-/// How long the recorder waits at its end for what is in flight.
+/// How long the recorder waits at its end for messages in flight.
 const CATCH_UP: Duration = Duration::from_millis(300);
 
 /// The world.
@@ -426,11 +426,11 @@ impl<'a> World<'a> {
         for path in &report.files {
             mutation::change_file(self.mutation, &self.disk, path);
         }
-        // What a clean end leaves survives a power cut unchanged.
+        // The files of a clean end survive a power cut unchanged.
         let disk_failed = self.disk.has_failed();
         let mut files;
         if disk_failed || report.failure.is_some() {
-            // Of a broken disk, or one that had no room for the last metadata, only what it shows can be judged.
+            // A broken disk, or one without room for the last metadata, can be judged only by its visible content.
             files = self.disk.visible();
             files.extend(self.folder.visible());
         } else {

@@ -13,7 +13,7 @@ const SEEDS: &str = include_str!("seeds.txt");
 /// Each mutation with a seed that catches it.
 const CAUGHT: &str = include_str!("mutations.txt");
 
-/// Number and rest of each line that is no comment.
+/// Number and rest of each line that is not a comment.
 fn lines(text: &str) -> Vec<(&str, &str)> {
     text.lines()
         .filter(|line| !line.starts_with('#') && !line.trim().is_empty())

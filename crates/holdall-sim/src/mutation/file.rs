@@ -5,7 +5,7 @@ const CHUNK: u8 = 0x06;
 const MESSAGE_INDEX: u8 = 0x07;
 const STATISTICS: u8 = 0x0b;
 
-/// Where to write what.
+/// Offset and bytes of a write.
 type Change = Option<(usize, Vec<u8>)>;
 
 /// Bodies of all records of one kind: place and length.

@@ -6,7 +6,7 @@ use holdall_io::disk::DiskError;
 use holdall_storage::{Storage, StorageResult, reader::StorageReader};
 use std::path::Path;
 
-/// Forgets every text that is to be durable.
+/// Forgets every text that should become durable.
 pub struct StaleFolder(pub SimFolder);
 
 impl BagFolder for StaleFolder {

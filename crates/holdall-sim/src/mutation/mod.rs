@@ -50,17 +50,17 @@ pub enum Mutation {
     WrongStatistics,
     /// The ledger is not written into the bag.
     LedgerNotWritten,
-    /// What the cache refused is reported as lost on the network.
+    /// Messages that the cache refused are reported as lost on the network.
     WrongStage,
     /// The recorder takes eight times the memory that it may.
     MemoryBoundIgnored,
-    /// What arrives during a pause is stored.
+    /// Messages that arrive during a pause are stored.
     PauseIgnored,
     /// The metadata at the end is never written.
     StaleMetadata,
     /// A payload is returned to the transport only at the very end.
     LoanKept,
-    /// The storage reports that the system has what is still in its blocks, so that memory is released too early.
+    /// The storage reports bytes in its own blocks as passed to the system, so that memory is released too early.
     EarlyHanded,
     /// A message's length is in memory before its bytes are.
     LengthBeforeBytes,
@@ -78,7 +78,7 @@ pub enum Mutation {
     FarewellBelieved,
     /// Each publisher is taken for one that has answered.
     AnswerInvented,
-    /// The ledger in the bag says that all ends are known.
+    /// The ledger in the bag claims that all ends are known.
     EndClaimed,
 }
 
@@ -186,12 +186,12 @@ pub fn storage(mutation: Option<Mutation>) -> &'static dyn Storage {
     mutation.and_then(storage::mutated).unwrap_or(&McapStorage)
 }
 
-/// Whether a pause that the user asks for is carried out.
+/// Whether the user's pause is carried out.
 pub fn pauses_on_request(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::PauseIgnored)
 }
 
-/// Whether the bag gets the file that says where the memory is.
+/// Whether the bag gets the file that points to the memory.
 pub fn leaves_pointer(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::ForgottenPointer)
 }

@@ -158,7 +158,7 @@ struct MutatedWriter {
 }
 
 impl MutatedWriter {
-    /// What is held back is written, or forgotten.
+    /// Writes or forgets the message held back.
     fn let_go(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         match self.held.take() {
             Some(held) if self.mutation == Mutation::OrderSwapped => held.write(&mut *self.writer, q),

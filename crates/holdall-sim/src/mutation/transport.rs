@@ -90,7 +90,7 @@ impl Transport for MutatedTransport {
     }
 }
 
-/// A subscription that asks no publisher and says that all have answered.
+/// A subscription that asks no publisher and reports that all have answered.
 struct Believed(Box<dyn Subscription>);
 
 impl Subscription for Believed {

@@ -1,4 +1,5 @@
-//! Signs of life: links that are lost, publishers that die or say farewell, leases that expire, and answers at the end.
+//! Signs of life: links that are lost, publishers that die or announce their end, leases that expire, and answers at
+//! the end.
 
 use super::{Life, Network, State};
 use holdall_io::clock::Clock;
@@ -111,7 +112,7 @@ impl Network {
         self.lock().lives[life].lose(moment);
     }
 
-    /// The link of a publisher is there again, which is discovered anew where it counted as gone.
+    /// The link of a publisher works again; it is rediscovered if it counted as gone.
     pub fn mend(&self, life: usize) {
         let mut state = self.lock();
         let State { lives, events, .. } = &mut *state;
