@@ -14,7 +14,7 @@ use pyo3::{
     types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple},
 };
 
-/// Why an object is no message.
+/// Why an object is not a message.
 enum Fault {
     /// It does not fit the type.
     Encode(EncodeError),

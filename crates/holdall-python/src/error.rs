@@ -12,7 +12,7 @@ use std::{
     path::PathBuf,
 };
 
-/// What an exception has in addition to its text.
+/// The attributes of an exception in addition to its text.
 #[derive(Default)]
 pub(crate) struct Details {
     pub path: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! The Arrow C data and stream interfaces: columns are handed out with their memory, without a copy.
 //!
-//! The structs are those of <https://arrow.apache.org/docs/format/CDataInterface.html>. No value is null. Lists and texts have offsets of 64
+//! The structs follow <https://arrow.apache.org/docs/format/CDataInterface.html>. No value is null. Lists and texts have offsets of 64
 //! bits.
 
 use holdall::table::Array;
@@ -38,8 +38,8 @@ enum Layout {
     Nothing,
 }
 
-/// Memory that is aligned for numbers of eight bytes. What the allocator returned is used where it already is, which is always so for more
-/// than a few bytes.
+/// Memory that is aligned for numbers of eight bytes. Memory that the allocator aligned already is used without a copy, as it always is
+/// beyond a few bytes.
 fn aligned(bytes: Vec<u8>) -> (Vec<Vec<u64>>, Vec<Vec<u8>>) {
     if (bytes.as_ptr() as usize).is_multiple_of(8) && !bytes.is_empty() {
         return (Vec::new(), vec![bytes]);
@@ -168,7 +168,7 @@ impl Field {
         field
     }
 
-    /// The addresses of the buffers, the first of which marks nulls.
+    /// The addresses of the buffers; the first one marks nulls.
     fn addresses(&self) -> Vec<*const c_void> {
         let words = self.buffers.iter().map(|buffer| buffer.as_ptr().cast());
         let bytes = self.bytes.iter().map(|buffer| buffer.as_ptr().cast());
@@ -224,7 +224,7 @@ pub(crate) struct ArrowArrayStream {
     private_data: *mut c_void,
 }
 
-// SAFETY: the pointers are those of the private data, which is a `Stream` and may be sent.
+// SAFETY: the pointers belong to the private data, which is a `Stream` and may be sent.
 unsafe impl Send for ArrowArrayStream {}
 
 /// What an exported schema owns.
@@ -278,7 +278,7 @@ fn export_schema(field: &Field) -> ArrowSchema {
 
 unsafe extern "C" fn release_schema(schema: *mut ArrowSchema) {
     // SAFETY: the consumer calls it once, with a schema that `export_schema` made: the private data is a box of `SchemaParts`, the children
-    // are boxes of schemas, of which those that the consumer moved away have no release.
+    // are boxes of schemas, and those that the consumer moved away have no release.
     unsafe {
         let parts = Box::from_raw((*schema).private_data.cast::<SchemaParts>());
         for child in &parts.children {

@@ -343,7 +343,7 @@ impl Messages {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Message>> {
-        // What was read ahead is taken without leaving the interpreter.
+        // A message read ahead is taken without leaving the interpreter.
         let ready = self
             .reading
             .try_lock()

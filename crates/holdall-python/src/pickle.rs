@@ -85,7 +85,7 @@ pub(crate) fn message(
     Ok(Message::alone(py, info, decoder, facts, raw.as_bytes()))
 }
 
-/// What of a type is kept: its name and its text.
+/// The pickled parts of a type: its name and its text.
 pub(crate) fn parts(plan: &TypePlan, structure: usize) -> PyResult<(String, String)> {
     let type_name = &plan.structure(structure).type_name;
     let error = || {

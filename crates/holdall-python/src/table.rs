@@ -37,7 +37,7 @@ struct Reading {
     reader: Option<TableReader>,
     /// `None` once something was read.
     divide: Option<Divide>,
-    /// What several threads have left out.
+    /// Messages left out when several threads read: their number, and the first reason.
     skipped: (u64, Option<String>),
 }
 
@@ -407,7 +407,7 @@ impl Column {
         }
     }
 
-    /// Where each list begins, and the end of the last one.
+    /// Offset of each list, and the end of the last one.
     #[getter]
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         match self.found()? {

@@ -236,7 +236,7 @@ impl Struct {
         generic_attribute(slf.as_any(), name)
     }
 
-    /// Called for what is neither a field nor a method.
+    /// Called for names that are neither a field nor a method.
     fn __getattr__(&self, name: &str) -> PyResult<()> {
         let known: Vec<&str> = self.names().collect();
         let type_name = &self.plan().type_name;

@@ -18,7 +18,7 @@ use pyo3::{
 };
 use std::{collections::HashMap, path::PathBuf, sync::Mutex, time::Duration};
 
-/// Where and how a bag is written.
+/// The path and the settings of a written bag.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct WriterOptions {
@@ -199,7 +199,7 @@ impl Writer {
         }
     }
 
-    /// Messages so far.
+    /// Number of messages written.
     #[getter]
     fn count(&self) -> u64 {
         lock(&self.writing).messages
