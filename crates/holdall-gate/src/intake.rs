@@ -58,7 +58,7 @@ pub fn offer(messages: &Messages, count: u64, allocator: &StatsAlloc<System>) ->
         stepped.offer_all(messages, count, |_| {});
         Ok(())
     })?;
-    // Nothing is written: the copies counted are those of this part only.
+    // Nothing is written, so only the copies of this part are counted.
     if stepped.cache.held_bytes() < messages.bytes().len() * usize::try_from(TOPICS + count)? {
         return Err("the cache does not hold all offered messages".into());
     }

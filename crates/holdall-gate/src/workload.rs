@@ -112,7 +112,7 @@ impl Workload {
     /// Runs it with this many messages.
     ///
     /// # Errors
-    /// A temporary folder that cannot be used; a defect of what is measured.
+    /// A temporary folder that cannot be used; a defect in the measured code.
     pub fn run(&self, messages: u64, allocator: &StatsAlloc<System>) -> Result<Outcome, Failed> {
         let made = Messages::new(self.size.bytes, SimClock::default().now());
         let took = match self.part {
