@@ -1,4 +1,4 @@
-//! Arrows inside of crates and between the folders of two: what no manifest can say.
+//! Dependencies within crates and between folders of two crates, which no manifest can restrict.
 
 /// Folders of `holdall-bag`, each with the folders that it may not name.
 const ARROWS_FORBIDDEN: [(&str, &[&str]); 2] = [

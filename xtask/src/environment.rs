@@ -1,4 +1,4 @@
-//! The rule that only the programs read environment variables: what a library does is decided by its caller.
+//! The rule that only the programs read environment variables: the caller decides how a library behaves.
 
 /// Crates below the programs.
 const LIBRARIES: [&str; 13] = [

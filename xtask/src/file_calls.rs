@@ -1,4 +1,5 @@
-//! The rule that files are read, made and changed by `holdall-io` only: its errors name the path, and its ways to make files follow no links.
+//! The rule that files are read, made and changed by `holdall-io` only: its errors name the path, and it creates files without following
+//! links.
 
 use crate::arrows::first_names;
 
@@ -13,8 +14,8 @@ const FILE_CALLS_FORBIDDEN: [&str; 7] = [
     "fs::rename(",
 ];
 
-/// Folders whose files may be made by other ways: the door itself; what measurements are compared with, which makes its files by its own ways;
-/// and the simulator, whose files are in a folder of its own.
+/// Folders that may create files in other ways: `holdall-io` itself; rivals in measurements and the gate, which create their own files; the
+/// simulator, whose files are in a separate folder; and xtask.
 const FILE_CALLS_ALLOWED: [&str; 5] = [
     "crates/holdall-io/",
     "crates/holdall-bench/src/candidate/",
@@ -140,7 +141,7 @@ mod tests {
             ] {
                 assert_eq!(breaches_of(place, line), 0, "{place}: {line}");
             }
-            // Reports are files as any others; what is measured beside ours makes its own.
+            // Reports are files like any other; a rival in a measurement creates its own files.
             let (report, rival) = ("suite/report/mod.rs", "candidate/mcap_crate.rs");
             assert_eq!(
                 breaches_of(&format!("crates/holdall-bench/src/{report}"), line),

@@ -1,6 +1,7 @@
 //! The rule that texts of the libraries name no flags of a command line: errors are typed, and the command adds what its flags can do.
 
-/// Crates that know no command line. `holdall-bench` is no library of others: it is the body of `holdall bench`, and starts programs.
+/// Crates that know no command line. `holdall-bench` is not a library for others: it is the body of `holdall bench`, and starts
+/// programs.
 const LIBRARIES: [&str; 11] = [
     "crates/holdall-model/src/",
     "crates/holdall-io/src/",
@@ -15,7 +16,8 @@ const LIBRARIES: [&str; 11] = [
     "crates/holdall/src/",
 ];
 
-/// Finds string literals of the libraries that name a flag. Tests may: what is in their files or follows `#[cfg(test)]`.
+/// Finds string literals of the libraries that name a flag. Tests may: everything in their files or after
+/// `#[cfg(test)]`.
 pub fn check_flags(shown: &str, text: &str, breaches: &mut Vec<String>) {
     let is_library = LIBRARIES.iter().any(|folder| shown.starts_with(folder));
     if !is_library || shown.contains("/tests/") || shown.ends_with("tests.rs") {
@@ -76,7 +78,7 @@ fn literals(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Where the content of the literal begins and ends that a text starts with.
+/// The begin and end of the content of the literal at the start of a text.
 fn literal(text: &str) -> Option<(usize, usize)> {
     if let Some(raw) = text.strip_prefix('r') {
         let hashes = raw.len() - raw.trim_start_matches('#').len();

@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 /// Crates whose folders are storages and transports.
 const CRATES: [&str; 2] = ["crates/holdall-storage/src", "crates/holdall-transport/src"];
 
-/// Folders of these crates that are no backend that users can name.
+/// Folders of these crates that are not backends that users can name.
 const FOLDERS_OF_OTHERS: [&str; 3] = ["check", "compression", "memory"];
 
-/// Where ids may be written as well: the registries, and programs that compare backends with others.
+/// Other places where ids may be written: the registries, and programs that compare backends with others.
 const PLACES_ALLOWED: [&str; 4] = [
     "crates/holdall-storage/src/registry.rs",
     "crates/holdall-transport/src/registry.rs",

@@ -2,7 +2,7 @@
 
 /// A function fits on a screen: more lines than this count as long.
 const FUNCTION_LINES_MAX: usize = 70;
-/// A file is looked at again from this length on.
+/// A file needs another look from this length on.
 const FILE_LINES_MAX: usize = 500;
 
 /// A function that is longer than a screen.
@@ -16,7 +16,7 @@ pub struct LongFunction {
     pub lines: usize,
 }
 
-/// Whether a file of so many lines is long.
+/// Whether a file of this many lines is long.
 pub fn is_long_file(lines: usize) -> bool {
     lines > FILE_LINES_MAX
 }

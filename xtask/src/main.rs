@@ -1,6 +1,6 @@
 //! Chores of the project as one program: `cargo run -p xtask -- tidy` checks the rules of the house.
 
-// A program for the terminal: what it finds is its output.
+// A program for the terminal: its findings are its output.
 #![allow(clippy::print_stderr)]
 
 mod arrows;

@@ -9,10 +9,10 @@ use std::{
 /// Flags of other programs that the documents name.
 const FOREIGN_FLAGS: &[&str] = include!("foreign_flags.in");
 
-/// Verbs that are subcommands without a variant of their own in the enum of verbs.
+/// Verbs that are subcommands without a variant in the enum of verbs.
 const BUILT_IN_VERBS: &[&str] = &["help"];
 
-/// An identifier in backticks with at least so many underscores is a sentence, so a test's name.
+/// An identifier in backticks with at least this many underscores is a sentence, and thus a test's name.
 const TEST_NAME_UNDERSCORES_MIN: usize = 4;
 
 /// What the source tree defines, gathered once for all documents.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Lines after the name of a crate's folder in which a path that begins there is looked for.
+/// Lines after the name of a crate's folder that are searched for a path from there.
 const LINES_AFTER: usize = 4;
 
 /// Finds paths of Rust, Python and shell files that leave the checkout; `root` is where the checkout is now.

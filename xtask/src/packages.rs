@@ -5,7 +5,7 @@ use serde_json::Value;
 use spdx::{Expression, ParseMode};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-/// Where packages may come from, as cargo writes it.
+/// The permitted source of packages, as cargo writes it.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Checks every package that a build for Linux can contain.

@@ -100,7 +100,7 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 15] = [
         "holdall-web",
         &["holdall-model", "holdall-io", "holdall-transport", "holdall"],
     ),
-    // Built on its own with a profile of its own: no more than the data path.
+    // Built separately with its own profile: only the data path.
     (
         "holdall-gate",
         &[
@@ -115,7 +115,7 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 15] = [
 
 /// Checks the whole tree and prints each breach with its place.
 pub fn run() -> ExitCode {
-    // What cargo says now: a program that was built in another clone of the same folder of targets counts as fresh.
+    // Read at run time: cargo considers a program fresh even if another clone with the same target folder built it.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&package).join("..");
     let mut breaches = Vec::new();

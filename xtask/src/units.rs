@@ -25,7 +25,7 @@ pub fn check_units(shown: &str, text: &str, breaches: &mut Vec<String>) {
     }
 }
 
-/// Whether one of the units is written as a word of its own.
+/// Whether one of the units is written as a separate word.
 fn has_decimal_unit(line: &str) -> bool {
     let is_part =
         |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric() || letter == '_');

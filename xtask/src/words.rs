@@ -74,7 +74,7 @@ fn is_glossary_row(line: &str) -> bool {
     line.starts_with("| ") && line.matches('|').count() == 3
 }
 
-/// The line without what is between backticks.
+/// The line without the parts between backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
 }
