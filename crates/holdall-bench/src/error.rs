@@ -1,4 +1,4 @@
-//! Why a benchmark could not run, or what it wrote differs from what was offered.
+//! Errors of benchmarks that could not run, or whose output differs from the offered messages.
 
 use crate::{link::LinkRunError, suite::load::FrameError, workload::LoadError};
 use holdall_io::disk::DiskError;
@@ -79,7 +79,7 @@ pub enum BenchError {
         /// One clause.
         reason: String,
     },
-    /// A foreign library that is measured next to ours, or that reads back, failed.
+    /// A foreign library failed, while being measured for comparison or while reading back.
     #[error("{library} failed with {}: {reason}", path.display())]
     Rival {
         /// The library.
@@ -116,7 +116,7 @@ pub enum BenchError {
         /// The reason.
         reason: String,
     },
-    /// The content read back differs from what was offered.
+    /// The content read back differs from the offered messages.
     #[error("{}: {reason}", path.display())]
     Verify {
         /// The file or folder.

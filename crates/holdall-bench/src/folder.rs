@@ -52,7 +52,7 @@ impl BenchFolder {
         })
     }
 
-    /// Where candidates and limits write.
+    /// The folder that candidates and limits write to.
     pub fn scratch(&self) -> &Path {
         &self.scratch
     }

@@ -115,7 +115,7 @@ impl LimitMeter {
         }
     }
 
-    /// Everything measured so far.
+    /// All measurements up to now.
     pub fn limits(&self) -> Limits {
         let median = |samples: &[f64]| statistics::median(samples);
         Limits {

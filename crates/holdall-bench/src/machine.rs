@@ -63,7 +63,7 @@ fn file_system(mounts: &str, dir: &Path) -> Option<String> {
         let (Some(place), Some(kind), Some(options)) = (fields.next(), fields.next(), fields.next()) else {
             continue;
         };
-        // Of several mounts on one path the last is the visible one.
+        // If several mounts share a path, the last one is visible.
         if dir.starts_with(place) && best.as_ref().is_none_or(|(len, _)| place.len() >= *len) {
             best = Some((place.len(), format!("{kind} ({options})")));
         }

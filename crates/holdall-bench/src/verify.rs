@@ -1,4 +1,4 @@
-//! Reads back a candidate's output, with foreign libraries, and compares every byte with what was offered.
+//! Reads back a candidate's output with foreign libraries and compares every byte with the offered one.
 
 use crate::{
     error::{BenchError, BenchResult},

@@ -103,7 +103,7 @@ fn a_loan_costs_its_own_box_and_little_else() {
     );
 }
 
-/// Allocations while this many messages are published into memory, all of which are received.
+/// Allocations while this many messages are published into memory and all received.
 fn allocations_of_the_null_middleware(count: u64) -> u64 {
     let plan = WorkerPlan {
         role: Role::Both,
@@ -135,7 +135,7 @@ fn a_middleware_is_measured_without_an_allocation_per_message() {
         allocations_of_the_null_middleware(100),
         allocations_of_the_null_middleware(2000),
     );
-    // The threads of the tests make a few of their own.
+    // The threads of the tests also allocate a few times.
     assert!(
         many < few + 50,
         "{few} allocations for 100 and {many} for 2000 messages"

@@ -1,4 +1,4 @@
-//! Every candidate stores a small workload completely: foreign libraries read back what was offered.
+//! Every candidate stores a small workload completely: foreign libraries read back the offered messages.
 
 use holdall::{
     record::options::CacheOptions,

@@ -1,4 +1,4 @@
-//! The page docs/benchmarks/results.md is what the command writes from the results beside it.
+//! The page docs/benchmarks/results.md equals the output of the command for the results next to it.
 
 use holdall_bench::suite::report;
 use std::{fs, path::Path};

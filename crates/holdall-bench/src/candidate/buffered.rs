@@ -1,10 +1,10 @@
-//! Recorders of the past in front of a storage: messages wait as copies, and one thread stores them.
+//! Older recorder designs in front of a storage: messages wait as copies, and one thread stores them.
 //!
 //! The double buffer is rosbag2's: one buffer is filled while the other is stored, messages that find it full are dropped,
 //! and twice its size may be held. The queues are those of the recorder before it: one thread takes messages from short
 //! queues of the subscriptions and stores each full cache itself, and while it writes the queues fill and lose messages.
-//! That is the yardstick of the published comparison of synchronous and cached writing. The storages of both are the
-//! rivals' own.
+//! The published comparison of synchronous and cached writing used these as its yardstick. Both write into the rivals' own
+//! storages.
 
 use super::raw::{RawMessage, RawWriter};
 use crate::{
@@ -24,11 +24,12 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// What messages wait in before they are stored.
+/// The place where messages wait before they are stored.
 pub(crate) enum Waits {
-    /// Two buffers of so many bytes.
+    /// Two buffers of this size in bytes.
     DoubleBuffer(u64),
-    /// A queue of so many messages for each topic, emptied into a cache that is stored at so many bytes.
+    /// A queue for each topic with this capacity in messages, emptied into a cache that is stored at this size in
+    /// bytes.
     Queues(Vec<u64>, u64),
 }
 
@@ -130,7 +131,7 @@ impl Shared {
         state.is_closed && state.waiting.is_empty()
     }
 
-    /// The storing thread: each batch is what was taken from the double buffer, or a full cache.
+    /// The storing thread: each batch comes from the double buffer or is a full cache.
     fn store_all(&self, mut writer: Box<dyn RawWriter>, clock: &dyn Clock) -> BenchResult<StoredCounts> {
         let topics = lock(&self.state).lost.len();
         let mut counts = StoredCounts {

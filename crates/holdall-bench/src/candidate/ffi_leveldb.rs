@@ -73,7 +73,7 @@ impl LevelDb {
         let library = unsafe { Library::new(name) }.ok()?;
         macro_rules! call {
             ($name:literal) => {
-                // SAFETY: the types above are those of leveldb/c.h, which has not changed since 1.18; the
+                // SAFETY: the types above match leveldb/c.h, which has not changed since 1.18; the
                 // library outlives the pointer.
                 unsafe { *library.get($name).ok()? }
             };
@@ -109,7 +109,7 @@ impl LevelDb {
         if text.is_null() {
             return Ok(());
         }
-        // SAFETY: LevelDB returned a text with a final zero, which is ours until it is freed.
+        // SAFETY: LevelDB returned a text with a final zero, which we own until we free it.
         let reason = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
         // SAFETY: it came from LevelDB's malloc and is not used any more.
         unsafe { (self.calls.free)(text.cast()) };

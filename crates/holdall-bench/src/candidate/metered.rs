@@ -45,7 +45,7 @@ pub struct DiskResult {
 /// Shared with the reader of the counts.
 pub(crate) type SharedDiskCounts = Arc<Mutex<DiskCounts>>;
 
-/// The counts so far.
+/// The current counts.
 pub fn counted(counts: &SharedDiskCounts) -> DiskResult {
     let counts = lock(counts);
     DiskResult {

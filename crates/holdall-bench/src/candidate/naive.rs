@@ -33,7 +33,7 @@ pub struct NaiveWriter {
     q: DiskQueue,
     file: FileId,
     stream: BlockStream,
-    /// Where the open chunk begins, if one is open.
+    /// Offset of the open chunk, if one is open.
     chunk_start: Option<u64>,
     times: (u64, u64),
     /// Times and offsets of the open chunk's messages by channel, in order.

@@ -34,7 +34,7 @@ pub(crate) const TYPE_NAME: &str = "holdall_bench/msg/Payload";
 /// Its definition.
 pub(crate) const TYPE_TEXT: &str = "uint8[] data\n";
 
-/// Where a candidate's bytes go.
+/// The destination of a candidate's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskChoice {
     /// Files of the operating system.

@@ -43,13 +43,13 @@ pub struct PipelineOptions {
     pub cache: CacheOptions,
     /// When to begin a new file.
     pub split: SplitOptions,
-    /// What a power cut may lose at most; `None` syncs at the end only.
+    /// The longest time of messages that a power cut may lose; `None` syncs at the end only.
     pub max_loss_window: Option<Duration>,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
-    /// Where the bytes go.
+    /// The destination of the bytes.
     pub disk: DiskChoice,
-    /// The bag is encrypted with it.
+    /// Encrypts the bag.
     pub seal: Option<Seal>,
     /// Counts the disk's operations.
     pub meter: Option<SharedDiskCounts>,

@@ -19,15 +19,15 @@ use holdall_model::{
 use holdall_transport::Sink;
 use std::{sync::Arc, time::Duration};
 
-/// Of small messages that are offered as fast as possible only one in this many is timed: reading the clock
-/// twice would be a good part of what is measured.
+/// When small messages are offered as fast as possible, only one in this many is timed: reading the clock
+/// twice would be a good part of the measured time.
 const SMALL_TIMED_EVERY: u64 = 16;
 
 /// Messages below this are small.
 const SMALL_BYTES: usize = 4096;
 
-/// How long a producer sleeps while there is no room: a disk of 4 GB/s writes a tenth of the waiting bytes in
-/// that time, and a shorter period takes processor time from what is measured.
+/// How long a producer sleeps while it has no room: a disk of 4 GB/s writes a tenth of the waiting bytes in
+/// that time, and a shorter period takes processor time from the measured code.
 const ROOM_POLL: Duration = Duration::from_micros(500);
 
 /// Producers that wait for room fill this part of the cache, …

@@ -1,4 +1,4 @@
-//! What stores beside ours in the same run: how each is opened, and what it can do.
+//! Foreign storages in the same run as ours: how each is opened, and its abilities.
 
 use super::{
     leveldb_bare::{self, LeveldbBareWriter},
@@ -12,7 +12,7 @@ use crate::error::BenchResult;
 use holdall_storage::writer::ChannelInfo;
 use std::path::Path;
 
-/// A storage that is not ours.
+/// A foreign storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rival {
     /// The `mcap` crate.

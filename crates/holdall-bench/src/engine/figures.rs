@@ -31,7 +31,7 @@ pub(crate) fn span(nanos: u64) -> String {
     }
 }
 
-/// A ratio with its interval; the mark before it is there when `compared` and the interval does not exclude 1.
+/// A ratio with its interval; a mark precedes it when `compared` and the interval does not exclude 1.
 pub(crate) fn ratio_text(estimate: Option<&Estimate>, compared: bool) -> String {
     let Some(estimate) = estimate else {
         return "–".to_owned();

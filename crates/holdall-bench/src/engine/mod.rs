@@ -44,7 +44,7 @@ pub enum Progress {
         /// Its repetition, from 0.
         round: u32,
     },
-    /// What was written is being read back.
+    /// The output is being read back.
     Verifying,
     /// A run was done before the interruption; this names its result.
     Found(String),

@@ -1,5 +1,5 @@
-//! What the kinds with a folder of their own share: options, the folder, limits around runs, rounds that survive an
-//! interruption, and the report.
+//! Shared parts of the kinds that have a separate folder: options, the folder, limits around runs, rounds that
+//! survive an interruption, and the report.
 
 use super::{Done, Earlier, load, store};
 use crate::{
@@ -16,14 +16,14 @@ use std::path::PathBuf;
 /// Finished rounds, next to the results until the last one.
 const ROUNDS: &str = "rounds.json";
 
-/// Options of every kind with a folder of its own.
+/// Options of every kind that has a separate folder.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The folder for files and results.
     pub out: PathBuf,
     /// Keep the files.
     pub keep: bool,
-    /// Read back and check what was written, in the first repetition.
+    /// Read back and check the output, in the first repetition.
     pub verify: bool,
     /// Repetitions of everything.
     pub repeat: u32,
@@ -80,7 +80,7 @@ struct Rounds<R> {
 
 /// A folder in which one experiment runs.
 pub(crate) struct Session<R> {
-    /// Where candidates write, and where results stay.
+    /// The folder for the candidates' files and the results.
     pub folder: BenchFolder,
     /// The limits of the machine.
     pub limits: LimitMeter,
@@ -93,8 +93,8 @@ pub(crate) struct Session<R> {
 }
 
 impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
-    /// Takes the folder, and the finished rounds of an interrupted run of `what` if it is to be resumed. Nothing is
-    /// written when it refuses.
+    /// Takes the folder, and with `resume` the finished rounds of an interrupted run of `what`. Writes nothing on
+    /// an error.
     ///
     /// # Errors
     /// No repetition, rounds of another experiment, a folder with other files, too little space.

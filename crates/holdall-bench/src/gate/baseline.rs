@@ -1,4 +1,4 @@
-//! The committed baseline: what messages cost when it was renewed last.
+//! The committed baseline: the costs of messages when it was last renewed.
 
 use crate::{
     engine::load,
@@ -11,12 +11,12 @@ use std::{collections::BTreeMap, path::Path};
 /// What one message of a workload costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
-    /// Instructions of our own code.
+    /// Instructions in our code.
     pub instructions: f64,
     /// Allocations, growing of existing ones included.
     pub allocations: f64,
     /// Bytes that went through memcpy and its like, in payloads: 1 is one copy of the message. Non-temporal
-    /// copies and those of a few bytes count as instructions of our own instead.
+    /// copies and those of a few bytes count as our instructions instead.
     pub copies: f64,
     /// Payload bytes a second divided by the speed of memcpy in the same run.
     pub ratio_to_memcpy: f64,

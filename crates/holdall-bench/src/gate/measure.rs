@@ -14,7 +14,7 @@ use std::env::consts::ARCH;
 /// Functions that cost less than this part of a message's instructions are left out of the baseline.
 const FUNCTION_SHARE_MIN: f64 = 0.002;
 
-/// Number of plain runs, of which the fastest counts: other work on the machine slows the rest.
+/// Number of plain runs; the fastest one counts: other work on the machine slows the rest.
 const PLAIN_RUNS: usize = 5;
 
 /// Counts the workloads with one of `only` in their names, all when it is empty.

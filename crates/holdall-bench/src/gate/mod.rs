@@ -1,9 +1,9 @@
-//! `holdall bench gate`: counts what a message costs and compares it with a committed baseline, in figures
-//! that do not depend on the machine's speed.
+//! `holdall bench gate`: counts the costs of a message and compares them with a committed baseline, in
+//! figures that do not depend on the machine's speed.
 //!
 //! Valgrind counts instructions and copies, the workloads' own allocator counts allocations. Only
-//! instructions of our own code count: libc's differ between systems, and calls of it are counted as copies
-//! and allocations.
+//! instructions in our code count: libc's differ between systems, and calls of it are counted as copies and
+//! allocations.
 
 mod baseline;
 mod compare;

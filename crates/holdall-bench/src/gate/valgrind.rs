@@ -35,9 +35,9 @@ pub(super) fn version() -> BenchResult<String> {
 /// Instructions of the counted part of a run, by function and by owner of the code.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Instructions {
-    /// Of the program itself, by function.
+    /// Instructions of the program itself, by function.
     pub own: BTreeMap<String, u64>,
-    /// Of libraries: libc and its like.
+    /// Instructions of libraries: libc and its like.
     pub libraries: u64,
 }
 

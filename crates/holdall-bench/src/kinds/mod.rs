@@ -1,4 +1,4 @@
-//! The kinds of experiments that run without a transport and in a folder of their own: the recorder, storages
+//! The kinds of experiments that run without a transport and in a separate folder: the recorder, storages
 //! alone, work on bags.
 
 pub mod storage;

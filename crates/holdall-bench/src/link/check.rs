@@ -22,14 +22,14 @@ use std::{
     time::Duration,
 };
 
-/// Of the IP and UDP headers of a datagram.
+/// Length of the IP and UDP headers of a datagram.
 const HEADER_BYTES: u64 = 28;
 /// Number and time of sending.
 const STAMP_BYTES: usize = 16;
 /// The datagram that fills an Ethernet packet.
 const FULL_BYTES: usize = 1472;
 const PORT: u16 = 5000;
-/// What is received before this does not count: queues fill first.
+/// Datagrams received before this do not count: queues fill first.
 const WARM_UP: Duration = Duration::from_millis(500);
 /// Nothing more comes after this long.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -60,7 +60,7 @@ struct Probe {
     arrivals: Vec<Arrival>,
 }
 
-/// One promise and what was found.
+/// One promise and the measured figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkCheck {
     /// The link.
@@ -71,9 +71,9 @@ pub struct LinkCheck {
     pub expected: f64,
     /// What was found.
     pub found: f64,
-    /// How far that may be apart.
+    /// Largest difference allowed between the two.
     pub tolerance: f64,
-    /// Of all three.
+    /// Unit of all three figures.
     pub unit: &'static str,
     /// Whether it is within the tolerance.
     pub is_kept: bool,
@@ -174,7 +174,7 @@ fn parsed(text: &str) -> Result<LinkSpec, LinkRunError> {
         .map_err(|error| LinkRunError::Forward(io::Error::other(error)))
 }
 
-/// Offers 1.2 times the rate, or as much as the socket takes.
+/// Offers 1.2 times the rate, or all that the socket takes.
 fn check_rate(text: &'static str, tolerance: f64) -> Result<LinkCheck, LinkRunError> {
     let spec = parsed(text)?;
     let rate = spec.rate_bits_per_s.unwrap_or_default() as f64;
@@ -278,7 +278,7 @@ fn loss_of(text: &'static str, loss: Loss, probe: &Probe) -> Vec<LinkCheck> {
     checks
 }
 
-/// Sends a flow from A to B over a link of its own.
+/// Sends a flow from A to B over a new link.
 fn probe(spec: &LinkSpec, flow: Flow) -> Result<Probe, LinkRunError> {
     let ends = link::create(spec.mtu, qdisc(spec))?;
     let socket = |end: usize| {
@@ -426,7 +426,7 @@ mod tests {
 
     #[test]
     fn loss_and_bursts_are_found_and_judged() {
-        // Of twenty, two after each other are lost.
+        // In every twenty, two consecutive ones are lost.
         let arrivals = (0..20_000)
             .filter(|number| number % 20 > 1)
             .map(arrival)

@@ -104,7 +104,7 @@ impl Watch {
     /// Counts a packet (IPv4 or IPv6, without a link header) that enters.
     pub fn note(&mut self, packet: &[u8], counters: &mut DirectionCounters) {
         counters.entered.add(packet.len());
-        // What cannot be read is a packet like any other.
+        // An unreadable packet counts like any other.
         let _ = self.note_content(packet, counters);
     }
 

@@ -1,4 +1,4 @@
-//! The thread that carries packets from one end to the other, each when the model says.
+//! The thread that carries packets from one end to the other, each at the time that the model gives.
 
 use super::{
     counters::{DirectionCounters, Watch},
@@ -23,7 +23,7 @@ use std::{
 const BATCH: usize = 64;
 /// Packets delivered before the ends are read again.
 const DELIVERED: usize = 64;
-/// With so many packets on their way there are some to group.
+/// Packets are grouped from this many in flight on.
 const BACKLOG: usize = 8;
 /// Longest sleep: the end of the link is noticed after this.
 const SLEEP_MAX: Duration = Duration::from_millis(10);
@@ -120,9 +120,9 @@ enum Wait {
 }
 
 impl Wait {
-    /// After waking up at `woken`, with `under_way` packets, of which the next is due at `next`. A queue whose packets are due soon after each
-    /// other is emptied in groups: each time that the thread wakes up costs more than a packet does. For the last `spin` before a packet it does
-    /// not sleep: a sleeping thread wakes up late.
+    /// The wait after waking up at `woken`, with `under_way` packets; the next one is due at `next`. A queue whose packets are due soon after
+    /// each other is emptied in groups: waking up costs more than a packet does. For the last `spin` before a packet it does not sleep: a
+    /// sleeping thread wakes up late.
     fn after(
         now: Duration,
         woken: Duration,
@@ -177,7 +177,7 @@ impl Forwarder<'_> {
         Ok(true)
     }
 
-    /// Delivers what is due from this end to the other one.
+    /// Delivers due packets from this end to the other one.
     fn deliver(&mut self, from: usize) {
         for _ in 0..DELIVERED {
             let now = self.now();
@@ -221,8 +221,8 @@ impl Forwarder<'_> {
     }
 }
 
-/// Carries packets until `has_ended`, and then those that are still on their way, as long as `longest` of the specification. Meant for a
-/// thread of its own: it asks for a priority.
+/// Carries packets until `has_ended`, and then those still in flight, for at most `longest` of the specification. Meant for a separate
+/// thread, because it requests a priority.
 ///
 /// # Errors
 /// A device that fails.
@@ -256,7 +256,7 @@ pub fn forward(ends: &[LinkEnd; 2], spec: &LinkSpec, has_ended: &AtomicBool) -> 
         if ends_at.is_some_and(|end| now >= end || (ready == [false; 2] && next.is_none())) {
             break;
         }
-        // Where there is more to read that is known already; what is due is delivered either way.
+        // Waits only if both ends are read empty; due packets are delivered either way.
         if ready == [false; 2] {
             ready = forwarder.wait(next, spec);
         }

@@ -1,5 +1,5 @@
-//! An emulated link between two programs: rate, delay, loss, outages, between two network namespaces that this process makes. No netem, no
-//! other program, and what is lost are the packets of a wire: fragments of datagrams, segments of TCP.
+//! An emulated link between two programs: rate, delay, loss, outages, between two network namespaces that this process makes. It needs
+//! neither netem nor another program, and it loses the packets of a wire: fragments of datagrams, segments of TCP.
 
 mod check;
 pub mod counters;
@@ -105,7 +105,7 @@ pub struct Lateness {
 /// What crossed a link.
 #[derive(Debug, Serialize)]
 pub struct Carried {
-    /// How long it was there, in seconds.
+    /// How long it existed, in seconds.
     pub elapsed_s: f64,
     /// From A to B.
     pub a_to_b: DirectionCounters,
@@ -114,7 +114,7 @@ pub struct Carried {
     /// The kernel's side of A and of B.
     pub kernel: [KernelReport; 2],
     /// Whether in both directions every packet that entered arrived, was dropped for a reason, or was on the way at the end, and the kernel
-    /// gave as many to the link as entered.
+    /// gave at least as many to the link as entered.
     pub balances: bool,
     /// How punctual it was.
     pub lateness: Lateness,
@@ -228,7 +228,7 @@ fn netem(spec: &LinkSpec, bytes_per_s: Option<u64>) -> Netem {
 
 /// Between two polls of whether programs have ended.
 const POLL: Duration = Duration::from_millis(5);
-/// A program that has not ended so long after SIGTERM is killed.
+/// A program that has not ended this long after SIGTERM is killed.
 const TERM_MAX: Duration = Duration::from_secs(10);
 
 /// A program on one end; killed when dropped before its end.
@@ -321,7 +321,7 @@ fn carried(ends: &[LinkEnd; 2], forwarded: Forwarded) -> io::Result<Carried> {
     } = forwarded;
     let balances = directions.iter().zip(&kernel).all(|(direction, kernel)| {
         let Amount { packets, .. } = direction.entered;
-        // What was sent after the link had ended is not read.
+        // Packets sent after the link ended are not read.
         packets == direction.arrived.packets + direction.dropped.packets() + direction.under_way
             && kernel.sent_packets >= packets
     });

@@ -1,4 +1,4 @@
-//! What a link does with each packet: delivers it at a time, or drops it and says why. Pure: no clock, no device.
+//! The fate of each packet on a link: delivered at a time, or dropped for a reason. Pure: no clock, no device.
 
 use super::spec::{Bottleneck, LinkSpec};
 use fastrand::Rng;
@@ -43,7 +43,7 @@ pub struct LinkModel {
 }
 
 impl LinkModel {
-    /// The direction with this number, 0 or 1: each has random numbers of its own.
+    /// The direction with this number, 0 or 1: each has separate random numbers.
     pub fn new(spec: &LinkSpec, direction: u64) -> Self {
         let rate = spec
             .rate_bits_per_s
@@ -58,9 +58,9 @@ impl LinkModel {
         }
     }
 
-    /// What becomes of a packet of so many bytes that enters at `now`; `now` never decreases.
+    /// The fate of a packet of this length that enters at `now`; `now` never decreases.
     ///
-    /// A lost packet takes its share of the rate, as one that is damaged on the air does; one that the queue drops does not.
+    /// A lost packet takes its share of the rate, like one damaged on the air; one that the queue drops does not.
     pub fn fate(&mut self, now: Duration, bytes: usize) -> Fate {
         let mut at = now;
         if self.nanos_per_byte > 0.0 {

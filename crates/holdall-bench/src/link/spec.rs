@@ -2,11 +2,11 @@
 
 use std::{str::FromStr, time::Duration};
 
-/// Where packets wait for the link's rate.
+/// The place where packets wait for the link's rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bottleneck {
-    /// On the way, as at a radio access point: a full queue drops what arrives.
+    /// On the way, as at a radio access point: a full queue drops arriving packets.
     #[default]
     Path,
     /// At the sender's own interface, as with a slow network card: a full queue makes `send` wait.
@@ -73,19 +73,20 @@ pub struct LinkSpec {
     pub reorder: f64,
     /// How long a packet may wait for the rate; longer queues drop it.
     pub queue: Duration,
-    /// Where it waits.
+    /// The place where it waits.
     pub bottleneck: Bottleneck,
     /// Times without delivery.
     pub outages: Vec<Outage>,
     /// Largest packet in bytes, IP header included.
     pub mtu: u16,
-    /// Of all random numbers: the same seed loses the same packets.
+    /// Seed of all random numbers: the same seed loses the same packets.
     pub seed: u64,
-    /// What decides about packets.
+    /// The backend that decides about packets.
     pub backend: Backend,
-    /// So long before a packet is due the link does not sleep: it keeps a processor busy, and is not late by what a sleeping thread is.
+    /// The link does not sleep for this long before a packet is due: it keeps a processor busy, and avoids the delay of waking up.
     pub spin: Duration,
-    /// Packets that are due soon after each other are delivered together, each up to this much late: to wake up for each costs a processor more.
+    /// Packets that are due soon after each other are delivered together, each up to this much late: waking up for each one costs more processor
+    /// time.
     pub group: Duration,
 }
 

@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table};
 use holdall_model::units::format_bytes;
 use std::fmt::Write;
 
-/// A row for each thing that was counted, a column for each direction; what never happened is left out.
+/// A row for each counter, a column for each direction; counters that stayed zero are left out.
 pub fn link_table(report: &LinkReport) -> String {
     let carried = &report.carried;
     let mut text = format!("{}\n", counts_table(carried));

@@ -50,7 +50,7 @@ impl Latencies {
             .collect()
     }
 
-    /// The percentiles so far; `None` without an event.
+    /// The current percentiles; `None` without an event.
     pub fn summary(&self) -> Option<LatencySummary> {
         if self.histogram.is_empty() {
             return None;

@@ -27,7 +27,7 @@ pub struct ProcessUse {
     pub name: String,
     /// Processor time of all its threads in seconds.
     pub cpu_s: f64,
-    /// Of that, in the kernel.
+    /// The part of it spent in the kernel.
     pub cpu_system_s: f64,
     /// Highest sampled resident memory, in bytes.
     pub rss_max_bytes: u64,
@@ -53,7 +53,7 @@ pub struct ThreadUse {
     pub cpu_s: f64,
 }
 
-/// What process `id` has used so far; also of one that has ended and is not yet reaped, without its memory.
+/// The use of process `id` up to now. Works also for one that has ended and is not yet reaped, but without its memory.
 pub(crate) fn process_use(name: &str, id: u32) -> ProcessUse {
     let (user, system) = cpu_seconds(&fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default());
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
@@ -173,7 +173,7 @@ impl ProcessSampler {
     }
 }
 
-/// Adds a sample. A process that has ended has no memory any more; what it had is kept.
+/// Adds a sample. A process that has ended has no memory any more; its last figures are kept.
 fn add(kept: &mut ProcessUse, now: ProcessUse, at_s: f64, last_s: f64) {
     if now.rss_max_bytes == 0 || kept.samples.len() >= SAMPLES_MAX {
         return;

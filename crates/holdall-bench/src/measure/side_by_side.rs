@@ -1,4 +1,4 @@
-//! Threads that do the same side by side, each with a number of its own.
+//! Threads that do the same work side by side, each with its number.
 
 use crate::error::{BenchError, BenchResult};
 use std::thread::{self, ScopedJoinHandle};

@@ -69,9 +69,9 @@ pub struct Usage {
     pub elapsed_s: f64,
     /// Processor time of all threads in seconds.
     pub cpu_s: f64,
-    /// Of that, in user mode (the kernel divides by sampling).
+    /// The part of it in user mode (the kernel divides by sampling).
     pub cpu_user_s: f64,
-    /// Of that, in the kernel.
+    /// The part of it in the kernel.
     pub cpu_system_s: f64,
     /// Resident memory before the run, in bytes.
     pub rss_start_bytes: u64,

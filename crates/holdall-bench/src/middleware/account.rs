@@ -12,7 +12,7 @@ pub(crate) const DEADLINES_MS: [f64; 10] = [
 /// Silence up to the end of a run that counts as a stall.
 const STALL: Duration = Duration::from_secs(3);
 
-/// What is needed beside the records.
+/// The plan of a run, needed in addition to the records.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
     /// Messages, those of the warm-up included.
@@ -21,9 +21,9 @@ pub struct Planned {
     pub rate_hz: f64,
     /// When the first was due, in nanoseconds of the monotonic clock.
     pub start: u64,
-    /// What was due before this is not counted.
+    /// Messages due before this are not counted.
     pub warm_up: Duration,
-    /// A reliable writer sends again what was lost, unless its history was overwritten.
+    /// A reliable writer resends lost messages, unless its history was overwritten.
     pub is_reliable: bool,
 }
 
@@ -216,7 +216,7 @@ fn over_time(
     let duration_s = Duration::from_nanos(end.saturating_sub(begin))
         .as_secs_f64()
         .max(1e-9);
-    // Whole ones only: a part of one is no rate.
+    // Whole seconds only: a part of one does not give a rate.
     let seconds = Duration::from_nanos(end - planned.start).as_secs() as usize;
     account.sent_each_s = vec![0; seconds];
     account.received_each_s = vec![0; seconds];
@@ -229,7 +229,7 @@ fn over_time(
         }
     }
     account.sent_per_s = taken().filter(|record| is_measured(record.before)).count() as f64 / duration_s;
-    // All, and of these what is measured.
+    // All messages, and the measured ones among them.
     let mut each: Vec<[(f64, u64); 2]> = vec![[(0.0, 0); 2]; seconds];
     let mut last = begin;
     for record in received {

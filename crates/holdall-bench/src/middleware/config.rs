@@ -32,7 +32,7 @@ pub enum CaseKind {
 pub struct MiddlewareCase {
     /// Its name in tables.
     pub label: String,
-    /// What a message is.
+    /// The kind of messages.
     pub shape: Shape,
     /// Content of a message in bytes.
     pub bytes: usize,
@@ -85,9 +85,9 @@ pub struct Evaluation {
     /// Its short name, for example `D3`.
     #[serde(rename = "experiment")]
     pub id: String,
-    /// What it shows, one clause.
+    /// Its purpose, one clause.
     pub title: String,
-    /// Where it was published.
+    /// The publication it follows.
     pub source: Option<String>,
     /// The loads.
     #[serde(deserialize_with = "some")]

@@ -16,7 +16,7 @@ use crate::{
 };
 use holdall_model::units::MIB;
 
-/// With fewer values of what varies there is no line.
+/// With fewer values of the variable no line is drawn.
 const VALUES_MIN: usize = 3;
 
 /// A figure of runs, and how it is drawn.

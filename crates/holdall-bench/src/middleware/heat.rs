@@ -98,7 +98,7 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 /// Draws the heat map of one load; `None` where it has too few links.
 ///
 /// # Errors
-/// Only by a defect of ours.
+/// Only because of a bug in this program.
 pub(crate) fn plot(number: usize, cells: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
     let links = distinct(cells.iter().map(|cell| cell.link));
     let middlewares = distinct(cells.iter().map(|cell| cell.middleware.as_str()));
@@ -177,10 +177,10 @@ fn sides<'a>(cell: &&'a Cell<'_>) -> Option<([&'a str; 2], &'a Cell<'a>)> {
     Some(([&sides[0].name, &sides[1].name], cell))
 }
 
-/// A matrix of publishers and subscribers for each figure; nothing where all pairs are of one middleware.
+/// A matrix of publishers and subscribers for each figure; empty when all pairs use one middleware.
 ///
 /// # Errors
-/// Only by a defect of ours.
+/// Only because of a bug in this program.
 pub(crate) fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
     let named: Vec<_> = cells.iter().filter_map(sides).collect();
     if named

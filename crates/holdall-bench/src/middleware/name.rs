@@ -70,7 +70,7 @@ impl Settings {
         }
     }
 
-    /// What they are called in a refusal.
+    /// Their name in an error.
     fn noun(self) -> &'static str {
         match self {
             Self::Default | Self::Tuned => "tuned settings",
@@ -80,7 +80,7 @@ impl Settings {
     }
 }
 
-/// What one side of a run is.
+/// One side of a run: its middleware and settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(crate) struct MiddlewareSide {

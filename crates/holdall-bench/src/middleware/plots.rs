@@ -23,7 +23,7 @@ use std::fmt::Display;
 /// Names of [`DEADLINES_MS`].
 const DEADLINES: [&str; 10] = ["1 ms", "3", "10", "33", "100", "333", "1 s", "3.3", "10", "33"];
 
-/// What belongs to a result beside its runs.
+/// The context of a result in addition to its runs.
 pub(crate) struct Context<'a> {
     /// The experiment, for its links.
     pub evaluation: Option<&'a Evaluation>,
@@ -278,7 +278,7 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
 
 /// A figure of every cell as a bar, by link.
 struct BarPlot {
-    /// Of the published figure, too.
+    /// Name of the plot, and of the published figure.
     name: &'static str,
     title: &'static str,
     unit: &'static str,

@@ -230,7 +230,7 @@ impl PublishedEvaluation {
                 && near(row.rate_mbit, rate_mbit)
                 && near(row.loss_percent, 100.0 * spec.loss.share)
         });
-        // What else a link may do was not published.
+        // Links with other properties were not published.
         let is_plain = spec.loss.burst.is_none() && spec.delay.is_zero() && spec.outages.is_empty();
         row.filter(|_| is_plain && near(case.rate_hz, 30.0))
     }

@@ -13,17 +13,17 @@ const STEP: i32 = 16;
 const LEFT: i32 = 190;
 const RIGHT: i32 = 24;
 const TOP: i32 = 26;
-/// Something arrived, as much as in the best second.
+/// Colour of a second with as many arrivals as the best one.
 const MUCH: RGBColor = RGBColor(0x00, 0x72, 0xB2);
-/// Nothing did.
+/// Colour of a second without arrivals.
 const NOTHING: RGBColor = RGBColor(0xD5, 0x5E, 0x00);
-/// The least colour of a second in which something arrived.
+/// Smallest share of colour for a second with arrivals.
 const LITTLE: f64 = 0.2;
 
-/// Draws the raster; `None` where there are no seconds.
+/// Draws the raster; `None` without any seconds.
 ///
 /// # Errors
-/// Only by a defect of ours.
+/// Only because of a bug in this program.
 pub(crate) fn draw(group: &[&Cell<'_>]) -> BenchResult<Option<String>> {
     let rows: Vec<(String, &[u64])> = group
         .iter()

@@ -12,11 +12,11 @@ pub const RESULT_FILE: &str = "evaluation.json";
 pub struct WorkerCost {
     /// Processor time in seconds.
     pub cpu_s: f64,
-    /// Over this time.
+    /// Duration of the measurement in seconds.
     pub elapsed_s: f64,
     /// Highest resident memory in bytes.
     pub rss_max_bytes: u64,
-    /// Of that at the end, what belongs to no file, in bytes.
+    /// Resident memory at the end that belongs to no file, in bytes.
     #[serde(default)]
     pub anonymous_bytes: u64,
     /// Address space at the end, in bytes.
@@ -147,26 +147,26 @@ pub struct MiddlewareRun {
     pub invalid: Option<String>,
     /// Content of a message in bytes.
     pub message_bytes: u64,
-    /// When the publisher and the subscriber knew each other, in seconds after both existed; `None`: never, or later than was waited.
+    /// When the publisher and the subscriber knew each other, in seconds after both existed; `None`: never, or too late.
     pub matched_s: [Option<f64>; 2],
-    /// What became of every message.
+    /// The fate of every message.
     pub account: Account,
     /// Cost of the publisher.
     pub publisher: WorkerCost,
     /// Cost of the subscriber.
     pub subscriber: WorkerCost,
-    /// What crossed the link; `None` on one host.
+    /// Traffic on the link; `None` on one host.
     pub wire: Option<WireUse>,
-    /// Of nodes that only discover each other.
+    /// Result of nodes that only discover each other.
     #[serde(default)]
     pub discovery: Option<Discovery>,
-    /// Of the other of two machines.
+    /// Clock of the other machine, for runs on two.
     #[serde(default)]
     pub clock: Option<ClockOffset>,
     /// Processor and memory of the publisher and the subscriber about once a second from the start; empty for programs of another machine.
     #[serde(default)]
     pub samples: [Vec<ProcessSample>; 2],
-    /// The load beside this one, whose packets are counted in `wire`, too.
+    /// The concurrent load, whose packets are counted in `wire`, too.
     #[serde(default)]
     pub beside: Option<String>,
 }
@@ -174,7 +174,7 @@ pub struct MiddlewareRun {
 impl MiddlewareRun {
     /// Bytes on the link, both ways, for each byte of content that arrived.
     pub fn wire_overhead(&self) -> Option<f64> {
-        // What belongs to which of two loads is not known.
+        // The shares of two loads are not known.
         let wire = self.wire.filter(|_| self.beside.is_none())?;
         let delivered = (self.account.received_each_s.iter().sum::<u64>() * self.message_bytes) as f64;
         (delivered > 0.0).then(|| (wire.forward_bytes + wire.back_bytes) as f64 / delivered)
@@ -197,7 +197,7 @@ pub struct EvaluationResult {
     pub experiment: String,
     /// What it shows.
     pub title: String,
-    /// Where it was published.
+    /// The publication it follows.
     pub source: Option<String>,
     /// The factor on the duration.
     pub scale: f64,

@@ -24,7 +24,8 @@ pub(crate) struct RosPrefix {
 }
 
 impl RosPrefix {
-    /// The prefixes of `AMENT_PREFIX_PATH`, the Python with rclpy, and what is below `/opt/ros`, in this order.
+    /// Searches the prefixes of `AMENT_PREFIX_PATH`, the Python with rclpy, and the folders below `/opt/ros`, in this
+    /// order.
     pub(crate) fn find(python: Option<&Path>) -> Option<Self> {
         let sourced = env::var_os("AMENT_PREFIX_PATH").unwrap_or_default();
         let python = find_rclpy(python).and_then(|python| Some(python.parent()?.parent()?.to_owned()));
@@ -55,12 +56,12 @@ impl RosPrefix {
         })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Why a worker of an implementation cannot be started; what has to be compiled once for it is compiled now.
+    /// Why a worker of an implementation cannot be started. Compiles the parts that it needs, if not done yet.
     pub(crate) fn missing(&self, library: &str) -> Option<String> {
         let variable = |name: &str| {
             let own = self.variables(library).into_iter().find(|(key, _)| *key == name);

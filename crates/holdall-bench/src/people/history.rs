@@ -41,7 +41,7 @@ pub struct History {
 /// Asks `git` for the history of a repository on this machine.
 ///
 /// # Errors
-/// No git, or a folder that is no repository.
+/// No git, or a folder that is not a repository.
 pub(super) fn of_repository(path: &Path) -> BenchResult<History> {
     let failed = |reason: String| BenchError::Program {
         program: format!("git log of {}", path.display()),
@@ -95,7 +95,7 @@ fn read(path: &Path, text: &str) -> BenchResult<History> {
             }
             [added, removed, _] => {
                 for (sum, count) in lines.iter_mut().zip([added, removed]) {
-                    // Of a file that is no text git prints `-`.
+                    // For a binary file git prints `-`.
                     *sum += count.parse::<u64>().unwrap_or(0);
                 }
             }

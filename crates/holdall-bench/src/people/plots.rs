@@ -33,15 +33,15 @@ const STEP: i32 = 20;
 const LEFT: i32 = 170;
 const RIGHT: i32 = 60;
 const TOP: i32 = 34;
-/// Where the neutral answers have their middle.
+/// Position of the middle of the neutral answers.
 const MIDDLE: i32 = (LEFT + WIDTH as i32 - RIGHT) / 2;
 /// The last day that is drawn.
 const DAYS_MAX: f64 = 180.0;
 
-/// All plots for which there are data.
+/// All plots that have data.
 ///
 /// # Errors
-/// Only by a defect of ours.
+/// Only because of a bug in this program.
 pub(crate) fn plots(result: &PeopleResult) -> BenchResult<Vec<Plot>> {
     let mut plots = Vec::new();
     if !result.questions.is_empty() {

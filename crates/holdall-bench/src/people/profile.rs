@@ -12,7 +12,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// A text of so few people could be recognized: it counts as [`OTHER`].
+/// A text given by at most this many people could identify them: it counts as [`OTHER`].
 const ALONE: u64 = 1;
 const OTHER: &str = "other";
 /// All cohorts together, in the data.
@@ -69,7 +69,7 @@ fn profile(field: String, rows: Vec<Row>) -> Profile {
     };
     let order = |answer: &str| match number(answer) {
         Some(number) if is_number => number,
-        // Negative, so that the most frequent comes first and what is left out last.
+        // Negative, so that the most frequent comes first and texts that are left out come last.
         _ => -(of_all.get(answer).copied().unwrap_or(0) as f64),
     };
     let cohort = |(cohort, rows): (String, Vec<Row>)| {
@@ -111,7 +111,7 @@ impl Profile {
     /// Texts as parts of a bar for each cohort, numbers as a line for each cohort.
     ///
     /// # Errors
-    /// Only by a defect of ours.
+    /// Only because of a bug in this program.
     pub(super) fn plot(&self) -> BenchResult<Option<Plot>> {
         let name = format!("profile_{}", self.field);
         let title = self.field.replace('_', " ");

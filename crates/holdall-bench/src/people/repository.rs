@@ -4,7 +4,7 @@ use crate::error::{BenchError, BenchResult};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What an item is.
+/// The kind of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemKind {
@@ -76,9 +76,9 @@ struct ApiItem {
     state: String,
     created_at: String,
     closed_at: Option<String>,
-    /// Of an issue that is a pull request.
+    /// Present for an issue that is a pull request.
     pull_request: Option<serde::de::IgnoredAny>,
-    /// Only in the list of pull requests.
+    /// Present only in the list of pull requests.
     head: Option<serde::de::IgnoredAny>,
 }
 

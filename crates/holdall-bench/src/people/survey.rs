@@ -59,7 +59,7 @@ pub struct Question {
     pub name: String,
     /// By cohort.
     pub cohorts: Vec<CohortAnswers>,
-    /// The first two cohorts beside `all`; `None` where there are fewer, or one has no answers.
+    /// A comparison of the first two cohorts other than `all`; `None` with fewer cohorts, or if one has no answers.
     pub comparison: Option<Comparison>,
 }
 

@@ -35,7 +35,7 @@ fn load_max(cores: usize) -> f64 {
 }
 
 impl Noise {
-    /// Of these runs.
+    /// The noise of these runs.
     pub fn of(runs: &[RunResult]) -> Self {
         let collect =
             |pick: &dyn Fn(&RunResult) -> Option<f64>| runs.iter().filter_map(pick).collect::<Vec<f64>>();

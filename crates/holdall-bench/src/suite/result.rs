@@ -160,7 +160,7 @@ pub struct RunResult {
     pub sending_s: f64,
     /// From the first message due to the end of close and sync, in seconds.
     pub elapsed_s: f64,
-    /// Of that, after the last message was offered: draining, closing, syncing.
+    /// The part of it after the last message was offered: draining, closing, syncing.
     pub close_s: f64,
     /// `recorded_bytes` divided by `elapsed_s`.
     pub durable_bytes_per_s: f64,
@@ -331,7 +331,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 pub struct Skipped {
     /// The case.
     pub case: String,
-    /// The recorder, and what is special about the setting.
+    /// The recorder, and the special options of the setting.
     pub setting: String,
     /// The reason: one sentence.
     pub reason: String,

@@ -1,5 +1,5 @@
-//! The results of an experiment as a table for people: a row for each case and setting, the published figure
-//! next to ours.
+//! The results of an experiment as a table for people: a row for each case and setting, with the published
+//! figure next to the measured one.
 
 use super::{
     config::{Experiment, PlayRate, RecorderKind, Setting},
@@ -190,7 +190,7 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
     text + &machine(result) + "\n"
 }
 
-/// The tables of a result: what was recorded, processor time, work on the disk, and playback; those without
+/// The tables of a result: messages recorded, processor time, work on the disk, and playback; those without
 /// rows are left out.
 pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =

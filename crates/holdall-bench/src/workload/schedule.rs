@@ -13,7 +13,7 @@ impl Schedule {
     /// Points from `start` on, `rate_hz` a second; `None` for a rate that is not positive or below a
     /// thousandth of a hertz.
     ///
-    /// Of `sharers` equal schedules each begins a part of a period later, so that they are not due at the
+    /// Each of `sharers` equal schedules begins a part of a period later, so that they are not due at the
     /// same time.
     pub fn new(start: Duration, rate_hz: f64, sharer: u32, sharers: u32) -> Option<Self> {
         let rate_millihz = rate_millihz(rate_hz)?;

@@ -1,5 +1,5 @@
-//! Turns a load into messages: topics, sequence numbers and payloads in order, each of which can be computed
-//! again to verify a file.
+//! Turns a load into messages: topics, sequence numbers and payloads in order. Each can be computed again to
+//! verify a file.
 
 use crate::candidate::RawMessage;
 
@@ -47,13 +47,13 @@ pub enum LoadError {
         /// The number in the load.
         found: u32,
     },
-    /// A rate for which there is no schedule.
+    /// A rate that no schedule can have.
     #[error("the rate must be at least 0.001 Hz and finite, found {found}")]
     Rate {
         /// The rate in the load.
         found: f64,
     },
-    /// A size beyond what a producer keeps ready.
+    /// A size beyond the payload that a producer keeps ready.
     #[error("messages of {found} bytes are larger than the limit of {limit} bytes")]
     TooLarge {
         /// The size in the load.
@@ -66,11 +66,11 @@ pub enum LoadError {
         "a total of {total_bytes} bytes is less than one message of {message_bytes} bytes for each of {producers} producers"
     )]
     TooLittle {
-        /// Of the load.
+        /// Total size of the load.
         total_bytes: u64,
-        /// Of the first message.
+        /// Size of the first message.
         message_bytes: usize,
-        /// Of the load.
+        /// Number of producers of the load.
         producers: u32,
     },
 }
@@ -422,7 +422,7 @@ impl Loan for CorpusLoan {
         self.range.len()
     }
 
-    /// Counted as if each loan had memory of its own, as it would have in a transport.
+    /// Counted as if each loan had separate memory, as in a transport.
     fn pinned_bytes(&self) -> usize {
         self.range.len()
     }

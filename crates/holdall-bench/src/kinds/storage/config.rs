@@ -42,7 +42,7 @@ pub struct ComparisonConfig {
     pub write_total_bytes: u64,
     /// The topics.
     pub topics: Vec<ComparisonTopic>,
-    /// The storage's own configuration, as JSON: our storages read theirs as YAML, a superset of it.
+    /// The storage's own configuration, as JSON: our storages read it as YAML, a superset of JSON.
     #[serde(deserialize_with = "as_json")]
     pub storage_options: Option<String>,
 }

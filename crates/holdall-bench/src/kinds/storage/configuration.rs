@@ -1,4 +1,4 @@
-//! The configurations of the storage plugin comparison by name, ours and the rivals'.
+//! The configurations of the storage plugin comparison by name, for our storages and the rivals'.
 
 use super::ComparisonConfig;
 use crate::{
@@ -30,8 +30,8 @@ pub struct StorageConfiguration {
     writer: Writer,
 }
 
-/// Ours: name, rival, storage, preset, text of the configuration file. `mcap_default` is ours with index and all
-/// checksums; rosbag2's own default has no checksums and is `mcap_nocrc` here.
+/// Our configurations: name, rival, storage, preset, text of the configuration file. `mcap_default` has the
+/// index and all checksums; rosbag2's own default has no checksums and is `mcap_nocrc` here.
 const OURS: [(&str, &str, &str, &str, &str); 11] = [
     ("mcap_default", "mcap_crate", "mcap", "", ""),
     ("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
@@ -179,7 +179,7 @@ impl StorageConfiguration {
         }
     }
 
-    /// Begins a file at `path`; `reserve_bytes` are as much as a recorder with a split size reserves.
+    /// Begins a file at `path`; `reserve_bytes` is the reservation of a recorder with a split size.
     ///
     /// # Errors
     /// The error of the storage or the disk.

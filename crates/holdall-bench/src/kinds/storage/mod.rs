@@ -160,7 +160,8 @@ fn csv_of(calls: &[BatchWrite], close_ns: u128) -> String {
 /// Runs every cell once in each round, and stores JSON and CSV in the folder.
 ///
 /// # Errors
-/// Options that do not fit, too little space, a failed storage, bytes that are not what was offered.
+/// Options that do not fit, too little space, a failed storage, bytes that differ from the offered
+/// ones.
 pub fn run(
     options: &StorageBenchOptions,
     clock: &dyn Clock,

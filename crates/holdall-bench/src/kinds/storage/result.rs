@@ -30,7 +30,7 @@ pub struct StorageRun {
     pub run: u32,
     /// From the first message to the end of close and sync, in seconds.
     pub elapsed_s: f64,
-    /// Of that, after the last message, in seconds.
+    /// The part of it after the last message, in seconds.
     pub close_s: f64,
     /// Payload bytes divided by `elapsed_s`.
     pub bytes_per_s: f64,
@@ -156,7 +156,7 @@ impl StorageBody {
         csv.text()
     }
 
-    /// What each cell is, in one clause.
+    /// A description of each cell, in one clause.
     pub(crate) fn about(&self) -> String {
         format!(
             "{} of {} for each cell, {} rounds, disk {}",

@@ -1,5 +1,5 @@
-//! The kind `tools`: merge, split, filter, convert, check and reindex, beside what the disk copies and reads, and what
-//! other programs read.
+//! The kind `tools`: merge, split, filter, convert, check and reindex, compared with the disk's copying and reading,
+//! and with other programs' reading.
 
 mod result;
 mod rivals;
@@ -81,7 +81,7 @@ enum Work {
 
 const READ_ALL: &str = "read of all messages";
 
-/// What is done, by whom, and with which limit it is compared.
+/// The work, the program that does it, and the limit it is compared with.
 const WORKS: [(Work, &str, &str, Option<Limit>); 12] = [
     (Work::Alone(Limit::Copy), "copy of one input", "cp + sync", None),
     (Work::Alone(Limit::Read), "read of one input", "plain read", None),
@@ -258,7 +258,7 @@ impl Kind for Tools<'_> {
 }
 
 impl Tools<'_> {
-    /// Drops the inputs from the page cache, as for a user who has not just written them.
+    /// Drops the inputs from the page cache, so that they look as if not written just now.
     fn prepare(&self) -> BenchResult<()> {
         for path in self.inputs.iter().map(|input| file(input)) {
             if self.options.cold {

@@ -37,8 +37,8 @@ const TRANSACTION_BYTES: usize = 10 << 20;
 /// Runs everything, stores the result in the folder and returns it.
 ///
 /// # Errors
-/// Options that contradict each other, too little space, a failed candidate, bytes that are not what was
-/// offered.
+/// Options that contradict each other, too little space, a failed candidate, bytes that differ from the
+/// offered ones.
 pub fn run(
     options: &WriteOptions,
     clock: &Arc<dyn Clock>,

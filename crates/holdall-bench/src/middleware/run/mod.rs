@@ -280,7 +280,7 @@ impl<'a> Bench<'a> {
             settings: self.site.all_settings(middlewares),
         }
     }
-    /// One run, again while the machine does not keep to the link. A load beside it has a result of its own.
+    /// Runs once, and again while the machine does not keep up with the link. A concurrent load gets a separate result.
     fn one(&self, run: &Run<'_>) -> BenchResult<Vec<MiddlewareRun>> {
         fs::create_dir_all(&run.folder).map_err(BenchError::io("create", &run.folder))?;
         let mut tried = self.attempt(run)?;

@@ -23,17 +23,17 @@ use std::{
     time::Duration,
 };
 
-/// Where the other machine listens, when no port is named.
+/// Port that the other machine listens on by default.
 pub const CONTROL_PORT: u16 = 7449;
-/// Of both sides; another one is refused.
+/// Protocol version of both sides; another one is refused.
 pub(super) const VERSION: u32 = 1;
 /// An order or an answer is far shorter.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Records of a run; the longest has some 10 MB.
 const RECORDS_BYTES_MAX: u64 = 4 << 30;
-/// Round trips of which the shortest is believed.
+/// Number of round trips; the shortest one is used.
 const PINGS: usize = 100;
-/// An answer does not take longer; what may takes several.
+/// Longest time for an answer; longer tasks take several answers.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
@@ -137,11 +137,11 @@ impl Line {
 pub(super) struct Peer {
     line: Mutex<Line>,
     clock: Arc<dyn Clock>,
-    /// Of this machine and of the other one, on the connection.
+    /// Addresses of this machine and of the other one, on the connection.
     addresses: [IpAddr; 2],
     /// Which side the other machine has: 0 publishes.
     side_there: usize,
-    /// What was measured before the run.
+    /// The clock offset measured before the run.
     offset: Mutex<ClockOffset>,
     /// The first of the ports where workers meet.
     port: u16,
@@ -218,7 +218,7 @@ impl Peer {
         self.addresses[usize::from(self.is_there(side))]
     }
 
-    /// Where pair `number` of workers meets: at the subscriber's machine.
+    /// The address where pair `number` of workers meets: on the subscriber's machine.
     pub(super) fn meeting_place(&self, number: u16) -> SocketAddr {
         SocketAddr::from((self.address(1), self.port.saturating_add(number)))
     }

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The result of one run, in its folder.
 const RUN_FILE: &str = "run.json";
-/// And that of the load beside it.
+/// The result of the concurrent load.
 const BESIDE_FILE: &str = "beside.json";
 
 /// A load over a link with a middleware, once.
@@ -28,7 +28,7 @@ pub(super) struct Run<'a> {
 /// One load of a run.
 pub(super) struct Stream<'a> {
     pub(super) case: &'a MiddlewareCase,
-    /// 0, or 1 for the load beside it.
+    /// 0, or 1 for the concurrent load.
     pub(super) place: usize,
     /// Messages that are planned.
     pub(super) count: u64,
@@ -46,7 +46,7 @@ impl Stream<'_> {
 }
 
 impl<'a> Run<'a> {
-    /// Its load, and the one beside it.
+    /// Its load, and the concurrent one.
     pub(super) fn streams(&self, evaluation: &Evaluation) -> Vec<Stream<'a>> {
         let measured = (evaluation.warm_up + evaluation.duration).as_secs_f64();
         let cases = [Some(self.case), self.case.beside.as_deref()];

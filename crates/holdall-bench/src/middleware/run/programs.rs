@@ -19,7 +19,7 @@ use std::{
     process::Command,
 };
 
-/// Port of every middleware that needs one; each run has a network of its own.
+/// Port of every middleware that needs one; each run has a separate network.
 const PORT: u16 = 7447;
 
 /// Fast DDS with datagrams that fit an Ethernet packet and larger socket buffers.
@@ -42,7 +42,7 @@ const CYCLONE_TUNED: &str = "<CycloneDDS><Domain><General><MaxMessageSize>1400B<
 const TCPROS_WORKER: &str = include_str!("../../../helpers/tcpros_worker.py");
 const TCPROS_WORKER_FILE: &str = "tcpros_worker.py";
 
-/// What one worker does; another machine can be asked for it.
+/// The task of one worker, which may run on another machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct WorkerSpec {
     /// The middleware and its settings.
@@ -51,7 +51,7 @@ pub(super) struct WorkerSpec {
     pub role: Role,
     /// The topic's name.
     pub topic: String,
-    /// What a message is.
+    /// The kind of messages.
     pub shape: Shape,
     /// Content of a message in bytes.
     pub bytes: usize,
@@ -67,27 +67,27 @@ pub(super) struct WorkerSpec {
     pub others: Option<usize>,
     /// The address of the end that the worker runs on.
     pub own: IpAddr,
-    /// Where both sides meet, where they do not discover each other.
+    /// Address where both sides meet, if they do not discover each other.
     pub meet: SocketAddr,
     /// This worker is the one that the others meet.
     pub is_met: bool,
-    /// Not beyond this host.
+    /// It must not communicate beyond this host.
     pub is_local: bool,
-    /// Apart from other programs of this host.
+    /// Domain that separates it from other programs of this host.
     pub domain: Option<u32>,
 }
 
-/// What this machine has for workers.
+/// The installed software of this machine for workers.
 pub(super) struct Site {
     prefix: Option<RosPrefix>,
     ros1: Result<Ros1, String>,
     holdall: PathBuf,
-    /// Where settings are stored.
+    /// The folder for settings.
     folder: PathBuf,
 }
 
 impl Site {
-    /// Finds what is installed, and stores the settings in `folder`.
+    /// Finds the installed software, and stores the settings in `folder`.
     ///
     /// # Errors
     /// A folder that cannot be written.
@@ -309,8 +309,8 @@ impl Site {
     }
 }
 
-/// Where both sides of a middleware without discovery meet: on the subscriber's end of a link, a port for each pair of programs, or at a free port
-/// of this host. Another program may take that before its owner does; the owner then reports it.
+/// The address where both sides of a middleware without discovery meet: on the subscriber's end of a link, a port for each pair of programs, or a
+/// free port of this host. Another program may take that before its owner does; the owner then reports it.
 pub(super) fn meeting_place(is_linked: bool, pair: u16) -> BenchResult<SocketAddr> {
     if is_linked {
         return Ok(SocketAddr::from((ADDRESSES[1], PORT + pair)));

@@ -37,17 +37,17 @@ const QUIET: Duration = Duration::from_secs(2);
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 pub(super) const DONE_MAX: Duration = Duration::from_secs(30);
 
-/// What one stream of a run was like.
+/// The measurements of one stream of a run.
 pub(super) struct Sides {
     /// When each side knew the other one, in seconds after both existed.
     pub matched_s: [Option<f64>; 2],
-    /// Of the publisher and the subscriber.
+    /// Costs of the publisher and the subscriber.
     pub costs: [WorkerCost; 2],
-    /// Of both over time.
+    /// Samples of both over time.
     pub samples: [Vec<ProcessSample>; 2],
 }
 
-/// What a worker has used until now.
+/// Resources that a worker has used until now.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Usage {
     cpu_s: f64,
@@ -145,7 +145,7 @@ impl<'a> Pair<'a> {
         [Some(&self.publisher), self.subscriber.as_ref()]
     }
 
-    /// What the stream was like.
+    /// The measurements of the stream.
     fn sides(&self, sampler: ProcessSampler, elapsed_s: f64) -> BenchResult<Sides> {
         let samples = self.each_second(sampler);
         let after = self.usage()?;
@@ -207,7 +207,7 @@ impl Bench<'_> {
             });
         }
         if is_idle {
-            // What a start costs is over then.
+            // The costs of starting are over then.
             self.clock
                 .sleep_until(self.clock.monotonic() + self.evaluation.warm_up);
         } else {
@@ -259,7 +259,7 @@ impl Bench<'_> {
         ProcessSampler::start(here.collect(), Arc::clone(self.clock))
     }
 
-    /// Where pair `number` of programs meets.
+    /// The address where pair `number` of programs meets.
     fn meet(&self, is_linked: bool, number: u16) -> BenchResult<SocketAddr> {
         match &self.peer {
             Some(peer) => Ok(peer.meeting_place(number)),
@@ -381,7 +381,7 @@ pub(super) fn newer(line: &str, than: u64) -> Option<u64> {
     }
 }
 
-/// A free port of one's own where a worker of another machine is to be met.
+/// A free port at the address `own`, where a worker of another machine can connect.
 pub(super) fn free_port(own: IpAddr) -> BenchResult<u16> {
     free_place(own).map(|place| place.port())
 }

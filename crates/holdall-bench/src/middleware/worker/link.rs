@@ -8,10 +8,10 @@ use holdall_model::{
 use holdall_transport::{PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport};
 use std::{io, sync::Arc, time::Duration};
 
-/// Opens the transport that the worker was asked for.
+/// Opens the worker's transport.
 pub type Join<'a> = &'a dyn Fn() -> io::Result<Box<dyn Transport>>;
 
-/// Where messages leave.
+/// The sending side.
 pub(super) trait Outlet: Send {
     /// Sends a message; false when it was refused.
     fn send(&mut self, message: &[u8]) -> bool;
@@ -25,15 +25,15 @@ pub(super) trait Outlet: Send {
     }
 }
 
-/// Where messages arrive.
+/// The receiving side.
 pub(super) trait Inlet {
-    /// What has arrived.
+    /// The messages received.
     fn received(&self) -> &Received;
 
     /// How many publishers it knows now.
     fn matched(&mut self) -> usize;
 
-    /// Receives what has arrived, where that needs the caller's thread; true when there may be more at once.
+    /// Receives messages that have arrived, if that needs the caller's thread; true when more may be ready.
     fn pump(&mut self) -> io::Result<bool>;
 
     /// How long the caller may pause after a `pump` that found nothing.
@@ -107,7 +107,7 @@ impl Outlet for TransportOutlet {
     }
 
     fn matched(&mut self) -> usize {
-        // Some transports see the other side by this only; what else the graph contains does not matter here.
+        // Some transports see the other side only through this; the rest of the graph does not matter here.
         let _failed = self.transport.poll_graph(&mut Vec::new()).is_err();
         self.publisher.matched_subscriptions()
     }
@@ -117,7 +117,7 @@ impl Outlet for TransportOutlet {
     }
 }
 
-/// What is read of a message at most: up to its number.
+/// Most bytes read of a message: up to its number.
 const BEGINNING_BYTES: usize = 24;
 
 struct TransportSink(Received);
@@ -127,7 +127,7 @@ impl Sink for TransportSink {
         match payload {
             Payload::Borrowed(bytes) => self.0.note(bytes),
             Payload::Loaned(loan) => {
-                // Its slices may be shorter than what is read.
+                // Its slices may be shorter than the beginning.
                 let mut beginning = [0; BEGINNING_BYTES];
                 let mut filled = 0;
                 loan.for_each_slice(&mut |slice| {

@@ -50,7 +50,7 @@ impl Role {
     }
 }
 
-/// How messages travel between two of our own workers.
+/// How messages travel between two workers of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// Through a transport of this program.
@@ -63,7 +63,7 @@ pub enum Carrier {
     Memory,
 }
 
-/// What a worker does.
+/// The task of a worker.
 #[derive(Clone, Debug)]
 pub struct WorkerPlan {
     /// Its side.
@@ -72,9 +72,10 @@ pub struct WorkerPlan {
     pub carrier: Carrier,
     /// The topic's name.
     pub topic: String,
-    /// How many of the other side there are: it joins when it is started, sends nothing, and reports when it knows them all. `None` sends.
+    /// Number of workers on the other side. With it, the worker joins when started, sends nothing, and reports when it knows them all.
+    /// `None` sends.
     pub others: Option<usize>,
-    /// What a message is.
+    /// The kind of messages.
     pub shape: Shape,
     /// Content of a message in bytes, 8 or more.
     pub bytes: usize,
@@ -96,7 +97,7 @@ impl WorkerPlan {
         Duration::from_secs_f64(number as f64 / self.rate_hz)
     }
 
-    /// Where the number is in a message.
+    /// The place of the number in a message.
     fn number(&self) -> Range<usize> {
         let at = self.shape.number_at();
         at..at + 8
@@ -231,9 +232,9 @@ pub enum WorkerEvent {
     Ready,
     /// It knows the other side.
     Matched,
-    /// All that was planned was sent, or its time is over.
+    /// All planned messages were sent, or its time is over.
     Sent,
-    /// Messages received so far, several times a second.
+    /// Messages received until now, reported several times a second.
     Received {
         /// Their number.
         count: u64,
@@ -261,7 +262,7 @@ impl WorkerEvent {
     }
 }
 
-/// What a worker is asked for.
+/// An order to a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     /// The schedule begins at this time of the monotonic clock.

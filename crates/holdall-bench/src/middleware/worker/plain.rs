@@ -22,11 +22,11 @@ const DATAGRAM_BYTES: usize = 1472;
 /// Before the content of each datagram: number of the message, place in it.
 const CHUNK_HEAD_BYTES: usize = 16;
 const CHUNK_BYTES: usize = DATAGRAM_BYTES - CHUNK_HEAD_BYTES;
-/// Messages of which some datagrams have arrived; older ones are given up.
+/// Most messages with missing datagrams; older ones are given up.
 const INCOMPLETE_MAX: usize = 16;
-/// Asked for; the system's limit may be lower.
+/// Requested size; the system's limit may be lower.
 const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
-/// How long a subscriber waits for what arrives before it looks for orders.
+/// How long a subscriber waits for datagrams before it looks for orders.
 const WAIT: Duration = Duration::from_millis(20);
 
 /// Datagrams to one address.

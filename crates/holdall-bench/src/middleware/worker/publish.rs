@@ -15,13 +15,13 @@ use std::{
 /// Between two polls for a subscription.
 const POLL: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_secs(1);
-/// Between two looks whether all was sent.
+/// Time between two checks whether all was sent.
 const WATCH: Duration = Duration::from_millis(20);
-/// A message that the middleware has not accepted so long after the end counts as not sent.
+/// A message that the middleware has not accepted this long after the end counts as not sent.
 const BLOCKED_MAX: Duration = Duration::from_secs(10);
 
-/// Publishes what is planned once started, and stays until the order to end: what is lost on the way may have to be sent again. A middleware that
-/// blocks for good does not keep this from its end: messages on a thread of their own, which ends with the process.
+/// Publishes the planned messages once started, and stays until the order to end, because lost messages may have to be sent again. A middleware
+/// that blocks for good does not prevent the end: a separate thread sends, and it ends with the process.
 pub(super) fn run(plan: &WorkerPlan, mut outlet: Box<dyn Outlet>, orders: &Orders) -> io::Result<()> {
     WorkerEvent::Ready.print()?;
     let mut is_matched = false;
@@ -67,7 +67,7 @@ pub(super) fn run(plan: &WorkerPlan, mut outlet: Box<dyn Outlet>, orders: &Order
     WorkerEvent::Done.print()
 }
 
-/// What was sent so far.
+/// Records of sent messages.
 struct Records(Mutex<Vec<SentRecord>>);
 
 impl Records {

@@ -1,4 +1,4 @@
-//! What messages are: bytes, points, or structures that are serialized value by value.
+//! The kinds of messages: bytes, points, or structures that are serialized value by value.
 
 use holdall_model::cdr::CdrWriter;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 
 /// A pose: three coordinates and four of a quaternion.
 const POSE_BYTES: usize = 7 * 8;
-/// Of a point: `float32` x, y, z and intensity.
+/// Size of a point: `float32` x, y, z and intensity.
 const POINT_BYTES: usize = 16;
 const FLOAT32: u8 = 7;
 
@@ -45,7 +45,7 @@ impl Shape {
         }
     }
 
-    /// Where the number is in a serialized message.
+    /// Offset of the number in a serialized message.
     pub(super) fn number_at(self) -> usize {
         match self {
             // After encapsulation, no dimension, offset and length.

@@ -15,7 +15,7 @@ use std::{
 /// Between two reports of how much was received.
 const REPORT: Duration = Duration::from_millis(100);
 
-/// What was received so far; written on the middleware's own threads.
+/// Records of received messages; written on the middleware's own threads.
 #[derive(Clone)]
 pub(super) struct Received {
     records: Arc<Mutex<Vec<ReceivedRecord>>>,
@@ -32,14 +32,14 @@ impl Received {
         }
     }
 
-    /// A message, of which only the beginning is read.
+    /// Notes a message, reading only its beginning.
     pub(super) fn note(&self, message: &[u8]) {
         if let Some(number) = message.get(self.number.clone()) {
             self.note_number(u64::from_le_bytes(number.try_into().unwrap_or_default()));
         }
     }
 
-    /// The message with this number.
+    /// Notes the message with this number.
     pub(super) fn note_number(&self, number: u64) {
         let at = u64::try_from(SystemClock.monotonic().as_nanos()).unwrap_or(u64::MAX);
         let mut records = lock(&self.records);

@@ -1,4 +1,4 @@
-//! Benchmark files: what is recorded with which settings, as a cross product of lists.
+//! Benchmark files: loads and settings as a cross product of lists.
 
 use super::{
     ConfigError, PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,

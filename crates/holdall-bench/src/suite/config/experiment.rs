@@ -30,20 +30,20 @@ pub struct Case {
 pub struct Published {
     /// The case's label.
     pub case: String,
-    /// Of this recorder only.
+    /// Applies to this recorder only.
     pub recorder: Option<RecorderKind>,
-    /// Of this storage only.
+    /// Applies to this storage only.
     pub storage_id: Option<String>,
-    /// Of this preset only (empty for none).
+    /// Applies to this preset only (empty for none).
     pub storage_preset_profile: Option<String>,
-    /// Of this cache only, in bytes.
+    /// Applies to this cache size only, in bytes.
     #[serde(rename = "max_cache_size")]
     pub max_cache_size_bytes: Option<u64>,
-    /// Without a transport only, or over DDS only.
+    /// Applies without a transport only, or over DDS only.
     pub no_transport: Option<bool>,
-    /// With this transport only.
+    /// Applies to this transport only.
     pub transport: Option<Transport>,
-    /// With these publishers only.
+    /// Applies to these publishers only.
     pub publishers: Option<PublisherKind>,
     /// Messages recorded, in percent of those sent.
     pub recorded_percent: f64,
@@ -77,9 +77,9 @@ pub struct Experiment {
     pub id: String,
     /// What it shows, one clause.
     pub title: String,
-    /// Where it was published.
+    /// The publication it follows.
     pub source: Option<String>,
-    /// What is published.
+    /// The load.
     #[serde(deserialize_with = "some")]
     pub cases: Vec<Case>,
     /// The benchmarks.

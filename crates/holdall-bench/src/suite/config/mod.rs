@@ -29,7 +29,7 @@ use std::{
 pub struct ConfigError {
     /// The file.
     pub path: PathBuf,
-    /// The line, and what is wrong.
+    /// The line and the fault.
     pub source: YamlError,
 }
 

@@ -32,7 +32,7 @@ pub struct PublisherGroup {
     /// The group's own name: its key in a file.
     #[serde(default)]
     pub name: String,
-    /// Number of publishers, each with a topic of its own.
+    /// Number of publishers, each with a separate topic.
     #[serde(deserialize_with = "positive")]
     pub publishers_count: u32,
     /// Prefix of its topics' names, without a slash.
@@ -181,7 +181,7 @@ pub struct ProducerConfig {
     pub number_of_threads: Option<u32>,
 }
 
-/// The map below `publishers`, in which groups are keys of their own.
+/// The map below `publishers`, whose groups are keys, too.
 struct Publishers;
 
 impl<'de> Visitor<'de> for Publishers {

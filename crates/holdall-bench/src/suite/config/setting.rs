@@ -13,11 +13,11 @@ pub enum Transport {
     /// Directly into the recorder's cache, in one process.
     #[default]
     None,
-    /// DDS, from publishers in a process of their own.
+    /// DDS, with publishers in a separate process.
     Dds,
-    /// Shared memory through iceoryx2, from publishers in a process of their own.
+    /// Shared memory through iceoryx2, with publishers in a separate process.
     Iceoryx2,
-    /// Zenoh, from publishers in a process of their own.
+    /// Zenoh, with publishers in a separate process.
     Zenoh,
 }
 
@@ -78,7 +78,7 @@ impl RecorderKind {
         }
     }
 
-    /// Whether it is a writer of this crate, which runs in a process of its own over a transport.
+    /// Whether it is a writer of this crate, which runs in a separate process when a transport is used.
     pub(crate) fn is_rival(self) -> bool {
         matches!(self, Self::Synchronous | Self::DoubleBuffered | Self::Discard)
     }

@@ -1,5 +1,5 @@
-//! What serde does not read by itself in configuration files: one value or a list, texts with a meaning, a map below
-//! others.
+//! Forms in configuration files that serde does not read by itself: one value or a list, texts with a meaning, a map
+//! below others.
 
 use holdall_model::yaml::{self, YamlError};
 use serde::{
@@ -12,10 +12,10 @@ use std::{
     str::FromStr,
 };
 
-/// Reads what is below these keys, each of which is the only one of its map.
+/// Reads the value below these keys; each must be the only one of its map.
 ///
 /// # Errors
-/// Another key, or what `T` refuses.
+/// Another key, or a value that `T` refuses.
 pub(crate) fn read_below<T: DeserializeOwned>(text: &str, keys: &[&str]) -> Result<T, YamlError> {
     let root = yaml::parse(text)?;
     let mut node = &root;

@@ -144,10 +144,10 @@ pub(super) fn find_ros1(named: Option<&Path>) -> Result<Installed, Absent> {
 pub(crate) struct Ros1(Installed);
 
 impl Ros1 {
-    /// Where Debian puts it, or below `/opt/ros`.
+    /// Finds it where Debian installs it, or below `/opt/ros`.
     ///
     /// # Errors
-    /// Why there is none: one sentence.
+    /// Why it was not found: one sentence.
     pub(crate) fn find() -> Result<Self, String> {
         find_ros1(None).map(Self).map_err(|Absent(reason)| reason)
     }

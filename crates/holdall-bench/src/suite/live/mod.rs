@@ -1,4 +1,4 @@
-//! One run over a transport: publishers and recorder in processes of their own, as on a robot.
+//! One run over a transport: publishers and recorder in separate processes, as on a robot.
 
 pub(crate) mod child;
 pub(crate) mod installed;
@@ -68,7 +68,7 @@ pub(crate) struct LiveRun<'a> {
 struct RecorderReport {
     lost: Vec<BTreeMap<LossStage, u64>>,
     write: Option<crate::measure::LatencySummary>,
-    /// What was taken and dropped, where there is no bag.
+    /// Messages taken and dropped, by topic, for a recorder without a bag.
     taken: Option<Vec<u64>>,
 }
 
@@ -261,7 +261,7 @@ impl LiveRun<'_> {
         })
     }
 
-    /// Combines what was sent, what is in the bag, and the recorder's report on the rest.
+    /// Combines the sent messages, the content of the bag, and the recorder's report on the rest.
     fn figures(&self, bag: &Path, sent: &PublishReport, reported: &RecorderReport) -> BenchResult<RunResult> {
         let recorded = match reported.taken {
             Some(_) => BTreeMap::new(),

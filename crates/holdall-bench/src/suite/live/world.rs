@@ -1,5 +1,5 @@
-//! The environment of a run's programs: a domain, a port or a master of their own, so that they only find
-//! each other.
+//! The environment of a run's programs: a separate domain, port or master, so that they only find each
+//! other.
 
 use super::{
     child::Program,
@@ -37,15 +37,15 @@ pub(super) enum Side {
 /// The environment of one run.
 pub(super) struct World {
     environment: Vec<(String, String)>,
-    /// Where zenoh's sessions meet, unless the environment sets it.
+    /// Port where zenoh's sessions meet, unless the environment sets it.
     zenoh_port: Option<u16>,
     is_ros1: bool,
     _master: Option<Program>,
 }
 
 impl World {
-    /// A domain of its own on this host only, unless the environment sets one; a port for zenoh; a master for
-    /// ROS 1.
+    /// Makes a separate domain on this host only, unless the environment sets one; a port for zenoh; a master
+    /// for ROS 1.
     pub(super) fn new(
         programs: &Programs,
         recorder: RecorderKind,

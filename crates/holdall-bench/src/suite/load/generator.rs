@@ -180,7 +180,7 @@ impl Generator<'_> {
     }
 }
 
-/// Each publisher has an identifier of its own.
+/// Each publisher has a different identifier.
 fn gid(publisher: usize) -> Gid {
     let mut gid = [0xBE; 16];
     gid[..8].copy_from_slice(&(publisher as u64).to_le_bytes());
@@ -305,8 +305,8 @@ mod tests {
                 sent.lateness.summary().unwrap().max_ns,
             )
         };
-        // Of a hundred publishers at 100 Hz each several messages are sent at a time, at most a fortieth of
-        // their period late.
+        // With a hundred publishers at 100 Hz each, several messages are sent at a time, at most a fortieth
+        // of their period late.
         for (publishers, size, rate, sleeps_max, late_max_ns) in [
             (1, 100, 10_000, 1.01, 20_000),
             (1, 50_000, 10_000, 1.01, 20_000),

@@ -27,7 +27,7 @@ pub struct FramePlan {
 pub struct PublishPlan {
     /// Groups in order.
     pub groups: Vec<PublisherGroup>,
-    /// Of each group; see [`PublishPlan::with_frames`].
+    /// Frames of each group; see [`PublishPlan::with_frames`].
     #[serde(default)]
     pub frames: Vec<FramePlan>,
     /// Start when every publisher has a subscription.

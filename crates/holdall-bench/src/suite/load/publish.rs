@@ -161,7 +161,7 @@ fn await_acknowledgements(own: &[Arc<PublisherSink>], clock: &dyn Clock) {
     let deadline = clock.monotonic() + ACK_WAIT_MAX;
     for one in own {
         let left = deadline.saturating_sub(clock.monotonic());
-        // A publisher without acknowledgement shows in what was recorded.
+        // A missing acknowledgement shows in the number of recorded messages.
         let _acknowledged = !left.is_zero() && one.lock().wait_for_acked(left);
     }
 }

@@ -35,7 +35,7 @@ const WHOLE_COUNT_MAX: usize = 1024;
 /// Payloads start at multiples of a cache line.
 const ALIGNMENT: usize = 64;
 
-/// One publisher: a topic of its own.
+/// One publisher, with a separate topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publisher {
     /// Full ROS name.
@@ -46,7 +46,7 @@ pub struct Publisher {
     pub place: u32,
 }
 
-/// What all publishers of a group have in common.
+/// The common properties of all publishers of a group.
 pub struct Group {
     /// As configured.
     pub config: PublisherGroup,
@@ -253,7 +253,7 @@ impl Loan for FramedLoan {
         self.head.len() + self.bulk.len() + self.tail.len()
     }
 
-    /// Counted as if each message had memory of its own, as it would have in a transport.
+    /// Counted as if each message had separate memory, as in a transport.
     fn pinned_bytes(&self) -> usize {
         self.len()
     }

@@ -20,9 +20,9 @@ pub struct Change {
     pub recorded: [Estimate; 2],
     /// Processor time of the recorder for each GiB, there and here.
     pub cpu_s_per_gib: [Estimate; 2],
-    /// Whether the intervals of what was recorded are disjoint.
+    /// Whether the intervals of `recorded` are disjoint.
     pub is_carried: bool,
-    /// Whether those of the processor time are.
+    /// Whether the intervals of the processor time are disjoint.
     pub is_cpu_carried: bool,
 }
 

@@ -276,7 +276,7 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// A picture that says to a screen reader what it shows.
+/// A picture with a title for screen readers.
 fn labelled(svg: &str, title: &str) -> String {
     svg.replacen(
         "<svg",
@@ -311,10 +311,10 @@ fn table(body: &mut String, sheet: &Sheet) {
 /// Characters of a table's rows that a page of full width shows.
 const PAGE_CELLS: usize = 150;
 
-/// Characters that a row needs beside a column's text.
+/// Characters that a row needs for each column in addition to its text.
 const COLUMN_CELLS: usize = 3;
 
-/// Says that a table scrolls: always when it is wider than the page, else on narrow screens only.
+/// A hint that a table scrolls: always when it is wider than the page, else on narrow screens only.
 fn scroll_hint(sheet: &Sheet) -> String {
     let width = (0..sheet.header.len()).map(|column| sheet.width(column) + COLUMN_CELLS);
     let class = if width.sum::<usize>() > PAGE_CELLS {
@@ -328,7 +328,7 @@ fn scroll_hint(sheet: &Sheet) -> String {
     )
 }
 
-/// What belongs to the plots and tables: ladders, what was not run, limits and noise of the machine.
+/// Notes on the plots and tables: ladders, skipped runs, limits and noise of the machine.
 fn notes(body: &mut String, one: &Loaded, rows: &[Row<'_>]) {
     let mut lines = one
         .experiment

@@ -71,7 +71,8 @@ pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
 }
 
 impl Storages {
-    /// Bars for each message size, whose rates differ by a factor of ten; those of `other` below ours.
+    /// A plot of bars for each message size, since their rates differ by a factor of ten; bars of
+    /// `other` are below this result's.
     ///
     /// # Errors
     /// A plot that cannot be drawn.

@@ -23,13 +23,14 @@ pub const PLOTS_MAX: usize = 3;
 
 /// A plot that the page shows.
 struct Shown {
-    /// What it shows, one sentence.
+    /// Its subject, one sentence.
     title: String,
-    /// Its file beside the page.
+    /// Its file next to the page.
     file: String,
 }
 
-/// Writes the page to `path`, and the first plot of each of the first experiments beside it: `NAME.svg`, `NAME.2.svg`, `NAME.3.svg`.
+/// Writes the page to `path`, and next to it the first plot of each of the first experiments: `NAME.svg`, `NAME.2.svg`,
+/// `NAME.3.svg`.
 ///
 /// # Errors
 /// A plot that cannot be drawn, a file that cannot be written.
@@ -179,7 +180,7 @@ fn line(experiment: &str, recorder: &str, rows: &[&Row<'_>]) -> String {
     )
 }
 
-/// The question, and the answer in a few words: who lost messages, and where.
+/// The question, and the answer in a few words: the recorders that lost messages, and where.
 fn sentence(one: &Loaded) -> String {
     let result = &one.result;
     let rows = rows(result, one.experiment.as_ref());

@@ -1,5 +1,5 @@
-//! Recorders other than ours: a double buffer, a synchronous one or nothing, in front of the `mcap` crate, a bare SQLite
-//! loop, the real LevelDB, and our own storage where there is no other.
+//! Recorders other than our own: a double buffer, a synchronous one or nothing, in front of the `mcap` crate, a bare
+//! SQLite loop, the real LevelDB, or our own storage if no other exists.
 
 use crate::{
     candidate::{

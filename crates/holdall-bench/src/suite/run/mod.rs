@@ -54,7 +54,7 @@ pub struct SuiteOptions {
     pub repeat: Option<u32>,
     /// Continue an interrupted run.
     pub resume: bool,
-    /// Keep all bags, even if the files say otherwise.
+    /// Keep all bags, overriding the files.
     pub keep: bool,
     /// Threads that publish; chosen by the number of publishers when absent.
     pub threads: Option<u32>,
@@ -256,7 +256,7 @@ impl Kind for Suite<'_> {
                 )));
                 self.runs.push(result);
             }
-            // A failure of another project's program is reported like a missing program; ours must not fail.
+            // A failure of another project's program is reported like a missing program; our own must not fail.
             Err(error @ BenchError::Program { .. }) if self.planned[task].setting.recorder.is_foreign() => {
                 self.skip(task, error.to_string(), on_progress);
             }

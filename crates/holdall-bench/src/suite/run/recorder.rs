@@ -126,7 +126,7 @@ impl Run<'_> {
             lost: closed.topics.into_iter().map(|topic| topic.missing).collect(),
             splits: closed.splits,
             write: None,
-            // SQLite and LevelDB have files of their own next to the queue.
+            // SQLite and LevelDB also write files outside the queue.
             disk: (self.setting.storage_id == "mcap").then(|| counted(&counts)),
         };
         Ok((sent, stored))
@@ -152,7 +152,7 @@ impl Run<'_> {
         let sent = self.send(buffer.sinks())?;
         let StoredCounts { stored, lost, writes } = buffer.close()?;
         let stage = match self.setting.recorder {
-            // Its queues are those of the subscriptions.
+            // Its only queues are the subscriptions'.
             RecorderKind::Synchronous => LossStage::Transport,
             _ => LossStage::Cache,
         };

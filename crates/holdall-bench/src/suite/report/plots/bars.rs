@@ -79,19 +79,19 @@ pub(crate) struct Chart {
     unit: &'static str,
     /// Digits of the figures.
     digits: usize,
-    /// What the axis has at least.
+    /// Smallest end of the axis.
     most: f64,
     groups: Vec<Group>,
     csv: Csv,
 }
 
-/// Where the figures are.
+/// The axis of the figures.
 #[derive(Clone, Copy)]
 struct Axis {
     /// The end.
     most: f64,
     digits: usize,
-    /// Where the bars begin.
+    /// Left end of the bars.
     left: i32,
 }
 
@@ -114,7 +114,8 @@ fn round_up(most: f64) -> f64 {
 }
 
 impl Chart {
-    /// Without bars, with the unit and digits of its figures, what its axis has at least, and the columns of its data.
+    /// A chart without bars, with the unit and digits of its figures, the smallest end of its axis, and the columns of
+    /// its data.
     pub(crate) fn new((unit, digits, most): (&'static str, usize, f64), columns: &[&str]) -> Self {
         Self {
             parts: Vec::new(),
@@ -150,7 +151,7 @@ impl Chart {
     /// Draws the bars; `None` where none has a figure.
     ///
     /// # Errors
-    /// Only by a defect of ours.
+    /// Only because of a bug in this program.
     pub(crate) fn plot(self, name: impl Into<String>, title: impl Into<String>) -> BenchResult<Option<Plot>> {
         let mut bars = self.groups.iter().flat_map(|group| &group.bars);
         if bars.all(|bar| bar.estimate.is_none()) {

@@ -32,7 +32,7 @@ pub(crate) struct Axes<'a> {
     pub y: (Range<f64>, &'a str),
     /// Names of the whole numbers of x instead of figures.
     pub places: &'a [&'a str],
-    /// Where one run ends and the next begins.
+    /// Borders between one run and the next.
     pub borders: &'a [f64],
     /// The y axis counts in powers of ten.
     pub is_log: bool,
@@ -62,7 +62,7 @@ const LEGEND: i32 = 20;
 /// Draws the lines with the legend below.
 ///
 /// # Errors
-/// Only by a defect of ours.
+/// Only because of a bug in this program.
 pub(crate) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
     let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(named(lines).count()).unwrap_or(0);
     let mut svg = String::new();

@@ -1,4 +1,4 @@
-//! The plots of an experiment as SVG with their data: bars of what was recorded, loss over load, processors
+//! The plots of an experiment as SVG with their data: bars of recorded messages, loss over load, processors
 //! over time, latencies.
 
 mod bars;
@@ -60,11 +60,11 @@ pub struct Plot {
     pub title: String,
     /// The picture.
     pub svg: String,
-    /// What is drawn, as CSV.
+    /// Its data as CSV.
     pub csv: String,
 }
 
-/// Why plotters could not draw; drawing into text fails only by a defect of ours.
+/// Why plotters could not draw; drawing into text fails only because of a bug in this program.
 pub(crate) fn failed(error: impl std::fmt::Display) -> BenchError {
     BenchError::Rival {
         library: "plotters",

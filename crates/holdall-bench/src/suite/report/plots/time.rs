@@ -1,5 +1,5 @@
-//! Where the processor time of a run over a transport goes: recorder, publishers and the rest of the machine,
-//! as stacked bars.
+//! The processor time of a run over a transport, by recorder, publishers and the rest of the machine, as
+//! stacked bars.
 
 use super::{Bar, Chart, Plot, SERIES, label};
 use crate::{
