@@ -73,7 +73,7 @@ impl Marker {
         }
     }
 
-    /// What a [`MARKER_RECORD`] consists of: the name, and the time in nanoseconds since 1970.
+    /// The entries of a [`MARKER_RECORD`]: the name, and the time in nanoseconds since 1970.
     pub fn entries(&self) -> BTreeMap<String, String> {
         let mut entries = BTreeMap::from([
             (NAME.to_owned(), self.name.clone()),
@@ -114,7 +114,7 @@ impl Marker {
         serde_json::json!(markers.iter().map(Self::entries).collect::<Vec<_>>()).to_string()
     }
 
-    /// The markers of such a text; those that are none are left out.
+    /// The markers in such a text; invalid ones are left out.
     pub fn list_from_json(text: &str) -> Vec<Self> {
         let entries: Vec<BTreeMap<String, String>> = serde_json::from_str(text).unwrap_or_default();
         entries.iter().filter_map(Self::from_entries).collect()

@@ -3,14 +3,14 @@
 use crate::{time::Timestamp, topic::Gid};
 use std::sync::Arc;
 
-/// What is known about a message in addition to its bytes.
+/// Properties of a message in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Who sent it; `None` where the transport does not report it.
+    /// Its publisher; `None` if the transport does not report it.
     pub publisher: Option<Gid>,
-    /// The publisher's sequence number, where the transport has one; a DDS publisher's first message has 1.
+    /// The publisher's sequence number, if the transport has one; a DDS publisher's first message has 1.
     pub sequence: Option<u64>,
-    /// When it was sent, on the sender's clock; `None` where the transport does not report it.
+    /// When it was sent, on the sender's clock; `None` if the transport does not report it.
     pub publish_time: Option<Timestamp>,
     /// When it was received, on the recorder's clock.
     pub log_time: Timestamp,
@@ -35,7 +35,7 @@ pub trait Loan: Send {
     /// Calls `visit` with each slice in order.
     fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8]));
 
-    /// A second hold on the memory, where it may be memory that survives the process: the bytes stay in their place until both holds are
+    /// A second hold on the memory, if it may be memory that survives the process: the bytes stay in their place until both holds are
     /// dropped.
     fn keep(&self) -> Option<Kept> {
         None

@@ -37,7 +37,7 @@ struct Sample {
     bytes: u64,
 }
 
-/// What is learned about one topic, from its counters.
+/// State learned about one topic from its counters.
 #[derive(Debug, Default)]
 pub struct TopicRates {
     samples: VecDeque<Sample>,
@@ -151,7 +151,7 @@ impl TopicRates {
         self.is_fallen
     }
 
-    /// The topic as one that has fallen, where it has.
+    /// The topic, if its rate has fallen.
     pub fn fallen(&self, name: &str) -> Option<FallenTopic> {
         let usual_hz = self.expected.filter(|_| self.is_fallen)?;
         Some(FallenTopic {
@@ -227,7 +227,7 @@ impl RatesByTopic {
         }
     }
 
-    /// The rates of a topic, which is new where it is not known; `None` where there are too many.
+    /// The rates of a topic, which is added if it is unknown; `None` if there are too many.
     pub fn of(&mut self, name: &str) -> Option<&mut TopicRates> {
         if !self.topics.contains_key(name) {
             if self.topics.len() >= TOPICS_MAX {

@@ -24,12 +24,12 @@ const CHANNELS: &str = "channels";
 pub struct RepeatedMessage {
     /// Number of the message within the recording: the copies of a message have the same.
     pub id: u64,
-    /// Number of the file in which the message was recorded; `None` where it was recorded in no file.
+    /// Number of the file in which the message was recorded; `None` if it was recorded in no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<u32>,
 }
 
-/// What is repeated of a channel.
+/// The repeated messages of a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepeatedChannel {
     /// Full ROS name of the topic.
@@ -37,14 +37,14 @@ pub struct RepeatedChannel {
     /// ROS type.
     #[serde(rename = "type")]
     pub type_name: String,
-    /// Identifier of the publisher, where the file distinguishes publishers.
+    /// Identifier of the publisher, if the file distinguishes publishers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publisher: Option<String>,
     /// The messages, in their order in the file.
     pub messages: Vec<RepeatedMessage>,
 }
 
-/// What one file repeats: of each channel the first messages that were logged at `time`.
+/// The messages that one file repeats: for each channel the first ones, logged at `time`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRepeats {
     /// Identifies the recording, which has several files.
@@ -76,7 +76,7 @@ impl FileRepeats {
         )
     }
 
-    /// What a [`REPEATED_RECORD`] consists of.
+    /// The entries of a [`REPEATED_RECORD`].
     pub fn entries(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
             (RECORDING.to_owned(), self.recording.clone()),
@@ -86,7 +86,7 @@ impl FileRepeats {
         ])
     }
 
-    /// What a record marks; `None` when it marks nothing that can be understood.
+    /// The marks in a record; `None` when they cannot be understood.
     pub fn from_entries(entries: &BTreeMap<String, String>) -> Option<Self> {
         let channels = entries.get(CHANNELS)?;
         let channels = (channels.len() <= MARK_BYTES_MAX)
@@ -125,7 +125,7 @@ impl Copies {
 }
 
 /// Chooses the copies of messages that these files have in another place: in the file in which the message was recorded, or as a copy in
-/// an earlier file. The others are all that is left of their messages.
+/// an earlier file. Other copies are the only ones left of their messages.
 pub fn elsewhere<'a>(files: impl IntoIterator<Item = &'a FileRepeats>) -> Vec<Copies> {
     let files: Vec<&FileRepeats> = files.into_iter().collect();
     let there: HashSet<(&str, u32)> = files.iter().map(|it| (it.recording.as_str(), it.file)).collect();
@@ -153,7 +153,7 @@ pub fn elsewhere<'a>(files: impl IntoIterator<Item = &'a FileRepeats>) -> Vec<Co
 /// The marks of a bag's files, by their names relative to the bag.
 pub type BagRepeats = BTreeMap<String, FileRepeats>;
 
-/// The entry of `custom_data`; none where no file has a mark.
+/// The entry of `custom_data`; none if no file has a mark.
 pub fn repeats_to_custom_data(repeats: &BagRepeats) -> Option<(String, String)> {
     let has_some = !repeats.is_empty();
     has_some.then(|| {
@@ -164,7 +164,7 @@ pub fn repeats_to_custom_data(repeats: &BagRepeats) -> Option<(String, String)> 
     })
 }
 
-/// What `custom_data` lists; nothing where the entry is absent or damaged.
+/// The marks in `custom_data`; empty if the entry is absent or damaged.
 pub fn repeats_from_custom_data(custom_data: &BTreeMap<String, String>) -> BagRepeats {
     let text = custom_data.get(REPEATED_CUSTOM_KEY);
     let text = text.filter(|text| text.len() <= MARK_BYTES_MAX);

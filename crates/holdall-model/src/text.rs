@@ -32,7 +32,7 @@ fn write_escaped(out: &mut impl Write, c: char) -> fmt::Result {
     }
 }
 
-/// Text that was written by others, in a sentence or a table: one line, without anything that acts on a terminal.
+/// Foreign text in a sentence or a table: one line, without anything that acts on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outside<'a>(pub &'a str);
 
@@ -42,7 +42,7 @@ impl Display for Outside<'_> {
     }
 }
 
-/// A path that was named by others, as [`Outside`] shows text.
+/// A foreign path, shown as [`Outside`] shows text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutsidePath<'a>(pub &'a Path);
 

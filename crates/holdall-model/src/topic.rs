@@ -1,4 +1,4 @@
-//! Topics, message types and publishers: who sends what, under which name.
+//! Topics, message types and publishers.
 
 use crate::qos::QosProfile;
 use serde::{Deserialize, Serialize};
@@ -58,7 +58,7 @@ pub struct TopicInfo {
     pub offered_qos_profiles: Vec<QosProfile>,
     /// `RIHS01_` and 64 hexadecimal digits (REP-2016); empty when unknown, or when publishers disagree.
     pub type_description_hash: String,
-    /// The transport it was recorded from; `None` where the bag does not store it. Other readers of a bag skip it.
+    /// The transport it was recorded from; `None` if the bag does not store it. Other readers of a bag skip it.
     #[serde(skip)]
     pub origin: Option<TopicOrigin>,
     /// The publisher of a channel that holds one publisher's messages only; `None` for a topic as a whole.
@@ -94,7 +94,7 @@ pub struct PublisherInfo {
     /// Full name of its node, if discovery knew it when the publisher's first message was stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The computer that it runs on, where the transport reports it.
+    /// The computer that it runs on, if the transport reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Short name of the transport that its messages came over.
@@ -150,12 +150,12 @@ impl PublisherInfo {
     }
 }
 
-/// The transport that a topic was recorded from, and what that needs to offer the topic again.
+/// The transport that a topic was recorded from, and the details that it needs to offer the topic again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TopicOrigin {
     /// The transport's short name, for example `iceoryx2`.
     pub transport: String,
-    /// What its discovery reported in addition to name, type and QoS, under keys of its choice.
+    /// Details that its discovery reported in addition to name, type and QoS, under keys of its choice.
     pub details: BTreeMap<String, String>,
 }
 

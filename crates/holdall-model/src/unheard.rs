@@ -36,7 +36,7 @@ pub enum NotHeardKind {
     Secured,
     /// A participant that is not secured, in a secured domain that admits no such participants.
     NotSecured,
-    /// A publisher whose QoS does not match what was requested.
+    /// A publisher whose QoS does not match the requested one.
     IncompatibleQos,
     /// A publisher that was discovered, and that no subscription was matched with.
     Unmatched,
@@ -78,14 +78,14 @@ pub fn not_heard_to_custom_data(all: &BTreeSet<NotHeard>) -> Option<(String, Str
     (!all.is_empty()).then(|| (NOT_HEARD_CUSTOM_KEY.to_owned(), list))
 }
 
-/// The list in the `custom_data` of a bag; empty where it has none.
+/// The list in the `custom_data` of a bag; empty if it has none.
 pub fn not_heard_in(custom_data: &BTreeMap<String, String>) -> BTreeSet<NotHeard> {
     let text = custom_data.get(NOT_HEARD_CUSTOM_KEY);
     text.and_then(|text| serde_json::from_str(text).ok())
         .unwrap_or_default()
 }
 
-/// Services without introspection in the `custom_data` of a bag; empty where it has none.
+/// Services without introspection in the `custom_data` of a bag; empty if it has none.
 pub fn unheard_services_in(custom_data: &BTreeMap<String, String>) -> BTreeSet<String> {
     let text = custom_data.get(UNHEARD_SERVICES_CUSTOM_KEY);
     text.map(|text| names_from_custom_data(text)).unwrap_or_default()

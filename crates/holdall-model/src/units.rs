@@ -60,7 +60,7 @@ pub fn format_count(count: u64) -> String {
     text
 }
 
-/// A number and what it counts: `1 message`, `2 messages`. The noun is the singular of one that takes an s.
+/// A number with its noun: `1 message`, `2 messages`. `noun` is a singular whose plural adds an s.
 pub fn counted(count: u64, noun: &str) -> String {
     let s = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{s}")

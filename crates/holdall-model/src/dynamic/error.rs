@@ -30,12 +30,12 @@ pub enum PlanError {
 macro_rules! about_a_field {
     ($error:ident) => {
         impl $error {
-            /// What was expected.
+            /// The expected value or type.
             pub fn expected(&self) -> &str {
                 &self.0.expected
             }
 
-            /// What was found.
+            /// The value or type found.
             pub fn found(&self) -> &str {
                 &self.0.found
             }
@@ -138,7 +138,7 @@ struct Misfit {
 }
 
 impl EncodeError {
-    /// A value that is not what was expected.
+    /// A value that differs from the expected one.
     pub fn new(expected: impl Into<String>, found: impl Into<String>) -> Self {
         Self(Box::new(Misfit {
             type_name: String::new(),

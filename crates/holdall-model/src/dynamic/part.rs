@@ -14,7 +14,7 @@ pub struct Place {
     wide_slot_bytes: usize,
 }
 
-/// What a field holds.
+/// The content of a field.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
     /// A value.

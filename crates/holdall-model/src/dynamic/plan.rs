@@ -37,7 +37,7 @@ pub struct StructPlan {
 pub struct FieldPlan {
     /// Its name.
     pub name: String,
-    /// What it holds, one or many of it.
+    /// The type of its value or of its elements.
     pub element: ElementPlan,
     /// How many.
     pub arity: Arity,
@@ -49,7 +49,7 @@ pub struct FieldPlan {
     pub(super) sizes: Option<Sizes>,
 }
 
-/// What a field holds, one or many of it.
+/// The type of a field's value or of its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementPlan {
     /// A plain value.

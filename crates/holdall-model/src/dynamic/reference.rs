@@ -281,7 +281,7 @@ fn encoded(value: &Value, little: bool, second: bool, four: bool) -> Vec<u8> {
     encoder.finish()
 }
 
-/// A random type, a payload of it, and what the payload holds.
+/// A random type, a payload of it, and the payload's value.
 pub(super) fn case() -> impl Strategy<Value = (TypePlan, Vec<u8>, Value)> {
     (sample(), any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(sample, little, second, four)| {
         let root = format!("a/msg/{}", sample.type_text);

@@ -20,7 +20,7 @@ pub(super) enum Step {
     All,
 }
 
-/// What is taken at the end of a path.
+/// The form in which the end of a path is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// The value.
@@ -31,7 +31,7 @@ pub(super) enum Taken {
     Seconds,
 }
 
-/// What was found for one path.
+/// The result for one path.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Found<'a> {
     /// Nothing: the list is shorter.
@@ -67,7 +67,7 @@ pub(super) struct Selection {
     fields: Vec<(usize, Wanted)>,
 }
 
-/// What is wanted of a field or an element.
+/// The wanted parts of a field or an element.
 #[derive(Clone, Debug, Default)]
 struct Wanted {
     /// Slots for the value itself.
@@ -76,9 +76,9 @@ struct Wanted {
     lengths: Vec<usize>,
     /// Slots for a time in seconds.
     seconds: Vec<usize>,
-    /// What is wanted of a struct.
+    /// The wanted fields of a struct.
     inner: Selection,
-    /// What is wanted of elements.
+    /// The wanted elements.
     items: Vec<(Option<i64>, Wanted)>,
 }
 
@@ -224,7 +224,7 @@ impl<'p, 'a> Walker<'p, 'a> {
         Ok(())
     }
 
-    /// Takes what several paths want of one value or struct.
+    /// Takes the parts of one value or struct that several paths want.
     fn select_element(
         &mut self,
         wanted: &[&Wanted],

@@ -44,11 +44,11 @@ pub trait Visitor<'a> {
     fn end_list(&mut self, field: &FieldPlan, count: u64);
 }
 
-/// What a walk found in addition to the values.
+/// Results of a walk in addition to the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Bytes after the last field: padding (DDS sends multiples of four), and what `rmw_serialize` of Fast DDS
-    /// adds because it estimates the length.
+    /// Bytes after the last field: padding (DDS sends multiples of four), and the bytes that `rmw_serialize`
+    /// of Fast DDS adds because it estimates the length.
     pub bytes_left: usize,
     /// More bytes are left than any writer adds: the message was probably written with another definition.
     pub is_longer: bool,

@@ -1,6 +1,6 @@
 //! Types as `type_description_interfaces` describes them: fields with their kinds, sizes and nested types.
 
-/// What the number of a field's type grows by for an array, a bounded sequence, and an unbounded one.
+/// Step between the type numbers of a plain field and those of an array, a bounded sequence, and an unbounded one.
 const ARITY_STEP: u8 = 48;
 
 /// A value that is neither a struct nor a string.
@@ -39,7 +39,7 @@ pub enum Primitive {
 }
 
 impl Primitive {
-    /// Its name in `.msg` files; `None` for what only IDL has.
+    /// Its name in `.msg` files; `None` for types that only IDL has.
     pub const fn msg_name(self) -> Option<&'static str> {
         Some(match self {
             Self::Int8 => "int8",
@@ -101,7 +101,7 @@ impl Primitive {
     }
 }
 
-/// What a field holds, one or many of it.
+/// The type of a field's value or of its elements.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// A plain value.
@@ -133,7 +133,7 @@ pub enum Arity {
 /// The type of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldType {
-    /// What it holds.
+    /// The type of its value or of its elements.
     pub element: Element,
     /// How many.
     pub arity: Arity,
@@ -242,7 +242,7 @@ impl FieldType {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its type.
     pub field_type: FieldType,
 }
 

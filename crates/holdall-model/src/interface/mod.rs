@@ -120,7 +120,7 @@ pub enum InterfaceError {
     TooLarge {
         /// The type whose definition it is.
         type_name: String,
-        /// What is too much.
+        /// The quantity that is too large.
         what: &'static str,
         /// The largest number allowed.
         limit: usize,
@@ -167,13 +167,13 @@ fn strip_one<'a>(name: &'a str, suffixes: &[&str]) -> &'a str {
         .unwrap_or(name)
 }
 
-/// Longest name of a type in bytes: 255 less what DDS adds to it.
+/// Longest name of a type in bytes: 255 minus the bytes that DDS adds.
 const TYPE_NAME_BYTES_MAX: usize = 245;
 
 /// Checks the full name of a type such as `std_msgs/msg/String`.
 ///
 /// # Errors
-/// What has not the form of one, or is longer than DDS allows.
+/// A text that does not have the form of a type name, or is longer than DDS allows.
 pub fn validate_type_name(type_name: &str) -> Result<(), InterfaceError> {
     let shown = || type_name.chars().take(TYPE_NAME_BYTES_MAX).collect();
     match split_type_name(type_name) {

@@ -16,7 +16,7 @@ pub(crate) struct Constant {
     pub value: FieldDefault,
 }
 
-/// What a message text defines.
+/// The definitions in a message text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MessageSpec {
     /// Fields in order; may be empty.

@@ -34,7 +34,7 @@ impl Definition {
         Self::resolve_described(type_name, lookup, |_| None)
     }
 
-    /// As [`Definition::resolve`]; where `lookup` has no text, `described` is asked for the fields of a type. Nodes have no text for what
+    /// As [`Definition::resolve`]; if `lookup` has no text, `described` provides the fields of a type. Nodes have no text for types that
     /// services and actions derive, but they send the fields.
     ///
     /// # Errors
@@ -95,7 +95,7 @@ impl Definition {
         self.sources.iter().map(|(name, source)| (name.as_str(), source))
     }
 
-    /// The same struct with the names that its service or action gives to what it derives: `.msg` texts, in which bags store these types,
+    /// The same struct with the names that its service or action gives to derived types: `.msg` texts, in which bags store these types,
     /// can only name messages.
     pub fn with_derived_names(mut self) -> Self {
         let file = defining_type(&self.type_name);
@@ -313,7 +313,7 @@ mod tests {
         assert!(resolve("a/srv/S_Unknown", &texts).is_err());
     }
 
-    /// What a node sends of `a/srv/S_Event`: texts of messages, and fields of what the service derives.
+    /// The texts of messages and the fields of derived types that a node sends for `a/srv/S_Event`.
     fn sent_by_a_node(type_name: &str) -> (Definition, BTreeMap<String, IndividualTypeDescription>) {
         let bundle = super::super::bundle::Bundle::embedded();
         let texts = |name: &str| {

@@ -44,7 +44,7 @@ impl UnknownEnds {
         self.publishers.saturating_sub(self.silent)
     }
 
-    /// True where a publisher that was received reliably went silent: decides exit code 3, as a loss does.
+    /// True if a publisher that was received reliably went silent: decides exit code 3, as a loss does.
     pub fn is_failure(&self) -> bool {
         self.silent_reliable > 0
     }
@@ -71,7 +71,7 @@ impl UnknownEnds {
         sum
     }
 
-    /// What is not known, as lines for people: of publishers that went silent, then of the others. `topics` has a topic's name with its
+    /// The unknown ends, as lines for people: publishers that went silent, then the others. `topics` has a topic's name with its
     /// publishers; `time` writes a time of day.
     pub fn lines<'a>(
         topics: impl IntoIterator<Item = (&'a str, Self)>,
@@ -101,7 +101,7 @@ impl UnknownEnds {
     }
 }
 
-/// What [`UnknownEnds::lines`] returns.
+/// The result of [`UnknownEnds::lines`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndLines {
     /// Publishers that went silent: a warning.

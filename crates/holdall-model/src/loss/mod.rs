@@ -64,14 +64,14 @@ impl LossStage {
         Self::AnotherType,
     ];
 
-    /// True where the recording lost a message that it should have had. Messages sent before the match
+    /// True if the recording lost a message that it should have had. Messages sent before the match
     /// were never sent to the recorder, and messages that the user left out are not lost; both are
     /// accounted for anyway.
     pub const fn is_shortfall(self) -> bool {
         !matches!(self, Self::Head | Self::Policy)
     }
 
-    /// True where a message had arrived before it was lost.
+    /// True if a message had arrived before it was lost.
     pub const fn is_after_arrival(self) -> bool {
         !matches!(
             self,

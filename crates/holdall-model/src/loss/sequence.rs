@@ -68,13 +68,13 @@ impl MissingInterval {
 /// [`SequenceTracker::missing_count`] is exact; when there are more intervals than the bound, neighbours among the older
 /// half are merged, which keeps the count and loses only which numbers inside the merged interval are missing.
 #[derive(Clone, Debug)]
-// What each message changes comes first: with thousands of publishers it is fetched from memory.
+// The fields that each message changes come first: with thousands of publishers they are fetched from memory.
 #[repr(C)]
 pub struct SequenceTracker {
     /// First and last number that arrived or is counted as missing.
     covered: Option<(u64, u64)>,
     received_count: u64,
-    /// What the publisher had announced before its first message arrived.
+    /// The number that the publisher had announced before its first message arrived.
     announced_before: Option<u64>,
     announced_last: Option<u64>,
     /// By first number; intervals do not overlap and are within `covered`.

@@ -3,7 +3,7 @@
 use super::LossStage;
 use std::collections::BTreeMap;
 
-/// What is missing, in the three parts that no report mixes.
+/// Missing messages, in the three parts that no report mixes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LossSums {
     /// Lost: messages that the recording should have had.

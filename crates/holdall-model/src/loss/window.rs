@@ -43,7 +43,7 @@ impl DurabilityStatus {
         entries
     }
 
-    /// What goes into `custom_data` of `metadata.yaml`.
+    /// The entries for `custom_data` of `metadata.yaml`.
     pub fn custom_data(&self) -> BTreeMap<String, String> {
         let Some(window) = self.window else {
             return BTreeMap::new();
@@ -56,19 +56,19 @@ impl DurabilityStatus {
     }
 }
 
-/// What a bag states about its loss window, as [`DurabilityStatus::custom_data`] writes it; in seconds.
+/// The statement of a bag about its loss window, as [`DurabilityStatus::custom_data`] writes it; in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KeptWindow {
-    /// What was promised.
+    /// The promised limit.
     pub max_s: f64,
-    /// The longest that a message was received and not yet durable; `None` when there was none.
+    /// The longest time between the arrival of a message and its sync; `None` without messages.
     pub achieved_s: Option<f64>,
     /// How often the window was exceeded.
     pub missed: u64,
 }
 
 impl KeptWindow {
-    /// Reads it; `None` where it is absent or has another form.
+    /// Reads this statement; `None` if it is absent or has another form.
     pub fn from_custom_data(data: &BTreeMap<String, String>) -> Option<Self> {
         let text = data.get(LOSS_WINDOW_KEY)?;
         let value = |key: &str| {

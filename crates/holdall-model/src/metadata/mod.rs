@@ -40,11 +40,11 @@ pub struct BagMetadata {
     pub compression_mode: String,
     /// Storage files, relative to the bag's directory.
     pub relative_file_paths: Vec<String>,
-    /// What each storage file holds; empty before version 5.
+    /// The content of each storage file; empty before version 5.
     pub files: Vec<FileInformation>,
     /// Texts that the user wants to keep, by key.
     pub custom_data: BTreeMap<String, String>,
-    /// `ROS_DISTRO` of the recorder, where it was set.
+    /// `ROS_DISTRO` of the recorder, if it was set.
     pub ros_distro: Option<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct TopicWithMessageCount {
     pub message_count: u64,
 }
 
-/// What one storage file of a bag holds.
+/// The content of one storage file of a bag.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInformation {
     /// Relative to the bag's directory.
@@ -119,7 +119,7 @@ mod nanoseconds {
     }
 }
 
-/// Points in time in JSON: `{"nanoseconds_since_epoch": 5}`, or null where there is none.
+/// Points in time in JSON: `{"nanoseconds_since_epoch": 5}`, or null.
 mod nanoseconds_since_epoch {
     use crate::time::Timestamp;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

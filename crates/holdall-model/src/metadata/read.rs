@@ -60,7 +60,7 @@ impl BagMetadata {
 /// The keys whose lists grow with the bag.
 const LISTS: [&str; 3] = ["topics_with_message_count:", "relative_file_paths:", "files:"];
 
-/// The text with empty lists, where they are in block style as all of rosbag2's versions write them; any other text
+/// The text with its lists emptied, if they are in block style as in all versions of rosbag2; any other text
 /// stays the same.
 fn without_lists(text: &str) -> String {
     let indent_of = |line: &str| line.len() - line.trim_start_matches(' ').len();

@@ -21,8 +21,8 @@ impl BagMetadata {
         lines.finish()
     }
 
-    /// The same without its top key: what MCAP holds as `serialized_metadata` and SQLite in its table
-    /// `metadata`.
+    /// The same without its top key, as MCAP holds it in `serialized_metadata` and SQLite in its
+    /// table `metadata`.
     pub fn to_yaml_without_wrapper(&self) -> String {
         let mut lines = Lines {
             text: String::new(),

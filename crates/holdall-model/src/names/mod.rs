@@ -66,7 +66,7 @@ pub struct NameError {
     pub what: &'static str,
     /// The name as given.
     pub name: String,
-    /// What is wrong.
+    /// The fault.
     pub kind: NameErrorKind,
 }
 

@@ -1,4 +1,4 @@
-//! Whether a subscription's request is satisfied by what a publisher offers (`rmw_dds_common`
+//! Whether a publisher's offer satisfies a subscription's request (`rmw_dds_common`
 //! `qos_profile_check_compatible`).
 
 use super::{Durability, Liveliness, QosDuration, QosProfile, Reliability};

@@ -1,4 +1,4 @@
-//! QoS profiles as YAML text: what bags store for each topic, and the file of overrides.
+//! QoS profiles as YAML text, as bags store them for each topic, and the file of overrides.
 
 use super::{Durability, History, Liveliness, QosDuration, QosProfile, Reliability};
 use crate::yaml::{self, Node, YamlError};

@@ -22,7 +22,7 @@ pub(super) const HEADER: &str = "std_msgs/Header";
 /// Its name before 2010.
 pub(super) const OLD_HEADER: &str = "roslib/Header";
 
-/// What a ROS 1 field holds, one or many of it.
+/// The type of a ROS 1 field's value or of its elements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ros1Element {
     /// A plain value.

@@ -7,7 +7,7 @@ use crate::interface::{
 };
 use std::collections::HashMap;
 
-/// What is done for one field, in the order of both messages.
+/// The step for one field, in the order of both messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The ROS 1 field at `source` fills the ROS 2 field at `target`.

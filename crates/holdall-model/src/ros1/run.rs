@@ -21,9 +21,9 @@ pub struct ConversionError {
     pub type_name: String,
     /// Offset in the payload, in bytes.
     pub offset: usize,
-    /// What the definition requires there.
+    /// The bytes that the definition requires there.
     pub expected: String,
-    /// What was found there.
+    /// The bytes found there.
     pub found: String,
 }
 

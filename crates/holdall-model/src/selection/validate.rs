@@ -65,7 +65,7 @@ pub enum SelectionError {
     Name {
         /// The part that contains it.
         part: SelectionPart,
-        /// What is wrong with it.
+        /// The fault in it.
         source: NameError,
     },
     /// A type that no topic can have.
@@ -84,7 +84,7 @@ pub enum SelectionError {
 pub struct PatternError {
     /// The pattern as given.
     pub pattern: String,
-    /// What is wrong with it, on one line.
+    /// The fault in it, on one line.
     pub reason: String,
 }
 

@@ -45,7 +45,7 @@ pub struct Node {
     pub value: Value,
 }
 
-/// What a [`Node`] can be.
+/// The content of a [`Node`].
 #[derive(Clone, Debug)]
 pub enum Value {
     /// Text as written, quotes and escapes resolved.

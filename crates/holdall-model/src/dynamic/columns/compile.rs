@@ -267,7 +267,7 @@ impl Compiler<'_> {
         })
     }
 
-    /// A struct of numbers of one kind, where such are wanted as vectors.
+    /// A struct of numbers of one kind as a vector, if vectors are wanted.
     fn vector(&self, structure: &StructPlan, wanted: Option<&Wanted>) -> Option<(Primitive, usize)> {
         if !self.options.vectors
             || wanted != Some(&Wanted::Whole)

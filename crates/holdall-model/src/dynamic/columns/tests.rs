@@ -63,7 +63,7 @@ fn value(array: &Array, index: usize) -> Value {
     }
 }
 
-/// The value without what columns leave out: structs without fields, kinds of lists and texts.
+/// The value without the parts that columns leave out: structs without fields, kinds of lists and texts.
 fn reduced(value: &Value) -> Value {
     match value {
         Value::Struct(fields) => Value::Struct(

@@ -43,7 +43,7 @@ pub enum AssignmentError {
     Json {
         /// The path as written.
         path: String,
-        /// What is wrong with it; a text in JSON has quotes.
+        /// The fault in it; a text in JSON has quotes.
         source: LiteralError,
     },
     /// The value does not fit the field.
@@ -305,7 +305,7 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
         }
     }
 
-    /// What was read since a place, with its padding; `None` when the output needs another padding.
+    /// The bytes read since a place, with their padding; `None` when the output needs another padding.
     fn read_since(&self, place: Place) -> Option<&'a [u8]> {
         self.payload
             .get(place.offset..self.walker.cursor.offset())
@@ -405,7 +405,7 @@ impl<'p, 'a> Editing<'p, 'a, '_> {
     }
 
     fn element(&mut self, field: &'p FieldPlan, below: &[Rest<'_>]) -> Result<(), EditError> {
-        // The last one, where an element is named from both ends.
+        // The last one wins if an element is named from both ends.
         if let Some(rest) = below.iter().rfind(|rest| rest.steps.is_empty()) {
             self.walker.skip_element(field)?;
             self.writer.element(self.plan, field, &rest.assignment.value)?;

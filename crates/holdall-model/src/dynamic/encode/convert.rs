@@ -1,4 +1,4 @@
-//! Makes typed values of what a text has, by a definition.
+//! Makes typed values from the literals of a text, by a definition.
 
 use super::{
     VALUE_BYTES_MAX,
@@ -16,8 +16,8 @@ use crate::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 impl TypePlan {
-    /// A message of what a text has. Fields that it leaves out have their defaults. A text for a list of bytes is
-    /// base64.
+    /// A message from the literals of a text. Fields that the text leaves out get their defaults. A text for a
+    /// list of bytes is base64.
     ///
     /// # Errors
     /// A value that does not fit its field, or the name of a field that the type does not have.
@@ -158,7 +158,7 @@ impl<'p> Converter<'p> {
         Ok(Value::Plains(Plains { kind, bytes }))
     }
 
-    /// One value of what a field holds.
+    /// One value of a field's element type.
     pub fn element(&mut self, field: &FieldPlan, literal: &Literal) -> Result<Value, EncodeError> {
         match field.element {
             ElementPlan::Struct(index) => self.structure(self.plan.structure(index), literal),
@@ -182,7 +182,7 @@ impl<'p> Converter<'p> {
         }
     }
 
-    /// What a field holds that a text leaves out.
+    /// The value of a field that a text leaves out.
     fn absent(&mut self, field: &FieldPlan) -> Result<Value, EncodeError> {
         if let Some(default) = &field.default {
             return default

@@ -8,7 +8,7 @@ const DEPTH_MAX: usize = 128;
 
 /// Reads one JSON value.
 pub(super) fn read(text: &str) -> Result<Literal, LiteralError> {
-    // serde_json checks the text: what follows only divides it.
+    // serde_json checks the text: the code below only divides it.
     serde_json::from_str::<serde::de::IgnoredAny>(text)
         .map_err(|error| LiteralError::Json(error.to_string()))?;
     Reader { rest: text }.value(0)

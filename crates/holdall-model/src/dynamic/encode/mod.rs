@@ -43,8 +43,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 1 << 30;
 /// elements.
 pub const VALUE_BYTES_MAX: u64 = 1 << 30;
 
-/// How a payload is encoded. The default is what ROS 2 writes: plain CDR, little endian, wide characters of four
-/// bytes.
+/// How a payload is encoded. The default is the form that ROS 2 writes: plain CDR, little endian, wide
+/// characters of four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
     /// Byte order of numbers.

@@ -26,7 +26,7 @@ pub(in crate::dynamic) fn representations() -> impl Iterator<Item = Representati
 pub(in crate::dynamic) struct Generator<'p> {
     plan: &'p TypePlan,
     state: u64,
-    /// Only what JSON and YAML can hold: finite numbers, texts.
+    /// Only values that JSON and YAML can hold: finite numbers, texts.
     is_printable: bool,
 }
 
@@ -633,7 +633,7 @@ fn definition_files(folder: &Path, found: &mut std::collections::BTreeMap<String
     }
 }
 
-/// Those of the tests, or of the packages in the folder that HOLDALL_DEFINITIONS names.
+/// Covers the definitions of the tests, or of the packages in the folder that HOLDALL_DEFINITIONS names.
 #[test]
 fn every_definition_of_a_folder_comes_back_byte_for_byte() {
     let own = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/interfaces");

@@ -222,7 +222,7 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// One value of what a field holds.
+    /// One value of a field's element type.
     pub fn element(&mut self, plan: &TypePlan, field: &FieldPlan, value: &Value) -> Result<(), EncodeError> {
         match (field.element, value) {
             (ElementPlan::Struct(index), _) => self.structure(plan, plan.structure(index), value),

@@ -116,7 +116,7 @@ pub(super) fn truth(node: &Node, slots: &[Found<'_>]) -> bool {
     }
 }
 
-/// The value of a node that is a number or a truth; `None` where a list is too short.
+/// The value of a node that is a number or a truth; `None` if a list is too short.
 pub(super) fn number(node: &Node, slots: &[Found<'_>]) -> Option<f64> {
     match single(node, slots)? {
         Value::Truth(value) => Some(f64::from(u8::from(value))),
@@ -214,7 +214,7 @@ fn each<'s>(node: &'s Node, slots: &'s [Found<'_>], next: &mut dyn FnMut(Value<'
     }
 }
 
-/// The value of a node that has one; `None` where a list is too short.
+/// The value of a node that has one; `None` if a list is too short.
 fn single<'s>(node: &'s Node, slots: &'s [Found<'_>]) -> Option<Value<'s>> {
     match node {
         Node::Integer(value) => Some(Value::Integer(*value)),

@@ -32,7 +32,7 @@ pub(crate) const EXPRESSION_BYTES_MAX: usize = 16 * 1024;
 /// Deepest nesting of an expression.
 const DEPTH_MAX: usize = 64;
 
-/// What is wrong with an expression: one clause, and where.
+/// The fault in an expression: one clause, and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expression, character {}: {reason}", at + 1)]
 pub struct ExpressionError {
@@ -141,7 +141,7 @@ impl Formula {
         })
     }
 
-    /// Its value for a message; `None` where a list is too short.
+    /// Its value for a message; `None` if a list is too short.
     ///
     /// # Errors
     /// When the payload cannot be decoded up to the fields that are needed.

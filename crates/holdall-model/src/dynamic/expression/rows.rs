@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 use regex::Regex;
 use std::cmp::Ordering;
 
-/// What a column holds.
+/// The kind of values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnSort {
     /// Numbers.

@@ -33,7 +33,7 @@ pub struct CompiledText {
     bytes_max: usize,
 }
 
-/// What is kept between messages and within one.
+/// State kept between messages and within one.
 #[derive(Clone, Debug, Default)]
 struct State {
     base64: bool,

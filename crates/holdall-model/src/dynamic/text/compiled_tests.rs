@@ -5,14 +5,14 @@ use crate::dynamic::reference;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// What a walk writes; `None` for a payload that it refuses or that is longer than its definition.
+/// The text that a walk writes; `None` for a payload that it refuses or that is longer than its definition.
 fn walked(plan: &TypePlan, payload: &[u8], options: &TextOptions) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let walked = plan.write_json(payload, options, &mut out).ok()?;
     (!walked.is_longer).then_some(out)
 }
 
-/// What is appended; `None`, without a trace, for a payload that is left to the walk.
+/// The text that is appended; `None`, with nothing appended, for a payload that is left to the walk.
 fn compiled(text: &mut CompiledText, payload: &[u8]) -> Option<Vec<u8>> {
     let mut out = b"before".to_vec();
     if text.append(payload, &mut out) {

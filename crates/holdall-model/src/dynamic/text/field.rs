@@ -81,14 +81,14 @@ impl<V> Selected<'_, V> {
         self.at == self.steps.len() && self.inside == 0 && !self.is_found
     }
 
-    /// Whether what begins now is passed on.
+    /// Whether the part that begins now is passed on.
     fn begins(&mut self) -> bool {
         let begins = self.inside > 0 || self.is_here();
         self.inside += usize::from(begins);
         begins
     }
 
-    /// Whether what ends now was passed on.
+    /// Whether the part that ends now was passed on.
     fn ends(&mut self) -> bool {
         let ends = self.inside > 0;
         self.inside -= usize::from(ends);

@@ -1,4 +1,4 @@
-//! What a type's text has around its values, known before any message is read.
+//! The text around a type's values, known before any message is read.
 
 use super::number::{JSON, Notation, PLAIN};
 use crate::{

@@ -241,7 +241,7 @@ fn is_plain(text: &str) -> bool {
         && !is_word(text)
 }
 
-/// True for what YAML 1.1 or 1.2 takes for a boolean or for nothing.
+/// True for words that YAML 1.1 or 1.2 reads as a boolean or as null.
 fn is_word(text: &str) -> bool {
     const WORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     WORDS.iter().any(|word| text.eq_ignore_ascii_case(word))

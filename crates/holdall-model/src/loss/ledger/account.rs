@@ -25,7 +25,8 @@ pub struct TopicAccount {
     /// Messages of the recording that a tool left out on request when it made this bag out of others.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// Messages that a tool left out on request with their publishers, whose accounts are none of this bag's; not in `recorded`.
+    /// Messages that a tool left out on request with their publishers, whose accounts do not belong to this bag; not in
+    /// `recorded`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out_with_publisher: u64,
     /// Messages that a tool added from bags without an account; nothing else is known about them.
@@ -42,7 +43,7 @@ pub struct TopicAccount {
     pub loss_unknown: bool,
     /// By publisher.
     pub publishers: Vec<PublisherAccount>,
-    /// Publishers that are gone, where there were many.
+    /// Publishers that are gone, if there were many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folded: Option<FoldedPublishers>,
     /// Ends that are not known of publishers that are not listed: folded, or where the account has sums only.
@@ -243,7 +244,7 @@ impl TopicAccount {
         }
     }
 
-    /// What does not add up, one sentence each.
+    /// Sums that do not add up, one sentence each.
     pub(super) fn audit(&self) -> Vec<String> {
         let publishers = self.publishers.iter();
         let mut faults: Vec<String> = publishers.filter_map(|one| self.audit_of(one)).collect();
@@ -268,7 +269,7 @@ impl TopicAccount {
         faults
     }
 
-    /// What does not add up of one publisher, in a sentence.
+    /// A sum of one publisher that does not add up, in a sentence.
     fn audit_of(&self, publisher: &PublisherAccount) -> Option<String> {
         let knows = match (publisher.is_balanced(), publisher.covers_others()) {
             (false, _) if publisher.sent.is_some() => format!("sent {}", publisher.sent.unwrap_or(0)),

@@ -5,7 +5,7 @@ use crate::loss::{LossStage, total};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Publishers that are gone and whose accounts added up, as one: so that a topic whose publishers come and go for ever takes bounded
+/// Publishers that are gone and whose accounts added up, as one: so that a topic whose publishers come and go forever takes bounded
 /// memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoldedPublishers {
@@ -23,7 +23,7 @@ pub struct FoldedPublishers {
     /// Messages of them that came twice.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicates: u64,
-    /// What is missing, by stage.
+    /// Missing messages by stage.
     pub missing: BTreeMap<LossStage, u64>,
 }
 
@@ -50,7 +50,7 @@ impl FoldedPublishers {
         total(self.missing.values())
     }
 
-    /// Counts one that was lost at the storage as recorded; false when there is none.
+    /// Counts one message that was lost at the storage as recorded; false when none was lost.
     pub(super) fn find_one(&mut self) -> bool {
         let Some(count) = self.missing.get_mut(&LossStage::Storage) else {
             return false;

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub struct Interval {
     /// The stage that lost them.
     pub stage: LossStage,
-    /// First sequence number, where known.
+    /// First sequence number, if known.
     pub first_sequence: Option<u64>,
-    /// Last sequence number, where known.
+    /// Last sequence number, if known.
     pub last_sequence: Option<u64>,
     /// Log time of the first one, or of the message before it.
     pub first_time: Option<Timestamp>,

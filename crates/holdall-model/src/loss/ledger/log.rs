@@ -15,10 +15,10 @@ pub enum AccountChange {
         topic: TopicId,
         /// Its number.
         publisher: u32,
-        /// Its identity, where its transport has one.
+        /// Its identity, if its transport has one.
         gid: Option<String>,
     },
-    /// What discovery knows of a publisher.
+    /// The description of a publisher by discovery.
     Who {
         /// Its topic.
         topic: TopicId,
@@ -96,7 +96,7 @@ pub trait AccountLog: Send + Sync {
     fn add(&self, change: AccountChange);
 }
 
-/// The log of a ledger, where it has one.
+/// The log of a ledger, if it has one.
 #[derive(Clone, Default)]
 pub(super) struct Log(pub(super) Option<Arc<dyn AccountLog>>);
 

@@ -14,14 +14,14 @@ const FILES_MAX: usize = 256;
 /// A storage file that is gone, or that has lost messages since they were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MissingFile {
-    /// Its name in the bag; `None` where only the number of its messages is known.
+    /// Its name in the bag; `None` if only the number of its messages is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// How many of its messages the bag does not have any more.
     pub messages: u64,
     /// How many messages it had.
     pub of: u64,
-    /// Missing messages by topic, where no file is named.
+    /// Missing messages by topic, if no file is named.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub topics: BTreeMap<String, u64>,
 }

@@ -38,7 +38,7 @@ pub const CHECKPOINT_RECORD: &str = "holdall:loss_checkpoint";
 /// Key of the ledger's JSON text in these records.
 pub const LEDGER_KEY: &str = "ledger";
 
-/// Key in `custom_data` of `metadata.yaml` that carries the sums as JSON, where the last storage file could not be ended.
+/// Key in `custom_data` of `metadata.yaml` that carries the sums as JSON, if the last storage file could not be ended.
 pub const LEDGER_CUSTOM_KEY: &str = "holdall.ledger";
 
 /// Intervals kept per publisher; more are merged into the last one of their stage, whose count stays right.
@@ -51,7 +51,7 @@ const RESTARTS_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublisherIndex(pub u32);
 
-/// All topics' accounts. Its JSON form is what a bag carries.
+/// All topics' accounts. A bag carries its JSON form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Version of this form.
@@ -102,7 +102,7 @@ impl Ledger {
         }
     }
 
-    /// An empty ledger that logs its changes, where there is a log.
+    /// An empty ledger that logs its changes to `log`, if given.
     pub fn logged(log: Option<Arc<dyn AccountLog>>) -> Self {
         Self {
             log: Log(log),
@@ -153,8 +153,8 @@ impl Ledger {
         PublisherIndex(publisher)
     }
 
-    /// Sets what discovery knows about a publisher. What is known stays: a node that ends takes its name back
-    /// before its publishers go.
+    /// Sets the description of a publisher by discovery. Known facts stay: a node that ends withdraws its
+    /// name before its publishers go.
     pub fn describe_publisher(&mut self, topic: TopicId, publisher: PublisherIndex, who: PublisherInfo) {
         let Some(account) = self.publisher_mut(topic, publisher) else {
             return;
@@ -284,7 +284,7 @@ impl Ledger {
         self.wanted_instead(topic, publisher, sequence, &BEFORE_ARRIVAL)
     }
 
-    /// Takes back that a message was left out on request, because it is recorded after all; false where it was not.
+    /// Takes back that a message was left out on request, because it is recorded after all; false if it was not.
     pub fn wanted_after_all(&mut self, topic: TopicId, publisher: PublisherIndex, sequence: u64) -> bool {
         self.wanted_instead(topic, publisher, sequence, &[LossStage::Policy])
     }
@@ -365,9 +365,9 @@ impl Ledger {
         }
     }
 
-    /// Corrects a topic to `in_bag` messages in the bag after the disk has failed, where it is not known
-    /// which: the surplus or missing ones count as the last ones, and publishers are distinguished by number
-    /// only.
+    /// Corrects a topic to `in_bag` messages in the bag after the disk has failed, when it is not known
+    /// which ones they are: the surplus or missing ones count as the last ones, and publishers are
+    /// distinguished by number only.
     pub fn found(&mut self, topic: TopicId, in_bag: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {
             account.take_back(account.in_bag().saturating_sub(in_bag));
@@ -462,7 +462,7 @@ impl Ledger {
         serde_json::from_str(text)
     }
 
-    /// What goes into `custom_data` of `metadata.yaml`: nothing unless something was lost, or a publisher went silent. The sum is that of
+    /// The entries for `custom_data` of `metadata.yaml`: none unless something was lost, or a publisher went silent. The sum is that of
     /// lost messages.
     pub fn custom_data(&self) -> BTreeMap<String, String> {
         let mut entries = BTreeMap::new();

@@ -8,21 +8,21 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 
-/// What is known about one publisher's messages.
+/// The account of one publisher's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublisherAccount {
     /// Its identifier in hexadecimal digits; `None` for messages whose transport does not name the publisher.
     pub gid: Option<String>,
-    /// Its node, where discovery named it.
+    /// Its node, if discovery named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The computer that it runs on, where discovery named it.
+    /// The computer that it runs on, if discovery named it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Short name of the transport that discovered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<String>,
-    /// The type of its messages, where that is another one than its topic's.
+    /// The type of its messages, if it differs from its topic's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_name: Option<String>,
     /// Messages that it is known to have sent while they were wanted: arrived, skipped, or announced. `None` without sequence
@@ -53,7 +53,7 @@ pub struct PublisherAccount {
     /// Messages that came once more over another subscription and were not stored again.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicates: u64,
-    /// What is missing.
+    /// Missing messages.
     pub intervals: Vec<Interval>,
 }
 
@@ -97,7 +97,7 @@ impl PublisherAccount {
         total(self.intervals.iter().map(|interval| &interval.count))
     }
 
-    /// Messages that must be recorded or missing: all that it sent, or all that arrived where it is not known how many it sent.
+    /// Messages that must be recorded or missing: all that it sent, or all that arrived if the number sent is unknown.
     /// `None` until the recording is closed.
     pub fn expected(&self) -> Option<u64> {
         self.sent.or(self.received)
@@ -109,7 +109,8 @@ impl PublisherAccount {
             .is_none_or(|expected| expected == self.recorded.saturating_add(self.missing_total()))
     }
 
-    /// The covered sequence numbers, where they are not as many as are recorded and missing. Claims that are not believable have no number.
+    /// The covered sequence numbers, if their count differs from the recorded and missing ones. Claims that are not believable have no
+    /// number.
     pub(super) fn covers_others(&self) -> Option<[u64; 2]> {
         let numbered =
             self.recorded.saturating_add(self.missing_total()) - self.missing(LossStage::NotBelievable);
@@ -126,7 +127,7 @@ impl PublisherAccount {
     }
 
     /// The sequence numbers of its messages in the bag: all that are covered except those that are missing.
-    /// `None` where they are not known, because intervals were merged or only the number is known.
+    /// `None` if they are not known, because intervals were merged or only the number is known.
     pub fn recorded_ranges(&self) -> Option<Vec<[u64; 2]>> {
         let [mut next, last] = self.covered?;
         let mut missing = Vec::with_capacity(self.intervals.len());

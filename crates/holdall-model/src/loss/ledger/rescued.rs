@@ -1,4 +1,4 @@
-//! Accounts that are made after the recorder's end, from what it had logged.
+//! Accounts made after the recorder's end, from its log.
 
 use super::{Interval, PublisherAccount, TopicAccount, publisher::BEFORE_ARRIVAL};
 use crate::loss::LossStage;
@@ -78,8 +78,8 @@ impl TopicAccount {
         publisher.covered = last.map(|last| [first, last]);
     }
 
-    /// As [`Self::cover`], where the publisher's last message is known: those before it that are neither recorded nor missing are lost at the
-    /// storage. How many.
+    /// As [`Self::cover`], for a publisher whose last message is known: those before it that are neither recorded nor missing are lost at the
+    /// storage. Returns their number.
     pub fn lose_until(&mut self, place: usize, first: u64, last: Option<u64>) -> u64 {
         self.cover(place, first);
         let Some(publisher) = self.publishers.get_mut(place) else {
