@@ -61,7 +61,7 @@ unsafe impl Sync for Region {}
 impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: `base` was mapped with exactly this length in `BlockPool::new`, and every `Block` holds an `Arc` of this
-        // region, so none is left.
+        // region, so no block is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.block_bytes * self.block_count) };
     }
 }
@@ -81,7 +81,7 @@ impl BlockPool {
         Self::with_front(options, 0)
     }
 
-    /// As [`BlockPool::new`], where the first `front_bytes` of each block, a multiple of [`BLOCK_ALIGNMENT`], are for the disk's use alone.
+    /// As [`BlockPool::new`], but the first `front_bytes` of each block, a multiple of [`BLOCK_ALIGNMENT`], are reserved for the disk.
     pub(crate) fn with_front(options: BlockPoolOptions, front_bytes: usize) -> io::Result<Self> {
         let block_bytes = options.block_bytes.max(front_bytes + 1);
         let block_bytes = block_bytes.next_multiple_of(BLOCK_ALIGNMENT);
@@ -157,7 +157,7 @@ impl BlockPool {
         self.region.block_bytes - self.region.front_bytes
     }
 
-    /// Capacity of one block with what its user does not see, in bytes.
+    /// Capacity of one block in bytes, including the part that its user does not see.
     pub(crate) fn whole_block_bytes(&self) -> usize {
         self.region.block_bytes
     }
@@ -226,7 +226,7 @@ impl Block {
         stand_in
     }
 
-    /// Bytes before those that the user sees; zero where the pool has none, and while they are shown.
+    /// Bytes before those that the user sees; zero if the pool has none, and while they are shown.
     pub(crate) fn front_bytes(&self) -> usize {
         if self.capacity + self.region.front_bytes == self.region.block_bytes {
             self.region.front_bytes

@@ -83,7 +83,7 @@ impl Clock for SystemClock {
                     std::ptr::null_mut(),
                 )
             };
-            // Any error but an interruption (there is none left for a valid timespec) must not become an endless loop.
+            // Any error but an interruption (a valid timespec gives no other) must not become an endless loop.
             if result != libc::EINTR {
                 return;
             }

@@ -23,7 +23,7 @@ pub fn copy_streaming(to: &mut [u8], from: &[u8]) {
     to.copy_from_slice(from);
 }
 
-/// Makes what [`copy_streaming`] stored visible to all processors.
+/// Makes the bytes that [`copy_streaming`] stored visible to all processors.
 #[inline]
 pub(crate) fn fence() {
     #[cfg(target_arch = "x86_64")]

@@ -14,7 +14,7 @@ use std::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
-/// What was being done when a [`DiskError`] arose.
+/// The operation during which a [`DiskError`] arose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Making a new file.
@@ -74,7 +74,7 @@ pub struct DiskError {
     pub path: PathBuf,
     /// The operation.
     pub operation: Operation,
-    /// At which byte, where that applies.
+    /// The byte offset, if one applies.
     pub offset: Option<u64>,
     /// The system's error.
     pub source: Arc<io::Error>,
@@ -225,7 +225,7 @@ pub enum Completion {
     Synced {
         /// Which file.
         file: FileId,
-        /// What was given to [`Disk::submit_sync`].
+        /// The token given to [`Disk::submit_sync`].
         token: u64,
         /// How it ended.
         result: Result<(), DiskError>,
@@ -275,7 +275,7 @@ impl WritePath {
 
 /// A disk, as a queue. One thread owns it; nothing but [`Disk::create`] and `reap(Wait::One)` waits.
 ///
-/// What must hold for every implementation (shown by [`crate::disk_conformance`]):
+/// Requirements for every implementation (checked by [`crate::disk_conformance`]):
 /// - Each thing submitted completes exactly once, in any order, and only `reap` hands out completions.
 /// - Writes in flight may land in any order. A caller that needs order between two overlapping writes waits
 ///   for the first.
@@ -325,7 +325,8 @@ pub trait Disk: Send {
         WritePath::Memory
     }
 
-    /// Whether others see its files in the file system under their paths; a disk in memory has none there.
+    /// Whether other programs see its files in the file system under their paths; those of a disk in memory are not
+    /// visible.
     fn makes_files(&self) -> bool;
 
     /// Whether its files are sealed ([`crate::sealed`]).
@@ -394,7 +395,7 @@ pub(crate) fn invalid_input(path: &Path, operation: Operation, what: &'static st
     DiskError::new(path, operation, io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
-/// Checks what every disk demands of a write.
+/// Checks the requirements of every disk for a write.
 pub(crate) fn check_write(path: &Path, offset: u64, block: &Block, len: usize) -> Result<(), DiskError> {
     let alignment = crate::block::BLOCK_ALIGNMENT;
     if !len.is_multiple_of(alignment) || !offset.is_multiple_of(alignment as u64) {

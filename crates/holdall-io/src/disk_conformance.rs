@@ -1,4 +1,4 @@
-//! What every [`Disk`] must do, as checks that a new implementation joins with one line; a violation panics.
+//! Requirements for every [`Disk`], as checks that a new implementation joins with one line; a violation panics.
 
 use crate::{
     block::{BLOCK_ALIGNMENT, Block, BlockPool, BlockPoolOptions},
@@ -17,14 +17,14 @@ pub trait DiskUnderTest {
     /// A disk and the empty folder that it may write to.
     fn start(&self) -> (Self::Disk, PathBuf);
 
-    /// The content of a closed file, `None` when there is no such file.
+    /// The content of a closed file, `None` when it does not exist.
     fn content(&self, disk: &Self::Disk, path: &Path) -> Option<Vec<u8>>;
 }
 
 /// All checks.
 ///
 /// # Panics
-/// When the disk does not do what [`Disk`] demands.
+/// When the disk violates a requirement of [`Disk`].
 pub fn check_all(subject: &impl DiskUnderTest) {
     writes_in_any_order_are_read_back(subject);
     an_existing_file_is_refused(subject);

@@ -38,7 +38,7 @@ pub(crate) struct PendingWrite {
     pub(crate) fresh_from: u64,
 }
 
-/// What waits for an overlapping write, in order.
+/// Operations that wait for an overlapping write, in order.
 pub(crate) enum Deferred {
     Write {
         offset: u64,
@@ -74,7 +74,7 @@ pub(crate) struct FileState {
     pub(crate) in_flight: Vec<PendingWrite>,
     /// Not yet submitted, because a write in flight covers some of the same bytes and the disk may reorder.
     pub(crate) deferred: VecDeque<Deferred>,
-    /// Syncs not yet ended, with what they make durable.
+    /// Syncs not yet ended, with the bytes they make durable.
     pub(crate) syncs: VecDeque<(u64, u64)>,
     /// Highest sync number that has ended well.
     pub(crate) synced_number: u64,

@@ -111,7 +111,7 @@ fn direct_write(dir: &Path, bytes: u64, block_bytes: usize, depth: usize) -> io:
         if let Err(error) = ring.submit_and_wait(1)
             && error.kind() != io::ErrorKind::Interrupted
         {
-            // What is in flight cannot be awaited any more, so its memory must never be released.
+            // Writes in flight cannot be awaited any more, so their memory must never be released.
             std::mem::forget(blocks);
             return Err(error);
         }
@@ -147,7 +147,7 @@ pub fn measure_buffered_write(dir: &Path, bytes: u64, block_bytes: usize) -> Res
             scratch.file.write_all_at(block.as_slice(), offset)?;
             offset += block.capacity() as u64;
             if offset.is_multiple_of(8 << 20) {
-                // SAFETY: plain system call without pointers. Where it is not supported, the kernel decides
+                // SAFETY: plain system call without pointers. If it is not supported, the kernel decides
                 // when to write back.
                 unsafe { libc::sync_file_range(scratch.file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
             }

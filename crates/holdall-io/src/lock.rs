@@ -1,5 +1,5 @@
-//! Advisory locks (`flock`) that mark what a process is writing, so that no other process changes it at the
-//! same time.
+//! Advisory locks (`flock`) that mark the files a process is writing, so that no other process changes it
+//! at the same time.
 
 use crate::{
     disk::{DiskError, Operation},
@@ -22,7 +22,7 @@ const TRIES_MAX: u32 = 1000;
 /// The process that is writing a file or a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number; `None` where the kernel does not show it (another container, a network file system).
+    /// Its number; `None` if the kernel does not show it (another container, a network file system).
     pub process: Option<u32>,
 }
 

@@ -135,7 +135,7 @@ fn yielding() -> BTreeMap<u64, Yielding> {
     processes.filter_map(one).collect()
 }
 
-/// The process of a `/proc/PID/stat` (proc_pid_stat(5)), where it makes room; fields are numbered from 1, and the third follows the name in brackets.
+/// The process of a `/proc/PID/stat` (proc_pid_stat(5)), if it makes room; fields are numbered from 1, and the third follows the name in brackets.
 fn yielding_of(stat: &str) -> Option<Yielding> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3)?.parse::<i64>().ok();
@@ -183,7 +183,7 @@ pub fn thread_times() -> Vec<ThreadTime> {
     threads.filter_map(|entry| time(entry.path())).collect()
 }
 
-/// Times that two threads wake one another to measure what that costs, and how often that is measured.
+/// Wake-ups of two threads in one measurement of their cost, and the number of measurements.
 const WAKES: u32 = 1000;
 const ROUNDS: usize = 5;
 
@@ -215,7 +215,7 @@ fn one_switch_cost() -> Duration {
     process_cpu_time().total().saturating_sub(before) / WAKES
 }
 
-/// Bytes that this process has made the disk write; `None` where the kernel does not count them.
+/// Bytes that this process has made the disk write; `None` if the kernel does not count them.
 pub fn written_bytes() -> Option<u64> {
     let text = read(Path::new("/proc/self/io")).ok()?;
     number_after(&text, "write_bytes:")
@@ -227,7 +227,7 @@ pub fn available_memory_bytes(read: ReadFile<'_>) -> Option<u64> {
     number_after(&text, "MemAvailable:")?.checked_mul(1024)
 }
 
-/// Largest receive buffer in bytes that a program can have for a socket; `None` where the system does not show it (a container).
+/// Largest receive buffer in bytes that a program can have for a socket; `None` if the system does not show it (a container).
 pub fn receive_buffer_bytes_max(read: ReadFile<'_>) -> Option<u64> {
     read(Path::new("/proc/sys/net/core/rmem_max"))
         .ok()?
@@ -253,7 +253,7 @@ fn dropped_in(text: &str) -> Option<u64> {
     lines.next()?.split(' ').nth(at)?.parse().ok()
 }
 
-/// How the processors' speed is governed, each way once; empty where it is not (a virtual machine).
+/// How the processors' speed is governed, each way once; empty if it is not (a virtual machine).
 pub fn governors(read: ReadFile<'_>) -> Vec<String> {
     let path = |number: usize| {
         PathBuf::from(format!(
@@ -269,7 +269,7 @@ pub fn governors(read: ReadFile<'_>) -> Vec<String> {
     all
 }
 
-/// Whether the system's clock is kept by others, as the kernel knows it.
+/// Whether a program keeps the system's clock, as the kernel knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClockState {
     /// A program keeps it in step with a reference, within this error.

@@ -34,7 +34,7 @@ impl MemoryFiles {
     }
 }
 
-/// What a [`MemoryDisk`] does with the bytes.
+/// Use of the bytes by a [`MemoryDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Keep {
     Bytes,

@@ -1,4 +1,4 @@
-//! Locking what threads share: a thread that panicked while it held a lock does not stop the others.
+//! Locking for shared state: a thread that panicked while it held a lock does not stop the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -33,7 +33,7 @@ impl OutputDisk {
         Self::open_sealed(directory, None)
     }
 
-    /// As [`Self::open`]; the files are sealed, where there is a seal.
+    /// As [`Self::open`]; the files are sealed if a seal is given.
     ///
     /// # Errors
     /// As [`Self::open`].

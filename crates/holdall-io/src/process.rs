@@ -1,4 +1,4 @@
-//! What this process uses: processor time, memory, descriptors.
+//! Resources that this process uses: processor time, memory, descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
 use std::{collections::BTreeSet, io, os::fd::RawFd, path::Path, time::Duration};
@@ -104,7 +104,7 @@ pub fn rss_bytes() -> io::Result<u64> {
 }
 
 /// Memory that this process can have, in bytes, with `read` to read the system's files: the machine's memory,
-/// or the container's limit when that is less. `None` where the system does not report it.
+/// or the container's limit when that is less. `None` if the system does not report it.
 pub fn memory_bytes(read: impl Fn(&Path) -> io::Result<String>) -> Option<u64> {
     let machine = read(Path::new("/proc/meminfo")).ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
@@ -137,7 +137,7 @@ pub(crate) fn open_fds() -> io::Result<BTreeSet<RawFd>> {
     Ok(fds)
 }
 
-/// Number of further descriptors that this process can open, counted up to `wanted`; `None` where the system does
+/// Number of further descriptors that this process can open, counted up to `wanted`; `None` if the system does
 /// not show it.
 ///
 /// If that is less than wanted, the soft limit is raised as far as the hard one allows.

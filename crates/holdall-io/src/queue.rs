@@ -78,7 +78,7 @@ impl DiskQueue {
         Ok(state.life != Life::Creating)
     }
 
-    /// A free block. Waits for the disk only when there is none.
+    /// A free block. Waits for the disk only when no block is free.
     ///
     /// # Errors
     /// When all blocks are held by callers, so that waiting would not end.
@@ -289,7 +289,7 @@ impl DiskQueue {
         self.reap(Wait::No);
     }
 
-    /// Waits until one operation in flight ends; returns at once when there is none.
+    /// Waits until one operation in flight ends; returns at once when none is in flight.
     pub fn wait_one(&mut self) {
         self.reap(Wait::One);
     }
@@ -305,7 +305,7 @@ impl DiskQueue {
     /// The error that the file has failed with, if it has.
     ///
     /// # Errors
-    /// That one.
+    /// The error that the file has failed with.
     pub fn check(&self, file: FileId) -> Result<(), DiskError> {
         self.files.get(&file).map_or(Ok(()), FileState::check)
     }
@@ -417,7 +417,7 @@ impl DiskQueue {
         }
     }
 
-    /// Submits what waited for an overlapping write, as far as nothing blocks it any more.
+    /// Submits operations that waited for an overlapping write, as far as nothing blocks them any more.
     fn submit_deferred(&mut self, file: FileId) {
         let Some(state) = self.files.get_mut(&file) else {
             return;

@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What a URL of an object can begin with.
+/// Schemes of object URLs.
 const SCHEMES: [&str; 8] = ["s3", "s3a", "gs", "az", "abfs", "abfss", "http", "https"];
 
-/// What is known of an object, or of a folder of objects.
+/// Facts about an object, or about a folder of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectAbout {
     /// Whether it is a folder: a prefix of names, not an object itself.
@@ -28,7 +28,7 @@ pub struct ObjectAbout {
 pub struct ObjectEntry {
     /// Its URL, without secrets.
     pub url: String,
-    /// What is known of it.
+    /// Facts about it.
     pub about: ObjectAbout,
 }
 
@@ -37,7 +37,7 @@ pub trait Object: fmt::Debug + Send + Sync {
     /// Its length.
     fn len_bytes(&self) -> u64;
 
-    /// What the service calls its content.
+    /// The service's tag for its content.
     fn e_tag(&self) -> Option<&str>;
 
     /// Reads up to `into.len()` bytes from `offset` on; fewer only at the end.
@@ -55,7 +55,7 @@ pub trait Object: fmt::Debug + Send + Sync {
 
 /// A client of the services that have objects. Its calls wait; it may be called from many threads. URLs have no secrets.
 pub trait Objects: fmt::Debug + Send + Sync {
-    /// What is at a URL.
+    /// Looks up a URL.
     ///
     /// # Errors
     /// When nothing exists there, or the service cannot be reached.
@@ -104,7 +104,7 @@ pub trait Objects: fmt::Debug + Send + Sync {
     /// When the service does not take it.
     fn begin_parts(&self, url: &str) -> io::Result<String>;
 
-    /// Sends a part; returns what [`Self::complete_parts`] needs of it.
+    /// Sends a part; returns the tag that [`Self::complete_parts`] needs.
     ///
     /// # Errors
     /// When the service does not take it, or does not know the upload (`NotFound`).
@@ -148,7 +148,7 @@ pub fn install(client: Arc<dyn Objects>) {
 /// The client of this process.
 ///
 /// # Errors
-/// When it has none.
+/// When this process has none.
 pub fn client() -> io::Result<&'static Arc<dyn Objects>> {
     CLIENT.get().ok_or_else(|| {
         io::Error::new(
@@ -170,7 +170,7 @@ pub fn url(path: &Path) -> Option<&str> {
     (SCHEMES.contains(&scheme) && !rest.is_empty()).then_some(text)
 }
 
-/// The path without secrets: what messages show. Others are unchanged.
+/// The path without secrets, for messages. Other paths are unchanged.
 pub fn clean(path: &Path) -> Cow<'_, Path> {
     match (url(path), CLIENT.get()) {
         (Some(url), Some(client)) => Cow::Owned(PathBuf::from(client.without_secrets(url))),

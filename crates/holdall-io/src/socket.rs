@@ -58,7 +58,7 @@ fn raise_receive_buffer(fd: RawFd, wanted: c_int) -> Option<usize> {
     size(fd)
 }
 
-/// Whether a UDP socket has a packet that was not read yet; false where it cannot be asked.
+/// Whether a UDP socket has a packet that was not read yet; false if it cannot be asked.
 pub fn has_waiting(socket: RawFd) -> bool {
     let mut descriptor = libc::pollfd {
         fd: socket,
@@ -99,7 +99,7 @@ pub fn limit_unsent(connection: &impl AsRawFd, bytes: u32) -> io::Result<()> {
 /// It is not a TCP connection.
 pub fn unacknowledged_bytes(connection: &impl AsRawFd) -> io::Result<u64> {
     let mut bytes: c_int = 0;
-    // SAFETY: `bytes` is a writable int, which is what TIOCOUTQ (the same number as SIOCOUTQ) fills; the descriptor is open while
+    // SAFETY: `bytes` is a writable int, which TIOCOUTQ (the same number as SIOCOUTQ) fills; the descriptor is open while
     // `connection` is borrowed.
     let outcome = unsafe { libc::ioctl(connection.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if outcome == 0 {
@@ -109,7 +109,7 @@ pub fn unacknowledged_bytes(connection: &impl AsRawFd) -> io::Result<u64> {
     }
 }
 
-/// The shortest round trip of a TCP connection that the kernel has seen; `None` where it does not report it.
+/// The shortest round trip of a TCP connection that the kernel has seen; `None` if it does not report it.
 pub fn shortest_round_trip(connection: &impl AsRawFd) -> Option<Duration> {
     /// Offset of `tcpi_min_rtt` in `struct tcp_info` (linux/tcp.h), in microseconds.
     const AT: usize = 148;

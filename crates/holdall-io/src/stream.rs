@@ -25,7 +25,7 @@ struct HeldBlock {
 pub struct BlockStream {
     file: FileId,
     block: Option<Block>,
-    /// File offset of the first byte of `block` (of the next block when there is none); a multiple of 4096.
+    /// File offset of the first byte of `block` (of the next block without one); a multiple of 4096.
     block_offset: u64,
     /// Bytes of `block` that are used.
     filled: usize,
@@ -118,7 +118,7 @@ impl BlockStream {
         }
     }
 
-    /// Makes the first `n` bytes of what [`BlockStream::spare`] returned part of the stream.
+    /// Makes the first `n` bytes of [`BlockStream::spare`]'s result part of the stream.
     ///
     /// # Panics
     /// When `n` is larger than that: a defect of the caller.

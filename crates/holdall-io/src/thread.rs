@@ -59,7 +59,7 @@ pub fn prefer_threads(priority: u8, is_meant: impl Fn(&str) -> bool) -> io::Resu
     Ok(count)
 }
 
-/// Whether all threads of this process whose name `is_meant` sleep, so that what they have begun is done; true where that cannot be seen.
+/// Whether all threads of this process whose name `is_meant` sleep, so that the work they began is done; true if that cannot be seen.
 pub fn are_asleep(is_meant: impl Fn(&str) -> bool) -> bool {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let stats = threads.filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());

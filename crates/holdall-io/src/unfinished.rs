@@ -100,7 +100,7 @@ fn started() -> std::sync::MutexGuard<'static, Vec<u32>> {
 }
 
 /// Ends every program that was started and not yet waited for, by force. A thread that starts or ends one
-/// from now on waits for ever.
+/// from now on waits forever.
 fn end_all_and_hold() {
     let started = started();
     for id in &*started {

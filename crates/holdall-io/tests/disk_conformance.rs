@@ -1,4 +1,4 @@
-//! Every disk does what the `Disk` trait demands.
+//! Every disk meets the requirements of the `Disk` trait.
 
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
@@ -71,7 +71,7 @@ impl DiskUnderTest for Os {
     }
 }
 
-/// Why the build folder's file system does not support direct writes, where it does not.
+/// Why the build folder's file system does not support direct writes, if it does not.
 fn direct_refused() -> Option<DiskError> {
     OsDisk::open(Path::new(env!("CARGO_TARGET_TMPDIR")), DiskMode::Direct).err()
 }

@@ -11,8 +11,8 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-/// A folder whose content is given to others. What is outside of it, or reached by a symbolic link, cannot be opened through it, also when
-/// the folder is changed at the same moment.
+/// A folder whose content is given to others. Nothing outside it, or reached through a symbolic link, can be opened through it, even if the folder is
+/// changed at the same moment.
 ///
 /// While it exists, this holds for the whole process: every function of [`crate::fs`] that reads a path below the folder opens it name by name,
 /// so that readers of bags, which know paths only, follow no link either.
@@ -102,7 +102,7 @@ impl Drop for Beneath {
 }
 
 impl Root {
-    /// Opens the folders before the last name; `None` where that is in the folder itself.
+    /// Opens the folders before the last name; `None` if that is in the folder itself.
     fn walk<'a>(&self, relative: &'a Path) -> io::Result<(Option<OwnedFd>, &'a OsStr)> {
         let mut names = Vec::new();
         for component in relative.components() {
@@ -176,12 +176,12 @@ fn given(path: &Path) -> Option<(Arc<Root>, &Path)> {
         .min_by_key(|(_, rest)| rest.as_os_str().len())
 }
 
-/// Whether a path is below a folder whose content is given to others: what opens it by its name alone may follow a link.
+/// Whether a path is below a folder whose content is given to others: an open by its name alone may follow a link.
 pub fn is_given(path: &Path) -> bool {
     given(path).is_some()
 }
 
-/// What is read at `path`: a link that is below a folder whose content is given to others is refused.
+/// The file to read at `path`: a link below a folder whose content is given to others is refused.
 ///
 /// # Errors
 /// A name with `..`, a link, or nothing has the name.

@@ -166,7 +166,7 @@ impl File {
                 Err(error) => return Err(fail(error.into())),
             }
         }
-        // The allocator may have given more room than was asked for.
+        // The allocator may have given more room than requested.
         bytes.truncate(count);
         Ok(bytes)
     }

@@ -1,4 +1,4 @@
-//! What a name leads to, and changes of names.
+//! Looking up names, and changing them.
 
 use super::{pinned, pinned_name};
 use crate::{
@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What distinguishes a file from all others while it exists, whatever its name.
+/// The numbers that distinguish a file from all others while it exists, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileNumbers {
     device: u64,
@@ -28,7 +28,7 @@ impl FileNumbers {
         Self { device, inode }
     }
 
-    /// Those of an open file.
+    /// The numbers of an open file.
     ///
     /// # Errors
     /// When it cannot be inspected.
@@ -69,12 +69,12 @@ pub fn exists(path: &Path) -> Result<bool, DiskError> {
     found.map_err(|source| DiskError::new(path, Operation::Inspect, source))
 }
 
-/// What is at `path`, links followed where that is allowed.
+/// The metadata of the file at `path`, following links where allowed.
 fn metadata(path: &Path) -> io::Result<fs::Metadata> {
     fs::metadata(pinned(path)?)
 }
 
-/// What has the name `path`, which may be a link.
+/// The metadata of the name `path`, which may be a link.
 fn name_metadata(path: &Path) -> Result<fs::Metadata, DiskError> {
     let about = pinned_name(path).and_then(fs::symlink_metadata);
     about.map_err(|source| DiskError::new(path, Operation::Inspect, source))
@@ -113,7 +113,7 @@ pub enum Kind {
     Other,
 }
 
-/// What has a name.
+/// The file or folder that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct About {
     /// Its kind.
@@ -193,7 +193,7 @@ pub fn change_stamp(path: &Path) -> Result<Option<ChangeStamp>, DiskError> {
     }
 }
 
-/// What has the name `path`: a link itself, not what it leads to.
+/// Describes the name `path`: a link itself, not its target.
 ///
 /// # Errors
 /// When nothing has the name, or it cannot be inspected.

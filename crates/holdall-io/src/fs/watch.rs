@@ -24,7 +24,7 @@ pub struct FolderWatch {
     events: OwnedFd,
 }
 
-/// What a [`FolderWatch`] has seen since the last look.
+/// Changes that a [`FolderWatch`] has seen since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FolderNews {
     /// Nothing.
@@ -49,7 +49,7 @@ impl FolderWatch {
         open().map_err(|errno: Errno| DiskError::new(folder, Operation::Inspect, errno.into()))
     }
 
-    /// What has happened since the last call, or since the watch began. Never waits.
+    /// Changes since the last call, or since the watch began. Never waits.
     pub fn look(&mut self) -> FolderNews {
         let mut buffer = [MaybeUninit::uninit(); EVENT_BYTES];
         let mut events = Reader::new(&self.events, &mut buffer);

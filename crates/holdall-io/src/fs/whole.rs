@@ -96,7 +96,7 @@ pub fn download(from: &Path, to: &Path) -> Result<(), DiskError> {
 /// When it cannot be read, is not a regular file, or is larger than `bytes_max`; when it is sealed and no key of this process opens
 /// it.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, DiskError> {
-    // A sealed file is longer than what it holds.
+    // A sealed file is longer than its content.
     let bytes = read_stored(path, bytes_max.saturating_add(SEALED_MORE_BYTES))?;
     let plain = if is_sealed(&bytes) {
         let file = File::open(path)?;
@@ -158,13 +158,13 @@ pub fn write_atomically_unsynced(path: &Path, bytes: &[u8]) -> Result<(), DiskEr
 }
 
 /// As [`write_atomically_unsynced`], with room after the end for a text of `room_bytes` that [`write_over`]
-/// may need on a full disk. Best effort: a file system without reservations has none.
+/// may need on a full disk. Best effort: a file system without reservations gives no room.
 ///
 /// # Errors
 /// As [`write_atomically_unsynced`].
 pub fn write_atomically_with_room(path: &Path, bytes: &[u8], room_bytes: u64) -> Result<(), DiskError> {
     let mut new = written(path, bytes)?;
-    // That it fails is allowed.
+    // A failure is harmless.
     let _ = fallocate(new.file(), FallocateFlags::KEEP_SIZE, 0, room_bytes);
     new.replace()
 }
@@ -218,8 +218,8 @@ pub fn begins_with_zeros(path: &Path) -> Result<bool, DiskError> {
     Ok(count < beginning.len() || beginning == [0; 16])
 }
 
-/// Overwrites an existing file, whose space suffices, where there is no space for a new one. A kill during
-/// the write leaves a part. Durable on return.
+/// Overwrites an existing file in place, when space for a new one is lacking. A kill during the
+/// write leaves a part. Durable on return.
 ///
 /// # Errors
 /// When it does not exist, is not a regular file, or lacks the space; it may be torn then.
@@ -230,7 +230,7 @@ pub fn write_over(path: &Path, bytes: &[u8]) -> Result<(), DiskError> {
     file.sync()
 }
 
-/// Creates a file where none exists, and fills it with what `content` has.
+/// Creates a file where none exists, and fills it with `content`.
 ///
 /// # Errors
 /// When the path exists, also as a link, or it cannot be written.
@@ -314,7 +314,7 @@ pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
         .and_then(|_| target.sync_all())
         .and_then(|()| os::sync_directory_of(to));
     copied.map_err(|source| {
-        // A part is of no use; the error is what counts.
+        // A partial copy is useless; only the error counts.
         let _ = made.map(|made| remove_that_file(to, made));
         DiskError::new(to, Operation::Write, source)
     })
@@ -324,7 +324,7 @@ pub fn copy_new(from: &Path, to: &Path) -> Result<(), DiskError> {
 /// appears under its name when it is complete, and `durable` if requested; `from` is not changed.
 ///
 /// # Errors
-/// When `from` is sealed; when `to` exists, a file cannot be opened, or `convert` fails; no file is left then.
+/// When `from` is sealed; when `to` exists, a file cannot be opened, or `convert` fails; no file remains then.
 pub fn convert_file(
     from: &Path,
     to: &Path,

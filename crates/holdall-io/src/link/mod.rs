@@ -48,7 +48,7 @@ pub struct Netem {
     pub seed: u64,
 }
 
-/// What queues packets in front of the sending end's device.
+/// The queue of packets in front of the sending end's device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Qdisc {
     /// A rate.
@@ -88,7 +88,7 @@ pub enum LinkError {
     /// A setting of the device.
     #[error("cannot {action} of the link's device: {source}")]
     Setting {
-        /// What was to be set.
+        /// The setting that failed.
         action: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -102,7 +102,7 @@ pub struct LinkEnd {
     namespace: OwnedFd,
 }
 
-/// What the kernel counted in one namespace.
+/// The kernel's counters of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Packets that the device gave to this process, and those that it dropped because they were not read in time.
@@ -187,7 +187,7 @@ fn open_tun() -> io::Result<File> {
 }
 
 impl LinkEnd {
-    /// Reads the next packet that this end sends into `buffer`; its length, or `None` when there is none now.
+    /// Reads the next packet that this end sends into `buffer`; its length, or `None` without one.
     ///
     /// # Errors
     /// A device that is gone.
@@ -226,7 +226,7 @@ impl LinkEnd {
             unsafe {
                 done(libc::setns(namespace, libc::CLONE_NEWNET))?;
                 done(libc::unshare(libc::CLONE_NEWNS))?;
-                // What is unmounted outside goes here, too, and so is not kept busy; nothing that is mounted here is seen outside.
+                // Unmounting outside also unmounts here, so the mount is not kept busy; mounts made here are invisible outside.
                 let downstream = libc::MS_REC | libc::MS_SLAVE;
                 done(libc::mount(
                     std::ptr::null(),
@@ -314,8 +314,8 @@ pub fn wait_readable(ends: &[LinkEnd; 2], timeout: Duration) -> [bool; 2] {
     descriptors.map(|descriptor| ready > 0 && descriptor.revents != 0)
 }
 
-/// Lets the calling thread's timers fire at once instead of up to 50 µs later, and, where that is allowed, before all ordinary threads
-/// (`SCHED_FIFO`, the lowest such priority). False where it is not allowed.
+/// Makes the calling thread's timers fire at once instead of up to 50 µs later, and, if allowed, runs it before all ordinary threads
+/// (`SCHED_FIFO`, the lowest such priority). False if it is not allowed.
 pub fn be_punctual() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
     // SAFETY: sets the calling thread's timer slack to a nanosecond; takes no pointer.

@@ -257,8 +257,8 @@ fn netem_options(netem: &Netem) -> Body {
     options
 }
 
-/// What the bucket holds: 3 ms of the rate, because the kernel refills it at ticks of up to 4 ms and wakes senders late; less loses rate (measured: 15 kB
-/// reach 250 of 300 Mb/s, 100 kB 287).
+/// Size of the bucket: 3 ms of the rate, because the kernel refills it at ticks of up to 4 ms and wakes senders late; less loses rate (measured: 15
+/// kB reach 250 of 300 Mb/s, 100 kB 287).
 fn burst_bytes(bytes_per_s: u64) -> u32 {
     const BURST_BYTES_MIN: u64 = 15_000;
     u32::try_from((bytes_per_s / 333).max(BURST_BYTES_MIN)).unwrap_or(u32::MAX)

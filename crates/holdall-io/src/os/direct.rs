@@ -128,7 +128,7 @@ impl Ring {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the memory and the descriptor of a write live in `slots` until its completion was seen (or for ever, when the
+        // SAFETY: the memory and the descriptor of a write live in `slots` until its completion was seen (or forever, when the
         // ring breaks); the poll refers to the eventfd of `outbox`, which lives as long as the ring.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             match self.ring.submit() {
@@ -280,7 +280,7 @@ fn is_transient(error: &io::Error) -> bool {
     )
 }
 
-/// The registered index of the block of `write`, which is registered when it is new. `None` where that is not
+/// The registered index of the block of `write`, which is registered when it is new. `None` if that is not
 /// possible.
 fn register_block(registration: &mut Registration, ring: &IoUring, write: &WriteJob) -> Option<u16> {
     let Registration::Sparse { pool, known, full } = registration else {

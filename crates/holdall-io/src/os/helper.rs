@@ -146,13 +146,13 @@ impl Outbox {
         }
     }
 
-    /// The descriptor that becomes readable when one is put in.
+    /// The descriptor that becomes readable when an operation arrives.
     pub(super) fn event_fd(&self) -> Option<i32> {
         self.event.as_ref().map(AsRawFd::as_raw_fd)
     }
 
-    /// Makes the descriptor unreadable again. To be called before [`Outbox::take`], so that nothing put in
-    /// later is missed.
+    /// Makes the descriptor unreadable again. Call it before [`Outbox::take`], so that no later operation
+    /// is missed.
     pub(super) fn clear_event(&self) {
         if let Some(event) = &self.event {
             // The descriptor does not block.

@@ -47,7 +47,7 @@ pub enum DiskMode {
     Buffered,
 }
 
-/// What carries writes to the kernel.
+/// The engine that passes writes to the kernel.
 enum Engine {
     Direct(Box<Ring>),
     Buffered(Helper),
@@ -304,8 +304,8 @@ impl OsDisk {
     }
 }
 
-/// The job that reserves more space, in proportion to the file, when little is left before a write's end. Up to the length that its creator
-/// expects, no more than that; only little after it.
+/// The job that reserves more space, in proportion to the file, when little is left before a write's end. Reserves at most up to the length
+/// that its creator expects, and only little after it.
 fn reserve_ahead(file: FileId, open: &mut OpenFile, handle: &Arc<std::fs::File>, end: u64) -> Option<Job> {
     if open.reserving || open.reserved == u64::MAX || end < RESERVE_FROM_BYTES {
         return None;

@@ -1,4 +1,4 @@
-//! What the file system of a folder and the kernel support.
+//! Features that the file system of a folder and the kernel support.
 
 use super::direct;
 use crate::{
@@ -65,7 +65,7 @@ fn is_in_memory(dir: &Path) -> io::Result<bool> {
     Ok(stat.f_type == libc::TMPFS_MAGIC || stat.f_type == RAMFS_MAGIC)
 }
 
-/// A file without a name, open for direct writing; where the file system does not support that, one whose
+/// A file without a name, open for direct writing; if the file system does not support that, a file whose
 /// name is removed at once.
 fn open_unnamed(dir: &Path) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC;

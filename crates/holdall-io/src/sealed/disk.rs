@@ -312,7 +312,7 @@ impl Disk for SealingDisk {
         sealing.closing = Some(length);
         match sealing.failure.clone() {
             Some(error) => self.close_as_it_is(file, error),
-            // The end must not be on the disk before what it ends.
+            // The end must not be on the disk before the rest of the file.
             None => self.inner.submit_sync(file, END_SYNC),
         }
     }

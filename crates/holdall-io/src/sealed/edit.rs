@@ -23,7 +23,8 @@ pub(crate) struct SealedEdit {
 }
 
 impl SealedEdit {
-    /// Prepares to change the sealed file in `file`; what never reached the disk as a whole stays as it reads now.
+    /// Prepares to change the sealed file in `file`; parts that never reached the disk as a whole stay as they
+    /// read now.
     ///
     /// # Errors
     /// When the file cannot be read or written.
@@ -113,7 +114,7 @@ impl SealedEdit {
     /// When that fails.
     pub(crate) fn sync(&mut self, file: &fs::File) -> io::Result<()> {
         if !self.is_closed {
-            // The end must not be on the disk before what it ends.
+            // The end must not be on the disk before the rest of the file.
             file.sync_all()?;
             let end = file_end(&mut self.sealer, self.end, &self.entries, self.plain_bytes)?;
             file.write_all_at(&end, self.end)?;

@@ -56,7 +56,7 @@ pub(crate) struct SealedFile {
     end: u64,
     /// Frames from here on may be torn.
     torn_from: u64,
-    /// Offset and length of what older frames have, because a torn one repeats it.
+    /// Offset and length of bytes taken from older frames, because a torn frame repeats them.
     restored: Vec<(u64, u64)>,
     cache: Mutex<Cache>,
 }
@@ -115,7 +115,7 @@ impl SealedFile {
         &self.cipher
     }
 
-    /// What is needed to append to it: all entries, and where the next frame goes.
+    /// The parts needed to append to it: all entries, and the offset of the next frame.
     pub(super) fn into_parts(self) -> (Vec<Entry>, u64) {
         (self.entries, self.end)
     }
@@ -193,8 +193,8 @@ impl SealedFile {
         Ok(())
     }
 
-    /// What a frame writes over although it never reached the disk as a whole: a stream repeats the last bytes that it has made durable, and
-    /// those must not be lost with the frame that repeats them.
+    /// Bytes that a frame overwrites although it never reached the disk as a whole: a stream repeats the last bytes that it has made
+    /// durable, and those must not be lost with the frame that repeats them.
     fn hidden_by_torn(&self, file: &dyn Stored, frame: &Frame) -> io::Result<Vec<(u64, Extent)>> {
         let mut older = Vec::new();
         if frame.kind != Kind::Write || frame.offset >= self.map.len {
@@ -244,7 +244,7 @@ impl SealedFile {
         Ok(None)
     }
 
-    /// The frame whose head is at `at`; `None` when there is none.
+    /// The frame whose head is at `at`; `None` without a valid head.
     fn head_at(&self, file: &dyn Stored, at: u64) -> io::Result<Option<Arc<Head>>> {
         let known = |cache: &Cache| cache.heads.iter().find(|head| head.frame.at == at).cloned();
         if let Some(head) = known(&lock(&self.cache)) {
@@ -406,7 +406,7 @@ fn read_up_to(file: &dyn Stored, into: &mut [u8], offset: u64) -> io::Result<usi
     Ok(count)
 }
 
-/// Where the bytes of a sealed file are.
+/// The storage of a sealed file's bytes.
 pub(crate) trait Stored {
     /// Reads up to `into.len()` bytes from `offset` on, possibly fewer.
     fn read_some_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize>;

@@ -43,7 +43,7 @@ const SESSIONS_MAX: usize = 64;
 /// Which writer has written a frame: random, so that frames of two writers are never encrypted alike.
 pub(super) type Session = [u8; 16];
 
-/// What a file begins with.
+/// The beginning of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileHead {
     pub(super) file_id: [u8; 32],
@@ -51,7 +51,7 @@ pub(super) struct FileHead {
 }
 
 impl FileHead {
-    /// That of a new file.
+    /// The head of a new file.
     pub(super) fn new(seal: &Seal) -> io::Result<Self> {
         Ok(Self {
             file_id: random()?,

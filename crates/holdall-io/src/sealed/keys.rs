@@ -74,7 +74,7 @@ impl Seal {
     /// A new secret, which `wrap` encrypts for its owners. This process remembers it, and can read the files.
     ///
     /// # Errors
-    /// That of `wrap`; a system without random numbers; more than [`WRAPPED_BYTES_MAX`] wrapped bytes.
+    /// The error of `wrap`; a system without random numbers; more than [`WRAPPED_BYTES_MAX`] wrapped bytes.
     pub fn generate<E: From<io::Error>>(
         wrap: impl FnOnce(&FileKey) -> Result<Vec<u8>, E>,
     ) -> Result<Self, E> {
@@ -123,7 +123,7 @@ type Opener = Box<dyn Fn(&[u8]) -> Option<FileKey> + Send>;
 /// The keys of this process.
 struct KeyRing {
     openers: Vec<Opener>,
-    /// Wrapped keys and what they are.
+    /// Wrapped keys and the seals they unwrap to.
     known: VecDeque<Seal>,
 }
 

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, io};
 /// Bytes of one entry of an index.
 const ENTRY_BYTES: usize = 24;
 
-/// What one frame did, as an index lists it.
+/// The effect of one frame, as an index lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Offset of its head in the sealed file.
@@ -88,7 +88,7 @@ pub(super) struct Map {
 }
 
 impl Map {
-    /// Applies what a frame did after all that were applied before.
+    /// Applies the effect of a frame after those applied before.
     pub(super) fn apply(&mut self, entry: &Entry) {
         let end = entry.offset.saturating_add(entry.len);
         match entry.kind {

@@ -1,8 +1,8 @@
 //! Sealed files: encrypted and authenticated frame by frame, so that they can be cut, torn, read at any place and appended to.
 //!
-//! A sealed file is a log of what happened to the bytes of a plain file: frames that write bytes at an offset, and
-//! frames that set its length (docs/formats/sealed.md). What reads a file through [`crate::fs`] sees the plain bytes when the
-//! process has a key for it; nothing above this crate knows whether a file is sealed.
+//! A sealed file is a log of changes to the bytes of a plain file: frames that write bytes at an offset, and
+//! frames that set its length (docs/formats/sealed.md). Code that reads a file through [`crate::fs`] sees the plain bytes when
+//! the process has a key for it; nothing above this crate knows whether a file is sealed.
 
 mod disk;
 mod edit;

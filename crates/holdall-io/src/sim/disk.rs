@@ -111,7 +111,7 @@ impl SimDisk {
 }
 
 impl SimDiskHandle {
-    /// What a reader sees of a file now.
+    /// The content of a file as a reader sees it now.
     pub fn read(&self, path: &Path) -> Option<Vec<u8>> {
         lock(&self.state)
             .files
@@ -164,7 +164,7 @@ impl SimDiskHandle {
         lock(&self.state).crash(Crash::Kill)
     }
 
-    /// Removes a file; false when there is none. A power cut before the next sync may bring it back.
+    /// Removes a file; false when it does not exist. A power cut before the next sync may bring it back.
     pub fn remove(&self, path: &Path) -> bool {
         lock(&self.state).remove(path)
     }
@@ -174,7 +174,7 @@ impl SimDiskHandle {
         lock(&self.state).sync_directory();
     }
 
-    /// What a reader sees of all files now.
+    /// The content of all files as a reader sees them now.
     pub fn visible(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let state = lock(&self.state);
         let visible = |(path, file): (&PathBuf, &SimFile)| (path.clone(), file.visible().to_vec());

@@ -172,7 +172,7 @@ impl State {
                 )),
             );
         }
-        // What is reserved shows at a crash only; a simulated file does not get longer than this by it.
+        // Reserved space shows only at a crash; it makes a simulated file no longer than this.
         let reserved = usize::try_from(reserve_bytes.min(1 << 20)).unwrap_or(0);
         self.files.insert(path.to_owned(), SimFile::new(reserved));
         self.open.insert(file, path.to_owned());

@@ -138,7 +138,7 @@ impl Arena {
     /// Appends two runs of bytes and publishes both at once.
     ///
     /// # Panics
-    /// When there is no room for them: a defect of the caller.
+    /// When they do not fit: a bug in the caller.
     #[inline]
     pub fn append(&mut self, head: &[u8], tail: &[u8]) {
         assert!(

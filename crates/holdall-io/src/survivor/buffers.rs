@@ -1,7 +1,7 @@
 //! Buffers of a region: memory of one size for code that takes its receive buffers from a function like `malloc`.
 //!
-//! Such code asks the process, not a region, so one region of the process serves it: the oldest one that is to. A buffer stays
-//! where it is until it is released, also when its region is gone by then.
+//! Such code asks the process, not a region, so one region of the process serves it: the oldest one that should. A buffer
+//! stays in place until it is released, even if its region is gone by then.
 
 use super::{Mapping, PAGE_BYTES, Region};
 use crate::mutex::lock;
@@ -130,7 +130,7 @@ pub fn is_buffer(address: usize) -> bool {
         .any(|area| area.mapping.offset_in_buffers(address).is_some())
 }
 
-/// Releases a buffer of [`allocate`]; false when it is none.
+/// Releases a buffer of [`allocate`]; false for any other memory.
 pub fn release(start: NonNull<u8>) -> bool {
     let address = start.addr().get();
     if !may_be_buffer(address) {
@@ -232,7 +232,7 @@ impl Region {
         (bytes.len() <= rest).then_some(offset as u64)
     }
 
-    /// Whether a buffer was asked for and could not be had.
+    /// Whether a request for a buffer failed.
     pub fn lacks_buffers(&self) -> bool {
         self.mapping.lacks_buffers.load(Ordering::Relaxed)
     }

@@ -1,4 +1,5 @@
-//! What a kill at this moment would leave of a region, for a simulator that ends a recorder anywhere in the middle of its work.
+//! A copy of a region as a kill at this moment would leave it, for a simulator that ends a recorder anywhere in the middle of
+//! its work.
 
 use super::{
     HEADER_BYTES, PAGE_BYTES, Region, SLOT_ENTRY_BYTES, create_new,
@@ -18,7 +19,8 @@ impl Region {
         self.mapping.point();
     }
 
-    /// Writes what a process that comes later would find, if this one were killed now, to a new file.
+    /// Writes the region as a later process would find it, if this one were killed now, to a new
+    /// file.
     ///
     /// # Errors
     /// When it cannot be read, or `to` cannot be made or written.

@@ -82,7 +82,7 @@ struct Mapping {
     /// Number of buffers, after the slots.
     buffers: usize,
     buffers_offset: usize,
-    /// One was asked for and could not be had.
+    /// A request for a buffer failed.
     lacks_buffers: AtomicBool,
     /// See [`Region::watch`].
     watch: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -96,8 +96,8 @@ unsafe impl Sync for Mapping {}
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` was mapped with exactly this length in `Region::create`; every arena holds an `Arc` of this mapping, so none
-        // is left.
+        // SAFETY: `base` was mapped with exactly this length in `Region::create`; every arena holds an `Arc` of this mapping, so no
+        // arena is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -254,7 +254,7 @@ impl Region {
         layout::hex(&self.id)
     }
 
-    /// A slot whose bytes are of this kind, which may be any number but 0. `None` when there is none left, or no memory for it.
+    /// A slot whose bytes are of this kind, which may be any number but 0. `None` when no slot or no memory is left.
     pub fn arena(&self, kind: u32) -> Option<Arena> {
         let slot = lock(&self.mapping.free).pop()?;
         let offset = self.mapping.data_offset + slot as usize * self.mapping.stride;

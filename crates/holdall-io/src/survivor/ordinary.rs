@@ -1,7 +1,8 @@
 //! Receive buffers in ordinary memory, for a process whose regions have none left, or that has no region.
 //!
-//! Not the allocator's: what it keeps of a backlog can only be had back by a call that holds its locks, and a receiving thread that
-//! allocates meanwhile waits for it. Here each buffer goes back by itself, and no lock is held during a system call.
+//! They do not come from the allocator: memory that it keeps after a backlog is returned only by a call that holds its locks, and a
+//! receiving thread that allocates meanwhile waits for it. Here each buffer goes back by itself, and no lock is held during a
+//! system call.
 
 use super::buffers::BUFFER_BYTES;
 use crate::mutex::lock;
@@ -24,7 +25,7 @@ struct Buffers {
     free: Mutex<Free>,
 }
 
-// SAFETY: plain memory that is mapped for ever; the free lists hand out each buffer once.
+// SAFETY: plain memory that is mapped forever; the free lists hand out each buffer once.
 unsafe impl Send for Buffers {}
 // SAFETY: as above; the free lists are protected by a mutex.
 unsafe impl Sync for Buffers {}
@@ -39,7 +40,7 @@ struct Free {
     fresh: u32,
 }
 
-/// Mapped when a buffer is first asked for; `None` without enough address space.
+/// Mapped when a buffer is first requested; `None` without enough address space.
 static BUFFERS: OnceLock<Option<Buffers>> = OnceLock::new();
 
 impl Buffers {
@@ -127,7 +128,7 @@ pub fn is_buffer(address: usize) -> bool {
     matches!(BUFFERS.get(), Some(Some(buffers)) if buffers.number_of(address).is_some())
 }
 
-/// Releases a buffer of [`allocate`]; false when it is none.
+/// Releases a buffer of [`allocate`]; false for any other memory.
 pub fn release(start: NonNull<u8>) -> bool {
     let Some(Some(buffers)) = BUFFERS.get() else {
         return false;

@@ -48,7 +48,7 @@ pub enum SurvivorError {
     },
 }
 
-/// The user that a file belongs to; a link's own owner, not that of what it points to.
+/// The user that a file belongs to; the owner of a link itself, not of its target.
 ///
 /// # Errors
 /// When its metadata cannot be read.

@@ -14,7 +14,7 @@ fn owner() -> u32 {
     std::fs::metadata("/proc/self").unwrap().uid()
 }
 
-/// Releases what the writer's process holds, as a kill does, and leaves the file.
+/// Releases everything that the writer's process holds, as a kill does, and leaves the file.
 fn die(region: Region, arenas: Vec<Arena>) -> (PathBuf, String) {
     let (path, id) = (region.path().to_owned(), region.id());
     let bytes = std::fs::read(&path).unwrap();
