@@ -61,7 +61,7 @@ pub struct SpliceJob<'a> {
 pub struct AttachmentChange<'a> {
     /// Names of those that are not copied.
     pub removed: &'a [String],
-    /// Those that are new.
+    /// New attachments.
     pub added: &'a [NewAttachment<'a>],
 }
 
@@ -103,7 +103,7 @@ pub struct AttachmentInfo {
 
 /// A file that is made of chunks.
 pub trait ChunkFile: Any + Send + Sync {
-    /// What the file holds.
+    /// The content of the file.
     fn summary(&self) -> &StorageSummary;
 
     /// True when the file has an index: its chunks and message indexes are found without reading all of it.
@@ -112,7 +112,7 @@ pub trait ChunkFile: Any + Send + Sync {
     /// A file that cannot be read.
     fn has_index(&self) -> StorageResult<bool>;
 
-    /// Encodings of its schemas that are none of ROS, which only splicing keeps.
+    /// Encodings of its schemas that ROS does not use; only splicing keeps them.
     fn foreign_schemas(&self) -> Vec<String>;
 
     /// First log time, last log time and bytes of each part of the file that holds messages, including its
@@ -135,7 +135,7 @@ pub trait ChunkFile: Any + Send + Sync {
     fn attachments(&self) -> StorageResult<Vec<AttachmentInfo>>;
 
     /// Whether the attachment at this place of [`ChunkFile::attachments`] has the checksum that is stored with it;
-    /// `None` where none is stored.
+    /// `None` if none is stored.
     ///
     /// # Errors
     /// A file that cannot be read; an attachment that does not exist.
@@ -208,7 +208,7 @@ pub struct LeftOutPart {
     pub offset: u64,
     /// Smallest and largest log time of the part's messages, by its index.
     pub times: (Timestamp, Timestamp),
-    /// Number of selected messages by channel; `None` where it is not known.
+    /// Number of selected messages by channel; `None` if it is not known.
     pub messages: Option<Vec<(ChannelIndex, u64)>>,
 }
 

@@ -40,7 +40,7 @@ const BLOCK_BYTES_MAX: u64 = 128 << 10;
 /// Disk space that unpacking leaves free, in bytes.
 const SPARE_BYTES: u64 = 256 << 20;
 
-/// What rosbag2 compresses.
+/// The unit that rosbag2 compresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CompressionMode {
     /// Nothing.
@@ -185,7 +185,7 @@ pub(crate) struct UnpackedFront {
     pub bytes: u64,
     /// Offset in the packed file up to which it was read; the damage is not after it.
     pub offset: u64,
-    /// What is wrong there, one clause.
+    /// The fault there, one clause.
     pub reason: String,
 }
 
@@ -225,7 +225,7 @@ fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<Option
                     bytes += count as u64;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // An error of the codec is none of the system.
+                // An error of the codec has no system error number.
                 Err(error) if error.raw_os_error().is_none() && bytes > 0 => {
                     front = Some(UnpackedFront {
                         bytes,
@@ -258,7 +258,7 @@ fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<Option
     Ok(front)
 }
 
-/// Names the directory for temporary files, where one was chosen.
+/// Names the directory for temporary files, if one was chosen.
 type ScratchChoice = Box<dyn Fn() -> Option<PathBuf> + Send + Sync>;
 
 static SCRATCH: OnceLock<ScratchChoice> = OnceLock::new();

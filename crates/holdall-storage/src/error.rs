@@ -1,4 +1,4 @@
-//! Errors of storage files, each with the path and, where one applies, the offset.
+//! Errors of storage files, each with the path and, if one applies, the offset.
 
 use holdall_io::disk::{DiskError, reason};
 use std::{io, path::PathBuf};
@@ -12,7 +12,7 @@ pub enum StorageError {
     /// An operation of the operating system failed.
     #[error("cannot {action} {}: {}", path.display(), reason(source))]
     Io {
-        /// What was attempted: `open`, `read`, …
+        /// The action attempted: `open`, `read`, …
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -29,9 +29,9 @@ pub enum StorageError {
         path: PathBuf,
         /// Offset from the start of the file.
         offset: u64,
-        /// What the format requires there.
+        /// The bytes that the format requires there.
         expected: String,
-        /// What was found there.
+        /// The bytes found there.
         found: String,
     },
     /// The file has another format.
@@ -53,7 +53,7 @@ pub enum StorageError {
         path: PathBuf,
         /// Offset of the checked bytes.
         offset: u64,
-        /// What was checked: `chunk`, `summary`, …
+        /// The part that was checked: `chunk`, `summary`, …
         what: &'static str,
         /// The stored value.
         expected: u32,
@@ -81,7 +81,7 @@ pub enum StorageError {
         path: PathBuf,
         /// Offset of the item.
         offset: u64,
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// The limit.
         limit: u64,
@@ -170,7 +170,7 @@ pub enum StorageError {
     /// An operation of the database library failed.
     #[error("cannot {action} {}: {source}", path.display())]
     Database {
-        /// What was attempted: `open`, `insert into`, …
+        /// The action attempted: `open`, `insert into`, …
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -184,7 +184,7 @@ pub enum StorageError {
         storage: &'static str,
         /// The key.
         setting: String,
-        /// What it accepts.
+        /// The values that it accepts.
         expected: String,
         /// The value that was set.
         found: String,

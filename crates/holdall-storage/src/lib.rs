@@ -1,5 +1,5 @@
-//! Storage backends: each is a folder whose files have the same names
-//! (`mod, format, writer, reader, recover`), where it has them.
+//! Storage backends: each is a folder with files of the same names (`mod, format, writer, reader,
+//! recover`), as far as it needs them.
 #![deny(unsafe_code)]
 
 pub mod check;

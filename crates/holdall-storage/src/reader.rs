@@ -29,7 +29,7 @@ pub enum FileCondition {
     Damaged {
         /// Offset of the first damage, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong, one clause.
+        /// The fault, one clause.
         reason: String,
     },
 }
@@ -132,14 +132,14 @@ pub struct FilePart {
     pub bytes: u64,
 }
 
-/// What a file's index lists for a part, which itself may be unreadable.
+/// The entry of a file's index for a part, which itself may be unreadable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexedPart {
     /// Offset of the part in the file.
     pub offset: u64,
     /// Smallest and largest log time of its messages.
     pub times: (Timestamp, Timestamp),
-    /// Number of messages by channel; `None` where the index does not have them.
+    /// Number of messages by channel; `None` if the index does not have them.
     pub messages: Option<Vec<(ChannelIndex, u64)>>,
 }
 
@@ -228,8 +228,8 @@ pub trait StorageReader: Send + Sync {
     /// A file that cannot be read, or a channel that it does not have.
     fn messages(&self, query: &ReadQuery) -> StorageResult<Messages>;
 
-    /// The parts of the file that may have messages of `channels` (all for `None`) and are read as a whole each; empty where the
-    /// file has none, or where they are not known without reading the messages.
+    /// The parts of the file that may have messages of `channels` (all for `None`) and are each read as a whole; empty if the
+    /// file has none, or if they are not known without reading the messages.
     ///
     /// # Errors
     /// An index that cannot be read.
@@ -238,13 +238,14 @@ pub trait StorageReader: Send + Sync {
         Ok(Vec::new())
     }
 
-    /// What the file's index lists for the part at this offset, which need not be readable; `None` where no index has it.
+    /// The entry of the file's index for the part at this offset, which need not be readable; `None` if no index has
+    /// it.
     fn part_at(&self, offset: u64) -> Option<IndexedPart> {
         let _ = offset;
         None
     }
 
-    /// Counts the messages of each channel over time by the file's index. False where that is not possible without reading the
+    /// Counts the messages of each channel over time by the file's index. False if that is not possible without reading the
     /// messages; `cells` are unchanged then.
     ///
     /// # Errors

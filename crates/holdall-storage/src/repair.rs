@@ -77,6 +77,6 @@ pub struct Repaired {
     pub messages: u64,
     /// Bytes added after them.
     pub tail_bytes: u64,
-    /// What could not be recovered, one sentence each.
+    /// The parts that could not be recovered, one sentence each.
     pub unsaved: Vec<String>,
 }

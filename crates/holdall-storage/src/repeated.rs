@@ -14,12 +14,12 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// The mark of a file; `None` where it has none.
+/// The mark of a file; `None` if it has none.
 pub fn repeats_of(reader: &dyn StorageReader) -> Option<FileRepeats> {
     FileRepeats::from_entries(reader.outline().last_metadata(REPEATED_RECORD)?)
 }
 
-/// The reader without all messages that its file repeats; the reader itself where there are none.
+/// The reader without all messages that its file repeats; the reader itself if it repeats none.
 pub fn originals(inner: Arc<dyn StorageReader>) -> Arc<dyn StorageReader> {
     match repeats_of(&*inner) {
         None => inner,

@@ -1,4 +1,4 @@
-//! A storage backend: what it supports, how its files are recognized, created, opened, checked and repaired.
+//! A storage backend: its features, and how its files are recognized, created, opened, checked and repaired.
 
 use crate::{
     check::{FileCheck, Progress, read_all},
@@ -29,11 +29,11 @@ pub struct StorageOptions {
     /// By full name, topics that are compressed otherwise than the settings above have it: a name of
     /// [`Storage::topic_compressions`].
     pub topic_compression: BTreeMap<String, String>,
-    /// The distribution of ROS that a storage's own records name; none where it is not known.
+    /// The distribution of ROS that a storage's own records name; none if it is not known.
     pub ros_distro: Option<String>,
 }
 
-/// What a repair changes.
+/// The file that a repair changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairTarget {
     /// The file itself, which others may be reading.
@@ -47,16 +47,16 @@ pub trait Storage: Send + Sync {
     /// The id that users and `metadata.yaml` use.
     fn id(&self) -> &'static str;
 
-    /// What people call its files: `MCAP`, `SQLite`.
+    /// The name that people use for its files: `MCAP`, `SQLite`.
     fn title(&self) -> &'static str;
 
     /// Extensions of its files, without dot; new files have the first. None for a storage whose files are directories.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// What each of its files begins with; `None` where they are directories or in memory.
+    /// The bytes that each of its files begins with; `None` if they are directories or in memory.
     fn magic(&self) -> Option<&'static [u8]>;
 
-    /// What each whole file ends with; `None` where the end shows nothing.
+    /// The bytes that each whole file ends with; `None` if the end shows nothing.
     fn end_magic(&self) -> Option<&'static [u8]> {
         None
     }
@@ -74,12 +74,12 @@ pub trait Storage: Send + Sync {
     /// Length of the file at `path` in bytes; of a directory, that of all its files.
     ///
     /// # Errors
-    /// What cannot be inspected.
+    /// A file that cannot be inspected.
     fn size_bytes(&self, path: &Path) -> StorageResult<u64> {
         Ok(fs::file_len(path)?)
     }
 
-    /// The extension of new files; `None` where they are directories.
+    /// The extension of new files; `None` if they are directories.
     fn extension(&self) -> Option<&'static str> {
         self.extensions().first().copied()
     }
@@ -112,7 +112,7 @@ pub trait Storage: Send + Sync {
     /// Names of its presets.
     fn presets(&self) -> &'static [&'static str];
 
-    /// Names of the compressions that a single topic can have, whatever the others have; none where that cannot differ.
+    /// Names of the compressions that a single topic can have, whatever the others have; none if that cannot differ.
     fn topic_compressions(&self) -> &'static [&'static str] {
         &[]
     }
@@ -136,8 +136,8 @@ pub trait Storage: Send + Sync {
         options: &StorageOptions,
     ) -> StorageResult<Box<dyn StorageWriter>>;
 
-    /// Completes a torn file with a summary and footer, after `records`; `None` for a complete file. What was
-    /// readable before stays readable at every moment, unless the `target` is a copy.
+    /// Completes a torn file with a summary and footer, after `records`; `None` for a complete file.
+    /// Everything readable before stays readable at every moment, unless the `target` is a copy.
     ///
     /// # Errors
     /// A file that cannot be read or written, or a backend that cannot repair; the file is unchanged, or can
@@ -155,13 +155,13 @@ pub trait Storage: Send + Sync {
         })
     }
 
-    /// What a repair needs to make a whole file without messages of one in which nothing was written; `None`
-    /// where it cannot.
+    /// The beginning that a repair needs to turn a file without any written bytes into a whole file without
+    /// messages; `None` where it cannot.
     fn beginning(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// What it offers for files of chunks; `None` for a storage without.
+    /// Its functions for files of chunks; `None` for a storage without chunks.
     fn chunks(&self) -> Option<&dyn ChunkStorage> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the writer of a file counts in any format: messages of each channel, the first time and the last.
+//! The counts of a file's writer, in any format: messages of each channel, the first time and the last.
 
 use crate::{
     error::{StorageError, StorageResult},

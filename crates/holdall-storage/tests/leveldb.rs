@@ -467,7 +467,7 @@ fn large_messages_are_kept_beside_small_ones() {
     assert_eq!(check.message_count, 8);
 }
 
-/// A process that is killed runs nothing more; what it had submitted reaches the disk.
+/// A killed process runs nothing more; the bytes it had submitted reach the disk.
 #[test]
 fn what_counts_as_handed_is_read_from_a_killed_recording() {
     let dir = tempfile::tempdir().unwrap();

@@ -95,7 +95,7 @@ impl Recording {
     }
 }
 
-/// Runs SQL in the real sqlite3 program; whether that worked, and what it printed.
+/// Runs SQL in the real sqlite3 program; returns whether that worked, and its output.
 fn sqlite3(path: &Path, sql: &str) -> (bool, String) {
     let output = Command::new("sqlite3")
         .args(["-batch", "-bail"])

@@ -19,7 +19,7 @@ use holdall_storage::{
 use std::path::{Path, PathBuf};
 use support::{Message, channel, metadata, payload, time};
 
-/// A backend, and what its format cannot store.
+/// A backend, and the features that its format cannot store.
 struct Backend {
     storage: &'static dyn Storage,
     keeps_publish_time: bool,

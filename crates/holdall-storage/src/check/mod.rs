@@ -1,4 +1,4 @@
-//! What a full check of a storage file finds: each deviation, with its place.
+//! The findings of a full check of a storage file: each deviation, with its place.
 
 mod by_reading;
 mod file;
@@ -37,9 +37,9 @@ pub struct Finding {
     pub severity: Severity,
     /// The file.
     pub path: PathBuf,
-    /// Offset in the file in bytes; `None` where no offset applies.
+    /// Offset in the file in bytes; `None` if no offset applies.
     pub offset: Option<u64>,
-    /// What was checked: `chunk checksum`, `statistics: message count`, ...
+    /// The part that was checked: `chunk checksum`, `statistics: message count`, ...
     pub what: String,
     /// The value that was expected.
     pub expected: String,
@@ -125,7 +125,7 @@ pub struct FileCheck {
     pub topics: Vec<(TopicInfo, u64)>,
     /// Named text records, as far as they could be read.
     pub metadata: Vec<(String, crate::writer::MetadataEntries)>,
-    /// What is wrong.
+    /// The faults.
     pub findings: Findings,
 }
 
@@ -198,14 +198,14 @@ impl FileCheck {
             self.notice(offset, what, "the text of the definition", "none");
             return;
         }
-        // rosbag2 omits from the texts what every service event and every action begins with.
+        // rosbag2 omits from the texts the types that every service event and every action begins with.
         let left_out = ["service_msgs/", "builtin_interfaces/", "unique_identifier_msgs/"];
         let lookup = |name: &str| {
             let is_left_out = left_out.iter().any(|package| name.starts_with(package));
             Bundle::embedded().get(name).filter(|_| is_left_out)
         };
         match Definition::from_stored_as(&info.definition, &topic.type_name, lookup) {
-            // `.msg` texts cannot name what an action derives, so its hash does not follow from the text.
+            // `.msg` texts cannot name the types that an action derives, so its hash does not follow from the text.
             Ok(_) if topic.type_name.contains("/action/") => {}
             Ok(definition) if !announced.is_empty() => {
                 let found = definition.type_hash();

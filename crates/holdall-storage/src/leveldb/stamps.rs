@@ -13,7 +13,7 @@ pub(super) struct TakenRuns {
 }
 
 impl TakenRuns {
-    /// The free stamp nearest to `wanted`: the first one after it, or, if there is none up to the end of
+    /// The free stamp nearest to `wanted`: the first one after it, or, if none is free up to the end of
     /// time, the last one before it. `None` when every stamp is used. A result other than `wanted` counts as
     /// used from now on.
     ///

@@ -43,7 +43,7 @@ struct WrittenTable {
 /// The databases of one topic that are being written.
 pub(super) struct TopicWriter {
     directory: PathBuf,
-    /// What the log holds as well.
+    /// Messages that the log holds as well.
     gathered: Gathered,
     log: LogWriter,
     log_piece: Vec<u8>,
@@ -61,9 +61,9 @@ pub(super) struct TopicWriter {
     table_bytes: u64,
     manifest: LogWriter,
     block_bytes: usize,
-    /// What is known to be taken, so that many messages with one stamp are not counted up again and again.
+    /// Stamps known to be taken, so that many messages with one stamp are not counted up again and again.
     runs: TakenRuns,
-    /// What describes the topic, until it is durable.
+    /// The file that describes the topic, until it is durable.
     description: Option<PathBuf>,
     dirty: bool,
 }
@@ -372,7 +372,7 @@ impl TopicWriter {
         self.remove_logs()
     }
 
-    /// Counts the tables before the first that is on its way to the disk; with `waits` that is none.
+    /// Counts the tables before the first that is on its way to the disk; with `waits`, this waits until none is.
     fn find_nameable(&mut self, q: &mut DiskQueue, waits: bool) -> StorageResult<()> {
         self.nameable = 0;
         let first = self.tables.len() - self.unsettled;

@@ -30,7 +30,7 @@ const SYNCED_ALONE_MAX: usize = 8;
 /// Longest part of a directory's name that comes from the topic's name.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The record that describes a topic beyond what the plugin keeps.
+/// The record that describes a topic in addition to the plugin's own data.
 pub(super) const TOPIC_RECORD: &str = "holdall:topic";
 /// The record at the end: messages by topic, first and last stamp.
 pub(super) const COUNTS_RECORD: &str = "holdall:counts";
@@ -104,7 +104,7 @@ impl LeveldbWriter {
         })
     }
 
-    /// What the names of a topic's directories begin with: the topic's name with `_` for `/`, as the plugin
+    /// The beginning of the names of a topic's directories: the topic's name with `_` for `/`, as the plugin
     /// has it. Two topics that would share one (`/a/b` and `/a_b`) get a number: the plugin's reader uses the
     /// name in the database.
     fn base(&mut self, topic: &str) -> String {
@@ -158,7 +158,7 @@ impl LeveldbWriter {
         entries
     }
 
-    /// Makes all topics durable: one by one, or, where they are many, with two syncs of the file system. Tables are durable before a
+    /// Makes all topics durable: one by one, or, if they are many, with two syncs of the file system. Tables are durable before a
     /// manifest names them, and manifests before the logs go that the tables came from.
     fn make_topics_durable(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         let dirty = self.topics.iter().filter(|topic| topic.is_dirty()).count();

@@ -4,8 +4,8 @@ use crate::error::{StorageError, StorageResult};
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
 
-/// Bytes between two checkpoints of the index. Opening a torn file reads what follows its last checkpoint; a
-/// file of 10 GB has a few hundred, which are read one by one.
+/// Bytes between two checkpoints of the index. Opening a torn file reads the part after its last checkpoint;
+/// a file of 10 GB has a few hundred, which are read one by one.
 pub(crate) const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 /// The id of this backend.
@@ -31,7 +31,7 @@ impl Compression {
     /// All of them, in the order of their numbers.
     pub(crate) const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
 
-    /// What users call them, in the same order.
+    /// The names that users give, in the same order.
     pub(crate) const NAMES: [&'static str; 3] = ["none", "lz4", "zstd"];
 
     /// The codec's name in chunk records.

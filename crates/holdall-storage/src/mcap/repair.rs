@@ -1,4 +1,4 @@
-//! Plans the repair of a torn file: which bytes are written where, in which order, so that what can be read stays readable at each step.
+//! Plans the repair of a torn file: the writes and their order, chosen so that everything readable stays readable at each step.
 
 use super::{
     McapStorage,
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 /// message.
 type MessageEntries = BTreeMap<u16, Vec<(u64, u64)>>;
 
-/// What a disk writes at once or not at all.
+/// The bytes that a disk writes as a whole or not at all.
 const SECTOR_BYTES: u64 = 512;
 /// Bytes that are read at once for a checksum.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -157,7 +157,7 @@ fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(Chun
     }
     let is_last = |extent: &&Extent| extent.start == last.chunk_start_offset;
     let extent = found.extents.iter().find(is_last);
-    // What cannot be read stays without an index: the repair must not fail because of it.
+    // An unreadable chunk stays without an index: the repair must not fail because of it.
     let records = extent.and_then(|extent| Records::load(index, McapReaderOptions::default(), extent).ok());
     let Some(messages) = records.and_then(|records| records.message_indexes().ok()) else {
         return Ok(None);
@@ -171,7 +171,7 @@ fn reindexed_last(index: &FileIndex, found: &Scan) -> StorageResult<Option<(Chun
     Ok((!is_complete).then_some((chunk, messages)))
 }
 
-/// What a cut-off chunk becomes.
+/// The repaired form of a cut-off chunk.
 struct Shortened {
     header: Vec<u8>,
     chunk: ChunkIndex,
@@ -264,8 +264,8 @@ fn hash(
     Ok(())
 }
 
-/// The checksum of the data section. Where no checkpoint knows the most of it, it is left out (0), because the whole file would have
-/// to be read; each chunk has its own.
+/// The checksum of the data section. If no checkpoint covers most of it, it is left out (0), because the whole file would have to be
+/// read; each chunk has its own.
 fn data_crc(source: &Source, found: &Scan, steps: &[RepairStep], tail: &Tail) -> StorageResult<u32> {
     let Some((known, offset)) = found.structure.crc else {
         return Ok(0);
@@ -279,7 +279,7 @@ fn data_crc(source: &Source, found: &Scan, steps: &[RepairStep], tail: &Tail) ->
     Ok(crc.finalize())
 }
 
-/// What is written after the last whole record.
+/// The records written after the last whole record.
 struct Tail {
     start: u64,
     bytes: Vec<u8>,

@@ -163,7 +163,7 @@ impl Record<'_> {
 /// Reads the record at the start of `bytes`.
 ///
 /// # Errors
-/// What was found instead, one clause.
+/// The bytes found instead, one clause.
 pub(crate) fn decode_record(bytes: &[u8]) -> Result<Record<'_>, &'static str> {
     let (header, after) = split_length(bytes).ok_or("a header that exceeds the end")?;
     let head = Head::decode(header).ok_or("bytes that are not a record header")?;

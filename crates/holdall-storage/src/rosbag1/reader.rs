@@ -39,7 +39,7 @@ impl Default for Rosbag1ReaderOptions {
     }
 }
 
-/// What opening a file found.
+/// The result of opening a file.
 pub(super) struct FileIndex {
     pub source: Source,
     pub summary: StorageSummary,
@@ -106,7 +106,7 @@ impl Rosbag1Reader {
         Ok(Self::new(source, options, found))
     }
 
-    /// What opening it found.
+    /// The result of opening it.
     pub(super) fn index(&self) -> &FileIndex {
         &self.index
     }

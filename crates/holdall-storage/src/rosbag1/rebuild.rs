@@ -39,7 +39,7 @@ enum Piece {
     Bytes(Vec<u8>),
     /// Unpacked ones.
     Unpacked(Bytes),
-    /// Those of the old file from an offset on, and how many.
+    /// Bytes of the old file: offset and number.
     Copied(u64, u64),
 }
 
@@ -326,7 +326,7 @@ impl Rebuild<'_> {
     }
 }
 
-/// What a part that cannot be read had, by the index.
+/// The content of an unreadable part, by the index.
 fn lost(extent: &Extent, reason: &str) -> String {
     let Some(channels) = &extent.channels else {
         return format!("{reason}: an unknown number of messages cannot be read");

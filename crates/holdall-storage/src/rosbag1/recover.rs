@@ -128,7 +128,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Adds the record at `at`; returns the offset of the next one, `None` at the end of what can be read.
+    /// Adds the record at `at`; returns the offset of the next one, `None` at the end of the readable part.
     fn record(&mut self, at: u64) -> StorageResult<Option<u64>> {
         let record = RecordPlace::read(self.source, at)?;
         let head = record.head();

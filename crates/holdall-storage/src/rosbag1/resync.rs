@@ -29,7 +29,7 @@ pub(super) struct Resync {
 
 impl Resync {
     /// Offset of the first chunk at or after `from` whose header, codec and records are all valid; bytes that
-    /// only resemble a header, in a payload for example, are skipped. `None` when there is none.
+    /// only resemble a header, in a payload for example, are skipped. `None` when none is found.
     ///
     /// # Errors
     /// A file that cannot be read.

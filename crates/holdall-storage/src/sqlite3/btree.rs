@@ -72,7 +72,7 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// The pages of `source`, also where its header is damaged; `None` where nothing looks like a page.
+    /// The pages of `source`, even if its header is damaged; `None` if nothing looks like a page.
     ///
     /// # Errors
     /// A file that cannot be read.
@@ -116,7 +116,7 @@ impl Pages {
         for number in numbers {
             let page = self.read(number)?;
             bytes += match self.content(number, &page) {
-                // Rows are put in from the end of the page: so a page of another size does not look right.
+                // Rows are inserted from the end of the page, so a page of another size does not look right.
                 Content::Leaf(cells, true) if cells.iter().any(|cell| cell.end() == self.usable_bytes) => {
                     self.page_bytes as u64
                 }
@@ -142,7 +142,7 @@ impl Pages {
         Ok(page)
     }
 
-    /// What is in a page.
+    /// The content of a page.
     pub(super) fn content(&self, number: u32, page: &[u8]) -> Content {
         let header = if number == 1 { HEADER_BYTES } else { 0 };
         let kind = page.get(header).copied();
@@ -179,7 +179,7 @@ impl Pages {
         (number > 1).then_some(number)
     }
 
-    /// The row at `offset` of a leaf; `None` where there is none.
+    /// The row at `offset` of a leaf; `None` if it is invalid.
     pub(super) fn cell(&self, page: &[u8], offset: usize) -> Option<Cell> {
         let page = page.get(..self.usable_bytes).unwrap_or(page);
         let mut at = offset;

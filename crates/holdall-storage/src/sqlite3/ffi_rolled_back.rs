@@ -28,7 +28,7 @@ thread_local! {
 /// Opens a connection that reads a database through its journal. `uri` names it as immutable: SQLite then looks for no journal itself.
 ///
 /// # Errors
-/// What SQLite refuses.
+/// Anything that SQLite refuses.
 pub(super) fn connect(rolled_back: &Arc<RolledBack>, uri: &str) -> rusqlite::Result<Connection> {
     check_registered()?;
     let flags =
@@ -152,7 +152,7 @@ unsafe extern "C" fn accept_level(_file: *mut ffi::sqlite3_file, _level: c_int) 
     ffi::SQLITE_OK
 }
 
-/// The locks of an open file, where it has its own.
+/// The locks of an open file, if it has its own.
 fn locks<'file>(file: *mut ffi::sqlite3_file) -> Option<&'file ReaderLocks> {
     // SAFETY: SQLite passes a file that `open` has opened and that is not closed yet.
     unsafe { (*file.cast::<RolledBackFile>()).locks.as_ref() }

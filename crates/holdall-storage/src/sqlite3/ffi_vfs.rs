@@ -28,13 +28,13 @@ thread_local! {
     static OPENING: Cell<*const Shared> = const { Cell::new(ptr::null()) };
 }
 
-/// What SQLite's file and its user share.
+/// State that SQLite's file and its user share.
 struct Shared {
     pages: RefCell<Pages>,
     /// The queue, while a caller has lent it.
     queue: Cell<*mut DiskQueue>,
     locks: Arc<WriterLocks>,
-    /// The lock that SQLite has asked for.
+    /// The lock that SQLite has requested.
     level: Cell<c_int>,
     /// A write failed: the file may have a part of a transaction.
     has_failed: Cell<bool>,
@@ -66,7 +66,7 @@ impl BlockFile {
     /// Opens the empty file that a queue has made at `path` as a new database. It is the writer's for as long as `locks` live.
     ///
     /// # Errors
-    /// What SQLite refuses.
+    /// Anything that SQLite refuses.
     pub(super) fn open(
         path: &Path,
         file: FileId,
@@ -172,7 +172,7 @@ fn register() -> Option<System> {
     for (name, open) in file_systems {
         ours.zName = name.as_ptr();
         ours.xOpen = Some(open);
-        // SQLite keeps the pointer for ever.
+        // SQLite keeps the pointer forever.
         let ours = Box::into_raw(Box::new(ours));
         // SAFETY: a whole file system that is never freed; it does not become the default.
         if unsafe { ffi::sqlite3_vfs_register(ours, 0) } != ffi::SQLITE_OK {
@@ -249,9 +249,9 @@ unsafe extern "C" fn open(
     opened
 }
 
-/// What an open file shares with its user.
+/// The state that an open file shares with its user.
 fn shared_of<'file>(file: *mut ffi::sqlite3_file) -> &'file Shared {
-    // SAFETY: SQLite passes a file that `open` has opened; what it points to lives as long as the connection, see `BlockFile`.
+    // SAFETY: SQLite passes a file that `open` has opened; its target lives as long as the connection, see `BlockFile`.
     unsafe { &*(*file.cast::<File>()).shared }
 }
 

@@ -73,7 +73,7 @@ pub struct Columns {
     pub metadata: bool,
 }
 
-/// The `metadata_version` of a metadata text: the number after `version:`, 0 when there is none.
+/// The `metadata_version` of a metadata text: the number after `version:`, 0 without one.
 pub fn metadata_version(text: &str) -> i64 {
     text.lines()
         .find_map(|line| line.strip_prefix("version:")?.trim().parse().ok())

@@ -1,5 +1,5 @@
 //! SQLite's locks between processes, byte for byte as its own file system takes them (https://sqlite.org/lockingv3.html), without SQLite:
-//! what writes pages of a database, or reads them, uses this.
+//! for code that reads or writes pages of a database.
 
 use holdall_io::{
     disk::DiskError,
@@ -76,7 +76,7 @@ impl ReaderLocks {
         self.or_impossible(locked(), true)
     }
 
-    /// Ends all but what [`Self::try_share`] began.
+    /// Releases all locks but those of [`Self::try_share`].
     pub(super) fn release_to_shared(&self) {
         let released = self.ranges.try_lock(RangeLock::Shared, SHARED);
         let released = released.and_then(|_| self.ranges.unlock(PENDING.start..RESERVED.end));
@@ -114,7 +114,7 @@ impl ReaderLocks {
         true
     }
 
-    /// Ends what [`Self::try_share`] began.
+    /// Releases the locks of [`Self::try_share`].
     pub(super) fn release(&self) {
         let _nothing_is_locked = self.ranges.unlock(SHARED).is_err();
     }
@@ -149,7 +149,7 @@ impl ReaderLocks {
 /// all may read it except while pages are being changed.
 #[derive(Debug)]
 pub(super) struct WriterLocks {
-    /// `None` where the file system has no locks.
+    /// `None` if the file system has no locks.
     ranges: Option<RangeLocks>,
 }
 
@@ -174,7 +174,7 @@ impl WriterLocks {
 
     /// Waits, for as long as it takes, until no program reads the database; keeps all from reading then. A program that reads for long does
     /// not keep others from reading meanwhile, except for a fifth of the time, so that readers that follow each other do not keep
-    /// the writer waiting for ever.
+    /// the writer waiting forever.
     pub(super) fn exclude_readers(&self) {
         let Some(ranges) = &self.ranges else {
             return;

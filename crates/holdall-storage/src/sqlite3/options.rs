@@ -101,7 +101,7 @@ impl SqliteOptions {
         self.value_of("journal_mode") == "wal"
     }
 
-    /// Whether its pages are smaller than what can be written past the page cache. SQLite ignores sizes that it does not have.
+    /// Whether its pages are too small to be written past the page cache. SQLite ignores sizes that it does not have.
     pub(super) fn has_small_pages(&self) -> bool {
         let bytes = self.value_of("page_size").parse::<u64>();
         bytes.is_ok_and(|bytes| bytes.is_power_of_two() && (512..BLOCK_ALIGNMENT as u64).contains(&bytes))

@@ -42,11 +42,11 @@ pub struct SqliteReader {
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
     place: Place,
-    /// What can be read of it, once damage was found.
+    /// Its readable part, once damage was found.
     salvaged: Arc<OnceLock<Option<Place>>>,
     /// The id of each channel: that of its topic, or of its publisher where that is not the topic's first one.
     topic_ids: Vec<i64>,
-    /// What gives the channel's id of a message.
+    /// The expression for the channel's id of a message.
     channel_column: &'static str,
     /// By topic id, the number of messages of publishers with their own channels, if the file stores it.
     publisher_counts: HashMap<i64, u64>,
@@ -193,7 +193,7 @@ impl SqliteReader {
     }
 }
 
-/// What can be read of a damaged database, searched once.
+/// The readable part of a damaged database, searched once.
 fn salvage(place: &Place, salvaged: &OnceLock<Option<Place>>) -> Option<Place> {
     let search = || {
         place.salvage().unwrap_or_else(|error| {
@@ -204,7 +204,7 @@ fn salvage(place: &Place, salvaged: &OnceLock<Option<Place>>) -> Option<Place> {
     salvaged.get_or_init(search).clone()
 }
 
-/// The first and the last time of what can be read.
+/// The first and the last time of the readable messages.
 fn times(place: &Place) -> Option<(Timestamp, Timestamp)> {
     let query = "SELECT min(timestamp), max(timestamp) FROM messages";
     let connection = place.connect().ok()?;
@@ -218,7 +218,7 @@ struct Publisher {
     /// The topic's id for the publisher of all messages that do not name another one.
     id: i64,
     topic_id: i64,
-    /// `None` where its file was not closed.
+    /// `None` if its file was not closed.
     messages: Option<i64>,
     /// `None` for unknown publishers.
     info: Option<PublisherInfo>,
@@ -478,7 +478,7 @@ impl StorageReader for SqliteReader {
     }
 }
 
-/// What a query misses of a damaged database.
+/// The damage of a database that affects a query.
 fn damage(place: &Place, path: &Path, query: &ReadQuery) -> VecDeque<StorageError> {
     let gaps = place.salvaged().into_iter().flat_map(|salvaged| &salvaged.gaps);
     let missed = gaps.filter(|gap| {
@@ -509,17 +509,17 @@ struct Cursor {
     page: String,
     /// The query for the next page where the messages have an index by time.
     by_index: String,
-    /// The query for a sorted copy of the list of messages, and what gives the channel; `None` once that is used.
+    /// The query for a sorted copy of the list of messages, and the expression for the channel; `None` once it is used.
     sorted: Option<(String, &'static str)>,
     /// Whether the order is that of time, until that was prepared for.
     by_time: bool,
-    /// What cannot be read, to be returned.
+    /// Unreadable parts that are still to report.
     found_damage: VecDeque<StorageError>,
     channel_of_topic: HashMap<i64, ChannelIndex>,
     places: VecDeque<Row>,
     /// Time and id of the last place.
     last: (i64, i64),
-    /// Those of the last message that was returned.
+    /// The time and id of the last message returned.
     given: (i64, i64),
     is_done: bool,
 }
@@ -535,10 +535,10 @@ impl Cursor {
         }
     }
 
-    /// Continues with what can be read of a damaged database.
+    /// Continues with the readable part of a damaged database.
     ///
     /// # Errors
-    /// `error`, where that is not possible, or is being done.
+    /// `error`, if that is not possible or already happens.
     fn read_around(&mut self, error: StorageError) -> StorageResult<()> {
         let is_whole = self.place.salvaged().is_none();
         let Some(place) = is_whole.then(|| salvage(&self.place, &self.salvaged)).flatten() else {

@@ -44,7 +44,7 @@ pub(super) struct Place {
     copy: Option<Arc<ScratchDirectory>>,
     rolled_back: Option<Arc<RolledBack>>,
     is_written: bool,
-    /// What could be read of a damaged database, which is read instead of it.
+    /// The readable part of a damaged database, which is read instead of it.
     salvaged: Option<Arc<Salvaged>>,
 }
 
@@ -62,7 +62,7 @@ impl Place {
         self.salvaged.as_ref()
     }
 
-    /// The same database with connections to the rows that can be read; `None` where it is that already, has none, or is being changed.
+    /// The same database with connections to the rows that can be read; `None` if it is that already, has none, or is being changed.
     ///
     /// # Errors
     /// A file that cannot be read, no room for the list of rows.
@@ -74,7 +74,7 @@ impl Place {
             Some(source) => Arc::clone(source),
             None => {
                 if self.copy.is_some() {
-                    // What is in the log only.
+                    // Moves data that is only in the log into the copy.
                     let connection = self.try_connect().ok();
                     connection.map(|connection| run_pragma(&connection, "wal_checkpoint(TRUNCATE)"));
                 }
@@ -169,7 +169,7 @@ impl Leftover {
         }
     }
 
-    /// What is wrong when it cannot be read.
+    /// The fault when it cannot be read.
     fn unread(self) -> &'static str {
         match self {
             Self::WriteAheadLog => "its write-ahead log cannot be read here: the newest messages are missing",
@@ -299,7 +299,7 @@ fn being_written(path: &Path) -> StorageError {
 fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>, bool)> {
     let log = beside(path, "-wal");
     if fs::exists(&log)? {
-        // SQLite opens each of them, and an open of a FIFO waits for ever. None is opened here: a close would end the locks that this
+        // SQLite opens each of them, and an open of a FIFO waits forever. None is opened here: a close would end the locks that this
         // process may have on it.
         for suffix in ["-journal", "-shm"] {
             let beside = beside(path, suffix);

@@ -32,7 +32,7 @@ struct Header {
 }
 
 impl Header {
-    /// Reads the header at `offset`; `None` where there is none.
+    /// Reads the header at `offset`; `None` if none is found.
     fn read(journal: &File, offset: u64) -> Result<Option<Self>, DiskError> {
         let mut bytes = [0; HEADER_BYTES];
         let read = journal.read_at(&mut bytes, offset)?;
@@ -94,7 +94,7 @@ impl RolledBack {
     /// Reads which pages the journal has. The database must be locked against writers.
     ///
     /// # Errors
-    /// A journal that is none, or whose sizes SQLite does not have.
+    /// An invalid journal, or one with sizes that SQLite does not have.
     pub(super) fn open(path: &Path, journal_path: &Path, locks: ReaderLocks) -> StorageResult<Self> {
         let journal = File::open(journal_path)?;
         let first = Header::read(&journal, 0)?.filter(Header::is_sound);

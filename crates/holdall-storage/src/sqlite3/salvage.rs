@@ -1,4 +1,4 @@
-//! Finds what can be read of a damaged database: the rows of all its pages that are whole, also where nothing leads to them any more.
+//! Finds the readable part of a damaged database: the rows of all whole pages, even those that nothing leads to any more.
 
 use super::{
     btree::{Cell, Pages, Value, values},
@@ -60,12 +60,12 @@ pub(super) struct Salvaged {
     directory: ScratchDirectory,
     /// The column of messages that has their bytes.
     data_column: usize,
-    /// What cannot be read.
+    /// Unreadable rows.
     pub(super) gaps: Vec<Gap>,
 }
 
 impl Salvaged {
-    /// Looks at all pages of the database at `path`, whose bytes are `source`; `None` where none is of a table of messages.
+    /// Looks at all pages of the database at `path`, whose bytes are `source`; `None` if none is of a table of messages.
     ///
     /// # Errors
     /// A file that cannot be read, no room for the list of rows.
@@ -102,7 +102,7 @@ impl Salvaged {
         }))
     }
 
-    /// What is wrong, one clause: `error` is how that was noticed.
+    /// The fault, one clause; `error` is the one that revealed it.
     pub(super) fn reason(&self, error: &dyn std::fmt::Display) -> String {
         let counts: Option<Vec<u64>> = self.gaps.iter().map(|gap| gap.count).collect();
         match counts.map(|counts| counts.iter().sum()) {

@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Lists all rows that can be read; `None` where no table of messages was found.
+    /// Lists all rows that can be read; `None` if no table of messages was found.
     ///
     /// # Errors
     /// A file that cannot be read, no room for the list.
@@ -140,7 +140,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Calls `found` with the leaves of a tree in order, and for each page that is none with nothing.
+    /// Calls `found` with the leaves of a tree in order, and with an empty leaf for each page that is neither a leaf
+    /// nor a whole inner page.
     fn walk(
         &mut self,
         root: u32,
@@ -394,7 +395,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What is missing between the stretches, before and after them.
+    /// Missing messages between the stretches, before and after them.
     fn gaps(&mut self, is_end_bad: bool) -> Vec<Gap> {
         self.stretches.sort_by_key(|stretch| stretch.first.id);
         let mut gaps = Vec::new();

@@ -111,7 +111,7 @@ impl Topics {
         rows
     }
 
-    /// The id of the publisher of each channel; nothing where none is known.
+    /// The id of the publisher of each channel; empty if none is known.
     pub(super) fn publishers(&self) -> impl Iterator<Item = (i64, ChannelIndex)> {
         let id = |place: &Place| place.publisher_id.unwrap_or(place.topic_id);
         let places = self.places.iter().filter(|_| self.has_publishers);

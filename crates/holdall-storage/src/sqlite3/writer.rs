@@ -59,7 +59,7 @@ pub(crate) struct SqliteWriter {
     path: PathBuf,
     file: FileId,
     connection: Connection,
-    /// How pages get to the disk layer; `None` where SQLite writes everything itself.
+    /// How pages get to the disk layer; `None` if SQLite writes everything itself.
     blocks: Option<BlockFile>,
     tally: Tally,
     defined_types: HashSet<String>,

@@ -30,7 +30,7 @@ pub(crate) const KEY_QOS: &[u8] = b"QF";
 /// The byte order of the stamps in the message database: `L` or `B`.
 pub(crate) const KEY_BYTE_ORDER: &[u8] = b"E";
 
-/// Our own file next to the databases, for what LevelDB cannot store: one JSON object per line.
+/// Our own file next to the databases, for data that LevelDB cannot store: one JSON object per line.
 pub(crate) const RECORDS_FILE: &str = "holdall_records.jsonl";
 
 /// Largest value that is read, in bytes.
@@ -41,9 +41,9 @@ pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
 pub struct Malformed {
     /// Offset in the file in bytes.
     pub offset: u64,
-    /// What the format requires.
+    /// The bytes that the format requires.
     pub expected: String,
-    /// What was found.
+    /// The bytes found.
     pub found: String,
 }
 

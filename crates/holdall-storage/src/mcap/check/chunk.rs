@@ -254,7 +254,7 @@ enum Event {
 /// Most events that are kept for one chunk.
 const EVENTS_MAX: usize = 2000;
 
-/// What the walk needs from the check.
+/// The parts of the check that the walk needs.
 struct Visit<'v> {
     content: &'v mut super::content::Content,
     events: &'v mut Vec<Event>,

@@ -31,7 +31,7 @@ fn mix(mut value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-/// What is known of a channel.
+/// Known facts about a channel.
 #[derive(Debug)]
 pub(super) struct ChannelContent {
     pub id: u16,
@@ -135,7 +135,7 @@ impl Content {
         is_unknown
     }
 
-    /// Resets what belongs to the current chunk.
+    /// Resets the state of the current chunk.
     pub(crate) fn end_chunk(&mut self) {
         for place in self.in_chunk.drain(..) {
             let channel = &mut self.channels[place];

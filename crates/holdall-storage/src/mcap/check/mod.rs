@@ -28,7 +28,7 @@ const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Chunks whose facts are kept individually; with more, only the sum is compared.
 const CHUNKS_MAX: usize = 2 << 20;
 
-/// What the summary must state about a chunk.
+/// Facts that the summary must state about a chunk.
 #[derive(Clone, Copy, Debug)]
 struct ChunkFacts {
     start: u64,
@@ -256,7 +256,7 @@ impl Checker<'_> {
         false
     }
 
-    /// Offset of the footer, counted from the end of the file and so independent of what precedes it.
+    /// Offset of the footer, counted from the end of the file and so independent of the preceding bytes.
     fn footer_start(&self) -> u64 {
         self.file.file_bytes.saturating_sub(FOOTER_AND_MAGIC_BYTES as u64)
     }

@@ -16,7 +16,7 @@ pub(super) struct FileStream<'a> {
     /// File offset of the window's end.
     window_end: u64,
     crc: crc32fast::Hasher,
-    /// The window's bytes up to here are in the checksum; `None` while the caller sums what it consumes.
+    /// The window's bytes up to here are in the checksum; `None` while the caller sums consumed bytes itself.
     summed: Option<usize>,
     /// Why reading failed: errors that pass through decoders lose their type.
     failure: Option<DiskError>,
@@ -60,8 +60,8 @@ impl<'a> FileStream<'a> {
         self.summed = Some(self.start);
     }
 
-    /// From here on the caller sums what it consumes and passes the result to [`Self::resume_summing`]: no
-    /// byte is summed twice.
+    /// From here on the caller sums the bytes it consumes and passes the result to
+    /// [`Self::resume_summing`]: no byte is summed twice.
     pub(crate) fn pause_summing(&mut self) {
         self.sum_up_to(self.start);
         self.summed = None;

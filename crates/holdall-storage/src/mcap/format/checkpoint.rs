@@ -69,7 +69,7 @@ pub(crate) fn newest_slots(head: &[u8]) -> Vec<Slot> {
     slots
 }
 
-/// A checkpoint: what the file holds before it and no earlier checkpoint lists.
+/// A checkpoint: the part of the file before it that no earlier checkpoint lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checkpoint<'a> {
     /// Offset of this record: distinguishes it from a copy.

@@ -78,9 +78,9 @@ pub(crate) type StringMap = BTreeMap<String, String>;
 pub struct FormatError {
     /// Offset in the body.
     pub offset: usize,
-    /// What the format requires there.
+    /// The bytes that the format requires there.
     pub expected: String,
-    /// What was found there.
+    /// The bytes found there.
     pub found: String,
 }
 

@@ -48,7 +48,7 @@ struct ChannelEntries {
     count: u64,
 }
 
-/// Counts each channel's messages; false where the file has no message indexes.
+/// Counts each channel's messages; false if the file has no message indexes.
 pub(super) fn count(index: &FileIndex, cells: &mut TimeCells) -> StorageResult<bool> {
     let extents = index.extents()?;
     let mut found = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn count(index: &FileIndex, cells: &mut TimeCells) -> StorageResult<b
     Ok(true)
 }
 
-/// What the index lists for the part at this offset.
+/// The entry of the index for the part at this offset.
 pub(crate) fn part_at(index: &FileIndex, offset: u64) -> Option<IndexedPart> {
     let extents = index.extents().ok()?;
     let before = extents.partition_point(|extent| extent.start <= offset);
@@ -113,7 +113,7 @@ pub(crate) fn part_at(index: &FileIndex, offset: u64) -> Option<IndexedPart> {
     })
 }
 
-/// The message indexes of a chunk: each ends where the next one begins. `None` where that is not how they are stored.
+/// The message indexes of a chunk: each ends where the next one begins. `None` if that is not how they are stored.
 fn entries(index: &FileIndex, extent: &Extent, found: &mut Vec<ChannelEntries>) -> Option<()> {
     found.clear();
     let channels = extent.channels.as_ref()?;

@@ -1,4 +1,4 @@
-//! What a file contains: read from its summary when it has one, else by reading the whole file.
+//! The content of a file, read from its summary if it has one, else by reading the whole file.
 
 use super::{
     source::Source,
@@ -75,7 +75,7 @@ impl Definitions {
         true
     }
 
-    /// Whether the channel's schema is known, or the channel has none.
+    /// Whether the channel's schema is known, or the channel has no schema.
     pub(crate) fn has_schema(&self, channel: &Channel) -> bool {
         channel.schema_id == 0 || self.schemas.contains_key(&channel.schema_id)
     }
@@ -154,7 +154,7 @@ impl ExtentKind {
     }
 }
 
-/// What opening a file found; its extents are found when they are needed first.
+/// The result of opening a file; its extents are found when first needed.
 pub(crate) struct FileIndex {
     pub source: Source,
     pub summary: StorageSummary,

@@ -11,7 +11,7 @@ use std::fmt;
 /// Bytes read at once; longer bodies are skipped unread.
 const WINDOW_BYTES: u64 = 256 << 10;
 
-/// Bytes read at once after a skipped body. Where large bodies follow one another, only their headers are
+/// Bytes read at once after a skipped body. When large bodies follow one another, only their headers are
 /// wanted.
 const SKIPPING_WINDOW_BYTES: u64 = 4 << 10;
 

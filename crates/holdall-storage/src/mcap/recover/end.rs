@@ -1,4 +1,5 @@
-//! The end of a file that was not closed: which of its last blocks reached the disk, and what of a cut record is whole.
+//! The end of a file that was not closed: which of its last blocks reached the disk, and which part of a cut record is
+//! whole.
 
 use super::{EXTENT_BYTES, Recent, SECTOR_BYTES, SHORT_SECTOR_BYTES_MIN, Scanner, Tally};
 use crate::{

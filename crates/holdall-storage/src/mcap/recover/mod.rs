@@ -22,14 +22,14 @@ const EXTENT_BYTES: u64 = 4 << 20;
 /// Chunks this near to the end of a file without an end are checked against their checksum: when a recording
 /// stops hard, blocks that were in flight to the disk may be missing in between.
 const SUSPECT_BYTES: u64 = 256 << 20;
-/// What a disk writes at once or not at all, at least.
+/// The least number of bytes that a disk writes as a whole or not at all.
 const SECTOR_BYTES: u64 = 512;
 /// The last sector of a file may be a short one. A message that ends in fewer zeros than this cannot be judged.
 const SHORT_SECTOR_BYTES_MIN: usize = 17;
 /// A compressed chunk is not decompressed into more than this.
 pub(crate) const CHUNK_BYTES_MAX: u64 = 1 << 30;
 
-/// What was found.
+/// The result of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub definitions: Definitions,
@@ -46,7 +46,7 @@ pub(crate) struct Scan {
     pub structure: Structure,
 }
 
-/// What a repair needs to know in addition.
+/// Additional facts for a repair.
 #[derive(Debug, Default)]
 pub(crate) struct Structure {
     /// Chunks by their start, as the summary would list them; those that cannot be read included.

@@ -12,7 +12,7 @@ use crate::{
 /// Longest head of an attachment: its times, names and lengths.
 const HEAD_BYTES: u64 = 1 << 20;
 
-/// What is read at once.
+/// Bytes read at once.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Bytes of the checksum after the content.

@@ -130,7 +130,7 @@ impl Taken {
         .collect()
     }
 
-    /// Numbers for the channels of an input whose own are already in use; `None` when there are no more.
+    /// Numbers for the channels of an input whose own are already in use; `None` when none are left.
     fn renumber(&mut self, input: &SpliceInput, wanted: impl Fn(usize) -> bool) -> Option<Vec<Option<u16>>> {
         let definitions = &input.index.definitions;
         let mut schema_of: HashMap<u16, u16> = HashMap::from([(0, 0)]);

@@ -50,7 +50,7 @@ impl Indexes {
             .map(|channels| Self { end, bytes, channels }))
     }
 
-    /// Smallest and largest log time of a chunk with these messages by channel (log time and offset); `None` where it has none, or the
+    /// Smallest and largest log time of a chunk with these messages by channel (log time and offset); `None` if it has none, or the
     /// indexes do not list exactly these.
     pub(super) fn times(&self, messages: &BTreeMap<u16, Vec<(u64, u64)>>) -> Option<(u64, u64)> {
         if !messages.keys().eq(self.channels.keys()) {

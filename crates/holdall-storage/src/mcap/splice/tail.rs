@@ -16,7 +16,7 @@ use holdall_io::output::OutputFile;
 use holdall_model::time::Timestamp;
 use std::collections::BTreeMap;
 
-/// What is read of a new attachment at once.
+/// Bytes of a new attachment read at once.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// The end of the file while it is being collected.

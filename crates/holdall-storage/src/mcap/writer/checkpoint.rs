@@ -17,7 +17,7 @@ pub(super) struct Checkpoints {
     slots_written: u64,
     /// Written and not known to be durable: only then does the anchor point to it.
     pending: Option<((u64, u64), SyncToken)>,
-    /// What earlier checkpoints contain: schemas, channels, bytes of chunk indexes, bytes of metadata
+    /// Content of earlier checkpoints: schemas, channels, bytes of chunk indexes, bytes of metadata
     /// indexes.
     schemas: usize,
     channels: usize,

@@ -178,7 +178,7 @@ impl McapWriter {
         self.direct_lane.map_or(Ok(()), |lane| self.close_lane(q, lane))
     }
 
-    /// Appends the next compressed chunk, if it is ready, or once it is. False when there is none.
+    /// Appends the next compressed chunk, if it is ready, or once it is. False when none was appended.
     pub(super) fn take_compressed(&mut self, q: &mut DiskQueue, wait: Wait) -> StorageResult<bool> {
         let Some((wanted, result)) = self.compressor.take_ready(wait) else {
             return Ok(false);
@@ -238,7 +238,7 @@ impl McapWriter {
     }
 }
 
-/// A definition record to be put in a lane.
+/// A definition record for a lane.
 #[derive(Clone, Copy)]
 enum LaneBytes {
     Schema(u16),

@@ -21,9 +21,9 @@ const COMPRESS_BYTES_MIN: usize = 1024;
 /// Chunks in flight for each thread: one at work, one waiting.
 const CHUNKS_PER_THREAD: usize = 2;
 
-/// A chunk's records in flight; `T` is what the caller wants back with them.
+/// A chunk's records in flight; `T` is a value that the caller gets back with them.
 pub(super) struct Compressed<T> {
-    /// What was given with the records.
+    /// The value given with the records.
     pub tag: T,
     /// The uncompressed records; the buffer can be used again.
     pub raw: Vec<u8>,
@@ -113,7 +113,7 @@ pub(super) struct Compressor<T> {
     workers: Option<Workers<T>>,
     next_in: u64,
     next_out: u64,
-    /// What came back, with how it was to be compressed; the first has number `next_out`.
+    /// Results, each with its requested compression; the first has number `next_out`.
     ready: VecDeque<(Compression, Option<io::Result<Compressed<T>>>)>,
     in_flight_max: u64,
     bytes_in_flight: u64,

@@ -16,8 +16,8 @@ pub(super) const LARGE_LANE: usize = SIZE_LANE_COUNT - 1;
 /// How many lanes there are: those for sizes, and one for each compression that single topics have.
 pub(super) const LANE_COUNT: usize = SIZE_LANE_COUNT + Compression::ALL.len();
 /// A lane's chunk is closed at this many bytes, unless the user sets another size. Small messages in small
-/// chunks: a reader of a small topic loads whole chunks. The last lane's are large, because there the chunk's
-/// header and index are what costs.
+/// chunks: a reader of a small topic loads whole chunks. The last lane's are large, because the chunk's
+/// header and index cost the most there.
 const CHUNK_BYTES: [u64; SIZE_LANE_COUNT] = [1 << 20, 2 << 20, 4 << 20];
 /// With many channels in a chunk its index would outweigh it: it continues until there are this many bytes
 /// for each channel …
@@ -56,10 +56,10 @@ struct Entry {
     channel: u16,
 }
 
-/// What a lane knows of one channel.
+/// The state of one channel in a lane.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChannelState {
-    /// Messages in the open chunk; while it is being closed, where the channel's next index entry goes.
+    /// Messages in the open chunk; while it is being closed, the place of the channel's next index entry.
     count: u32,
     /// An earlier or the open chunk of this lane has its record: each lane can be read without the others.
     is_introduced: bool,

@@ -136,7 +136,7 @@ impl McapWriter {
         }
     }
 
-    /// Schema and channel record, where the data section (without chunks) does not have them yet.
+    /// Writes the schema and channel record, if the data section (without chunks) does not have them yet.
     fn write_definitions(&mut self, q: &mut DiskQueue, channel: u16) -> StorageResult<()> {
         let entry = &mut self.catalog.channels[usize::from(channel)];
         if entry.is_written {

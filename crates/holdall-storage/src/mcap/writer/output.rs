@@ -50,7 +50,7 @@ pub(super) struct Output {
     /// Over all bytes of the section that are part of the stream, the open direct chunk excepted.
     section_crc: Hasher,
     chunk: Option<DirectChunk>,
-    /// The beginning of the file, where parts of it are rewritten: not in `section_crc`.
+    /// The beginning of the file, whose parts may be rewritten: not in `section_crc`.
     head: Vec<u8>,
 }
 
@@ -294,7 +294,8 @@ impl Output {
         q.sync(self.stream.file())
     }
 
-    /// Lets what follows reach the disk only after everything before is durable. Must not be called while a chunk is open.
+    /// Makes later bytes reach the disk only after everything before them is durable. Must not be called while a chunk is
+    /// open.
     pub fn barrier(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
         self.settle(q)?;
         self.stream.barrier(q)

@@ -1,4 +1,4 @@
-//! Writes what follows the chunks: closing records, the data section's end, the summary and the footer.
+//! Writes the part after the chunks: closing records, the data section's end, the summary and the footer.
 
 use super::McapWriter;
 use crate::{
