@@ -9,11 +9,11 @@ use std::sync::Arc;
 pub struct OpenOptions<'a> {
     /// The node to show in the graph.
     pub node: &'a NodeName,
-    /// The enclave of secured domains (SROS 2) that it belongs to, where the user names one.
+    /// The enclave of secured domains (SROS 2) that it belongs to, if the user names one.
     pub enclave: Option<&'a str>,
     /// Environment variables that are set and not empty.
     pub variable: &'a dyn Fn(&str) -> Option<String>,
-    /// The clock that stamps what arrives.
+    /// The clock that stamps arriving messages.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -50,13 +50,13 @@ pub type Variables<'a> = dyn Fn(&str) -> Option<String> + 'a;
 pub struct Entry {
     /// The id that users and bags use.
     pub id: &'static str,
-    /// What it reaches, in one sentence.
+    /// The systems that it reaches, in one sentence.
     pub about: &'static str,
     /// Values of `RMW_IMPLEMENTATION` that select it; the first transport is selected by all others.
     pub rmw_implementations: &'static [&'static str],
-    /// Whether it completes the others: where all transports are requested, it is joined only to receive, and only where what it needs is installed.
+    /// Whether it completes the others: when all transports are requested, it is joined only to receive, and only if its requirements are installed.
     pub completes_others: bool,
-    /// `None` where this build lacks it.
+    /// `None` if this build lacks it.
     backend: Option<&'static Backend>,
 }
 
@@ -80,7 +80,7 @@ transports! {
     dds "dds" [], false, "DDS, as most ROS 2 systems do";
     zenoh "zenoh" ["rmw_zenoh_cpp"], false, "Zenoh, as systems with rmw_zenoh do";
     iceoryx2 "iceoryx2" [], false, "Shared memory of this host, through iceoryx2";
-    // Most of what it reaches, others reach as well.
+    // Other transports reach most of the same nodes.
     rmw "rmw" [], true, "What the ROS 2 that is sourced reaches, through its rmw implementation";
 }
 
@@ -122,7 +122,8 @@ pub fn open(id: &str, options: &OpenOptions<'_>) -> Result<Box<dyn Transport>, O
     (backend.open)(options)
 }
 
-/// Why the transport with this id cannot be opened here, before that is tried: it is not built, or what it needs is not installed. One sentence.
+/// Why the transport with this id cannot be opened here, without trying it: it is not built, or its requirements are not installed. One
+/// sentence.
 pub fn missing(id: &str, variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let entry = TRANSPORTS.iter().find(|entry| entry.id == id);
     match entry.and_then(|entry| entry.backend) {

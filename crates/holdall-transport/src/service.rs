@@ -1,7 +1,8 @@
 //! Services: answering the requests of other nodes, and sending requests to services of other nodes.
 //!
 //! Payloads are serialized requests and replies as their types define them, with their encapsulation header and without
-//! anything that a middleware wraps around them. Nothing here blocks: what arrives waits in bounded queues.
+//! anything that a middleware wraps around them. Nothing here blocks: arriving requests and replies wait in bounded
+//! queues.
 
 use crate::TransportError;
 use holdall_model::topic::Gid;
@@ -23,7 +24,7 @@ pub struct ServiceDescription {
     pub name: String,
     /// ROS type, for example `rosbag2_interfaces/srv/Pause`.
     pub type_name: String,
-    /// RIHS01 hash of the type, where known.
+    /// RIHS01 hash of the type, if known.
     pub type_hash: Option<String>,
 }
 
@@ -34,11 +35,11 @@ pub struct RequestId {
     pub(crate) client: Gid,
     /// The client's number of the request.
     pub(crate) number: u64,
-    /// How the client has to be answered, where it can be more than one way.
+    /// How to answer the client, if there is more than one way.
     pub(crate) wrapping: Wrapping,
 }
 
-/// What precedes the body of a request and of its reply.
+/// The bytes before the body of a request and of its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Wrapping {
     /// Nothing: the transport relates replies to requests.
@@ -64,7 +65,8 @@ pub struct ServiceRequest {
 /// A reply in one layout of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutReply {
-    /// RIHS01 hashes of the service, its request and its reply in this layout: what the endpoints of clients announce.
+    /// RIHS01 hashes of the service, its request and its reply in this layout: as the endpoints of clients announce
+    /// them.
     pub hashes: Arc<[String]>,
     /// The serialized reply.
     pub payload: Vec<u8>,
@@ -143,9 +145,9 @@ pub trait ServiceServer: Send {
 /// A reply that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceReply {
-    /// What [`ServiceClient::send`] returned for the request.
+    /// The number that [`ServiceClient::send`] returned for the request.
     pub number: u64,
-    /// The serialized reply, or why there is none.
+    /// The serialized reply, or why none came.
     pub payload: Result<Vec<u8>, String>,
 }
 

@@ -23,7 +23,7 @@ pub struct EndpointInfo {
     pub topic: String,
     /// ROS type, for example `sensor_msgs/msg/Image`.
     pub type_name: String,
-    /// RIHS01 hash of the type, where announced.
+    /// RIHS01 hash of the type, if announced.
     pub type_hash: Option<String>,
     /// The QoS that it offers or requests.
     pub qos: QosProfile,
@@ -32,14 +32,14 @@ pub struct EndpointInfo {
     /// Nodes that can be queried for its type while `node` is not known: those of its participant with the
     /// service for that.
     pub neighbours: Vec<NodeName>,
-    /// Name of the computer that it runs on, where the transport reports it.
+    /// Name of the computer that it runs on, if the transport reports it.
     pub host: Option<String>,
-    /// When it was created, by the clock of its machine; `None` where discovery does not report it.
+    /// When it was created, by the clock of its machine; `None` if discovery does not report it.
     pub created: Option<Timestamp>,
     /// How its payloads are serialized where that is not `cdr`.
     pub serialization_format: Option<&'static str>,
-    /// What the transport needs, in addition to name, type and QoS, to offer such a topic again
-    /// ([`holdall_model::topic::TopicOrigin`]).
+    /// Details that the transport needs, in addition to name, type and QoS, to offer such a topic
+    /// again ([`holdall_model::topic::TopicOrigin`]).
     pub details: BTreeMap<String, String>,
 }
 
@@ -57,7 +57,7 @@ pub enum GraphEvent {
     PublisherSilent {
         /// The publisher.
         gid: Gid,
-        /// Its last sign of life by this computer's time of day, where the transport knows it.
+        /// Its last sign of life by this computer's time of day, if the transport knows it.
         since: Option<Timestamp>,
     },
     /// A subscription appeared or changed.
@@ -102,7 +102,7 @@ pub trait Sink: Send + Sync {
     fn announced(&self, _publisher: Gid, _last_sequence: u64) {}
 }
 
-/// What to subscribe to.
+/// The topic to subscribe to.
 #[derive(Clone, Debug)]
 pub struct SubscribeRequest {
     /// Full ROS topic name.
@@ -123,7 +123,7 @@ pub trait Subscription: Send {
     /// Publishers matched right now.
     fn matched_publishers(&self) -> usize;
 
-    /// The publishers that are matched right now, where the transport knows them.
+    /// The publishers that are matched right now, if the transport knows them.
     fn matched(&self) -> Option<Vec<Gid>> {
         None
     }
@@ -149,14 +149,14 @@ pub trait Subscription: Send {
     fn expect_next(&self, _publisher: Gid, _next: u64) {}
 }
 
-/// What to publish.
+/// The topic to publish.
 #[derive(Clone, Debug, Default)]
 pub struct PublishRequest {
     /// Full ROS topic name.
     pub topic: String,
     /// ROS type.
     pub type_name: String,
-    /// RIHS01 hash to announce, where known.
+    /// RIHS01 hash to announce, if known.
     pub type_hash: Option<String>,
     /// The QoS to offer.
     pub qos: QosProfile,
@@ -197,7 +197,7 @@ pub trait Publisher: Send {
     /// Subscriptions matched right now.
     fn matched_subscriptions(&self) -> usize;
 
-    /// How far its messages have come; `None` where acknowledgements are not known or not requested.
+    /// How far its messages have come; `None` if acknowledgements are not known or not requested.
     fn delivery(&self) -> Option<Delivery> {
         None
     }
@@ -224,7 +224,7 @@ pub struct TypeDescriptionReply {
     pub type_name: String,
     /// The hash that was requested.
     pub type_hash: String,
-    /// Its sources and those of all nested types, or why there are none.
+    /// Its sources and those of all nested types, or why they are missing.
     pub sources: Result<Vec<TypeSource>, String>,
     /// The fields of the type and of all nested ones, as far as the node sends them: types derived from
     /// services and actions have no source.
@@ -236,7 +236,7 @@ pub trait Transport: Send {
     /// Short name, for example `dds`.
     fn name(&self) -> &'static str;
 
-    /// Appends what changed in the graph since the last call; never blocks.
+    /// Appends changes of the graph since the last call; never blocks.
     ///
     /// # Errors
     /// When the transport has failed for good.
@@ -331,7 +331,7 @@ pub trait Transport: Send {
         EndProof::LaterMessage
     }
 
-    /// The last sign of life of a publisher, by this computer's time of day, where the transport knows it.
+    /// The last sign of life of a publisher, by this computer's time of day, if the transport knows it.
     fn last_heard(&self, _publisher: Gid) -> Option<Timestamp> {
         None
     }
@@ -349,7 +349,7 @@ pub enum TransportError {
     Start {
         /// Which transport.
         transport: &'static str,
-        /// One sentence, with what to do.
+        /// One sentence that names a remedy.
         reason: String,
     },
     /// A name, type or QoS that this transport cannot carry.

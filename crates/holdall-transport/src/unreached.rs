@@ -9,7 +9,7 @@ use holdall_model::{
 /// A node or publisher that a transport cannot receive, and how it would be recognized where another transport does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreached {
-    /// What is reported.
+    /// The report for the user.
     pub about: NotHeard,
     /// Its identity.
     pub identity: Identity,
@@ -18,7 +18,7 @@ pub struct Unreached {
 /// The identity of a node or publisher that cannot be received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// A participant of DDS: what the identifiers of all its endpoints begin with.
+    /// A participant of DDS: the prefix of the identifiers of all its endpoints.
     Participant([u8; 12]),
     /// A process of this computer with Fast DDS.
     Process(u32),

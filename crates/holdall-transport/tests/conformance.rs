@@ -403,7 +403,7 @@ fn zenoh_pair() -> Pair {
     Pair { ours, theirs }
 }
 
-// In zenoh every subscription matches every publisher, and publishers do not announce what they have sent.
+// In zenoh every subscription matches every publisher, and publishers do not announce their sent messages.
 #[cfg(feature = "zenoh")]
 conformance!(
     zenoh_backend,

@@ -133,7 +133,7 @@ fn created(transport: &mut DdsTransport, topic: &str) -> Timestamp {
 /// The GUID prefix of a participant that a test plays; it begins like those of Fast DDS.
 const PLAYED: [u8; 12] = [1, 0x0f, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8];
 
-/// What a participant announces that receives at this port of loopback.
+/// The announcement of a participant that receives at this port of loopback.
 fn announcement(port: u16) -> Vec<u8> {
     let parameter = |id: u16, value: &[u8]| {
         let len = u16::try_from(value.len()).unwrap();

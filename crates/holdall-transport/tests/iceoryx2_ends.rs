@@ -1,4 +1,4 @@
-//! What is received of a publisher in shared memory when a subscription ends.
+//! Messages received from a publisher in shared memory when a subscription ends.
 #![cfg(feature = "iceoryx2")]
 
 mod support;

@@ -186,7 +186,7 @@ impl Discovery {
         false
     }
 
-    /// Frees what dead nodes hold (ports, samples, places in services).
+    /// Frees everything that dead nodes hold (ports, samples, places in services).
     fn clean_up(&self) {
         let cleaned = self.node.try_cleanup_dead_nodes();
         if cleaned.cleanups > 0 {

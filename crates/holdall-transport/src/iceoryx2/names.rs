@@ -23,7 +23,7 @@ pub(super) fn this_host() -> Option<&'static str> {
 /// Prefix of the names of services that are ROS topics, as in `rmw_iceoryx2`.
 const ROS_TOPIC: &str = "ros2://topics";
 
-/// What separates the context from the node's name in names of nodes of `rmw_iceoryx2`: `ros2://context/<id>/nodes/<ns>/<name>`.
+/// Separators of the context and the node's name in node names of `rmw_iceoryx2`: `ros2://context/<id>/nodes/<ns>/<name>`.
 const ROS_NODE: (&str, &str) = ("ros2://context/", "/nodes/");
 
 /// The topic that a service is recorded as. ROS services have their topic's name; in other names each

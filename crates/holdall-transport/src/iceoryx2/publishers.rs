@@ -45,7 +45,7 @@ impl Nodes {
             .or_insert_with(|| !process::runs(process))
     }
 
-    /// Notes which nodes have died, before what they held is freed.
+    /// Notes which nodes have died, before their resources are freed.
     pub fn note_dead(&mut self, config: &Config) {
         let mut dead = BTreeSet::new();
         let note = |state: NodeState<Service>| {
@@ -83,7 +83,7 @@ impl Nodes {
 /// A publisher of a service.
 struct KnownPublisher {
     node: u128,
-    /// Its process, where that can be seen.
+    /// Its process, if it can be seen.
     process: Option<u32>,
     /// When its process was last seen to run.
     lived: Timestamp,

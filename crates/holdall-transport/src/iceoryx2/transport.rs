@@ -25,7 +25,7 @@ use std::{
     thread::JoinHandle,
 };
 
-/// What the registry knows of it.
+/// The entry of this transport for the registry.
 pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
         let transport = Iceoryx2Transport::new(&options.node.name, Arc::clone(&options.clock))?;

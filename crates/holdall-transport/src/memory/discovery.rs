@@ -12,7 +12,7 @@ pub(super) struct Question {
     type_hash: String,
 }
 
-/// What waits for one participant.
+/// Events and questions that wait for one participant.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub events: Vec<GraphEvent>,

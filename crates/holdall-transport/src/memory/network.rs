@@ -1,4 +1,4 @@
-//! What the participants of a memory network share: endpoints, matches, events not yet polled.
+//! State that the participants of a memory network share: endpoints, matches, events not yet polled.
 
 use super::{
     discovery::Inbox,
@@ -30,7 +30,7 @@ pub(super) struct Offer {
     pub info: EndpointInfo,
     /// Last sequence number that was used.
     pub sequence: u64,
-    /// Its link is lost: nothing of what it sends arrives.
+    /// Its link is lost: none of its messages arrive.
     pub is_cut: bool,
     /// Messages for late subscriptions.
     pub history: History,

@@ -124,7 +124,7 @@ pub(super) struct MemorySubscription {
 }
 
 impl MemorySubscription {
-    /// Subscribes, and delivers what transient-local publishers have kept.
+    /// Subscribes, and delivers the messages that transient-local publishers have kept.
     pub fn new(
         network: &MemoryNetwork,
         owner: TransportId,
@@ -190,7 +190,8 @@ impl Subscription for MemorySubscription {
         let Some(request) = state.requests.get(&self.gid) else {
             return Vec::new();
         };
-        // One that has sent nothing announces nothing, as over DDS: what it sends next may still be before the match.
+        // A publisher that has sent nothing announces nothing, as over DDS: its next message may still come before the
+        // match.
         let offers = state.offers.values().filter(|offer| offer.sequence > 0);
         let heard = offers.filter(|offer| hears(&request.info, offer));
         heard.map(|offer| (offer.info.gid, offer.sequence)).collect()
@@ -206,7 +207,7 @@ impl Subscription for MemorySubscription {
     }
 }
 
-/// Whether a subscription hears what a publisher announces.
+/// Whether a subscription receives a publisher's announcements.
 fn hears(request: &EndpointInfo, offer: &Offer) -> bool {
     let is_reliable = |info: &EndpointInfo| info.qos.reliability == Reliability::Reliable;
     !offer.is_cut && is_reliable(request) && is_reliable(&offer.info) && State::matches(&offer.info, request)

@@ -1,4 +1,4 @@
-//! What the memory transport guarantees to the tests that use it.
+//! Guarantees of the memory transport to the tests that use it.
 
 use super::*;
 use crate::TypeSource;

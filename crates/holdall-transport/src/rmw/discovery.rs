@@ -1,4 +1,4 @@
-//! The graph: what rmw shows now, compared with what it showed before.
+//! The graph: its present state in rmw, compared with the one before.
 
 use super::{ffi::Endpoint, qos::profile_of};
 use crate::{EndpointInfo, GraphEvent, Identity, ServerInfo, Unreached};
@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What implementations show until they know a node.
+/// The node name that implementations show until they know a node.
 const UNKNOWN_NODE: &str = "_NODE_NAME_UNKNOWN_";
 
 /// Publishers of this process, which are not reported.
@@ -125,7 +125,7 @@ impl Discovery {
 
     /// The same for services. rmw identifies no servers, so a service counts as one.
     pub(super) fn compare_services(&mut self, services: Vec<(String, String)>, events: &mut Vec<GraphEvent>) {
-        // Those of this program, over another transport, are no one else's.
+        // Leaves out this program's own services on another transport.
         let own = format!("{}/", self.node);
         let services = services.into_iter().filter(|(name, _)| !name.starts_with(&own));
         let now: BTreeSet<(String, String)> = services.collect();

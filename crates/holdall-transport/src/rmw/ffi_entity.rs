@@ -51,9 +51,9 @@ impl Drop for Buffer {
 pub(super) struct Info {
     /// Its publisher.
     pub gid: [u8; 16],
-    /// Its number, where the implementation has one.
+    /// Its number, if the implementation has one.
     pub sequence: Option<u64>,
-    /// Nanoseconds since the Unix epoch on its publisher's clock, where they are known.
+    /// Nanoseconds since the Unix epoch on its publisher's clock, if known.
     pub source_nanos: Option<i64>,
 }
 
@@ -121,7 +121,7 @@ impl RawSubscription {
         }
     }
 
-    /// Takes the next message; `None` when there is none.
+    /// Takes the next message; `None` when none is waiting.
     ///
     /// # Errors
     /// The implementation's own reason.
@@ -211,7 +211,7 @@ impl RawPublisher {
     /// Waits until all reliable subscriptions have acknowledged everything; false when the time ran out.
     ///
     /// # Errors
-    /// The implementation's own reason, where it cannot know.
+    /// The implementation's own reason, if it cannot know.
     pub(super) fn wait_for_acked(&mut self, at_most: Duration) -> Result<bool, String> {
         let nanos = i64::try_from(at_most.as_nanos()).unwrap_or(i64::MAX);
         // SAFETY: the publisher is live.

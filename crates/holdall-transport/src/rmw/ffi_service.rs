@@ -96,7 +96,7 @@ impl RawService {
         if outcome == 0 { Ok(()) } else { Err(shim.reason()) }
     }
 
-    /// Takes a server's next request, or a client's next reply; `None` when there is none.
+    /// Takes a server's next request, or a client's next reply; `None` when none is waiting.
     ///
     /// # Errors
     /// The implementation's own reason.

@@ -16,7 +16,7 @@ pub(super) struct Structure {
 unsafe impl Send for Structure {}
 
 impl Structure {
-    /// An empty one; `prefix` is what the functions of its type in `library` begin with.
+    /// An empty structure; the functions of its type in `library` begin with `prefix`.
     ///
     /// # Errors
     /// One clause where its package is not installed.
@@ -58,7 +58,7 @@ impl Structure {
         (outcome == 0).then_some(()).ok_or_else(|| self.shim.reason())
     }
 
-    /// Takes the next message into it, and returns its number; `None` when there is none.
+    /// Takes the next message into it, and returns its number; `None` when none is waiting.
     ///
     /// # Errors
     /// The implementation's own reason.

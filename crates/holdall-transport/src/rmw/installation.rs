@@ -37,11 +37,11 @@ pub(super) struct Installation {
     pub implementation: String,
     /// Its library.
     library: PathBuf,
-    /// What the compiler searches.
+    /// Folders that the compiler searches.
     includes: Vec<PathBuf>,
     /// Folders with libraries, those of overlays first.
     libraries: Vec<PathBuf>,
-    /// Those that the environment names, which the loader knows.
+    /// Folders that the environment names, which the loader knows.
     of_loader: Vec<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ impl Installation {
             .flat_map(|prefix| library_folders(prefix))
             .collect();
         let of_loader = paths("LD_LIBRARY_PATH");
-        // What the implementation loads later, type supports among it, is searched there only.
+        // Libraries that the implementation loads later, such as type supports, are searched only there.
         if !of_loader.iter().any(|folder| libraries.contains(folder)) {
             let lib = prefixes[0].join("lib");
             return Err(format!(
@@ -175,7 +175,7 @@ impl Installation {
         command.arg(source).arg(&self.library);
         command.args(LIBRARIES.map(|file| self.library(file)));
         command.args(["-Wl,--allow-shlib-undefined", "-Wl,--disable-new-dtags"]);
-        // Also what these libraries load later is searched there.
+        // Libraries that these load later are searched there, too.
         for folder in &self.libraries {
             command.arg("-Wl,-rpath").arg("-Xlinker").arg(folder);
         }

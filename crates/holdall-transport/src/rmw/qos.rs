@@ -43,7 +43,7 @@ pub(super) fn offer_of(profile: &QosProfile) -> Qos {
     }
 }
 
-/// The numbers of a request: only what decides over the match, and everything that arrives is kept.
+/// The numbers of a request: only policies that decide the match, and a history that keeps everything.
 pub(super) fn request_of(profile: &QosProfile) -> Qos {
     offer_of(&QosProfile {
         history: History::KeepAll,

@@ -136,7 +136,7 @@ impl Slot {
         true
     }
 
-    /// Takes a message and offers it; false when there is none.
+    /// Takes a message and offers it; false when none is waiting.
     fn take(&self, clock: &dyn Clock) -> Result<bool, String> {
         let spare = lock(&self.spare.0).pop();
         let mut buffer = spare.unwrap_or_else(|| self.subscription.buffer());
@@ -187,7 +187,7 @@ fn header_of(info: Info, log_time: Timestamp) -> MessageHeader {
     }
 }
 
-/// What others ask of the thread.
+/// Requests of other threads to this one.
 #[derive(Default)]
 struct Wanted {
     slots: Vec<Arc<Slot>>,
@@ -249,7 +249,7 @@ impl Receiving {
         self.change(|wanted| wanted.slots.push(slot));
     }
 
-    /// Waits for what arrives for one side of a service from now on.
+    /// From now on also waits for requests or replies of one side of a service.
     pub(super) fn add_service(&self, slot: Arc<ServiceSlot>) {
         self.change(|wanted| match slot.raw.side {
             Side::Client => wanted.services.insert(0, slot),
@@ -382,7 +382,7 @@ impl Receiving {
     }
 }
 
-/// What the thread waits for.
+/// The entities that the thread waits for.
 #[derive(Default)]
 struct Used {
     slots: Vec<Arc<Slot>>,

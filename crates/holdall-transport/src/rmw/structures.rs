@@ -1,4 +1,4 @@
-//! Messages as the structures that nodes publish and take, instead of serialized bytes: what type supports cost, for measurements only. All
+//! Messages as the structures that nodes publish and take, instead of serialized bytes. For measuring the costs of type supports only. All
 //! messages of a publisher have the content of its first one, but each its own number.
 
 use super::{
@@ -13,12 +13,12 @@ const VARIABLE: &str = "HOLDALL_RMW_STRUCTURES";
 /// The type whose content begins with the number, after encapsulation, no dimension, offset and length.
 const BYTES_TYPE: &str = "std_msgs/msg/UInt8MultiArray";
 const BYTES_NUMBER_AT: usize = 16;
-/// Those of other types that can be measured: they begin with a time stamp, which the number replaces.
+/// Other types that can be measured: they begin with a time stamp, which the number replaces.
 const STAMPED_TYPES: [&str; 2] = ["sensor_msgs/msg/PointCloud2", "geometry_msgs/msg/PoseArray"];
 const STAMPED_NUMBER_AT: usize = 4;
 const NUMBER_BYTES: usize = 8;
 
-/// What is asked for.
+/// Whether the user requested structures.
 pub(super) fn are_wanted(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     variable(VARIABLE).as_deref() == Some("1")
 }

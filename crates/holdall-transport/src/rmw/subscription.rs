@@ -1,4 +1,4 @@
-//! Subscriptions: what the receiving thread takes, until they are dropped.
+//! Subscriptions, which the receiving thread serves until they are dropped.
 
 use super::receiving::{Receiving, Slot};
 use crate::Subscription;

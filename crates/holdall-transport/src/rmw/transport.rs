@@ -29,7 +29,7 @@ use std::{ffi::OsString, path::PathBuf, sync::Arc, thread::JoinHandle, time::Dur
 
 const NAME: &str = "rmw";
 
-/// What the registry knows of it.
+/// The entry of this transport for the registry.
 pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
         let rmw =
@@ -164,7 +164,7 @@ impl RmwTransport {
 }
 
 impl RmwTransport {
-    /// The structure of a topic's messages, where they are handed over as structures.
+    /// The structure of a topic's messages, if they are passed as structures.
     fn typed(&self, types: TypeSupport, type_name: &str) -> Result<Option<Typed>, String> {
         self.is_typed
             .then(|| Typed::new(&self.context.shim, types, type_name))

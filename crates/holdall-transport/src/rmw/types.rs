@@ -19,7 +19,7 @@ impl Types {
         }
     }
 
-    /// The type support of a ROS type, loaded when it is first asked for.
+    /// The type support of a ROS type, loaded when first requested.
     ///
     /// # Errors
     /// One clause when it is not installed.
@@ -43,14 +43,14 @@ impl Types {
     }
 }
 
-/// What a service's type is made of in an installation.
+/// The parts of a service's type in an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServiceTypes {
     /// Library with the type supports.
     pub type_library: String,
     /// Library with the functions that make structures.
     pub structure_library: String,
-    /// What the names of its functions contain, for example `std_srvs__srv__Empty`.
+    /// The part of its functions' names that names the type, for example `std_srvs__srv__Empty`.
     pub symbol: String,
 }
 

@@ -1,4 +1,4 @@
-//! What rmw_zenoh attaches to each message: sequence number, source time and the publisher's GID.
+//! The attachment of rmw_zenoh to each message: sequence number, source time and the publisher's GID.
 
 use holdall_model::topic::Gid;
 
@@ -7,7 +7,7 @@ use holdall_model::topic::Gid;
 pub(super) struct Attachment {
     /// The publisher's sequence number; rmw_zenoh begins with 1.
     pub sequence: u64,
-    /// When it was sent, in nanoseconds since 1970; `None` where the publisher sends none (0 or less).
+    /// When it was sent, in nanoseconds since 1970; `None` if the publisher sends none (0 or less).
     pub source_nanos: Option<i64>,
     /// Its publisher.
     pub gid: Gid,
@@ -43,7 +43,7 @@ impl Attachment {
     /// Reads an attachment of either size.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The fault and its place.
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, AttachmentError> {
         let number = |at: usize| {
             let mut field = [0; 8];

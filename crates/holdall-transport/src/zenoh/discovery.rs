@@ -1,5 +1,5 @@
-//! The graph from liveliness tokens: zenoh's threads note what appears and leaves, the recorder polls the
-//! changes.
+//! The graph from liveliness tokens: zenoh's threads note tokens that appear and leave, the recorder
+//! polls the changes.
 
 use super::{
     links::Links,
@@ -56,17 +56,17 @@ struct State {
     endpoints: HashMap<Gid, Endpoint>,
     servers: HashMap<Gid, Server>,
     counts: HashMap<(String, String), Counts>,
-    /// What has appeared or left since the last poll.
+    /// Entities that have appeared or left since the last poll.
     changed: HashSet<Gid>,
     /// Servers that have appeared or left since the last poll.
     changed_servers: HashSet<Gid>,
     /// Servers that have been reported to the recorder.
     reported_servers: HashSet<Gid>,
-    /// What has been reported to the recorder.
+    /// Entities that have been reported to the recorder.
     reported: HashMap<Gid, EntityKind>,
     refused: HashSet<Gid>,
     links: Links,
-    /// What left because the links to its session broke, since the last poll.
+    /// Entities that left since the last poll because the links to their session broke.
     lost: HashSet<Gid>,
 }
 

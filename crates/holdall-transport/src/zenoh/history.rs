@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a cache may take to answer; rmw_zenoh waits for ever.
+/// How long a cache may take to answer; rmw_zenoh waits forever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Sequence numbers remembered of each publisher; rmw_zenoh's default depth is 42.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 /// The links of each session that is connected, by the addresses of both ends. A session whose links broke keeps an empty set until zenoh has
-/// withdrawn what it had declared.
+/// withdrawn its declarations.
 #[derive(Default)]
 pub(super) struct Links(HashMap<String, HashSet<(String, String)>>);
 
@@ -13,8 +13,8 @@ impl Links {
         self.0.entry(session.to_owned()).or_default().insert(ends);
     }
 
-    /// Notes a link that broke: zenoh reports it before it withdraws what came over it. A session that closes without having withdrawn anything
-    /// looks the same.
+    /// Notes a link that broke: zenoh reports it before it withdraws the declarations received over it. A session that closes without having
+    /// withdrawn anything looks the same.
     pub(super) fn broke(&mut self, session: &str, ends: &(String, String)) {
         if let Some(links) = self.0.get_mut(session) {
             links.remove(ends);
@@ -26,7 +26,7 @@ impl Links {
         self.0.remove(session);
     }
 
-    /// Whether a session cannot have withdrawn anything itself: its last link broke, or, where it is reached through others, every link.
+    /// Whether a session cannot have withdrawn anything itself: its last link broke, or, if it is reached through others, every link.
     pub(super) fn has_lost(&self, session: &str) -> bool {
         match self.0.get(session) {
             Some(links) => links.is_empty(),
@@ -50,7 +50,7 @@ mod tests {
         links.broke("peer", &ends(1));
         assert!(!links.has_lost("peer"));
         links.broke("peer", &ends(2));
-        // One that is reached through another session may have withdrawn what it declared.
+        // A session reached through another one may have withdrawn its declarations.
         assert!(links.has_lost("peer") && !links.has_lost("other") && !links.has_lost("beyond"));
         links.broke("other", &ends(3));
         assert!(links.has_lost("beyond"));

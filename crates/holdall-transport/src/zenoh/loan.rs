@@ -23,8 +23,8 @@ const LOAN_BYTES_MIN: usize = 64 << 10;
 const RECEIVE_BUFFER_BYTES: usize = 64 << 10;
 
 /// Shared memory of one session that is lent at a time, in bytes; one message is lent whatever its size. Half
-/// of rmw_zenoh's default pool (48 MiB), so that a slow disk never leaves a publisher without memory: what
-/// exceeds it is copied.
+/// of rmw_zenoh's default pool (48 MiB), so that a slow disk never leaves a publisher without memory:
+/// messages beyond it are copied.
 const SHARED_LENT_BYTES_MAX: usize = 24 << 20;
 
 /// Lends payloads.

@@ -1,8 +1,8 @@
-//! QoS as rmw_zenoh writes it into a liveliness token: what differs from its defaults, parts separated by `:` and `,`.
+//! QoS as rmw_zenoh writes it into a liveliness token: differences from its defaults, separated by `:` and `,`.
 
 use holdall_model::qos::{Durability, History, Liveliness, QosDuration, QosProfile, Reliability};
 
-/// What an empty part means (`rmw_zenoh_cpp`'s own defaults, which differ from `rmw_qos_profile_default` in depth).
+/// The meaning of empty parts (`rmw_zenoh_cpp`'s own defaults, which differ from `rmw_qos_profile_default` in depth).
 const DEFAULT: QosProfile = QosProfile {
     history: History::KeepLast,
     depth: 42,
@@ -39,7 +39,7 @@ pub(super) enum QosCodeError {
     },
 }
 
-/// Writes a profile: `reliability:durability:history,depth:deadline:lifespan:liveliness,lease`, each part empty where it is the default.
+/// Writes a profile: `reliability:durability:history,depth:deadline:lifespan:liveliness,lease`, each part empty if it is the default.
 pub(super) fn encode(profile: &QosProfile) -> String {
     let reliability = match profile.reliability {
         Reliability::BestEffort => Reliability::BestEffort,

@@ -46,7 +46,7 @@ fn topic_of(service: &ServiceDescription) -> TokenTopic {
     }
 }
 
-/// Requests that have arrived, with what they are answered through.
+/// Requests that have arrived, with the queries that answer them.
 #[derive(Default)]
 struct Waiting {
     requests: Vec<(Attachment, Query)>,

@@ -31,7 +31,7 @@ pub(super) struct Receiver {
     sink: RwLock<Option<Arc<dyn Sink>>>,
     clock: Arc<dyn Clock>,
     lender: Arc<Lender>,
-    /// The messages that have arrived already, where messages can arrive twice: live and from a publisher's
+    /// The messages that have arrived already, if messages can arrive twice: live and from a publisher's
     /// cache.
     seen: Option<SeenSequences>,
     first_hash: OnceLock<String>,
@@ -133,7 +133,7 @@ impl Receiver {
     }
 }
 
-/// What subscriptions of a session share.
+/// State that the subscriptions of a session share.
 pub(super) struct Surroundings {
     pub session: Arc<OpenSession>,
     pub graph: Arc<Graph>,

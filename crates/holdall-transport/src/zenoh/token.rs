@@ -54,7 +54,7 @@ pub(super) struct TokenTopic {
     pub name: String,
     /// ROS type.
     pub type_name: String,
-    /// RIHS01 hash, where it is one.
+    /// RIHS01 hash, if it is a valid one.
     pub type_hash: Option<String>,
     /// The QoS that is offered or requested.
     pub qos: QosProfile,

@@ -31,7 +31,7 @@ use std::sync::{Arc, Weak};
 
 const NAME: &str = "zenoh";
 
-/// What the registry knows of it.
+/// The entry of this transport for the registry.
 pub(crate) static BACKEND: Backend = Backend {
     open: |options| {
         let variable = options.variable;
@@ -79,7 +79,7 @@ pub struct ZenohTransport {
     surroundings: Surroundings,
     _tokens: Subscriber<()>,
     _links: (TransportEventsListener<()>, LinkEventsListener<()>),
-    /// Subscriptions that request what publishers keep.
+    /// Subscriptions that request the messages kept by publishers.
     latched: Vec<Weak<Receiver>>,
     routers: RouterWatch,
     type_descriptions: TypeDescriptions,
@@ -132,7 +132,7 @@ impl ZenohTransport {
         })
     }
 
-    /// Queries publishers that keep messages and have just appeared for what they have sent already.
+    /// Queries publishers that keep messages and have just appeared for the messages they have already sent.
     fn ask_late_publishers(&mut self, publishers: &[LatchedPublisher]) {
         self.latched.retain(|receiver| receiver.strong_count() > 0);
         for receiver in self.latched.iter().filter_map(Weak::upgrade) {
@@ -228,7 +228,7 @@ fn follow_links(
     let noted = Arc::clone(graph);
     let info = session.info();
     let transports = info.transport_events_listener();
-    // zenoh calls after it has withdrawn what the session had declared.
+    // zenoh calls this after it has withdrawn the session's declarations.
     let transports = transports.callback(move |event: TransportEvent| {
         if event.kind() == SampleKind::Delete {
             noted.follow_links(|links| links.closed(&event.transport().zid().to_string()));
@@ -236,7 +236,7 @@ fn follow_links(
     });
     let noted = Arc::clone(graph);
     let links = info.link_events_listener().history(true);
-    // zenoh calls before it withdraws what came over the link.
+    // zenoh calls this before it withdraws the declarations received over the link.
     let links = links.callback(move |event: LinkEvent| {
         let link = event.link();
         let (session, ends) = (

@@ -1,4 +1,5 @@
-//! What the tests share: a sink that keeps everything, waiting for conditions, short ways to subscribe and publish.
+//! Shared parts of the tests: a sink that keeps everything, waiting for conditions, short ways to subscribe and
+//! publish.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use holdall_io::clock::{Clock, SystemClock};
@@ -134,7 +135,7 @@ pub fn discover(transport: &mut dyn Transport, topic: &str, count: usize) -> Vec
     found.into_values().collect()
 }
 
-/// Applies what changed in the graph to the publishers of one topic.
+/// Applies changes of the graph to the publishers of one topic.
 pub fn follow(transport: &mut dyn Transport, topic: &str, found: &mut BTreeMap<Gid, EndpointInfo>) {
     let mut events = Vec::new();
     transport.poll_graph(&mut events).unwrap();

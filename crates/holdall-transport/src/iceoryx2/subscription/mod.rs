@@ -23,7 +23,7 @@ pub(super) struct Slot {
     /// A service of another type is another subscription's.
     pub type_name: String,
     pub sink: Arc<dyn Sink>,
-    /// Locked by the receive thread while it takes samples; by others only briefly.
+    /// Locked by the receive thread while it takes samples; by other threads only briefly.
     receiver: Mutex<Option<Receiver>>,
     /// Its subscription has been dropped.
     closed: AtomicBool,

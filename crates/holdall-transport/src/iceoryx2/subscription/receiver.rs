@@ -21,7 +21,7 @@ const LOAN_BYTES_MIN: usize = 16 * 1024;
 /// Samples that are taken before the next service's turn.
 pub(super) const TURN_MAX: usize = 4096;
 
-/// What a poll of a subscriber found.
+/// The result of polling a subscriber.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::iceoryx2) struct Taken {
     pub samples: usize,
@@ -139,7 +139,7 @@ impl Receiver {
                 log_time,
             };
             let bytes = ffi::payload_bytes(&sample).len() + self.recorded_header_bytes;
-            // One is left free, because without it the next could not be received.
+            // One is kept free, because without it the next sample could not be received.
             let is_near_limit = self.origins[origin].kept.count() + 1 >= self.borrowed_max;
             if bytes >= LOAN_BYTES_MIN && !is_near_limit {
                 let kept = &self.origins[origin].kept;
@@ -176,7 +176,7 @@ impl Receiver {
         self.origins.len() - 1
     }
 
-    /// Logs once what keeps samples from being received; everything else continues.
+    /// Logs once why samples cannot be received; everything else continues.
     fn log_failure(&mut self, error: ReceiveError) {
         if std::mem::replace(&mut self.failure_is_told, true) {
             return;

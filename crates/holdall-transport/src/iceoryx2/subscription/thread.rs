@@ -22,7 +22,7 @@ pub(in crate::iceoryx2) const RECEIVE_THREAD: &str = "iceoryx2";
 /// Longest sleep while publishers notify: their notifications may stop without notice.
 const NOTIFIED_REST: Duration = Duration::from_millis(50);
 
-/// What the receive thread shares with others.
+/// State that the receive thread shares with others.
 pub(in crate::iceoryx2) struct Receiving {
     slots: Mutex<Vec<Arc<Slot>>>,
     /// Changes with every change of `slots` and of their contents.
@@ -136,7 +136,7 @@ struct Watched {
     descriptors: Vec<OwnedFd>,
 }
 
-/// What a poll of all slots found.
+/// The result of polling all slots.
 #[derive(Default)]
 struct Polled {
     /// Samples of one publisher and the size of their buffer, for the fullest buffer; only of subscribers
