@@ -168,8 +168,8 @@ mod tests {
         ahead
     }
 
-    /// Opens an object and requests what is next; returns the number of objects requested, and whether this one was
-    /// requested before.
+    /// Opens an object and requests the next ones; returns the number of objects requested, and whether this one
+    /// was requested before.
     fn open(ahead: &mut Ahead, number: usize) -> (usize, bool) {
         let step = ahead.opened(&format!("s3://b/bag/{number}"));
         for url in &step.next {

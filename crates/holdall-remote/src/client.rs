@@ -1,4 +1,4 @@
-//! The client that `holdall_io` uses: finds what a URL names, opens, lists, and puts objects.
+//! The client that `holdall_io` uses: looks up URLs, and opens, lists and puts objects.
 
 use crate::{
     ahead::Ahead,
@@ -76,7 +76,7 @@ impl Client {
         Ok(object)
     }
 
-    /// Requests an object that will probably be opened soon; opening it reports what fails.
+    /// Requests an object that will probably be opened soon; opening it reports failures.
     fn request_ahead(&self, url: &str) {
         if lock(&self.known).object(url).is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Opens stores with credentials from where the vendors' tools take them.
+//! Opens stores with credentials from the same places as the vendors' tools.
 
 use crate::{
     connection::{self, CONNECT_TIME_MAX, Connector, REQUEST_TIME_MAX},

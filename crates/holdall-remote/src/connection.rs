@@ -86,7 +86,7 @@ impl HttpConnector for Connector {
                 .get_config_value(&key)
                 .is_some_and(|value| value == "true")
         };
-        // What asks this machine for its role waits less.
+        // The request for this machine's role waits less.
         let connect_time = options.get_config_value(&ClientConfigKey::ConnectTimeout);
         let connect_time = connect_time
             .and_then(|text| text.strip_suffix('s')?.parse().ok())
@@ -137,7 +137,7 @@ mod tests {
         thread,
     };
 
-    /// A server that answers each request with these lines, and what it was sent.
+    /// A server that answers each request with these lines, and the requests that it received.
     fn server(answer: impl Fn(&str) -> String + Send + 'static) -> (u16, mpsc::Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

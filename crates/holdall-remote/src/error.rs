@@ -10,7 +10,7 @@ const CLAUSE_LETTERS_MAX: usize = 240;
 /// How a request's error ends when the service has refused it and its answer has no text.
 const NO_REASON: &str = "400 Bad Request:";
 
-/// What a service calls its errors, and what they mean for a user.
+/// The error codes of a service, and their meaning for a user.
 const CODES: [(&str, io::ErrorKind, &str); 12] = [
     ("NoSuchBucket", io::ErrorKind::NotFound, "there is no such bucket"),
     ("NoSuchKey", io::ErrorKind::NotFound, "there is no such object"),
@@ -74,7 +74,7 @@ const REGION_CODES: [&str; 4] = [
     "IllegalLocationConstraintException",
 ];
 
-/// That an object is not the one that was opened.
+/// The error for an object that is no longer the one that was opened.
 pub(crate) fn replaced() -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
@@ -120,7 +120,7 @@ pub(crate) fn of_request(error: &Error) -> io::Error {
     }
 }
 
-/// That the bucket is in another region, and in which one where the service has named it.
+/// The error for a bucket in another region, which it names if the service has.
 fn wrong_region(named: Option<&str>) -> io::Error {
     let what = match named {
         Some(region) => format!("check AWS_REGION: the service names {region} as the bucket's region"),

@@ -1,4 +1,5 @@
-//! What was learned of objects and folders: a bag's files are opened several times, and each time would be a request.
+//! A cache of facts about objects and folders: a bag's files are opened several times, and each time would be a
+//! request.
 
 use crate::object::RemoteObject;
 use holdall_io::remote::{ObjectAbout, ObjectEntry};
@@ -57,7 +58,7 @@ impl<V> Recent<V> {
     }
 }
 
-/// What is known.
+/// The cache.
 #[derive(Debug)]
 pub(crate) struct Known {
     objects: Recent<Arc<RemoteObject>>,

@@ -1,8 +1,8 @@
 //! Objects in buckets (S3, Google Cloud Storage, Azure) and on web servers as files of `holdall-io`; the only crate with an async runtime.
 //!
-//! [`install`] makes the client that `holdall_io::fs` uses for paths like `s3://bucket/run7`. It takes credentials from where the vendors'
-//! tools take them: environment variables, which the program passes in, and for S3 also `~/.aws`. docs/adr/0023 states why this crate has a
-//! runtime.
+//! [`install`] makes the client that `holdall_io::fs` uses for paths like `s3://bucket/run7`. It takes credentials from the same places as
+//! the vendors' tools: environment variables, which the program passes in, and for S3 also `~/.aws`. docs/adr/0023 states why this crate
+//! has a runtime.
 #![forbid(unsafe_code)]
 
 mod ahead;

@@ -151,7 +151,7 @@ async fn request_once(
 }
 
 impl RemoteObject {
-    /// What is known of it.
+    /// Facts about it.
     pub(crate) fn about(&self) -> &ObjectAbout {
         &self.about
     }

@@ -50,7 +50,7 @@ struct Run {
     gaps: u64,
 }
 
-/// What a read finds.
+/// The result of a read.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// This many bytes were copied.
@@ -172,7 +172,7 @@ impl Pieces {
                 .range(at..end)
                 .next()
                 .map_or(end, |(start, _)| *start);
-            // A little more than a part is no reason for two.
+            // A little more than a part does not justify two.
             let count = ((next - at + PART_BYTES / 2) / PART_BYTES).max(1);
             let part = (next - at).div_ceil(count);
             while at < next {
@@ -253,7 +253,7 @@ impl Pieces {
         due
     }
 
-    /// The object is read from front to back: the requests for what comes first.
+    /// Notes that the object is read from front to back; returns the requests for its beginning.
     pub(crate) fn expect_sequential(&mut self) -> Vec<Range<u64>> {
         if std::mem::replace(&mut self.is_sequential, true) {
             return Vec::new();
@@ -261,7 +261,7 @@ impl Pieces {
         self.after_read(0, 0)
     }
 
-    /// What to request after a read, if it is one of many that follow one another.
+    /// The ranges to request after a read, if it is one of many in sequence.
     pub(crate) fn after_read(&mut self, offset: u64, len: u64) -> Vec<Range<u64>> {
         let follows = offset == self.last_end && len < PART_BYTES;
         self.last_end = offset + len;

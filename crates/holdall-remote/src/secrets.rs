@@ -6,7 +6,7 @@ use std::{
     sync::{LazyLock, Mutex},
 };
 
-/// What takes the place of a secret.
+/// The replacement for a secret.
 const HIDDEN: &str = "***";
 
 /// Shorter values do not count as secrets; they would be replaced inside words.
@@ -25,7 +25,7 @@ static BESIDE: LazyLock<Mutex<HashMap<String, Beside>>> = LazyLock::new(Mutex::d
 pub(crate) struct Beside {
     /// `user:password`.
     pub user: Option<String>,
-    /// What follows the question mark.
+    /// The part after the question mark.
     pub query: Option<String>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn hide(text: &str) -> String {
     out
 }
 
-/// What follows `://` without user and query, and these.
+/// The part after `://` without user and query, and those two.
 fn split(text: &str) -> (String, Beside) {
     let (place, query) = match text.split_once(['?', '#']) {
         Some((place, query)) => (place, Some(query.to_owned()).filter(|query| !query.is_empty())),
@@ -98,7 +98,7 @@ pub(crate) fn without(url: &str) -> String {
     clean
 }
 
-/// What belongs to a URL without being shown.
+/// The parts of a URL that are not shown.
 pub(crate) fn beside(url: &str) -> Option<Beside> {
     lock(&BESIDE).get(url).cloned()
 }

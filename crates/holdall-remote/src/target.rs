@@ -1,4 +1,4 @@
-//! What a URL names: a service with its bucket, and a key in it.
+//! The target of a URL: a service with its bucket, and a key in it.
 
 use object_store::path::Path;
 use std::io;
@@ -29,7 +29,7 @@ impl Target {
     /// Parses a URL without secrets.
     ///
     /// # Errors
-    /// A URL that names no bucket, or a key that is none.
+    /// A URL that names no bucket or has an invalid key.
     pub(crate) fn parse(text: &str) -> io::Result<Self> {
         let invalid = |reason: &str| {
             io::Error::new(
