@@ -66,7 +66,7 @@ pub fn offer(messages: &Messages, count: u64, allocator: &StatsAlloc<System>) ->
     Ok(took)
 }
 
-/// Offers messages and writes what the cache holds, in turns, until the bag is closed.
+/// Offers messages and writes the content of the cache, in turns, until the bag is closed.
 ///
 /// # Errors
 /// Messages that are not in the bag: a defect.
@@ -152,7 +152,7 @@ impl Stepped {
         }
     }
 
-    /// Writes what the cache holds.
+    /// Writes the content of the cache.
     fn turn(&self, drain: &mut Drain) {
         while let Some(segment) = self.cache.try_take() {
             drain.step(Some(segment), self.clock.monotonic());

@@ -6,7 +6,7 @@ use serde::Serialize;
 use stats_alloc::{Region, StatsAlloc};
 use std::{alloc::System, hint::black_box};
 
-/// What the counted part of a run took.
+/// The costs of the counted part of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Took {
     /// Allocations, growing of existing ones included.
@@ -15,7 +15,7 @@ pub struct Took {
     pub elapsed_s: f64,
 }
 
-/// Runs `work` and returns what it took.
+/// Runs `work` and returns its costs.
 ///
 /// # Errors
 /// The error of `work`.
