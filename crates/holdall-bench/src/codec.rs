@@ -99,7 +99,7 @@ pub(crate) fn of_rival(options: &StorageOptions) -> BenchResult<McapCrateOptions
     })
 }
 
-/// What one thread did.
+/// The work of one thread.
 #[derive(Default)]
 struct CodecRun {
     raw_bytes: usize,

@@ -24,9 +24,9 @@ pub enum BenchError {
     Option {
         /// The option's name on the command line.
         option: &'static str,
-        /// What it accepts.
+        /// The values that it accepts.
         expected: String,
-        /// What was given.
+        /// The given value.
         found: String,
     },
     /// The folder for files and results already has content.
@@ -43,7 +43,7 @@ pub enum BenchError {
     NoSpace {
         /// The folder.
         path: PathBuf,
-        /// What the largest candidate or limit needs at one time.
+        /// Space that the largest candidate or limit needs at one time.
         needed_bytes: u64,
         /// Free space.
         available_bytes: u64,
@@ -51,7 +51,7 @@ pub enum BenchError {
     /// The operating system refused.
     #[error("could not {action} {}: {source}", path.display())]
     Io {
-        /// What was tried: `create`, `read`, …
+        /// The action tried: `create`, `read`, …
         action: &'static str,
         /// The path.
         path: PathBuf,
@@ -94,7 +94,7 @@ pub enum BenchError {
     Absent {
         /// The program.
         program: &'static str,
-        /// That it is missing, and how to get it: one clause.
+        /// One clause about what is missing and how to get it.
         what_to_do: &'static str,
     },
     /// A program that was started for a measurement failed.

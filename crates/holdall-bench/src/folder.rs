@@ -129,7 +129,7 @@ impl Drop for BenchFolder {
     }
 }
 
-/// `write-3.json`, `storage-1.csv`; and what a file system creates in its root.
+/// `write-3.json`, `storage-1.csv`; and files that a file system creates in its root.
 fn is_result(name: &str) -> bool {
     let numbered = |rest: &str| {
         rest.split_once('.').is_some_and(|(number, extension)| {

@@ -1,5 +1,5 @@
-//! Workloads, candidates, measurement and reports: what `holdall bench` runs, and how its figures stay
-//! comparable.
+//! The parts of `holdall bench`: workloads, candidates, measurements that stay comparable, and
+//! reports.
 #![deny(unsafe_code)]
 
 pub mod candidate;
@@ -22,7 +22,7 @@ pub mod workload;
 
 pub use error::{BenchError, BenchResult};
 
-/// The table style, where the rooms that are not of the engine look for it.
+/// The table style, at the path that modules outside the engine use.
 pub(crate) mod report {
     pub(crate) use crate::engine::TABLE_STYLE;
 }

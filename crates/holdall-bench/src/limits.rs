@@ -68,7 +68,7 @@ impl LimitMeter {
         Self::default()
     }
 
-    /// Measures the disk's direct limit once more; `None` where it refuses direct writes.
+    /// Measures the disk's direct limit once more; `None` if it refuses direct writes.
     ///
     /// # Errors
     /// A full or failing disk.
@@ -160,11 +160,11 @@ pub struct Limits {
     pub crc32_bytes_per_s: Option<f64>,
     /// The codec that our storage uses, alone on the payloads of this run; absent without compression.
     pub codec: Option<CodecSpeed>,
-    /// What each measurement of the disk writes.
+    /// Bytes that each measurement of the disk writes.
     pub bytes_per_measurement: u64,
     /// The best shape that was found.
     pub direct_shape: Option<DirectShape>,
-    /// Why direct writes are refused, where they are.
+    /// Why direct writes are refused, if they are.
     pub direct_refused: Option<String>,
     /// Every direct measurement in order.
     pub direct_samples: Vec<f64>,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
 
-/// What is known about the machine.
+/// Known facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Processors that this process may use.
@@ -24,7 +24,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Reads the facts of this machine and of the file system of `dir`; what cannot be read stays empty.
+    /// Reads the facts of this machine and of the file system of `dir`; unreadable ones stay empty.
     pub fn inspect(dir: &Path) -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());

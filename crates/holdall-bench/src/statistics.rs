@@ -41,7 +41,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The estimate of `samples`; `None` when there are none.
+    /// The estimate of `samples`; `None` without samples.
     pub fn of(samples: &[f64], seed: u64) -> Option<Self> {
         Some(Self {
             median: median(samples)?,
@@ -73,7 +73,7 @@ impl Estimate {
         Self::of(&ratios, seed)
     }
 
-    /// Both ends of the interval; the median where there is none.
+    /// Both ends of the interval; the median without one.
     pub(crate) fn ends(&self) -> (f64, f64) {
         let ends = |ends: Interval| (ends.low, ends.high);
         self.interval.map_or((self.median, self.median), ends)
@@ -96,7 +96,7 @@ impl Estimate {
     }
 }
 
-/// What a figure should be.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// This or more.

@@ -21,7 +21,7 @@ use std::{
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 
-/// What was read back and found correct.
+/// Data read back and found correct.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Verified {
     /// Messages.
@@ -192,7 +192,7 @@ fn verify_mcap(check: &mut Check<'_>, path: &Path) -> BenchResult<()> {
             "its statistics count {counted} messages, it has {found}"
         )));
     }
-    // Pages that were only read to check would displace what the next candidate needs; a refusal is harmless.
+    // Pages read only for checking would displace those that the next candidate needs; a refusal is harmless.
     let _refused = holdall_io::fs::forget_cached(path).is_err();
     Ok(())
 }

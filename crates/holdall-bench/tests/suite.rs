@@ -1,5 +1,5 @@
-//! The suite from outside: small experiments without a transport, really run; refusals; what an interrupted
-//! run keeps.
+//! The suite from outside: small experiments without a transport, really run; refusals; the remains of an
+//! interrupted run.
 
 use holdall_bench::{
     BenchError,

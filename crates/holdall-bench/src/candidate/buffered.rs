@@ -68,7 +68,7 @@ impl Waiting {
     }
 }
 
-/// What such a recorder stored and lost, by topic.
+/// Messages that such a recorder stored and lost, by topic.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredCounts {
     /// Messages in the file.
@@ -205,7 +205,7 @@ impl Sink for Counting {
 
 enum Work {
     Storing(Arc<Shared>, JoinHandle<BenchResult<StoredCounts>>),
-    /// Nothing is stored: what taking and counting costs.
+    /// Stores nothing: measures the costs of taking and counting.
     Counting(Vec<Arc<Counting>>),
 }
 
@@ -252,7 +252,7 @@ impl Buffered {
         })
     }
 
-    /// Counts what it gets, and drops it.
+    /// A recorder that counts messages and drops them.
     pub(crate) fn counting(topics: usize) -> Self {
         let counting: Vec<Arc<Counting>> = (0..topics).map(|_| Arc::default()).collect();
         let sinks = counting.iter().map(|one| Arc::clone(one) as Arc<dyn Sink>);

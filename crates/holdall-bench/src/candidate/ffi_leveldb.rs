@@ -126,7 +126,7 @@ pub enum Order {
     Stamps,
 }
 
-/// Keys of eight bytes are compared as signed numbers; there are no others.
+/// Keys of eight bytes are compared as signed numbers; no other keys occur.
 extern "C" fn compare_stamps(
     _: Opaque,
     a: *const c_char,

@@ -195,7 +195,7 @@ impl Pipeline {
         &self.sinks
     }
 
-    /// Stores what the cache holds and closes the bag; returns when all of it is durable.
+    /// Stores the content of the cache and closes the bag; returns when all of it is durable.
     ///
     /// # Errors
     /// A failed disk or storage; accounts that do not add up.

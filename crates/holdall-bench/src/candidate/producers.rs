@@ -33,9 +33,9 @@ const ROOM_POLL: Duration = Duration::from_micros(500);
 /// Producers that wait for room fill this part of the cache, …
 const ROOM_SHARE: usize = 8;
 
-/// … and never more than this: what a disk of 4 GB/s writes in 5 ms, the longest time between two polls of
-/// the drain, so that the drain never waits for producers; and small enough for the processor's last cache,
-/// like the data of a recorder that keeps up.
+/// … and never more than this: the amount that a disk of 4 GB/s writes in 5 ms, the longest time between
+/// two polls of the drain, so that the drain never waits for producers; and small enough for the
+/// processor's last cache, like the data of a recorder that keeps up.
 const ROOM_BYTES_MAX: usize = 20 << 20;
 
 /// This number of large messages may wait, or the drain would idle while the next one is accepted; …
@@ -83,7 +83,7 @@ pub struct Produced {
 }
 
 impl Produced {
-    /// Adds what another thread offered.
+    /// Adds the offers of another thread.
     pub(super) fn merge(&mut self, one: &Self) {
         self.offered += one.offered;
         self.offers.merge(&one.offers);

@@ -23,7 +23,7 @@ pub enum Rival {
     SqliteBare(SqlitePreset),
     /// The real LevelDB as rosbag2's plugin uses it.
     LeveldbBare,
-    /// Stores nothing: what the generator and the batches cost by themselves.
+    /// Stores nothing: measures the costs of the generator and the batches by themselves.
     Discarding,
 }
 

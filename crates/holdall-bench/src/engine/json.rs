@@ -14,7 +14,7 @@ pub(crate) fn store(path: &Path, value: &impl Serialize) -> BenchResult<()> {
     Ok(write_atomically_unsynced(path, text.as_bytes())?)
 }
 
-/// Reads one; `what` it is, for an error.
+/// Reads a JSON file; `what` names it in errors.
 ///
 /// # Errors
 /// A file that cannot be read or is something else.

@@ -35,7 +35,7 @@ pub enum Progress {
     Limits,
     /// A run is about to begin.
     Running {
-        /// What is measured.
+        /// The candidate measured.
         name: String,
         /// The run's place among all, from 1.
         number: usize,
@@ -65,7 +65,7 @@ pub(crate) struct Task {
     pub repeat: u32,
 }
 
-/// What an interrupted experiment left of a run.
+/// The outcome of a run from before an interruption.
 pub(crate) enum Earlier<R> {
     /// Nothing: it has to be run.
     Nothing,
@@ -93,7 +93,7 @@ pub(crate) trait Kind {
     /// Everything that is measured, in the order of a round.
     fn tasks(&self) -> Vec<Task>;
 
-    /// What is known of a run without running it.
+    /// Looks up a run without running it.
     fn earlier(
         &mut self,
         task: usize,

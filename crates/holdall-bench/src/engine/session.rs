@@ -33,7 +33,7 @@ pub struct Common {
     pub disk: DiskChoice,
     /// Bytes of each measurement of the disk's limit; `None`: by the size of the load.
     pub limit_bytes: Option<u64>,
-    /// What payloads consist of.
+    /// The content of payloads.
     pub content: Content,
     /// The same seed gives the same order and payloads.
     pub seed: u64,
@@ -51,7 +51,7 @@ impl Common {
     }
 }
 
-/// A result with what it was measured with; the names of the fields are fixed.
+/// A result with the circumstances of its measurement; the names of the fields are fixed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report<B> {
     /// The kind: `write`, `storage`, `tools`.
@@ -59,7 +59,7 @@ pub struct Report<B> {
     /// The command line, without the folder.
     #[serde(default)]
     pub command: String,
-    /// What the kind measured.
+    /// The measurements of the kind.
     #[serde(flatten)]
     pub body: B,
     /// Limits of the same run.
@@ -69,7 +69,7 @@ pub struct Report<B> {
     pub machine: Machine,
 }
 
-/// Finished rounds of an experiment, and what it measured.
+/// Finished rounds of an experiment, and its description.
 #[derive(Serialize, Deserialize)]
 struct Rounds<R> {
     /// Whatever must be the same for the rest of the rounds.

@@ -8,7 +8,7 @@ use holdall_io::fs::write_atomically;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, path::Path};
 
-/// What one message of a workload costs.
+/// The costs of one message of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Costs {
     /// Instructions in our code.
@@ -27,7 +27,7 @@ pub struct Costs {
 /// Instructions of a message by function.
 pub type Functions = BTreeMap<String, f64>;
 
-/// Costs of all workloads, and what they depend on in addition to the code.
+/// Costs of all workloads, and the facts they depend on in addition to the code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {
     /// `rustc --version` of the compiler.

@@ -177,7 +177,7 @@ pub struct GateReport {
     pub passed: bool,
     /// The tolerance, as a part of the baseline's instructions.
     pub tolerance: f64,
-    /// What weakens the comparison, such as another compiler.
+    /// Differences that weaken the comparison, such as another compiler.
     pub remarks: Vec<String>,
     /// Workloads of the baseline that were not counted.
     pub missing: Vec<String>,

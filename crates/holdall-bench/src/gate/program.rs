@@ -20,7 +20,7 @@ pub const BASELINE_FILE: &str = "crates/holdall-bench/gate/baseline.json";
 /// The source tree that contains `from`.
 ///
 /// # Errors
-/// When there is none.
+/// When none is found.
 pub fn source_tree(from: &Path) -> BenchResult<PathBuf> {
     let has_workloads = |folder: &&Path| folder.join("crates").join(CRATE).join("Cargo.toml").is_file();
     let found = from.ancestors().find(has_workloads);

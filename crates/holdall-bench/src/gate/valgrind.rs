@@ -113,7 +113,7 @@ fn run(mut command: Command, program: &Path, arguments: &[&str]) -> BenchResult<
     })
 }
 
-/// Sums what each function has cost by itself. In callgrind's format `ob=` and `fn=` name the owner of the
+/// Sums the costs of each function by itself. In callgrind's format `ob=` and `fn=` name the owner of the
 /// costs that follow, a line that begins with a digit is `<line> <cost>`, and the line after `calls=` is the
 /// cost of the callee, already counted there.
 fn parse_callgrind(text: &str, program: &Path) -> Result<Instructions, String> {

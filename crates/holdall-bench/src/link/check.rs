@@ -35,7 +35,7 @@ const WARM_UP: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_millis(300);
 const RECEIVE_BUFFER_BYTES: i32 = 64 << 20;
 
-/// What is sent over a link.
+/// The datagrams sent over a link.
 #[derive(Clone, Copy)]
 struct Flow {
     bytes: usize,
@@ -54,7 +54,7 @@ struct Arrival {
     arrived: Duration,
 }
 
-/// What was sent, and what of it came.
+/// The number of datagrams sent, and the arrivals.
 struct Probe {
     sent: u64,
     arrivals: Vec<Arrival>,
@@ -65,11 +65,11 @@ struct Probe {
 pub struct LinkCheck {
     /// The link.
     pub link: &'static str,
-    /// What was measured.
+    /// The property measured.
     pub what: &'static str,
-    /// What the link promises.
+    /// The promised figure.
     pub expected: f64,
-    /// What was found.
+    /// The measured figure.
     pub found: f64,
     /// Largest difference allowed between the two.
     pub tolerance: f64,
@@ -98,7 +98,7 @@ impl LinkCheck {
     }
 }
 
-/// What was found on this machine.
+/// The results on this machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkChecks {
     /// Every promise.
@@ -216,7 +216,7 @@ fn rate_of(arrivals: &[Arrival], packet_bits: f64) -> f64 {
     }
 }
 
-/// The 99th percentile of what packets take beyond the delay.
+/// The 99th percentile of the time that packets take beyond the delay.
 fn check_delay(text: &'static str) -> Result<LinkCheck, LinkRunError> {
     const TOLERANCE_US: f64 = 100.0;
     let spec = parsed(text)?;

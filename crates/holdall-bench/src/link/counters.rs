@@ -1,4 +1,5 @@
-//! What crossed a link, counted from the packets themselves: fragments, multicast, RTPS submessages, repairs, TCP retransmissions.
+//! The traffic on a link, counted from the packets themselves: fragments, multicast, RTPS submessages, repairs, TCP
+//! retransmissions.
 
 use super::model::DropReason;
 use serde::Serialize;
@@ -56,13 +57,13 @@ impl Dropped {
 /// One direction of a link. `entered = arrived + dropped + under_way`, to the packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DirectionCounters {
-    /// What the sending end gave to the link.
+    /// Packets that the sending end gave to the link.
     pub entered: Amount,
-    /// What the receiving end got.
+    /// Packets that the receiving end got.
     pub arrived: Amount,
-    /// What it never got.
+    /// Packets that it never got.
     pub dropped: Dropped,
-    /// What was on the way when the link ended.
+    /// Packets in flight when the link ended.
     pub under_way: u64,
     /// Packets that are a part of a larger IP datagram.
     pub fragments: u64,
@@ -79,7 +80,7 @@ pub struct DirectionCounters {
 /// Most flows (writers, connections) that are distinguished in each direction; others are counted without repairs.
 const FLOWS_MAX: usize = 65_536;
 
-/// Counts what enters one direction.
+/// Counts the packets that enter one direction.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// By prefix and entity of the writer: the highest sequence number, and the end of its highest fragment.
@@ -194,7 +195,7 @@ impl Watch {
         Some(())
     }
 
-    /// Whether the writer sent this sample, or this part of it, before; `None` where that cannot be read.
+    /// Whether the writer sent this sample, or this part of it, before; `None` if that cannot be read.
     fn is_repair(&mut self, prefix: [u8; 12], kind: u8, body: &[u8], is_little: bool) -> Option<bool> {
         let u32_at = |at: usize| {
             let bytes = body.get(at..at + 4)?.try_into().ok()?;

@@ -63,7 +63,7 @@ struct Direction {
     under_way: BinaryHeap<Reverse<Packet>>,
 }
 
-/// What the forwarding thread found.
+/// The results of the forwarding thread.
 #[derive(Debug)]
 pub struct Forwarded {
     /// From the first end to the second, and back.
@@ -110,7 +110,7 @@ impl Direction {
     }
 }
 
-/// How the thread waits for what comes next.
+/// How the thread waits for the next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// Until a packet enters, or this time is over.
@@ -160,7 +160,7 @@ impl Forwarder<'_> {
         SystemClock.monotonic().saturating_sub(self.start)
     }
 
-    /// Reads what the end has sent, up to a batch. True when there may be more.
+    /// Reads packets that the end has sent, up to a batch. True when more may be waiting.
     fn read(&mut self, from: usize) -> io::Result<bool> {
         for _ in 0..BATCH {
             let mut bytes = self.spare.pop().unwrap_or_default();
@@ -294,7 +294,7 @@ mod tests {
     fn a_queue_is_emptied_in_groups() {
         assert_eq!(wait(Some(1022), 20, ""), Wait::Rest(90 * MICRO));
         assert_eq!(wait(Some(1022), 20, "group=500us"), Wait::Rest(490 * MICRO));
-        // A single packet, those that are far apart, and where exactness was asked for.
+        // Too few packets, packets far apart, grouping off, and spinning.
         assert_eq!(wait(Some(1022), 2, ""), Wait::Enter(12 * MICRO));
         assert_eq!(wait(Some(1222), 20, ""), Wait::Enter(212 * MICRO));
         assert_eq!(wait(Some(1022), 20, "group=0s"), Wait::Enter(12 * MICRO));

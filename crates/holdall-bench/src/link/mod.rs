@@ -67,7 +67,7 @@ impl ProgramEnd {
     }
 }
 
-/// What the kernel counted on one end.
+/// The kernel's counters of one end.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelReport {
     /// Packets that the end gave to the link.
@@ -102,7 +102,7 @@ pub struct Lateness {
     pub max_us: f64,
 }
 
-/// What crossed a link.
+/// The traffic on a link.
 #[derive(Debug, Serialize)]
 pub struct Carried {
     /// How long it existed, in seconds.
@@ -124,14 +124,14 @@ pub struct Carried {
     pub cores: f64,
 }
 
-/// What crossed the link between two programs.
+/// The traffic on the link between two programs.
 #[derive(Debug, Serialize)]
 pub struct LinkReport {
     /// The link.
     pub spec: LinkSpec,
     /// How the two programs ended.
     pub programs: [ProgramEnd; 2],
-    /// What crossed it.
+    /// The traffic on it.
     #[serde(flatten)]
     pub carried: Carried,
 }
@@ -355,7 +355,7 @@ mod tests {
             panic!("no netem");
         };
         assert_eq!(netem.rate, Some((6_750_000, 14)));
-        // What the rate and the delay hold in packets of the largest size: 0.2 s of it.
+        // As many packets of the largest size as the rate and the delay hold: 0.2 s of them.
         assert_eq!(netem.limit_packets, 900);
         assert_eq!((netem.delay, netem.jitter), (spec.delay, spec.jitter));
         assert_eq!(netem.loss, (0.0625, Some(0.25)));

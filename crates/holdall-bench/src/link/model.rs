@@ -4,7 +4,7 @@ use super::spec::{Bottleneck, LinkSpec};
 use fastrand::Rng;
 use std::time::Duration;
 
-/// What an Ethernet header adds to each packet, in bytes: rates of networks are counted with it.
+/// Bytes that an Ethernet header adds to each packet: rates of networks include it.
 pub const ETHERNET_BYTES: u64 = 14;
 
 /// Why a packet was dropped.
@@ -18,7 +18,7 @@ pub enum DropReason {
     Outage,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It arrives at this time.

@@ -13,14 +13,14 @@ pub enum Bottleneck {
     Nic,
 }
 
-/// What decides about packets.
+/// The code that decides about packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
     /// The model of this program.
     #[default]
     Holdall,
-    /// netem of the kernel, where it has one: it drops without saying why.
+    /// The kernel's netem, if it has one: it drops without giving a reason.
     Netem,
 }
 
@@ -116,7 +116,7 @@ impl Default for LinkSpec {
 pub struct LinkSpecError {
     /// The part as it was given.
     pub part: String,
-    /// What would be accepted.
+    /// The form that would be accepted.
     pub expected: &'static str,
 }
 
@@ -124,7 +124,7 @@ pub struct LinkSpecError {
 const KEYS: &str = "one of rate=54Mb/s, loss=10%, loss=10%/burst=20, delay=5ms, delay=5ms±1ms, reorder=1%, queue=200ms, bottleneck=path, \
      bottleneck=nic, down=5s@20s, mtu=1500, seed=1, backend=netem, spin=500us, group=100us";
 
-/// Rates from a slow radio to what this forwards.
+/// Rates from a slow radio to the fastest that this program forwards.
 const RATE_BITS: std::ops::RangeInclusive<f64> = 1e3..=1e11;
 const RATE: &str = "a rate from 1kb/s to 100Gb/s, for example 54Mb/s";
 const TIME: &str = "a time up to 1 h, for example 200us, 5ms or 1.5s";
@@ -221,7 +221,7 @@ impl LinkSpec {
         Ok(())
     }
 
-    /// What is left for this program's model: nothing where the kernel's decides.
+    /// The part left for this program's model: nothing if the kernel's netem decides.
     pub(super) fn of_model(&self) -> Self {
         match self.backend {
             Backend::Holdall => self.clone(),

@@ -1,4 +1,4 @@
-//! Measurement: what a run costs in processor time and memory, and how long offers take.
+//! Measurement of a run's processor time and memory, and of the duration of offers.
 
 pub mod cores;
 pub mod latency;

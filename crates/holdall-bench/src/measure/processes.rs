@@ -1,4 +1,4 @@
-//! What other processes use: processor time and memory, over time and at their end, from `/proc`.
+//! Processor time and memory of other processes, over time and at their end, from `/proc`.
 
 use super::{
     sampling::{SAMPLES_MAX, Sampling},
@@ -20,7 +20,7 @@ pub struct ProcessSample {
     pub rss_bytes: u64,
 }
 
-/// What a process used.
+/// Resources that a process used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUse {
     /// Its name.
@@ -31,7 +31,7 @@ pub struct ProcessUse {
     pub cpu_system_s: f64,
     /// Highest sampled resident memory, in bytes.
     pub rss_max_bytes: u64,
-    /// Bytes that it wrote to file systems on disks, through the page cache or past it; `None` where the
+    /// Bytes that it wrote to file systems on disks, through the page cache or past it; `None` if the
     /// kernel does not count them.
     #[serde(default)]
     pub written_bytes: Option<u64>,
@@ -42,7 +42,7 @@ pub struct ProcessUse {
     pub threads: Vec<ThreadUse>,
 }
 
-/// What the threads of one name used.
+/// Processor time that the threads of one name used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThreadUse {
     /// Their name, cut by the kernel to 15 bytes.
@@ -167,7 +167,7 @@ impl ProcessSampler {
         Sampling::start("process-sampler", clock, seen, sample).map(Self)
     }
 
-    /// Ends and returns what each process used.
+    /// Ends and returns the resources that each process used.
     pub fn stop(self) -> Vec<ProcessUse> {
         self.0.stop()
     }

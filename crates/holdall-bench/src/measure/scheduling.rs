@@ -43,7 +43,7 @@ impl SchedulingProbe {
     /// Ends; returns how late each wake-up was, and the processor time of the probe itself.
     pub fn stop(self) -> (Latencies, Duration) {
         self.stop.store(true, Ordering::Relaxed);
-        // The thread does not panic; if it did, there would be no result.
+        // The thread does not panic; if it did, it would give no result.
         self.thread.join().unwrap_or_default()
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{BenchError, BenchResult};
 use std::thread::{self, ScopedJoinHandle};
 
-/// Runs `run` in `count` threads at once, and returns what each returned.
+/// Runs `run` in `count` threads at once, and returns their results.
 ///
 /// # Errors
 /// A thread that cannot be started, or that panicked.

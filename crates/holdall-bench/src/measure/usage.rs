@@ -1,4 +1,4 @@
-//! What the process uses (processor time, memory, page faults), read before and after a run.
+//! Resources that the process uses (processor time, memory, page faults), read before and after a run.
 
 use holdall_io::{
     clock::Clock,
@@ -62,7 +62,7 @@ pub(crate) fn resident_bytes() -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
-/// What a run used.
+/// Resources that a run used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// Wall time in seconds.
@@ -99,7 +99,7 @@ pub(crate) struct UsageMeter<'a> {
 impl<'a> UsageMeter<'a> {
     /// Starts: resets the highest resident memory and reads all counters.
     pub fn start(clock: &'a dyn Clock) -> Self {
-        // "5" resets the high-water mark (proc_pid_clear_refs(5)); where that is forbidden the mark of the
+        // "5" resets the high-water mark (proc_pid_clear_refs(5)); if that is forbidden, the mark of the
         // whole process remains.
         let _refused = append(Path::new("/proc/self/clear_refs"), b"5").is_err();
         let (rss_start_bytes, _) = resident_bytes();
@@ -118,7 +118,7 @@ impl<'a> UsageMeter<'a> {
         self.started
     }
 
-    /// What was used since.
+    /// Resources used since then.
     pub fn stop(&self) -> Usage {
         let elapsed = self.clock.monotonic().saturating_sub(self.started);
         let cpu = process_cpu_time();

@@ -1,4 +1,4 @@
-//! What became of every planned message, computed from the records of both sides.
+//! The fate of every planned message, computed from the records of both sides.
 
 use super::worker::{ReceivedRecord, SentRecord};
 use crate::measure::Latencies;
@@ -49,7 +49,7 @@ impl Times {
     }
 }
 
-/// What became of the planned messages; `planned` is the sum of the next seven.
+/// The fate of the planned messages; `planned` is the sum of the next seven.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
     /// Messages that were due in the measured time.
@@ -92,7 +92,7 @@ pub struct Account {
     pub sent_each_s: Vec<u64>,
     /// Messages that arrived in each of these seconds.
     pub received_each_s: Vec<u64>,
-    /// Their mean time from before `publish` to the arrival in milliseconds; `None` where none arrived.
+    /// Their mean time from before `publish` to the arrival in milliseconds; `None` if none arrived.
     #[serde(default)]
     pub latency_each_s_ms: Vec<Option<f64>>,
     /// Longest time without an arrival, in seconds.

@@ -12,12 +12,12 @@ use std::{ops::RangeInclusive, time::Duration};
 /// Shortest measured time at any scale.
 const DURATION_MIN: Duration = Duration::from_secs(1);
 
-/// What is measured.
+/// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaseKind {
     /// Messages from a publisher to a subscriber.
     Load,
-    /// A node without any topic, alone: what it costs by itself.
+    /// A node without any topic, alone: its costs by itself.
     Idle,
     /// Nodes that start at the same time, each with a publisher and a subscription of one topic, until each knows all.
     Discovery {
@@ -42,7 +42,7 @@ pub struct MiddlewareCase {
     pub is_reliable: bool,
     /// `KEEP_LAST` of this depth.
     pub depth: u64,
-    /// What is measured.
+    /// The kind of measurement.
     pub kind: CaseKind,
     /// A second load at the same time, between two further programs.
     pub beside: Option<Box<MiddlewareCase>>,
@@ -115,7 +115,7 @@ pub struct Evaluation {
     pub text: String,
 }
 
-/// What distinguishes these files from those of recorders.
+/// The field that distinguishes these files from those of recorders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {

@@ -1,4 +1,5 @@
-//! Figures as lines over what an experiment varies: discovery over the number of nodes, overhead and delivery over the loss of a link.
+//! Figures as lines over the variable of an experiment: discovery over the number of nodes, overhead and delivery over the loss of a
+//! link.
 
 use super::{
     CaseKind, MiddlewareRun,
@@ -235,7 +236,7 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     all
 }
 
-/// A line for each middleware over the place that `x` gives its cells; `None` where too few have one.
+/// A line for each middleware over the place that `x` gives its cells; `None` if too few have one.
 fn draw(
     number: usize,
     figure: &Figure<'_>,

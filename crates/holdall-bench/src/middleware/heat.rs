@@ -1,4 +1,4 @@
-//! Maps of coloured cells: the share of messages in time by middleware and link, and what each pair of middlewares does with each other.
+//! Maps of coloured cells: the share of messages in time by middleware and link, and the figures of each pair of middlewares.
 
 use super::{
     MiddlewareRun,
@@ -95,7 +95,7 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     all
 }
 
-/// Draws the heat map of one load; `None` where it has too few links.
+/// Draws the heat map of one load; `None` if it has too few links.
 ///
 /// # Errors
 /// Only because of a bug in this program.

@@ -24,7 +24,7 @@ pub(crate) enum MiddlewareKind {
     Memory,
 }
 
-/// What is special about a side; the suffix of its name.
+/// The special settings of a side; the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settings {
     /// As the middleware comes.
@@ -45,7 +45,7 @@ impl Settings {
         ("-typed", Self::Typed),
     ];
 
-    /// The name without its suffix, and what that means.
+    /// The name without its suffix, and the suffix's meaning.
     fn split(name: &str) -> (&str, Self) {
         let found = Self::SUFFIXES
             .iter()

@@ -99,7 +99,7 @@ const COST: [Figure; 5] = [
     },
 ];
 
-/// What arrived in each second, and where `has_cost` what that cost.
+/// The arrivals in each second, and with `has_cost` their costs.
 ///
 /// # Errors
 /// A plot that cannot be drawn.

@@ -32,7 +32,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// The load and the link of a cell, where the experiment is known.
+    /// The load and the link of a cell, if the experiment is known.
     pub(crate) fn place(&self, cell: &Cell<'_>) -> Option<(&'a MiddlewareCase, &'a EvaluatedLink)> {
         let evaluation = self.evaluation?;
         let mut cases = evaluation
@@ -115,7 +115,7 @@ const LINKS_OVER_TIME_MAX: usize = 12;
 
 type FigureOf = fn(&MiddlewareRun) -> Option<f64>;
 
-/// What arrived.
+/// Plots of arrivals.
 fn arrival_plots() -> [BarPlot; 5] {
     let bar = |name, title, unit, digits, figure: FigureOf| BarPlot {
         name,
@@ -156,7 +156,7 @@ fn arrival_plots() -> [BarPlot; 5] {
     ]
 }
 
-/// What it cost.
+/// Plots of costs.
 fn cost_plots() -> [BarPlot; 4] {
     let bar = |name, title, unit, digits, figure: FigureOf, is_of_machine| BarPlot {
         name,

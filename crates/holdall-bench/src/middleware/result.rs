@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The file with all runs, in the experiment's folder.
 pub const RESULT_FILE: &str = "evaluation.json";
 
-/// What one side of a run cost, from its start to the end of the drain.
+/// The costs of one side of a run, from its start to the end of the drain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerCost {
     /// Processor time in seconds.
@@ -31,7 +31,7 @@ impl WorkerCost {
     }
 }
 
-/// What crossed the link, discovery included.
+/// Traffic on the link, discovery included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WireUse {
     /// IP bytes that the publisher's end sent.
@@ -117,7 +117,7 @@ pub struct ClockOffset {
 }
 
 impl ClockOffset {
-    /// What is known after a run, from a measurement before and one after it.
+    /// The offset of a run, from a measurement before and one after it.
     pub(crate) fn until(self, after: Self) -> Self {
         Self {
             offset_ns: self.offset_ns,
@@ -195,7 +195,7 @@ pub struct AbsentMiddleware {
 pub struct EvaluationResult {
     /// The experiment's short name.
     pub experiment: String,
-    /// What it shows.
+    /// Its purpose.
     pub title: String,
     /// The publication it follows.
     pub source: Option<String>,
@@ -211,7 +211,7 @@ pub struct EvaluationResult {
     pub machine: Machine,
     /// Every run in order.
     pub runs: Vec<MiddlewareRun>,
-    /// What is not installed.
+    /// Middlewares that are not installed.
     pub absent: Vec<AbsentMiddleware>,
     /// The versions and settings in use, by middleware.
     pub settings: Vec<(String, String)>,

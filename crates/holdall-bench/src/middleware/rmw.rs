@@ -1,4 +1,4 @@
-//! Workers for rmw implementations: the ROS 2 that is found, and what a program needs to know of it.
+//! Workers for rmw implementations: finds ROS 2, and gives a program the variables that it needs.
 
 use crate::suite::live::installed::find_rclpy;
 use holdall_transport::registry;
@@ -17,7 +17,7 @@ const TRANSPORT: &str = "rmw";
 #[derive(Clone, Debug)]
 pub(crate) struct RosPrefix {
     path: PathBuf,
-    /// Every prefix, where it was sourced; else this one.
+    /// Every prefix, if it was sourced; else this one.
     prefixes: OsString,
     /// Folders with libraries: its own, those that Python packages bring, and those that the environment names.
     libraries: OsString,

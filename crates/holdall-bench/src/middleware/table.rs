@@ -19,7 +19,7 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Median and interval of a figure over the repetitions; `None` where no run has it.
+    /// Median and interval of a figure over the repetitions; `None` if no run has it.
     pub(crate) fn estimate(&self, figure: impl Fn(&MiddlewareRun) -> Option<f64>) -> Option<Estimate> {
         let each: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();
         Estimate::of(&each, 1)
@@ -222,7 +222,7 @@ fn sheet(cells: &[Cell<'_>]) -> Sheet {
     }
 }
 
-/// What became of the planned messages, all runs of a cell together.
+/// The fate of the planned messages, all runs of a cell together.
 fn loss_sheet(cells: &[Cell<'_>]) -> Sheet {
     let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
     let rows = cells.iter().map(|cell| {

@@ -13,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What `git log` is asked for; a file with the same lines is read as well.
+/// The format for `git log`; a file with the same lines is read as well.
 pub(super) const FORMAT: &str = "%H%x09%aI%x09%aN%x09%P";
 const WEEK_S: f64 = 7.0 * DAY_S;
 

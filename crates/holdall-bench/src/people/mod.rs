@@ -1,5 +1,5 @@
-//! What people answered, did and declared: a survey of users, issues, pull requests and commits of repositories, quality levels. Data come from
-//! files; nothing is fetched.
+//! Answers, work and declarations of people: a survey of users, issues, pull requests and commits of repositories, quality levels. Data come
+//! from files; nothing is fetched.
 
 mod history;
 mod plots;
@@ -67,7 +67,7 @@ impl PeopleResult {
             && self.declarations.is_empty()
     }
 
-    /// Reads a stored one; `None` where there is none.
+    /// Reads a stored one; `None` if it does not exist.
     ///
     /// # Errors
     /// A file that is something else.
@@ -257,7 +257,7 @@ fn items_sheet(items: &[Items]) -> Sheet {
 mod tests {
     use super::*;
 
-    /// What was found out about the published data by hand.
+    /// Checks facts about the published data that were found by hand.
     #[test]
     fn the_published_data_give_what_is_known_of_them() {
         let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tsc-rmw");

@@ -1,4 +1,5 @@
-//! Declarations of quality as REP-2004 has them: for each package its level, and what it meets of each of the seven categories.
+//! Declarations of quality as REP-2004 has them: for each package its level, and the requirements it meets in each of the seven
+//! categories.
 
 use crate::error::{BenchError, BenchResult};
 use crate::suite::sheet::Sheet;
@@ -17,7 +18,7 @@ const CATEGORIES: [(&str, &str); 7] = [
     ("security", "security"),
 ];
 
-/// What a package meets of a category.
+/// The requirements of a category that a package meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Points {
     /// Without a remark.

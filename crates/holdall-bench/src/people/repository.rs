@@ -48,7 +48,7 @@ pub struct Items {
     pub median_days_as_published: Option<f64>,
 }
 
-/// What the published report took for the time of an item that is still open.
+/// The time that the published report assumed for items still open.
 const PUBLISHED_OPEN_DAYS: f64 = 180.0;
 pub(super) const DAY_S: f64 = 86_400.0;
 

@@ -155,7 +155,7 @@ fn compare(questions: &mut [Question]) {
     }
 }
 
-/// Whether answers of two cohorts differ. `None` when one has none, or all answers are equal.
+/// Whether answers of two cohorts differ. `None` when one has no answers, or all answers are equal.
 fn mann_whitney(first: &[u64; STEPS], second: &[u64; STEPS]) -> Option<Comparison> {
     let [n1, n2] = [first, second].map(|counts| counts.iter().sum::<u64>() as f64);
     let all = n1 + n2;

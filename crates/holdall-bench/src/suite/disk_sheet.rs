@@ -1,4 +1,4 @@
-//! A table of what each recorder did on the disk: bytes written for each byte recorded, writes, syncs,
+//! A table of each recorder's work on the disk: bytes written for each byte recorded, writes, syncs,
 //! splits, and how long they took.
 
 use super::{

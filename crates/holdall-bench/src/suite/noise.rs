@@ -92,7 +92,7 @@ impl Noise {
         (!causes.is_empty()).then(|| format!("Noise: {}.", causes.join(", ")))
     }
 
-    /// By what factor the disk's own rate changed, when that is too much.
+    /// The factor by which the disk's own rate changed, when it is too large.
     fn spread(&self) -> Option<f64> {
         let [low, _, high] = self.direct.filter(|[low, _, high]| *high > low * SPREAD_MAX)?;
         Some(high / low.max(1.0))

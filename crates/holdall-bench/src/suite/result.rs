@@ -178,7 +178,7 @@ pub struct RunResult {
     /// Bytes of all storage files.
     pub bag_bytes: u64,
     /// Bytes that the recorder wrote to the file system of a disk, journals and bytes written twice included;
-    /// `None` where the kernel does not count them, as for file systems in memory.
+    /// `None` if the kernel does not count them, as for file systems in memory.
     #[serde(default)]
     pub written_bytes: Option<u64>,
     /// Files begun after the first.
@@ -194,7 +194,7 @@ pub struct RunResult {
     /// How soon publishers got subscriptions, over a transport.
     #[serde(default)]
     pub discovery: Option<DiscoveryResult>,
-    /// How well it was played back, where that was measured.
+    /// Result of playback, if it was measured.
     #[serde(default)]
     pub playback: Option<PlaybackResult>,
     /// The recorder and the publishers as processes, over a transport.
@@ -342,7 +342,7 @@ pub struct Skipped {
 pub struct ExperimentResult {
     /// The experiment's short name.
     pub experiment: String,
-    /// What it shows.
+    /// Its purpose.
     pub title: String,
     /// The factor on message counts.
     pub scale: f64,

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table};
 
 /// A table to be drawn as text or HTML: the first columns are words, the others figures.
 pub(crate) struct Sheet {
-    /// What it shows.
+    /// Its title.
     pub title: &'static str,
     /// Names of the columns.
     pub header: Vec<&'static str>,

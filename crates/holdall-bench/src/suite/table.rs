@@ -350,7 +350,7 @@ pub(super) fn milliseconds(nanos: f64) -> String {
     }
 }
 
-/// What may wait in the recorder's own memory.
+/// The limit of waiting messages in the recorder's own memory.
 pub fn cache(setting: &Setting) -> String {
     if setting.recorder == RecorderKind::Discard {
         return DASH.to_owned();

@@ -19,7 +19,7 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected random, image, pointcloud, text, or an entropy from 0 to 8 bit per byte, found {found:?}")]
 pub struct ContentError {
-    /// What was given.
+    /// The given value.
     pub found: String,
 }
 

@@ -10,12 +10,12 @@ use std::ops::Range;
 /// Payloads start at multiples of this within their corpus: a cache line.
 const PAYLOAD_ALIGNMENT: u64 = 64;
 
-/// What is offered.
+/// A load to offer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Message sizes.
     pub mix: SizeMix,
-    /// What payloads consist of.
+    /// The content of payloads.
     pub content: Content,
     /// Payload bytes of all producers together; as many whole messages as fit are sent.
     pub total_bytes: u64,
@@ -193,7 +193,7 @@ const fn corpus_window_bytes(message_bytes: usize) -> usize {
     }
 }
 
-/// A computed load: its topics, and what each producer sends.
+/// A computed load: its topics, and the messages of each producer.
 pub struct Plan {
     load: Load,
     topics: Vec<TopicPlan>,

@@ -106,7 +106,7 @@ impl ComparisonConfig {
     /// Messages of each topic: those that fit into its share of the bytes.
     fn counts(&self) -> Vec<u64> {
         let count = |topic: &ComparisonTopic| {
-            // Between 0 and what `check_messages` allows.
+            // Between 0 and the limit of `check_messages`.
             (self.write_total_bytes as f64 * topic.write_proportion / topic.message_size as f64) as u64
         };
         self.topics.iter().map(count).collect()

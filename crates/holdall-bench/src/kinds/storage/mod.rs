@@ -40,7 +40,7 @@ const CORPUS_WINDOW_BYTES: usize = 4 << 20;
 /// Everything that the kind needs to know.
 #[derive(Clone, Debug)]
 pub struct StorageBenchOptions {
-    /// What every kind needs.
+    /// The options of every kind.
     pub common: Common,
     /// Message sizes.
     pub sizes: Vec<SizeMix>,
@@ -54,7 +54,7 @@ pub struct StorageBenchOptions {
     pub config: Option<ComparisonConfig>,
 }
 
-/// What is written.
+/// The source of the messages.
 enum Source<'a> {
     Plan(Plan),
     File {

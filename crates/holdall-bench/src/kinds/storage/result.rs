@@ -123,7 +123,7 @@ impl Cell {
 pub struct StorageBody {
     /// All cells: sizes, then batches, then configurations.
     pub cells: Vec<Cell>,
-    /// What payloads consist of.
+    /// The content of payloads.
     pub content: String,
     /// Payload bytes of one run.
     pub total_bytes: u64,
@@ -181,7 +181,7 @@ const COLUMNS: [Column<Cell>; 9] = [
     ("÷ limit", |cell| ratio_text(cell.ratio_to_limit.as_ref(), false)),
     ("messages/s", |cell| frequency(cell.messages_per_s)),
     ("CPU s/GiB", |cell| cpu_per_gib(cell.cpu_s_per_gb)),
-    // Never negative, and far below what 64 bits of nanoseconds hold.
+    // Never negative, and far below the range of 64 bits of nanoseconds.
     ("close", |cell| span((cell.close_s * 1e9) as u64)),
     ("÷ rival", |cell| {
         let rival = cell.rival.as_ref().filter(|_| cell.ratio_to_rival.is_some());

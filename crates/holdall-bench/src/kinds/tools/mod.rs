@@ -45,7 +45,7 @@ const INPUT_BYTES_MIN: u64 = 8 << 20;
 /// Everything that the kind needs to know.
 #[derive(Clone, Debug)]
 pub struct ToolsBenchOptions {
-    /// What every kind needs.
+    /// The options of every kind.
     pub common: Common,
     /// Length of each of the two inputs.
     pub input_bytes: u64,
@@ -282,7 +282,7 @@ impl Tools<'_> {
         })
     }
 
-    /// What the disk copies or reads by itself: seconds and bytes per second.
+    /// The disk's own copying or reading: seconds and bytes per second.
     fn limit(&self, limit: Limit) -> BenchResult<(f64, f64)> {
         let (input, copy) = (file(&self.inputs[0]), self.session.folder.scratch().join("copy"));
         self.prepare()?;

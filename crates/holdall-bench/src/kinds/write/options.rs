@@ -10,7 +10,7 @@ use holdall::{record::options::CacheOptions, writer::SplitOptions};
 use holdall_storage::{StorageOptions, storage_by_id};
 use std::{fmt, str::FromStr, time::Duration};
 
-/// What can be measured.
+/// The candidates that can be measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteCandidate {
     /// The recorder with one of our storages.
@@ -85,9 +85,9 @@ impl fmt::Display for WriteCandidate {
 /// Everything that the kind needs to know.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// What every kind needs.
+    /// The options of every kind.
     pub common: Common,
-    /// What is offered.
+    /// The load offered.
     pub load: Load,
     /// Candidates; the first is the subject, the others are compared with it.
     pub candidates: Vec<WriteCandidate>,
@@ -97,7 +97,7 @@ pub struct WriteOptions {
     pub cache: CacheOptions,
     /// When to begin a new file.
     pub split: SplitOptions,
-    /// What a power cut may lose at most from the recorder; `None` syncs at the end only.
+    /// The longest time of messages that a power cut may lose from the recorder; `None` syncs at the end only.
     pub max_loss_window: Option<Duration>,
     /// How messages are offered.
     pub offer: OfferOptions,

@@ -45,7 +45,7 @@ pub struct WriteRun {
     pub cores: f64,
     /// Processor time of the producers, offers included, in seconds.
     pub producer_cpu_s: f64,
-    /// What the process used.
+    /// Resources that the process used.
     pub usage: Usage,
     /// Disk limit just before, in bytes a second; absent where nothing is written to a disk.
     pub limit_before_bytes_per_s: Option<f64>,
@@ -61,7 +61,7 @@ pub struct WriteRun {
     pub send_lateness: Option<LatencySummary>,
     /// Files begun after the first.
     pub splits: u64,
-    /// What was read back and found correct; absent when not requested, or done in another repetition.
+    /// Data read back and found correct; absent when not requested, or done in another repetition.
     pub verified: Option<Verified>,
 }
 

@@ -59,7 +59,7 @@ pub(super) fn serve(
     Ok(from)
 }
 
-/// The workers that another machine has asked for.
+/// The workers that another machine has requested.
 struct Host<'a> {
     site: &'a Site,
     folder: &'a Path,

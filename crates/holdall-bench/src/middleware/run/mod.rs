@@ -47,7 +47,7 @@ const EXPERIMENT_FILE: &str = "experiment.yaml";
 /// Another machine, which has one side of each run.
 #[derive(Clone, Debug)]
 pub struct PeerOptions {
-    /// `HOST` or `HOST:PORT`, where [`serve`] waits.
+    /// `HOST` or `HOST:PORT` of a waiting [`serve`].
     pub address: String,
     /// Whether the publishers run on this machine, else the subscribers.
     pub publishes_here: bool,
@@ -227,7 +227,7 @@ struct Bench<'a> {
     absent: Vec<AbsentMiddleware>,
 }
 impl<'a> Bench<'a> {
-    /// The middlewares that were asked for and can be run.
+    /// The requested middlewares that can run.
     fn present(&mut self, on_progress: &mut dyn FnMut(EvaluationProgress)) -> Vec<&'a Middleware> {
         let wanted: &'a [Middleware] = match &self.options.middlewares[..] {
             [] => &self.evaluation.middlewares,
@@ -344,7 +344,7 @@ impl<'a> Bench<'a> {
         Ok((done?, Some(WireUse::from(&carried))))
     }
 
-    /// What became of every message of a stream, from the records of both sides.
+    /// The fate of every message of a stream, from the records of both sides.
     fn account(&self, stream: &Stream<'_>, start: Duration) -> BenchResult<Account> {
         if stream.case.kind != CaseKind::Load {
             return Ok(Account::default());

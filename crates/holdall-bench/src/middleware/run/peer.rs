@@ -1,5 +1,5 @@
 //! Two machines: one drives the run and has one side of it, the other one, `host`, starts workers when asked. They speak over one connection, a JSON
-//! object on a line each way; what a worker recorded follows its last answer as bytes.
+//! object on a line each way; a worker's records follow its last answer as bytes.
 
 use super::{
     programs::WorkerSpec,
@@ -232,7 +232,7 @@ impl Peer {
         }
     }
 
-    /// Begins a run: measures the clock, and ends what a failed run left.
+    /// Begins a run: measures the clock, and ends the remains of a failed run.
     pub(super) fn begin(&self) -> BenchResult<()> {
         self.ask(&Ask::Reset)?;
         *lock(&self.offset) = self.measure_clock()?;
@@ -286,7 +286,7 @@ impl Peer {
         self.ask_with(ask, |_, answer| Ok(answer))
     }
 
-    /// Asks, and reads what follows the answer before anyone else asks.
+    /// Asks, and reads the data after the answer before the next question.
     fn ask_with<T>(
         &self,
         ask: &Ask,

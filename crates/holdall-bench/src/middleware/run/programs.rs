@@ -120,7 +120,7 @@ impl Site {
         }
     }
 
-    /// What is special about each side, once.
+    /// The special settings of each side, once.
     pub(super) fn all_settings(&self, middlewares: &[&Middleware]) -> Vec<(String, String)> {
         let mut all: Vec<(String, String)> = Vec::new();
         for side in middlewares.iter().flat_map(|one| &one.sides) {
@@ -131,7 +131,7 @@ impl Site {
         all
     }
 
-    /// What is special about a side here, for people.
+    /// The special settings of a side here, for people.
     fn settings(&self, side: &MiddlewareSide) -> String {
         let tuned = |text: &str| match side.settings {
             Settings::Tuned => format!("; {text}"),
@@ -181,7 +181,7 @@ impl Site {
     /// A worker that cannot be started here.
     pub(super) fn command(&self, spec: &WorkerSpec, records: &Path) -> BenchResult<Command> {
         let mut command = self.program(spec)?;
-        // Over TCP nothing is lost but what the publisher does not wait for.
+        // Over TCP only messages that the publisher does not wait for are lost.
         let is_reliable = spec.is_reliable && spec.side.settings != Settings::Drop;
         let reliability = if is_reliable { "reliable" } else { "best-effort" };
         command

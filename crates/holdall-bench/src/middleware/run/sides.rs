@@ -68,7 +68,7 @@ impl Usage {
         }
     }
 
-    /// What a worker cost from `before` until now.
+    /// The costs of a worker from `before` until now.
     fn since(self, before: Self, elapsed_s: f64) -> WorkerCost {
         WorkerCost {
             cpu_s: (self.cpu_s - before.cpu_s).max(0.0),
@@ -94,7 +94,7 @@ impl Worker<'_> {
         }
     }
 
-    /// How many messages were received, once it is more than `than`; `None` when there are no more in time.
+    /// How many messages were received, once it is more than `than`; `None` when no more arrive in time.
     fn received(&self, within: Duration, than: u64) -> Option<u64> {
         match self {
             Self::Here(program) => program.wait_for(within, |line| newer(line, than)).ok(),
@@ -180,7 +180,8 @@ impl<'a> Pair<'a> {
 }
 
 impl Bench<'_> {
-    /// Starts all workers of a run, lets them work, and ends them. Returns when the first messages were due, and what each stream was like.
+    /// Starts all workers of a run, waits for their work, and ends them. Returns when the first messages were due, and the measurements of
+    /// each stream.
     pub(super) fn drive(
         &self,
         run: &Run<'_>,

@@ -34,7 +34,7 @@ pub enum Role {
     Subscriber,
     /// A node without topics.
     Idle,
-    /// Both in one thread: what the measurement itself costs.
+    /// Both in one thread, which shows the costs of the measurement itself.
     Both,
 }
 
@@ -142,7 +142,7 @@ fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
 /// Reads the file of a publisher.
 ///
 /// # Errors
-/// A file that cannot be read or is no such file.
+/// A file that cannot be read or has another format.
 pub fn read_sent(path: &Path) -> io::Result<Vec<SentRecord>> {
     let bytes = fs::read(path)?;
     let one = |bytes: &[u8]| {
@@ -162,7 +162,7 @@ pub fn read_sent(path: &Path) -> io::Result<Vec<SentRecord>> {
 /// Reads the file of a subscriber.
 ///
 /// # Errors
-/// A file that cannot be read or is no such file.
+/// A file that cannot be read or has another format.
 pub fn read_received(path: &Path) -> io::Result<Vec<ReceivedRecord>> {
     let bytes = fs::read(path)?;
     whole(path, &bytes, RECEIVED_BYTES)?;
@@ -224,7 +224,7 @@ pub(crate) fn shift_records(bytes: &[u8], role: Role, by_ns: i64) -> Vec<u8> {
     bytes.chunks_exact(8).enumerate().flat_map(shifted).collect()
 }
 
-/// What a worker reports, one JSON object on a line.
+/// A worker's report, one JSON object on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum WorkerEvent {

@@ -110,7 +110,8 @@ fn send_all(
     }
 }
 
-/// Publishes into memory and records each copy as received: what the measurement itself costs. No allocation is made for a message.
+/// Publishes into memory and records each copy as received: this shows the costs of the measurement itself. It does not allocate
+/// for a message.
 pub fn publish_into_memory(plan: &WorkerPlan, start: Duration) -> (Vec<SentRecord>, Vec<ReceivedRecord>) {
     let mut message = plan.shape.message(plan.bytes);
     let mut memory = message.clone();

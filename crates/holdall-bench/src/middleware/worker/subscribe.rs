@@ -43,7 +43,7 @@ impl Received {
     pub(super) fn note_number(&self, number: u64) {
         let at = u64::try_from(SystemClock.monotonic().as_nanos()).unwrap_or(u64::MAX);
         let mut records = lock(&self.records);
-        // What exceeds the room would cost an allocation in the middle of a measurement.
+        // A record beyond the room would cost an allocation in the middle of a measurement.
         if records.len() < records.capacity() {
             records.push(ReceivedRecord { number, at });
         }

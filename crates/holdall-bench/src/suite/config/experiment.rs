@@ -75,7 +75,7 @@ pub struct Experiment {
     /// Its short name, for example `A6`.
     #[serde(rename = "experiment")]
     pub id: String,
-    /// What it shows, one clause.
+    /// Its purpose, one clause.
     pub title: String,
     /// The publication it follows.
     pub source: Option<String>,
@@ -136,7 +136,7 @@ impl Experiment {
     /// The same over another transport; recorders that it cannot reach are left out.
     ///
     /// # Errors
-    /// When no recorder is left.
+    /// When no recorder remains.
     pub fn over(mut self, transport: Transport) -> Result<Self, String> {
         for benchmark in &mut self.benchmarks {
             benchmark.transport = transport;

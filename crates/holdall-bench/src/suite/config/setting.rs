@@ -55,9 +55,9 @@ pub enum RecorderKind {
     Synchronous,
     /// A double buffer like rosbag2's, in front of the `mcap` crate or of a bare SQLite loop.
     DoubleBuffered,
-    /// `ros2 bag record`, where it is installed.
+    /// `ros2 bag record`, if it is installed.
     Ros2Bag,
-    /// `rosbag record` of ROS 1 with publishers of ROS 1, where they are installed.
+    /// `rosbag record` of ROS 1 with publishers of ROS 1, if they are installed.
     Rosbag,
     /// No recorder: messages are counted and discarded. Without a transport the rest is the cost of the generator
     /// itself, with one that of taking.

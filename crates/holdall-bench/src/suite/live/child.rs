@@ -57,7 +57,7 @@ pub(crate) struct Program {
 pub struct Ended {
     /// Exit code; absent after a signal.
     pub code: Option<i32>,
-    /// What it used.
+    /// Resources that it used.
     pub used: ProcessUse,
     /// The last lines of its output, standard output and standard error in the order of arrival.
     pub lines: Vec<String>,

@@ -110,7 +110,7 @@ pub(super) fn find_ros2(named: Option<&Path>) -> Option<Installed> {
     }
 }
 
-/// By prefix, where Debian puts it, or below `/opt/ros`.
+/// Looks in the named prefix, in Debian's place, or below `/opt/ros`.
 pub(super) fn find_ros1(named: Option<&Path>) -> Result<Installed, Absent> {
     let prefixes = match named {
         Some(prefix) => vec![prefix.to_owned()],
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A prefix with a program that prints what its setup has set.
+    /// A prefix with a program that prints the variables that its setup has set.
     fn prefix(program: &str) -> tempfile::TempDir {
         let prefix = tempfile::tempdir().unwrap();
         let path = prefix.path().join(program);

@@ -310,7 +310,7 @@ fn last_sentences(lines: &[String]) -> String {
     sentences[sentences.len().saturating_sub(3)..].join(" | ")
 }
 
-/// What `holdall record --json` reports for each topic, which it prints over several lines.
+/// The report of `holdall record --json` for each topic, which it prints over several lines.
 fn report_of_holdall(lines: &[String]) -> serde_json::Value {
     let from = lines.iter().rposition(|line| line == "{").unwrap_or(lines.len());
     let until = lines

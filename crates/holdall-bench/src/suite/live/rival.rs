@@ -31,7 +31,7 @@ pub struct RivalPlan {
 /// Its report at the end, on one line.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RivalReport {
-    /// Messages in the file, by topic; messages taken where there is none.
+    /// Messages in the file, by topic; messages taken if it writes no file.
     pub stored: Vec<u64>,
     /// Messages that found the buffer full, by topic.
     pub lost: Vec<u64>,

@@ -32,7 +32,7 @@ const BUNCH_PERIOD_PART: f64 = 40.0;
 /// µs on a virtual machine.
 const BUNCH_MAX: Duration = Duration::from_micros(500);
 
-/// What was sent, and how precisely.
+/// Messages sent, and their precision.
 #[derive(Clone, Debug, Default)]
 pub struct Sent {
     /// Messages of each publisher.
@@ -145,7 +145,7 @@ impl Generator<'_> {
     }
 
     /// How long a thread sleeps beyond the next message, so that others are due as well when it wakes; zero
-    /// where there are none.
+    /// without others.
     fn bunch(&self, threads: u32) -> Duration {
         let groups = self.publishers.groups.iter().map(|group| &group.config);
         let rate_hz: f64 = groups

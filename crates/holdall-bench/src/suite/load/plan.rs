@@ -98,7 +98,7 @@ pub enum PublishEvent {
     Done(Box<PublishReport>),
 }
 
-/// What was sent, and how precisely.
+/// Messages sent, and their precision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PublishReport {
     /// Messages of each publisher.

@@ -203,7 +203,7 @@ impl<'a> Matched<'a> {
         self.waiting.is_empty()
     }
 
-    /// Messages of publishers that still have none.
+    /// Messages of publishers that still have no subscription.
     fn sent_by_waiting(&self) -> u64 {
         self.waiting
             .iter()

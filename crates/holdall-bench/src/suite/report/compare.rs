@@ -1,4 +1,4 @@
-//! Two results of the same experiment side by side: what changed, and whether the measurement supports it.
+//! Two results of the same experiment side by side: the changes, and whether the measurement supports them.
 
 use super::Loaded;
 use crate::{

@@ -35,7 +35,7 @@ pub struct Loaded {
     pub folder: PathBuf,
     /// Its content.
     pub result: ExperimentResult,
-    /// The experiment with its ladders and published figures, where it is known.
+    /// The experiment with its ladders and published figures, if it is known.
     pub experiment: Option<Experiment>,
 }
 
@@ -45,7 +45,7 @@ pub struct LoadedEvaluation {
     pub folder: PathBuf,
     /// Its content.
     pub result: EvaluationResult,
-    /// The experiment with its links, where it is known.
+    /// The experiment with its links, if it is known.
     pub evaluation: Option<Evaluation>,
 }
 

@@ -41,7 +41,7 @@ fn is_place_of(a: &Cell, b: &Cell) -> bool {
     (&a.messages, a.batch_size, &a.plugin_config) == (&b.messages, b.batch_size, &b.plugin_config)
 }
 
-/// Reads the newest result in `folder`; `None` where there is none.
+/// Reads the newest result in `folder`; `None` if none exists.
 ///
 /// # Errors
 /// A result that cannot be read.

@@ -72,7 +72,7 @@ fn markdown(loaded: &Results, plots: &[Shown]) -> String {
     fits
 }
 
-/// Words as a reader counts them: table lines and other signs are none.
+/// Words as a reader counts them: table lines and other signs do not count.
 pub fn words(text: &str) -> usize {
     let is_word = |word: &&str| word.chars().any(char::is_alphanumeric);
     text.split_whitespace().filter(is_word).count()

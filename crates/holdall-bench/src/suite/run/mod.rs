@@ -70,7 +70,7 @@ pub struct SuiteOptions {
 const RESULT: &str = "result.json";
 const RUN: &str = "the result of a run";
 
-/// What is run several times.
+/// A case with a setting, run several times.
 struct Planned<'a> {
     case: &'a Case,
     benchmark: &'a BenchmarkConfig,
@@ -268,7 +268,7 @@ impl Kind for Suite<'_> {
 }
 
 impl Suite<'_> {
-    /// Reports once for each setting what cannot be done here.
+    /// Reports once for each setting that it cannot run here.
     fn skip(&mut self, task: usize, reason: String, on_progress: &mut OnProgress<'_>) {
         let planned = &self.planned[task];
         let recorder = recorder_label(planned.benchmark.transport, &planned.setting);
@@ -294,7 +294,7 @@ impl Suite<'_> {
         on_progress(Progress::Limits);
         let limits = self.measure_limits(&self.planned[task].case.producers)?;
         let planned = &self.planned[task];
-        // What others, limits among them, still have to write is not this run's.
+        // Data that others, limits among them, still have to write must not count for this run.
         rustix::fs::sync();
         let load_average = load_average();
         let bag = folder.join(recorder::BAG);

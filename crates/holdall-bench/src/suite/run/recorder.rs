@@ -43,7 +43,7 @@ pub struct Run<'a> {
     pub setting: &'a Setting,
     /// The bag's folder.
     pub folder: &'a Path,
-    /// Number of publishing threads, where the command line sets it.
+    /// Number of publishing threads, if the command line sets it.
     pub threads: Option<u32>,
     /// The clock.
     pub clock: &'a Arc<dyn Clock>,

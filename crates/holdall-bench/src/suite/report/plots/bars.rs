@@ -148,7 +148,7 @@ impl Chart {
         bars.any(|bar| bar.other.is_some())
     }
 
-    /// Draws the bars; `None` where none has a figure.
+    /// Draws the bars; `None` if none has a figure.
     ///
     /// # Errors
     /// Only because of a bug in this program.
@@ -295,7 +295,7 @@ impl Chart {
     }
 }
 
-/// The ends of an interval with a line between them; nothing where both are equal.
+/// The ends of an interval with a line between them; nothing if both are equal.
 fn whisker(
     root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
     interval: Option<Interval>,

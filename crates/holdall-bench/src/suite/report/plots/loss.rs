@@ -48,7 +48,7 @@ fn plot(rows: &[&Row<'_>], name: String, title: String) -> BenchResult<Plot> {
     })
 }
 
-/// Loss over load, where there is a loss and more than one load.
+/// Loss over load, if any message was lost and more than one load was run.
 pub(super) fn against_load(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     let all: Vec<&Row<'_>> = rows.iter().collect();
     let (lines, _) = lines_of(&all);

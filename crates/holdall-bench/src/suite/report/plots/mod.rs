@@ -56,7 +56,7 @@ pub(crate) const WIDTH: u32 = 860;
 pub struct Plot {
     /// Part of its file names.
     pub name: String,
-    /// What it shows, one sentence.
+    /// Its subject, one sentence.
     pub title: String,
     /// The picture.
     pub svg: String,
@@ -175,7 +175,8 @@ fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     )
 }
 
-/// What was recorded here and, thin and grey, in the other folder; then processor time for each GiB likewise.
+/// The recorded share here and, thin and grey, in the other folder; then processor time for each GiB in the
+/// same way.
 ///
 /// # Errors
 /// A plot that cannot be drawn.
@@ -219,7 +220,7 @@ pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
 /// Percentiles along the axis of latency plots.
 const PLACES: [&str; 5] = ["p50", "p99", "p99.9", "p99.99", "worst"];
 
-/// Offer latencies by percentile; `None` where nothing was timed.
+/// Offer latencies by percentile; `None` if nothing was timed.
 fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     percentiles(
         rows,
@@ -232,7 +233,7 @@ fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     )
 }
 
-/// How late playback was, by percentile; `None` where nothing was played.
+/// How late playback was, by percentile; `None` if nothing was played.
 fn lateness(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
     percentiles(
         rows,
