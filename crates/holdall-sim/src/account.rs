@@ -1,4 +1,4 @@
-//! Judges the ledger: each message that was sent is in the bag or missing at a stage that fits what happened to it.
+//! Judges the ledger: each message that was sent is in the bag or missing at a stage that fits its fate.
 
 use crate::{
     aftermath::Aftermath,
@@ -37,7 +37,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, found: &FoundBag, ledger: &Ledger) 
             .iter()
             .filter(|(_, name)| *name == topic.name)
             .count() as u64;
-        // A message with a hole is none of those that were found, and one of those that a repair counts.
+        // A message with a hole does not count as found, but a repair counts it.
         let has_holes = after.death.is_some() && plan.leaves_holes();
         if there + topic.removed != topic.recorded && !has_holes {
             let what = format!(

@@ -1,4 +1,5 @@
-//! The death of the recorder's process: at a random moment, also in the middle of a step, it is gone, and what it shared with the system stays.
+//! The death of the recorder's process: at a random moment, possibly in the middle of a step, it is gone, and only state shared with the system
+//! stays.
 
 use crate::{
     folder::SimFolder,
@@ -138,10 +139,10 @@ impl DeathWatch {
         self.lock().death.is_some()
     }
 
-    /// It dies now, if it lives; what it leaves.
+    /// Dies now, if still alive; returns its remains.
     ///
     /// # Errors
-    /// When what it leaves cannot be copied.
+    /// When its remains cannot be copied.
     pub fn end(&self) -> io::Result<Option<Death>> {
         let mut state = self.lock();
         Self::die(&mut state, false);

@@ -47,7 +47,7 @@ impl SimFolder {
         lock(&self.texts)
     }
 
-    /// What a reader sees now.
+    /// The files as a reader sees them now.
     pub fn visible(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let texts = self.lock();
         let last = |text: &Text| text.unsynced.last().or(text.durable.as_ref()).cloned();
@@ -57,7 +57,8 @@ impl SimFolder {
             .collect()
     }
 
-    /// What a power cut leaves: the durable version, or any later one, and now and then only the length of that.
+    /// The files after a power cut: each in its durable version, or any later one, and now and then as zeros of at
+    /// most that one's length.
     pub fn survivors(&self, rng: &mut SimRng) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut survivors = BTreeMap::new();
         for (path, text) in self.lock().iter() {

@@ -1,4 +1,5 @@
-//! What is in a bag: its messages as our own reader finds them, compared with what a foreign reader finds in the same files.
+//! The content of a bag: its messages as our own reader finds them, compared with those that a foreign reader finds in the
+//! same files.
 
 use crate::payload;
 use holdall_storage::{
@@ -26,7 +27,7 @@ pub struct Found {
     pub len: usize,
     /// Place of its file in the bag.
     pub file: usize,
-    /// Its payload is what its publisher sent.
+    /// Its payload equals the sent one.
     pub is_exact: bool,
     /// The low half of its sequence number is in the file as well.
     pub has_sequence: bool,

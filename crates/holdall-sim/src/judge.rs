@@ -1,4 +1,4 @@
-//! Judges a recording's bag against the truth: first the bag alone, then the account, then what a crash may take.
+//! Judges a recording's bag against the truth: first the bag alone, then the account, then the losses of a crash.
 
 use crate::{
     account,
@@ -93,7 +93,7 @@ fn judge_crashed(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
     crate::repair::judge(plan, bag, &found)
 }
 
-/// What must hold for every bag, however it came to its end.
+/// Checks the invariants of every bag, however its recording ended.
 ///
 /// # Errors
 /// The first broken invariant.

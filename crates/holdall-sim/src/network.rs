@@ -77,7 +77,7 @@ pub struct Life {
     pub gid: Gid,
     /// Its topic.
     pub topic: String,
-    /// What it offers.
+    /// The QoS that it offers.
     pub qos: QosProfile,
     /// Whether it still exists.
     pub alive: bool,
@@ -266,7 +266,7 @@ impl Network {
         self.lock().step = now;
     }
 
-    /// Says that what arrives from now on arrives in a paused recording.
+    /// Sets whether messages from now on arrive in a paused recording.
     pub fn set_paused(&self, paused: bool) {
         self.lock().paused = paused;
     }
@@ -313,7 +313,7 @@ impl Network {
         (0..state.lives.len()).filter(alive).collect()
     }
 
-    /// Sends one message; `way` decides what happens to it for each subscription.
+    /// Sends one message; `way` decides its fate for each subscription.
     pub fn send(&self, life: usize, len: usize, mut way: impl FnMut() -> Way) {
         let now = self.clock.monotonic();
         let mut state = self.lock();

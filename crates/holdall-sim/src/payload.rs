@@ -5,7 +5,7 @@ use holdall_io::sim::SimRng;
 /// A payload has room for its name.
 pub const PAYLOAD_BYTES_MIN: usize = 16;
 
-/// CDR, little endian: what a reader expects in front.
+/// The CDR header (little endian) that a reader expects in front.
 const ENCAPSULATION: [u8; 4] = [0, 1, 0, 0];
 
 /// The payload of message `sequence` of publisher `life`, `len` bytes long.
@@ -16,7 +16,7 @@ pub fn of(life: usize, sequence: u64, len: usize) -> Vec<u8> {
     bytes.extend_from_slice(&(life as u32).to_le_bytes());
     bytes.extend_from_slice(&sequence.to_le_bytes());
     let mut rng = SimRng::new(((life as u64) << 40) ^ sequence);
-    // Every other publisher sends what can be compressed.
+    // Every other publisher sends compressible payloads.
     let compressible = life % 2 == 1;
     let mut word = rng.next_u64();
     while bytes.len() < len {

@@ -1,4 +1,5 @@
-//! What a seed decides: the options of the recording, the disk, and the course of events, all of it before anything happens.
+//! The plan that a seed gives: the options of the recording, the disk, and the course of events, all decided before anything
+//! happens.
 
 use crate::network::Signs;
 use holdall::{
@@ -27,7 +28,7 @@ pub const SMALL_FROM: u64 = 1_000_000;
 /// From this seed on most recorders have memory that survives them, as the program has, and many die as a process.
 pub const DEATH_FROM: u64 = 2_000_000;
 
-/// From this seed on publishers vanish, some networks announce nothing, and messages are sent after the user has asked for the end.
+/// From this seed on publishers vanish, some networks announce nothing, and messages are sent after the user has requested the end.
 pub const ENDS_FROM: u64 = 1_000_000_000;
 
 /// Topics of the simulated system.
@@ -103,7 +104,7 @@ impl TopicPlan {
     }
 }
 
-/// What publishers offer.
+/// The QoS profiles that publishers offer.
 pub const OFFERS: [QosProfile; 4] = [
     QosProfile::ROS_DEFAULT,
     QosProfile {
@@ -163,7 +164,7 @@ pub enum Event {
     AskEnd,
     /// A publisher announces how much it has sent.
     Announce(u64),
-    /// Time goes by; the recorder's threads do what they do.
+    /// Time passes; the recorder's threads do their work.
     Pass(Duration),
     /// Time goes by and the recorder's threads get no processor.
     Starve(Duration),
@@ -181,7 +182,7 @@ pub enum Event {
     StallDisk(Duration),
     /// The `nth` next operation of this kind fails.
     FailDisk {
-        /// What fails.
+        /// The operation that fails.
         operation: Operation,
         /// How many go well before.
         nth: u64,
@@ -191,7 +192,7 @@ pub enum Event {
     /// The disk has room for this many bytes from the start on.
     LimitDisk(u64),
     /// The process dies at the moment of this number, counted from here, among those at which that makes a difference, also within a step.
-    /// Nothing where the recording does not end by [`Ending::Death`].
+    /// Nothing if the recording does not end by [`Ending::Death`].
     Die(u64),
 }
 
@@ -211,7 +212,7 @@ pub enum Ending {
 /// One seeded recording.
 #[derive(Clone)]
 pub struct Plan {
-    /// What decides all of it.
+    /// The seed that decides everything else.
     pub seed: u64,
     /// The recording.
     pub options: RecordOptions,
@@ -268,7 +269,7 @@ impl fmt::Debug for Plan {
 }
 
 impl Plan {
-    /// What `seed` decides.
+    /// The plan that `seed` gives.
     pub fn new(seed: u64) -> Self {
         let mut rng = SimRng::new(seed);
         let options = options(&mut rng);
@@ -315,8 +316,8 @@ impl Plan {
         plan
     }
 
-    /// Most worlds are short and cheap, so that more of them are seen; what a seed below [`SMALL_FROM`]
-    /// decides is unchanged.
+    /// Most worlds are short and cheap, so that more of them are seen; the plans of seeds below
+    /// [`SMALL_FROM`] are unchanged.
     fn make_small(&mut self, rng: &mut SimRng) {
         if !rng.chance(150_000) {
             self.events.truncate(8 + rng.below(60) as usize);

@@ -1,4 +1,5 @@
-//! The code of `holdall repair` and `holdall check` on what a crash left, over a disk that may also fail in the middle of it.
+//! The code of `holdall repair` and `holdall check` on the remains of a crash, over a disk that may also fail in the middle
+//! of it.
 
 use crate::{
     found::{self, Found, FoundBag, storage_files},
@@ -26,13 +27,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What every MCAP file begins with.
+/// The beginning of every MCAP file.
 const MAGIC: &[u8] = b"\x89MCAP0\r\n";
 
 /// How often the power fails while one bag is being repaired, at most.
 const CRASHES_MAX: u64 = 3;
 
-/// What a repair may change before the end that it adds: a chunk's header, or an opcode.
+/// Most bytes that a repair may change in one place before the end that it adds: a chunk's header, or an opcode.
 const CHANGE_BYTES_MAX: usize = 64;
 
 /// The errno of a disk that is gone.
@@ -139,7 +140,7 @@ fn judge_repaired(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Viol
     Ok(())
 }
 
-/// What can be read must be what could be read before.
+/// The readable content must equal the content that was readable before.
 fn compare(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<FoundBag, Violation> {
     let now =
         found::read(bag, plan.leaves_holes()).map_err(|error| Violation::new(Invariant::Opens, error))?;

@@ -1,4 +1,5 @@
-//! Judges what a dead process leaves: after `holdall repair` every message that it had received is in the bag, and the account is exact.
+//! Judges the remains of a dead process: after `holdall repair` every message that it had received is in the bag, and the account is
+//! exact.
 
 use crate::{
     account,

@@ -17,7 +17,7 @@ use std::{
     },
 };
 
-/// What a recording came to.
+/// The outcome of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Recordings.
@@ -105,16 +105,16 @@ pub fn run_in(plan: &Plan, mutation: Option<Mutation>, scratch: &Path) -> Result
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// What it broke.
+    /// The invariant that it broke.
     pub violation: Violation,
 }
 
-/// What many recordings came to.
+/// The outcome of many recordings.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Their sums.
     pub tally: Tally,
-    /// Those that broke something, by seed.
+    /// Recordings that broke something, by seed.
     pub failures: Vec<Failure>,
 }
 

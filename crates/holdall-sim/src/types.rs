@@ -33,7 +33,7 @@ pub fn asked_hash() -> String {
     ASKED_HASH.clone()
 }
 
-/// What a node sends for the asked type.
+/// The sources that a node sends for the requested type.
 pub fn asked_sources() -> Vec<TypeSource> {
     vec![TypeSource {
         type_name: ASKED.to_owned(),

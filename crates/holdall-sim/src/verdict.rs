@@ -1,4 +1,4 @@
-//! What must hold, and how it is reported when it does not.
+//! The invariants, and reports of broken ones.
 
 use std::fmt;
 

@@ -43,7 +43,7 @@ pub struct World<'a> {
     pauses: Vec<(Duration, bool)>,
     memory_excess: Option<(&'static str, usize, usize)>,
     clock_set: bool,
-    /// How many messages each publisher had sent when the user asked for the end.
+    /// Number of messages that each publisher had sent when the user requested the end.
     sent_at_stop: Option<Vec<usize>>,
     watch: DeathWatch,
 }
@@ -127,7 +127,7 @@ impl<'a> World<'a> {
     /// Lets everything happen.
     ///
     /// # Errors
-    /// When what a dead process leaves cannot be copied.
+    /// When the remains of a dead process cannot be copied.
     pub fn run(mut self) -> std::io::Result<Aftermath> {
         for event in &self.plan.events {
             self.act(*event);
@@ -460,5 +460,5 @@ fn chosen_of(lives: &[usize], number: u64) -> Option<usize> {
     lives.get(place.checked_rem(lives.len())?).copied()
 }
 
-/// The longest payload of any topic, with what the cache adds to it, in bytes.
+/// The longest payload of any topic in bytes, including the overhead of the cache.
 const LARGEST_BYTES: usize = 67_000;

@@ -7,7 +7,7 @@ use holdall_sim::{
 };
 use std::{fs, path::Path};
 
-/// Seeds that have failed, one a line, with what they showed.
+/// Seeds that have failed, one a line, each with the fault that it showed.
 const SEEDS: &str = include_str!("seeds.txt");
 
 /// Each mutation with a seed that catches it.

@@ -196,7 +196,7 @@ pub fn leaves_pointer(mutation: Option<Mutation>) -> bool {
     mutation != Some(Mutation::ForgottenPointer)
 }
 
-/// Changes memory that survives to what a faulty recorder would have left; `id` is what it can be recognised by.
+/// Changes surviving memory to the state that a faulty recorder would have left; `id` identifies the memory.
 ///
 /// # Errors
 /// When it cannot be read or written.

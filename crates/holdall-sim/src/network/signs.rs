@@ -7,7 +7,7 @@ use holdall_model::{qos::Reliability, time::Timestamp, topic::Gid};
 use holdall_transport::{EndProof, GraphEvent, SubscribeRequest};
 use std::time::Duration;
 
-/// What a network shows of the ends of its publishers.
+/// The signs that a network gives of the ends of its publishers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signs {
     /// Who announces and answers.
@@ -98,7 +98,7 @@ impl Network {
         });
     }
 
-    /// A publisher dies without a farewell. What is on its way still arrives.
+    /// A publisher dies without announcing its end. Messages in flight still arrive.
     pub fn kill(&self, life: usize) {
         let moment = self.moment();
         let life = &mut self.lock().lives[life];
