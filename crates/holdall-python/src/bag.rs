@@ -103,7 +103,7 @@ impl Bags {
         Ok(Self { set, decoders })
     }
 
-    /// What the metadata of the bags states, as JSON.
+    /// The metadata of the bags as JSON.
     fn describe(&self, py: Python<'_>) -> PyResult<String> {
         detached(py, || self.description().to_string())
     }
@@ -460,7 +460,7 @@ pub(crate) fn decode_image<'py>(
     ))
 }
 
-/// What is drawn of counts by cell: heights from 0 to 1, means, and the begins and ends of gaps.
+/// The parts of a drawing of counts by cell: heights from 0 to 1, means, and the begins and ends of gaps.
 #[pyfunction]
 pub(crate) fn strip(counts: Vec<u64>) -> (Vec<f64>, Vec<f64>, Vec<(usize, usize)>) {
     let strip = Strip::new(&counts);

@@ -18,7 +18,7 @@ pub(crate) struct Field {
     name: String,
     format: String,
     length: usize,
-    /// After the first one, which marks nulls and is left out.
+    /// All buffers but the first one, which marks nulls.
     buffers: Vec<Vec<u64>>,
     bytes: Vec<Vec<u8>>,
     layout: Layout,
@@ -227,21 +227,21 @@ pub(crate) struct ArrowArrayStream {
 // SAFETY: the pointers belong to the private data, which is a `Stream` and may be sent.
 unsafe impl Send for ArrowArrayStream {}
 
-/// What an exported schema owns.
+/// The memory that an exported schema owns.
 struct SchemaParts {
     _format: CString,
     _name: CString,
     children: Box<[*mut ArrowSchema]>,
 }
 
-/// What an exported array owns.
+/// The memory that an exported array owns.
 struct ArrayParts {
     _field: Field,
     _addresses: Box<[*const c_void]>,
     children: Box<[*mut ArrowArray]>,
 }
 
-/// What an exported stream owns.
+/// The state that an exported stream owns.
 struct Stream {
     schema: Field,
     batches: Box<dyn Iterator<Item = Result<Field, String>> + Send>,

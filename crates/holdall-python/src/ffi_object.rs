@@ -2,7 +2,7 @@
 
 use pyo3::{ffi, prelude::*, types::PyString};
 
-/// What Python finds by default; a class with `__getattribute__` calls it for names that it does not handle.
+/// Python's default lookup of an attribute; a class with `__getattribute__` calls it for names that it does not handle.
 pub(crate) fn generic_attribute<'py>(
     object: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,

@@ -1,5 +1,5 @@
-//! The native part of the Python package `holdall`: reading bags as messages, columns and Arrow streams, and writing them. What people call
-//! is in `python/holdall`, which is built on this.
+//! The native part of the Python package `holdall`: reading bags as messages, columns and Arrow streams, and writing them. The public
+//! interface is in `python/holdall`, which is built on this.
 
 mod bag;
 mod encode;

@@ -27,10 +27,10 @@ use std::{
 /// Messages and bytes that are read ahead at a time, without the interpreter's lock.
 const AHEAD_MAX: usize = 256;
 const AHEAD_BYTES_MAX: usize = 1 << 20;
-/// Messages that are read between two looks at what the user wants (Ctrl-C).
+/// Messages read between two checks for an interruption by the user (Ctrl-C).
 const TIMES_AT_ONCE: usize = 65_536;
 
-/// What the messages of a channel share.
+/// State that the messages of a channel share.
 pub(crate) struct Channel {
     info: Arc<TopicInfo>,
     name: Py<PyString>,
@@ -64,7 +64,7 @@ impl Message {
         self.log_time
     }
 
-    /// Nanoseconds by the clock that the messages were asked for by: the reception time by default.
+    /// Nanoseconds by the clock that was selected for the messages: the reception time by default.
     #[getter]
     fn stamp(&self) -> i64 {
         self.stamp
@@ -88,7 +88,7 @@ impl Message {
         &self.channel.info.type_name
     }
 
-    /// Who published it, where the bag stores it: a dict with `gid`, `node`, `host`, `transport`.
+    /// Its publisher, if the bag stores it: a dict with `gid`, `node`, `host`, `transport`.
     #[getter]
     fn publisher<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(publisher) = &self.channel.info.publisher else {
@@ -225,7 +225,7 @@ struct Reading {
 #[derive(Default)]
 struct Channels {
     known: HashMap<usize, Arc<Channel>>,
-    /// That of the last message: one channel's messages often follow one another.
+    /// The channel of the last message: one channel's messages often follow one another.
     last: Option<(usize, Arc<Channel>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Messages as what `pickle` keeps of them: a definition of their type, made from its plan, and their payload.
+//! Messages in the form that `pickle` keeps: a definition of their type, made from its plan, and their payload.
 
 use crate::{bag::Types, message::Message};
 use holdall::decode::Decoder;
@@ -13,7 +13,7 @@ use std::{fmt::Write, sync::Arc};
 /// Before each type but the first, as in MCAP files.
 const DELIMITER: &str = "================================================================================";
 
-/// The text of a type with those that it needs; `None` for what only IDL has.
+/// The text of a type with those that it needs; `None` for types that only IDL has.
 fn text_of(plan: &TypePlan, root: usize) -> Option<String> {
     let (mut text, mut types) = (String::new(), vec![root]);
     let mut at = 0;

@@ -18,12 +18,12 @@ use std::{
     time::Duration,
 };
 
-/// Rows that are read between two looks at what the user wants (Ctrl-C).
+/// Rows read between two checks for an interruption by the user (Ctrl-C).
 const ROWS_AT_ONCE: usize = 65_536;
 /// Time between two such looks while threads read.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Begins to read in several threads; `None` where that is not possible.
+/// Begins to read in several threads; `None` if that is not possible.
 type Divide = Box<dyn Fn() -> Result<Option<ParallelTable>, TableError> + Send>;
 
 /// A topic that is read as columns, a part at a time.

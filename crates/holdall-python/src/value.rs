@@ -69,7 +69,7 @@ pub(crate) fn array_interface<'py>(
     Ok(interface)
 }
 
-/// numpy, where it is installed.
+/// numpy, if it is installed.
 pub(crate) fn numpy(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     static ASARRAY: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
     ASARRAY
@@ -154,7 +154,7 @@ impl Payload {
                         (numpy(py), type_text(values.kind(), values.is_little_endian()))
                 {
                     let view = Values {
-                        // Booleans other than 0 and 1 are not what numpy expects.
+                        // numpy does not expect booleans other than 0 and 1.
                         bytes: if values.kind() == Primitive::Boolean
                             && values.bytes().iter().any(|byte| *byte > 1)
                         {
