@@ -57,7 +57,8 @@ fn std_fs(product: &str) -> Option<usize> {
     Some(product[..at].matches('\n').count() + 1)
 }
 
-/// Finds places that make or change files by other ways than `holdall_io`. Tests may: what follows `#[cfg(test)]` or in files of tests.
+/// Finds places that make or change files by other ways than `holdall_io`. Tests may: everything after `#[cfg(test)]` or in files of
+/// tests.
 pub fn check_file_calls(shown: &str, text: &str, breaches: &mut Vec<String>) {
     if crate::lengths::is_test(shown) || FILE_CALLS_ALLOWED.iter().any(|folder| shown.starts_with(folder)) {
         return;
@@ -75,7 +76,7 @@ pub fn check_file_calls(shown: &str, text: &str, breaches: &mut Vec<String>) {
         .enumerate()
         .take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
     for (number, line) in code.filter(|(_, line)| !line.trim_start().starts_with("//")) {
-        // A function of holdall_io's own `fs` has another name, and `WriteOptions` are none of files.
+        // A function of holdall_io's own `fs` has another name, and `WriteOptions` is not about files.
         let is_call = |call: &&&str| {
             line.match_indices(**call)
                 .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))

@@ -33,7 +33,7 @@ pub fn check_flags(shown: &str, text: &str, breaches: &mut Vec<String>) {
     }
 }
 
-/// The first flag in a text, `--name` or `-x`, with what may be before it: nothing, a space, an opening parenthesis or a quote.
+/// The first flag in a text, `--name` or `-x`, preceded by nothing, a space, an opening parenthesis or a quote.
 fn flag_in(text: &str) -> Option<&str> {
     let mut places = text.match_indices('-').map(|(at, _)| at);
     places.find_map(|at| {

@@ -1,4 +1,5 @@
-//! What Markdown promises: paths, links, flags, verbs and tests that it names exist, and decision records have numbers without holes.
+//! The promises of Markdown: paths, links, flags, verbs and tests that it names exist, and decision records have numbers without
+//! holes.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +16,7 @@ const BUILT_IN_VERBS: &[&str] = &["help"];
 /// An identifier in backticks with at least this many underscores is a sentence, and thus a test's name.
 const TEST_NAME_UNDERSCORES_MIN: usize = 4;
 
-/// What the source tree defines, gathered once for all documents.
+/// Names that the source tree defines, gathered once for all documents.
 pub struct Sources {
     root: PathBuf,
     /// Words of the command line's definitions, in the spelling of flags.
@@ -231,7 +232,7 @@ fn is_test_name(word: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// What is between single backticks in a line.
+/// The parts between single backticks in a line.
 fn code_spans(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }

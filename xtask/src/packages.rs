@@ -1,5 +1,4 @@
-//! The rules of `deny.toml` for packages that enter the program: licences and sources. They are what `cargo deny` checks, without the minutes of
-//! building it.
+//! The rules of `deny.toml` for packages that enter the program: licences and sources. `cargo deny` checks the same, but takes minutes to build.
 
 use serde_json::Value;
 use spdx::{Expression, ParseMode};
@@ -73,7 +72,7 @@ fn packages(root: &Path) -> Result<Vec<Value>, String> {
     }
 }
 
-/// What is wrong with a package; `None` for nothing, and for those of this project.
+/// The fault of a package; `None` without one, and for packages of this project.
 fn breach(package: &Value, allowed: &BTreeSet<String>) -> Option<String> {
     let source = package["source"].as_str()?;
     let name = format!("{} {}", package["name"].as_str()?, package["version"].as_str()?);

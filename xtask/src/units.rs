@@ -1,9 +1,9 @@
 //! The rule that the program writes sizes in powers of 1024: no decimal unit in a text of the product.
 
-/// Decimal units of sizes; `kB` alone is what the kernel calls a KiB.
+/// Decimal units of sizes; `kB` alone is the kernel's word for a KiB.
 const DECIMAL: [&str; 6] = ["kB/", "KB", "MB", "GB", "TB", "PB"];
 
-/// What reads such units, and the documentation of flags that accept them.
+/// Code that reads such units, and the documentation of flags that accept them.
 const PLACES_ALLOWED: [&str; 3] = [
     "crates/holdall-cli/src/units.rs",
     "crates/holdall-cli/src/args/",
