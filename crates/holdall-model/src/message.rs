@@ -80,7 +80,7 @@ impl Payload<'_> {
     }
 }
 
-/// A payload as a storage writer gets it.
+/// A payload in the form that a storage writer receives.
 #[derive(Clone, Copy)]
 pub enum PayloadRef<'a> {
     /// All bytes in one piece.

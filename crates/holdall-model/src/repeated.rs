@@ -53,7 +53,7 @@ pub struct FileRepeats {
     pub file: u32,
     /// Log time of all repeated messages: the beginning of the file.
     pub time: Timestamp,
-    /// By channel, each at most once; empty for a file that repeats nothing.
+    /// Marks by channel, each at most once; empty for a file that repeats nothing.
     pub channels: Vec<RepeatedChannel>,
 }
 

@@ -57,7 +57,7 @@ pub struct NotHeard {
     pub kind: NotHeardKind,
     /// The same in words: one clause.
     pub reason: String,
-    /// Topics that it concerns, where they are known.
+    /// Topics that it concerns, if known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topics: Vec<String>,
 }

@@ -212,7 +212,7 @@ pub(super) const fn primitive_name(primitive: Primitive) -> &'static str {
 
 struct Compiler<'a> {
     known: BTreeMap<&'a str, &'a IndividualTypeDescription>,
-    /// By struct and field.
+    /// Defaults by struct and field.
     defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
     /// Index of each struct; `None` while it is being compiled.
     done: BTreeMap<&'a str, Option<usize>>,

@@ -63,7 +63,7 @@ impl<'a> Found<'a> {
 /// The paths that are wanted of a struct, merged so that one pass finds all.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selection {
-    /// By index of the field, in order.
+    /// Wanted fields by index, in order.
     fields: Vec<(usize, Wanted)>,
 }
 

@@ -172,7 +172,7 @@ mod tests {
         assert!(Definition::from_stored(&stored(&two), |_| None).is_err());
     }
 
-    /// As real rosbag2 stores it: in MCAP under the name of the event, in SQLite under that of the service.
+    /// The text as real rosbag2 stores it: in MCAP under the name of the event, in SQLite under that of the service.
     #[test]
     fn the_text_of_a_service_is_the_definition_of_its_event() {
         let delimiter = "=".repeat(80);
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// As files of other tools have it.
+    /// Type names in the form that files of other tools have.
     #[test]
     fn a_name_without_a_kind_is_a_message() {
         let stored = MessageDefinition {

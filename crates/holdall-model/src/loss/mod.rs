@@ -26,7 +26,7 @@ pub fn total<'a>(counts: impl IntoIterator<Item = &'a u64>) -> u64 {
 pub enum LossStage {
     /// Sent before the publisher and our subscription were matched.
     Head,
-    /// Between the publisher and our subscription: the network, a socket buffer, the publisher's history.
+    /// Lost between the publisher and our subscription: the network, a socket buffer, the publisher's history.
     Transport,
     /// Received, and refused by the full cache.
     Cache,
@@ -44,7 +44,7 @@ pub enum LossStage {
     Policy,
     /// Claimed by a sequence number that no publisher can have reached: at least one message for each claim, how many is not known.
     NotBelievable,
-    /// Received, of another type than its topic's, for which the storage has no place.
+    /// Received with a type other than its topic's, which the storage cannot keep.
     AnotherType,
 }
 

@@ -77,7 +77,7 @@ pub struct SequenceTracker {
     /// The number that the publisher had announced before its first message arrived.
     announced_before: Option<u64>,
     announced_last: Option<u64>,
-    /// By first number; intervals do not overlap and are within `covered`.
+    /// Missing intervals by first number; they do not overlap and are within `covered`.
     missing: BTreeMap<u64, MissingInterval>,
     missing_count: u64,
     intervals_max: usize,

@@ -23,7 +23,7 @@ pub struct BagMetadata {
     pub version: u32,
     /// Storage backend, for example `mcap`.
     pub storage_identifier: String,
-    /// From the first to the last log time.
+    /// Time from the first to the last log time.
     #[serde(with = "nanoseconds")]
     pub duration: Duration,
     /// Smallest log time; `None` for a bag without messages.
@@ -92,7 +92,7 @@ pub struct FileInformation {
     /// Smallest log time; `None` for a file without messages.
     #[serde(with = "nanoseconds_since_epoch")]
     pub starting_time: Option<Timestamp>,
-    /// From the first to the last log time.
+    /// Time from the first to the last log time.
     #[serde(with = "nanoseconds")]
     pub duration: Duration,
     /// Messages in the file.

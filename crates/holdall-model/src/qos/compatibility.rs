@@ -31,7 +31,7 @@ impl fmt::Display for QosPolicy {
     }
 }
 
-/// The policies for which `request` asks for more than `offer` gives; empty when both will be matched.
+/// The policies in which `request` demands more than `offer` gives; empty when both will be matched.
 ///
 /// Indefinite values (`system_default`, `unknown`, `best_available`) never prevent a match.
 pub fn incompatible_policies(offer: &QosProfile, request: &QosProfile) -> Vec<QosPolicy> {

@@ -36,7 +36,7 @@ pub enum Condition {
 /// A condition on a topic, as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
-    /// As it was written.
+    /// The text as written.
     pub text: String,
     /// Full ROS name.
     pub topic: String,

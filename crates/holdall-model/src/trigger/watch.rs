@@ -76,7 +76,7 @@ impl RateWatch {
         }
     }
 
-    /// Until when as many messages came as the bound asks for.
+    /// The time until which the rate of messages met the bound.
     fn kept_until(&self) -> Option<Timestamp> {
         let oldest = self.times.front().filter(|_| self.times.len() == self.count)?;
         Some(oldest.saturating_add(self.span))

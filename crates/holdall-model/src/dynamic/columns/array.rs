@@ -167,7 +167,7 @@ impl Buffers {
         self.offsets.len() - 1
     }
 
-    /// As many buffers, without values.
+    /// The same number of buffers, without values.
     pub fn emptied(&self) -> Self {
         Self {
             bytes: vec![Vec::new(); self.bytes.len()],

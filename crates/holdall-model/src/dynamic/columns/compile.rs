@@ -61,7 +61,7 @@ pub(in crate::dynamic) struct Run {
 /// Bytes to copy.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dynamic) struct Load {
-    /// From the run's beginning.
+    /// Offset from the run's beginning.
     pub offset: usize,
     /// Length in bytes.
     pub bytes: usize,

@@ -170,7 +170,7 @@ pub(super) fn whole(plan: &TypePlan) -> [Program; 2] {
 #[derive(Clone, Debug)]
 pub struct ColumnBuilder {
     plan: Arc<TypePlan>,
-    /// For XCDR1, which aligns to eight, and for XCDR2, which aligns to four.
+    /// Programs for XCDR1, which aligns to eight, and for XCDR2, which aligns to four.
     programs: [Program; 2],
     shapes: Vec<(String, Shape)>,
     buffers: Buffers,

@@ -181,9 +181,9 @@ impl Editor {
     }
 
     /// Writes a payload with its fields changed; `out` is overwritten. The encoding and all other
-    /// fields are unchanged; padding is, where it has the same length. Returns the number of values that each
-    /// assignment wrote, 0 when no list has the elements that it names; where texts are replaced, one more: how
-    /// many.
+    /// fields are unchanged; padding, too, if its length stays the same. Returns the number of values that each
+    /// assignment wrote, 0 when no list has the elements that it names; if texts are replaced, one more number
+    /// counts these.
     ///
     /// # Errors
     /// A payload that does not fit the type. The content of `out` is then undefined.
@@ -284,7 +284,7 @@ struct Editing<'p, 'a, 'o> {
     payload: &'a [u8],
     walker: Walker<'p, 'a>,
     writer: Writer<'o>,
-    /// By assignment; where texts are replaced, the last one counts these.
+    /// Values written by each assignment; if texts are replaced, the last number counts these.
     written: Vec<u64>,
     texts: Option<&'o Texts>,
 }

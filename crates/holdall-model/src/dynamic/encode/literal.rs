@@ -94,7 +94,7 @@ fn check_length(text: &str) -> Result<(), LiteralError> {
     Ok(())
 }
 
-/// As deep as the parser of YAML allows.
+/// Converts a YAML node, which is only as deep as the parser allows.
 fn of_node(node: yaml::Node) -> Literal {
     match node.value {
         yaml::Value::Null => Literal::Null,

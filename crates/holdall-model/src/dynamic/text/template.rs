@@ -15,7 +15,7 @@ const SHORT_BYTES: usize = 32;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Template {
     pub entries: Vec<Entry>,
-    /// After the last value.
+    /// Text after the last value.
     pub after: Literal,
     /// Bytes of all texts.
     pub bytes: usize,
@@ -54,11 +54,11 @@ pub(super) enum Form {
 pub(super) struct ListForm {
     /// The entry after those of an element.
     pub end: usize,
-    /// After each element.
+    /// Text after each element.
     pub after: Literal,
-    /// In brackets, with commas between the elements.
+    /// Whether the list is in brackets, with commas between the elements.
     pub has_brackets: bool,
-    /// As one cell.
+    /// Whether the list is one cell.
     pub is_cell: bool,
 }
 

@@ -86,12 +86,12 @@ struct Parser<'a> {
     /// The next token, already read; `None` at the end.
     next: Option<Token<'a>>,
     modules: Vec<&'a str>,
-    /// By full name with `/`.
+    /// Structs by full name with `/`.
     structs: BTreeMap<String, Vec<Field>>,
     typedefs: BTreeMap<String, FieldType>,
-    /// By the full names of structs, and by field.
+    /// Defaults by the full names of structs, and by field.
     defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,
-    /// By the full name of their module.
+    /// Constants by the full name of their module.
     constants: BTreeMap<String, Vec<Constant>>,
     /// Constants that are whole numbers: sizes may refer to them.
     sizes: BTreeMap<String, u64>,

@@ -41,7 +41,7 @@ pub struct TopicAccount {
     /// True when the transport gives no sequence numbers, so that its losses cannot be known.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loss_unknown: bool,
-    /// By publisher.
+    /// Accounts by publisher.
     pub publishers: Vec<PublisherAccount>,
     /// Publishers that are gone, if there were many.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! Changes of the accounts, one by one, for a log from which they can be made again.
+//! Changes of the accounts, one by one, for a log from which they can be rebuilt.
 
 use super::Interval;
 use crate::{time::Timestamp, topic::TopicId};

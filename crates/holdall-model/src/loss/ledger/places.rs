@@ -33,7 +33,7 @@ impl FoldedPlaces {
         all.any(|known| *known == place)
     }
 
-    /// To be called when everything that was written before the last call can no longer be taken back.
+    /// Call this when everything written before the last call can no longer be taken back.
     pub(super) fn turn(&mut self) {
         self.vacant.append(&mut self.resting);
         std::mem::swap(&mut self.resting, &mut self.fresh);

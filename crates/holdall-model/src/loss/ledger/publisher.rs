@@ -222,7 +222,7 @@ pub(in crate::loss) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Stages at which messages are counted as missing that may still arrive.
+/// Stages at which messages count as missing although they may still arrive.
 pub(super) const BEFORE_ARRIVAL: [LossStage; 4] = [
     LossStage::Head,
     LossStage::Transport,

@@ -3,7 +3,7 @@
 use super::{Interval, PublisherAccount, TopicAccount, publisher::BEFORE_ARRIVAL};
 use crate::loss::LossStage;
 
-/// Stages at which messages are counted as missing that had been received; also those that a ring in memory evicts, and a pause leaves out.
+/// Stages of missing messages that had been received; includes those that a ring in memory evicts, and those that a pause leaves out.
 pub const AFTER_ARRIVAL: [LossStage; 5] = [
     LossStage::Cache,
     LossStage::Policy,
