@@ -31,7 +31,7 @@ pub(crate) enum Life {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PendingWrite {
     pub(crate) offset: u64,
-    /// With padding.
+    /// End offset, including padding.
     pub(crate) end: u64,
     /// End of the bytes that repeat those of an earlier write; they are in the file even if this write
     /// fails.

@@ -156,7 +156,7 @@ pub struct ThreadTime {
     pub name: String,
     /// Time on a processor.
     pub busy: Duration,
-    /// Time for which it could have run, and other threads had the processors.
+    /// Time during which it could have run but other threads had the processors.
     pub queued: Duration,
     /// How often it has waited for something.
     pub waits: u64,

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`, after a panic too: a recording that goes wrong in one thread is closed by the others.
+/// Locks `mutex`, even after a panic: if one thread of a recording fails, the others close it.
 ///
 /// The mutex is the standard library's because waiting threads get it in any order: `parking_lot` hands a contended lock to
 /// the thread that waits, and a receiving thread then waits until that one has a processor (docs/adr/0014).

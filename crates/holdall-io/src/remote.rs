@@ -181,7 +181,7 @@ pub fn clean(path: &Path) -> Cow<'_, Path> {
 /// Announces objects that will probably be opened one after the other, from either end, so that the next ones can be requested while one is
 /// looked at. Paths of this computer are ignored, and so are a few objects.
 pub fn expect_in_order<'a>(paths: impl Iterator<Item = &'a Path>) {
-    /// With fewer, both ends are most of it.
+    /// With fewer objects, both ends make up most of the list.
     const OBJECTS_MIN: usize = 4;
     let urls: Vec<&str> = paths.filter_map(url).collect();
     if let (OBJECTS_MIN.., Some(client)) = (urls.len(), CLIENT.get()) {

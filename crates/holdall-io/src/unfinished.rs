@@ -145,7 +145,7 @@ fn remove(path: &Path) {
         };
         match removed {
             Err(error) if is_changing(&error) && path.symlink_metadata().is_ok() => std::thread::yield_now(),
-            // Removed, gone, or not to be removed by us.
+            // Removed, gone, or beyond this process's permissions.
             Ok(()) | Err(_) => return,
         }
     }

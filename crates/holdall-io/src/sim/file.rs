@@ -18,7 +18,7 @@ pub(super) struct SimFile {
     visible: Vec<u8>,
     /// The content that surely survives a power cut.
     durable: Vec<u8>,
-    /// In the order in which they became visible.
+    /// Unsynced writes in the order in which they became visible.
     unsynced: Vec<Unsynced>,
     /// Whether the directory entry survives a power cut.
     entry_is_durable: bool,

@@ -255,7 +255,7 @@ impl Mapping {
     }
 }
 
-/// As many buffers as are wanted, and at most so many that half of the free memory in `directory` stays for other things.
+/// As many buffers as are wanted, but only as many as leave half of the free memory in `directory` for other uses.
 pub(super) fn affordable(wanted: usize, directory: &Path) -> usize {
     let free_bytes = available_bytes(directory).unwrap_or(0);
     wanted.min(usize::try_from(free_bytes / 2).unwrap_or(usize::MAX) / BUFFER_BYTES)

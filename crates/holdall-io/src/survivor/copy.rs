@@ -14,7 +14,8 @@ impl Region {
         drop(self.mapping.watch.set(Box::new(watch)));
     }
 
-    /// A moment at which a kill would leave something else than before. Does nothing unless the region is watched.
+    /// Marks a moment at which a kill would leave something different than before. Does nothing unless the region is
+    /// watched.
     pub fn point(&self) {
         self.mapping.point();
     }

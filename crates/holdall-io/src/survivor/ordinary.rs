@@ -1,7 +1,7 @@
 //! Receive buffers in ordinary memory, for a process whose regions have none left, or that has no region.
 //!
 //! They do not come from the allocator: memory that it keeps after a backlog is returned only by a call that holds its locks, and a
-//! receiving thread that allocates meanwhile waits for it. Here each buffer goes back by itself, and no lock is held during a
+//! receiving thread that allocates meanwhile waits for it. Here each buffer is returned separately, and no lock is held during a
 //! system call.
 
 use super::buffers::BUFFER_BYTES;
@@ -32,9 +32,9 @@ unsafe impl Sync for Buffers {}
 
 /// Numbers of buffers that are not in use.
 struct Free {
-    /// With memory.
+    /// Free buffers with memory.
     ready: Vec<u32>,
-    /// Without memory.
+    /// Free buffers without memory.
     empty: Vec<u32>,
     /// Buffers from this one on were never in use.
     fresh: u32,
