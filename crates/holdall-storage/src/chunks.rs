@@ -40,7 +40,7 @@ pub trait ChunkStorage: Send + Sync {
 pub struct SpliceJob<'a> {
     /// The files that it is made from.
     pub inputs: &'a [Box<dyn ChunkFile>],
-    /// Which of their messages it gets.
+    /// The choice of their messages.
     pub choice: &'a SpliceChoice,
     /// The disk that it is written to.
     pub disk: &'a mut OutputDisk,

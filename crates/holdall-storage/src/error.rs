@@ -71,7 +71,7 @@ pub enum StorageError {
         reason: String,
         /// How many there are; `None` when that is not known.
         count: Option<u64>,
-        /// Between which log times they are, in nanoseconds.
+        /// The log times before and after them, in nanoseconds.
         times: (i64, i64),
     },
     /// A length above the limit of this program or the format.

@@ -150,7 +150,7 @@ pub struct TimeCells {
     /// Nanoseconds, at least 1.
     span: i64,
     cells: usize,
-    /// By [`ChannelIndex`]; empty for a channel without a message.
+    /// Counts by [`ChannelIndex`]; empty for a channel without a message.
     counts: Vec<Vec<u64>>,
 }
 

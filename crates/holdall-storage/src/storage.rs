@@ -26,7 +26,7 @@ pub struct StorageOptions {
     /// Write checkpoints of the durable index into a long file during recording, so that it opens at once if
     /// it is torn.
     pub index_checkpoints: bool,
-    /// By full name, topics that are compressed otherwise than the settings above have it: a name of
+    /// Topics by full name whose compression differs from the settings above: a name of
     /// [`Storage::topic_compressions`].
     pub topic_compression: BTreeMap<String, String>,
     /// The distribution of ROS that a storage's own records name; none if it is not known.

@@ -357,7 +357,7 @@ fn databases_of_older_distributions_are_read() {
     }
 }
 
-/// As in a database among another reader's tests.
+/// Such a database is among another reader's tests.
 #[test]
 fn unknown_fields_of_another_program_may_be_null() {
     let dir = tempfile::tempdir().unwrap();

@@ -7,16 +7,16 @@ const ENTRY_BYTES: usize = size_of::<Entry>();
 struct Entry {
     stamp: i64,
     sequence: u64,
-    /// In the payloads.
+    /// Offset in the payloads.
     start: usize,
     bytes: usize,
 }
 
-/// Messages by stamp, with their payloads one after the other in one piece of memory, in the order in which they came.
+/// Messages by stamp, with their payloads one after the other in one piece of memory, in order of arrival.
 #[derive(Default)]
 pub(super) struct Gathered {
     payloads: Vec<u8>,
-    /// By stamp: nearly all come in that order.
+    /// Entries by stamp: nearly all arrive in that order.
     entries: Vec<Entry>,
 }
 

@@ -41,7 +41,7 @@ struct Topic {
 
 /// An open storage.
 pub struct LeveldbReader {
-    /// Without counts.
+    /// The outline, without counts.
     outline: StorageSummary,
     topics: Vec<Topic>,
     counts: Option<MetadataEntries>,

@@ -22,7 +22,7 @@ const CHECKPOINTS_MAX: usize = 1 << 24;
 pub(crate) struct Known {
     pub definitions: Definitions,
     pub statistics: Statistics,
-    /// By offset of the chunk.
+    /// Chunk indexes by offset of the chunk.
     pub chunks: BTreeMap<u64, ChunkIndex>,
     pub metadata: Vec<MetadataIndex>,
     /// End of the last checkpoint: the file has to be read from here on.

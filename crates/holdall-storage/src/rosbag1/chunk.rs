@@ -44,7 +44,7 @@ pub(crate) struct Extent {
 /// A query in terms of the file's channels.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
-    /// By channel; empty for all.
+    /// Wanted channels; empty for all.
     channels: Vec<bool>,
     start: i64,
     end: i64,

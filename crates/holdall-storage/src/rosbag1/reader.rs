@@ -44,7 +44,7 @@ pub(super) struct FileIndex {
     pub source: Source,
     pub summary: StorageSummary,
     pub channel_of_connection: HashMap<u32, ChannelIndex>,
-    /// In file order.
+    /// Extents in file order.
     pub extents: Vec<Extent>,
 }
 

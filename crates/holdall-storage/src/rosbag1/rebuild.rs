@@ -1,4 +1,4 @@
-//! Repairs a ROS 1 bag as `rosbag reindex` does: writes it anew, with an index of all that can be read, and puts it in the place of the old one.
+//! Repairs a ROS 1 bag as `rosbag reindex` does: rewrites it with an index of everything readable, and replaces the old file.
 
 use super::{
     Rosbag1Reader, Rosbag1ReaderOptions,

@@ -44,7 +44,7 @@ pub(super) enum Value<'a> {
     Real(f64),
     Text(&'a [u8]),
     Blob(&'a [u8]),
-    /// Not in the part that was given.
+    /// Outside the given part.
     Elsewhere {
         is_text: bool,
     },

@@ -24,11 +24,11 @@ const SHARED: Range<u64> = 0x4000_0002..0x4000_0200;
 
 /// How long a writer sleeps between two tries, in milliseconds: readers leave after some milliseconds.
 const TRY_MILLIS: u64 = 2;
-/// After this much waiting the wait is logged, in milliseconds, and then again each time it has doubled.
+/// Wait in milliseconds after which the wait is logged, and then again each time it has doubled.
 const LOG_MILLIS: u64 = 1000;
 /// How long a writer first keeps new readers out, in milliseconds: twice as long each time that it was in vain.
 const PENDING_MILLIS: u64 = 100;
-/// So many times as long as it keeps them out it lets new readers in before.
+/// Before it keeps readers out, it admits new ones for this many times as long.
 const OPEN_SHARE: u64 = 4;
 
 /// The locks of one connection to a database that SQLite reads, or writes without the disk layer.
@@ -51,7 +51,7 @@ impl ReaderLocks {
         })
     }
 
-    /// As [`Self::open`], for one that is changed, too.
+    /// As [`Self::open`], for a database that is also changed.
     ///
     /// # Errors
     /// A file that cannot be opened.
@@ -295,7 +295,7 @@ mod tests {
         assert!(long.try_share());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| writer.exclude_readers());
-            // Over many turns of the writer, each with a time in which it keeps new readers out.
+            // Covers many turns of the writer; in each it keeps new readers out for a time.
             for _ in 0..50 {
                 assert!(short.share(60_000));
                 short.release();

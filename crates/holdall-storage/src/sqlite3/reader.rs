@@ -38,7 +38,7 @@ const SHORT_MESSAGE: &str = "SELECT CASE WHEN typeof(data) = 'blob' AND length(d
 
 /// An open database.
 pub struct SqliteReader {
-    /// Without counts: counting reads the whole database.
+    /// The outline, without counts: counting reads the whole database.
     outline: StorageSummary,
     summary: OnceLock<StorageSummary>,
     place: Place,

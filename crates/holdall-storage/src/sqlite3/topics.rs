@@ -52,7 +52,7 @@ pub(super) struct Topics {
     /// The topics of each name: one, unless their types differ.
     by_name: HashMap<String, Vec<usize>>,
     has_publishers: bool,
-    /// By channel.
+    /// Places by channel.
     pub(super) places: Vec<Place>,
 }
 

@@ -341,7 +341,7 @@ fn refused<'a>(
     }
 }
 
-/// Runs a pragma and lets its answer go.
+/// Runs a pragma and ignores its answer.
 pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Result<()> {
     let mut statement = connection.prepare(&format!("PRAGMA {pragma}"))?;
     let mut rows = statement.query([])?;

@@ -35,7 +35,7 @@ pub struct Version {
     pub comparator: String,
     /// Logs from this number on belong to the database.
     pub log_number: u64,
-    /// In very old databases, one log before those.
+    /// One log before those, in very old databases.
     pub previous_log: u64,
     /// The largest sequence in the tables.
     pub last_sequence: u64,

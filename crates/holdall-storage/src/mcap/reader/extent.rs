@@ -32,7 +32,7 @@ const REMOTE_CHUNK_BYTES_MAX: u64 = 16 << 20;
 /// A query in terms of the file's channel numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    /// By channel number; empty for all.
+    /// Wanted channels by number; empty for all.
     channels: Vec<bool>,
     start: u64,
     end: u64,

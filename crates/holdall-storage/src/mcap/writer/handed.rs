@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 pub(super) struct ChunksOnTheirWay {
     /// Given to the compressor, in order.
     packing: VecDeque<u64>,
-    /// In the file's stream, with the position after them.
+    /// Messages in the file's stream, with the position after them.
     placed: VecDeque<(u64, u64)>,
     /// Without chunks: messages before this number are in `placed` or written.
     bare: u64,

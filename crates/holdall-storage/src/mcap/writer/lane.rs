@@ -108,7 +108,7 @@ pub(super) struct Lane {
     /// Log time of the first message of the open chunk.
     first_time: u64,
     entries: Vec<Entry>,
-    /// By channel.
+    /// States by channel.
     channels: Vec<ChannelState>,
     /// Channels with messages in the open chunk, in order of appearance.
     touched: Vec<u16>,

@@ -47,7 +47,7 @@ pub(super) struct Output {
     checksums: Checksums,
     /// Bytes that are in the current block and not yet part of the stream nor of a checksum.
     run_bytes: usize,
-    /// Over all bytes of the section that are part of the stream, the open direct chunk excepted.
+    /// Checksum of all bytes of the section that are part of the stream, except the open direct chunk.
     section_crc: Hasher,
     chunk: Option<DirectChunk>,
     /// The beginning of the file, whose parts may be rewritten: not in `section_crc`.
