@@ -56,7 +56,7 @@ pub(crate) enum Wrapping {
 /// A request that waits for its reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceRequest {
-    /// For the reply.
+    /// Identifies the request in the reply.
     pub id: RequestId,
     /// The serialized request.
     pub payload: Vec<u8>,
@@ -65,7 +65,7 @@ pub struct ServiceRequest {
 /// A reply in one layout of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayoutReply {
-    /// RIHS01 hashes of the service, its request and its reply in this layout: as the endpoints of clients announce
+    /// RIHS01 hashes of the service, its request and its reply in this layout, as the endpoints of clients announce
     /// them.
     pub hashes: Arc<[String]>,
     /// The serialized reply.
@@ -77,7 +77,7 @@ pub struct LayoutReply {
 pub struct LayoutReplies {
     /// For a client that announces none of the layouts.
     pub default: Vec<u8>,
-    /// For clients that do.
+    /// For clients that announce one of these layouts.
     pub layouts: Vec<LayoutReply>,
 }
 

@@ -96,7 +96,7 @@ pub(super) struct Discovery {
 /// The services that it has found.
 #[derive(Default)]
 struct Seen {
-    /// By name.
+    /// Known services by name.
     services: BTreeMap<String, KnownService>,
     /// Services that could not be opened, so that each is logged once.
     refused: BTreeSet<String>,

@@ -38,7 +38,7 @@ impl OwnPublishers {
 pub(super) struct Discovery {
     node: NodeName,
     own: OwnPublishers,
-    /// By identifier; true for publishers.
+    /// Known endpoints by identifier; true for publishers.
     known: HashMap<Gid, (EndpointInfo, bool)>,
     servers: BTreeMap<(String, String), Gid>,
     /// Publishers of types without a type support.

@@ -120,7 +120,7 @@ impl Installation {
         })
     }
 
-    /// A library that a package brings: its path, or its name where only the loader may know it.
+    /// A library that a package brings: its path, or its name if only the loader may know it.
     fn library(&self, file: &str) -> PathBuf {
         let mut folders = self.libraries.iter().chain(&self.of_loader);
         let found = folders.find_map(|folder| Some(folder.join(file)).filter(|path| is_there(path)));

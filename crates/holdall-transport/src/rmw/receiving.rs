@@ -152,7 +152,7 @@ impl Slot {
         }
     }
 
-    /// As `take`, into a structure, whose first bytes are offered as if it were serialized.
+    /// As `take`, but into a structure; its first bytes are offered as if it were serialized.
     fn take_structure(&self, typed: &mut Typed, clock: &dyn Clock) -> Result<bool, String> {
         let Some((number, info)) = typed.structure.take(&self.subscription)? else {
             return Ok(false);
@@ -195,7 +195,7 @@ struct Wanted {
     services: Vec<Arc<ServiceSlot>>,
     /// Counts changes of both.
     change: u64,
-    /// The last change that the thread knows: it uses nothing that was gone by then.
+    /// The last change that the thread knows: it uses nothing that was removed by then.
     known: u64,
     is_stopping: bool,
     has_ended: bool,

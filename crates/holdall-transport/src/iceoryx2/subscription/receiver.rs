@@ -51,7 +51,7 @@ pub(in crate::iceoryx2) struct Receiver {
     pub buffer_size: usize,
     origins: Vec<Origin>,
     index: HashMap<u128, usize>,
-    /// For header and payload of copied messages that have both.
+    /// Memory for header and payload of copied messages that have both.
     joined: Vec<u8>,
     failure_is_told: bool,
 }
