@@ -32,8 +32,8 @@ const LISTED_AHEAD: usize = 1000;
 /// A client for all services.
 #[derive(Debug, Default)]
 pub struct Client {
-    /// By the URL up to the bucket; those of web pages by the whole URL, because each may have a signature. With the process that opened
-    /// it: connections do not survive a fork.
+    /// Stores by the URL up to the bucket; those of web pages by the whole URL, because each may have a signature. With the process that
+    /// opened it: connections do not survive a fork.
     stores: Mutex<HashMap<(u32, String), Arc<Store>>>,
     known: Mutex<Known>,
     ahead: Mutex<Ahead>,

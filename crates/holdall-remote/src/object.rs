@@ -25,7 +25,7 @@ const END_BYTES: u64 = 256 << 10;
 
 /// How often a request is made whose answer breaks off or is short.
 const TRIES_MAX: u32 = 8;
-/// Before the second try; each further one waits twice as long.
+/// Wait before the second try; each further one waits twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 
 /// An open object.
@@ -119,7 +119,7 @@ async fn request(
     }
 }
 
-/// One request; an error comes with whether another try may help.
+/// Makes one request; an error also states whether another try may help.
 async fn request_once(
     store: &Store,
     key: &Path,

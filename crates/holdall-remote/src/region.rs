@@ -50,8 +50,8 @@ impl HttpService for RegionService {
     }
 }
 
-/// The answer; one that refuses the request and names another region gets a content that names it too: answers to HEAD have no content,
-/// and that of a redirect is not read.
+/// The answer. If it refuses the request and names another region, it is replaced by one whose content names the region, too: answers
+/// to HEAD have no content, and that of a redirect is not read.
 fn with_region(answer: HttpResponse, own: &str) -> HttpResponse {
     let refuses = answer.status().is_redirection() || answer.status() == StatusCode::BAD_REQUEST;
     let named = answer.headers().get(REGION_HEADER);

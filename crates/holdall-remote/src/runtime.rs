@@ -50,7 +50,7 @@ pub(crate) fn wait<T: Send + 'static>(
 ) -> io::Result<T> {
     let (sender, receiver) = sync_channel(1);
     runtime()?.spawn(async move {
-        // Fails when the caller is gone, which cannot be: it waits.
+        // Fails only if the caller is gone, which cannot happen: it waits.
         let _ = sender.send(request.await);
     });
     receiver
