@@ -11,9 +11,9 @@ use std::alloc::System;
 enum Part {
     /// Storage writer alone.
     Write,
-    /// From the offer into the cache.
+    /// The path from the offer into the cache.
     Offer,
-    /// From the offer into the closed bag.
+    /// The path from the offer into the closed bag.
     Record,
     /// Storage reader alone.
     Read,
@@ -101,7 +101,7 @@ impl Workload {
         format!("{}-{}", self.part.name(), self.size.name)
     }
 
-    /// For the list.
+    /// A description for the list.
     pub fn described(self) -> Described {
         Described {
             name: self.name(),
