@@ -204,7 +204,8 @@ fn split_message(data: &[u8]) -> Option<(u16, u32, &[u8])> {
     Some((channel, sequence, data.get(22..)?))
 }
 
-/// By our own reader, whose tests compare it with the real LevelDB: opening with that would change the files.
+/// Verifies with our own reader, whose tests compare it with the real LevelDB: opening with the latter would change the
+/// files.
 fn verify_leveldb(check: &mut Check<'_>, path: &Path, missing_max: u64) -> BenchResult<()> {
     let wrong = |reason: String| BenchError::Verify {
         path: path.to_owned(),

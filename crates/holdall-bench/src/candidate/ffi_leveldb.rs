@@ -120,9 +120,9 @@ impl LevelDb {
 /// The order of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// As bytes.
+    /// Compared as bytes.
     Bytes,
-    /// As numbers of 64 bits in this machine's byte order, under the plugin's name.
+    /// Compared as numbers of 64 bits in this machine's byte order, under the plugin's name.
     Stamps,
 }
 

@@ -24,7 +24,7 @@ pub(crate) fn absence() -> Option<&'static str> {
 /// A storage of the plugin's layout.
 pub(crate) struct LeveldbBareWriter {
     path: PathBuf,
-    /// By topic.
+    /// Databases by topic.
     messages: Vec<Database>,
     /// Topics whose batch is not empty.
     touched: Vec<u32>,

@@ -3,7 +3,7 @@
 use crate::error::{BenchError, BenchResult};
 use std::{fs::File, path::Path};
 
-/// One message as a storage gets it.
+/// One message in the form that a storage receives.
 #[derive(Clone, Copy, Debug)]
 pub struct RawMessage<'a> {
     /// Index into the topics of the plan.

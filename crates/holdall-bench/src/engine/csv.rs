@@ -6,7 +6,7 @@ use std::fmt::Display;
 pub(crate) struct Csv(csv::Writer<Vec<u8>>);
 
 impl Csv {
-    /// With these names of columns.
+    /// A table with these columns.
     pub(crate) fn of<T: AsRef<[u8]>>(columns: impl IntoIterator<Item = T>) -> Self {
         let mut table = Self(csv::Writer::from_writer(Vec::new()));
         table.cells(columns);

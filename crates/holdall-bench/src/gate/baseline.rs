@@ -36,7 +36,7 @@ pub struct Baseline {
     pub architecture: String,
     /// Version of valgrind.
     pub valgrind: String,
-    /// By workload.
+    /// Costs by workload.
     pub workloads: BTreeMap<String, Costs>,
 }
 
@@ -58,7 +58,7 @@ impl Baseline {
         Ok(write_atomically(path, (text + "\n").as_bytes())?)
     }
 
-    /// With significant digits only, so that a renewed file differs only where the costs have changed.
+    /// Rounds to significant digits, so that a renewed file differs only where the costs have changed.
     fn rounded(&self) -> Self {
         let digits = |value: f64, factor: f64| (value * factor).round() / factor;
         let costs = |costs: &Costs| Costs {

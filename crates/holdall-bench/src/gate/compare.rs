@@ -41,7 +41,7 @@ pub enum Judgement {
 /// One figure of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// In the baseline.
+    /// Figure in the baseline.
     pub before: f64,
     /// Now.
     pub now: f64,
@@ -181,7 +181,7 @@ pub struct GateReport {
     pub remarks: Vec<String>,
     /// Workloads of the baseline that were not counted.
     pub missing: Vec<String>,
-    /// By workload.
+    /// Comparisons by workload.
     pub workloads: Vec<Comparison>,
 }
 
@@ -235,7 +235,7 @@ impl GateReport {
         }
     }
 
-    /// For people: a line for each workload, the growth below it, and a verdict at the end.
+    /// A text for people: a line for each workload, the growth below it, and a verdict at the end.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut line = |line: String| {

@@ -170,7 +170,7 @@ fn parse_dhat(text: &str) -> Result<u64, String> {
 mod tests {
     use super::*;
 
-    /// As callgrind writes it: a call from one function to another and to libc, an inlined file, a recursion.
+    /// A file as callgrind writes it: a call from one function to another and to libc, an inlined file, a recursion.
     const CALLGRIND: &str = "\
 # callgrind format
 version: 1

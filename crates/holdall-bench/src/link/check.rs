@@ -31,7 +31,7 @@ const FULL_BYTES: usize = 1472;
 const PORT: u16 = 5000;
 /// Datagrams received before this do not count: queues fill first.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Nothing more comes after this long.
+/// No datagram arrives after a silence of this length.
 const SILENCE: Duration = Duration::from_millis(300);
 const RECEIVE_BUFFER_BYTES: i32 = 64 << 20;
 
@@ -39,7 +39,7 @@ const RECEIVE_BUFFER_BYTES: i32 = 64 << 20;
 #[derive(Clone, Copy)]
 struct Flow {
     bytes: usize,
-    /// Between two datagrams; `None` sends as fast as the socket takes them.
+    /// Time between two datagrams; `None` sends as fast as the socket takes them.
     gap: Option<Duration>,
     lasts: Duration,
     /// The receiver does not sleep: how late it wakes up is not the link's.
@@ -332,7 +332,7 @@ fn send(socket: &UdpSocket, flow: Flow) -> io::Result<u64> {
     }
 }
 
-/// Receives until nothing more comes.
+/// Receives until no more datagrams arrive.
 fn receive(socket: &UdpSocket, flow: Flow, spec: &LinkSpec) -> io::Result<Vec<Arrival>> {
     if flow.is_watched {
         socket.set_nonblocking(true)?;

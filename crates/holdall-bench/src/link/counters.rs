@@ -25,7 +25,7 @@ impl Amount {
 /// Packets that never arrived, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Dropped {
-    /// At random.
+    /// Lost at random.
     pub loss: Amount,
     /// The queue was full.
     pub queue: Amount,
@@ -83,9 +83,9 @@ const FLOWS_MAX: usize = 65_536;
 /// Counts the packets that enter one direction.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// By prefix and entity of the writer: the highest sequence number, and the end of its highest fragment.
+    /// State by prefix and entity of the writer: the highest sequence number, and the end of its highest fragment.
     writers: HashMap<[u8; 16], (u64, u32)>,
-    /// By addresses and ports: where the next new byte is.
+    /// Sequence number of the next new byte, by addresses and ports.
     connections: HashMap<[u8; 12], u32>,
 }
 

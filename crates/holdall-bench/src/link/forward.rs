@@ -66,13 +66,13 @@ struct Direction {
 /// The results of the forwarding thread.
 #[derive(Debug)]
 pub struct Forwarded {
-    /// From the first end to the second, and back.
+    /// Counters from the first end to the second, and back.
     pub directions: [DirectionCounters; 2],
     /// How much later than planned packets were delivered, in nanoseconds.
     pub lateness: Histogram<u64>,
     /// Whether the thread ran before all ordinary ones.
     pub is_punctual: bool,
-    /// From the start to the end.
+    /// Time from the start to the end.
     pub elapsed: Duration,
     /// Processor time of the thread.
     pub cpu: Duration,

@@ -107,9 +107,9 @@ pub struct Lateness {
 pub struct Carried {
     /// How long it existed, in seconds.
     pub elapsed_s: f64,
-    /// From A to B.
+    /// Counters from A to B.
     pub a_to_b: DirectionCounters,
-    /// From B to A.
+    /// Counters from B to A.
     pub b_to_a: DirectionCounters,
     /// The kernel's side of A and of B.
     pub kernel: [KernelReport; 2],
@@ -212,7 +212,7 @@ fn qdisc(spec: &LinkSpec) -> Option<Qdisc> {
 
 /// The same link for the kernel: its queue counts packets, and holds those that are delayed, too.
 fn netem(spec: &LinkSpec, bytes_per_s: Option<u64>) -> Netem {
-    /// As many as without a rate may be delayed at a time.
+    /// Packets that may be delayed at a time without a rate.
     const PACKETS_MAX: u32 = 1_000_000;
     let packets = |bytes_per_s| bytes_per_s as f64 * spec.longest().as_secs_f64() / f64::from(spec.mtu);
     Netem {
@@ -226,7 +226,7 @@ fn netem(spec: &LinkSpec, bytes_per_s: Option<u64>) -> Netem {
     }
 }
 
-/// Between two polls of whether programs have ended.
+/// Time between two checks whether programs have ended.
 const POLL: Duration = Duration::from_millis(5);
 /// A program that has not ended this long after SIGTERM is killed.
 const TERM_MAX: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ pub const ETHERNET_BYTES: u64 = 14;
 /// Why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropReason {
-    /// At random.
+    /// Lost at random.
     Loss,
     /// The queue before the rate was full.
     Queue,

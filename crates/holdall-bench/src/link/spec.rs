@@ -131,7 +131,7 @@ const TIME: &str = "a time up to 1 h, for example 200us, 5ms or 1.5s";
 const TIME_MAX: Duration = Duration::from_secs(3600);
 /// Longer waits are slept.
 const SPIN_MAX: Duration = Duration::from_millis(10);
-/// Beyond it a run would be invalid.
+/// Longest grouping; beyond it a run would be invalid.
 const GROUP_MAX: Duration = Duration::from_millis(10);
 const SHARE: &str = "a share from 0% to 100%";
 /// The smallest that IPv6 allows to the largest packet of IPv4.

@@ -35,7 +35,7 @@ pub struct ProcessUse {
     /// kernel does not count them.
     #[serde(default)]
     pub written_bytes: Option<u64>,
-    /// Over time.
+    /// Samples over time.
     pub samples: Vec<ProcessSample>,
     /// Processor time by thread name, the busiest first, as far as it was sampled.
     #[serde(default)]

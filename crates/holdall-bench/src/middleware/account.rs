@@ -78,9 +78,9 @@ pub struct Account {
     pub received_per_s: f64,
     /// Share of planned messages that arrived within [`DEADLINES_MS`] after they were due.
     pub delivered: Vec<f64>,
-    /// From when a message was due to its arrival; of those that arrived.
+    /// Times from the due time of a message to its arrival, for those that arrived.
     pub from_due: Option<Times>,
-    /// From before `publish` to the arrival; of those that arrived, as other evaluations count.
+    /// Times from before `publish` to the arrival, for those that arrived, as other evaluations count.
     pub from_publish: Option<Times>,
     /// Mean over the seconds with arrivals of their mean `from_publish`, in milliseconds: "effective latency" of the published report.
     pub effective_latency_ms: Option<f64>,

@@ -251,7 +251,7 @@ fn matrix(
     })
 }
 
-/// From nothing over the middle to everything.
+/// The colour from none over half to all.
 fn colour(percent: f64) -> RGBColor {
     let (from, to, share) = if percent < 50.0 {
         (NOTHING, MIDDLE, percent / 50.0)

@@ -27,9 +27,9 @@ pub(crate) enum MiddlewareKind {
 /// The special settings of a side; the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settings {
-    /// As the middleware comes.
+    /// The middleware's default settings.
     Default,
-    /// With one to three documented settings.
+    /// One to three documented settings changed.
     Tuned,
     /// A full network drops messages instead of making the publisher wait.
     Drop,
@@ -98,7 +98,7 @@ pub struct Middleware {
     pub(crate) sides: [MiddlewareSide; 2],
 }
 
-/// Between the publisher's name and the subscriber's.
+/// Separator of the publisher's name and the subscriber's.
 const TO: char = '>';
 const NAMES: &str = "fastdds-sync, fastdds-async, cyclone, tcpros (each also with -tuned), zenoh (also with -drop), iceoryx2, udp, tcp, memory, \
      the name of an rmw implementation such as rmw_cyclonedds_cpp (as fastdds-*, also with -typed), or two of them as in cyclone>fastdds-sync";

@@ -278,7 +278,7 @@ fn all<const N: usize>(figures: [(&'static str, Option<f64>); N]) -> PublishedFi
     known.collect()
 }
 
-/// From the decimal unit of the report.
+/// Converts from the decimal unit of the report.
 fn mib(megabytes: f64) -> f64 {
     megabytes * 1e6 / MIB
 }

@@ -141,7 +141,7 @@ pub struct MiddlewareRun {
     pub link: String,
     /// The middleware.
     pub middleware: Middleware,
-    /// From 0.
+    /// Number of the repetition, from 0.
     pub repetition: u32,
     /// Why the figures of this run mean nothing: the machine did not keep to the link or the schedule.
     pub invalid: Option<String>,

@@ -12,7 +12,7 @@ use crate::{
 };
 use plotters::prelude::*;
 
-/// From disagreement to agreement.
+/// Colours from disagreement to agreement.
 const COLOURS: [RGBColor; STEPS] = [
     RGBColor(0xCA, 0x52, 0x1F),
     RGBColor(0xF0, 0xB0, 0x88),

@@ -34,7 +34,7 @@ type Counts = (String, Vec<(String, u64)>);
 pub struct Profile {
     /// Its name.
     pub field: String,
-    /// By cohort, answers and how many gave them: numbers ascending, texts the most frequent first.
+    /// Answers by cohort, with their counts: numbers ascending, texts most frequent first.
     pub cohorts: Vec<Counts>,
 }
 

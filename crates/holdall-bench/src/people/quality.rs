@@ -21,9 +21,9 @@ const CATEGORIES: [(&str, &str); 7] = [
 /// The requirements of a category that a package meets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Points {
-    /// Without a remark.
+    /// Requirements met without a remark.
     pub met: u64,
-    /// With a remark instead of a plain yes.
+    /// Requirements with a remark instead of a plain yes.
     pub with_remark: u64,
     /// All that were answered.
     pub of: u64,
@@ -52,7 +52,7 @@ pub struct Declaration {
     pub package: String,
     /// The level that it declares, 1 (best) to 5.
     pub level: u64,
-    /// By category, in REP-2004's order.
+    /// Points by category, in REP-2004's order.
     pub categories: Vec<Points>,
 }
 

@@ -211,7 +211,7 @@ fn naive(spans: &[Span]) -> Vec<(f64, f64)> {
     closed.map(|(span, number)| (span.days, share(number))).collect()
 }
 
-/// The share that is closed after each time at which something was; `spans` are in order.
+/// The share closed after each time at which an item was closed; `spans` are in order.
 fn kaplan_meier(spans: &[Span]) -> Vec<(f64, f64)> {
     let mut open_share = 1.0;
     let mut curve = vec![(0.0, 0.0)];

@@ -57,7 +57,7 @@ pub struct Comparison {
 pub struct Question {
     /// Its name.
     pub name: String,
-    /// By cohort.
+    /// Answers by cohort.
     pub cohorts: Vec<CohortAnswers>,
     /// A comparison of the first two cohorts other than `all`; `None` with fewer cohorts, or if one has no answers.
     pub comparison: Option<Comparison>,

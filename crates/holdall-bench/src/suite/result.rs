@@ -90,7 +90,7 @@ pub struct PlaybackResult {
     pub published: u64,
     /// Times that a message was not read early enough.
     pub starved: u64,
-    /// From the first message due to the last published, in seconds.
+    /// Time from the first message due to the last one published, in seconds.
     pub elapsed_s: f64,
     /// Planned duration in seconds; 0 flat out.
     pub planned_s: f64,
@@ -137,9 +137,9 @@ pub struct RunResult {
     pub transport: Transport,
     /// The setting.
     pub setting: Setting,
-    /// By group.
+    /// Results by group.
     pub groups: Vec<GroupResult>,
-    /// By topic and publisher.
+    /// Results by topic and publisher.
     #[serde(default)]
     pub topics: Vec<TopicResult>,
     /// Messages that were sent.
@@ -155,10 +155,10 @@ pub struct RunResult {
     /// Missing messages that the recorder does not account for; other projects' recorders account for none.
     #[serde(default)]
     pub unexplained: u64,
-    /// From the first message due to the end of the last hand-over, in seconds.
+    /// Time from the first message due to the end of the last hand-over, in seconds.
     #[serde(default)]
     pub sending_s: f64,
-    /// From the first message due to the end of close and sync, in seconds.
+    /// Time from the first message due to the end of close and sync, in seconds.
     pub elapsed_s: f64,
     /// The part of it after the last message was offered: draining, closing, syncing.
     pub close_s: f64,

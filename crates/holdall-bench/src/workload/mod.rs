@@ -1,4 +1,4 @@
-//! Workloads: which messages are offered, by which producer, on which topic, with which bytes, and when.
+//! Workloads: the messages offered, with their producers, topics, bytes and times.
 
 pub mod content;
 pub mod mix;

@@ -159,7 +159,7 @@ pub struct MessagePlan {
 struct ClassCorpus {
     corpus: Corpus,
     message_bytes: usize,
-    /// Positions at which a payload may start: 0..=mask, a power of two less one.
+    /// Positions at which a payload may start: 0..=mask, a power of two minus one.
     mask: u64,
 }
 
@@ -294,7 +294,8 @@ impl Plan {
         }
     }
 
-    /// The first producer's messages as a storage gets them, stamped at equal distances after `begin_nanos`.
+    /// The first producer's messages in the form that a storage receives, stamped at equal distances after
+    /// `begin_nanos`.
     pub(crate) fn raw_messages(
         &self,
         begin_nanos: u64,

@@ -28,7 +28,7 @@ pub struct Calls {
 pub struct StorageRun {
     /// Which repetition, from 0 as in the published CSV.
     pub run: u32,
-    /// From the first message to the end of close and sync, in seconds.
+    /// Time from the first message to the end of close and sync, in seconds.
     pub elapsed_s: f64,
     /// The part of it after the last message, in seconds.
     pub close_s: f64,

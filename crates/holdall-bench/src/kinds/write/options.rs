@@ -17,7 +17,7 @@ pub enum WriteCandidate {
     Ours {
         /// The storage.
         id: String,
-        /// With a loss window; otherwise synced at the end only.
+        /// Whether it runs with a loss window; otherwise it syncs at the end only.
         is_synced: bool,
         /// Its files are encrypted.
         is_encrypted: bool,

@@ -66,7 +66,7 @@ pub struct EvaluationOptions {
     pub resume: bool,
     /// Keep the records of single messages.
     pub keep: bool,
-    /// Only these middlewares instead of those of the file.
+    /// These middlewares instead of those of the file.
     pub middlewares: Vec<Middleware>,
     /// The command line, stored with the results.
     pub command: String,
@@ -74,7 +74,7 @@ pub struct EvaluationOptions {
     pub holdall: PathBuf,
     /// A Python with rclpy, whose ROS 2 is used.
     pub python: Option<PathBuf>,
-    /// Over the network to another machine instead of the experiment's links.
+    /// Another machine to reach over the network, instead of the experiment's links.
     pub peer: Option<PeerOptions>,
 }
 
@@ -180,7 +180,7 @@ pub fn run(
     Ok(result)
 }
 
-/// Connects to the other machine, and puts the network between in place of the experiment's links.
+/// Connects to the other machine, and uses the network between instead of the experiment's links.
 fn connect(options: &PeerOptions, evaluation: &mut Evaluation, clock: &Arc<dyn Clock>) -> BenchResult<Peer> {
     let side_there = usize::from(options.publishes_here);
     let peer = Peer::connect(&options.address, side_there, clock)?;

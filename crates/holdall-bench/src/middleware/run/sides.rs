@@ -27,7 +27,7 @@ use std::{
 pub(super) const READY_MAX: Duration = Duration::from_secs(30);
 /// How long both sides may take to know each other; then the run starts without.
 const MATCH_MAX: Duration = Duration::from_secs(10);
-/// From the order to start to the first message.
+/// Time from the order to start to the first message.
 pub(super) const LEAD: Duration = Duration::from_millis(100);
 /// A publisher may be this late with its last message, blocked by a full link.
 const SENT_MAX: Duration = Duration::from_secs(60);

@@ -4,9 +4,9 @@ use super::{Order, Orders, Role, WorkerEvent, WorkerPlan, link, link::Join};
 use holdall_io::clock::{Clock, SystemClock};
 use std::{io, time::Duration};
 
-/// Between two polls; so exact is the time that is reported.
+/// Time between two polls, and so the precision of the reported time.
 const POLL: Duration = Duration::from_millis(5);
-/// Before it is started.
+/// Time between two polls before it is started.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Joins, waits until it knows `others` of the other side, and stays until the order to end.

@@ -39,7 +39,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As the flag `--role` has it.
+    /// The name for the flag `--role`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Publisher => "publisher",
@@ -109,9 +109,9 @@ impl WorkerPlan {
 pub struct SentRecord {
     /// When the schedule wanted it.
     pub due: u64,
-    /// Before `publish`.
+    /// Time before `publish`.
     pub before: u64,
-    /// After `publish`.
+    /// Time after `publish`.
     pub after: u64,
     /// The middleware took it.
     pub is_accepted: bool,
@@ -296,7 +296,7 @@ impl Orders {
         Ok(Self(receive))
     }
 
-    /// The next order, if it comes within this time. The end of the input is an order to end.
+    /// The next order, if one arrives within this time. The end of the input is an order to end.
     fn within(&self, time: Duration) -> Option<Order> {
         match self.0.recv_timeout(time) {
             Ok(order) => Some(order),

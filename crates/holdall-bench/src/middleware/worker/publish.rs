@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Between two polls for a subscription.
+/// Time between two polls for a subscription.
 const POLL: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_secs(1);
 /// Time between two checks whether all was sent.

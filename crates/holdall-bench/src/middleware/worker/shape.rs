@@ -27,7 +27,7 @@ impl Shape {
     /// Every shape.
     pub(crate) const ALL: [Self; 3] = [Self::Bytes, Self::PointCloud, Self::Poses];
 
-    /// As flags and files name it.
+    /// The name for flags and files.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",

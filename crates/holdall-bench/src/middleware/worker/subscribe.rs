@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Between two reports of how much was received.
+/// Time between two reports of the number received.
 const REPORT: Duration = Duration::from_millis(100);
 
 /// Records of received messages; written on the middleware's own threads.

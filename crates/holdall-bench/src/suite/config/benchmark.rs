@@ -43,7 +43,7 @@ pub struct BenchmarkConfig {
     pub settings: Vec<Setting>,
 }
 
-/// As a file has it.
+/// The keys of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {

@@ -117,7 +117,7 @@ pub enum SelectionKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlayRate {
-    /// In thousandths of real time.
+    /// A rate in thousandths of real time.
     Milli(u32),
     /// As fast as possible.
     Unlimited,

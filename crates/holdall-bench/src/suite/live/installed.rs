@@ -96,7 +96,7 @@ fn prefixes() -> Vec<PathBuf> {
     prefixes
 }
 
-/// By path (the program or the prefix that it is in), on `PATH`, or below `/opt/ros`.
+/// Looks at the given path (the program or its prefix), on `PATH`, or below `/opt/ros`.
 pub(super) fn find_ros2(named: Option<&Path>) -> Option<Installed> {
     match named {
         Some(prefix) if prefix.is_dir() => Installed::below(prefix, ROS2),

@@ -24,7 +24,7 @@ const MASTER_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Domains up to this are safe with Linux's ephemeral ports.
 const DOMAINS: u32 = 100;
 
-/// Variables by which a user sets where zenoh's sessions meet.
+/// Variables that set the meeting place of zenoh's sessions.
 const ZENOH_VARIABLES: [&str; 2] = ["ZENOH_CONFIG_OVERRIDE", "ZENOH_SESSION_CONFIG_URI"];
 
 /// The side of a program.

@@ -43,7 +43,7 @@ pub struct Sent {
     pub lateness: Latencies,
     /// Processor time of the generator, offers included.
     pub cpu: Duration,
-    /// From the first due time to the end of the last offer.
+    /// Time from the first due time to the end of the last offer.
     pub elapsed: Duration,
 }
 

@@ -117,7 +117,7 @@ pub struct PublishReport {
     /// Processor time of the publishing threads, in seconds; `None` for other programs.
     #[serde(default)]
     pub cpu_s: f64,
-    /// From the first due time to the end of the last hand-over, in seconds.
+    /// Time from the first due time to the end of the last hand-over, in seconds.
     pub elapsed_s: f64,
     /// Messages sent by publishers that had no subscription yet.
     #[serde(default)]

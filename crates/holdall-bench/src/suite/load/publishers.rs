@@ -48,7 +48,7 @@ pub struct Publisher {
 
 /// The common properties of all publishers of a group.
 pub struct Group {
-    /// As configured.
+    /// The group as configured.
     pub config: PublisherGroup,
     /// Bytes around the bulk.
     pub frame: Frame,

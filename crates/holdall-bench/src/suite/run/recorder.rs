@@ -37,7 +37,7 @@ pub struct Run<'a> {
     pub publishers: &'a Publishers,
     /// The benchmark.
     pub producers: &'a ProducerConfig,
-    /// As configured.
+    /// The benchmark as configured.
     pub benchmark: &'a BenchmarkConfig,
     /// The setting.
     pub setting: &'a Setting,

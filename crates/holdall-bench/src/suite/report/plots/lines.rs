@@ -16,7 +16,7 @@ pub(crate) const LOG_MIN: f64 = 0.05;
 pub(crate) struct Line {
     /// Its name in the legend; one without a name is drawn faint, below those that have one.
     pub name: String,
-    /// In order of x.
+    /// Points in order of x.
     pub points: Vec<(f64, f64)>,
     /// Draw a dot at each point.
     pub dotted: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Axes<'a> {
 }
 
 impl<'a> Axes<'a> {
-    /// From zero to the last point, and to a little above the highest one.
+    /// Axes from zero to the last point, and to a little above the highest one.
     pub(crate) fn around(lines: &[Line], x: &'a str, y: &'a str) -> Self {
         let points = || lines.iter().flat_map(|line| &line.points);
         Self {
