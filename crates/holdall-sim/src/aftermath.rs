@@ -27,7 +27,7 @@ pub struct Aftermath {
     pub started: Duration,
     /// Monotonic time of the end.
     pub ended: Duration,
-    /// From when on the recording was paused or not, in order.
+    /// Times from which on the recording was paused or not, in order.
     pub pauses: Vec<(Duration, bool)>,
     /// The recorder's report and ledger, when it was stopped.
     pub stopped: Option<(RecordReport, Ledger)>,

@@ -83,7 +83,8 @@ struct State {
     death: Option<io::Result<Death>>,
 }
 
-/// Counts the moments between which a death leaves something else, and lets the recorder die at one of them: the world after that leaves no trace. Clones are the same one.
+/// Counts the moments between which the remains of a death differ, and makes the recorder die at one of them: the world after that leaves no trace.
+/// Clones are the same one.
 #[derive(Clone, Default)]
 pub struct DeathWatch(Arc<Mutex<State>>);
 
@@ -123,7 +124,7 @@ impl DeathWatch {
         }
     }
 
-    /// A moment at which it may die.
+    /// Marks a moment at which the recorder may die.
     pub fn point(&self) {
         let mut state = self.lock();
         if let Some(left) = &mut state.left {

@@ -34,7 +34,7 @@ pub struct SimFolder {
 }
 
 impl SimFolder {
-    /// An empty directory on `disk`; `scratch` is a real one in which files can be laid down to be read.
+    /// An empty directory on `disk`; `scratch` is a real one for files to read.
     pub fn new(disk: SimDiskHandle, scratch: &Path) -> Self {
         Self {
             texts: Arc::default(),

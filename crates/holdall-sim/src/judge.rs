@@ -186,7 +186,7 @@ fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> 
 /// messages go into one lane.
 fn judge_order(_plan: &Plan, after: &Aftermath, found: &FoundBag) -> Result<(), Violation> {
     let mut last: BTreeMap<(usize, bool), (u64, u64)> = BTreeMap::new();
-    // Files of the repair, which may have died and made two; those in which nothing was written are removed before.
+    // Files of the repair, which may have died and made two; files without any written bytes are removed before.
     let is_written = |(path, bytes): &(&PathBuf, &Vec<u8>)| {
         storage_by_path(path).is_some() && bytes.iter().any(|byte| *byte != 0)
     };

@@ -32,7 +32,7 @@ use std::{
 /// Payloads from here on are lent. The DDS transport lends from 64 KiB on; here less, so that seeds are quick.
 pub const LOAN_BYTES_MIN: usize = 8 << 10;
 
-/// More than this between the time of day and the time that has gone by, and the clock was set.
+/// If the time of day and the elapsed time differ by more than this, the clock was set.
 const CLOCK_DRIFT_MAX: Duration = Duration::from_millis(500);
 
 /// A message's first way into the recorder.
@@ -249,7 +249,7 @@ impl Network {
         self.lock().offered
     }
 
-    /// Whether the time of day was set since the start, and stays so.
+    /// Whether the time of day was set since the start, and still is.
     fn clock_was_set(&self) -> bool {
         let by_wall_clock = self.clock.now().as_nanos() - self.started.as_nanos();
         let elapsed = i64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(i64::MAX);

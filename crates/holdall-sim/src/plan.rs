@@ -51,9 +51,9 @@ pub const TOPICS: [TopicPlan; 5] = [
 pub enum SizeClass {
     /// All in the writer's first lane.
     Small,
-    /// In all lanes of the writer, lent and not.
+    /// Sizes in all lanes of the writer, lent and not.
     Mixed,
-    /// In the writer's second lane, lent.
+    /// Sizes in the writer's second lane, lent.
     Large,
 }
 
@@ -166,7 +166,7 @@ pub enum Event {
     Announce(u64),
     /// Time passes; the recorder's threads do their work.
     Pass(Duration),
-    /// Time goes by and the recorder's threads get no processor.
+    /// Time passes and the recorder's threads get no processor.
     Starve(Duration),
     /// The time of day is set.
     SetClock(i64),
@@ -191,8 +191,8 @@ pub enum Event {
     },
     /// The disk has room for this many bytes from the start on.
     LimitDisk(u64),
-    /// The process dies at the moment of this number, counted from here, among those at which that makes a difference, also within a step.
-    /// Nothing if the recording does not end by [`Ending::Death`].
+    /// The process dies at the moment with this number, counted from here, among those at which a death makes a difference, possibly
+    /// within a step. Nothing if the recording does not end by [`Ending::Death`].
     Die(u64),
 }
 
@@ -332,7 +332,7 @@ impl Plan {
         }
     }
 
-    /// Gives most recorders memory that survives them, and lets many die.
+    /// Gives most recorders memory that survives them, and makes many die.
     fn make_deadly(&mut self, rng: &mut SimRng) {
         self.keeps_memory = !rng.chance(100_000);
         if !self.keeps_memory {

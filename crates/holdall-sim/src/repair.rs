@@ -83,7 +83,7 @@ pub fn judge(plan: &Plan, bag: &Path, before: &FoundBag) -> Result<(), Violation
     if !has_content(bag) {
         return Ok(());
     }
-    // Files without a byte go first, as in a repair of the program; a crash leaves each of them there or gone.
+    // Empty files are removed first, as in a repair by the program; after a crash each of them may exist or not.
     holdall::tools::repair::settle_unwritten(bag)
         .map_err(|error| Violation::new(Invariant::Repair, error.to_string()))?;
     let mut rng = SimRng::new(plan.seed ^ 0x0004_e9a1);

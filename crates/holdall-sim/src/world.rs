@@ -287,7 +287,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets time go by, in which messages arrive and the recorder's threads take their steps.
+    /// Lets time pass, in which messages arrive and the recorder's threads take their steps.
     fn pass(&mut self, span: Duration) {
         let end = self.clock.monotonic() + span;
         loop {

@@ -54,7 +54,7 @@ pub fn change(mutation: Mutation, path: &Path, id: &str) -> io::Result<()> {
     }
 }
 
-/// Takes lines out of the log, or a definition out of its line; the length stays.
+/// Removes lines from the log, or a definition from its line; the length is unchanged.
 fn forget(mutation: Mutation, log: &mut [u8]) {
     for line in log.split_mut(|byte| *byte == b'\n') {
         let begins = |name: &str| line.starts_with(format!("{{\"{name}\":").as_bytes());
