@@ -8,7 +8,7 @@ pub(crate) fn generic_attribute<'py>(
     name: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
     // SAFETY: both pointers are alive while they are borrowed, and the interpreter's lock is held; a new reference or null is returned, and
-    // null comes with an exception that is set.
+    // on null an exception is set.
     unsafe {
         Bound::from_owned_ptr_or_err(
             object.py(),

@@ -10,7 +10,7 @@ use holdall_model::{
 use pyo3::{exceptions::PyTypeError, prelude::*, types::PyBytes};
 use std::{fmt::Write, sync::Arc};
 
-/// Before each type but the first, as in MCAP files.
+/// Delimiter before each type but the first, as in MCAP files.
 const DELIMITER: &str = "================================================================================";
 
 /// The text of a type with those that it needs; `None` for types that only IDL has.
