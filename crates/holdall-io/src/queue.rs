@@ -17,9 +17,8 @@ pub struct SyncToken {
     number: u64,
 }
 
-/// Owns a disk, the blocks in flight to it and the state of its files. Failing is final: after a failed write
-/// or sync every later call on that file returns the same error, because the state of the bytes in the kernel
-/// is not known any more.
+/// Owns a disk, the blocks in flight to it and the state of its files. Failing is final: after a failed write or sync every later call on that
+/// file returns the same error, because the state of the bytes in the kernel is not known any more.
 pub struct DiskQueue {
     pub(crate) disk: Box<dyn Disk>,
     pool: BlockPool,
@@ -122,8 +121,7 @@ impl DiskQueue {
         }
         let padded_len = len.next_multiple_of(BLOCK_ALIGNMENT);
         block.as_mut_slice()[len..padded_len].fill(0);
-        // The bytes may have been stored past the caches; from here on the kernel reads them, maybe on
-        // another processor.
+        // The bytes may have been stored past the caches; from here on the kernel reads them, maybe on another processor.
         copy::fence();
         let end = offset + padded_len as u64;
         // A write over accepted bytes must repeat them.
@@ -168,9 +166,8 @@ impl DiskQueue {
         Ok(SyncToken { file, number })
     }
 
-    /// Requests that everything accepted so far is durable before anything that is accepted later is given to
-    /// the disk: the mark that a file is whole must never be on the disk before the rest, and a disk may
-    /// change the order of writes. Does not wait.
+    /// Requests that everything accepted so far is durable before the disk gets anything accepted later: the mark that a file is whole must
+    /// never be on the disk before the rest, and a disk may change the order of writes. Does not wait.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -181,8 +178,7 @@ impl DiskQueue {
         Ok(())
     }
 
-    /// Whether the bytes that a sync covers are durable. Does not wait; call [`DiskQueue::poll`] to make
-    /// progress.
+    /// Whether the bytes that a sync covers are durable. Does not wait; call [`DiskQueue::poll`] to make progress.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -302,7 +298,7 @@ impl DiskQueue {
         }
     }
 
-    /// The error that the file has failed with, if it has.
+    /// Checks that the file has not failed.
     ///
     /// # Errors
     /// The error that the file has failed with.
@@ -323,7 +319,7 @@ impl DiskQueue {
     /// Copies `from` into a block in the way that suits the disk. Both have the same length.
     ///
     /// # Panics
-    /// When the lengths differ: a defect of the caller.
+    /// When the lengths differ: a bug in the caller.
     #[inline]
     pub fn copy_into_block(&self, to: &mut [u8], from: &[u8]) {
         if self.streaming_stores {
@@ -472,10 +468,9 @@ impl DiskQueue {
 }
 
 impl Drop for DiskQueue {
-    /// Waits for operations in flight, so that no write outlives its owner. Files that were not closed are
-    /// cut to the accepted length, because they would otherwise keep the space reserved for them; a failure
-    /// is not reported. A file without writes through this queue is left unchanged: other code may have
-    /// written it.
+    /// Waits for operations in flight, so that no write outlives its owner. Files that were not closed are cut to the accepted length, because
+    /// they would otherwise keep the space reserved for them; a failure is not reported. A file without writes through this queue is left
+    /// unchanged: other code may have written it.
     fn drop(&mut self) {
         let open = |state: &FileState| {
             matches!(state.life, Life::Creating | Life::Open) && state.progress.accepted_bytes > 0
