@@ -1,7 +1,8 @@
 //! Measures how fast messages are written to an MCAP file by our writer and by the `mcap` crate's.
 //!
 //! `cargo run --release -p holdall-storage --example write_rate -- [DIR|-] [MEGABYTES] [ROUNDS] [CASE]`; `-`
-//! writes to memory instead of a disk. Environment: `TOPICS` of each size (10), `OURS_ONLY`.
+//! discards the bytes instead of writing them to a disk. Environment: `TOPICS` of each size (10),
+//! `OURS_ONLY`.
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
 
 use holdall_io::{

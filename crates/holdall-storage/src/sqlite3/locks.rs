@@ -1,4 +1,4 @@
-//! SQLite's locks between processes, byte for byte as its own file system takes them (https://sqlite.org/lockingv3.html), without SQLite:
+//! SQLite's locks between processes, byte for byte as its own file system takes them (https://sqlite.org/lockingv3.html), without SQLite,
 //! for code that reads or writes pages of a database.
 
 use holdall_io::{
