@@ -37,13 +37,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Memory of a recording that is there before its transports, so that they receive into it. Removed when it is not used.
+/// Rescue memory made before the transports, so that they can receive into it. Removed if it is not used.
 pub struct RescueMemory(Option<Survival>);
 
 impl RescueMemory {
-    /// Memory as the options say; none, and a warning, where there is none.
+    /// Creates the memory that the options ask for; warns and returns none if that fails.
     pub fn begin(options: &RecordOptions) -> Self {
-        // What waits for an event was not requested, and goes with the process.
+        // Messages held for an event were not requested, and are lost with the process.
         let is_kept = |_: &&Path| options.triggers.is_none();
         let directory = options.rescue_directory.as_deref().filter(is_kept);
         if let Some(directory) = directory {
@@ -179,7 +179,7 @@ impl Assembly {
     }
 }
 
-/// What a closed bag and the final counters say.
+/// Combines a closed bag and the final counters.
 pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
     let mut audit_faults = lock(&view.parts.ledger).audit();
     audit_faults.extend(closed.account_faults);

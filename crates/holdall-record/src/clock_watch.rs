@@ -19,7 +19,7 @@ use std::{
 /// The most jumps of one recording that are named; further ones are counted.
 const NAMED_MAX: usize = 100;
 
-/// Two readings of monotonic time with the time of day between them are no further apart, or the thread had to wait in between.
+/// Longest time between two readings of monotonic time around one of the time of day; if it is longer, the thread was interrupted.
 const READING_MAX: Duration = Duration::from_millis(5);
 
 /// Attempts to read both clocks at once; the next look is soon.

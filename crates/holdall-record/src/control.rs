@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// What an event is called that was asked for as a snapshot.
+/// Name of an event that was requested as a snapshot.
 const SNAPSHOT_EVENT: &str = "snapshot";
 
 /// Controls a recording. Cheap to clone; does nothing to a recording that has ended.
@@ -192,8 +192,8 @@ impl RecordControl {
         topics.iter().map(|topic| topic.name.clone()).collect()
     }
 
-    /// Records these topics, whatever the selection says, if the graph has them; `types` is empty or has one for each topic, where an empty
-    /// text takes any. Waits for the answer, at most some seconds.
+    /// Records these topics if the graph has them, even if the selection excludes them; `types` is empty or has one entry for each topic,
+    /// where an empty string accepts any type. Waits for the answer, at most some seconds.
     ///
     /// # Errors
     /// Too many topics, types that do not fit, or a recording that does not answer in time.

@@ -16,8 +16,8 @@ pub(crate) const MESSAGES_LOST_TOPIC: &str = "/events/rosbag2_messages_lost";
 /// The topic of events about finished files.
 pub(crate) const WRITE_SPLIT_TOPIC: &str = "/events/write_split";
 
-/// A type that came after Jazzy: a recorder of an older distribution beside us fails in each round of its discovery when it finds a topic of
-/// a type that it does not have, and never comes to the topics that follow.
+/// A type added after Jazzy: on each round of discovery a recorder of an older distribution on the same network fails when it finds a topic of
+/// a type that it does not have, and never reaches the topics that follow.
 const MESSAGES_LOST_TYPE: &str = "rosbag2_interfaces/msg/MessagesLostEvent";
 const WRITE_SPLIT_TYPE: &str = "rosbag2_interfaces/msg/WriteSplitEvent";
 
@@ -131,7 +131,7 @@ impl EventPublishers {
         }
     }
 
-    /// Reports, once, that another node has our name: its services and ours cannot be distinguished.
+    /// Reports, once, that another node has the same name: the services of the two cannot be distinguished.
     fn notice_name(&mut self, graph: &[GraphEvent]) {
         let is_ours = |event: &GraphEvent| match event {
             GraphEvent::Publisher(endpoint) | GraphEvent::Subscription(endpoint) => {

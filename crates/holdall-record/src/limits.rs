@@ -5,7 +5,7 @@ use holdall_model::time::Timestamp;
 use holdall_model::units::counted;
 use std::{fmt, time::Duration};
 
-/// What a recording must not exceed; `None` is no limit. What comes after a limit is reached is left out on request, and is no loss.
+/// Limits of a recording; `None` means no limit. Messages that arrive after a limit is reached are left out on request, not lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingLimits {
     /// How long it runs, pauses included (`--max-recording-duration`).

@@ -1,4 +1,4 @@
-//! What a recording should do: every choice a user can make, checked and with its default.
+//! The options of a recording: every choice a user can make, checked and with its default.
 
 use super::write::DrainOptions;
 pub use super::{
@@ -51,7 +51,7 @@ pub struct RecordOptions {
     pub compression: CompressionOptions,
     /// After a power cut at most what was received in this span is missing (`--max-loss-window`); `None` never syncs before the end.
     pub max_loss_window: Option<Duration>,
-    /// What to do when the disk is nearly full (`--on-disk-full`).
+    /// Policy for a nearly full disk (`--on-disk-full`).
     pub on_disk_full: OnDiskFull,
     /// When less than this is free the disk counts as full (`--min-free-space`). `None`: when a write fails, or, with
     /// [`OnDiskFull::Ring`], at [`RING_FREE_SPACE_BYTES`].
@@ -70,7 +70,7 @@ pub struct RecordOptions {
     pub polling_interval: Duration,
     /// One poll at the start, then none (`--no-discovery`).
     pub no_discovery: bool,
-    /// Topics of which at most this many messages a second are recorded, by full name (`--topic-throttle-frequency`); the others are left
+    /// Most messages a second to record of a topic, by full name (`--topic-throttle-frequency`); the others are left
     /// out on request.
     pub throttles: BTreeMap<String, f64>,
     /// Topics whose last messages each new file repeats.

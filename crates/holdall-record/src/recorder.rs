@@ -37,7 +37,7 @@ const BACKLOG_INTERVAL: Duration = Duration::from_millis(100);
 /// ones, which show that nothing before is missing.
 const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 
-/// How long the end waits for the answers of publishers that are asked what they have sent: those that are there answer within milliseconds.
+/// How long closing waits for publishers to answer how many messages they have sent: live ones answer within milliseconds.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// The same where the publisher was heard since: a secured one on a busy computer takes seconds for its handshake.
@@ -46,7 +46,7 @@ const ANSWER_OF_LIVING_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks at what they have answered.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a recording runs on. The default is the machine itself; tests and programs with needs of their own replace parts of it.
+/// The environment a recording runs in. The default is the machine itself; tests and programs with special needs replace parts of it.
 pub struct Platform {
     /// Stamps messages and paces the threads.
     pub clock: Arc<dyn Clock>,
@@ -54,7 +54,7 @@ pub struct Platform {
     pub open_disk: OpenDisk,
     /// Makes the directory and its small files.
     pub folder: Box<dyn BagFolder>,
-    /// What survives the process, where it is there before the transports: also their first messages are received into it. Otherwise it is
+    /// Memory that survives the process, if it was made before the transports so that it has their first messages too. Otherwise it is
     /// made at the start.
     pub memory: Option<RescueMemory>,
 }
@@ -71,7 +71,7 @@ impl Default for Platform {
 }
 
 impl Platform {
-    /// The machine itself, where all files of the bag are sealed. Nothing survives the process: what is in memory is not sealed.
+    /// The machine itself, with all files of the bag sealed. Nothing survives the process, because memory is not sealed.
     pub fn sealed(mode: DiskMode, seal: Seal) -> Self {
         Self {
             open_disk: sealed_os_disk(mode, BlockPoolOptions::default(), seal.clone()),
@@ -245,7 +245,7 @@ impl Recording {
             self.await_definitions();
             self.catch_up();
         });
-        // A bug must not cost the bag: what was received is still stored, and the bag is closed.
+        // A bug must not cost the bag: messages already received are still stored, and the bag is closed.
         let closed = survives(|| self.session.close());
         let mut report = self.close_bag();
         if !(survived && closed) {

@@ -41,7 +41,7 @@ pub struct TopicStatus {
     pub left_out: u64,
     /// True when losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
-    /// Publishers of which it is not known what they sent after the last message that arrived; until the recording is closed, those that went
+    /// Publishers whose last messages are unknown after the last one that arrived; until the recording is closed, only those that went
     /// silent.
     pub ends: UnknownEnds,
 }
@@ -84,7 +84,7 @@ pub struct RecordStatus {
     pub must_end: Option<String>,
     /// Selected services without introspection: their calls are not in the bag.
     pub unheard_services: BTreeSet<String>,
-    /// Nodes and publishers that are there and could not be received.
+    /// Live nodes and publishers that could not be received.
     pub not_heard: BTreeSet<NotHeard>,
     /// `None` unless the recording waits for events.
     pub triggered: Option<TriggerStatus>,
@@ -97,7 +97,7 @@ pub struct RecordStatus {
 }
 
 impl RecordStatus {
-    /// Publishers of all topics of which it is not known what they sent last.
+    /// Publishers of all topics whose last messages are unknown.
     pub fn unknown_ends(&self) -> UnknownEnds {
         UnknownEnds::of_all(self.topics.iter().map(|topic| topic.ends))
     }

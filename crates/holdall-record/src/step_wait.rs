@@ -9,7 +9,7 @@ use std::{
 /// A wait that ends this late means that the process was stopped, or its machine slept; a busy machine delays it by less.
 pub const STOPPED_MIN: Duration = Duration::from_millis(500);
 
-/// What is found so soon after such a wait is its consequence.
+/// A failure found within this time after such a wait is attributed to it.
 const CONSEQUENCE_MAX: Duration = Duration::from_secs(5);
 
 /// A span in which this process did not run.
@@ -21,7 +21,7 @@ pub(crate) struct Absence {
 }
 
 impl Absence {
-    /// Of a wait that was planned to end `at_most` after `began` at the latest, and has ended now (monotonic time).
+    /// The absence that a wait shows: it was planned to end at most `at_most` after `began`, and has ended now (monotonic time).
     pub(crate) fn of_wait(began: Duration, at_most: Duration, now: Duration) -> Option<Self> {
         let span = now.saturating_sub(began.saturating_add(at_most));
         (span >= STOPPED_MIN).then_some(Self { until: now, span })

@@ -109,7 +109,7 @@ impl SteppedRecorder {
         self.stop_with_ledger().0
     }
 
-    /// The recording is asked to end: what is sent from now on is more than it must have.
+    /// Asks the recording to end: it need not contain messages sent from now on.
     pub fn begin_stop(&mut self) {
         self.0.session.stops();
     }

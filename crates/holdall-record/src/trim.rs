@@ -64,7 +64,7 @@ fn storage_files(bag: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::list_dir(bag).unwrap_or_default() {
         if !entry.is_dir {
-            // Other files may have a hole at their end for reasons of their own.
+            // Other files may have a hole at their end for other reasons.
             let is_storage = storage_of_file(&entry.path).is_some();
             files.extend(Some(entry.path).filter(|_| is_storage));
         } else if storage_of_directory(&entry.path).is_some() {
@@ -82,7 +82,7 @@ mod tests {
 
     const RESERVED: u64 = 64 << 20;
 
-    /// A bag with a file of which the beginning was written, with zeros at the end.
+    /// A bag with a file that was written only at the beginning and is zero after that.
     fn bag(folder: &Path, name: &str, state: &str) -> PathBuf {
         let bag = folder.join(name);
         std::fs::create_dir(&bag).unwrap();

@@ -27,8 +27,8 @@ pub(crate) const CACHE_BYTES_MIN: usize = 64 * 1024;
 /// Segments that may always exist: one being filled, one being written, and two to change with.
 const SEGMENTS_MIN: usize = 4;
 
-/// Where they take no more than a sixteenth of the cache there are so many from the start: a loan of some megabytes fills a segment by
-/// itself, and making one in the offer costs a system call and page faults, about 20 µs.
+/// Segments to allocate at the start, if they take no more than a sixteenth of the cache: a loan of some megabytes fills a segment by
+/// itself, and allocating one during an offer costs a system call and page faults, about 20 µs.
 const SEGMENTS_READY_MAX: usize = 16;
 
 /// A payload to be put into the cache.
@@ -92,7 +92,7 @@ pub struct Cache {
     full: VecDeque<Segment>,
     /// Snapshot mode: to be written, oldest first.
     dumped: VecDeque<Segment>,
-    /// Snapshot mode: the segment being filled is to be written too, as soon as there is one to change with.
+    /// Snapshot mode: the segment being filled must be written too, as soon as another can replace it.
     dump_current: bool,
     /// Empty and ready.
     spare: Vec<Segment>,
@@ -319,7 +319,7 @@ impl Cache {
     #[cold]
     fn keep_span(&mut self, log_time: Timestamp, duration_max: Duration) -> Result<Timestamp, Blocked> {
         let now = self.steady.as_ref().map_or(log_time, |steady| steady(log_time));
-        // A segment that spans so much time is too coarse to be evicted whole.
+        // A segment with such a long span is too coarse to be evicted whole.
         let is_stale = |first| now.saturating_since(first) > duration_max / 16;
         if self.current.first_time().is_some_and(is_stale) {
             self.rotate()?;
@@ -415,8 +415,8 @@ impl Cache {
         self.full.pop_front()
     }
 
-    /// True when so much is in use that the drain must not sleep. Not less than an eighth: the thread that
-    /// wakes the drain may have to wait until it has written what waits (2 ms for 8 MiB on two cores).
+    /// True when the cache is so full that the drain must not sleep. At least an eighth: the thread that
+    /// wakes the drain may have to wait until the drain has written its backlog (2 ms for 8 MiB on two cores).
     #[inline]
     pub(crate) fn is_pressing(&self) -> bool {
         self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
@@ -473,7 +473,7 @@ impl Cache {
         self.spare.split_off(self.spare.len() - surplus)
     }
 
-    /// Takes back an emptied segment. Returns it when its memory is to be freed (outside the lock).
+    /// Takes back an emptied segment. Returns it if its memory should be freed (outside the lock).
     pub fn recycle(&mut self, segment: Segment) -> Option<Segment> {
         debug_assert!(
             segment.is_empty() && segment.pinned_bytes() == 0,

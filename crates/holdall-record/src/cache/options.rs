@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What to do when the cache is full.
+/// Policy for a full cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CachePolicy {
     /// Refuse the new message, from any topic (rosbag2).
@@ -22,7 +22,7 @@ pub enum TopicPriority {
     /// As all topics without another one.
     #[default]
     Normal,
-    /// Eight times as much: what normal topics leave free is for these.
+    /// Eight times a normal topic's share: these topics may use the space that normal topics leave free.
     High,
 }
 
@@ -34,7 +34,7 @@ pub struct CacheOptions {
     /// Longest time a message may wait before it is evicted; snapshot mode keeps this much
     /// (`--max-cache-duration`).
     pub duration_max: Option<Duration>,
-    /// What to do when the cache is full.
+    /// Policy for a full cache.
     pub policy: CachePolicy,
     /// Keep messages until a snapshot is requested (`--snapshot-mode`).
     pub snapshot: bool,

@@ -9,7 +9,7 @@ use holdall_model::topic::TopicId;
 /// topics that hold less. `examples/cache_policy.rs` compares values.
 const SHARE_OF_FREE: usize = 8;
 
-/// What a topic of high priority has more than a normal one, and a normal one more than one of low priority.
+/// Ratio of shares between high and normal priority, and between normal and low.
 const PRIORITY_STEP: usize = 8;
 
 /// What each topic holds, in bytes, and whether it may hold more.
@@ -64,7 +64,7 @@ impl Admission {
         given.map_or(self.share_of_free, |(_, share)| *share)
     }
 
-    /// What to do when the cache is full.
+    /// The policy for a full cache.
     pub fn policy(&self) -> CachePolicy {
         self.policy
     }

@@ -8,11 +8,11 @@ use holdall_model::topic::TopicId;
 pub(super) struct Sums {
     /// By runs of messages of one topic, in bytes.
     pub(super) credits: Vec<(TopicId, usize)>,
-    /// What loans pinned that are gone, in bytes.
+    /// Bytes that were pinned by dropped loans.
     pub(super) pinned: Vec<(TopicId, usize)>,
 }
 
-/// What was returned and is not in the accounts yet. It has a lock of its own, held for nanoseconds, so that the drain never waits
+/// Returned memory that is not in the accounts yet. It has a separate lock, held for nanoseconds, so that the drain never waits
 /// for a thread that is copying a message into the cache, nor wakes it afterwards; the next thread that locks the cache applies it.
 #[derive(Default)]
 pub(super) struct Returned {
@@ -22,7 +22,7 @@ pub(super) struct Returned {
     pub(super) made: Vec<Segment>,
     /// What the messages of `segments` had cost their topics, in bytes.
     pub(super) credits: Vec<(TopicId, usize)>,
-    /// What loans pinned that are gone, in bytes.
+    /// Bytes that were pinned by dropped loans.
     pub(super) pinned: Vec<(TopicId, usize)>,
     /// Memory beyond the bound, to be freed by the next thread that returns something.
     pub(super) surplus: Vec<Segment>,

@@ -31,7 +31,7 @@ impl SegmentShape {
         loans_max: 256,
     };
 
-    /// The largest shape of which at least 16 segments fit into `cache_bytes_max`.
+    /// The largest shape that still fits at least 16 times into `cache_bytes_max`.
     pub fn for_cache(cache_bytes_max: usize) -> Self {
         let mut shape = Self::LARGEST;
         while shape.footprint_bytes() * 16 > cache_bytes_max && shape.arena_bytes > 1024 {
@@ -46,7 +46,7 @@ impl SegmentShape {
         self.arena_bytes + self.loans_max * size_of::<Option<HeldLoan>>()
     }
 
-    /// Payloads longer than this are kept in an allocation of their own, so that little of an arena stays unused.
+    /// Payloads longer than this get a separate allocation, so that little of an arena stays unused.
     pub const fn copy_bytes_max(&self) -> usize {
         self.arena_bytes / 4
     }
@@ -74,7 +74,7 @@ pub(crate) struct HeldLoan {
     pub loan: Box<dyn Loan>,
     /// What it pins, in bytes.
     pub pinned_bytes: usize,
-    /// Keeps its bytes where its message's header says that they are; `None` when it says nothing.
+    /// Keeps the bytes in the place that the message's header names; `None` if it names none.
     pub kept: Option<Kept>,
 }
 
@@ -97,7 +97,7 @@ pub struct KeptBytes {
 }
 
 impl KeptBytes {
-    /// Adds one that pins so many bytes.
+    /// Adds a hold that pins this many bytes.
     pub fn add(&mut self, hold: Kept, bytes: usize) {
         self.holds.push(hold);
         self.bytes += bytes;
@@ -146,7 +146,7 @@ impl ArenaSource {
         self.region.as_ref()
     }
 
-    /// An arena that survives the process; `None` when there is no memory for one.
+    /// An arena that survives the process; `None` if there is no memory left for it.
     pub(crate) fn surviving_arena(&self) -> Option<Arena> {
         self.region
             .as_ref()
@@ -259,7 +259,7 @@ impl Segment {
         self.shape.arena_bytes - self.arena.len() >= payload_bytes + HEADER_BYTES
     }
 
-    /// True when one more loan with so many bytes of ranges can be held.
+    /// True if the segment can hold one more loan with this many bytes of ranges.
     pub(crate) fn fits_loan(&self, ranges_bytes: usize) -> bool {
         self.fits_copy(ranges_bytes) && self.loans.len() < self.shape.loans_max
     }

@@ -43,7 +43,7 @@ pub enum Waited {
     Finished,
 }
 
-/// What the drain is waiting for; otherwise it need not be woken.
+/// The condition that the drain waits for; otherwise it need not be woken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waiting {
     No,
@@ -252,7 +252,7 @@ impl SharedCache {
         Offered::Full
     }
 
-    /// Whether the drain is to be woken for a large message whose only copy is in memory of the transport that does not survive, until the
+    /// Whether to wake the drain for a large message whose only copy is in transport memory that does not survive, until the
     /// drain has written it. Waking costs some ten microseconds, so not more often than every [`PROMPT_INTERVAL`].
     #[inline]
     fn is_prompt(&self, inner: &mut Inner, entry: &CacheEntry, body: &Body<'_>) -> bool {
@@ -390,7 +390,7 @@ impl SharedCache {
 
     /// As [`SharedCache::release`]; `keep` may take the arena that has the messages before they are forgotten.
     pub(crate) fn release_after(&self, mut segment: Segment, keep: impl FnOnce(&mut Segment)) {
-        // A receiving thread that evicts does not wait for the drain: it makes lists of its own.
+        // A receiving thread that evicts does not wait for the drain: it uses separate lists.
         let mut shared = self.sums.try_lock().ok();
         let mut own = Sums::default();
         let Sums { credits, pinned } = shared.as_deref_mut().unwrap_or(&mut own);

@@ -1,4 +1,4 @@
-//! Publishers that a transport leaves to others: what it brings of them is not looked at.
+//! Publishers that a transport leaves to others: messages that it delivers from them are ignored.
 
 use holdall_io::mutex::lock;
 use holdall_model::{

@@ -68,7 +68,7 @@ impl Definitions {
     /// The definition of a type, or `None` when a node must be asked for it; then [`Definitions::asks`]
     /// returns which.
     ///
-    /// With an announced hash only a definition of that hash is taken. Without, what is found on this machine is taken unchecked.
+    /// With an announced hash only a definition with that hash is accepted. Without one, a definition found on this machine is accepted unchecked.
     pub fn find(
         &mut self,
         type_name: &str,
@@ -163,14 +163,14 @@ impl Definitions {
             .any(|question| question.asked.is_some_and(is_recent))
     }
 
-    /// Whether a node that was asked may still answer, or is to be asked.
+    /// Whether a node may still answer, or should be asked.
     pub(crate) fn awaits_answer(&self, now: Duration) -> bool {
         self.questions.values().any(|question| {
             !question.nodes.is_empty() && (question.asks < ASKS_MAX || now < question.next_ask)
         })
     }
 
-    /// Applies a node's answer. Returns the definition when the answer is good: what it says has the hash that was asked for.
+    /// Applies a node's answer. Returns the definition if the answer is good, that is if its hash is the requested one.
     pub fn answer(&mut self, reply: &TypeDescriptionReply) -> Option<MessageDefinition> {
         let key = (reply.type_name.clone(), reply.type_hash.clone());
         let question = self.questions.get_mut(&key)?;

@@ -8,7 +8,7 @@ use holdall_model::{
 use holdall_transport::{EndpointInfo, GraphEvent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What the graph asks the recorder to do.
+/// What the recorder must do because of a change in the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GraphDecision {
     /// Record this topic from now on. A [`GraphDecision::Publisher`] follows for each of its publishers.
@@ -36,9 +36,9 @@ pub(crate) enum GraphDecision {
 /// How a publisher went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// It said so, after all that it had sent.
+    /// It announced its end, after all that it had sent.
     Farewell,
-    /// It said so, and the last of what it had sent may be lost.
+    /// It announced its end, and the last messages it sent may be lost.
     Left,
     /// It was not heard any more; its last sign of life, where that is known.
     Silent(Option<Timestamp>),
@@ -88,7 +88,7 @@ struct TopicGraph {
     publishers: BTreeMap<Gid, EndpointInfo>,
     subscriptions: BTreeMap<Gid, EndpointInfo>,
     state: State,
-    /// What it is recorded as.
+    /// The type under which it is recorded.
     type_name: String,
 }
 
@@ -146,7 +146,7 @@ fn agreed_hash(publishers: &[EndpointInfo]) -> String {
     }
 }
 
-/// What the graph has shown so far.
+/// The state of the graph as seen so far.
 pub struct Discovery {
     filter: TopicFilter,
     topics: BTreeMap<String, TopicGraph>,
@@ -179,13 +179,13 @@ impl Discovery {
         known.is_some_and(|known| known.state == State::Recorded || !known.publishers.is_empty())
     }
 
-    /// Whether a publisher is there now.
+    /// Whether a publisher exists now.
     pub(crate) fn shows(&self, gid: Gid) -> bool {
         let topic = self.topic_of.get(&gid).and_then(|topic| self.topics.get(topic));
         topic.is_some_and(|topic| topic.publishers.contains_key(&gid))
     }
 
-    /// All publishers and subscriptions that are there now.
+    /// All current publishers and subscriptions.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &EndpointInfo> {
         let topics = self.topics.values();
         topics.flat_map(|topic| topic.publishers.values().chain(topic.subscriptions.values()))
@@ -213,7 +213,7 @@ impl Discovery {
         decisions
     }
 
-    /// Records a topic that the graph has, whatever the selection says; `None` when it has none of this name, or none of this type.
+    /// Records a topic of the graph even if the selection excludes it; `None` if the graph has no topic with this name, or none with this type.
     pub(crate) fn request(&mut self, name: &str, type_name: Option<&str>) -> Option<Vec<GraphDecision>> {
         let topic = self.topics.get_mut(name)?;
         if topic.state == State::Recorded {
@@ -397,7 +397,7 @@ mod tests {
 
     const HEADER: &str = "std_msgs/msg/Header";
 
-    /// The number of each publisher that is to be received.
+    /// The number of each publisher to receive.
     fn served(decisions: &[GraphDecision]) -> Vec<u8> {
         fn number(decision: &GraphDecision) -> Option<u8> {
             match decision {

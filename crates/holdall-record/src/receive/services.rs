@@ -1,4 +1,4 @@
-//! Services that are to be recorded and have no introspection: their calls cannot be heard.
+//! Selected services without introspection: their calls cannot be recorded.
 
 use super::discovery::Discovery;
 use holdall_model::{names::service_event_topic, topic::Gid};
@@ -11,7 +11,7 @@ use std::{
 /// How long the topic of a service's events may come after its server, which is declared first.
 const EVENTS_LATE_MAX: Duration = Duration::from_secs(2);
 
-/// The most services that are watched; what a hostile graph shows beyond them is not named.
+/// Most services to watch; more of them, as a hostile graph may show, are not reported.
 const SERVICES_MAX: usize = 10_000;
 
 /// Services that each node has for tools, by the end of their names.
@@ -27,8 +27,8 @@ const OF_EVERY_NODE: [&str; 9] = [
     "/set_logger_levels",
 ];
 
-/// Packages of the services by which recorders and players are controlled, ours and others': no part of what is recorded, and without
-/// introspection always.
+/// Packages of the services that control recorders and players, rosbag2's and holdall's: they are not recorded, and never have
+/// introspection.
 const OF_RECORDERS: [&str; 2] = ["rosbag2_interfaces/", "holdall_interfaces/"];
 
 /// A service that the graph has shown.

@@ -57,11 +57,11 @@ pub(crate) struct RecordedTopic {
     other_types: Vec<OtherType>,
     /// Publishers that were reported as incompatible.
     refused: BTreeMap<Gid, String>,
-    /// Publishers that are to be received.
+    /// Publishers to receive.
     served: BTreeMap<Gid, Served>,
 }
 
-/// A publisher that is to be received.
+/// A publisher to receive.
 struct Served {
     transport: usize,
     node: Option<NodeName>,
@@ -112,8 +112,8 @@ impl RecordedTopic {
         self
     }
 
-    /// Requests what is latched, whatever the overrides are: from each publisher that keeps messages for late subscriptions, and while no
-    /// publisher is there.
+    /// Requests latched messages, whatever the overrides are: from each publisher that keeps messages for late subscriptions, and if there is
+    /// no publisher yet.
     pub(crate) fn request_latched(mut self) -> Self {
         self.requests_latched = true;
         self
@@ -123,7 +123,7 @@ impl RecordedTopic {
     fn request_of(&self, offer: &QosProfile) -> QosProfile {
         let mut request = self.qos_override.unwrap_or_else(|| strongest_request(offer));
         request.is_keyed = offer.is_keyed;
-        // Of others it would bring nothing at all: their messages are wanted even so.
+        // With other publishers the request would not match at all, and their messages are wanted too.
         if self.requests_latched && offer.durability == Durability::TransientLocal {
             request.durability = Durability::TransientLocal;
         }
@@ -226,7 +226,7 @@ impl RecordedTopic {
         outcome
     }
 
-    /// Subscribes with the default QoS when there is no publisher to go by.
+    /// Subscribes with the default QoS because there is no publisher to adapt to.
     pub(crate) fn subscribe_unseen(
         &mut self,
         number: usize,
@@ -360,7 +360,7 @@ impl RecordedTopic {
         self.served.get(&gid).map(|served| served.transport)
     }
 
-    /// Publishers that are not received although they are there, each returned once; `now` is monotonic time.
+    /// Live publishers that are not received, each returned once; `now` is monotonic time.
     pub(super) fn newly_unmatched(&mut self, now: Duration) -> Vec<(Gid, NotHeard)> {
         if self.served.values().all(|served| served.is_settled) {
             return Vec::new();
@@ -401,7 +401,7 @@ impl RecordedTopic {
         found
     }
 
-    /// Moves messages for transports without threads of their own; returns how many.
+    /// Moves messages for transports that have no threads; returns how many.
     pub(crate) fn pump(&mut self) -> usize {
         self.subscriptions
             .iter_mut()

@@ -13,7 +13,7 @@ fn audit(bag: &Path) -> BagAudit {
     BagAudit::of(&Bag::open(bag).unwrap()).unwrap()
 }
 
-/// Two publishers on `/t`, one of which skips numbers, and one on `/other`.
+/// Two publishers on `/t`, one with gaps in its numbers, and one on `/other`.
 fn recorded(world: &mut World) -> Recorded {
     let (first, second) = (world.publisher("/t", SENSOR), world.publisher("/t", SENSOR));
     let other = world.publisher("/other", RELIABLE);
@@ -157,7 +157,7 @@ fn a_recording_that_was_cut_off_states_its_losses_up_to_a_checkpoint() {
     holdall_tools::tools::repair::repair(&cut, None, &mut |_, _| ()).unwrap();
     let bag = Bag::open(&cut).unwrap();
     let account = bag.account().unwrap().unwrap();
-    // It is still no account of the whole recording, and says nothing false of the publishers.
+    // It is still not an account of the whole recording, and claims nothing false about the publishers.
     assert_eq!((account.lost, account.topics_unknown), (7, 0));
     assert!(account.checkpoint.is_some());
     assert!(BagAudit::of(&bag).unwrap().is_balanced());
@@ -245,7 +245,7 @@ fn a_repair_invents_no_account_for_a_bag_of_another_recorder() {
         "not known: the recording was cut off"
     );
 
-    // What its metadata had is known to be gone, and nothing else is.
+    // Messages listed in its metadata are known to be gone, and no others.
     let length = fs::metadata(&file).unwrap().len();
     cut(length - 100);
     tools::repair::repair(dir.path(), None, &mut |_, _| ()).unwrap();

@@ -7,7 +7,7 @@ use holdall_bag::writer::OsFolder;
 /// Topics that find no room.
 const MORE: usize = 10;
 
-/// A recording whose drain moves when the test says so.
+/// A recording whose drain moves only when the test steps it.
 pub(super) fn stepped(world: &World) -> SteppedRecorder {
     let transport = MemoryTransport::new(&world.network, node("recorder"), world.clock());
     let blocks = BlockPoolOptions {

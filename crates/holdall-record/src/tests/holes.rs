@@ -1,4 +1,4 @@
-//! A disk that fails a write, takes what follows it, and cannot cut the file either: what is after the hole is never shown as a message.
+//! A disk that fails a write, accepts later ones, and cannot cut the file either: data after the hole is never read as a message.
 
 use super::{faults::record_one, *};
 use holdall_bag::reader::{Bag, BagSet, MessageFilter};

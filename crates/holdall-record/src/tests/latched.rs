@@ -380,7 +380,7 @@ fn what_tools_split_has_the_latched_messages_in_each_file_and_each_message_once(
             });
             let maps: Vec<_> = maps.collect();
             let (first, second) = (payload(100, 50), payload(120, 50));
-            // The third begins with a map of its own; where the messages are read, the old one is before it.
+            // The third begins with a map of its own; the older one precedes it where the messages are read.
             let third = if storage == "mcap" && !is_by_count {
                 vec![second.clone()]
             } else {

@@ -1,4 +1,4 @@
-//! Recordings that end by themselves, and topics of which only some messages a second are recorded.
+//! Recordings that end by themselves, and topics with a limited number of messages a second.
 
 use super::*;
 use crate::{options::RecordingLimits, status::ReachedLimit};

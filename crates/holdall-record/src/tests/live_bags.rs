@@ -1,4 +1,4 @@
-//! What readers and verbs that change bags do with a bag that is being recorded, and with one that was broken while it was.
+//! How readers, and verbs that change bags, handle a bag that is being recorded, and one that was damaged meanwhile.
 
 use super::{
     faults::{prompt_world, record_one},
@@ -211,7 +211,7 @@ fn metadata_names_no_message_that_cannot_be_read() {
     );
 }
 
-/// What happens to the file that is being recorded.
+/// Damage to the file that is being recorded.
 #[derive(Clone, Copy, Debug)]
 enum Harm {
     Deleted,

@@ -1,4 +1,4 @@
-//! Storage files that are gone, emptied, cut or overwritten: every account says how many messages that are, before and after a repair, for good.
+//! Storage files that are gone, emptied, cut or overwritten: every account has the number of lost messages, before and after a repair, for good.
 
 use super::{
     rescue::{killed, read},
@@ -186,7 +186,7 @@ fn a_whole_bag_that_lost_a_file_or_was_cut_is_repaired_and_says_what_is_missing(
             (0, Harm::Cut),
             (last, Harm::Cut),
         ] {
-            // What is there of a database that was cut is another matter: it is not repaired in place.
+            // A database that was cut is different: the rest of it is not repaired in place.
             if storage == "sqlite3" && harm == Harm::Cut {
                 continue;
             }

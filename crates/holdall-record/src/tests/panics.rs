@@ -65,7 +65,7 @@ fn record_until_a_bug_in(name: &'static str) -> Recorded {
         report: recording.recorder.stop(),
         output: recording.output,
     };
-    // Read while the folder is there.
+    // Read before the folder is removed.
     let bytes = fs::read(&recorded.report.files[0]).unwrap();
     let ignore_end = mcap::read::Options::IgnoreEndMagic.into();
     let stream = mcap::MessageStream::new_with_options(&bytes, ignore_end).unwrap();

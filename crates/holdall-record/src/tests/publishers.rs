@@ -6,7 +6,7 @@ use holdall_bag::reader::{Bag, BagAudit, BagSet, MessageFilter, PublisherChoice,
 use holdall_tools::tools::{self, Choice, Job, OutputOptions};
 use std::collections::BTreeSet;
 
-/// Two nodes on `/a`, one of them on `/b` too; each message says its number, even ones come from the left.
+/// Two nodes on `/a`, one of them on `/b` too; each message contains its number, even ones come from the left.
 fn record_two(world: &mut World, count: usize) -> Recorded {
     let request = |topic: &str| PublishRequest {
         topic: topic.to_owned(),

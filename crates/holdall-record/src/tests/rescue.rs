@@ -1,4 +1,4 @@
-//! A recorder that is killed: what it had received is found in memory, read with the bag, and written into it by a repair.
+//! A recorder that is killed: the messages it had received are found in memory, read with the bag, and written into it by a repair.
 
 use super::{
     disks::Hold,
@@ -122,7 +122,7 @@ pub(super) fn read(bag: &Path) -> BTreeMap<String, Vec<Vec<u8>>> {
     found
 }
 
-/// The account is whole and says that nothing is lost.
+/// The account is whole and shows no loss.
 fn assert_exact(bag: &Path, about: &str) {
     let audit = BagAudit::of(&Bag::open(bag).unwrap()).unwrap();
     assert_eq!(audit.account, AccountKind::Final, "{about}");
@@ -281,7 +281,7 @@ fn large_messages_for_which_there_is_no_memory_are_counted() {
     );
 }
 
-/// The database has no sequence numbers, and the messages in memory have theirs.
+/// The database has no sequence numbers, but the messages in memory do.
 #[test]
 fn a_killed_database_adds_up_before_its_repair() {
     let (mut world, _memory) = world_with_memory();

@@ -1,4 +1,4 @@
-//! A recorder that is killed while the ring of files removes its oldest: what is removed is neither there nor lost.
+//! A recorder that is killed while the ring of files removes its oldest: removed messages are neither present nor lost.
 
 use super::{
     rescue::{become_original, copied, read, world_with_memory},

@@ -1,4 +1,4 @@
-//! Which messages of which topics and publishers are recorded.
+//! Selection of messages by topic and publisher.
 
 use super::*;
 use holdall_model::{

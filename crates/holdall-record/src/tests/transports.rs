@@ -38,7 +38,7 @@ fn record_bridged(merge_duplicates: bool) -> (World, Recorded) {
     recording.wait_matched(&here);
     recording.wait_matched(&bridge);
     for number in 0..10 {
-        // Each is sent twice by the node itself: that is no work of the bridge.
+        // The node itself sends each one twice; the bridge does not.
         for _ in 0..2 {
             here.send(&payload(number, LARGE * (number % 2)));
             bridge.send(&payload(number, LARGE * (number % 2)));

@@ -1,4 +1,4 @@
-//! Recordings that wait for events: what is in the bag is what was sent around them, each message once, and the rest is accounted for.
+//! Recordings that wait for events: the bag has the messages sent around them, each once, and the rest is accounted for.
 
 use super::*;
 use crate::{
@@ -126,7 +126,7 @@ impl Stepped {
     fn settle(&mut self) {
         self.recorder.step_session();
         while self.recorder.step_drain() {}
-        // What leaves the ring does so in several steps.
+        // Messages leave the ring in several steps.
         for _ in 0..100 {
             self.recorder.step_drain();
         }
@@ -136,7 +136,7 @@ impl Stepped {
         self.recorder.status().triggered.unwrap()
     }
 
-    /// Ends it; the folder is there as long as the second value.
+    /// Ends the recording; the folder lives as long as the second value.
     fn close(mut self) -> (Recorded, tempfile::TempDir) {
         self.settle();
         let report = self.recorder.stop();
@@ -145,7 +145,7 @@ impl Stepped {
         (Recorded { report, output }, self._dir)
     }
 
-    /// Ends it; the folder is there as long as the second value. The messages are those around these events, in order and once, and all others are left out.
+    /// Ends the recording; the folder lives as long as the second value. The messages are those around these events, in order and once, and all others are left out.
     fn end(mut self, events: &[(Timestamp, Duration, Duration)]) -> (Recorded, tempfile::TempDir) {
         self.settle();
         let report = self.recorder.stop();
@@ -175,7 +175,7 @@ impl Stepped {
             .map(|(time, topic, payload)| (*time, topic.as_str(), payload.as_slice()))
             .collect();
         let (mut found, mut wanted) = (found, wanted);
-        // Large messages have chunks of their own, and our reader sorts by time only.
+        // Large messages have separate chunks, and the reader sorts by time only.
         found.sort();
         wanted.sort();
         let differs = found.iter().zip(&wanted).find(|(found, wanted)| found != wanted);

@@ -53,7 +53,7 @@ fn a_limit_that_is_reached_ends_the_wait() {
     let mut recorder = stepped(&world);
     let publisher = world.publisher("/chatter", RELIABLE);
     recorder.step_session();
-    // What has appeared is news as well.
+    // An appearance is news as well.
     waited(&world, &recorder.control(), Duration::ZERO);
     publisher.send(&payload(1, 8));
     while recorder.step_drain() {}

@@ -13,7 +13,7 @@ pub use status::{TriggerCount, TriggerStatus};
 use holdall_model::{time::Timestamp, trigger::Intervals};
 use std::time::Duration;
 
-/// Messages are kept for so much longer than they can be wanted: an event is seen a little after its time.
+/// How much longer than necessary messages are kept: an event is seen a little after its time.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// What becomes of a message.
@@ -38,7 +38,7 @@ pub(super) struct Triggered {
     wanted: Intervals,
     /// The time of the last message, or a later one when nothing comes.
     now: Option<Timestamp>,
-    /// What was evicted for want of memory although it could have been wanted; the log says so.
+    /// Messages that an event could have needed were evicted for lack of memory, and that was logged.
     pub is_short_known: bool,
     /// When the status is published next.
     pub next_status: Duration,
@@ -63,7 +63,7 @@ impl Triggered {
         }
     }
 
-    /// How long messages are to be kept before an event.
+    /// How long to keep messages before an event.
     pub fn before(&self) -> Duration {
         self.before
     }
@@ -116,7 +116,7 @@ impl Triggered {
         self.status.is_recording && is_past && (is_caught_up || has_later()) && self.has_passed_end()
     }
 
-    /// Whether the ring has no message that the last event can want: older ones of which nothing is known yet are before the wanted ones.
+    /// Whether the ring has no more messages that the last event can need: a message of unknown status is older than the wanted ones.
     fn has_passed_end(&self) -> bool {
         let oldest = self.ring.oldest_time().zip(self.wanted.end());
         oldest.is_none_or(|(oldest, end)| oldest > end)

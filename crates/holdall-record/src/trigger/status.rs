@@ -29,7 +29,7 @@ pub struct TriggerStatus {
     pub waiting: u64,
     /// Their memory, in bytes.
     pub waiting_bytes: u64,
-    /// The shortest span that was kept when memory was full, where that was less than what is to be kept before an event.
+    /// The shortest span kept with memory full, if it was shorter than the time to keep before an event.
     pub shortest_kept: Option<Duration>,
 }
 

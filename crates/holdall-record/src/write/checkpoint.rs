@@ -40,7 +40,7 @@ impl Checkpoints {
         *lock(&self.log_time)
     }
 
-    /// What each file carries that is closed before the last one: the ledger at that time, or its sums where the file is too short for all.
+    /// Records for the end of each file but the last: the ledger at that time, or its sums if the file is too short for all of it.
     pub(crate) fn end_records(&self, ledger: &Arc<Mutex<Ledger>>) -> EndRecords {
         let (ledger, log_time) = (Arc::clone(ledger), Arc::clone(&self.log_time));
         Box::new(move |bytes_max| {

@@ -12,7 +12,7 @@ pub const DEFAULT_LOSS_WINDOW: Duration = Duration::from_secs(2);
 /// Syncs whose cost is remembered: some two minutes.
 const COSTS_KEPT: usize = 64;
 
-/// What a sync costs until one was seen: a part of the window.
+/// Assumed cost of a sync, as a part of the window, until one was measured.
 const FIRST_COST_PART: u32 = 4;
 
 /// How late a step may come: the drain sleeps at most this long while nothing arrives.
@@ -112,7 +112,7 @@ impl LossWindow {
         }
     }
 
-    /// Messages are there that no sync covers, the oldest received at `oldest`.
+    /// Notes messages not yet synced, the oldest received at `oldest`.
     pub fn received(&mut self, oldest: Duration) {
         if self.window.is_some() {
             self.oldest = Some(self.oldest.map_or(oldest, |known| known.min(oldest)));

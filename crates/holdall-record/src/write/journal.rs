@@ -1,4 +1,4 @@
-//! What was written and is not known to be durable, message by message: when the disk has failed, it shows exactly which are lost.
+//! Messages that were written and are not known to be durable: when the disk has failed, the journal shows exactly which are lost.
 
 use crate::cache::CacheEntry;
 use holdall_bag::writer::TornFile;
@@ -27,7 +27,7 @@ struct Written {
     sequence: Option<u64>,
     topic: TopicId,
     publisher: PublisherIndex,
-    /// The writer said that it failed, and the message is counted as lost.
+    /// The writer reported a failure, and the message is counted as lost.
     refused: bool,
 }
 
@@ -155,7 +155,7 @@ fn readable(
         order: ReadOrder::File,
         ..ReadQuery::default()
     };
-    // What cannot be read is not there.
+    // Unreadable messages count as missing.
     for message in reader.messages(&query).into_iter().flatten().flatten() {
         let in_bag = torn.topics.get(message.channel.0 as usize).copied().flatten();
         if let Some(topic) = in_bag.and_then(|topic| topic_of_bag.get(topic.0 as usize)) {

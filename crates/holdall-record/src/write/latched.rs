@@ -89,7 +89,7 @@ struct Inner {
 }
 
 impl LatchedKeeper {
-    /// A keeper where something is to be repeated. `time` watches the clock that stamps messages.
+    /// A keeper, if there are messages to repeat. `time` watches the clock that stamps messages.
     pub(crate) fn new(
         options: &RepeatOptions,
         merge_publishers: bool,

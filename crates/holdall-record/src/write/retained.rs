@@ -5,8 +5,8 @@ use holdall_bag::rescue::{RUN_HEADER_BYTES, forget_ranges, run_header};
 use holdall_io::survivor::{Arena, Region};
 use std::collections::VecDeque;
 
-/// Arenas, and the transport's memory to which they refer, are kept for at most so many bytes; from half of it on the storage writer is
-/// asked to hand over what it holds.
+/// Most bytes of arenas, and of the transport memory to which they refer, to keep; at half of that the storage writer is
+/// asked to hand over its buffered data.
 pub(crate) const RETAINED_BYTES_MAX: usize = 128 << 20;
 
 /// Gathered messages refer to at most about so much of the transport's memory: it is released together.
@@ -199,7 +199,7 @@ impl Retained {
             && gathered.advance(at)
         {
             gathered.clear();
-            // Until the next run says what it waits for.
+            // Until the next run sets what it waits for.
             gathered.stage = Stage::Written(0);
         }
         for index in (0..self.arenas.len()).rev() {
@@ -222,7 +222,7 @@ impl Retained {
     }
 
     /// Releases memory of the transport to which the oldest messages refer, until there is room for others: those survive by their headers only,
-    /// so that the account says which are missing.
+    /// so that the account can list the missing ones.
     fn forget_oldest(&mut self) {
         let mut surplus = self.bytes().saturating_sub(self.bytes_max);
         for held in self.arenas.iter_mut().filter(|held| held.kept.bytes() > 0) {
@@ -256,7 +256,7 @@ impl Retained {
     }
 }
 
-/// Warns once that large messages survive by their headers only: the account says which are missing.
+/// Warns once that only the headers of large messages survive: the account lists the missing payloads.
 #[cold]
 fn report_lost(is_reported: &mut bool, reason: &str) {
     if !std::mem::replace(is_reported, true) {
@@ -302,7 +302,7 @@ mod tests {
         retained.keep(&mut segment, false, at);
     }
 
-    /// Whether the log that a rescue reads says that it is incomplete. Ends the recording's use of the memory.
+    /// Whether the log that a rescue reads is marked as incomplete. Ends the recording's use of the memory.
     fn is_marked(survival: Survival, retained: Retained) -> bool {
         let region = survival.source.region().unwrap().clone();
         let copy = region.path().with_extension("copy");

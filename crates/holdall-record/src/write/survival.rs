@@ -1,4 +1,4 @@
-//! What survives the recorder's process besides messages: a log of topics, publishers and losses in shared memory, and where it is. What is in both is in [`holdall_bag::rescue`].
+//! The part of a recorder that survives its process besides messages: a log of topics, publishers and losses in shared memory, and its location. [`holdall_bag::rescue`] has the layout that both share.
 
 use super::retained::{RETAINED_BYTES_MAX, Retained};
 use crate::{
@@ -36,7 +36,7 @@ struct Log {
     region: Region,
     shape: SegmentShape,
     arenas: Vec<Arena>,
-    /// For the last word when there is no memory any more.
+    /// Memory for the final entry when there is no other memory left.
     reserve: Option<Arena>,
     bytes: usize,
     is_incomplete: bool,
@@ -90,7 +90,7 @@ impl Log {
             return;
         }
         if let Some(mut reserve) = self.reserve.take() {
-            // A line of its own, also after half of another.
+            // On a separate line, even after half of another one.
             reserve.append(b"\n", &serde_json::to_vec(&Event::Incomplete).unwrap_or_default());
             reserve.append(b"\n", &[]);
             self.arenas.push(reserve);
@@ -226,7 +226,7 @@ impl Survival {
         }
     }
 
-    /// Writes what a kill at this moment would leave of the memory to a new file; the text of a pointer to that file, `None` where there
+    /// Writes the memory as a kill at this moment would leave it to a new file; returns the text of a pointer to that file, `None` if there
     /// is no memory. For a simulator.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// How long a topic's messages are held back for its definition, at most and at least: what is held back is in no file yet, so a
+/// How long a topic's messages are held back for its definition, at most and at least: held messages are in no file yet, so a
 /// short loss window shortens the wait.
 const DEFINITION_WAIT_MAX: Duration = Duration::from_secs(2);
 const DEFINITION_WAIT_MIN: Duration = Duration::from_secs(1);

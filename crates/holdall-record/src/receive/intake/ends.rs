@@ -6,7 +6,7 @@ use holdall_model::{loss::ledger::PublisherAccount, message::MessageHeader, time
 use holdall_transport::EndProof;
 use std::time::Duration;
 
-/// What shows that nothing is missing after the last message of a publisher that arrived.
+/// Evidence that no message is missing after the last one that arrived from a publisher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
     /// Only a later message can.
@@ -30,12 +30,12 @@ impl PublisherTrack {
         if published < stop {
             return;
         }
-        // Its clock and ours agree as far as can be seen.
+        // As far as can be seen, its clock agrees with the recorder's.
         if published <= arrival {
             self.end = End::Shown;
             return;
         }
-        // A clock that is ahead calls earlier messages later ones. It measures spans as ours does.
+        // A clock that is ahead stamps earlier messages too late. It measures spans as the recorder's does.
         let flight = i64::try_from(FLIGHT_MAX.as_nanos()).unwrap_or(i64::MAX);
         let from = *self
             .shown_from
@@ -55,7 +55,7 @@ impl PublisherTrack {
         match self.end {
             _ if !self.has_end() => false,
             End::Shown => false,
-            // Where nothing is ever announced, nothing is concluded from a publisher that is there and was never heard.
+            // A transport that never announces ends proves nothing about a live publisher that was never heard.
             End::Open => self.received > 0 || self.silent_since.is_some(),
             End::Unannounced | End::Asked => true,
         }
@@ -82,7 +82,7 @@ impl IntakeState {
 }
 
 impl Intake {
-    /// Sets that a transport serves a publisher, what shows how many messages it has sent, and whether it is received reliably.
+    /// Sets that a transport serves a publisher, how the number of its messages is proved, and whether it is received reliably.
     pub(crate) fn serves(&self, gid: Gid, proof: EndProof, is_reliable: bool) {
         let mut state = self.lock();
         let index = self.track(&mut state, Some(gid));
@@ -153,7 +153,7 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher is named as not heard: as long as nothing of it arrives, that says more than an unknown end.
+    /// Notes that a publisher is reported as not heard: until a message of it arrives, that is more precise than an unknown end.
     pub(crate) fn not_heard(&self, gid: Gid) {
         let mut state = self.lock();
         let index = state.by_gid.get(&Some(gid)).copied();

@@ -40,10 +40,10 @@ use std::{
 /// Publishers of a topic whose accounts are kept one by one; beyond that, those that are gone are summed up.
 pub(crate) const PUBLISHERS_KEPT_MAX: usize = 256;
 
-/// Whether a publisher was there before the recording.
+/// Whether a publisher is older than the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PublisherOrigin {
-    /// It was; what it sent before is no loss.
+    /// It is; messages that it sent before are not lost.
     Before,
     /// It appeared while recording: everything that it ever sent is wanted.
     During,
@@ -133,7 +133,7 @@ impl PublisherTrack {
 struct IntakeState {
     received: u64,
     closed: bool,
-    /// `throttle` or `stop` is there.
+    /// `throttle` or `stop` is set.
     is_rare: bool,
     /// The track of the last message: most topics have one publisher.
     last: Option<(Option<Gid>, usize)>,
@@ -207,7 +207,7 @@ impl Intake {
         }
     }
 
-    /// Keeps at most so many messages a second.
+    /// Keeps at most `hertz` messages a second.
     pub(crate) fn throttled(self, hertz: f64) -> Self {
         {
             let mut state = self.lock();
@@ -356,7 +356,7 @@ impl Intake {
         self.take(bit, header, Ok(payload));
     }
 
-    /// Takes a message, or where there is no payload the stage at which it is left out.
+    /// Takes a message, or instead of its payload the stage at which it is left out.
     fn take(&self, bit: u64, mut header: MessageHeader, payload: Result<Payload<'_>, LossStage>) {
         let mut state = self.lock();
         state.received += 1;

@@ -1,4 +1,4 @@
-//! Publishers of another type than their topic's: who they are, and the sink of the subscription that brings their messages.
+//! Publishers whose type is not their topic's: their identities, and the sink of the subscription that receives them.
 
 use super::Intake;
 use holdall_model::{

@@ -1,4 +1,4 @@
-//! At most so many messages of a topic a second: which of them are kept.
+//! Chooses which messages to keep of a topic that is limited to a number of messages a second.
 
 use holdall_model::time::Timestamp;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    /// Keeps at most `hertz` messages a second; `None` where that is no rate.
+    /// Keeps at most `hertz` messages a second; `None` if that is not a valid rate.
     pub(super) fn new(hertz: f64) -> Option<Self> {
         let interval = Duration::try_from_secs_f64(1.0 / hertz).ok()?;
         Some(Self { interval, next: None })

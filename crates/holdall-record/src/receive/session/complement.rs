@@ -1,7 +1,7 @@
 //! A transport that completes others: its publishers are received where no other transport shows them.
 //!
-//! What several show is left to the others. Where that changes, both are received for a while: the intake knows messages of one publisher by
-//! their numbers.
+//! Publishers that several transports show are left to the others. When that changes, both are received for a while: the intake recognizes
+//! messages of one publisher by their numbers.
 
 use super::{Session, Source};
 use crate::receive::{
@@ -22,10 +22,10 @@ const OTHERS_LATE_MAX: Duration = Duration::from_millis(400);
 /// How long both are received after another transport has brought a first message: what this one brought before may still be in flight.
 const BOTH: Duration = Duration::from_secs(1);
 
-/// What the publishers of one participant have in common.
+/// The part of the identifier that all publishers of a participant share.
 type Participant = [u8; 12];
 
-/// The publishers that a transport shows beside others.
+/// The publishers that a transport shows in addition to those of the others.
 pub(super) struct Complement {
     /// Which of the sources it is.
     pub(super) number: usize,
@@ -106,8 +106,8 @@ impl Complement {
             && !self.unreached.iter().any(|one| one.has(publisher))
     }
 
-    /// Begins to receive publishers that others had time to show and do not; returns what must be done for that. What others bring is left to
-    /// them.
+    /// Begins to receive publishers that others had time to show and did not; returns the necessary changes. Publishers that others receive
+    /// stay with them.
     pub(super) fn release(
         &mut self,
         others: &[Source],

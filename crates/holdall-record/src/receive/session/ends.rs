@@ -71,7 +71,7 @@ impl Session {
         self.topics.values().for_each(|topic| topic.intake.stops(now));
     }
 
-    /// Asks publishers what they have sent, and notes who has gone since; true when an end was shown.
+    /// Asks publishers how many messages they have sent, and notes those that have left since; true when an end was shown.
     pub(crate) fn ask_ends(&mut self) -> bool {
         self.follow_departures();
         let mut is_news = false;
@@ -123,7 +123,7 @@ impl Session {
         self.warn_of(&silent, "did not answer at the end");
     }
 
-    /// Applies who has come and gone on recorded topics: when a publisher came decides what of it is missing. No topic is added any more.
+    /// Applies arrivals and departures on recorded topics: the time of arrival decides which messages are missing. No more topics are added.
     fn follow_departures(&mut self) {
         for number in 0..self.sources.len() {
             let source = &mut self.sources[number];

@@ -66,7 +66,7 @@ pub(crate) struct LiveTopic {
     pub name: String,
     pub type_name: String,
     pub intake: Arc<Intake>,
-    /// What its publishers have offered, each once and at most [`QOS_KEPT_MAX`].
+    /// QoS profiles that its publishers have offered, each once and at most [`QOS_KEPT_MAX`].
     pub offered: Vec<QosProfile>,
 }
 
@@ -133,13 +133,13 @@ pub(crate) struct Session {
     failure: Option<String>,
     /// Publishers that went silent and were not reported yet.
     silent: Vec<SilentPublisher>,
-    /// Of one poll of the graph: there is no other one before all are carried out.
+    /// Decisions from one poll of the graph: the next poll waits until all are carried out.
     decided: VecDeque<Decided>,
     /// Nothing was recorded at the last step: a pause, or no message on `/clock` yet.
     was_shut: bool,
-    /// The log says that topics wait for the drain.
+    /// The log already has a warning that topics wait for the drain.
     is_delay_known: bool,
-    /// Of one poll for definitions, likewise.
+    /// Replies from one poll for definitions, handled in the same way.
     replies: VecDeque<TypeDescriptionReply>,
 }
 
@@ -357,7 +357,7 @@ impl Session {
         }
     }
 
-    /// Moves messages for transports without threads of their own; returns how many.
+    /// Moves messages for transports that have no threads; returns how many.
     pub(crate) fn pump(&mut self) -> usize {
         if !self.sources.iter().any(|source| source.transport.is_pumped()) {
             return 0;
@@ -442,7 +442,7 @@ impl Session {
                 };
                 list.push(name);
             }
-            // Who asked may have stopped waiting.
+            // The asker may have stopped waiting.
             let _ = wish.answer.try_send(answer);
         }
     }

@@ -1,4 +1,4 @@
-//! Nodes and publishers that are there and that no transport of the recording receives: reported once each.
+//! Live nodes and publishers that no transport of the recording receives: each is reported once.
 
 use super::Session;
 use crate::receive::discovery::GraphDecision;
@@ -16,7 +16,7 @@ const OTHERS_LATE_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct NotHeardWatch {
     since: BTreeMap<NotHeard, Duration>,
-    /// What another transport has shown, which it may show no more because it is gone.
+    /// Nodes and publishers that another transport has shown; it may have stopped showing them because they are gone.
     heard: BTreeSet<NotHeard>,
 }
 

@@ -33,11 +33,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Whether a publisher that was noticed at `moment` is older than the recording, by its own clock; a time in the future is of another clock and says nothing.
+    /// Whether a publisher noticed at `moment` is older than the recording, by its own clock; a time in the future comes from another clock and proves nothing.
     /// Without a time the moment of its discovery decides: soon after the start older ones are still found. So it does when the wall clock
     /// was set since the start: times of before and after do not compare.
     ///
-    /// However late an older publisher is found (the recorder was stopped, the network came late), what it sent before is no loss.
+    /// However late an older publisher is found (the recorder was stopped, the network came late), messages that it sent before are not lost.
     pub(super) fn origin_of(&self, publisher: &EndpointInfo, moment: Moment) -> PublisherOrigin {
         let Moment { elapsed, now } = moment;
         let initial = elapsed < INITIAL_DISCOVERY;

@@ -17,7 +17,7 @@ use holdall_model::{
 use holdall_transport::{EndpointInfo, TransportError};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// How payloads are serialized where a transport says nothing else.
+/// Serialization format of payloads if a transport does not name one.
 const CDR: &str = "cdr";
 
 impl Session {
@@ -58,7 +58,7 @@ impl Session {
         self.decided.extend(decisions);
     }
 
-    /// Carries out what was decided, each of which queues one command at most, as far as the drain's queue has room.
+    /// Carries out pending decisions, each of which queues at most one command, while the drain's queue has room.
     pub(super) fn carry_out_decided(&mut self) {
         while self.parts.drain.has_room()
             && let Some(next) = self.decided.pop_front()

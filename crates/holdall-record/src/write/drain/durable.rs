@@ -61,7 +61,7 @@ impl Drain {
             self.syncing
                 .extend(lock(&self.ledger).topics.iter().map(|topic| topic.recorded));
             self.window.begun(now);
-            // What is held back is in no file yet.
+            // Held messages are in no file yet.
             if let Some(held) = self.waiting.oldest() {
                 self.window.received(held);
             }

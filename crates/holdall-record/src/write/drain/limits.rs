@@ -1,4 +1,4 @@
-//! What depends on each message that is written: the limits of the whole recording, the latched messages that files repeat, and after a jump
+//! Checks of each written message: the limits of the whole recording, the latched messages that files repeat, and after a jump
 //! of the clock on which side of it the message is.
 
 use super::Drain;
@@ -13,7 +13,7 @@ use holdall_io::mutex::lock;
 use holdall_model::{message::PayloadRef, time::Timestamp, topic::TopicId};
 use std::sync::Arc;
 
-/// One of them is there; most recordings have none, and pay for none.
+/// Has at least one of these; most recordings have none, and pay nothing.
 #[derive(Default)]
 pub(super) struct Watch {
     /// The recording must not exceed a size or a number of messages.
@@ -67,7 +67,7 @@ impl Drain {
         self
     }
 
-    /// Looks at the clock after messages were taken and before they are written: what stamped them is known.
+    /// Checks the clock after messages were taken and before they are written, so that the clock that stamped them is known.
     pub(super) fn look_at_clock(&mut self) {
         let Some(time) = &self.time else { return };
         time.look();

@@ -32,7 +32,7 @@ impl Drain {
     }
 }
 
-/// What `metadata.yaml` says about markers.
+/// The entry for markers in `metadata.yaml`.
 pub(super) fn custom_data_of(markers: &[Marker]) -> Option<(String, String)> {
     (!markers.is_empty()).then(|| (MARKERS_CUSTOM_KEY.to_owned(), Marker::list_to_json(markers)))
 }

@@ -69,7 +69,7 @@ struct Run {
     bytes: u64,
 }
 
-/// Writes what the cache holds. Has no thread and no clock of its own: each step is given the time.
+/// Writes the contents of the cache. Has no thread and no clock: each step receives the time.
 pub struct Drain {
     bag: BagWriter,
     cache: Arc<SharedCache>,
@@ -82,7 +82,7 @@ pub struct Drain {
     other_types: OtherTypes,
     waiting: WaitingTopics,
     runs: Vec<Run>,
-    /// There for message compression.
+    /// Set for message compression.
     packing: Option<PayloadPacking<InPacking>>,
     failure: Option<WriteError>,
     options: DrainOptions,
@@ -92,7 +92,7 @@ pub struct Drain {
     arrivals: Arrivals,
     /// Messages by topic that the sync in flight covers.
     syncing: Vec<u64>,
-    /// What was written and is not durable.
+    /// Messages that were written and are not durable.
     journal: Journal,
     /// The journal's place that the sync in flight covers.
     syncing_journal: u64,
@@ -184,7 +184,7 @@ impl Drain {
         drain
     }
 
-    /// Packs payloads before they are written, where the options say so.
+    /// Packs payloads before they are written, if the options ask for it.
     ///
     /// # Errors
     /// When the system gives no threads for it.
@@ -267,7 +267,7 @@ impl Drain {
         !added && self.waiting.contains(topic)
     }
 
-    /// Holds a message back until its topic's definition is there.
+    /// Holds a message back until its topic's definition arrives.
     fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
         for topic in self.waiting.hold(entry, payload, received) {
             tracing::warn!(
@@ -310,7 +310,7 @@ impl Drain {
                 self.count(&entry, bytes as u64);
             }
             Err(error) => {
-                // It may be whole in the file even so.
+                // It may still be whole in the file.
                 self.journal.refused(self.bag.file_number(), &entry);
                 self.fail(error);
                 self.lose(&entry, LossStage::Storage);
@@ -350,7 +350,7 @@ impl Drain {
         lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
     }
 
-    /// The first failure stays: what comes after it is lost, and counted. Where the file was deleted or replaced, the recording continues
+    /// The first failure stays: messages after it are lost, and counted. If the file was deleted or replaced, the recording continues
     /// in a new one instead.
     #[cold]
     fn fail(&mut self, error: WriteError) {

@@ -19,7 +19,7 @@ pub(super) struct InPacking {
     pub(super) entry: CacheEntry,
     /// Length of its payload as it was sent.
     pub(super) bytes: usize,
-    /// What the cache is charged with for it, in bytes.
+    /// Bytes that the cache is charged for it.
     pub(super) held_bytes: usize,
 }
 

@@ -4,7 +4,7 @@ use super::{Drain, PublisherSlot};
 use holdall_io::mutex::lock;
 
 impl Drain {
-    /// Forgets publishers whose places others may have taken, before messages of these are written: all of theirs are in the bag.
+    /// Forgets publishers whose places may have been reused, before messages of the new ones are written: all messages of the old ones are in the bag.
     pub(super) fn forget_vacated(&mut self) {
         let vacated = lock(&self.ledger).take_vacated();
         for (topic, publisher) in vacated {

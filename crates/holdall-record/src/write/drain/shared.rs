@@ -29,7 +29,7 @@ pub struct DrainStatus {
     pub write_path: WritePath,
     /// Free bytes where the bag is.
     pub available_bytes: Option<u64>,
-    /// Why nothing more is stored, if that is so: one sentence.
+    /// Why nothing more is stored, if so: one sentence.
     pub failure: Option<String>,
     /// Files begun on request or because a limit was reached, the first one not counted.
     pub splits: u64,
@@ -88,7 +88,7 @@ pub struct DrainShared {
 const NOT_HEARD_MAX: usize = 1_000;
 
 impl DrainShared {
-    /// Logs topics and definitions for a rescue before their messages come, and wakes who waits when there is something to look at.
+    /// Logs topics and definitions for a rescue before their messages come, and signals `wait` when there is news.
     pub(crate) fn new(survival: SurvivalLog, wait: Arc<StepWait>) -> Self {
         Self {
             survival,
@@ -150,7 +150,7 @@ impl DrainShared {
         requests.restart.get_or_insert(reason);
     }
 
-    /// Requests what the ring of snapshot mode holds, in a file of its own.
+    /// Requests the contents of snapshot mode's ring, in a separate file.
     pub fn snapshot(&self) {
         let mut requests = lock(&self.requests);
         requests.new_file = true;

@@ -21,7 +21,7 @@ const IDLE_MAX: Duration = Duration::from_millis(100);
 /// How long it sleeps while a sync is in flight: the sync's end must be noticed soon.
 const SYNC_LOOK: Duration = Duration::from_millis(10);
 
-/// A drain on a thread of its own.
+/// A drain that runs on its own thread.
 pub struct DrainThread(JoinHandle<Drain>);
 
 impl DrainThread {

@@ -34,7 +34,7 @@ const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct RequestedEvent {
     /// When.
     pub time: Timestamp,
-    /// What it is called.
+    /// Its name.
     pub name: String,
 }
 
@@ -46,7 +46,7 @@ impl Drain {
         self
     }
 
-    /// Whether messages in the ring are to be written now.
+    /// Whether the ring has messages to write now.
     pub(super) fn has_due_messages(&self) -> bool {
         let triggered = self.triggered.as_ref();
         triggered.is_some_and(|triggered| triggered.oldest_fate() == Some(Fate::Write))
@@ -96,7 +96,7 @@ impl Drain {
         let is_caught_up = segment.is_none();
         match segment {
             Some(segment) => self.absorb(&mut triggered, segment),
-            // Nothing waits: what has not come by now was not sent.
+            // Nothing waits: a message that has not arrived by now was not sent.
             None => match (triggered.time.now)() {
                 Some(time) => triggered.set_now(time),
                 None => triggered.conditions.reset(),

@@ -1,4 +1,4 @@
-//! Topics with publishers of several types: each further type is a topic of the bag of its own, with the same name.
+//! Topics with publishers of several types: each further type is a separate topic of the bag with the same name.
 
 use super::Drain;
 use crate::cache::CacheEntry;
