@@ -30,7 +30,7 @@ const KEYS_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// A text that is no public key, and no file of such.
+    /// The text is neither a public key nor a file of public keys.
     #[error(
         "{text:?} is no recipient: expected age1..., ssh-ed25519 ..., ssh-rsa ..., or a file of these: {reason}"
     )]

@@ -53,7 +53,7 @@ pub fn writer_of_bag(path: &Path) -> Option<Holder> {
     })
 }
 
-/// Locks a bag that is to be changed in place, until what is returned is dropped. `None` where the file system has no locks.
+/// Locks a bag for a change in place, until the returned lock is dropped. `None` if the file system has no locks.
 ///
 /// # Errors
 /// When it is being recorded or changed by another process, or cannot be opened.

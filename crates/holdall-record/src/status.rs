@@ -41,7 +41,7 @@ pub struct TopicStatus {
     pub left_out: u64,
     /// True when losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
-    /// Publishers whose last messages are unknown after the last one that arrived; until the recording is closed, only those that went
+    /// Publishers that may have sent more after the last message that arrived; until the recording is closed, only those that went
     /// silent.
     pub ends: UnknownEnds,
 }

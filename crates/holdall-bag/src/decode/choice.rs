@@ -70,7 +70,7 @@ pub struct MessageChoice {
     pub time: TimeBase,
     /// Topics that have another clock than `time`.
     pub time_of: BTreeMap<String, TimeBase>,
-    /// Of a topic with conditions, only messages that meet all of them; other topics are not affected.
+    /// Conditions: of a topic that has some, only messages that meet all of them; other topics are not affected.
     pub questions: Vec<Question>,
     /// As [`MessageFilter::verified`].
     pub verified: bool,

@@ -27,7 +27,7 @@ pub struct AccountSummary {
     pub topics_unknown: u64,
     /// The account has no end: the recording was cut off, or is still running.
     pub is_cut_off: bool,
-    /// Where that is so: log time of the last message that the account covers; `None` when it covers none.
+    /// If it was: log time of the last message that the account covers; `None` if it covers none.
     pub checkpoint: Option<Timestamp>,
     /// Times at which the recording continued in a new file because the old one made no progress.
     pub restarts: Vec<Restart>,

@@ -84,7 +84,7 @@ impl BagFile {
     /// # Errors
     /// A file that cannot be read.
     pub fn storage(&self) -> Result<Option<&'static dyn Storage>, ReadError> {
-        // A storage may be a directory, and what was found in a killed recorder's memory is no file.
+        // A storage may be a directory, and messages found in a killed recorder's memory are not in a file.
         if let Some(storage) = remote::storage_by_end(&self.path)? {
             return Ok(Some(storage));
         }

@@ -102,7 +102,7 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The same error of the file at `named`, of which a copy was read.
+    /// The same error, but for the file at `named` instead of the copy of it that was read.
     pub(crate) fn in_file(mut self, named: &Path) -> Self {
         match &mut self {
             Self::Io { path, .. } | Self::NotABag { path, .. } | Self::Unsupported { path, .. } => {

@@ -97,7 +97,7 @@ pub(super) fn open(path: &Path, payloads: Payloads) -> Result<SharedReader, Read
     })
 }
 
-/// Whether a path is an object of a bag that only a file of this computer can be read as; what is no bag is not copied.
+/// Whether a path is an object of a bag that can be read only as a local file; objects that are not bags are not copied.
 fn is_copied_to_read(path: &Path) -> Result<bool, ReadError> {
     if !holdall_io::remote::is_remote(path) {
         return Ok(false);
@@ -170,7 +170,7 @@ fn open_plain(path: &Path) -> Result<Box<dyn StorageReader>, ReadError> {
     open_by_name(path, &head)?.ok_or_else(|| no_storage(path, &head))
 }
 
-/// Opens a file of which the first bytes are damaged, where its storage can read the rest; `None` where it finds nothing of its own.
+/// Opens a file whose first bytes are damaged, if its storage can read the rest; `None` if the storage does not recognize it.
 fn open_by_name(path: &Path, head: &[u8]) -> Result<Option<Box<dyn StorageReader>>, ReadError> {
     let Some(storage) = storage_by_path(path).filter(|_| !head.is_empty()) else {
         return Ok(None);
@@ -178,7 +178,7 @@ fn open_by_name(path: &Path, head: &[u8]) -> Result<Option<Box<dyn StorageReader
     match storage.open_reader(path) {
         Ok(reader) => Ok(Some(reader)),
         Err(error) if error.is_damage_or_format() => Ok(None),
-        // No room for what is found, a file that others have locked: that says nothing about the file.
+        // No space for the found messages, or a file locked by others: neither is evidence about the file.
         Err(error) => Err(error.into()),
     }
 }
@@ -206,8 +206,8 @@ fn no_storage(path: &Path, head: &[u8]) -> ReadError {
     }
 }
 
-/// Refuses a path that is no bag, by its first bytes or, for a directory, by the names of its files; what a bag
-/// holds is not read.
+/// Refuses a path that is not a bag, by its first bytes or, for a directory, by the names of its files; does not read
+/// the contents of the bag.
 pub fn expect_bag(path: &Path) -> Result<(), ReadError> {
     let about = fs::about(path).map_err(|error| io_error("open", path, error.into_io()))?;
     if about.is_dir() {

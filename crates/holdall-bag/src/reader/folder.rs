@@ -29,8 +29,8 @@ impl FoundBag {
     }
 }
 
-/// The bags in a folder and in the folders within it, by name, at most so many; true when there may be more. Symbolic links, and names that
-/// begin with a dot, are left out.
+/// The bags in a folder and in its subfolders, by name, at most `bags_max`; true if there may be more. Skips symbolic links and names that
+/// begin with a dot.
 pub fn bags_below(folder: &Path, bags_max: usize) -> (Vec<FoundBag>, bool) {
     let mut search = Search {
         folder,
@@ -53,7 +53,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The names in a directory that are no links and not hidden, with their kinds.
+    /// The names in a directory, with their kinds, except links and hidden ones.
     fn entries(&mut self, at: &Path) -> Vec<(PathBuf, Kind, u64)> {
         let left = ENTRIES_MAX.saturating_sub(self.entries);
         let listed = fs::list_dir_up_to(&self.folder.join(at), left).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What `metadata.yaml` says was in a bag's storage files, and what is nowhere in the bag now.
+//! Messages that were in a bag's storage files according to `metadata.yaml`, and are nowhere in the bag now.
 
 use super::{Bag, BagFile, ReadError};
 use crate::writer::RemovedByRing;
@@ -45,8 +45,8 @@ struct Named {
 }
 
 impl Gone {
-    /// Compares metadata that a recorder or a tool has written with a bag that was opened by its files alone. What a further file has of
-    /// the same time, because it came back from memory, is not gone.
+    /// Compares metadata that a recorder or a tool has written with a bag that was opened by its files alone. Messages that came back from memory,
+    /// in a further file with the same times, are not gone.
     ///
     /// # Errors
     /// A file that was opened before cannot be read now.
@@ -125,7 +125,7 @@ impl Gone {
         others
             .iter()
             .for_each(|file| take(&mut self.by_topic, Some(&file.left)));
-        // A file that has grown since had some of what it has: of which topics is not known.
+        // A file that has grown since already had some of its messages, of unknown topics.
         let mut surplus = sum(&self.by_topic).saturating_sub(self.messages());
         let all = [self.by_topic.clone()];
         for most in grown.into_iter().map(|file| &file.left).chain(&all) {
@@ -151,7 +151,7 @@ impl Gone {
                 order: ReadOrder::File,
                 ..ReadQuery::default()
             };
-            // What cannot be read is not there.
+            // Unreadable messages count as missing.
             for message in reader.messages(&query).into_iter().flatten().flatten() {
                 if let Some(channel) = channels.get(message.channel.0 as usize) {
                     self.take_one(&channel.info.topic.name, message.log_time);
@@ -207,7 +207,7 @@ impl Bag {
         counts
     }
 
-    /// An account of a bag that has none, and of which messages are known to be gone.
+    /// An account for a bag that has none, made of its files and of the messages known to be gone.
     pub(super) fn account_of_files(&self) -> Ledger {
         let (mut ledger, mut left) = (Ledger::new(), self.originals_by_topic());
         for gone in self.gone().by_topic.keys() {

@@ -131,7 +131,7 @@ fn search_span(
     for message in messages {
         let message = match message {
             Ok(message) => message,
-            // What is elsewhere is found.
+            // Messages outside the damage are still found.
             Err(error) if error.is_damage() => {
                 tracing::warn!("{error}");
                 continue;

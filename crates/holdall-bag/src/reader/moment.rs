@@ -19,7 +19,7 @@ pub enum Moment {
     seconds(first), seconds(last), last.saturating_since(*first).as_secs_f64(), absolute(moment)
 )]
 pub struct OutsideError {
-    /// What the time is for: `start`, `end` or `split`.
+    /// Purpose of the time: `start`, `end` or `split`.
     pub what: &'static str,
     /// The time as entered.
     pub moment: Moment,
@@ -43,8 +43,8 @@ impl Moment {
         }
     }
 
-    /// The log time, which must be from that of the first message to that of the last one; `span` is `None` for bags without messages. `what` is
-    /// what the time is for, in the error.
+    /// The log time, which must be from that of the first message to that of the last one; `span` is `None` for bags without messages. `what` names
+    /// the purpose of the time in the error.
     ///
     /// # Errors
     /// A time outside of the span.

@@ -128,7 +128,7 @@ impl Rebuild {
         if self.metadata.storage_identifier.is_empty() {
             self.metadata.storage_identifier = storage;
         }
-        // What would have been in a file that nothing was written to yet is here.
+        // The messages of a file that was still empty are in this memory.
         self.notices.retain(|notice| !notice.ends_with(EMPTY_FILE));
         let summary = reader.summary();
         self.add_summary(summary, relative(bag, &path));

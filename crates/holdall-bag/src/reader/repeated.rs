@@ -1,4 +1,4 @@
-//! Messages that a bag's files repeat: what is read together has each message once, a file that is opened alone has all that is in it.
+//! Messages that a bag's files repeat: reading the whole bag yields each message once, reading one file alone yields all its messages.
 
 use super::{Bag, ReadError, bag_file::BagFile, message::BagMessage, ros1::SharedReader};
 use holdall_model::{

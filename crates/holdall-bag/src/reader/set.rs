@@ -87,7 +87,7 @@ impl BagSet {
         &self.0
     }
 
-    /// Bags of which some files were left out; what they repeat was hidden before.
+    /// Bags without some of their files, whose repeated messages were hidden before.
     pub(super) fn of_parts(bags: Vec<Bag>) -> Self {
         Self(bags.into())
     }

@@ -17,14 +17,14 @@ use std::collections::BTreeMap;
 /// Key in `custom_data` that marks a bag as repaired: whether what was lost at its end is known, and not 0.
 pub const REPAIRED_KEY: &str = "holdall.repaired";
 
-/// What a bag is, in one word: the worst that is true of it.
+/// The condition of a bag in one word: the worst that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {
     /// Ended, with an account that knows every end: all that was sent is in the bag or counted as missing.
     Complete,
-    /// Ended; what is missing is not known to the end: no account, or an end that nothing confirms.
+    /// Ended, but losses at the end are unknown: no account, or an end that nothing confirms.
     Ended,
-    /// A publisher went silent: what it sent after that is not known.
+    /// A publisher went silent: messages that it sent later are unknown.
     EndUnknown,
     /// The recording was cut off, or the end of its account is gone.
     CutOff,
@@ -174,7 +174,7 @@ impl Bag {
 }
 
 impl BagState {
-    /// The state of a bag of which a part could not be read.
+    /// Sets the state of a bag that could be read only in part.
     pub fn set_damaged(&mut self) {
         self.condition = self.condition.max(Condition::Damaged);
     }
@@ -287,7 +287,7 @@ pub struct StateSummary {
     pub ends_unknown: UnknownEnds,
 }
 
-/// What is lost by topic; what was left out on request does not count.
+/// Lost messages by topic, without those left out on request.
 fn lost_of(ledger: &Ledger) -> LostByTopic {
     let topics = ledger.topics.iter().map(|topic| {
         let mut missing = topic.missing.clone();

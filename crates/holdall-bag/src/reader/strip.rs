@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Messages that one height is the mean of: one more or fewer, which is where the borders of cells are, is no step of a picture then.
+/// Messages averaged for one height: one message more or fewer, depending on the borders of cells, then makes no visible step.
 const MEAN_MESSAGES: f64 = 8.0;
 
 /// Cells with messages from which on a topic's period can be seen.
@@ -40,7 +40,7 @@ impl Strip {
         }
     }
 
-    /// The height in steps from 0 to `steps`; what is there has one step at least.
+    /// The heights in steps from 0 to `steps`; a cell with messages has at least one step.
     pub fn steps(&self, steps: u32) -> impl Iterator<Item = u32> {
         let steps = f64::from(steps);
         // A height of 3 of 4 steps may have been computed as slightly more.
@@ -75,7 +75,7 @@ impl Strip {
     }
 }
 
-/// Heights of means, of which one message more or less makes no difference.
+/// Heights from means; one message more or less makes no difference.
 fn heights(means: impl Iterator<Item = (f64, f64)> + Clone) -> Vec<f64> {
     let full = means.clone().map(|(mean, _)| mean).fold(0.0, f64::max);
     let height = |(mean, one): (f64, f64)| {
@@ -107,7 +107,7 @@ fn usual_spacing(counts: &[u64], filled: &[usize]) -> Option<usize> {
     (filled.len() >= PERIODS_MIN && regular * 6 >= spacings.len() * 5).then_some(usual)
 }
 
-/// The largest distance that is no pause.
+/// The largest distance that does not count as a pause.
 const fn longest(usual: usize) -> usize {
     2 * usual + 1
 }

@@ -36,8 +36,8 @@ fn counts_of<F: RecordedFile>(files: &[F]) -> Result<Counts, F::Error> {
     Ok(counts)
 }
 
-/// Whether the first file of the recording is there. A process that dies while the ring of files removes the oldest has not logged
-/// that.
+/// Whether the first file of the recording exists. A process that dies while the ring of files removes the oldest has not logged
+/// the removal.
 fn has_first<F: RecordedFile>(files: &[F]) -> bool {
     let is_first = |file: &F| {
         let name = file.path().file_name().map(|name| name.to_string_lossy());
@@ -147,7 +147,7 @@ fn is_in_files<F: RecordedFile>(
             order: ReadOrder::File,
             ..ReadQuery::default()
         };
-        // What cannot be read is not there, and the files have the low 32 bits.
+        // Unreadable messages count as missing, and the files have the low 32 bits.
         let mut messages = reader.messages(&query).into_iter().flatten().flatten();
         if messages.any(|message| message.sequence == sequence as u32) {
             return Ok(true);
@@ -156,7 +156,7 @@ fn is_in_files<F: RecordedFile>(
     Ok(false)
 }
 
-/// Where the sequence numbers of a topic's publishers begin, by place; none where the log does not say which numbers a publisher's account
+/// First sequence numbers of a topic's publishers, by place; none if the log does not have the range of numbers that a publisher's account
 /// covers. `in_memory` are the messages that the bag gets, next to those in its files.
 fn begins_of<F: RecordedFile>(
     id: TopicId,
@@ -166,7 +166,7 @@ fn begins_of<F: RecordedFile>(
 ) -> Result<Vec<(usize, u64)>, F::Error> {
     let mut begins = Vec::new();
     for (place, publisher) in topic.publishers.iter().enumerate() {
-        // The bag has one count for all that have one identifier: for each life of a publisher that has restarted.
+        // The bag keeps one count per identifier, which covers every life of a publisher that has restarted.
         let namesakes = topic.publishers.iter().filter(|other| other.gid == publisher.gid);
         let Some(first) = publisher.first.filter(|_| namesakes.count() == 1) else {
             continue;
@@ -238,7 +238,7 @@ fn account_of(
     for (number, interval) in lost {
         account.miss_of(topic.publisher(number), interval);
     }
-    // What the bag has from other publishers, or does not distinguish, and what the ring of files has
+    // Messages in the bag that come from other publishers or are not distinguished, and messages that the ring of files has
     // removed.
     let others = counts.extract_if(|(name, _), _| *name == account.name);
     let others: u64 = others.map(|(_, count)| count).sum();

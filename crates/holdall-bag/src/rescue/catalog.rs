@@ -114,7 +114,7 @@ pub(super) struct Catalog {
     /// Which directory that is, and from where its recorder saw it.
     pub identity: Option<String>,
     pub view: Option<String>,
-    /// The log does not say everything.
+    /// The log has gaps.
     pub is_incomplete: bool,
     pub topics: BTreeMap<TopicId, Topic>,
 }
@@ -137,7 +137,7 @@ impl Catalog {
         catalog
     }
 
-    /// Whether `directory` is the one that was recorded into. A recorder whose system did not distinguish directories did not say.
+    /// Whether `directory` is the one that was recorded into. If the system did not distinguish directories, the recorder logged none.
     pub(super) fn is_of(&self, directory: &Path) -> bool {
         let Some(identity) = &self.identity else {
             return true;
@@ -257,7 +257,7 @@ impl Catalog {
     }
 
     fn with(&mut self, topic: TopicId, change: impl FnOnce(&mut Topic)) {
-        // What is said of a topic before its own line: it gets its name later, and stays without messages when it does not.
+        // Entries about a topic may precede its own line: it gets its name later, and stays without messages if it does not.
         if !self.topics.contains_key(&topic) {
             self.add_topic(topic, TopicInfo::default(), None);
         }

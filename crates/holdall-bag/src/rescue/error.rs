@@ -3,7 +3,7 @@
 use holdall_io::disk::DiskError;
 use holdall_storage::StorageError;
 
-/// Why what is in memory could not be written. It still is there.
+/// Why messages in memory could not be written. They are still in memory.
 #[derive(Debug, thiserror::Error)]
 pub enum RescueError {
     /// The new file of the bag.

@@ -4,7 +4,7 @@ use super::ranges::{BufferRange, list_bytes, read_ranges};
 use holdall_io::survivor::Arena;
 use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicId};
 
-/// Slots of a region with this kind hold messages as segments lay them out.
+/// Slots of a region with this kind hold messages in the layout of segments.
 pub const KIND_MESSAGES: u32 = 1;
 
 /// What the cache keeps of a message besides its bytes.

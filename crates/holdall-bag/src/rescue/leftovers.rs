@@ -16,7 +16,7 @@ struct Leftover {
     /// Where its bag was.
     bag: PathBuf,
     bytes: usize,
-    /// The bag is there and still needs it.
+    /// The bag exists and still needs it.
     is_awaited: bool,
     /// Its recorder saw the same files as this process: a bag that is not there now was moved or removed.
     is_of_our_view: bool,
@@ -110,7 +110,7 @@ fn found(directory: &Path) -> Vec<Leftover> {
     found
 }
 
-/// Whether the bag is in its place, is the one that was recorded, and says that this memory is its own.
+/// Whether the bag is in its place, is the one that was recorded, and names this memory as its own.
 fn is_awaited(catalog: &Catalog, id: &str) -> bool {
     let pointer = fs::read(&catalog.directory.join(POINTER_FILE), POINTER_BYTES_MAX);
     let pointer = pointer.map(|bytes| serde_json::from_slice::<Pointer>(&bytes));

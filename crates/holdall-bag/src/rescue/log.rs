@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Slots of a region with this kind hold parts of the log, in order.
 pub const KIND_LOG: u32 = 2;
 
-/// The file in a bag's directory that says where its messages in memory are; removed when the recording is ended.
+/// The file in a bag's directory with the location of its messages in memory; removed when the recording is ended.
 pub const POINTER_FILE: &str = ".holdall-rescue.json";
 
 /// Something that a rescue must know.
@@ -32,7 +32,7 @@ pub enum Event {
     Place {
         /// Differs from that of every other directory.
         identity: String,
-        /// From where the recorder saw it; `None` where the system did not say.
+        /// As the recorder saw it; `None` if the system did not provide it.
         view: Option<String>,
     },
     /// Messages of this topic may come.
@@ -60,7 +60,7 @@ pub enum Event {
         /// The definition.
         definition: MessageDefinition,
     },
-    /// From here on the log does not say everything.
+    /// From here on the log has gaps.
     Incomplete,
     /// A change of the accounts.
     #[serde(untagged)]

@@ -23,7 +23,7 @@ const LEVELDB_MOVED_NANOS_MAX: i64 = 1_000_000;
 /// Messages of the bag that may be among those in memory.
 #[derive(Default)]
 struct InBag {
-    /// By topic and payload: log times with how often each is there.
+    /// Number of copies at each log time, by topic and payload.
     by_payload: HashMap<(String, u64), BTreeMap<i64, u64>>,
     /// By topic, log time, and the low half of the sequence number: for those whose payload is lost.
     by_number: HashMap<(String, i64, u32), u64>,
@@ -54,7 +54,7 @@ impl InBag {
                 continue;
             }
             let channels = &reader.summary().channels;
-            // What cannot be read is not there.
+            // Unreadable messages count as missing.
             for message in reader.messages(&query).into_iter().flatten().flatten() {
                 let Some(channel) = channels.get(message.channel.0 as usize) else {
                     continue;
@@ -116,7 +116,7 @@ impl Rescue {
             let Some(topic) = self.catalog.topics.get(&found.entry.topic) else {
                 continue;
             };
-            // What cannot be read is lost.
+            // An unreadable payload is lost.
             let payload = found.payload.as_ref().and_then(|payload| payload.read().ok());
             let is_in_bag = in_bag.take(&topic.info.name, found, payload.as_deref());
             if is_in_bag || payload.is_some() {

@@ -1,5 +1,5 @@
-//! What a recorder that was killed had received and its bag does not have: the layout of the memory that survives it, which a recorder writes; found there again, and written
-//! into the bag.
+//! Messages that a killed recorder had received and its bag does not have: the layout of the memory that survives it, which a recorder writes; how they are found there, and
+//! how they are written into the bag.
 
 mod account;
 mod catalog;
@@ -64,7 +64,7 @@ pub(crate) struct Found {
 enum FoundPayload {
     /// Read already.
     Bytes(Bytes),
-    /// In pieces, of together so many bytes: read when it is needed, because a recorder may have held gigabytes.
+    /// In pieces, with their total length in bytes: read when needed, because a recorder may have held gigabytes.
     Buffers(Arc<Survivor>, Vec<BufferRange>, usize),
 }
 
@@ -88,8 +88,8 @@ impl FoundPayload {
     }
 }
 
-/// The payload in these ranges; `None` when they cannot be right. All payloads together are not longer than the memory, of which `left_bytes`
-/// are left: no byte is in two.
+/// The payload in these ranges; `None` if they cannot be right. No byte belongs to two payloads, so all payloads together are not longer than
+/// the memory, of which `left_bytes` remain.
 fn in_buffers(
     survivor: &Arc<Survivor>,
     ranges: Vec<BufferRange>,
@@ -247,7 +247,7 @@ impl Rescue {
                 _ => {}
             }
         }
-        // A segment that was killed between its copy and its end is there twice.
+        // A segment that was killed between its copy and its end occurs twice.
         runs.retain(|(order, run, _)| run.order.is_none() || !segments.contains(order));
         runs.sort_by_key(|(order, ..)| *order);
         let mut messages = Vec::new();

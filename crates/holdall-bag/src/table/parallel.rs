@@ -1,4 +1,4 @@
-//! Reads a topic as rows in several threads, each of which decodes spans of time of its own.
+//! Reads a topic as rows in several threads, each of which decodes separate spans of time.
 
 use super::{Rows, TableError, TableOptions, TableReader};
 use crate::{
@@ -65,7 +65,7 @@ struct State {
     is_closed: bool,
 }
 
-/// What a span has.
+/// Decoded rows of one span.
 #[derive(Default)]
 struct Part {
     rows: Vec<Result<Rows, TableError>>,

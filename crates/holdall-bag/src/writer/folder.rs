@@ -38,9 +38,9 @@ impl FileIdentity {
     }
 }
 
-/// What a bag needs from the directory in addition to its storage files. Replacing and removing may be done
-/// later, in order and all before a durable text is written. What then fails is no error of a later call, which has its own:
-/// [`BagFolder::take_failure`] returns it.
+/// Operations that a bag needs on the directory in addition to its storage files. Replacing and removing may be done
+/// later, in order and all before a durable text is written. Their failures are not reported by a later call:
+/// [`BagFolder::take_failure`] returns them.
 pub trait BagFolder: Send {
     /// Makes the directory and its parents.
     ///
@@ -57,7 +57,7 @@ pub trait BagFolder: Send {
     /// Removes a directory that was just made and in which nothing was recorded, because the start has failed. Best effort.
     fn discard(&self, _directory: &Path) {}
 
-    /// Removes a file, or a directory of files; one that is not there is no error.
+    /// Removes a file, or a directory of files; a missing one is not an error.
     ///
     /// # Errors
     /// When it cannot be removed.
@@ -107,7 +107,7 @@ pub trait BagFolder: Send {
         fs::file_len(path)
     }
 
-    /// Cuts a storage file of the bag, which no longer is open, and makes that durable: what is after that length was never known to be
+    /// Cuts a storage file of the bag, which is no longer open, and makes that durable: data after that length was never known to be
     /// written.
     ///
     /// # Errors
@@ -301,7 +301,7 @@ fn hold(directory: &Path) -> Option<WriteLock> {
     }
 }
 
-/// Directories of the operating system. A thread of its own does in order what need not be waited for: the
+/// Directories of the operating system. A separate thread does, in order, the work that need not be waited for: the
 /// drain must not block on it. On ext4 with `discard` freeing a file of 1 GB waits 120 to 300 ms for the
 /// disk, and replacing a small one up to 200 ms while the disk is busy (measured: 110 of 2400 camera images
 /// lost to that in 10 s of 1.49 GB/s with nine splits).

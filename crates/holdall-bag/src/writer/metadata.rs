@@ -27,7 +27,7 @@ pub struct BagFacts<'a> {
     pub storage_id: &'a str,
     /// Whether files or messages are compressed.
     pub compression: CompressionMode,
-    /// Keys and values beside the counts.
+    /// Further keys and values, in addition to the counts.
     pub custom_data: &'a BTreeMap<String, String>,
     /// The distribution of ROS 2 that was recorded.
     pub ros_distro: Option<&'a str>,

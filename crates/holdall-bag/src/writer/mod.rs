@@ -51,7 +51,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The directory is there already; nothing is overwritten.
+    /// The directory exists already; nothing is overwritten.
     #[error("cannot create the bag {}: it exists already", path.display())]
     Exists {
         /// The bag directory.

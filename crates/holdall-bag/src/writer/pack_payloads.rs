@@ -13,10 +13,10 @@ use std::{
     thread::JoinHandle,
 };
 
-/// Payloads in flight for each thread when the queue has no bound of its own: enough that no thread waits for
+/// Payloads in flight for each thread if the queue has no other bound: enough that no thread waits for
 /// the submitting one.
 const PAYLOADS_PER_THREAD: usize = 256;
-/// The most bytes in flight when the queue has no bound of its own; a larger payload may be in flight alone.
+/// The most bytes in flight if the queue has no other bound; a larger payload may be in flight alone.
 const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// A payload in flight, and its tag.

@@ -163,7 +163,7 @@ impl Writer {
         self.write_stamped(topic, stamp, stamp, payload)
     }
 
-    /// As [`Writer::write`], with a publish time of its own.
+    /// As [`Writer::write`], with a separate publish time.
     ///
     /// # Errors
     /// As [`Writer::write`].

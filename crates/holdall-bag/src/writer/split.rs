@@ -113,7 +113,7 @@ impl SplitRule {
         self.last = Some(time);
     }
 
-    /// True when the next file should be opened and reserved, so that it is there when it is needed.
+    /// True when it is time to open and reserve the next file, so that it is ready when needed.
     pub(crate) fn is_near(&self) -> bool {
         let near_bytes = self
             .options

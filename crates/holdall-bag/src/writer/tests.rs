@@ -270,7 +270,7 @@ fn closed_files_are_packed_and_only_the_list_of_paths_shows_it() {
     assert_eq!(found, [2, 3, 4]);
 }
 
-/// 300 topics, one of which has messages: files of 60 kB consist of messages, not of what each file repeats.
+/// 300 topics, only one with messages: files of 60 kB consist of messages, not of the repeated records.
 #[test]
 fn short_files_are_not_filled_with_what_they_repeat() {
     let dir = tempfile::tempdir().unwrap();

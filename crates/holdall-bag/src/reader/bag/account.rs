@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, path::Path};
 /// Prefixes of the entries of `custom_data` that have sums of an account.
 const SUM_KEYS: [&str; 2] = ["holdall.lost", "holdall.end_unknown"];
 
-/// Whether an entry of `custom_data` has sums of an account: each bag gets those of its own.
+/// Whether an entry of `custom_data` has sums of an account: each bag gets separate ones.
 pub fn is_account_sum(key: &str) -> bool {
     SUM_KEYS.iter().any(|prefix| key.starts_with(prefix))
 }
@@ -42,8 +42,8 @@ impl Bag {
     }
 
     /// The best account of losses in the bag: the [`Bag::ledger`]; the one in `metadata.yaml`, of a recording that ended with a failure, or
-    /// of a bag of which storage files are missing; or, after a crash, the ledger's last checkpoint, which is marked
-    /// as one. Messages that the bag's metadata says were in its files, and that are gone, are lost in it. `None` when another recorder wrote
+    /// a bag with missing storage files; or, after a crash, the ledger's last checkpoint, which is marked
+    /// as one. It counts as lost the messages that were in the bag's files according to its metadata and are gone. `None` if another recorder wrote
     /// the bag.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Bag {
         Ok(Some(ledger))
     }
 
-    /// The account of the whole recording: in `metadata.yaml` or the last storage file. That of a repaired bag may be a checkpoint even so.
+    /// The account of the whole recording: in `metadata.yaml` or the last storage file. That of a repaired bag may still be a checkpoint.
     pub fn last_ledger(&self) -> Result<Option<Ledger>, ReadError> {
         let described = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY);
         let described = described.map(|text| parse_ledger(&self.path, text)).transpose()?;

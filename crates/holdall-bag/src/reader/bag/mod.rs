@@ -62,7 +62,7 @@ pub struct Bag {
     pub(super) files: Vec<BagFile>,
     pub(super) repeats: BagRepeats,
     notices: Vec<String>,
-    /// What its metadata says was in its files and is gone, where these were compared.
+    /// Messages that were in its files according to its metadata and are gone, if the two were compared.
     gone: Arc<Gone>,
     /// The process that was recording the bag when it was opened.
     writer: Option<Holder>,
@@ -93,7 +93,7 @@ impl Bag {
     /// As [`Bag::open`].
     pub fn open_with(path: &Path, view: Ros1View) -> Result<Self, ReadError> {
         let path = &*remote::clean(path);
-        // What is in a bucket is asked for anew with each bag that is opened.
+        // Each opened bag lists its bucket again.
         remote::forget(path);
         // Checked first: a recorder that has exited by now has written the metadata that is read next.
         Self::open_of(path, view, writer_of_bag(path))
@@ -112,7 +112,7 @@ impl Bag {
         {
             Self::open_directory(path, view, writer)
         } else {
-            // A single storage file is a bag of its own, in any directory.
+            // A single storage file is a complete bag, in any directory.
             Self::rebuilt(path, &[path.to_owned()], view, writer)
         }
     }
@@ -163,7 +163,7 @@ impl Bag {
         self
     }
 
-    /// What its metadata says was in its files and is gone.
+    /// Messages that were in its files according to its metadata and are gone.
     pub fn gone(&self) -> &Gone {
         &self.gone
     }
@@ -275,8 +275,8 @@ impl Bag {
         &self.notices
     }
 
-    /// The definitions of the bag's message types that are in its first and last files, each type once. One that is missing there is that of
-    /// the folders of [`Bag::with_definitions`]; one of which only the type's name was stored is that of ROS 2 Jazzy.
+    /// The definitions of the bag's message types that are in its first and last files, each type once. A missing one comes from
+    /// the folders of [`Bag::with_definitions`]; a type stored by name only gets the definition of ROS 2 Jazzy.
     ///
     /// # Errors
     /// One of these files cannot be read.

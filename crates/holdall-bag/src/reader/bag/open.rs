@@ -133,7 +133,7 @@ impl Bag {
         Ok(bag)
     }
 
-    /// Compares what the files hold with what their metadata says of them.
+    /// Compares the contents of the files with their metadata.
     fn compare_with(&mut self, said: &BagMetadata) -> Result<(), ReadError> {
         let gone = Gone::between(said, self)?;
         self.notices.extend(gone.notices(&self.path));
@@ -262,7 +262,7 @@ impl Bag {
         Self::from_rebuild(path, Self::rebuild_of(path, listed, view, writer)?, writer)
     }
 
-    /// Asks each storage file what it holds. The end of a file that a recorder is still writing is no damage.
+    /// Asks each storage file for its contents. A torn end is not damage in a file that a recorder is still writing.
     pub(super) fn rebuild_of(
         path: &Path,
         listed: &[PathBuf],

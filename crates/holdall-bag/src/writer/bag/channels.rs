@@ -26,7 +26,7 @@ struct TopicChannels {
     common: Option<ChannelIndex>,
     /// By slot.
     of_slot: Vec<Option<ChannelIndex>>,
-    /// Publishers with a channel of their own: one that comes again, in another slot, finds its channel.
+    /// Publishers with a separate channel: one that comes again, in another slot, finds its channel.
     of_publisher: Vec<(PublisherInfo, ChannelIndex)>,
 }
 
@@ -215,7 +215,7 @@ fn channel_info(topic: &ChannelInfo, publisher: Option<&PublisherInfo>) -> Chann
 }
 
 impl BagWriter {
-    /// The channel of a publisher of which this file has no message yet.
+    /// The channel of a publisher that has no message in this file yet.
     #[cold]
     pub(super) fn new_channel(
         &mut self,

@@ -131,7 +131,7 @@ impl BagWriter {
         self.queue.makes_files() && self.folder.file_identity(&path) == FileIdentity::None
     }
 
-    /// Removes a file of which the disk has written nothing; readers could not open it. False for a file with
+    /// Removes a file that is still empty on the disk; readers could not open it. False for a file with
     /// content, or for the only one: a bag has at least one file.
     fn is_left_empty(&self, index: usize) -> bool {
         let path = self.options.directory.join(&self.past[index].name);
@@ -204,7 +204,7 @@ impl BagWriter {
             let path = self.options.storage.queue_path(&path);
             self.folder.file_len(&path).unwrap_or(0)
         };
-        // The first error is known already, and the file is closed even so.
+        // The first error is known already, and the file is closed anyway.
         drop(self.queue.close_file(current.file, length));
         self.past.push_back(PastFile {
             name: current.name,

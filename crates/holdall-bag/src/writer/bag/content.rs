@@ -17,7 +17,7 @@ pub struct TopicCount {
 pub(super) struct FileContent {
     /// Without the counts by channel.
     pub summary: FileSummary,
-    /// Of the topics that have messages in it, in their order; without those that it repeats.
+    /// Counts of the topics that have messages in it, in their order; without repeated messages.
     pub messages: Vec<TopicCount>,
     pub head: FileHead,
 }
@@ -55,7 +55,7 @@ impl BagWriter {
     }
 }
 
-/// Topics of which there is at least one message.
+/// Topics that have at least one message.
 pub(super) fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ {
     let count = |(index, &messages)| TopicCount {
         topic: BagTopic(index as u32),

@@ -104,9 +104,9 @@ impl BagWriter {
         Ok(true)
     }
 
-    /// Writes the summary and footer of a file that the full disk has torn: it was cut after what is whole,
-    /// so that there is room again. Not after other errors: what a failing disk reads back is not what it
-    /// will have tomorrow. A file that cannot get its end is read without.
+    /// Writes the summary and footer of a file torn by a full disk: it was cut after its last whole record,
+    /// so that there is room again. Not after other errors: data read back from a failing disk may differ
+    /// tomorrow. A file that cannot get its end is read without.
     pub(super) fn complete_file(&self, index: usize) {
         let path = self.options.directory.join(&self.past[index].name);
         let metadata = rosbag2_record(&self.own_metadata(&self.past[index]));

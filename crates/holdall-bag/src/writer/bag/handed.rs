@@ -29,7 +29,7 @@ impl BagWriter {
         self.handed.is_wanted = true;
     }
 
-    /// Of the messages written so far, how many of the first ones the system has, see [`StorageWriter::handed`].
+    /// Length of the prefix of the messages written so far that the system has, see [`StorageWriter::handed`].
     pub fn handed(&mut self) -> u64 {
         while let Some(oldest) = self.handed.finishing.front() {
             let progress = self.queue.progress(oldest.file);

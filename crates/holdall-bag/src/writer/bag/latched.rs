@@ -16,7 +16,7 @@ use holdall_storage::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What is repeated is at most this part of a file that has a limit: else each file would hold little but repetitions.
+/// Repeated messages take at most this part of a file with a limit: otherwise each file would hold little else.
 const REPEATED_PART_MAX: u64 = 2;
 
 /// A message that the next file repeats.

@@ -124,7 +124,7 @@ pub struct TornFile {
 
 /// How the files of a bag ended, for a caller that keeps an account of its messages.
 pub struct BagEnd {
-    /// Files of which something may be missing, because the disk has failed.
+    /// Files that may have lost data, because the disk has failed.
     pub torn: Vec<TornFile>,
     /// Messages in files that the ring has removed and [`BagWriter::take_removed`] has not returned.
     pub removed: Vec<TopicCount>,
@@ -160,7 +160,7 @@ pub struct ClosedBag {
     pub undefined: Vec<UndefinedTopic>,
     /// Where the caller's account differs from that, one sentence each; the writer itself keeps no account.
     pub account_faults: Vec<String>,
-    /// The first error, if any; what could be kept is in the files nevertheless.
+    /// The first error, if any; everything that could be kept is in the files nevertheless.
     pub failure: Option<WriteError>,
 }
 
@@ -253,7 +253,7 @@ pub struct BagWriter {
     topics_bytes: u64,
     /// The most bytes that the channels of all topics need in a file.
     channels_bytes: u64,
-    /// Of the files that are finished, removed ones too.
+    /// Bytes of finished files, including removed ones.
     past_bytes: u64,
     /// The sync that was requested last and has not ended.
     sync: Option<PendingSync>,
@@ -265,7 +265,7 @@ pub struct BagWriter {
     vanished: Vec<TopicCount>,
     /// Such files until the disk has closed them.
     vanishing: Vec<FileId>,
-    /// There for file compression.
+    /// Set for file compression.
     packer: Option<FilePacker>,
     end_records: Option<EndRecords>,
     /// `None` unless files repeat latched messages.
@@ -326,7 +326,7 @@ impl BagWriter {
         let mut bag = Self::begin(options, queue, folder);
         bag.packer = packer;
         if let Err(error) = bag.begin_first() {
-            // What is open in it is closed first.
+            // Files open in it are closed first.
             bag.current = None;
             bag.queue.drain();
             bag.folder.discard(&directory);

@@ -1,4 +1,4 @@
-//! What a ring of files has removed, as the metadata of a recording says it that may be killed at any moment.
+//! Messages in files that a ring has removed, as stored in the metadata of a recording that may be killed at any moment.
 
 use super::{BagWriter, PastFile, TopicCount, WriteError};
 use serde::{Deserialize, Serialize};
@@ -9,8 +9,8 @@ const REMOVED_KEY: &str = "holdall.removed";
 
 type Counts = BTreeMap<String, u64>;
 
-/// Messages in the files that the ring has removed. It is in the metadata before a file goes: whether the last one is there still is seen in
-/// the directory.
+/// Messages in the files that the ring has removed. The metadata lists a file before it is removed: the directory shows whether the last one
+/// still exists.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct RemovedByRing {
     /// Messages by topic, without those of the last file.
@@ -33,7 +33,7 @@ impl RemovedByRing {
         add(&mut self.last_topics, messages);
     }
 
-    /// Messages by topic that are gone for good. `has` says whether a file of this name is in the bag.
+    /// Messages by topic that are gone for good. `has` returns whether a file of this name is in the bag.
     pub fn by_topic(mut self, has: impl FnOnce(&str) -> bool) -> Counts {
         if !has(&self.last_file) {
             add(&mut self.topics, self.last_topics);
@@ -49,7 +49,7 @@ fn add(sums: &mut Counts, counts: impl IntoIterator<Item = (String, u64)>) {
     }
 }
 
-/// What the ring has removed from a bag that is being written.
+/// Messages that the ring has removed from a bag that is being written.
 #[derive(Default)]
 pub(super) struct Removed {
     all: RemovedByRing,

@@ -30,7 +30,7 @@ impl BagWriter {
     }
 
     /// Bytes of the topics in the metadata record at the end of the current file. A bag's only file has them,
-    /// as rosbag2 writes it, unless the file is to be short. In further files the channels name the topics,
+    /// as in rosbag2's files, unless files are limited to a short length. In further files the channels name the topics,
     /// and the bag has `metadata.yaml`.
     pub(super) fn ending_topics_bytes(&self) -> u64 {
         let is_short = |max: u64| self.topics_bytes > max / REPEATED_PART_MAX;
@@ -53,7 +53,7 @@ impl BagWriter {
         self.past_bytes + current.map_or(0, |current| current.writer.bytes_written() + self.end_bytes())
     }
 
-    /// Whether the current file gets channels for topics of which it has no message: so that it names them
+    /// Whether the current file gets channels for topics without messages in it, so that it names them
     /// too, unless it would hold little else. The last file has them wherever they fit.
     pub(super) fn has_room_for_empty_channels(&self, is_last: bool) -> bool {
         let Some(current) = &self.current else {
@@ -109,7 +109,7 @@ pub(super) fn metadata_bytes(topic: &TopicInfo) -> u64 {
     TOPIC_METADATA_BYTES + texts as u64 + PROFILE_METADATA_BYTES * topic.offered_qos_profiles.len() as u64
 }
 
-/// The most bytes that a topic's channel needs in a file: it is there twice, its definition too.
+/// The most bytes that a topic's channel needs in a file: channel and definition are both stored twice.
 pub(super) fn channel_bytes(info: &ChannelInfo) -> u64 {
     let topic = &info.topic;
     let texts = topic.name.len() + topic.type_name.len() + topic.type_description_hash.len();
