@@ -1,4 +1,4 @@
-//! Messages to play at once while paused: how many are left, and who waits for them.
+//! Bursts of messages to play at once while paused: their lengths, and the askers to answer.
 
 use super::control::{Asker, Reply};
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ impl Burst {
 pub(super) struct Bursts(VecDeque<Burst>);
 
 impl Bursts {
-    /// Adds a burst of so many messages, of all that are left for `None`; it is answered once it was played.
+    /// Adds a burst of `left` messages, of all that remain if `None`; it is answered once it was played.
     pub fn add(&mut self, left: Option<u64>, asker: Option<Asker>) {
         let burst = Burst {
             left,
@@ -41,7 +41,7 @@ impl Bursts {
         }
     }
 
-    /// True when no message is to be played at once.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

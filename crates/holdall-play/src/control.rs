@@ -31,13 +31,13 @@ pub(super) enum Command {
     Pause,
     Resume,
     Toggle,
-    /// Play this many messages at once, while paused; `None` for all that are left.
+    /// Play this many messages at once, while paused; `None` for all remaining ones.
     Burst(Option<u64>),
     Rate(f64),
     Seek(Timestamp),
     /// Play this part of the bag, beginning at this monotonic time at the earliest.
     Play(PlayWindow, Option<Duration>),
-    /// End as at the end of the bag: what was sent is still waited for.
+    /// End as at the end of the bag: still wait for acknowledgements of messages already sent.
     Finish,
     /// End what is played.
     Stop,
@@ -65,13 +65,13 @@ impl Asker {
         (Self(sender), answer)
     }
 
-    /// Answers; an asker that no longer waits is no error.
+    /// Answers; it is not an error if the asker has stopped waiting.
     pub fn answer(self, reply: Reply) {
         let _ = self.0.try_send(reply);
     }
 }
 
-/// A command, and who waits for its answer.
+/// A command, and the asker to answer.
 #[derive(Debug)]
 pub(super) struct Request {
     pub command: Command,
@@ -152,7 +152,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// What the playing thread and its controls have in common.
+/// State shared by the playing thread and its controls.
 pub(super) struct Shared {
     queue: Mutex<Queue>,
     pub progress: Arc<Mutex<Progress>>,

@@ -1,4 +1,4 @@
-//! What a publisher has sent without an acknowledgement: when playback must wait for it, and what it had to drop.
+//! Messages of a publisher that are not acknowledged: when playback must wait for them, and how many it had to drop.
 
 use super::options::Pace;
 use holdall_transport::{Delivery, Publisher};
@@ -15,7 +15,7 @@ const STALL_MAX: Duration = Duration::from_secs(1);
 /// process is gone (20 s with Fast DDS).
 const STALL_MAX_LARGE: Duration = Duration::from_secs(20);
 
-/// What is to be done with a topic's next message.
+/// Decision about a topic's next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// Publish it.
@@ -48,7 +48,7 @@ impl Unacknowledged {
             return Admission::Publish;
         }
         let Some(delivery) = publisher.delivery() else {
-            // Nothing is acknowledged here: nothing is to be waited for.
+            // Nothing is acknowledged here, so there is nothing to wait for.
             (self.sizes, self.bytes) = (VecDeque::new(), 0);
             return Admission::Publish;
         };

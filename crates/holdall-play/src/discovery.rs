@@ -1,4 +1,4 @@
-//! Waits before the first message until subscriptions have been found: for a while, or until as many are there as a user wants.
+//! Waits before the first message until subscriptions have been found: for a while, or for the number that the user wants.
 
 use super::{options::ListenerCount, publications::Publications, requests::SERVER_WAIT_MAX};
 use std::time::Duration;

@@ -13,7 +13,7 @@ pub enum PlayError {
         option: &'static str,
         /// What it may be.
         expected: &'static str,
-        /// What it is.
+        /// Its value.
         found: String,
     },
     /// A regular expression that cannot be compiled.

@@ -1,4 +1,4 @@
-//! What a playback should do: every choice a user can make, checked and with its default.
+//! The options of a playback: every choice a user can make, checked and with its default.
 
 pub use super::requests::{RequestReplay, RequestSource};
 use holdall_bag::reader::MessageOrder;

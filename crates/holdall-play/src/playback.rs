@@ -50,7 +50,7 @@ pub(super) enum Next {
     Ended,
 }
 
-/// What a playback is made of.
+/// Parts of a playback.
 pub(super) struct PlaybackParts<S> {
     pub source: S,
     pub publications: Publications,
@@ -93,7 +93,7 @@ pub(super) struct Playback<S> {
     failure: Option<String>,
 }
 
-/// What is left when a playback has ended.
+/// Parts that outlive a playback.
 pub(super) struct Played<S> {
     pub parts: PlaybackParts<S>,
     pub began: Option<Duration>,
@@ -265,7 +265,7 @@ impl<S: Source> Playback<S> {
         Next::At(now)
     }
 
-    /// When a message that is late may be sent. What has piled up is sent faster than planned, but not all at once: a best-effort
+    /// When a late message may be sent. A backlog is sent faster than planned, but not all at once: a best-effort
     /// subscription with a short queue would lose most of it.
     fn catching_up(&mut self, now: Duration, due: Duration) -> Option<Duration> {
         let late = now.saturating_sub(due);

@@ -1,4 +1,4 @@
-//! Plays bags on a thread of its own: opens them, creates the publishers, and drives the playback by the clock.
+//! Plays bags on a separate thread: opens them, creates the publishers, and drives the playback by the clock.
 
 use super::{
     clock_topic::{CLOCK_TOPIC, ClockTopic},
@@ -237,7 +237,7 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// What the playing thread does. The transports live as long as their publishers.
+/// The body of the playing thread. The transports live as long as their publishers.
 fn play(
     mut playback: Playback<ReadAhead>,
     shared: &Shared,
@@ -340,7 +340,7 @@ fn add_hashes(topics: &mut [TopicInfo], bags: &BagSet) {
     let is_without = |topic: &&mut TopicInfo| topic.type_description_hash.is_empty();
     let mut decoders = Decoders::new(bags.clone());
     for topic in topics.iter_mut().filter(is_without) {
-        // What cannot be read is played without.
+        // Playback works without unreadable definitions.
         if let Ok(Some(definition)) = decoders.definition(&topic.type_name, "") {
             topic.type_description_hash = definition.type_hash();
         }

@@ -240,7 +240,7 @@ impl Publications {
             .filter_map(|publication| publication.requests.as_ref())
     }
 
-    /// Whether each service that is to be called has a server.
+    /// Whether each service to call has a server.
     pub fn servers_are_ready(&self) -> bool {
         self.requests().all(|requests| requests.is_ready())
     }
@@ -404,7 +404,7 @@ fn not_carried(topic: &TopicInfo) -> PlayError {
     }
 }
 
-/// The transport that a topic was recorded from when it is there, else the first; `None` when it cannot carry the payloads.
+/// The transport that a topic was recorded from if it is in use, else the first; `None` if it cannot carry the payloads.
 fn transport_of<'a>(
     topic: &TopicInfo,
     transports: &'a mut [Box<dyn Transport>],
@@ -438,7 +438,7 @@ fn publish_request(
         type_name: topic.type_name.clone(),
         type_hash: Some(topic.type_description_hash.clone()).filter(|hash| !hash.is_empty()),
         qos: QosProfile {
-            // Of the type, whatever policies are offered.
+            // Depends on the type, not on the offered policies.
             is_keyed: adapted.is_keyed,
             ..qos
         },

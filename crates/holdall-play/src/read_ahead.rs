@@ -1,4 +1,4 @@
-//! Reads messages on a thread of its own ahead of their time, within a bound of messages and bytes.
+//! Reads messages on a separate thread ahead of their time, up to a limit of messages and bytes.
 
 use super::wake::Wake;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub(super) struct PlayMessage {
     pub latched: bool,
 }
 
-/// What a source has to offer right now.
+/// What a source can deliver right now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Poll {
     /// The next message.
@@ -198,7 +198,7 @@ impl Drop for DeathNotice {
     }
 }
 
-/// A bounded queue that a thread of its own keeps filled from a bag.
+/// A bounded queue that a separate thread keeps filled from a bag.
 pub(super) struct ReadAhead {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -232,7 +232,7 @@ impl ReadAhead {
     }
 }
 
-/// What the reading thread does until it is closed.
+/// The body of the reading thread, until the queue is closed.
 fn read(
     shared: &Shared,
     mut open: OpenStream,
@@ -264,7 +264,7 @@ fn read(
     }
 }
 
-/// Reads to the end of the range; returns how many messages there were. What cannot be read is passed over.
+/// Reads to the end of the range; returns the number of messages. Skips unreadable parts.
 fn read_round(shared: &Shared, stream: MessageStream) -> Result<u64, Turn> {
     let (mut messages, mut failures) = (0, 0);
     for message in stream {

@@ -231,7 +231,7 @@ pub(super) struct Requests {
 enum Event {
     /// Another moment of a call, or one of the other side.
     Other,
-    /// A request of which only the metadata was recorded.
+    /// A request recorded with only its metadata.
     WithoutContent,
     /// A serialized request.
     Request(Vec<u8>),
@@ -325,7 +325,7 @@ impl Requests {
         !calling.waiting.is_empty()
     }
 
-    /// Whether a server is there.
+    /// Whether a server exists.
     pub fn is_ready(&self) -> bool {
         lock(&self.calling).client.is_ready()
     }

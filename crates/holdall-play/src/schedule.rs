@@ -50,7 +50,7 @@ impl Schedule {
         }
     }
 
-    /// Monotonic time at which a message stamped `stamp` is due, which may lie in the past; `None` while paused.
+    /// Monotonic time at which a message stamped `stamp` is due, which may be in the past; `None` while paused.
     pub fn due(&self, stamp: Timestamp) -> Option<Duration> {
         match self.state {
             State::Paused { .. } => None,
@@ -60,7 +60,7 @@ impl Schedule {
         }
     }
 
-    /// Stops bag time; what is left of a delay is kept.
+    /// Stops bag time; the rest of a delay is kept.
     pub fn pause(&mut self, now: Duration) {
         if let State::Running { from, .. } = self.state {
             self.state = State::Paused {
@@ -103,7 +103,7 @@ impl Schedule {
         self.rate
     }
 
-    /// Puts bag time to `to`, paused or not; what is left of a delay is kept.
+    /// Puts bag time to `to`, paused or not; the rest of a delay is kept.
     pub fn jump(&mut self, now: Duration, to: Timestamp) {
         match &mut self.state {
             State::Paused { at, .. } => *at = to,

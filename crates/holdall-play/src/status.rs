@@ -101,7 +101,7 @@ pub struct TopicReport {
     pub lateness: Lateness,
     /// How much longer or shorter than planned the spans between its messages were.
     pub spacing: Lateness,
-    /// The recorded publisher that it replays, when each has a publisher of its own.
+    /// The recorded publisher that it replays, if each has a separate publisher.
     pub publisher: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl PlayReport {
     }
 }
 
-/// What an ended playback has done.
+/// Results of an ended playback.
 #[derive(Clone, Debug, Default)]
 pub struct PlayReport {
     /// The final counters.

@@ -129,7 +129,7 @@ pub(super) fn open_stream(
     })
 }
 
-/// The state of latched topics before `from`. What cannot be read is logged and left out: the messages themselves are still played.
+/// The state of latched topics before `from`. Unreadable messages are logged and left out: the messages themselves are still played.
 fn latched_state(
     source: &StreamSource,
     (from, order): (Timestamp, MessageOrder),

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// Of a wait, what is left to the clock's exact sleep; a command is seen at most this much later.
+/// End of a wait that is left to the clock's exact sleep; a command is seen at most this much later.
 const EXACT_SLEEP: Duration = Duration::from_millis(1);
 
 /// Wakes the playing thread; a call before the wait is not lost.

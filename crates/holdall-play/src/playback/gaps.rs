@@ -11,13 +11,13 @@ use std::time::Duration;
 /// A wait for the next message that is longer is named.
 const NAMED_MIN: Duration = Duration::from_secs(60);
 
-/// A round of less bag time has no pace of its own.
+/// A round with less bag time than this has no pace.
 const ROUND_MIN: Duration = Duration::from_millis(10);
 
 /// How often such a round is played: once in this time.
 const SHORT_ROUND: Duration = Duration::from_secs(1);
 
-/// Markers of jumps are a little beside the messages around them.
+/// The stamps of markers differ a little from those of the messages around a jump.
 const SLACK_NANOS: i64 = 1_000_000_000;
 
 /// What becomes of spans without a message.
@@ -49,7 +49,7 @@ impl Gaps {
 }
 
 impl<S: Source> Playback<S> {
-    /// Moves bag time to where the next message follows at once, where the span before it took no time or is to be left out.
+    /// Moves bag time so that the next message follows at once, if the span before it took no time or should be skipped.
     pub(super) fn cross_gap(&mut self, now: Duration, stamp: Timestamp) {
         let before = std::mem::replace(&mut self.reached, stamp);
         let gaps = &self.parts.gaps;
@@ -86,7 +86,7 @@ impl<S: Source> Playback<S> {
         self.parts.gaps.jumps = jumps;
     }
 
-    /// Begins the next round. Rounds that have no time of their own do not follow one another at once.
+    /// Begins the next round. Rounds that take no time do not follow one another at once.
     pub(super) fn begin_round(&mut self, now: Duration) {
         let start = self.parts.range.start;
         let is_short = |(first, _): &(Timestamp, Duration)| self.reached.saturating_since(*first) < ROUND_MIN;
