@@ -147,7 +147,7 @@ impl Accounts {
         for file in bag.files() {
             let reader = file.open()?;
             let summary = reader.summary();
-            // The end of a file that is being written is no damage.
+            // A torn end is not damage in a file that is being written.
             if bag.writer().is_none() {
                 self.damages.extend(damage(summary));
             }
@@ -255,8 +255,8 @@ pub(super) fn gather(
     Ok(accounts)
 }
 
-/// The account of a bag with the storage files that are missing in it: by the metadata that is to be replaced, or by the account of the whole
-/// recording, which has more messages than the files. `None` where the bag's own account is right.
+/// The account of a bag with its missing storage files: by the metadata that will be replaced, or by the account of the whole
+/// recording, which has more messages than the files. `None` if the bag's own account is right.
 pub(super) fn corrected(bag: &Bag) -> Result<Option<Ledger>, ToolError> {
     let Some(mut ledger) = bag.any_ledger()? else {
         return Ok(None);

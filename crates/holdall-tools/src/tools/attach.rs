@@ -1,4 +1,4 @@
-//! `attach` and `get`: files and key-value pairs that a bag stores beside its messages.
+//! `attach` and `get`: files and key-value pairs that a bag stores in addition to its messages.
 
 use super::{ToolError, in_place::replace_file};
 use holdall_bag::{live::lock_bag, reader::Bag};
@@ -54,7 +54,7 @@ pub struct Attachment {
     pub info: AttachmentInfo,
 }
 
-/// What a bag stores beside its messages.
+/// Everything that a bag stores in addition to its messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     /// The attachments of all files.
@@ -63,7 +63,7 @@ pub struct Contents {
     pub metadata: Vec<(String, MetadataEntries)>,
 }
 
-/// Lists what the bag or file at `path` stores beside its messages; nothing for storages without attachments.
+/// Lists the attachments and metadata of the bag or file at `path`; nothing for storages without attachments.
 ///
 /// # Errors
 /// A bag that cannot be read.
@@ -71,7 +71,7 @@ pub fn contents(path: &Path) -> Result<Contents, ToolError> {
     contents_of(&Bag::open(path)?)
 }
 
-/// Lists what an opened bag stores beside its messages.
+/// Lists the attachments and metadata of an opened bag.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -128,7 +128,7 @@ pub fn read_attachment(attachment: &Attachment, out: &mut dyn FnMut(&[u8]) -> bo
     Ok(())
 }
 
-/// Changes what a bag stores beside its messages. New attachments and metadata are stamped `at` and get into its last file; each file
+/// Changes the attachments and metadata of a bag. New attachments and metadata are stamped `at` and get into its last file; each file
 /// that changes is replaced by a copy that is complete and durable.
 ///
 /// # Errors

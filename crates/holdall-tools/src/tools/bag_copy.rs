@@ -29,7 +29,7 @@ fn copy_directory(from: &Path, to: &Path, depth_max: u32) -> Result<(), DiskErro
     Ok(())
 }
 
-/// Copies a bag directory or a single storage file; nothing but storage files, and what is beside them.
+/// Copies a bag directory or a single storage file; only storage files, and the files next to them.
 pub(super) fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
     if storage_of_directory(from).is_some() {
         return copy_directory(from, to, STORAGE_DEPTH_MAX);

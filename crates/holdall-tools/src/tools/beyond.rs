@@ -1,4 +1,4 @@
-//! What inputs have beyond ROS 2's messages: schemas of other encodings, and attachments.
+//! Content of inputs that is not ROS 2 messages: schemas of other encodings, and attachments.
 
 use super::{ToolError, in_place::replace_file};
 use holdall_bag::reader::Bag;
@@ -10,7 +10,7 @@ use holdall_storage::{
 };
 use std::path::PathBuf;
 
-/// What one input file has beyond ROS 2's messages.
+/// Content of one input file that is not ROS 2 messages.
 #[derive(Clone, Debug)]
 pub(super) struct Beyond {
     path: PathBuf,
@@ -18,7 +18,7 @@ pub(super) struct Beyond {
     attachments: Vec<AttachmentInfo>,
 }
 
-/// What the files of the bags have beyond ROS 2's messages; those without such content are left out.
+/// Content of the bags' files that is not ROS 2 messages; files without such content are left out.
 pub(super) fn gather(bags: &[Bag]) -> Result<Vec<Beyond>, ToolError> {
     let mut all = Vec::new();
     for bag in bags.iter().filter(|bag| bag.chunks().is_some()) {

@@ -45,7 +45,7 @@ impl FieldChange {
     }
 }
 
-/// The fields that name coordinate frames, in `std_msgs/msg/Header` and beside it.
+/// The fields that name coordinate frames, in `std_msgs/msg/Header` and next to it.
 const FRAME_FIELDS: [&str; 2] = ["frame_id", "child_frame_id"];
 
 /// A topic's name and type.

@@ -221,7 +221,7 @@ fn check_written_file(
     let Some(writer) = writer else {
         return check_file(path, progress);
     };
-    // Read before the check, during which the file may grow: damage before this place is a problem even so.
+    // Read before the check, during which the file may grow: damage before this place is a problem anyway.
     let opened = storage_of_file(path).map(|storage| storage.open_reader(path));
     let end = match opened {
         Some(Ok(reader)) => match reader.summary().condition {

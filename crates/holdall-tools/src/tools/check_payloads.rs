@@ -8,7 +8,7 @@ use holdall_storage::{
 };
 use std::path::PathBuf;
 
-/// Unpacks all messages of a bag that are compressed; what is found in which file. What else is damaged is found by a check of the files.
+/// Unpacks all compressed messages of a bag; returns findings by file. Other damage is found by a check of the files.
 pub(super) fn check_payloads(bag: &Bag) -> Vec<(PathBuf, Findings)> {
     let mut found = Vec::new();
     let query = ReadQuery {

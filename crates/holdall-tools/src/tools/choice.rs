@@ -33,7 +33,7 @@ pub struct Choice {
     /// Conditions on the fields of these topics' messages.
     pub questions: Vec<Question>,
     /// Allows a named topic that is not in the inputs, a time outside of them, and an output without messages, with a warning: rosbag2's files of
-    /// outputs may list several, of which some get nothing.
+    /// outputs may list several, and some of these get nothing.
     pub is_lenient: bool,
 }
 
@@ -172,7 +172,7 @@ pub(super) fn check_result(
     (directory, messages): (&Path, u64),
 ) -> Result<(), ToolError> {
     let count: u64 = set.bags().iter().map(|bag| bag.metadata().message_count).sum();
-    // Of a publisher that was lost whole the account is what was requested.
+    // With a choice of publishers the account alone is a result, for example of one that lost all its messages.
     if messages > 0 || count == 0 || !choice.publishers.is_empty() {
         return Ok(());
     }

@@ -51,7 +51,7 @@ pub(super) struct Plan<'a> {
     pub latched: Option<&'a InputState<'a>>,
     /// The bag directory, which does not exist yet.
     pub directory: &'a Path,
-    /// What its files are encrypted with.
+    /// Encryption of its files.
     pub seal: Option<&'a Seal>,
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Replaces the file at `path`, or makes it, in a bag with these storage files.
 pub(super) fn replace_metadata(path: &Path, storage_files: &[PathBuf], text: &str) -> Result<(), DiskError> {
-    // A file that is there stays encrypted by itself.
+    // An existing file stays encrypted by itself.
     let like = storage_files.iter().find(|file| is_stored_sealed(file));
     let seal = match like {
         Some(like) if !fs::exists(path)? => seal_of(like)?,

@@ -1,6 +1,6 @@
-//! How a verb ends that mends a bag or describes it anew: what of the bag is lost or still wrong then.
+//! The result of a verb that repairs a bag or describes it anew: losses and remaining problems.
 
-/// What is left to say of a bag, the worst first.
+/// The state of a bag after such a verb, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Messages could not be saved, cannot be read, or were found to be gone.
@@ -12,7 +12,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// That of a bag of which messages are found to be lost, or of which a check finds so many problems.
+    /// The ending for a bag with or without found losses, and with this many problems in a check.
     pub(super) fn of(is_lost: bool, problems: u64) -> Self {
         match (is_lost, problems) {
             (true, _) => Self::Lost,

@@ -40,13 +40,13 @@ pub enum ToolError {
         /// The name that was given.
         path: PathBuf,
     },
-    /// Damaged inputs of which nothing that was selected can be read.
+    /// Damaged inputs in which nothing that was selected can be read.
     #[error("{notice}; nothing that was selected can be read, and nothing was written")]
     Damaged {
         /// The file, the offset, and the damage.
         notice: String,
     },
-    /// A storage file of an input of which nothing can be read.
+    /// A storage file of an input that cannot be read at all.
     #[error("{notice}; nothing was written, `holdall repair` into a new bag saves what the others have")]
     DamagedFile {
         /// The file, and what it is.
@@ -92,9 +92,9 @@ pub enum ToolError {
     /// Stamps that a bag cannot store.
     #[error("the stamps {first} to {last} ns would be moved to before 1970, or too late for 64 bits")]
     Shift {
-        /// Of the first message.
+        /// Log time of the first message.
         first: i64,
-        /// Of the last message.
+        /// Log time of the last message.
         last: i64,
     },
     /// A message whose fields cannot be changed.

@@ -51,8 +51,8 @@ pub(super) struct InputState<'a> {
 }
 
 impl<'a> InputState<'a> {
-    /// Of the selected topics; `None` where none of them is latched. A topic whose messages are selected by their fields has no state: its
-    /// last message may be one that is not wanted.
+    /// The state of the selected topics; `None` if none of them is latched. A topic whose messages are selected by their fields has no state: its
+    /// last message may be an unwanted one.
     pub fn of(set: &'a BagSet, choice: &Choice, chooser: &Chooser) -> Option<Self> {
         let asked: BTreeSet<&str> = choice
             .questions

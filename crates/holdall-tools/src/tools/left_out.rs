@@ -1,4 +1,4 @@
-//! What of the inputs cannot be read and is not in the output: each place, and how many messages of which time it had.
+//! Parts of the inputs that cannot be read and are not in the output: each place, with its number of messages and their times.
 
 use super::ToolError;
 use holdall_bag::reader::{Bag, BagFile, BagSet, ReadError, listing};
@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Key in `custom_data` of a bag that was made of damaged ones: what it does not have because it could not be read.
+/// Key in `custom_data` of a bag that was made of damaged ones: the messages missing from it because they could not be read.
 pub(super) const LEFT_OUT_KEY: &str = "holdall.left_out";
 
 /// Places that are listed; the others are counted.
@@ -91,12 +91,12 @@ pub(super) struct Damage {
     /// The first and the last time of places whose messages are of unknown topics; `None` where that is not known either.
     of_unknown_topics: Vec<Option<(Timestamp, Timestamp)>>,
     is_unknown: bool,
-    /// A file has no end: what it had there is in none of its lists.
+    /// A file has no end: messages that it had there are in none of its lists.
     is_cut: bool,
 }
 
 impl Damage {
-    /// Notes what the bags' own notices state, and takes files of which nothing can be read out of the inputs.
+    /// Notes the bags' own notices, and removes files that cannot be read at all from the inputs.
     ///
     /// # Errors
     /// There are such files, and they must not be left out.
@@ -337,7 +337,7 @@ impl Damage {
         let counted: u64 = self.places.iter().filter_map(|place| place.messages).sum();
         let messages = match missing {
             _ if self.place_count == 0 => Some(0),
-            // What follows a cut is in no list but that of the metadata.
+            // Messages after a cut are listed in the metadata only.
             Some((missing, is_listed)) if is_listed || !self.is_cut => Some(missing.max(counted)),
             _ if self.is_unknown || self.place_count > self.places.len() as u64 => None,
             _ => Some(counted),

@@ -22,7 +22,7 @@ pub(super) struct TopicCount {
 ///
 /// Values that the account has only for the whole topic are divided by the bag's content: messages that the
 /// ring of files removed or an earlier tool left out are those of the kept publishers that were recorded and
-/// are not in the bag. Of a kept publisher without its own part of the account (folded, or a checkpoint of
+/// are not in the bag. For a kept publisher without its own part of the account (folded, or a checkpoint of
 /// sums) only the messages are known.
 pub(super) fn narrow(
     mut topic: TopicAccount,

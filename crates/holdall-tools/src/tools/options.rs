@@ -35,7 +35,7 @@ impl SplitAt {
     }
 }
 
-/// What a file of the output begins with that does not begin with the first message.
+/// The beginning of an output file that does not begin with the first message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LatchedMode {
     /// The latched messages that were valid then, marked as repeated.
@@ -74,8 +74,8 @@ pub struct OutputOptions {
     pub latched: LatchedMode,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
-    /// Leaves out storage files of which nothing can be read, and lists them; without it they are an error.
+    /// Leaves out storage files that cannot be read at all, and lists them; without it they are an error.
     pub leaves_out_files: bool,
-    /// What all its files are encrypted with; `None` for a bag that everybody can read.
+    /// Encryption of all its files; `None` for a bag that everybody can read.
     pub seal: Option<Seal>,
 }

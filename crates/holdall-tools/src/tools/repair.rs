@@ -64,7 +64,7 @@ pub enum RepairError {
 }
 
 impl RepairError {
-    /// The same error of the bag at `read`, of which a copy was being repaired.
+    /// The same error, but for the bag at `read` instead of the copy of it that was being repaired.
     fn of_copy(self, copy: &Path, read: &Path) -> Self {
         let (text, copy) = (self.to_string(), copy.display().to_string());
         match text.contains(&copy) {
@@ -120,7 +120,7 @@ pub struct RepairReport {
     pub metadata_written: bool,
     /// Messages that can be read, in all files.
     pub messages: u64,
-    /// Messages that were in the memory of a recorder that was killed, and are in a file of their own now; `None` when there was no such
+    /// Messages that were in the memory of a recorder that was killed, and are in a separate file now; `None` if there was no such
     /// memory.
     pub rescued: Option<u64>,
     /// What was copied into a new bag, because the repaired copy was still damaged; `None` where that was not needed.
@@ -166,7 +166,7 @@ impl RepairReport {
 /// that is still damaged then is replaced by one of all messages that can be read. The result is checked whole; `progress` is given the bytes checked and in all.
 ///
 /// # Errors
-/// When it is no bag, is being recorded, or cannot be written. It can be repaired again then, and what could be read still can.
+/// The path is not a bag, is being recorded, or cannot be written. The repair can be repeated then, and everything that could be read before still can.
 pub fn repair(
     path: &Path,
     output: Option<&Path>,
@@ -209,7 +209,7 @@ pub fn repair(
             };
         }
     }
-    // What could not be saved is in the bag that was read.
+    // Messages that could not be saved are in the bag that was read.
     let (made, read, named) = (
         partial.display().to_string(),
         path.display().to_string(),
@@ -370,7 +370,7 @@ fn repair_there(
         let ledger = ledger.as_ref().filter(|_| is_last && !was_ended);
         let done = repair_file(file, &metadata, ledger, (target, &mut *disk), &mut report.unsaved);
         let done = match done {
-            // What is in the other files is saved.
+            // The messages of the other files are saved.
             Err(RepairError::Storage(error))
                 if target == RepairTarget::Copy && error.is_damage_or_format() =>
             {
@@ -382,7 +382,7 @@ fn repair_there(
         report.files.push(done);
     }
     if is_whole {
-        // What is torn on the disk was in memory.
+        // The torn messages on the disk were also in memory.
         report.unsaved.clear();
     }
     if fs::is_dir(path) && !was_ended {

@@ -1,4 +1,4 @@
-//! The account of a bag that is repaired: of the whole recording where it is there, else of what is left and was known.
+//! The account of a repaired bag: of the whole recording if it exists, else rebuilt from the remaining messages and known losses.
 
 use holdall_bag::reader::{Bag, Gone, is_account_sum};
 use holdall_model::{
@@ -25,7 +25,7 @@ pub(super) fn sums_of(bag: &Bag, account: Option<&Ledger>) -> BTreeMap<String, S
     }
 }
 
-/// Puts what is gone into the account of a bag that has all that it says is recorded.
+/// Adds lost messages to an account that covers everything recorded.
 pub(super) fn charge(gone: &Gone, ledger: &mut Ledger) {
     let topics = ledger.topics.iter();
     let left = topics.map(|topic| (topic.name.clone(), topic.in_bag())).collect();
@@ -50,8 +50,8 @@ pub(super) fn account_of(bag: &Bag) -> Option<Ledger> {
     }
 }
 
-/// A ledger of what is there, with what its last checkpoint and the metadata knew to be missing. It is a checkpoint itself: what else is
-/// missing is not known, because the recorder was ended before it could say, or the end of the account is gone.
+/// A ledger of the remaining messages, with the losses known to its last checkpoint and the metadata. It is a checkpoint itself: further
+/// losses are unknown, because the recorder was ended before it could log them, or the end of the account is gone.
 fn reconstructed(bag: &Bag, known: Ledger) -> Ledger {
     let (metadata, repeated, hidden) = (bag.metadata(), bag.copies_by_topic(), bag.hidden_by_topic());
     let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0);

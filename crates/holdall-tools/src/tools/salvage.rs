@@ -16,11 +16,11 @@ use std::path::Path;
 pub struct Salvaged {
     /// Number of messages in it.
     pub messages: u64,
-    /// What it does not have.
+    /// The messages that it lacks.
     pub left_out: LeftOutMessages,
 }
 
-/// Where the new bag is made, beside the copy that it replaces.
+/// The folder for making the new bag, next to the copy that it replaces.
 const FOLDER: &str = "salvaged";
 
 /// Replaces the copy of a bag at `copy`, in which a check found problems, by what can be read of it, unless that would be no better. The

@@ -1,4 +1,4 @@
-//! How many messages of damaged inputs cannot be read, by topic, where the damage itself does not show of which topics they are.
+//! Counts of unreadable messages of damaged inputs, by topic, when the damage itself does not show which topics are affected.
 
 use super::left_out::Damage;
 use holdall_bag::reader::{Bag, BagFile};

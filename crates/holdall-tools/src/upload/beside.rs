@@ -75,11 +75,11 @@ impl BesideRecording {
         self.shared.woken.notify_all();
     }
 
-    /// After the recording has ended: sends what is left, `metadata.yaml` last. Waits until all is there, nothing more is sent for a minute, or
+    /// After the recording has ended: sends the rest, `metadata.yaml` last. Waits until everything is uploaded, nothing more is sent for a minute, or
     /// `pause`, which waits for the span that it is given, returns true.
     ///
     /// # Errors
-    /// Why not all is there.
+    /// Why the upload is incomplete.
     pub fn finish(mut self, mut pause: impl FnMut(Duration) -> bool) -> Result<UploadReport, UploadError> {
         self.shared.is_ended.store(true, Ordering::Relaxed);
         self.shared.woken.notify_all();

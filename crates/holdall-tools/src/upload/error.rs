@@ -11,7 +11,7 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UploadError {
-    /// What was named is no bag.
+    /// The path is not a bag.
     #[error("{} is not a bag that can be uploaded: {reason}", path.display())]
     NotABag {
         /// What was named.
@@ -33,12 +33,12 @@ pub enum UploadError {
         /// The cause.
         source: io::Error,
     },
-    /// Something else is there.
+    /// The object exists with other content.
     #[error("{url} is there already with other content ({found}); nothing was overwritten")]
     Exists {
         /// Where.
         url: String,
-        /// What is there, one clause.
+        /// The existing content, one clause.
         found: String,
     },
     /// The service has other bytes than were sent, twice.
@@ -46,7 +46,7 @@ pub enum UploadError {
     Different {
         /// Where.
         url: String,
-        /// What it has.
+        /// Its content, one clause.
         found: String,
     },
     /// A file was changed while it was sent.

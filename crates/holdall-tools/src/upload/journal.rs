@@ -1,4 +1,4 @@
-//! What an upload has done so far, a line for each step, in a file in the bag's directory.
+//! The progress of an upload, a line for each step, in a file in the bag's directory.
 
 use super::{UploadError, files::FileIdentity};
 use holdall_io::{
@@ -94,7 +94,7 @@ impl Journal {
         let text = String::from_utf8_lossy(&fs::read(&path, BYTES_MAX)?).into_owned();
         let mut files = BTreeMap::new();
         let mut is_of_url = false;
-        // A line that a kill has torn is no step.
+        // A line torn by a kill does not count as a step.
         for step in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
             match step {
                 Step::Journal { to } => is_of_url = to == url,
@@ -127,7 +127,7 @@ impl Journal {
         self.files.get(file)?.parts.clone()
     }
 
-    /// What a file was when it was sent, and what the service called its content.
+    /// The state of a file when it was sent, and the service's tag for its content.
     pub(super) fn done(&self, file: &str) -> Option<(FileIdentity, Option<String>)> {
         self.files.get(file)?.done.clone()
     }
@@ -252,7 +252,7 @@ mod tests {
             seen = seen.max(known);
             let is_done = journal.done("a.mcap").is_some();
             assert!(!is_done || cut + 1 >= whole.len());
-            // What is added after a cut is read again.
+            // Steps added after a cut are read again.
             journal.set_done("b.mcap", identity(), None).unwrap();
             drop(journal);
             let journal = Journal::open(folder.path(), "s3://b/run").unwrap();

@@ -41,7 +41,7 @@ const PARTS_AT_ONCE: usize = 4;
 pub struct UploadOptions {
     /// Where the bag's files are put, without an end: `s3://bucket/run7`.
     pub url: String,
-    /// At most so many bytes each second, on average over parts.
+    /// Most bytes a second, on average over parts.
     pub bytes_per_s: Option<u64>,
     /// When parts may be sent.
     pub allowed: Allowed,

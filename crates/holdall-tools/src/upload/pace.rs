@@ -57,7 +57,7 @@ impl Pace {
         }
     }
 
-    /// Waits until so many bytes may be sent.
+    /// Waits until this many bytes may be sent.
     ///
     /// # Errors
     /// When the upload is stopped.
@@ -77,7 +77,7 @@ impl Pace {
         }
     }
 
-    /// When so many bytes may be sent that are to be sent `now`.
+    /// When this many bytes, ready `now`, may be sent.
     fn reserve(&self, bytes: u64, now: Duration) -> Duration {
         let Some(rate) = self.bytes_per_s else {
             return now;

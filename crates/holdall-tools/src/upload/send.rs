@@ -70,7 +70,7 @@ impl Uploader {
         Err(UploadError::Different { url, found })
     }
 
-    /// Whether the service has the file; what else it has in its place is an error.
+    /// Whether the service has the file; other content in its place is an error.
     fn is_there(&self, name: &str, path: &Path, identity: FileIdentity) -> Result<bool, UploadError> {
         let url = self.url_of(name);
         let about = self
@@ -96,7 +96,7 @@ impl Uploader {
                 return Ok(true);
             }
         }
-        // What this journal has put there may be replaced: metadata.yaml of a bag that was changed since.
+        // A file from this journal may be replaced: metadata.yaml of a bag that was changed since.
         let is_ours = done.is_some_and(|(_, tag)| tag.is_some() && tag == about.e_tag);
         if is_ours || self.options.overwrites {
             return Ok(false);

@@ -411,7 +411,7 @@ impl Splitter {
         let mut is_due = self.count_max.is_some_and(|max| self.count >= max);
         while self.times.last().is_some_and(|time| log_time >= *time) {
             self.times.pop();
-            // Before the first message there is no file to end.
+            // No file exists before the first message.
             is_due |= self.count > 0;
         }
         let back = self.last.as_nanos().saturating_sub(log_time.as_nanos());

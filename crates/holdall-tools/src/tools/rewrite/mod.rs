@@ -60,10 +60,10 @@ pub struct Written {
 }
 
 /// Makes a bag, which appears complete or not at all. `progress` receives the bytes done and the bytes in
-/// total. Nothing that is damaged is copied: what cannot be read of the inputs is left out, and listed in [`Written::left_out`].
+/// total. Nothing damaged is copied: unreadable parts of the inputs are left out, and listed in [`Written::left_out`].
 ///
 /// # Errors
-/// Inputs of which nothing can be read, an output that exists or cannot be written.
+/// Inputs that cannot be read at all, an output that exists or cannot be written.
 pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, ToolError> {
     let mut damage = Damage::of_inputs(&mut job.inputs, job.output.leaves_out_files)?;
     let chooser = job.choice.compile()?;
