@@ -26,7 +26,7 @@ pub(crate) enum Values {
 
 /// Where the values of a column are in their lists.
 pub(crate) struct Levels {
-    /// Number of lists around them; 1 for values of which some are missing.
+    /// Number of lists around them; 1 if some values are missing.
     pub depth: i16,
     /// Number of values.
     pub values: usize,
@@ -46,7 +46,7 @@ impl Levels {
         }
     }
 
-    /// Rows of which only some have a value.
+    /// Rows that may lack a value.
     pub fn of_present(present: &[bool]) -> Self {
         Self {
             depth: 1,
@@ -56,7 +56,7 @@ impl Levels {
         }
     }
 
-    /// Rows that all have a value in a column of which some could be missing, as could `depth` - 1 groups around it.
+    /// Rows that all have a value, in a column that allows missing ones, as do `depth` - 1 groups around it.
     pub fn all_present(rows: usize, depth: i16) -> Self {
         Self {
             depth,
@@ -131,7 +131,7 @@ pub(crate) fn write_column<W: Write + Send>(
     column.close()
 }
 
-/// What all files of this program have in common, and texts about this one by key.
+/// Properties common to all files of this program, and texts about this one by key.
 pub(crate) fn properties(about: Vec<(&str, String)>) -> WriterPropertiesBuilder {
     let about: Vec<KeyValue> = about
         .into_iter()

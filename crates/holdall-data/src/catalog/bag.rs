@@ -273,7 +273,7 @@ impl<'a> Described<'a> {
         self.lost_only(rows);
     }
 
-    /// Topics of which nothing was recorded, but something was lost.
+    /// Topics without recorded messages, but with losses.
     fn lost_only(&self, rows: &mut Vec<Vec<Cell>>) {
         let topics = &self.bag.metadata().topics_with_message_count;
         let is_listed = |name: &str| topics.iter().any(|topic| topic.topic_metadata.name == name);

@@ -43,7 +43,7 @@ pub(super) fn path_of(folder: &Path, spec: &TableSpec) -> PathBuf {
     folder.join(format!("{}.parquet", spec.name))
 }
 
-/// Writes all tables beside those that are there, and then gives all of them their names.
+/// Writes all tables next to the existing ones, and then renames all of them.
 pub(super) fn write_all(
     folder: &Path,
     tables: &[Table; TABLES.len()],

@@ -74,7 +74,7 @@ pub enum CatalogError {
         /// The catalog.
         path: PathBuf,
     },
-    /// There is no catalog.
+    /// The folder has no catalog.
     #[error("{} is no catalog: it has no {}.parquet", path.display(), TABLES[table::BAGS].name)]
     NotACatalog {
         /// The folder.
@@ -163,7 +163,7 @@ impl Catalog {
     /// Opens a catalog.
     ///
     /// # Errors
-    /// A folder that is no catalog, or one of another version.
+    /// A folder that is not a catalog, or a catalog of another version.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self, CatalogError> {
         let folder = folder.as_ref();
         if !Self::is_one(folder) {
@@ -234,10 +234,10 @@ impl Catalog {
     }
 
     /// Brings the catalog in `folder` up to date with the bags below `roots`, and makes it if it is not there. Bags below other folders stay.
-    /// `progress` is called with the number of bags that were read and of those that are to be read, from several threads.
+    /// `progress` is called with the numbers of bags already read and to read, from several threads.
     ///
     /// # Errors
-    /// A root that cannot be searched, or a catalog that cannot be read or written. A bag that cannot be read is no error, but a row.
+    /// A root that cannot be searched, or a catalog that cannot be read or written. An unreadable bag is not an error, but a row.
     pub fn update(
         folder: &Path,
         roots: &[PathBuf],

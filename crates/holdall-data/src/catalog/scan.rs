@@ -30,7 +30,7 @@ pub(super) struct Candidate {
     pub fingerprint: String,
 }
 
-/// What shows that a file has changed.
+/// Evidence that a file has changed.
 struct Stamp<'a> {
     path: &'a Path,
     len_bytes: u64,

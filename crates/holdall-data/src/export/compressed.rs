@@ -1,8 +1,8 @@
 //! The image in a `sensor_msgs/msg/CompressedImage`: a JPEG, PNG or WebP file, or depth as `compressed_depth_image_transport` packs it.
 //!
 //! Depth has a head of 12 bytes: a number that no reader needs, and two floats A and B. After it is a PNG of 16 bits, or RVL (Wilson, "Fast
-//! lossless depth image compression", 2017) after its width and height. What its numbers are depends on the encoding before compression, which
-//! is the first word of the format text: millimetres for `16UC1`, and for `32FC1` the inverse depth, of which A / (number - B) is metres.
+//! lossless depth image compression", 2017) after its width and height. The meaning of its numbers depends on the encoding before compression, which
+//! is the first word of the format text: millimetres for `16UC1`, and for `32FC1` the inverse depth: A / (number - B) is metres.
 
 use super::pixels::{Pixels, millimetres};
 use std::io::Cursor;
@@ -11,7 +11,7 @@ const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 const JPEG_MAGIC: &[u8] = b"\xff\xd8\xff";
 /// Length of the head of compressed depth.
 const DEPTH_HEAD_BYTES: usize = 12;
-/// Pixels that an image has at most: what a damaged header states is not allocated.
+/// Most pixels of an image: larger sizes in damaged headers are not allocated.
 const PIXELS_MAX: usize = 1 << 28;
 /// The same for RVL, in which a few bytes may stand for any number of empty pixels.
 const RVL_PIXELS_MAX: usize = 1 << 26;
@@ -21,7 +21,7 @@ const RVL_PIXELS_MAX: usize = 1 << 26;
 pub(crate) enum Compressed<'a> {
     /// A file: its extension (`jpg`, `png`, `webp`) and its bytes.
     File(&'static str, &'a [u8]),
-    /// Depth that is no file of its own.
+    /// Depth, which is not stored as a file.
     Depth(Depth),
 }
 

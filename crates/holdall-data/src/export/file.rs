@@ -19,7 +19,7 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// Begins a file. One that is there is refused, unless it may be replaced.
+    /// Begins a file. Refuses an existing one, unless it may be replaced.
     pub fn create(path: &Path, existing: ExistingFiles) -> Result<Self, ExportError> {
         if existing == ExistingFiles::Refuse && path.symlink_metadata().is_ok() {
             return Err(ExportError::Exists {

@@ -16,12 +16,12 @@ use std::{
     sync::Arc,
 };
 
-/// The format of raw images. Images that are compressed already keep theirs.
+/// The format of raw images. Images that are compressed already keep their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageFormat {
     /// Lossless.
     Png,
-    /// JPEG with this quality, 1 to 100. Images of 16 bits are written as PNG even so.
+    /// JPEG with this quality, 1 to 100. Images of 16 bits are written as PNG anyway.
     Jpeg(u8),
 }
 
@@ -103,7 +103,7 @@ impl Sink for ImageSink {
     fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
         let listed = fs::list_dir(&self.folder)
             .map_err(|error| ExportError::io("list", &self.folder, error.into_io()))?;
-        // What others have put there may be no file at all.
+        // Entries made by others may not be files at all.
         let is_file = |path: &Path| fs::about_name(path).is_ok_and(|about| about.kind == Kind::File);
         for entry in listed.iter().filter(|entry| is_file(&entry.path)) {
             fs::make_durable(&entry.path)?;

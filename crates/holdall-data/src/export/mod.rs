@@ -48,7 +48,7 @@ pub enum ExportKind {
     Images(ImageFormat),
 }
 
-/// What becomes of files that are there already.
+/// Handling of existing files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExistingFiles {
     /// The export is refused.
@@ -64,7 +64,7 @@ pub struct ExportOptions {
     pub folder: PathBuf,
     /// The output format.
     pub kind: ExportKind,
-    /// What becomes of files that are there already.
+    /// Handling of existing files.
     pub existing: ExistingFiles,
     /// The clock of the messages, by which images are named. With `HeaderStamp` tables have a column `header_stamp`.
     pub time: TimeBase,
@@ -285,7 +285,7 @@ impl Exporter {
         }))
     }
 
-    /// Creates the output folder before the first table; images have folders of their own.
+    /// Creates the output folder before the first table; images have separate folders.
     fn prepare_folder(&mut self) -> Result<(), ExportError> {
         let folder = &self.options.folder;
         if !self.has_folder {

@@ -88,7 +88,7 @@ pub struct PlotOptions {
     /// The clock of the horizontal axis. With `HeaderStamp`, topics without one are left out, unless they are named; losses, markers and files
     /// are only known by the recorder's clock, and are left out too.
     pub time: TimeBase,
-    /// What the picture is of.
+    /// The subject of the picture.
     pub title: String,
 }
 
@@ -131,7 +131,7 @@ pub enum PlotError {
     Empty,
 }
 
-/// Reads what is to be drawn. `progress` is called now and then with the number of messages so far.
+/// Reads the values to draw. `progress` is called now and then with the number of messages so far.
 ///
 /// # Errors
 /// A topic or a value that the bags do not have; bags without a message; a file that cannot be opened. Damaged parts are named in the picture.

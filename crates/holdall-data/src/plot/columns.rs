@@ -57,7 +57,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A topic of which nothing has arrived yet.
+    /// A topic before its first message.
     pub fn new(name: &str, type_name: &str, columns: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -147,7 +147,7 @@ pub struct Line {
     pub name: String,
     /// The extremes by column; `None` for one without a value.
     pub cells: Vec<Option<Extent>>,
-    /// Values; infinite ones and those that are no number are not drawn.
+    /// Values; infinities and NaN are not drawn.
     pub values: u64,
     /// Messages that could not be decoded.
     pub undecoded: u64,

@@ -40,7 +40,7 @@ use holdall_model::marker::Marker;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Picture {
-    /// What it is of.
+    /// Its subject.
     pub title: String,
     /// Time at its left end, in nanoseconds since 1970.
     pub start: i64,

@@ -1,9 +1,9 @@
-//! A picture as a page of its own: one file without network, that can be zoomed and asked for figures.
+//! A picture as a complete page: one file without network, that can be zoomed and asked for figures.
 
 use super::{Picture, svg::escaped};
 use serde_json::{Value, json};
 
-/// What a page has at most.
+/// Most bytes of a page.
 pub const PAGE_BYTES_MAX: usize = 1_000_000;
 
 /// Fewest columns that a page is reduced to.

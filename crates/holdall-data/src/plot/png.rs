@@ -131,7 +131,7 @@ mod tests {
         assert_eq!((picture.width(), picture.height()), (600, 60));
         assert!(ink(&picture) > 1000, "{}", ink(&picture));
         assert_eq!(ink(&drawn("", (300, 30))), 0);
-        // Letters have shapes of their own, and are not the box for a missing one.
+        // Letters have distinct shapes, and are not the box for a missing one.
         let shapes =
             ["·", "×", "µ", "≥", "÷", "∞", "Ж"].map(|letter| drawn(letter, (40, 30)).data().to_vec());
         for (place, shape) in shapes.iter().enumerate() {

@@ -267,7 +267,7 @@ impl Picture {
         for (at, cell) in line.cells.iter().enumerate() {
             let Some(cell) = cell else { continue };
             let x = GUTTER + (at as f64 + 0.5) * width;
-            // From the column before, through both ends of this one; a long pause is no line.
+            // From the column before, through both ends of this one; a long pause interrupts the line.
             let command = if before.is_some_and(|before| at - before <= line.cells.len() / 8) {
                 'L'
             } else {

@@ -10,7 +10,7 @@ pub(super) enum Cut {
     Begin {
         /// Nanoseconds.
         at: i64,
-        /// What the episode is called where that is its task.
+        /// The episode's name if that is its task.
         name: Option<String>,
     },
     /// No frame is made from here on.
@@ -95,7 +95,7 @@ impl Cutter {
         cutter
     }
 
-    /// The dividing field has this value; `None` where there is no episode.
+    /// The dividing field has this value; `None` outside of episodes.
     pub fn value(&mut self, at: i64, value: Option<String>) {
         if value == self.value {
             return;

@@ -33,7 +33,7 @@ pub enum TrainingError {
         /// The cause.
         source: io::Error,
     },
-    /// A folder that is to be replaced and is no dataset.
+    /// A folder that would be replaced, but is not a dataset.
     #[error("{} is not replaced: it is no dataset that holdall has made", path.display())]
     NotADataset {
         /// The folder.
@@ -53,7 +53,7 @@ pub enum TrainingError {
         /// One clause.
         reason: String,
     },
-    /// There is no frame at all.
+    /// Not even one frame was made.
     #[error("no frame was made: {reason}")]
     NoFrame {
         /// One clause.
@@ -67,7 +67,7 @@ pub enum TrainingError {
     /// The program that encodes videos failed.
     #[error("ffmpeg failed: {reason}")]
     Ffmpeg {
-        /// What it has reported.
+        /// The program's error output.
         reason: String,
     },
 }

@@ -17,7 +17,7 @@ const RESERVED: [&str; 6] = [
     "task",
 ];
 
-/// What a dataset is made of.
+/// The contents of a dataset.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mapping {
@@ -38,7 +38,7 @@ pub struct Mapping {
     /// The clock of messages and frames.
     #[serde(default, alias = "time")]
     pub stamp: TimeBase,
-    /// What becomes of a frame for which a feature has no message within the tolerance.
+    /// Handling of a frame for which a feature has no message within the tolerance.
     #[serde(default)]
     pub missing: Missing,
     /// Where episodes begin and end.
@@ -62,7 +62,7 @@ pub enum Sample {
     Latest,
 }
 
-/// What becomes of a frame for which a feature has no message within the tolerance.
+/// Handling of a frame for which a feature has no message within the tolerance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Missing {
@@ -142,7 +142,7 @@ pub struct Feature {
     /// The names of its numbers.
     #[serde(default)]
     pub names: Vec<String>,
-    /// A field of names that is as long as `fields`, of which the elements called `names` are read in that order, whatever order a message
+    /// A field of names, as long as `fields`: the elements called `names` are read in that order, whatever order a message
     /// has them in (`name` of `sensor_msgs/msg/JointState`).
     #[serde(default)]
     pub names_field: Option<String>,
@@ -216,7 +216,7 @@ impl Mapping {
     /// Reads a mapping.
     ///
     /// # Errors
-    /// Text that is no mapping, with its line; settings that exclude each other.
+    /// Text that is not a mapping, with its line; settings that exclude each other.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
         let mapping: Self = yaml::read_into(text)?;
         mapping.check().map_err(|reason| YamlError::new(1, reason))?;

@@ -51,7 +51,7 @@ pub struct TrainingOptions {
     pub format: TrainingFormat,
     /// Its features and episodes.
     pub mapping: Mapping,
-    /// What becomes of a dataset that is there already.
+    /// Handling of an existing dataset.
     pub existing: ExistingFiles,
     /// Which messages; its topics and its order are the mapping's.
     pub choice: MessageChoice,
@@ -144,7 +144,7 @@ struct Place<'a> {
 /// Makes a dataset of bags; `progress` is called with the number of messages read so far. The folder appears when the dataset is whole.
 ///
 /// # Errors
-/// A mapping that does not fit the bags; no frame at all; a folder that is there already; a full disk. A message that cannot be decoded is
+/// A mapping that does not fit the bags; not even one frame; an existing folder; a full disk. A message that cannot be decoded is
 /// counted in the report.
 pub fn export(
     bags: &BagSet,
@@ -163,7 +163,7 @@ pub fn export(
     Ok(report)
 }
 
-/// Removes the dataset that is to be replaced.
+/// Removes the dataset that the new one replaces.
 fn make_room(options: &TrainingOptions) -> Result<(), TrainingError> {
     let folder = &options.folder;
     if options.existing == ExistingFiles::Refuse || !fs::exists(folder)? {

@@ -24,7 +24,7 @@ pub(super) enum Source {
     Images { plan: Arc<TypePlan>, is_video: bool },
 }
 
-/// What a feature is in a frame.
+/// The value of a feature in a frame.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Item {
     Numbers(Vec<Number>),
@@ -32,7 +32,7 @@ pub(super) enum Item {
     Picture(Picture),
 }
 
-/// A message of a feature, by number, that is to be read.
+/// A message of a feature to read, with its number.
 pub(super) type Job = (usize, Arc<BagMessage>);
 
 /// What became of it.

@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
         found
     }
 
-    /// Begins and ends episodes until the stamp of a message. Markers are on the recorder's clock: what was received from then on is after one.
+    /// Begins and ends episodes until the stamp of a message. Markers are on the recorder's clock: messages received from then on come after one.
     fn cut(
         &mut self,
         cutter: &mut Cutter,

@@ -1,4 +1,4 @@
-//! What the features of a dataset are: kinds, shapes and names, as the first frame has them.
+//! The features of a dataset: kinds, shapes and names, as the first frame has them.
 
 use super::{
     mapping::{Dtype, Feature},
@@ -70,7 +70,7 @@ impl std::fmt::Display for Kind {
 }
 
 impl Column {
-    /// Of a feature whose first item is this.
+    /// The column for a feature with this first item.
     ///
     /// # Errors
     /// One clause where it cannot be stored as the mapping has it.

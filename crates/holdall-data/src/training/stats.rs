@@ -32,7 +32,7 @@ impl Stats {
             ..Self::default()
         };
         for values in &mut series {
-            // What was not measured has no share in a mean.
+            // Values that were not measured have no share in a mean.
             values.retain(|value| value.is_finite());
             values.sort_by(f64::total_cmp);
             let count = values.len().max(1) as f64;

@@ -37,7 +37,7 @@ impl Number {
     }
 }
 
-/// What a feature is in one message.
+/// The value of a feature in one message.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Values {
     Numbers(Vec<Number>),
@@ -95,7 +95,7 @@ pub(super) struct Extractor {
 
 impl Extractor {
     /// # Errors
-    /// A field that the type does not have, or that is no path.
+    /// A field that the type does not have, or a malformed path.
     pub fn new(plan: Arc<TypePlan>, feature: &Feature) -> Result<Self, String> {
         let paths = feature.fields.iter().map(|text| Path::parse(text));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
@@ -119,7 +119,7 @@ impl Extractor {
     /// The values of a message.
     ///
     /// # Errors
-    /// A payload that does not fit the type; what is no number; an array that lacks wanted elements.
+    /// A payload that does not fit the type; a value that is not a number; an array that lacks wanted elements.
     pub fn read(&mut self, payload: &[u8]) -> Result<Values, String> {
         self.builder.push(payload).map_err(|error| error.to_string())?;
         let batch = self.builder.take();

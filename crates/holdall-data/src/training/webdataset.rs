@@ -132,7 +132,7 @@ impl Dataset for WebDataset<'_> {
     }
 }
 
-/// The values of a column: what is neither finite nor a number of JSON is null.
+/// The values of a column: infinities and NaN, which JSON lacks, become null.
 fn json_of(column: &Column, item: &Item) -> Value {
     let number = |number: &Number| match column.dtype {
         Dtype::Int32 | Dtype::Int64 => json!(number.as_i64()),

@@ -22,11 +22,11 @@ use std::{io, path::Path, path::PathBuf, sync::Arc};
 /// Bytes of images that are collected for one row group.
 const GROUP_BYTES_MAX: usize = 64 << 20;
 
-/// The numbers of a frame that are no feature.
+/// The numbers of a frame that are not features.
 pub(super) struct OwnNumbers {
     /// Seconds since the episode's first frame.
     pub timestamp: f64,
-    /// Of the frame in its episode, of the episode, of the frame in the dataset, and of the task.
+    /// Numbers of the frame in its episode, of the episode, of the frame in the dataset, and of the task.
     pub numbers: [i64; 4],
 }
 

@@ -186,7 +186,7 @@ impl Encoder {
         let mut child = Command::new(PROGRAM)
             .args(arguments)
             .arg(&path)
-            // This encoder's own log is no error.
+            // Keeps this encoder's log out of the error output.
             .env("SVT_LOG", "1")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -196,7 +196,7 @@ impl Encoder {
         let report = child.stderr.take().and_then(|stderr| {
             let read = move || {
                 let mut text = String::new();
-                // What it reports is shown while it is text.
+                // The output is shown only if all of it is text.
                 let _ = stderr.take(REPORT_BYTES_MAX).read_to_string(&mut text);
                 text
             };
