@@ -91,7 +91,7 @@ struct Topic {
     subscriptions: Vec<(usize, QosProfile, Box<dyn Subscription>)>,
 }
 
-/// Listens to topics. Nothing moves by itself but what the transports receive: [`Listener::step`] is to be called several times a second.
+/// Listens to topics. Only the transports receive by themselves: call [`Listener::step`] several times a second.
 pub struct Listener {
     options: ListenOptions,
     transports: Vec<Box<dyn Transport>>,

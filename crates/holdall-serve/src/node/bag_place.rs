@@ -20,7 +20,7 @@ pub enum BagPlaces {
 pub(super) struct AllowedFolder(Option<PathBuf>);
 
 impl AllowedFolder {
-    /// Of a recording whose bag is `bag`.
+    /// The folder of the recording's bag `bag`.
     pub(super) fn beside(bag: &Path) -> Self {
         let folder = bag.parent().filter(|folder| !folder.as_os_str().is_empty());
         Self(folder.unwrap_or(Path::new(".")).canonicalize().ok())

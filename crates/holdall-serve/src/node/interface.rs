@@ -10,7 +10,7 @@ use holdall_transport::{LayoutReplies, LayoutReply};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
-/// What the answer of a service that could not do what was asked says where it has a code.
+/// Code in the reply of a service that failed, if the type has a code.
 const FAILED: i64 = 1;
 
 /// Most bytes of a request without fields: the encapsulation header and, depending on the middleware, up to four without meaning.
@@ -20,7 +20,7 @@ const EMPTY_BYTES_MAX: usize = 8;
 struct Layout {
     request: TypePlan,
     response: TypePlan,
-    /// Of the service's type, its request and its reply.
+    /// Hashes of the service's type, its request and its reply.
     hashes: Arc<[String]>,
     /// The last distribution that has it; `None` for the newest layout, and for one that no distribution had.
     until: Option<Distribution>,
@@ -71,7 +71,7 @@ pub(super) struct RequestLayout(usize);
 pub(super) struct ServiceInterface {
     /// The newest first.
     layouts: Vec<Layout>,
-    /// Of the system that the node is in, where it is known.
+    /// The distribution of the system that the node is in, if known.
     distribution: Option<Distribution>,
 }
 
@@ -158,7 +158,7 @@ impl ServiceInterface {
             .unwrap_or(request.0)
     }
 
-    /// The reply that says no: fields for success, a code and a reason, as far as the type has them.
+    /// The reply for a refusal: fields for success, a code and a reason, if the type has them.
     pub fn refusal(&self, reason: &str) -> Value {
         let mut reply = Map::new();
         for field in &self.layouts[0].response.root().fields {

@@ -1,4 +1,4 @@
-//! The node that a recording or a playback shows to others: its services, answered on a thread of their own.
+//! The node that a recording or a playback shows to others: its services, answered on a separate thread.
 //!
 //! [`NodeServices::offer`] offers them before the transports are given away; requests wait until [`NodeServices::start`]. The state
 //! ([`state::NodeState`]) is stepped; one thread drives it, woken by what arrives. Nothing of it is on the path of a message.
@@ -40,7 +40,7 @@ pub struct NodeServices {
 
 impl NodeServices {
     /// Offers `services` (name below the node's, and type) and those of every node (parameters, definitions of types) over all transports that
-    /// have services. What cannot be offered is logged: a recording without services is better than none.
+    /// have services. Services that cannot be offered are logged: a recording without services is better than none.
     ///
     /// Each client is answered in the layout of a type that it announces. One that announces none is taken for one of the `distribution`.
     pub fn offer(
@@ -104,7 +104,7 @@ impl NodeServices {
         }
     }
 
-    /// Answers requests from now on, on a thread of its own.
+    /// Answers requests from now on, on a separate thread.
     ///
     /// # Errors
     /// When the system gives no thread.

@@ -1,4 +1,4 @@
-//! The parameter services that every ROS 2 node has; ours are read-only.
+//! The parameter services that every ROS 2 node has; these are read-only.
 
 use super::answer::{Answer, texts_in};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ pub(super) fn answer(parameters: &Parameters, service: &str, request: &Value) ->
     })
 }
 
-/// As rclcpp: all names below one of the prefixes, at most so many levels deep; zero for all.
+/// As rclcpp: all names below one of the prefixes, at most `depth` levels deep; zero for all.
 fn list(parameters: &Parameters, request: &Value) -> Value {
     let prefixes = texts_in(request, "prefixes");
     let depth = request["depth"].as_u64().unwrap_or(0);

@@ -164,7 +164,7 @@ impl<P: PlayerCommands> PlayerHandler<P> {
         }
     }
 
-    /// A burst of a whole bag takes long, so it has a thread of its own.
+    /// A burst of a whole bag takes long, so it has a separate thread.
     fn burst(&mut self, count: Option<u64>, reply: fn(u64) -> Value) -> Answer {
         self.bursts.retain(|burst| !burst.is_finished());
         if !self.player.is_paused() {
@@ -203,7 +203,7 @@ impl<P: PlayerCommands> PlayerHandler<P> {
     }
 
     fn set_rate(&self, request: &Value) -> Answer {
-        // What is no number is written as a text.
+        // NaN and infinities are written as text.
         let rate = request["rate"].as_f64().unwrap_or(f64::NAN);
         if self.player.set_rate(rate) {
             Answer::success(true)
@@ -280,7 +280,7 @@ pub struct ReadSplitEvents {
 }
 
 impl ReadSplitEvents {
-    /// Offers the topic over all transports. Jazzy has the type, so that a recorder beside us knows it.
+    /// Offers the topic over all transports. Jazzy has the type, so that recorders on the same network know it.
     pub fn offer(node: &str, transports: &mut [Box<dyn Transport>]) -> Self {
         let request = PublishRequest {
             topic: READ_SPLIT_TOPIC.to_owned(),

@@ -141,7 +141,7 @@ impl<R: RecorderCommands> RecorderHandler<R> {
         match request[mode].as_i64().unwrap_or(0) {
             _ if at <= now => return Ok(None),
             MODE_NODE_TIME => {}
-            // What is recorded has been received just now.
+            // Messages are recorded as they are received.
             MODE_RECEIVE_TIME if topic.is_empty() => {}
             MODE_RECEIVE_TIME => {
                 let is_known = self
@@ -227,7 +227,7 @@ impl<R: RecorderCommands> RecorderHandler<R> {
     }
 }
 
-/// A code that says no, with a line in the log.
+/// A code for a refusal, with a line in the log.
 fn refused(service: &str, code: i64, reason: impl Into<String>) -> Answer {
     let reason: String = reason.into();
     tracing::warn!("{service}: {reason}");

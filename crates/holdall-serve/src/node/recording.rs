@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-/// A bag that is to be recorded next.
+/// A request for the next bag to record.
 #[derive(Debug)]
 pub struct RecordRequest {
     /// Its folder; `None` for one that is named by the time.
@@ -92,7 +92,7 @@ impl RecordingSlot {
         state.is_stopped
     }
 
-    /// The bag that is to be recorded next, once a service has asked for one.
+    /// The next bag to record, once a service has asked for one.
     pub fn next(&self) -> Option<RecordRequest> {
         lock(&self.0).next.take()
     }

@@ -37,7 +37,7 @@ pub(super) struct Served {
     pub interface: ServiceInterface,
 }
 
-/// What a reply is for.
+/// The request that a reply belongs to.
 #[derive(Clone, Copy)]
 struct Asked {
     server: usize,

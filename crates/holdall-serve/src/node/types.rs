@@ -10,14 +10,14 @@ pub(super) const SERVICE: (&str, &str) = (
     "type_description_interfaces/srv/GetTypeDescription",
 );
 
-/// Encoding of the source of a type that has no text of its own.
+/// Encoding of the source of a type that was not written as text.
 const IMPLICIT: &str = "implicit";
 
 /// Answers a request; `find` knows definitions by name and hash.
 pub(super) fn answer(request: &Value, find: impl FnOnce(&str, &str) -> Option<Definition>) -> Answer {
     let (type_name, hash) = (text_in(request, "type_name"), text_in(request, "type_hash"));
     let Some(definition) = find(type_name, hash) else {
-        // As rcl says it; a recorder asks all its neighbours, which needs no line in the log.
+        // The words of rcl; a recorder asks all its neighbours, which needs no line in the log.
         let reason = format!("{type_name} with the hash {hash} is not known to this node");
         return Answer::Reply(json!({"successful": false, "failure_reason": reason}));
     };
@@ -54,7 +54,7 @@ fn individual(description: &IndividualTypeDescription) -> Value {
     json!({"type_name": description.type_name, "fields": fields.collect::<Vec<_>>()})
 }
 
-/// The texts, that of the type itself first; what a service or an action derives has none of its own.
+/// The texts, that of the type itself first; types derived by a service or an action have none.
 fn sources(definition: &Definition) -> Vec<Value> {
     let is_message = |name: &str| name.split('/').nth(1) == Some("msg");
     // A bag stores a derived type as the text of a message, which it is not.

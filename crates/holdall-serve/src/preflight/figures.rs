@@ -1,4 +1,4 @@
-//! What a trial has measured: the figures that a forecast is made of.
+//! Measurements of a trial: the figures that a forecast is made of.
 
 use holdall_model::unheard::NotHeard;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct Measured {
     pub disk: DiskFigures,
     /// The machine.
     pub machine: MachineFigures,
-    /// Nodes and publishers that are there and cannot be received.
+    /// Live nodes and publishers that cannot be received.
     pub not_heard: Vec<NotHeard>,
     /// Selected services whose calls cannot be recorded.
     pub services_without_introspection: Vec<String>,
@@ -45,7 +45,7 @@ pub struct TopicFigures {
     pub messages: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Messages that were lost although a recorder with nothing else to do was there.
+    /// Messages that were lost although the recorder had nothing else to do.
     pub lost: u64,
     /// Losses cannot be known: its publishers send no sequence numbers.
     pub loss_unknown: bool,

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 /// more. The first messages were lost at 0.6 to 0.8 of it (docs/preflight.md).
 const DISK_SHARE: f64 = 0.7;
 
-/// From this part on there is no doubt (0.91 to 0.94 is all that recordings reached); below it, a trial without losses shows that its load can be recorded.
+/// At this part the disk is certainly full (recordings reached at most 0.91 to 0.94); below it, a trial without losses shows that its load can be recorded.
 const DISK_FULL: f64 = 0.9;
 
 /// The part of all processors that can be busy before messages are lost: threads do not share them without gaps.
@@ -26,14 +26,14 @@ const SHARE_MARGIN_MAX: f64 = TIGHT;
 /// The part of one processor that a thread can use.
 const THREAD_SHARE: f64 = 0.95;
 
-/// A thread that waits and runs again costs so many times what two threads that only wake one another take, because caches are cold: 14 µs beside 2 to
+/// Cost of a thread that waits and runs again, relative to two threads that only wake one another, because caches are cold: 14 µs against 2 to
 /// 3 µs were measured. At twice the load threads wait as often, not twice as often.
 const WAKE_FACTOR: f64 = 6.0;
 
-/// Of what is used at most this part is taken for waking; 77 and 82 % were found with the load of the first loss, for a mix and for small messages.
+/// Most of the used time that is attributed to waking; 77 and 82 % were found with the load of the first loss, for a mix and for small messages.
 const WAKING_SHARE_MAX: f64 = 0.8;
 
-/// A message costs the recorder as much as so many bytes more of payload.
+/// Cost of a message to the recorder, in bytes of payload.
 const MESSAGE_AS_BYTES: f64 = 16.0 * 1024.0;
 
 /// Below this margin a recording fits, but tightly (docs/preflight.md has how exact a forecast is).
@@ -86,7 +86,7 @@ pub struct Limit {
     pub used: f64,
     /// The part of it that goes into threads that wait and run again, which does not grow with the load.
     pub waking: f64,
-    /// What there is of it before messages are lost.
+    /// The amount available before messages are lost.
     pub available: f64,
     /// How many times the present load it can carry.
     pub margin: f64,
@@ -103,7 +103,7 @@ pub struct TopicCost {
     pub share_of_work: f64,
 }
 
-/// What a problem is about.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProblemKind {
@@ -138,7 +138,7 @@ pub enum ProblemKind {
 /// Something that a user should know or change.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Problem {
-    /// What it is about.
+    /// Its kind.
     pub kind: ProblemKind,
     /// Messages will be missing because of it.
     pub loses: bool,
@@ -148,7 +148,7 @@ pub struct Problem {
     pub command: Option<String>,
 }
 
-/// What a recording will do.
+/// The forecast for a recording.
 ///
 /// ```
 /// use holdall::preflight::{Answer, Measured, TopicFigures, TotalFigures, forecast};

@@ -139,7 +139,7 @@ fn what_waking_costs_does_not_grow_with_the_load() {
     measured.machine.switch_cost_s = 10e-6;
     measured.machine.switches_per_s = 100_000.0 / WAKE_FACTOR;
     let found = forecast(&measured, None);
-    // Of the 2 busy processors one is waking, and stays so; 6.6 carry the other one.
+    // One of the 2 busy processors is waking, and stays so; the other one can grow by a factor of 6.6.
     let processors = found
         .limits
         .iter()

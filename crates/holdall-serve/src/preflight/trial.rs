@@ -31,7 +31,7 @@ use std::{
 /// Time between two steps.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Discovery and first messages are no part of the figures, which begin when messages come and no topic has been new for [`SETTLED`], at the
+/// Discovery and first messages are not part of the figures, which begin when messages come and no topic has been new for [`SETTLED`], at the
 /// latest after this.
 const SETTLE_MAX: Duration = Duration::from_secs(5);
 const SETTLED: Duration = Duration::from_millis(500);
@@ -58,7 +58,7 @@ const PROBE_DEPTH: usize = 8;
 /// The thread of the recorder that writes.
 const WRITING_THREAD: &str = "drain";
 
-/// The thread of the recorder that moves messages of transports without threads of their own.
+/// The recorder's thread that moves messages of transports without threads.
 const RECORDING_THREAD: &str = "record";
 
 /// Why a trial gave no figures.
@@ -183,7 +183,7 @@ fn of_trial(options: RecordOptions, scratch: &ScratchDirectory, available_bytes:
     options
 }
 
-/// The folder of the bag, or the nearest one above it that is there.
+/// The folder of the bag, or the nearest existing one above it.
 fn existing_folder(output: &Path) -> PathBuf {
     let above = output.ancestors().skip(1);
     let found = above
@@ -442,7 +442,7 @@ fn machine_figures(before: &Counters, after: &Counters, span_s: f64, late_max: D
     MachineFigures {
         processors: machine::processors_of_machine(),
         own_processors: machine::processor_count(),
-        // What is idle is sampled at ticks on some kernels; the recorder's own time is exact.
+        // Some kernels sample idle time at ticks; the recorder's own time is exact.
         busy_processors: (busy - yielding).max(after.own.saturating_sub(before.own).as_secs_f64() / span_s),
         switches_per_s: after.all.switches_since(&before.all) as f64 / span_s,
         yielding_processors: yielding,

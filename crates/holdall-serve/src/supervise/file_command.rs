@@ -1,4 +1,4 @@
-//! A command for each file of a recording that is complete: run beside the recording, some at a time, and waited for at the end only.
+//! A command for each complete file of a recording: runs during the recording, some at a time; only the end waits for it.
 
 use std::{
     collections::VecDeque,
@@ -34,7 +34,7 @@ struct Running {
     is_slow: bool,
 }
 
-/// Runs a command for each file that it is given. Never waits: [`FileCommand::step`] is to be called now and then.
+/// Runs a command for each file that it is given. Never waits: call [`FileCommand::step`] now and then.
 ///
 /// The command is a line for a shell: `{}` is the file's path as one word, however it is quoted; the environment has it as `HOLDALL_FILE`, and
 /// the bag's directory as `HOLDALL_BAG`. It has no input, its output goes to standard error, and a Ctrl-C of the terminal does not reach it.

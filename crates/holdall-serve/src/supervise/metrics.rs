@@ -121,7 +121,7 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     text
 }
 
-/// Of a recording that waits for events.
+/// Adds the metrics of a recording that waits for events.
 fn add_events(text: &mut String, status: &TriggerStatus) {
     let by_trigger = status.triggers.iter();
     let by_trigger = by_trigger.map(|trigger| (vec![("trigger", trigger.text.as_str())], trigger.events));

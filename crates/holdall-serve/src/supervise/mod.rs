@@ -145,7 +145,7 @@ impl Supervision {
     /// Checks the status; called several times a second, also while the bag is being closed. `now` is
     /// monotonic.
     pub fn check(&mut self, status: &RecordStatus, control: &RecordControl, now: Duration) {
-        // What another program has locked is waited for, and logged where that is done.
+        // Waits for locks of other programs are logged where they happen.
         let watched = !(status.paused || self.snapshot_mode || Waiting::is_any());
         match self.progress.check(status, watched, now) {
             Some(ProgressChange::Stalled(span)) => {

@@ -9,7 +9,7 @@ const STALL_MIN: Duration = Duration::from_secs(2);
 /// A change that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressChange {
-    /// There was no progress for this long.
+    /// No progress for this long.
     Stalled(Duration),
     /// Progress resumed after this long.
     Resumed(Duration),
@@ -27,8 +27,8 @@ pub(crate) struct ProgressWatch {
 }
 
 impl ProgressWatch {
-    /// Compares the counters with those of the last call. `watched` is false while no messages are to be
-    /// stored, on request.
+    /// Compares the counters with those of the last call. `watched` is false while messages are, on request,
+    /// not stored.
     pub fn check(&mut self, status: &RecordStatus, watched: bool, now: Duration) -> Option<ProgressChange> {
         let received = status.topics.iter().map(|topic| topic.received).sum();
         let kept = match status.durability.window {

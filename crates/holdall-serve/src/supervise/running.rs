@@ -36,7 +36,7 @@ impl RunningKind {
 pub struct Running {
     /// Its process.
     pub process: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: RunningKind,
     /// Its control socket.
     pub socket: PathBuf,

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// What a request has in addition to its name: keys of its JSON object.
+/// Arguments of a request: keys of its JSON object in addition to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestArgument {
     /// It needs one text under this key.
@@ -103,7 +103,7 @@ pub enum ControlError {
     Refused {
         /// The sentence of the reply.
         reason: String,
-        /// What would have to be set.
+        /// The setting that would allow it.
         setting: Option<Setting>,
     },
 }
@@ -136,7 +136,7 @@ impl ControlSocket {
         })
     }
 
-    /// Serves requests on threads of its own.
+    /// Serves requests on separate threads.
     ///
     /// # Errors
     /// No thread can be started.

@@ -136,7 +136,7 @@ impl RecordRequests {
     }
 }
 
-/// What an event is called that has no name.
+/// Name of an event that was requested without one.
 const EVENT_NAME: &str = "request";
 
 fn trigger(control: &RecordControl, request: &Value) -> Value {
@@ -234,7 +234,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
     })
 }
 
-/// Publishers of which it is not known what they sent last, as an object.
+/// Publishers whose last messages are unknown, as an object.
 pub fn ends_json(ends: &UnknownEnds) -> Value {
     json!({
         "publishers": ends.publishers,
@@ -277,7 +277,7 @@ fn durability_json(status: &DurabilityStatus) -> Value {
     })
 }
 
-/// What a recording that waits for events has seen, as an object.
+/// Events seen by a recording that waits for them, as an object.
 pub fn events_json(status: &TriggerStatus) -> Value {
     let trigger = |trigger: &TriggerCount| {
         json!({
