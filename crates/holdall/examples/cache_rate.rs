@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-/// One offer of this many is timed: asking the clock twice costs as much as an offer.
+/// One in this many offers is timed: reading the clock twice costs as much as an offer.
 const TIMED_EVERY: u64 = 8;
 
 struct Settings {
@@ -77,7 +77,7 @@ fn settings() -> Settings {
 /// Takes a message by its number.
 type Offer = Box<dyn Fn(u64, &[u8]) + Send>;
 
-/// What a way does with messages.
+/// One way to store messages.
 struct Way {
     cache: Arc<SharedCache>,
     /// By producer and topic: takes a message's number.

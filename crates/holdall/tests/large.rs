@@ -11,7 +11,7 @@ const FILE_BYTES: u64 = 100_000_000_000;
 const CHUNK_BYTES: u64 = 1 << 20;
 const MESSAGES_PER_CHUNK: u64 = 10;
 
-/// A sparse file: its begin, one metadata record and its summary are there, the chunks between are a hole.
+/// A sparse file: its beginning, one metadata record and its summary exist, the chunks between are a hole.
 fn write_sparse(path: &Path) {
     let mut begin = MAGIC.to_vec();
     Header {

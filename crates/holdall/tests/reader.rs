@@ -94,7 +94,7 @@ fn a_bag_written_by_pip_rosbags_is_read() {
 #[test]
 fn info_of_a_bag_with_metadata_reads_no_storage_file() {
     let (_directory, path) = copy_of("rosbag2/mcap_split3");
-    // The end stays, so that the file does not look cut off; the rest is no MCAP at all.
+    // The end stays, so that the file does not look cut off; the rest is not MCAP at all.
     for name in ["mcap_split3_0.mcap", "mcap_split3_1.mcap", "mcap_split3_2.mcap"] {
         let mut bytes = fs::read(path.join(name)).unwrap();
         let end = bytes.len() - 8;

@@ -1,4 +1,4 @@
-//! ROS 1 bags read as bags of ROS 2: topics, definitions and payloads, and what is said when something does not fit.
+//! ROS 1 bags read as bags of ROS 2: topics, definitions and payloads, and the errors when something does not fit.
 
 use holdall::reader::{Bag, BagSet, MessageFilter, Ros1View};
 use holdall_model::interface::{Definition, bundle::Bundle};

@@ -350,7 +350,7 @@ fn records_of_others_and_what_users_keep_go_along() {
     }
 }
 
-/// Files of other worlds than ROS: schemas that are no text, attachments, messages without a schema.
+/// Files from outside of ROS: schemas that are not text, attachments, messages without a schema.
 #[test]
 fn files_that_are_not_of_ros_go_along_with_their_attachments() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Bags for tests: written with the `mcap` crate, which is not ours, or by the real rosbag2.
+//! Bags for tests: written independently with the `mcap` crate, or by the real rosbag2.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{
@@ -34,7 +34,7 @@ pub fn string_cdr(text: &str) -> Vec<u8> {
     payload
 }
 
-/// A message that says its own time, published when it was logged.
+/// A message that contains its own time, published when it was logged.
 pub fn message(topic: &'static str, log_millis: u64) -> Message {
     Message {
         topic,
@@ -141,7 +141,7 @@ pub fn write_mcap_with_record(
     writer.finish().unwrap();
 }
 
-/// Where the bags lie that others wrote.
+/// Path of a bag that another program wrote.
 pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/data")
