@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Where the dashboard listens when no address is given.
 pub const DEFAULT_WEB: &str = "127.0.0.1:8890";
 
-/// Why a text is no address to listen on.
+/// Why a text is not an address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not an address to listen on; expected PORT, ADDRESS:PORT or [IPV6]:PORT, for example 127.0.0.1:8890"

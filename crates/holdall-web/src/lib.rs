@@ -1,7 +1,7 @@
 //! A running recording or playback in a browser: a page, its state for programs, and the requests of the control socket, over HTTP; its messages in
 //! viewers such as Foxglove, over WebSocket.
 //!
-//! Threads of its own read the state that the recording offers to every observer. What a client sends or leaves unread never reaches the
+//! Separate threads read the state that the recording offers to every observer. Requests and unread answers of a client never reach the
 //! receive path: connections, requests and queues have limits.
 #![forbid(unsafe_code)]
 

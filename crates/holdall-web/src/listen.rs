@@ -1,5 +1,5 @@
-//! Accepts TCP clients, each on a thread of its own: a limited number that may be served, and a limited number that have not shown yet that
-//! they may, of which the newest stay.
+//! Accepts TCP clients, each on a separate thread: a limited number of authorized ones, and a limited number that are not yet
+//! authorized, of which the newest stay.
 
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -20,7 +20,7 @@ use std::{
 /// Wait after a client that could not be accepted: the process has no descriptors left, for example.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Connections that have not shown yet that they may be served. One that is opened when there are so many ends the oldest: a program's request
+/// Connections that are not yet authorized. A new one over this number ends the oldest: a program's request
 /// arrives at once, so that silent connections keep no one out.
 const WAITING_MAX: usize = 32;
 

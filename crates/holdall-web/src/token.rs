@@ -1,4 +1,4 @@
-//! The secret in a link: who has it may use the server, on every address.
+//! The secret in a link: with it a client may use the server, on every address.
 
 use holdall_io::{
     disk::DiskError,
@@ -19,7 +19,7 @@ const LETTERS_MAX: usize = 128;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// Why a file is no source of a token.
+/// Why a file cannot provide a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {

@@ -31,7 +31,7 @@ pub struct Subject {
     pub kind: &'static str,
     /// Answers requests for its state, and carries out others.
     pub requests: Arc<dyn Requests>,
-    /// What viewers beside it get and do not get.
+    /// Counts of messages that the viewers get and do not get.
     pub viewers: Option<ViewerReport>,
 }
 
@@ -57,7 +57,7 @@ impl Dashboard {
         link("http", self.listener.address(), &self.guard)
     }
 
-    /// Serves the page of this subject, on threads of its own.
+    /// Serves the page of this subject, on separate threads.
     ///
     /// # Errors
     /// No thread can be started.

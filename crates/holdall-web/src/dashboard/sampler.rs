@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Time between two states: events go out at most so often.
+/// Time between two states, and so the shortest time between two events.
 pub(super) const INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Default)]

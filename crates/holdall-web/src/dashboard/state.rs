@@ -61,7 +61,7 @@ impl State {
         let (rows, alarms) = self.note_topics(&mut status["topics"], now);
         let mut sums = json!({"hz": rounded(hertz), "bytes_per_s": bytes.round(), "full_in_s": full_in, "alarms": alarms});
         if let Some(waiting) = status["cache_bytes"].as_u64() {
-            // What waits is written at the rate at which it comes.
+            // Waiting messages are written at the rate at which they arrive.
             let wait = (bytes >= 1.0).then(|| rounded_span(waiting as f64 / bytes));
             sums["write_wait_s"] = json!(wait);
             sums["sync_age_s"] = json!(self.sync_age(&status, now).map(|age| rounded(age.as_secs_f64())));

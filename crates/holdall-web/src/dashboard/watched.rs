@@ -105,7 +105,7 @@ impl Watched {
         })
     }
 
-    /// Sends each new state until the client hangs up or reads nothing for some seconds. There is no queue: it gets the newest one.
+    /// Sends each new state until the client hangs up or reads nothing for some seconds. Nothing is queued: it gets the newest one.
     fn send_events(&self, mut client: &TcpStream) -> io::Result<()> {
         let _watching = Watching(self);
         if self.watchers.fetch_add(1, Ordering::SeqCst) >= WATCHERS_MAX {

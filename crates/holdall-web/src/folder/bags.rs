@@ -1,4 +1,4 @@
-//! The list of a folder's bags: searched and opened on a thread of its own while pages are open.
+//! The list of a folder's bags: searched and opened on a separate thread while pages are open.
 
 use holdall::{
     Bag,

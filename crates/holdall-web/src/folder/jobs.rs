@@ -66,7 +66,7 @@ pub(super) enum Task {
 #[derive(Default)]
 pub(super) struct Jobs(Mutex<BTreeMap<(Task, String), Arc<Job>>>);
 
-/// What a job is to do; the reason when it cannot.
+/// The work of a job; returns the reason if it fails.
 pub(super) type Work = Box<dyn FnOnce(&Progress) -> Result<Value, String> + Send>;
 
 impl Jobs {

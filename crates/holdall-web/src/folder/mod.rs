@@ -51,7 +51,7 @@ const PAGE: &str = include_str!("page.html");
 const ROUND: Duration = Duration::from_millis(500);
 const SEARCH_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Without a request for so long nothing is searched.
+/// The search stops this long after the last request.
 const ASKED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Findings of a check that are shown.
@@ -74,7 +74,7 @@ pub trait PlayingBag: Send {
     /// What is entered in a viewer.
     fn link(&self) -> String;
 
-    /// What viewers get and do not get.
+    /// Counts of messages that viewers get and do not get.
     fn viewers(&self) -> ViewerReport;
 
     /// Whether it was stopped.
@@ -118,7 +118,7 @@ pub struct FolderServer {
 }
 
 impl FolderServer {
-    /// Binds the port and serves the folder from now on, on threads of its own, to requests with the token.
+    /// Binds the port and serves the folder from now on, on separate threads, to requests with the token.
     ///
     /// # Errors
     /// The port is taken or not allowed, the folder cannot be opened, or no thread can be started.
@@ -206,7 +206,7 @@ struct Server {
     ended: Ended,
 }
 
-/// What an answer is made of, where it is not sent already.
+/// A response to send; `None` if it was sent already.
 type Answer = Result<Option<Response<'static>>, Refusal>;
 
 impl Server {

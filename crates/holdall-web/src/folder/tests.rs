@@ -35,7 +35,7 @@ struct World {
     outer: tempfile::TempDir,
 }
 
-/// A folder with a bag, one with a link, and something beside the folder.
+/// A folder with a bag, one with a link, and something next to the folder.
 fn world() -> World {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("bags");

@@ -41,7 +41,7 @@ pub(super) fn draw(bag: &Bag, progress: &Progress) -> Result<Value, String> {
     for message in bags.messages(&MessageFilter::default()) {
         let message = match message {
             Ok(message) => message,
-            // What precedes the damage is shown.
+            // Messages before the damage are shown.
             Err(error) => {
                 fault = Some(error.to_string());
                 break;
@@ -161,7 +161,7 @@ impl Lane {
         self.longest.push((spacing, since));
     }
 
-    /// What half of all spacings are below, within a factor of two; `None` for few messages.
+    /// Upper bound of half of all spacings, within a factor of two; `None` for few messages.
     fn usual_spacing(&self) -> Option<u64> {
         let count: u64 = self.spacings.iter().sum();
         let mut seen = 0;

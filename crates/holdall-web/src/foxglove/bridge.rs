@@ -1,4 +1,4 @@
-//! Live topics for viewers, with subscriptions of its own: made when the first viewer takes a topic, dropped with the last.
+//! Live topics for viewers, with separate subscriptions: made when the first viewer takes a topic, dropped with the last.
 
 use super::{
     ViewerPort, ViewerReport,
@@ -72,7 +72,7 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Serves what the transports discover from now on, on threads of its own.
+    /// Serves the topics that the transports discover from now on, on separate threads.
     ///
     /// # Errors
     /// No thread can be started.
@@ -129,7 +129,7 @@ impl Bridge {
         self.port.link()
     }
 
-    /// What each viewer has got and not got.
+    /// Counts of messages that each viewer has got and not got.
     pub fn report(&self) -> ViewerReport {
         ViewerReport(Arc::clone(&self.hub))
     }
@@ -480,7 +480,7 @@ impl LiveTopics {
 }
 
 impl LiveTopic {
-    /// What to request of each transport: as much as all its publishers offer.
+    /// The strongest QoS that all its publishers offer, by transport.
     fn wanted(&self) -> BTreeMap<usize, QosProfile> {
         let mut offers: BTreeMap<usize, Vec<&QosProfile>> = BTreeMap::new();
         for (number, endpoint) in self.publishers.values() {

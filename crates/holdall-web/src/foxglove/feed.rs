@@ -41,7 +41,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// The viewers of a played topic, whose publisher keeps so many messages for later ones.
+    /// The viewers of a played topic, whose publisher keeps `depth` messages for later ones.
     pub fn played(depth: usize) -> Self {
         Self {
             depth: depth.min(KEPT_MAX),
@@ -109,7 +109,7 @@ impl Feed {
         }
     }
 
-    /// Keeps a message as its publisher does. What is later was played before a jump back, and the same message is the one of another round.
+    /// Keeps a message as its publisher does. Kept messages with a later time were played before a jump back; an identical one is from another round.
     fn keep(&mut self, message: Message) {
         self.kept
             .retain(|kept| kept.log_time() <= message.log_time() && !kept.is_same(&message));
@@ -263,7 +263,7 @@ mod tests {
             }
         }
         assert_eq!(got(&viewer(&mut feed)), 2);
-        // A jump back: what comes later has not been played.
+        // A jump back: later messages have not been played yet.
         feed.play(10, Payload::Borrowed(b"a"));
         assert_eq!(got(&viewer(&mut feed)), 1);
         let mut loose = Feed::played(0);

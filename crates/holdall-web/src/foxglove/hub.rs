@@ -99,7 +99,7 @@ pub(super) enum Order {
         names: Vec<String>,
         id: Option<String>,
     },
-    /// Parameters are to be changed.
+    /// A viewer changes parameters.
     SetParameters {
         client: u64,
         parameters: Vec<GivenParameter>,
@@ -113,9 +113,9 @@ pub(super) enum Order {
     },
 }
 
-/// What clients are connected to.
+/// The recording or playback that clients are connected to.
 pub(super) trait Subject: Send + Sync {
-    /// What viewers can do here, in the protocol's words.
+    /// Capabilities of viewers here, in the protocol's words.
     fn capabilities(&self) -> Vec<&'static str>;
 
     /// The content of a file that a viewer fetches; the reason when it gets none.
@@ -340,7 +340,7 @@ impl Hub {
         lock(&self.state).clients.values().cloned().collect()
     }
 
-    /// What each client has got and not got, by topic.
+    /// Counts of messages that each client has got and not got, by topic.
     pub(super) fn report(&self) -> Value {
         let report = |client: &Arc<Client>| {
             let sums = client.outbox.sums();

@@ -1,4 +1,4 @@
-//! What viewers of live topics may do: watch, and where it is asked for also change something, within the limits of ROS.
+//! Permissions of viewers of live topics: watch, and if the user allows it also change something, within the limits of ROS.
 
 use super::{
     assets::Assets,

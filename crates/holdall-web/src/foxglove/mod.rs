@@ -48,9 +48,9 @@ const VIEWERS_MAX: usize = 16;
 /// Who may connect to a port for viewers.
 #[derive(Clone, Debug)]
 pub struct ViewerAccess {
-    /// What each viewer must have.
+    /// The token that each viewer needs.
     pub token: Token,
-    /// Pages that may connect beside those of Foxglove, and beside programs.
+    /// Pages that may connect in addition to those of Foxglove, and to programs.
     pub origins: Vec<ViewerOrigin>,
 }
 
@@ -121,7 +121,7 @@ fn start_error(source: io::Error) -> WebError {
     }
 }
 
-/// What each viewer has got and not got.
+/// Counts of messages that each viewer has got and not got.
 #[derive(Clone)]
 pub struct ViewerReport(Arc<Hub>);
 

@@ -43,7 +43,7 @@ const MEASURE_FROM: usize = 256 * 1024;
 const MEASURE_BYTES_FIRST: usize = 64 * 1024;
 const MEASURE_BYTES_LAST: usize = 512 * 1024;
 
-/// A measurement that is not so much faster than the one before is the connection's rate.
+/// A measurement that is not faster than the one before by this factor is the connection's rate.
 const STILL_FASTER: f64 = 1.25;
 
 /// Small messages are sent together up to this size.
@@ -85,7 +85,7 @@ impl Message {
         Self { log_time, len, body }
     }
 
-    /// The same message in memory of its own, to be kept for long.
+    /// The same message in separate memory that may be kept for long.
     pub(super) fn into_owned(self) -> Self {
         let Body::Loan(loan) = &self.body else { return self };
         let mut bytes = Vec::with_capacity(self.len);
@@ -101,7 +101,7 @@ impl Message {
         self.log_time
     }
 
-    /// Whether the other one has the same time and bytes, both in memory of their own.
+    /// Whether the other one has the same time and bytes, both in separate memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let bytes = |message: &Self| match &message.body {
             Body::Bytes(bytes) => Some(bytes.clone()),
@@ -142,7 +142,7 @@ fn append_frame_head(to: &mut Vec<u8>, opcode: u8, len: usize) {
     }
 }
 
-/// Appends frames that clients ignore, of about so many bytes together.
+/// Appends frames that clients ignore, about `bytes` in total.
 fn append_padding(to: &mut Vec<u8>, bytes: usize) {
     while to.len() < bytes {
         append_frame_head(to, PONG, PADDING_BYTES);
@@ -200,7 +200,7 @@ struct Waiting {
 enum Measured {
     #[default]
     Not,
-    /// With so many bytes; the next measurement has more.
+    /// With this many bytes; the next measurement has more.
     Begun(usize),
     Done,
 }
@@ -217,7 +217,7 @@ pub(super) struct Outbox {
 pub(super) enum Taken {
     /// Frames for the client, with a large message among them or not.
     Frames { large: bool },
-    /// Small messages, and frames without meaning, because a message of so many bytes waits and the rate of the connection is not known.
+    /// Small messages, and frames without meaning, because a message of `before` bytes waits and the rate of the connection is not known.
     Padding { before: usize },
     /// Nothing came in time.
     Nothing,
@@ -306,7 +306,7 @@ impl Outbox {
         (waiting.large_bytes, waiting.small_bytes) = (0, 0);
     }
 
-    /// Replaces `frames` by what is to be sent next; waits for it at most so long.
+    /// Replaces `frames` by the next ones to send; waits at most `at_most` for them.
     pub(super) fn take(&self, frames: &mut Vec<u8>, at_most: Duration) -> Taken {
         frames.clear();
         let deadline = SystemClock.monotonic() + at_most;
@@ -364,7 +364,7 @@ impl Outbox {
         }
     }
 
-    /// Notes how fast the connection drained the padding before a message of so many bytes; `None`: at once.
+    /// Notes how fast the connection drained the padding before a message of `before` bytes; `None`: at once.
     pub(super) fn measured(&self, before: usize, rate: Option<f64>) {
         let now = SystemClock.monotonic();
         let mut waiting = lock(&self.waiting);
@@ -382,7 +382,7 @@ impl Outbox {
         }
     }
 
-    /// The subscriptions whose messages come seldom, because each would hold back all others for so long.
+    /// The subscriptions whose messages come seldom, because each would hold back all others for the given time.
     pub(super) fn held_back(&self) -> BTreeMap<u32, Duration> {
         lock(&self.waiting).held_back.clone()
     }
@@ -421,7 +421,7 @@ impl Waiting {
             .is_some_and(|last| now.saturating_sub(last) < SMALL_WITHIN)
     }
 
-    /// How long a message takes, where that is too long beside small ones.
+    /// How long a message takes, if that is too long for a connection that also has small ones.
     fn too_long(&self, len: usize) -> Option<Duration> {
         let takes = Duration::try_from_secs_f64(len as f64 / self.rate?).ok()?;
         (takes > HOLD_MAX).then_some(takes)
@@ -599,7 +599,7 @@ mod tests {
         measure(&outbox, None);
         assert_eq!(taken(&outbox), [(2, 1)]);
 
-        // A slow one beside small topics: after the rate is settled the message waits.
+        // A slow one with small topics: after the rate is settled the message waits.
         let outbox = Outbox::default();
         let rate = long as f64 / 0.4;
         outbox.offer(1, &message(1, 10));

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// What is written and not acknowledged may take so much longer than a round trip.
+/// How much longer than a round trip written bytes may stay unacknowledged.
 const QUEUE_MAX: Duration = Duration::from_millis(30);
 
 /// Bytes that may be unacknowledged at least, and before the rate is known.
@@ -77,7 +77,7 @@ impl Pace {
         };
     }
 
-    /// The connection has had nothing to send: what comes next is a new measurement.
+    /// The connection was idle: the next bytes begin a new measurement.
     fn rest(&mut self) {
         self.begin = None;
     }
@@ -90,7 +90,7 @@ impl Pace {
         })
     }
 
-    /// What to do with `left` bytes while `queued` are not acknowledged: write so many, or wait so long.
+    /// With `left` bytes to write and `queued` unacknowledged: the number of bytes to write now, or else how long to wait.
     fn next(&self, left: u64, queued: u64) -> Result<u64, Duration> {
         let limit = self.limit();
         // A few bytes at a time would cost more than they are worth.
@@ -182,7 +182,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// A link of this rate with so long a way: returns the longest queue beyond the round trip, in seconds, once the rate is known.
+    /// A link with this rate and round trip: returns the longest queue beyond the round trip, in seconds, once the rate is known.
     fn longest_queue(rate: f64, round_trip: Duration) -> (f64, f64) {
         let mut pace = Pace {
             round_trip,
@@ -190,7 +190,7 @@ mod tests {
         };
         let step = Duration::from_millis(1);
         let (mut now, mut drained, mut worst) = (Duration::ZERO, 0.0_f64, 0.0_f64);
-        // What the link has drained is acknowledged a round trip later.
+        // Bytes that the link has drained are acknowledged a round trip later.
         let mut acknowledged = std::collections::VecDeque::new();
         let mut acked = 0.0;
         let mut wait_until = Duration::ZERO;

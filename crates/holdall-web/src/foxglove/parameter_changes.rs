@@ -39,7 +39,7 @@ impl Sink for ReportSink {
                 bytes
             }
         };
-        // A viewer that follows so many changes sees the next ones.
+        // If the queue is full, this change is dropped, and the viewer sees later ones.
         let _ = self.0.try_send(bytes);
     }
 }

@@ -35,7 +35,7 @@ const SET: (&str, &str) = ("/set_parameters", "rcl_interfaces/srv/SetParameters"
 /// The topic on which nodes report changes.
 pub(super) const EVENTS: (&str, &str) = ("/parameter_events", "rcl_interfaces/msg/ParameterEvent");
 
-/// What a viewer has asked for.
+/// A request of a viewer.
 struct Query {
     client: u64,
     id: Option<String>,

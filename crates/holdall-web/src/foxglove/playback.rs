@@ -90,7 +90,7 @@ impl PlaybackServer {
         self.port.link()
     }
 
-    /// What each viewer has got and not got.
+    /// Counts of messages that each viewer has got and not got.
     pub fn report(&self) -> ViewerReport {
         ViewerReport(Arc::clone(&self.hub))
     }

@@ -107,7 +107,7 @@ pub(super) enum Bytes<'a> {
     Message { channel: u32, payload: &'a [u8] },
     /// A call of a service.
     Call(ServiceCall),
-    /// What the playback is to do.
+    /// A command for the playback.
     Playback(PlaybackRequest),
 }
 
@@ -124,7 +124,7 @@ pub struct PlaybackRequest {
     pub id: String,
 }
 
-/// What a playback does.
+/// The phase of a playback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PlaybackPhase {
@@ -141,7 +141,7 @@ pub enum PlaybackPhase {
 /// The state of a playback for viewers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlaybackState {
-    /// What it does.
+    /// Its phase.
     pub phase: PlaybackPhase,
     /// Bag time in nanoseconds since 1970.
     pub time: u64,

@@ -105,7 +105,7 @@ impl Services {
         });
     }
 
-    /// A service by its name: what it is, and the number of its transport.
+    /// A service by its name: its description, and the number of its transport.
     pub(super) fn find(&self, name: &str) -> Option<(ServiceDescription, usize)> {
         let offered = self.offered.get(name)?;
         Some((offered.description.clone(), offered.transport))

@@ -34,7 +34,7 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(5);
 /// Longest message of a client: an image that it publishes.
 const CLIENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Without anything to send, a connection is tried so often.
+/// Time between two pings of an idle connection.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 /// How often a client is informed of what it does not get.
@@ -51,7 +51,7 @@ pub(super) struct Sessions {
     pub hub: Arc<Hub>,
     pub subject: Arc<dyn Subject>,
     pub guard: Guard,
-    /// Pages that may connect beside those that are known.
+    /// Pages that may connect in addition to the known viewers.
     pub origins: Vec<ViewerOrigin>,
     /// A page was refused, which is logged once.
     pub has_refused: AtomicBool,
@@ -153,7 +153,7 @@ impl Sessions {
             .map_err(|error| error.to_string().into())
     }
 
-    /// Chooses the subprotocol; refuses clients without the token, pages that are no viewers, and those that are too many.
+    /// Chooses the subprotocol; refuses clients without the token, pages that are not viewers, and clients above the limit.
     fn answer(
         &self,
         arrival: &Arrival,
@@ -173,7 +173,7 @@ impl Sessions {
             authorization: text(header::AUTHORIZATION),
         };
         for name in [header::HOST, header::ORIGIN, header::AUTHORIZATION] {
-            // Of two a check and its use could see different ones, and what is no text is not known.
+            // With two values the check and the use could see different ones, and a value that is not text cannot be checked.
             let mut values = request.headers().get_all(&name).iter();
             if values.next().is_some_and(|value| value.to_str().is_err()) || values.next().is_some() {
                 return Err(refused(

@@ -1,4 +1,4 @@
-//! The time of a simulation for viewers: `/clock`, heard by a subscription of its own.
+//! The time of a simulation for viewers: `/clock`, received by a separate subscription.
 
 use super::{hub::Hub, protocol};
 use holdall::record::clock_nanos;

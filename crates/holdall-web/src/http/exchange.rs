@@ -14,7 +14,7 @@ use std::{
 /// How long a client may take to send its request.
 const REQUEST_WITHIN: Duration = Duration::from_secs(5);
 
-/// What an answer leaves unread is read, so that hanging up does not destroy the answer; at most so much.
+/// Most bytes of a request to read after the answer, so that hanging up does not destroy the answer.
 const UNREAD_BYTES_MAX: u64 = 256 * 1024;
 
 /// Bytes of a file that are sent at once.

@@ -13,7 +13,7 @@ pub(crate) struct Guard {
     is_local: bool,
 }
 
-/// What the handshake of a viewer has.
+/// Parts of a viewer's handshake.
 pub(crate) struct ViewerRequest<'a> {
     pub host: Option<&'a str>,
     pub origin: Option<&'a str>,
@@ -21,7 +21,7 @@ pub(crate) struct ViewerRequest<'a> {
     pub authorization: Option<&'a str>,
 }
 
-/// The pages that are viewers by themselves: Foxglove's, and those of the desktop programs of Foxglove and Lichtblick, which load theirs from
+/// Origins of the viewers that are allowed by default: Foxglove's page, and the desktop programs of Foxglove and Lichtblick, which load their pages from
 /// files.
 const VIEWERS: [&str; 2] = ["https://app.foxglove.dev", "file://"];
 
@@ -29,7 +29,7 @@ const VIEWERS: [&str; 2] = ["https://app.foxglove.dev", "file://"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewerOrigin(String);
 
-/// Why a text is no origin.
+/// Why a text is not an origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not the origin of a page; expected http://HOST, https://HOST or one with a port, for example http://localhost:8080"
@@ -43,7 +43,7 @@ impl std::str::FromStr for ViewerOrigin {
     fn from_str(text: &str) -> Result<Self, OriginError> {
         let origin = text.strip_suffix('/').unwrap_or(text).to_ascii_lowercase();
         let is_letter = |letter: char| letter.is_ascii_alphanumeric() || ".-:[]".contains(letter);
-        // Desktop programs may have schemes of their own.
+        // Desktop programs may have private schemes.
         let is_scheme = |scheme: &str| {
             scheme.starts_with(|letter: char| letter.is_ascii_alphabetic()) && scheme.chars().all(is_letter)
         };
@@ -142,7 +142,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses clients without the token, and pages that are no viewers, which are pages of other sites by nature.
+    /// Refuses clients without the token, and pages that are not viewers; viewers are always pages of other sites.
     pub(crate) fn check_viewer(
         &self,
         request: &ViewerRequest<'_>,

@@ -12,7 +12,7 @@ const HEADERS_MAX: usize = 64;
 /// Most bytes of a body: a marker's name, a list of topics.
 pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// What is to be done.
+/// The action of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Method {
     /// Read something.
@@ -51,7 +51,7 @@ impl Request {
     }
 }
 
-/// A text of a query with its percent signs and pluses decoded; `None` when that is no text.
+/// Text of a query with its percent signs and pluses decoded; `None` if the result is not text.
 pub(crate) fn percent_decoded(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
