@@ -50,7 +50,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Of a verb that mends a bag or describes it anew.
+    /// The outcome of a verb that repairs a bag or describes it anew.
     pub fn of(ending: Ending) -> Self {
         match ending {
             Ending::Lost => Self::Lost,
@@ -100,22 +100,22 @@ impl Failure {
         }
     }
 
-    /// Of a bag that was opened; `named` are the paths of the command line.
+    /// The failure to open a bag; `named` are the paths of the command line.
     pub fn opening(error: ReadError, named: &[PathBuf]) -> Self {
         Self::when(refuses(&error, named), &error)
     }
 
-    /// Of a choice of messages.
+    /// The failure of a choice of messages.
     pub fn choosing(error: ChoiceError) -> Self {
         Self::when(refuses_choice(&error), &error)
     }
 
-    /// Of a verb that makes a bag, or changes the bag `named`.
+    /// The failure of a verb that makes a bag, or changes the bag `named`.
     pub fn making(error: ToolError, named: &[PathBuf]) -> Self {
         Self::when(refuses_tool(&error, named), &error)
     }
 
-    /// Of a repair of the bag `named`.
+    /// The failure to repair the bag `named`.
     pub fn repairing(error: RepairError, named: &Path) -> Self {
         let named = [named.to_owned()];
         let is_refused = match &error {
@@ -129,7 +129,7 @@ impl Failure {
         Self::when(is_refused, &error)
     }
 
-    /// Of a playback of the bags `named`.
+    /// The failure to play the bags `named`.
     pub fn playing(error: PlayError, named: &[PathBuf]) -> Self {
         let is_refused = match &error {
             PlayError::Option { .. }
@@ -161,7 +161,7 @@ impl Failure {
         }
     }
 
-    /// Of a request to a running recording.
+    /// The failure of a request to a running recording.
     pub fn asking(error: ControlError) -> Self {
         let is_refused = match &error {
             ControlError::Bind { .. } | ControlError::Refused { .. } => true,
@@ -182,7 +182,7 @@ impl Failure {
     }
 }
 
-/// Whether opening a bag was refused: what was named is not there, is no bag, or has a form that is not supported. What is wrong with a
+/// Whether opening a bag was refused: the named path does not exist, is not a bag, or has an unsupported form. An error in a
 /// file inside of a bag is damage.
 fn refuses(error: &ReadError, named: &[PathBuf]) -> bool {
     match error {

@@ -1,4 +1,4 @@
-//! Writes results to standard output and complaints to standard error; it is no failure when the reader or
+//! Writes results to standard output and complaints to standard error; it is not a failure if the reader or
 //! the terminal has gone away.
 
 use crate::{exit::Failure, terminal::screen, verbs::input::as_named};
@@ -34,7 +34,7 @@ pub fn result(text: &str) -> Result<(), Failure> {
     wanted(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(drop)
 }
 
-/// Cells of a row of the terminal at standard output; `None` when it is no terminal.
+/// Width of the terminal at standard output in cells; `None` if it is not a terminal.
 pub fn columns() -> Option<usize> {
     is_terminal().then(|| screen::size(rustix::stdio::stdout()).columns)
 }
@@ -150,7 +150,7 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error()) && is_terminal()
 }
 
-/// Writes what is wrong with a command line, or help that was requested; a closed pipe is no failure.
+/// Writes the error in a command line, or help that was requested; a closed pipe is not a failure.
 pub fn usage(error: &clap::Error) {
     if !error.use_stderr() {
         let _ = error.print();

@@ -9,7 +9,7 @@ use holdall_transport::{
 };
 use std::sync::Arc;
 
-/// What a program does with its transports.
+/// The use that a program makes of its transports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// It receives each message once, whatever brings it: `auto` has transports that only complete others, too.

@@ -8,13 +8,13 @@ use std::time::Duration;
 /// Why a size or a span could not be read; the sentence follows the name of the flag.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
-    /// There is no number at the beginning.
+    /// The text does not begin with a number.
     #[error("expected a number, for example {example}")]
     NoNumber {
         /// A text that would have been accepted.
         example: &'static str,
     },
-    /// The letters after the number are no known unit.
+    /// The letters after the number are not a known unit.
     #[error("unknown unit \"{unit}\"; use one of {known}")]
     UnknownUnit {
         /// The unit in the text.
@@ -54,7 +54,7 @@ fn split_number<'a>(text: &'a str, example: &'static str) -> Result<(f64, &'a st
 /// Reads a number of bytes: plain, or with a unit (`100MiB`, `1.5 GB`).
 ///
 /// # Errors
-/// When there is no number, the unit is unknown, or the value is negative, too large or not a whole number of bytes.
+/// The text has no number, the unit is unknown, or the value is negative, too large or not a whole number of bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let (number, digits, unit) = split_number(text, "104857600 or 100MiB")?;
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -117,7 +117,7 @@ fn parse_span(text: &str, plain_unit: Duration, example: &'static str) -> Result
 /// Reads a span of time; a plain number is seconds (`5`, `0.5`, `5s`, `200ms`, `1.5min`).
 ///
 /// # Errors
-/// When there is no number, the unit is unknown, or the value is negative or longer than 285 years.
+/// The text has no number, the unit is unknown, or the value is negative or longer than 285 years.
 pub fn parse_seconds(text: &str) -> Result<Duration, UnitError> {
     parse_span(text, Duration::from_secs(1), "5 or 200ms")
 }
@@ -125,7 +125,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, UnitError> {
 /// How far times move: seconds without a unit, to earlier times with a minus sign.
 ///
 /// # Errors
-/// When the text is no span.
+/// The text is not a span.
 pub fn parse_shift(text: &str) -> Result<Shift, UnitError> {
     match text.strip_prefix('-') {
         Some(span) => parse_seconds(span).map(Shift::Earlier),

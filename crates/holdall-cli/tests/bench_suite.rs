@@ -304,7 +304,7 @@ fn the_old_spelling_of_a_kind_gives_the_same_keys() {
     assert_eq!(verbs, ["run", "report", "list", "link", "gate", "help"]);
 }
 
-/// Whether a text has a decimal unit of sizes, as a word of its own.
+/// Whether a text has a decimal unit of sizes, as a separate word.
 fn has_decimal_unit(text: &str) -> bool {
     let words = text.split(|letter: char| !letter.is_alphanumeric());
     words

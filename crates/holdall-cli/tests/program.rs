@@ -3,7 +3,7 @@
 use assert_cmd::Command;
 use std::{fs, os::unix::net::UnixListener, path::Path};
 
-/// The program in an environment of its own: no variables, UTC, no terminal.
+/// The program in a clean environment: no variables, UTC, no terminal.
 fn holdall(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::cargo_bin("holdall").unwrap();
     command

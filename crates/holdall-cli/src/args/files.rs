@@ -1,5 +1,5 @@
-//! A command line with what its files say: `--profile`, `--params-file`, and ROS 2's own `--ros-args`. What is on the command line itself
-//! comes after it and counts.
+//! A command line completed from its files: `--profile`, `--params-file`, and ROS 2's own `--ros-args`. Arguments on the command line itself
+//! come after those of files and take precedence.
 
 use super::{
     Cli,
@@ -56,13 +56,13 @@ pub(super) type ReadFile<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 /// A command line, and what of it has no effect.
 #[derive(Debug)]
 pub struct Expanded {
-    /// The arguments with what the files say, each flag as an argument of its own before the user's.
+    /// The arguments completed from the files; each flag is a separate argument before the user's.
     pub argv: Vec<OsString>,
     /// One sentence each.
     pub notices: Vec<String>,
 }
 
-/// The command line with what its files say.
+/// Completes the command line from its files.
 ///
 /// # Errors
 /// A file that cannot be read, a key that the verb has no flag for, a value that its flag refuses, an argument that ROS does not know.
@@ -76,7 +76,7 @@ pub fn expand(argv: Vec<OsString>, read_file: ReadFile<'_>) -> Result<Expanded, 
         return Ok(plain(argv));
     };
     let (argv, ros) = RosArguments::take(argv)?;
-    // What clap refuses is reported by the parse that follows.
+    // The parse that follows reports what clap refuses.
     let Ok(matches) = Cli::command().try_get_matches_from(&argv) else {
         return Ok(plain(argv));
     };
@@ -232,7 +232,7 @@ fn of_profile(verb: &str, path: &Path, read_file: ReadFile<'_>) -> Result<Vec<Fl
     flags.map_err(|error| refused(error.to_string()))
 }
 
-/// What a profile says: flags by their long names, at the top or below the verb's name.
+/// The flags of a profile by their long names, at the top or below the verb's name.
 fn profile_flags(verb: &str, node: &Node) -> Result<Vec<Flag>, YamlError> {
     let command = command_of(verb);
     let node = node.get(settings_of(verb)).unwrap_or(node);

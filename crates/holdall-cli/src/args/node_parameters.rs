@@ -169,7 +169,7 @@ pub(super) const FLAGS: [(&str, &str, &str); 74] = [
 pub(super) enum Negative {
     /// As without the flag: no end, no waiting.
     Off,
-    /// The same, but rosbag2 says that it is not valid.
+    /// The same, but rosbag2 reports it as invalid.
     Invalid,
 }
 
@@ -293,7 +293,7 @@ impl Given {
         self.0.keys().map(String::as_str)
     }
 
-    /// What they say for the verb, and what has no effect although it was asked for.
+    /// The flags that they set for the verb; adds notices about parameters without effect.
     ///
     /// # Errors
     /// The first value that cannot be used, or a parameter with the verb's prefix that it does not have.
@@ -306,7 +306,7 @@ impl Given {
                 continue;
             };
             let set = of_value(&command, verb, long, &node).map_err(|error| origin.error(&error))?;
-            // Two names of one flag, of which the second is the newer one.
+            // Two names of one flag, the newer one second.
             flags.retain(|flag| set.is_none() || flag.name != *long);
             flags.extend(set);
         }

@@ -1,4 +1,4 @@
-//! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and a few of our own.
+//! The arguments of `holdall record`: the flags of `ros2 bag record`, same names and meaning, and some extensions.
 
 use super::{
     TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload, viewers::AccessArguments,

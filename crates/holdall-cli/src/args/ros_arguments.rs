@@ -26,7 +26,7 @@ const SWITCHES: [&str; 6] = [
     "--disable-external-lib-logs",
 ];
 
-/// Parameters that every node has, and rosbag2's nodes follow no more than ours.
+/// Parameters that every node has; rosbag2's nodes ignore them, and so does holdall.
 const OF_EVERY_NODE: [&str; 3] = ["use_sim_time", "start_type_description_service", "qos_overrides"];
 
 /// Where parameters are.
@@ -127,7 +127,7 @@ impl RosArguments {
     }
 
     fn take_one(&mut self, word: &str, words: &mut impl Iterator<Item = OsString>) -> Result<(), UsageError> {
-        // Launch begins each of its own lists of arguments with it.
+        // Launch begins each list of arguments with it.
         if word == "--ros-args" || SWITCHES.contains(&word) {
             return Ok(());
         }

@@ -24,7 +24,7 @@ fn expanded(line: &str, file: &str) -> Result<String, String> {
     with_files(line, &[("f", file)]).map(|expanded| line_of(&expanded))
 }
 
-/// What the parameters of a player set, and what is said about them.
+/// The flags that the parameters of a player set, and the notices about them.
 fn player(parameters: &str) -> Result<(String, Vec<String>), String> {
     let file = format!(
         "player:\n  ros__parameters:\n    {}\n",

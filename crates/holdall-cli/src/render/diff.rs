@@ -108,7 +108,7 @@ fn topic_lines(out: &mut String, topic: &str, difference: &TopicDifference) {
     }
 }
 
-/// A definition or QoS profiles: several lines, of which none looks like one of ours.
+/// A definition or QoS profiles: several lines, all indented so that they differ from the lines around them.
 fn lines_of(text: &str) -> String {
     escape_unless(text.trim_end(), |c, _| matches!(c, '\n' | '\t')).replace('\n', "\n    ")
 }

@@ -5,7 +5,7 @@ use crate::units::plural;
 use holdall::record::status::TriggerStatus;
 use holdall_model::text::Outside;
 
-/// How many events there were and of which triggers, and which triggers could not fire.
+/// How many events each trigger had, and which triggers could not fire.
 pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
     let mut counts: Vec<String> = status
         .triggers

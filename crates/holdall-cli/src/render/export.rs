@@ -1,4 +1,4 @@
-//! What an export has written, for people.
+//! Results of an export, for people.
 
 use super::hint::AS_JSON;
 use crate::units::plural;

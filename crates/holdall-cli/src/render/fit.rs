@@ -138,7 +138,7 @@ fn drawn(columns: &[Column], width: Option<usize>) -> String {
     let lines = table.lines().map(|line| line.trim_end().to_owned());
     match width {
         None => lines.collect::<Vec<_>>().join("\n"),
-        // What is still too wide has numbers only; a row that is cut is better than one that wraps.
+        // Lines that are still too wide have numbers only; cutting a row is better than wrapping it.
         Some(width) => lines
             .map(|line| console::truncate_str(&line, width.saturating_sub(1), "…").into_owned())
             .collect::<Vec<_>>()

@@ -1,4 +1,4 @@
-//! What a user can do about an error or a warning, in the words of the command line. The library names no flag: its errors are typed and its
+//! Hints at what a user can do about an error or a warning, in the words of the command line. The library names no flag: its errors are typed and its
 //! warnings name a setting; here both become flags.
 
 #[cfg(feature = "parquet")]
@@ -31,7 +31,7 @@ pub const fn flag(setting: Setting) -> &'static str {
     }
 }
 
-/// What helps where something is not heard.
+/// A hint about a node or publisher that is not heard.
 pub const fn not_heard_hint(kind: NotHeardKind) -> Option<&'static str> {
     match kind {
         NotHeardKind::NoUdp | NotHeardKind::DiscoveryServer => Some(

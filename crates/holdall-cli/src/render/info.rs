@@ -55,7 +55,7 @@ pub struct BagView<'a> {
     pub undefined: &'a [UndefinedTopic],
     /// Named marks, by time.
     pub markers: &'a [Marker],
-    /// Files that are stored beside the messages.
+    /// Files that are stored in addition to the messages.
     pub attachments: &'a [Attachment],
     /// Messages that files repeat at their beginnings, by topic; in none of the counts.
     pub repeated: &'a BTreeMap<String, u64>,

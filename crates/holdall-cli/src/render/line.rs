@@ -99,7 +99,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// `▕███░░░▏`: a share of 1 as a bar of so many cells.
+/// `▕███░░░▏`: a share of 1 as a bar with this many cells.
 pub fn bar(share: f64, cells: usize) -> String {
     let inside = cells.saturating_sub(2);
     let full = ((share.clamp(0.0, 1.0) * inside as f64).round() as usize).min(inside);

@@ -81,7 +81,7 @@ pub struct TopRow {
     pub publishers: u64,
 }
 
-/// The rows as a table that fits into so many columns.
+/// The rows as a table that fits into this many columns.
 pub fn top(mut rows: Vec<TopRow>, sort: SortName, columns: Option<usize>) -> String {
     rows.sort_by(|a, b| {
         let order = match sort {

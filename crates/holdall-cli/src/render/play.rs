@@ -210,7 +210,7 @@ pub fn json(report: &PlayReport) -> Value {
     })
 }
 
-/// Topics of which messages were refused or not acknowledged.
+/// Topics with messages that were refused or not acknowledged.
 fn not_delivered(report: &PlayReport, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     for topic in report.topics.iter().filter(|topic| topic.refused > 0) {

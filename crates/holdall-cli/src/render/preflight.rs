@@ -145,7 +145,7 @@ const fn limit_name(kind: LimitKind) -> &'static str {
 /// A name, and what there is of it.
 type Fact = (&'static str, String);
 
-/// What there is, a line for each.
+/// The measured figures, a line for each.
 fn facts(measured: &Measured, forecast: &Forecast, width: usize) -> String {
     let line = |(name, text): Fact| wrapped(&text, &format!("{name:<11}"), "           ", width);
     let all = disk_facts(measured, forecast, width)
@@ -414,7 +414,7 @@ fn wrapped(text: &str, head: &str, indent: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-/// A word in pieces of so many letters.
+/// A word in pieces of at most this many letters.
 fn pieces(word: &str, letters: usize) -> Vec<String> {
     let letters_of: Vec<char> = word.chars().collect();
     match letters_of.len() {

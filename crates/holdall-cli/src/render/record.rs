@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, time::Duration};
 /// The longest cache bar in cells.
 const BAR_CELLS_MAX: usize = 22;
 
-/// The live lines, for a terminal of this width; topics that have fallen below their usual rate have one of their own.
+/// The live lines, for a terminal of this width; topics that have fallen below their usual rate get separate ones.
 pub fn live(
     status: &RecordStatus,
     rates: Rates,
@@ -205,7 +205,7 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
     lines
 }
 
-/// What was received and is not in the bag because that was asked for, and the reason where nothing could be recorded.
+/// Received messages that are not in the bag on request, and the reason if nothing could be recorded.
 fn left_out(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     let count = status.left_out();
@@ -245,7 +245,7 @@ fn clock_jumps(status: &RecordStatus, paint: Paint) -> Vec<String> {
 /// Nodes and publishers without a message that are listed at the end; JSON has all.
 const NOT_HEARD_LISTED_MAX: usize = 8;
 
-/// Who was there and could not be received.
+/// Live nodes and publishers that could not be received.
 fn not_heard(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let all = &status.not_heard;
     if all.is_empty() {
@@ -296,7 +296,7 @@ fn window_missed(status: &RecordStatus) -> Option<String> {
     })
 }
 
-/// `lost: none`, or how many, where, and of which topics; then what was sent before the match.
+/// `lost: none`, or how many, where, and on which topics; then messages sent before the match.
 fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let sums = sums(status);
     let mut lines = vec![match sums.lost {

@@ -4,7 +4,7 @@ use crate::output::visible;
 use holdall::reader::{OverTime, Strip};
 use std::collections::BTreeMap;
 
-/// Cells of a lane where there is no terminal.
+/// Cells of a lane without a terminal.
 const CELLS_USUAL: usize = 60;
 
 /// Fewest and most cells of a lane.

@@ -7,7 +7,7 @@ use holdall_model::text::{Outside, OutsidePath};
 use holdall_storage::storages;
 use serde_json::{Value, json};
 
-/// What people call the files that have chunks: `MCAP`.
+/// Usual name of the formats that have chunks: `MCAP`.
 pub fn chunk_titles() -> String {
     let titles: Vec<&str> = storages()
         .iter()

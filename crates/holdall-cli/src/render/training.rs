@@ -1,4 +1,4 @@
-//! What a dataset has, and how well messages fit its frames, for people.
+//! The contents of a dataset, and how well messages fit its frames, for people.
 
 use crate::units::plural;
 use holdall::training::{FeatureReport, TrainingReport};

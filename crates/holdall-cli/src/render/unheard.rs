@@ -1,4 +1,4 @@
-//! What a recording was asked for and did not hear, with the likely causes.
+//! Topics that a recording was asked for and did not hear, with the likely causes.
 
 use super::paint::Paint;
 use crate::units::plural;

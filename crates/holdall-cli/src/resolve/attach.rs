@@ -57,7 +57,7 @@ pub fn change(args: &AttachArguments) -> Result<Change, UsageError> {
 /// Checks that a file can be made at `path`.
 ///
 /// # Errors
-/// When something is there that must not be replaced.
+/// A file exists there and must not be replaced.
 pub fn target(path: &Path, overwrite: bool) -> Result<(), UsageError> {
     if fs::is_dir(path) || (!overwrite && fs::exists(path).unwrap_or(false)) {
         return Err(UsageError::OutputExists {

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
     let questions = questions(&args.questions)?;
     let mut topics = names::full_names("--topics", &args.topics)?;
-    // Conditions select their topics: what has none and is not named is not shown.
+    // Conditions select their topics: other topics are shown only if they are named.
     topics.extend(questions.iter().map(|question| question.topic.clone()));
     Ok(MessageChoice {
         topics,

@@ -80,7 +80,7 @@ pub enum UsageError {
         /// Why it cannot be used.
         reason: String,
     },
-    /// The bag directory is there already.
+    /// The bag directory exists already.
     #[error("{}: already exists; nothing was overwritten, choose another name with -o", path.display())]
     OutputExists {
         /// Where the bag should have gone.
@@ -98,7 +98,7 @@ pub enum UsageError {
     /// No bag to play is named.
     #[error("no bag is named{hint}")]
     NoBag {
-        /// What may have happened; empty or beginning with `; `.
+        /// Likely mistake; empty or beginning with `; `.
         hint: String,
     },
     /// A file named by a flag cannot be read.

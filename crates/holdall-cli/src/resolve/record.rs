@@ -39,7 +39,7 @@ pub struct ResolvedRecord {
     pub disk_mode: DiskMode,
     /// The node that is announced.
     pub node: NodeName,
-    /// What the bag is encrypted with.
+    /// Encryption of the bag.
     pub seal: Option<Seal>,
     /// Arguments that have no effect, one sentence each.
     pub warnings: Vec<String>,
@@ -90,7 +90,7 @@ pub fn resolve(
             OnDiskFullName::Ring => OnDiskFull::Ring,
         },
         min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
-        // What survives there is not encrypted.
+        // Messages that survive there are not encrypted.
         rescue_directory: (!args.rescue_directory.as_os_str().is_empty() && args.encrypt_to.is_empty())
             .then(|| args.rescue_directory.clone()),
         cache,
@@ -119,7 +119,7 @@ pub fn resolve(
     })
 }
 
-/// What the bag is encrypted with.
+/// Encryption of the bag.
 fn seal(args: &RecordArguments) -> Result<Option<Seal>, UsageError> {
     if args.encrypt_to.is_empty() {
         return Ok(None);
@@ -368,7 +368,7 @@ pub fn set_output(resolved: &mut ResolvedRecord, folder: Option<PathBuf>, surrou
     resolved.options.output = output.unwrap_or_default();
 }
 
-/// Most suffixes that are tried; what exists after that many is refused when the bag is created.
+/// Most suffixes to try; if all are taken, creating the bag is refused.
 const SUFFIX_MAX: u32 = 9999;
 
 /// `base`, or the first of `base_1`, `base_2` and so on that does not exist: several recordings can begin in
@@ -413,7 +413,7 @@ pub fn disk_mode(name: DiskModeName) -> DiskMode {
     }
 }
 
-/// What happens when the cache is full.
+/// Policy for a full cache.
 pub fn cache_policy(name: CachePolicyName) -> CachePolicy {
     match name {
         CachePolicyName::Fair => CachePolicy::Fair,

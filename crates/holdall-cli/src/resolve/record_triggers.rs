@@ -4,7 +4,7 @@ use super::UsageError;
 use crate::args::record::RecordArguments;
 use holdall::record::options::{CacheOptions, Trigger, TriggerOptions};
 
-/// Of the cache's memory a quarter is for messages that wait for the disk, the rest for those that wait for an event.
+/// A quarter of the cache's memory is for messages that wait for the disk, the rest for those that wait for an event.
 const CACHE_PARTS: usize = 4;
 
 /// The events, and the memory that messages wait for them in, which is taken from the cache's; `None` where everything is recorded.

@@ -183,10 +183,10 @@ pub fn output(
     })
 }
 
-/// What the output is encrypted with.
+/// Encryption of the output.
 ///
 /// # Errors
-/// A recipient that is none; an output that is no bag.
+/// An invalid recipient; an output that is not a bag.
 pub fn seal(directory: &Path, recipients: &[String]) -> Result<Option<Seal>, UsageError> {
     if recipients.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Reads single keys from a terminal on a thread of its own and reports those with a meaning.
+//! Reads single keys from a terminal on a separate thread and reports those with a meaning.
 
 use super::{
     events::{Event, EventSender},
@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::thread;
 
-/// Time between two checks whether the verb still listens and the terminal is ours.
+/// Time between two checks that the verb still listens and this process still owns the terminal.
 const LOOK_AGAIN: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
@@ -49,7 +49,7 @@ pub enum Key {
 pub struct Keyboard(());
 
 impl Keyboard {
-    /// Begins to read keys; `None` when standard input is no terminal.
+    /// Begins to read keys; `None` if standard input is not a terminal.
     pub fn start(events: EventSender) -> Option<Self> {
         if !rustix::termios::isatty(stdin()) {
             return None;

@@ -1,4 +1,4 @@
-//! A progress bar with the time that is left, for long work; nothing where standard error is no terminal. A program that runs this one gets
+//! A progress bar with the remaining time, for long work; nothing if standard error is not a terminal. A program that runs this one gets
 //! lines of JSON instead, when it asks for them.
 
 use super::screen::{self, Screen};

@@ -2,9 +2,9 @@
 //! [`never_wait`] none waits.
 //!
 //! A terminal can go away (its window is closed, ssh ends): every write then fails with EIO. It can also stop
-//! (Ctrl-S): every write then waits until Ctrl-Q. [`never_wait`] therefore passes all writes to a thread of
-//! their own, over a queue that is bounded; what the terminal does not accept in time is dropped with a
-//! count, and the recording is never delayed.
+//! (Ctrl-S): every write then waits until Ctrl-Q. [`never_wait`] therefore passes all writes to a separate
+//! thread, over a bounded queue; lines that the terminal does not accept in time are dropped and
+//! counted, and the recording is never delayed.
 
 use super::{
     frame::{Frame, Size},
@@ -37,7 +37,7 @@ const USUAL: Size = Size {
     rows: 24,
 };
 
-/// What the thread has to write.
+/// Lines and status for the thread to write.
 #[derive(Default)]
 struct Waiting {
     above: Vec<u8>,
@@ -151,7 +151,7 @@ pub fn size(terminal: BorrowedFd<'_>) -> Size {
 pub struct Screen(());
 
 impl Screen {
-    /// `None` when standard error is no terminal.
+    /// `None` if standard error is not a terminal.
     pub fn open() -> Option<Self> {
         can_draw().then_some(Self(()))
     }

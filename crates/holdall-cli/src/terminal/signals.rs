@@ -1,4 +1,4 @@
-//! Turns signals into events, on a thread of its own.
+//! Turns signals into events, on a separate thread.
 
 use super::{
     events::{Event, EventSender},

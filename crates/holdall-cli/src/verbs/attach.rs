@@ -1,4 +1,4 @@
-//! `holdall attach` and `holdall get`: files and key-value pairs that a bag stores beside its messages.
+//! `holdall attach` and `holdall get`: files and key-value pairs that a bag stores in addition to its messages.
 
 use super::input;
 use crate::{

@@ -33,7 +33,7 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
     }
 }
 
-/// Begins the log: warnings only beside JSON.
+/// Begins the log: only warnings if the output is JSON.
 pub(super) fn start_log(json: bool) {
     log::start(if json {
         LevelFilter::WARN

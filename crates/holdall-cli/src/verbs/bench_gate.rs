@@ -50,7 +50,7 @@ pub fn run(args: &GateArguments) -> VerbResult {
     })
 }
 
-/// The baseline in `path`; one that is to be renewed need not exist.
+/// The baseline in `path`; if it will be renewed, it need not exist.
 fn baseline(path: &Path, is_renewed: bool) -> Result<Baseline, Failure> {
     if is_renewed && !path.exists() {
         return Ok(Baseline::default());

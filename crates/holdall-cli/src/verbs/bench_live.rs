@@ -1,4 +1,4 @@
-//! The processes that `holdall bench run` starts beside the recorder: publishers, and rivals' writers.
+//! The processes that `holdall bench run` starts in addition to the recorder: publishers, and rivals' writers.
 
 use super::bench::failure;
 use crate::{

@@ -54,7 +54,7 @@ pub(super) fn chosen(names: &[String]) -> Result<Chosen, Failure> {
             chosen.evaluations.push(evaluation);
             continue;
         }
-        // What cannot be read is reported where other experiments are.
+        // An unreadable file is reported together with other experiments.
         let text = read_small_file(Path::new(name)).unwrap_or_default();
         if Evaluation::is_one(&text) {
             let read = Evaluation::parse(&text);

@@ -69,7 +69,7 @@ pub fn run(args: &CatArguments) -> VerbResult {
     }
     let (sentences, undecoded) = printer.close();
     sentences.iter().for_each(|sentence| warn!("{sentence}"));
-    // With all that was wanted shown, what is missing does not matter.
+    // If all wanted messages were shown, missing ones do not matter.
     let is_damaged = shown < count && bags.bags().iter().any(Bag::is_damaged);
     Ok(if has_failed || undecoded || is_damaged {
         Outcome::Failed

@@ -65,7 +65,7 @@ fn printed(lines: &[String]) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// The columns that some row has and that fit beside each other, and the rows; times are UTC.
+/// The columns that some row has and that fit next to each other, and the rows; times are UTC.
 fn table(found: Vec<Found>) -> (Vec<&'static str>, Vec<Value>) {
     const LEFT_OUT: [&str; 8] = [
         "root",

@@ -71,7 +71,7 @@ fn with_changes(output: OutputOptions, change: &ChangeArguments) -> Result<Outpu
     })
 }
 
-/// rosbag2's YAML files say all about the bags that they make.
+/// Refuses flags for changes: rosbag2's YAML files describe their output bags completely.
 fn refuse_changes(change: &ChangeArguments) -> Result<(), Failure> {
     let flags = [
         ("--set", change.changes.is_empty()),

@@ -114,7 +114,7 @@ fn nothing(kind: ExportKind, is_chosen: bool, bags: &BagSet) -> Failure {
     })
 }
 
-/// What becomes of files that are there already.
+/// Handling of existing files.
 pub(super) fn existing(args: &ExportArguments) -> ExistingFiles {
     if args.overwrite {
         ExistingFiles::Replace

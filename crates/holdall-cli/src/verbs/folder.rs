@@ -76,7 +76,7 @@ pub fn run(args: &WebArguments) -> VerbResult {
     }
 }
 
-/// What the page has of this program.
+/// The parts of this program that the page uses.
 struct Bags {
     foxglove: SocketAddr,
     access: ViewerAccess,
@@ -118,7 +118,7 @@ impl Bags {
                 transport::Purpose::Other,
             )?,
             PlayTo::Viewers => {
-                // Nothing is to be discovered.
+                // Nothing has to be discovered.
                 options.discovery_wait = Duration::ZERO;
                 Vec::new()
             }

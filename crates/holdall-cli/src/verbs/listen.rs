@@ -48,7 +48,7 @@ const ONCE_AFTER: Duration = Duration::from_secs(3);
 /// Bars of the small graph.
 const HISTORY: usize = 20;
 
-/// What a topic is measured by, and the sentence about it.
+/// Measures a topic; returns a sentence about it.
 type Measure = fn(&TopicReading) -> Option<String>;
 
 /// Shows how often messages come.
@@ -375,7 +375,7 @@ impl Table {
     }
 }
 
-/// What a recorder has received of each topic.
+/// The topics that a recorder has received, with their figures.
 fn of_recorder(socket: &Path, regex: Option<&regex::Regex>) -> Result<Vec<TopicReading>, Failure> {
     let reply = ask(socket, &json!({"request": "status"})).map_err(Failure::asking)?;
     let topics = reply["status"]["topics"].as_object();

@@ -85,7 +85,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let node = resolve::node(&args.node_name).map_err(Failure::refused)?;
     let joined = if args.viewers_only {
-        // Nothing is to be discovered.
+        // Nothing has to be discovered.
         options.discovery_wait = Duration::ZERO;
         Vec::new()
     } else {
@@ -146,7 +146,7 @@ fn check_inputs(inputs: &[PathBuf]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What serves a playback to others. Bound before DDS is started: what cannot be made is refused at once.
+/// Servers of a playback. Bound before DDS is started, so that failures are reported at once.
 struct Servers {
     socket: Option<ControlSocket>,
     dashboard: Option<Dashboard>,

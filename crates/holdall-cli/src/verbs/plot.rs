@@ -22,7 +22,7 @@ use std::{
 };
 use tracing::{level_filters::LevelFilter, warn};
 
-/// What a picture is stored as.
+/// File format of a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Page,

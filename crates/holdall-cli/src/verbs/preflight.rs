@@ -128,7 +128,7 @@ pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events
     check_span("--preflight", span)?;
     let planned = resolved.options.limits.duration_max;
     let level = args.console.log_level.filter();
-    // What a trial does is no news of the recording: "recording /imu", "ending the recording".
+    // The log of a trial is not about the recording: "recording /imu", "ending the recording".
     log::set_level(level.min(LevelFilter::WARN));
     let tried = trial(args, resolved, (span, planned), events);
     log::set_level(level);

@@ -35,7 +35,7 @@ use tracing::{info, warn};
 /// Time between two polls for a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// The node of a bridge beside a recording.
+/// The node of a bridge that runs next to a recording.
 const BESIDE_NAME: &str = "holdall_bridge";
 
 /// Who may connect to the ports of this program: all of them have one token.
@@ -69,7 +69,7 @@ pub struct Allowed {
     pub sim_time: bool,
 }
 
-/// What viewers of live topics may do, for the log.
+/// Permissions of viewers of live topics, for the log.
 fn about_control(control: bool) -> &'static str {
     match control {
         true => " (viewers may publish, call services and set parameters)",
@@ -114,7 +114,7 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
     }
 }
 
-/// Shows what a recording selects, by subscriptions of its own: the recording has no part in it.
+/// Shows the topics that a recording selects, with separate subscriptions: the recording is not involved.
 pub fn beside_recording(
     port: Option<ViewerPort>,
     (transports, enclave): (&[TransportName], Option<&str>),

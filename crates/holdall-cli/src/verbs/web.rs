@@ -1,4 +1,4 @@
-//! The dashboard beside a recording or playback (`--web`).
+//! The dashboard of a recording or playback (`--web`).
 
 use crate::exit::Failure;
 use holdall::supervise::{
@@ -41,7 +41,7 @@ pub fn serve(
     Ok(())
 }
 
-/// A socket's path has at most 107 bytes, of which its name below this folder takes up to 31.
+/// A socket's path has at most 107 bytes; its name below this folder takes up to 31 of them.
 const RUNTIME_PATH_BYTES_MAX: usize = 76;
 
 /// Where recordings and playbacks of this user are found by `holdall web`.
