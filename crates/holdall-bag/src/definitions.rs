@@ -70,7 +70,7 @@ impl DefinitionFolders {
         Ok(found)
     }
 
-    /// True when there is nothing to search.
+    /// True if there is nothing to search.
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty() && self.prefixes.is_empty()
     }

@@ -30,7 +30,7 @@ pub enum LockError {
     Disk(#[from] DiskError),
 }
 
-/// The process that is recording the bag at `path` (a directory or a single storage file), or changing it. `None` when no process does, or
+/// The process that is recording the bag at `path` (a directory or a single storage file), or changing it. `None` if no process does, or
 /// when that cannot be known: a path that cannot be opened, a file system without locks.
 ///
 /// The lock ends with its process, however that ends, so a bag without a writer whose metadata states that it

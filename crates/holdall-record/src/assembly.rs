@@ -80,7 +80,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Makes the bag and subscribes to what needs no discovery. A `storage` that is given replaces the one
+    /// Makes the bag and subscribes to topics that need no discovery. A `storage` that is given replaces the one
     /// that the options name.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Watches the clock that stamps messages: where it jumps, and what its times are in time that does not.
+//! Watches the clock that stamps messages: finds its jumps, and converts its times to a clock without jumps.
 
 use super::write::drain::DrainShared;
 use holdall_io::{clock::Clock, mutex::lock};
@@ -34,7 +34,7 @@ pub struct ClockJumps {
     pub named: Vec<ClockJump>,
 }
 
-/// What is known about the clock that stamps messages. Shared by those who receive, keep and write them.
+/// Known facts about the clock that stamps messages. Shared by the parts that receive, keep and write them.
 pub(super) struct ClockWatch {
     clock: Arc<dyn Clock>,
     is_simulated: bool,
@@ -73,7 +73,7 @@ impl ClockWatch {
         if self.is_simulated {
             return;
         }
-        // Read under the lock, so that what was read first is noted first.
+        // Read under the lock, so that readings are noted in order.
         let mut line = lock(&self.line);
         let jump = self
             .read()
@@ -140,7 +140,7 @@ impl ClockWatch {
             .any(|number| named.get(number).is_none_or(|jump| jump.is_back()))
     }
 
-    /// Jumps so far, with what is known about them.
+    /// Jumps so far, with their details.
     pub fn jumps(&self) -> ClockJumps {
         ClockJumps {
             count: self.count(),
@@ -158,7 +158,7 @@ impl ClockWatch {
         lock(&self.line).steady_of(stamp)
     }
 
-    /// What the clock showed at such a time.
+    /// Reading of the clock at such a time.
     pub fn stamp_of(&self, steady: Timestamp) -> Timestamp {
         lock(&self.line).stamp_of(steady)
     }

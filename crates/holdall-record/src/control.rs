@@ -27,7 +27,7 @@ pub struct RecordControl {
     directory: PathBuf,
 }
 
-/// When what arrives is stored.
+/// When arriving messages are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlledMode {
     AtOnce,
@@ -82,7 +82,7 @@ impl RecordControl {
         }
     }
 
-    /// Stores what arrives from now on.
+    /// Stores messages that arrive from now on.
     pub fn resume(&self) {
         if self.parts.gate.set_paused(false) {
             tracing::info!("resumed");
@@ -116,7 +116,7 @@ impl RecordControl {
         self.parts.cache.wake();
     }
 
-    /// Writes what the ring holds, or is an event in a recording that waits for events; false when the recording stores everything at once.
+    /// Writes the contents of the ring, or is an event in a recording that waits for events; false if the recording stores everything at once.
     pub fn snapshot(&self) -> bool {
         match self.mode {
             ControlledMode::AtOnce => return false,
@@ -248,8 +248,8 @@ impl RecordControl {
         self.parts.wait.stop_reason()
     }
 
-    /// Waits for the next step: `at_most` this long, less where there is something to look at, but not before `earliest` (monotonic time).
-    /// True when the recording is to end.
+    /// Waits for the next step: `at_most` this long, less if there is news, but not before `earliest` (monotonic time).
+    /// True if the recording is to end.
     pub(super) fn wait_step(&self, at_most: Duration, earliest: Duration) -> bool {
         let wait = &self.parts.wait;
         let began = self.clock.monotonic();
@@ -266,7 +266,7 @@ impl RecordControl {
         wait.wait_stop(early)
     }
 
-    /// Waits until it has ended; false when `at_most` ran out before.
+    /// Waits until it has ended; false if `at_most` ran out before.
     pub fn wait_finished(&self, at_most: Duration) -> bool {
         self.parts.wait.wait_finished(at_most)
     }

@@ -67,7 +67,7 @@ pub(super) struct EventPublishers {
     /// By transport; `None` while no other node has the type.
     lost: Vec<Option<Box<dyn Publisher>>>,
     split: Vec<Box<dyn Publisher>>,
-    /// What was published, in the ledger's order of topics.
+    /// Published counts, in the ledger's order of topics.
     reported: Vec<Lost>,
     next_lost: Duration,
     published: bool,
@@ -149,7 +149,7 @@ impl EventPublishers {
         }
     }
 
-    /// Publishes what was lost since the last event, unless that event is too recent.
+    /// Publishes losses since the last event, unless that event is too recent.
     pub(super) fn publish_lost_when_due(&mut self, ledger: &Mutex<Ledger>, now: Duration) {
         let Some(interval) = self.options.lost_interval else {
             return;
@@ -178,7 +178,7 @@ impl EventPublishers {
         true
     }
 
-    /// What was lost and not yet published, by topic.
+    /// Losses not yet published, by topic.
     fn news(&mut self, ledger: &Ledger) -> Vec<(String, Lost)> {
         let mut news = Vec::new();
         self.reported.resize(ledger.topics.len(), Lost::default());
@@ -188,7 +188,7 @@ impl EventPublishers {
             }
             let total = lost(&topic.missing);
             // A message that was counted and came late makes the sum smaller; further losses are published
-            // only once they exceed what was published.
+            // only once they exceed the published ones.
             let new = Lost {
                 in_transport: total.in_transport.saturating_sub(reported.in_transport),
                 in_recorder: total.in_recorder.saturating_sub(reported.in_recorder),
@@ -221,7 +221,7 @@ impl EventPublishers {
     }
 }
 
-/// Publishes to all matched subscriptions; true when there is one.
+/// Publishes to all matched subscriptions; true if there is one.
 fn publish<'a>(publishers: impl IntoIterator<Item = &'a mut Box<dyn Publisher>>, event: &[u8]) -> bool {
     let mut heard = false;
     for publisher in publishers {

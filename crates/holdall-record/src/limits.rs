@@ -48,7 +48,7 @@ impl fmt::Display for ReachedLimit {
     }
 }
 
-/// Watches what the drain writes.
+/// Watches the messages that the drain writes.
 pub(super) struct LimitGuard {
     messages_max: Option<u64>,
     bytes_max: Option<u64>,
@@ -59,7 +59,7 @@ pub(super) struct LimitGuard {
 }
 
 impl LimitGuard {
-    /// A watch of what counts messages or bytes; `None` where neither has a limit.
+    /// A watch that counts messages or bytes; `None` if neither has a limit.
     pub(super) fn watch(limits: RecordingLimits) -> Option<Self> {
         let is_needed = limits.messages_max.is_some() || limits.bytes_max.is_some();
         is_needed.then(|| Self::new(limits))

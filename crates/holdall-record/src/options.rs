@@ -49,14 +49,14 @@ pub struct RecordOptions {
     pub triggers: Option<TriggerOptions>,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
-    /// After a power cut at most what was received in this span is missing (`--max-loss-window`); `None` never syncs before the end.
+    /// After a power cut at most the messages received in this span are missing (`--max-loss-window`); `None` never syncs before the end.
     pub max_loss_window: Option<Duration>,
     /// Policy for a nearly full disk (`--on-disk-full`).
     pub on_disk_full: OnDiskFull,
     /// When less than this is free the disk counts as full (`--min-free-space`). `None`: when a write fails, or, with
     /// [`OnDiskFull::Ring`], at [`RING_FREE_SPACE_BYTES`].
     pub min_free_space_bytes: Option<u64>,
-    /// A directory in memory for what must survive the death of this process until the storage has it; `None` for nowhere.
+    /// A directory in memory for data that must survive the death of this process until the storage has it; `None` for nowhere.
     pub rescue_directory: Option<PathBuf>,
     /// How messages wait.
     pub cache: CacheOptions,
@@ -85,7 +85,7 @@ pub struct RecordOptions {
     pub lists_complete_files: bool,
     /// The files that an upload has sent: with [`OnDiskFull::Ring`] no others are removed (`--upload`).
     pub uploaded: Option<UploadedFiles>,
-    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, where it is set.
+    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, if it is set.
     pub ros_distro: Option<String>,
     /// Events for other nodes, `None` for none.
     pub events: Option<super::events::EventOptions>,
@@ -94,7 +94,7 @@ pub struct RecordOptions {
 }
 
 impl RecordOptions {
-    /// Records what `selection` selects into a new bag directory; everything else has its default.
+    /// Records the topics that `selection` selects into a new bag directory; everything else has its default.
     #[must_use]
     pub fn new(output: impl Into<PathBuf>, selection: holdall_model::selection::Selection) -> Self {
         Self {

@@ -43,7 +43,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The same where the publisher was heard since: a secured one on a busy computer takes seconds for its handshake.
 const ANSWER_OF_LIVING_MAX: Duration = Duration::from_secs(10);
 
-/// Time between two looks at what they have answered.
+/// Time between two looks for their answers.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The environment a recording runs in. The default is the machine itself; tests and programs with special needs replace parts of it.
@@ -176,7 +176,7 @@ impl Recorder {
         self.control.clone()
     }
 
-    /// The memory that survives it, where there is some.
+    /// The memory that survives it, if any.
     #[cfg(test)]
     pub(super) fn region(&self) -> Option<&holdall_io::survivor::Region> {
         self.view.parts.cache.source().region()
@@ -192,7 +192,7 @@ impl Recorder {
         RecordObserver(self.view.clone())
     }
 
-    /// Waits until the recording has ended by itself or by [`RecordControl::stop`]; false when `at_most` ran out before.
+    /// Waits until the recording has ended by itself or by [`RecordControl::stop`]; false if `at_most` ran out before.
     pub fn wait_finished(&self, at_most: Duration) -> bool {
         self.control.wait_finished(at_most)
     }
@@ -210,10 +210,10 @@ impl Recorder {
     }
 }
 
-/// What is reported of a bug; the sentence about the bug itself is in the log.
+/// Report of a bug; the sentence about the bug itself is in the log.
 const INTERNAL: &str = "the recorder failed for an internal reason; see the log";
 
-/// Runs a part of the recording; false when it panicked.
+/// Runs a part of the recording; false if it panicked.
 fn survives(part: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(part)).is_ok()
 }
@@ -299,7 +299,7 @@ impl Recording {
         end.map_or(Duration::MAX, |end| end.saturating_sub(now))
     }
 
-    /// Ends the recording when it has what was requested.
+    /// Ends the recording when it has all requested messages.
     fn check_limits(&self, now: Duration) {
         let drain = &self.view.parts.drain;
         let over = |span: &Duration| now.saturating_sub(self.view.started) >= *span;
@@ -332,7 +332,7 @@ impl Recording {
             if now >= next_question {
                 next_question = now + QUESTION_INTERVAL;
                 if self.session.ask_ends() {
-                    // What the answer shows to be missing may still come.
+                    // Messages that the answer shows to be missing may still come.
                     caught_up_by = now + CATCH_UP_MAX;
                 }
             }

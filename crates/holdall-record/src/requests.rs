@@ -1,4 +1,4 @@
-//! What a recording's control asks of its session, from other threads: whether new topics are recorded, and topics to subscribe to.
+//! Requests of a recording's control to its session, from other threads: whether new topics are recorded, and topics to subscribe to.
 
 use super::step_wait::StepWait;
 use holdall_io::mutex::lock;
@@ -20,7 +20,7 @@ const TOPICS_MAX: usize = 10_000;
 /// How long an answer may take: the session waits for the disk when 1024 topics come at once.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// What became of a request to record topics.
+/// Outcome of a request to record topics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeAnswer {
     /// Topics of the request that are recorded now, also those that were before.
@@ -51,7 +51,7 @@ pub enum SubscribeError {
 
 /// Topics that somebody wants recorded.
 pub(crate) struct Wish {
-    /// Full ROS names with the type, where one was given.
+    /// Full ROS names, with the type if one was given.
     pub topics: Vec<(String, Option<String>)>,
     pub answer: SyncSender<SubscribeAnswer>,
 }
@@ -78,7 +78,7 @@ impl SessionRequests {
         self.discovers.load(Ordering::Relaxed)
     }
 
-    /// Returns what was before.
+    /// Returns the previous value.
     pub(crate) fn set_discovers(&self, discovers: bool) -> bool {
         self.discovers.swap(discovers, Ordering::Relaxed)
     }

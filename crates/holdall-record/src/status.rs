@@ -1,4 +1,4 @@
-//! What a recording reports while it runs and when it has ended.
+//! Reports of a recording while it runs and when it has ended.
 
 pub use super::{
     clock_watch::ClockJumps,
@@ -39,7 +39,7 @@ pub struct TopicStatus {
     pub lost: BTreeMap<LossStage, u64>,
     /// Messages received and left out on request, in a pause for example; no loss.
     pub left_out: u64,
-    /// True when losses cannot be known because the transport gives no sequence numbers.
+    /// True if losses cannot be known because the transport gives no sequence numbers.
     pub loss_unknown: bool,
     /// Publishers that may have sent more after the last message that arrived; until the recording is closed, only those that went
     /// silent.
@@ -59,7 +59,7 @@ impl TopicStatus {
 pub struct RecordStatus {
     /// Since the start.
     pub elapsed: Duration,
-    /// Not storing what arrives.
+    /// Arriving messages are not stored.
     pub paused: bool,
     /// Messages recorded.
     pub recorded: u64,
@@ -67,7 +67,7 @@ pub struct RecordStatus {
     pub recorded_bytes: u64,
     /// Bytes held by the cache now.
     pub cache_bytes: usize,
-    /// What it may hold.
+    /// Its limit.
     pub cache_bytes_max: usize,
     /// Messages that are missing, all topics and stages but `policy`.
     pub lost: u64,
@@ -77,7 +77,7 @@ pub struct RecordStatus {
     pub write_path: WritePath,
     /// The file being written.
     pub current_file: PathBuf,
-    /// What is durable, and how well the loss window was kept.
+    /// How much is durable, and how well the loss window was kept.
     pub durability: DurabilityStatus,
     /// Why the recording should be ended, if it should: its owner must stop it (less space is free than the
     /// user wants). One sentence.
@@ -107,7 +107,7 @@ impl RecordStatus {
         holdall_model::loss::total(self.topics.iter().map(|topic| &topic.left_out))
     }
 
-    /// Messages lost after their publishers were matched: what decides the exit code.
+    /// Messages lost after their publishers were matched: these decide the exit code.
     pub fn shortfall(&self) -> u64 {
         let counts = self.topics.iter().flat_map(|topic| &topic.lost);
         let lost = counts.filter(|(stage, _)| stage.is_shortfall());
@@ -147,7 +147,7 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// True when the recording lost a message that it should have had, or may have lost some: a publisher that was received reliably went
+    /// True if the recording lost a message that it should have had, or may have lost some: a publisher that was received reliably went
     /// silent. Messages sent before their publisher
     /// was matched (`head`: almost every node that starts later sends some on `/parameter_events`) are
     /// reported, but do not count here.

@@ -75,7 +75,7 @@ impl StepWait {
         }
     }
 
-    /// Waits until there is something to look at or the recording is to end, at most this long; true when there is something to look at.
+    /// Waits until there is something to look at or the recording is to end, at most this long; true if there is something to look at.
     pub(super) fn wait_news(&self, at_most: Duration) -> bool {
         let mut state = self.wait(at_most, |state| state.is_woken || state.stop.is_some());
         std::mem::take(&mut state.is_woken)
@@ -86,18 +86,18 @@ impl StepWait {
         lock(&self.state).absence = Some(absence);
     }
 
-    /// How long this process did not run, where that explains what is found at `now`.
+    /// How long this process did not run, if that explains the findings at `now`.
     pub(crate) fn absence(&self, now: Duration) -> Option<Duration> {
         let absence = lock(&self.state).absence?;
         absence.explains(now).then_some(absence.span)
     }
 
-    /// Waits until the recording is to end; false when `at_most` ran out before.
+    /// Waits until the recording is to end; false if `at_most` ran out before.
     pub(super) fn wait_stop(&self, at_most: Duration) -> bool {
         self.wait(at_most, |state| state.stop.is_some()).stop.is_some()
     }
 
-    /// Waits until the recording has ended; false when `at_most` ran out before.
+    /// Waits until the recording has ended; false if `at_most` ran out before.
     pub(super) fn wait_finished(&self, at_most: Duration) -> bool {
         self.wait(at_most, |state| state.finished).finished
     }

@@ -69,13 +69,13 @@ impl SteppedRecorder {
         self.0.view.status()
     }
 
-    /// Polls the graph, moves messages by hand, asks for definitions: what the recorder's own thread does.
+    /// Polls the graph, moves messages by hand, asks for definitions: the work of the recorder's own thread.
     pub fn step_session(&mut self) {
         let now = self.0.view.clock.monotonic();
         self.0.session.step(now);
     }
 
-    /// Writes the oldest messages and whatever else is due: what the drain's thread does. False when the cache held nothing.
+    /// Writes the oldest messages and does other due work: the work of the drain's thread. False if the cache was empty.
     pub fn step_drain(&mut self) -> bool {
         let segment = self.0.view.parts.cache.try_take();
         let has_messages = segment.is_some();
@@ -122,7 +122,7 @@ impl SteppedRecorder {
         self.0.session.end_questions();
         self.0.session.close();
         self.0.view.parts.cache.close();
-        // Bounded by what the cache holds: nothing comes in any more.
+        // Bounded by the contents of the cache: no more messages come in.
         while self.step_drain() {}
         let Assembly {
             mut drain,

@@ -12,7 +12,7 @@ const FOLDERS_MAX: usize = 10_000;
 /// Longest `metadata.yaml` that is read; that of a recording that was not ended has a few lines.
 const METADATA_BYTES_MAX: u64 = 1 << 20;
 
-/// Cuts, in the background, the files of killed recordings that are in the same folder as `bag`, after what was written in them.
+/// Cuts, in the background, the files of killed recordings in the same folder as `bag`, after their last written data.
 pub(crate) fn trim_killed_beside(bag: &Path) {
     let folder = bag.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new(".")).to_owned();
@@ -53,7 +53,7 @@ fn trim(bag: &Path) -> u64 {
     bytes
 }
 
-/// Whether a bag is one that was being recorded, by what it states of itself.
+/// Whether a bag was being recorded, by its own metadata.
 fn is_killed(bag: &Path) -> bool {
     let text = fs::read_to_string(&bag.join("metadata.yaml"), METADATA_BYTES_MAX);
     text.is_ok_and(|text| text.contains(STATE_KEY)) || fs::is_file(&bag.join(POINTER_FILE))

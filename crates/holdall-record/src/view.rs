@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-/// What is needed to report a recording's state.
+/// State needed to report on a recording.
 #[derive(Clone)]
 pub(super) struct View {
     pub parts: Parts,

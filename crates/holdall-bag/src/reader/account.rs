@@ -60,7 +60,7 @@ impl AccountSummary {
 }
 
 impl Bag {
-    /// The account's summary; `None` when another recorder wrote the bag, or when its file would have to be
+    /// The account's summary; `None` if another recorder wrote the bag, or when its file would have to be
     /// unpacked first.
     ///
     /// # Errors

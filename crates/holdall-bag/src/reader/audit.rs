@@ -55,7 +55,7 @@ pub struct BagAudit {
     pub state: BagState,
     /// The topics in name order.
     pub topics: Vec<TopicAudit>,
-    /// What does not add up, one sentence each.
+    /// Discrepancies, one sentence each.
     pub faults: Vec<String>,
     /// Notices for the user, one sentence each.
     pub notices: Vec<String>,
@@ -123,7 +123,7 @@ impl BagAudit {
         Ok(audit)
     }
 
-    /// True when the bag has an account that adds up.
+    /// True if the bag has an account that adds up.
     pub fn is_balanced(&self) -> bool {
         self.account != AccountKind::Missing && self.faults.is_empty()
     }

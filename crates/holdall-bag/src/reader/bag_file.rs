@@ -100,7 +100,7 @@ impl BagFile {
         is_stored_sealed(&self.path)
     }
 
-    /// True when each payload in the file is compressed (rosbag2's message compression).
+    /// True if each payload in the file is compressed (rosbag2's message compression).
     pub fn has_packed_payloads(&self) -> bool {
         self.payloads == Payloads::Packed
     }

@@ -23,7 +23,7 @@ pub struct ServiceCounts {
     pub responses: u64,
 }
 
-/// What is known only from reading all messages of a bag.
+/// Counts that require reading all messages of a bag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BagContents {
     /// Number of messages by topic.

@@ -20,7 +20,7 @@ pub enum ReadError {
     /// An operation of the operating system failed.
     #[error("cannot {action} {}: {}", path.display(), reason(source))]
     Io {
-        /// What was attempted: `open`, `read`, `list`.
+        /// The attempted operation: `open`, `read`, `list`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -41,7 +41,7 @@ pub enum ReadError {
     /// A file that was not encrypted for the bag in which all others are.
     #[error("{notice}; someone has put it there: nothing is read as long as it is in the bag")]
     NotOfBag {
-        /// Which file, and what it is.
+        /// The file, and its kind.
         notice: String,
     },
     /// Neither the metadata nor any storage file can be used.
@@ -49,7 +49,7 @@ pub enum ReadError {
     Metadata {
         /// The metadata file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: MetadataError,
     },
     /// A storage file that the metadata names does not exist.
@@ -116,7 +116,7 @@ impl ReadError {
         }
     }
 
-    /// True when the bytes of a file are the cause, as [`StorageError::is_damage`] has it.
+    /// True if the bytes of a file are the cause, as [`StorageError::is_damage`] has it.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Storage(error) if error.is_damage())
     }

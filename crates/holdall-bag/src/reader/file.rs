@@ -237,7 +237,7 @@ pub fn expect_bag(path: &Path) -> Result<(), ReadError> {
     }
 }
 
-/// What people call the files of some storages: `MCAP, SQLite or ROS 1 bag`.
+/// Usual names of the formats of some storages: `MCAP, SQLite or ROS 1 bag`.
 fn titles(which: impl Fn(&dyn Storage) -> bool) -> String {
     let titles: Vec<&str> = readable_storages()
         .filter(|storage| which(*storage))

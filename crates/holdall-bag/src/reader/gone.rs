@@ -111,7 +111,7 @@ impl Gone {
         self.files.iter().map(|gone| gone.file.messages).sum()
     }
 
-    /// Lets an account know what the ring of files has removed after it.
+    /// Updates a checkpoint with the messages that the ring of files has removed since.
     pub(super) fn note_removed(&self, checkpoint: &mut Ledger) {
         for topic in &mut checkpoint.topics {
             let removed = self.removed.get(&topic.name).copied().unwrap_or(0);
@@ -119,7 +119,7 @@ impl Gone {
         }
     }
 
-    /// Takes from the counts by topic what the files have.
+    /// Subtracts the contents of the files from the counts by topic.
     fn take_left(&mut self, named: &[Named]) {
         let (grown, others): (Vec<_>, Vec<_>) = named.iter().partition(|file| sum(&file.left) > file.had);
         others

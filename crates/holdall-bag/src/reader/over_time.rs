@@ -15,7 +15,7 @@ pub struct OverTime {
     pub times: Option<(Timestamp, Timestamp)>,
     /// The counts of each topic that has messages.
     pub by_topic: BTreeMap<String, Vec<u64>>,
-    /// False when a file was left out because all of its messages would have to be read.
+    /// False if a file was left out because all of its messages would have to be read.
     pub is_whole: bool,
 }
 

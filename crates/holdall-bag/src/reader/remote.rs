@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// What a copy leaves free of the disk.
+/// Space that a copy leaves free on the disk.
 const SPARE_BYTES: u64 = 256 << 20;
 
 /// The storage of an object that ends as its files do: a request for its beginning is not needed. `None` for a file of this computer.

@@ -116,7 +116,7 @@ impl BagSet {
         topics
     }
 
-    /// First and last log time of all bags; `None` when none has a message.
+    /// First and last log time of all bags; `None` if none has a message.
     pub fn log_times(&self) -> Option<(Timestamp, Timestamp)> {
         let starts = self.0.iter().filter_map(|bag| bag.metadata().starting_time);
         let ends = self.0.iter().filter_map(|bag| bag.metadata().ending_time());

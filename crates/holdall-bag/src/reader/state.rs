@@ -87,7 +87,7 @@ pub struct BagState {
     pub source: AccountSource,
     /// The account in short; `None` without one, and where it is packed.
     pub account: Option<AccountSummary>,
-    /// What is known to be lost, by topic and stage, with what was sent before the match; `None` where no loss can be known.
+    /// What is known to be lost, by topic and stage, with what was sent before the match; `None` if no loss can be known.
     pub lost: Option<LostByTopic>,
     /// Storage files that are gone, or have lost messages since.
     pub missing_files: Vec<MissingFile>,
@@ -184,7 +184,7 @@ impl BagState {
         UnknownEnds::of_all(self.ends.values().copied())
     }
 
-    /// The sums of what is missing; `None` where no loss can be known.
+    /// The sums of missing messages; `None` if no loss can be known.
     pub fn sums(&self) -> Option<LossSums> {
         self.lost.as_ref().map(|topics| LossSums::of_all(topics.values()))
     }
@@ -277,7 +277,7 @@ pub struct StateSummary {
     pub state: &'static str,
     /// Where the account comes from.
     pub account_from: AccountSource,
-    /// Messages that are known to be lost; `None` where no loss can be known.
+    /// Messages that are known to be lost; `None` if no loss can be known.
     pub lost: Option<u64>,
     /// False where more may be lost.
     pub all_losses_known: bool,

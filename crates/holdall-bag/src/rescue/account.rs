@@ -1,4 +1,4 @@
-//! The account of a rescued recording: what is missing according to its log, and what the bag has together with the messages from memory.
+//! The account of a rescued recording: messages missing according to its log, and messages in the bag and from memory.
 
 use super::{
     Found, RecordedFile, Rescue,
@@ -188,7 +188,7 @@ fn begins_of<F: RecordedFile>(
     Ok(begins)
 }
 
-/// How many messages the publishers of a topic have sent by their numbers, from the first to the last; `None` where that is not known of each.
+/// How many messages the publishers of a topic have sent by their numbers, from the first to the last; `None` if unknown of each.
 fn numbered_until(
     account: &TopicAccount,
     begins: &[(usize, u64)],

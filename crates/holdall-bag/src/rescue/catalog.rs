@@ -21,11 +21,11 @@ pub(super) struct Publisher {
     pub transport: Option<String>,
     /// Where it is not its topic's.
     pub type_name: Option<String>,
-    /// Its last sign of life, where it went silent without a farewell.
+    /// Its last sign of life, if it went silent without a farewell.
     pub silent_since: Option<Timestamp>,
-    /// The lowest sequence number that has come from it, where that shows which numbers its account covers.
+    /// The lowest sequence number that has come from it, if that shows which numbers its account covers.
     pub first: Option<u64>,
-    /// What was counted as missing and what of that came, in the order in which it was logged.
+    /// Messages counted as missing, and those of them that came later, in the order in which they were logged.
     pub losses: Vec<Loss>,
 }
 
@@ -62,7 +62,7 @@ impl Topic {
         self.numbers.get(&number).copied()
     }
 
-    /// Description and definition of what a publisher sends.
+    /// Description and definition of the type that a publisher sends.
     pub fn described(&self, publisher: Option<usize>) -> (&TopicInfo, &MessageDefinition) {
         let other = publisher
             .and_then(|place| self.publishers.get(place)?.type_name.as_deref())
@@ -104,14 +104,14 @@ impl Topic {
     }
 }
 
-/// What the log contains.
+/// Contents of the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Catalog {
     pub storage: String,
     pub merge_publishers: bool,
     pub packed_payloads: bool,
     pub directory: PathBuf,
-    /// Which directory that is, and from where its recorder saw it.
+    /// Identity of that directory, and the file system view of its recorder.
     pub identity: Option<String>,
     pub view: Option<String>,
     /// The log has gaps.

@@ -1,4 +1,4 @@
-//! Why what a killed recorder left in memory could not be written into its bag.
+//! Why messages that a killed recorder left in memory could not be written into its bag.
 
 use holdall_io::disk::DiskError;
 use holdall_storage::StorageError;

@@ -7,7 +7,7 @@ use holdall_model::{loss::ledger::PublisherIndex, time::Timestamp, topic::TopicI
 /// Slots of a region with this kind hold messages in the layout of segments.
 pub const KIND_MESSAGES: u32 = 1;
 
-/// What the cache keeps of a message besides its bytes.
+/// The part of a message that the cache keeps besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheEntry {
     /// When it was received, or the simulation's time then.
@@ -30,7 +30,7 @@ const HAS_SEQUENCE: u32 = 2;
 const IS_LOAN: u32 = 4;
 /// Not a message but a run header: the messages that follow, this many bytes, are one segment's; it gives the segment's place among all.
 const IS_RUN: u32 = 8;
-/// A loan's header is followed by where its bytes are.
+/// A loan's header is followed by the places of its bytes.
 const HAS_RANGES: u32 = 16;
 /// These bytes are released: the ranges mean nothing now.
 const IS_RELEASED: u32 = 32;
@@ -71,13 +71,13 @@ pub enum SurvivedPayload {
 /// Messages that follow each other in an arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SurvivedRun {
-    /// The segment that they are of, where they were gathered.
+    /// The segment that they come from, if they were gathered.
     pub order: Option<u64>,
     /// The messages.
     pub messages: Vec<SurvivedMessage>,
 }
 
-/// Reads the arena of a segment, or one of gathered segments. Ends at what cannot be right.
+/// Reads the arena of a segment, or one of gathered segments. Ends at the first invalid entry.
 pub fn survived(bytes: &[u8]) -> Vec<SurvivedRun> {
     let mut runs: Vec<SurvivedRun> = Vec::new();
     let mut at = 0;

@@ -22,7 +22,7 @@ struct Leftover {
     is_of_our_view: bool,
 }
 
-/// Logs for which bags `directory` holds memory of killed recorders of this user, and what to do about it.
+/// Logs for which bags `directory` holds memory of killed recorders of this user, and how to recover it.
 pub fn report_leftovers(directory: &Path) {
     if let Some(line) = leftovers(directory) {
         tracing::warn!("{line}");
@@ -95,7 +95,7 @@ fn found(directory: &Path) -> Vec<Leftover> {
             drop(survivor.remove());
             continue;
         }
-        // What cannot be read now may be later.
+        // Memory that cannot be read now may be readable later.
         let Some(catalog) = recorded(&survivor) else {
             continue;
         };
@@ -117,7 +117,7 @@ fn is_awaited(catalog: &Catalog, id: &str) -> bool {
     matches!(pointer, Ok(Ok(pointer)) if pointer.id == id) && catalog.is_of(&catalog.directory)
 }
 
-/// What was recorded; `None` when that cannot be read.
+/// The recorded bag; `None` if that cannot be read.
 fn recorded(survivor: &Survivor) -> Option<Catalog> {
     let mut log = Vec::new();
     for slot in survivor.slots().iter().filter(|slot| slot.kind == KIND_LOG) {

@@ -1,4 +1,4 @@
-//! What a recorder logs for a rescue, and the file that points to its memory.
+//! The log that a recorder keeps for a rescue, and the file that points to its memory.
 
 use holdall_model::{
     loss::ledger::AccountChange,
@@ -41,7 +41,7 @@ pub enum Event {
         topic: TopicId,
         /// How the bag describes it.
         info: TopicInfo,
-        /// Its definition, where it is known.
+        /// Its definition, if known.
         definition: Option<MessageDefinition>,
     },
     /// Some publishers of this topic have another type.
@@ -50,7 +50,7 @@ pub enum Event {
         topic: TopicId,
         /// How the bag describes the topic of that type.
         info: TopicInfo,
-        /// The type's definition, where it is known.
+        /// The type's definition, if known.
         definition: MessageDefinition,
     },
     /// A topic's definition.
@@ -72,6 +72,6 @@ pub enum Event {
 pub struct Pointer {
     /// The file.
     pub path: PathBuf,
-    /// What it can be recognised by.
+    /// Its identity.
     pub id: String,
 }

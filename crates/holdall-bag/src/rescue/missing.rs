@@ -101,7 +101,7 @@ impl Rescue {
         Ok(last.open()?.summary().last_metadata(LEDGER_RECORD).is_some())
     }
 
-    /// What a bag with these files lacks.
+    /// Messages that a bag with these files lacks.
     ///
     /// # Errors
     /// A file that cannot be opened.

@@ -55,7 +55,7 @@ const METADATA_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct Found {
     /// Its header.
     entry: CacheEntry,
-    /// Its payload; `None` when only the header has survived.
+    /// Its payload; `None` if only the header has survived.
     payload: Option<FoundPayload>,
 }
 
@@ -138,7 +138,7 @@ impl PointerFile {
     }
 }
 
-/// A storage file of a bag, as what reads bags opens it.
+/// A storage file of a bag, as the reader opens it.
 pub trait RecordedFile {
     /// Why it cannot be opened.
     type Error;
@@ -150,7 +150,7 @@ pub trait RecordedFile {
     fn open(&self) -> Result<Arc<dyn StorageReader>, Self::Error>;
 }
 
-/// What a bag lacks, and its account with it.
+/// Messages that a bag lacks, and its account with them.
 pub struct Missing {
     /// The messages, in the order in which they were received.
     messages: Vec<Found>,
@@ -182,7 +182,7 @@ impl Missing {
 }
 
 impl Rescue {
-    /// The memory that a bag's directory points to; `None` where there is none, it is of another boot, or the recorder is alive.
+    /// The memory that a bag's directory points to; `None` if there is none, it is of another boot, or the recorder is alive.
     ///
     /// # Errors
     /// When there is some, and it cannot be read, or is that of another bag.
@@ -312,11 +312,11 @@ pub(crate) struct InMemory {
     pub storage: String,
 }
 
-/// What the bag in `directory` with these files lacks, as a file that is in memory; `None` when nothing has survived its recorder, or all
+/// What the bag in `directory` with these files lacks, as a file that is in memory; `None` if nothing has survived its recorder, or all
 /// of it is in the bag.
 ///
 /// # Errors
-/// When what has survived cannot be read.
+/// The surviving memory cannot be read.
 pub(crate) fn as_reader<F: RecordedFile>(directory: &Path, files: &[F]) -> Result<Option<InMemory>, String>
 where
     F::Error: std::fmt::Display,

@@ -44,7 +44,7 @@ impl BufferRange {
         u64::from(self.len) * u64::from(self.count)
     }
 
-    /// Adds a piece; false when it does not fit in.
+    /// Adds a piece; false if it does not fit in.
     fn extend(&mut self, start: u64, len: u32) -> bool {
         let Some(stride) = start
             .checked_sub(self.start)
@@ -82,7 +82,7 @@ impl BufferRange {
     }
 }
 
-/// Writes the ranges of a loan into `list`, which is at most `bytes_max` long then. Returns what keeps them in their place; `None` when
+/// Writes the ranges of a loan into `list`, which is at most `bytes_max` long then. Returns what keeps them in their place; `None` if
 /// some of the payload is elsewhere.
 pub fn list_ranges(loan: &dyn Loan, region: &Region, list: &mut Vec<u8>, bytes_max: usize) -> Option<Kept> {
     let kept = loan.keep()?;
@@ -113,7 +113,7 @@ pub fn list_ranges(loan: &dyn Loan, region: &Region, list: &mut Vec<u8>, bytes_m
     (is_whole && list.len() <= bytes_max).then_some(kept)
 }
 
-/// Bytes of the list that these bytes begin with; `None` when it is cut off or cannot be one.
+/// Bytes of the list that these bytes begin with; `None` if it is cut off or cannot be one.
 #[inline]
 pub fn list_bytes(bytes: &[u8]) -> Option<usize> {
     let ranges_bytes = u32::from_le_bytes(*bytes.first_chunk()?) as usize;

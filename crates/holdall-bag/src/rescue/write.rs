@@ -44,7 +44,7 @@ const BLOCKS: BlockPoolOptions = BlockPoolOptions {
 };
 
 impl Rescue {
-    /// The memory that a bag's directory points to; `None`, with a warning, where it cannot be read.
+    /// The memory that a bag's directory points to; `None`, with a warning, if it cannot be read.
     pub fn find_or_warn(directory: &Path) -> Option<Self> {
         Self::find(directory).unwrap_or_else(|error| {
             tracing::warn!("messages in memory cannot be rescued: {error}");

@@ -43,7 +43,7 @@ pub struct ParallelTable {
     first_skipped: Option<String>,
 }
 
-/// What the threads read.
+/// Input of the threads.
 struct Shared {
     spans: BagSpans,
     decoders: Arc<Mutex<Decoders>>,
@@ -75,7 +75,7 @@ struct Part {
 }
 
 impl ParallelTable {
-    /// Begins to read a topic in `threads` threads. `None` where it cannot be divided: a short one, or one whose rows depend on those
+    /// Begins to read a topic in `threads` threads. `None` if it cannot be divided: a short one, or one whose rows depend on those
     /// before.
     ///
     /// # Errors

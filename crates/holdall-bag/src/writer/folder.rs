@@ -80,7 +80,7 @@ pub trait BagFolder: Send {
         self.remove_file(path)
     }
 
-    /// What distinguishes the bag's directory from its copies; `None` where that is not known.
+    /// Identity that distinguishes the bag's directory from its copies; `None` if unknown.
     fn directory_identity(&self, _directory: &Path) -> Option<String> {
         None
     }
@@ -91,7 +91,7 @@ pub trait BagFolder: Send {
         None
     }
 
-    /// Opens a storage file of the bag again, to read what a failed disk has kept of it.
+    /// Opens a storage file of the bag again, to read the part that a failed disk has kept.
     ///
     /// # Errors
     /// When nothing of it can be read.
@@ -126,7 +126,7 @@ pub trait BagFolder: Send {
     /// Writes the summary and footer of a storage file that a full disk has torn, with `records` before them.
     ///
     /// # Errors
-    /// When it cannot be written; what could be read of it still can.
+    /// It cannot be written; the readable part stays readable.
     fn complete_file(
         &self,
         storage: &dyn Storage,
@@ -155,7 +155,7 @@ struct Failure {
 /// The most jobs that wait; a caller that brings more waits for one to end.
 const JOBS_MAX: usize = 64;
 
-/// What the thread shares with its callers.
+/// State that the thread shares with its callers.
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Job>,

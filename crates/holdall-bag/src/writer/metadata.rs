@@ -1,4 +1,4 @@
-//! A bag's metadata from what its files hold.
+//! A bag's metadata, made from the contents of its files.
 
 use holdall_model::{
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
@@ -15,13 +15,13 @@ use std::{collections::BTreeMap, time::Duration};
 pub struct FileFacts<'a> {
     /// Relative to the bag's directory.
     pub name: &'a str,
-    /// What it holds. Its counts by channel are not read.
+    /// Its contents. The counts by channel are not read.
     pub summary: &'a FileSummary,
     /// Whether it was packed since: only the list of paths shows that, as in rosbag2.
     pub is_packed: bool,
 }
 
-/// What the metadata contains in addition to files and topics.
+/// Contents of the metadata in addition to files and topics.
 pub struct BagFacts<'a> {
     /// The storage's id, as `mcap`.
     pub storage_id: &'a str,

@@ -1,4 +1,4 @@
-//! When a bag continues in a new file, and what of it is compressed.
+//! Rules for new files of a bag, and for compression.
 
 pub use holdall_storage::compression::CompressionMode;
 use std::{num::NonZeroU32, time::Duration};
@@ -17,7 +17,7 @@ pub struct SplitOptions {
 /// rosbag2's own compression, around the storage. MCAP's compression of chunks is a setting of the storage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompressionOptions {
-    /// What is packed (`--compression-mode`); the format is zstd.
+    /// Unit of compression (`--compression-mode`); the format is zstd.
     pub mode: CompressionMode,
     /// Messages that may wait for a thread, by message (`--compression-queue-size`): the oldest is dropped
     /// when more come. `None` drops nothing: the drain waits, and messages wait in the cache.

@@ -21,13 +21,13 @@ const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// A payload in flight, and its tag.
 struct Slot<T> {
-    /// `None` when it was dropped.
+    /// `None` if it was dropped.
     tag: Option<T>,
     bytes: usize,
     packed: Option<io::Result<Vec<u8>>>,
 }
 
-/// What the threads share with the owner.
+/// State that the threads share with the owner.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(u64, Box<dyn Loan>)>,
@@ -128,7 +128,7 @@ impl<T> PayloadPacking<T> {
         slot.tag.take()
     }
 
-    /// The next payload in order when it is packed, or once it is. `None` when none is in flight.
+    /// The next payload in order when it is packed, or once it is. `None` if none is in flight.
     pub fn take_ready(&mut self, wait: Wait) -> Option<(T, io::Result<Vec<u8>>)> {
         loop {
             let front = self.slots.front()?;
@@ -152,7 +152,7 @@ impl<T> PayloadPacking<T> {
         }
     }
 
-    /// Collects what the threads have done; where it waits, at least one payload.
+    /// Collects finished payloads of the threads; if it waits, at least one.
     fn accept(&mut self, wait: Wait) {
         let mut queue = self.shared.lock();
         while wait == Wait::UntilReady && queue.done.is_empty() {

@@ -55,7 +55,7 @@ pub fn note_replaced(file: &Path) -> Result<(), DiskError> {
 pub struct SealFault {
     /// Which.
     pub path: PathBuf,
-    /// What is wrong with it, a clause.
+    /// The fault, a clause.
     pub found: &'static str,
     /// It was not encrypted for this bag at all, so its content may be anybody's.
     pub is_foreign: bool,
@@ -72,11 +72,11 @@ impl SealFault {
     }
 }
 
-/// What a file begins with.
+/// The first bytes of a file.
 enum Beginning {
     Sealed(Seal),
     Plain,
-    /// It cannot be read, which is reported where it is, or nothing was written yet.
+    /// It cannot be read, which is reported elsewhere, or is still empty.
     Unknown,
 }
 

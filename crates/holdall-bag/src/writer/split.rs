@@ -61,7 +61,7 @@ impl SplitRule {
         self.steady.as_ref().map_or(log_time, |steady| steady(log_time))
     }
 
-    /// True when the next message belongs in a new file. `length` returns the length that the current file
+    /// True if the next message belongs in a new file. `length` returns the length that the current file
     /// would have if it were closed now; it is called only when the limit is near.
     #[inline]
     pub fn is_due(
@@ -100,7 +100,7 @@ impl SplitRule {
         }
     }
 
-    /// Where log times go back, the span continues from the time after that: a file must not grow until they are where they were.
+    /// If log times jump back, the span continues from the later time: a file must not grow until they have caught up.
     fn note_time(&mut self, log_time: Timestamp) {
         let time = self.time_of(log_time);
         let (first, last) = (self.first.unwrap_or(time), self.last.unwrap_or(time));
@@ -113,7 +113,7 @@ impl SplitRule {
         self.last = Some(time);
     }
 
-    /// True when it is time to open and reserve the next file, so that it is ready when needed.
+    /// True if it is time to open and reserve the next file, so that it is ready when needed.
     pub(crate) fn is_near(&self) -> bool {
         let near_bytes = self
             .options

@@ -35,12 +35,12 @@ const SEGMENTS_READY_MAX: usize = 16;
 pub enum Body<'a> {
     /// To be copied.
     Copy(&'a [u8]),
-    /// To be moved in; taken out of the option when the cache has taken it. With what it pins, in bytes, and where its bytes are.
+    /// To be moved in; taken out of the option when the cache has taken it. With its pinned bytes, and the places of its bytes.
     Move(&'a mut Option<HeldLoan>, usize, &'a [u8]),
 }
 
 impl Body<'_> {
-    /// What it costs its topic while the cache holds it, in bytes.
+    /// Bytes charged to its topic while the cache holds it.
     #[inline]
     fn charge_bytes(&self) -> usize {
         match self {
@@ -62,7 +62,7 @@ pub(crate) enum Blocked {
     Surplus(Segment),
 }
 
-/// What [`Cache::take`] found.
+/// Result of [`Cache::take`].
 pub enum Taken {
     /// The oldest messages, to be written and returned with [`Cache::recycle`].
     Segment(Segment),
@@ -81,7 +81,7 @@ pub struct Cache {
     source: ArenaSource,
     bytes_max: usize,
     duration_max: Option<Duration>,
-    /// A message's time on a clock that does not jump; used where there is `duration_max`.
+    /// A message's time on a clock that does not jump; used with `duration_max`.
     steady: Option<SteadyOf>,
     snapshot: bool,
     pinned_batch_bytes: usize,
@@ -170,7 +170,7 @@ impl Cache {
         &self.source
     }
 
-    /// What it may hold, in bytes.
+    /// Its limit in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
     }
@@ -180,7 +180,7 @@ impl Cache {
         self.full.len() + self.dumped.len() + usize::from(!self.current.is_empty())
     }
 
-    /// Bytes that messages in it hold: payloads, their overhead, and what loans pin. For showing how full it is.
+    /// Bytes that messages in it hold: payloads, their overhead, and pinned memory of loans. For showing how full it is.
     pub fn held_bytes(&self) -> usize {
         self.admission.held_bytes()
     }
@@ -399,7 +399,7 @@ impl Cache {
         }
     }
 
-    /// Snapshot mode: takes out what is left in the ring at the end, to be counted and not written.
+    /// Snapshot mode: takes out the rest of the ring at the end, to be counted and not written.
     pub(crate) fn take_undumped_ring(&mut self) -> Option<Segment> {
         if !self.snapshot {
             return None;
@@ -415,14 +415,14 @@ impl Cache {
         self.full.pop_front()
     }
 
-    /// True when the cache is so full that the drain must not sleep. At least an eighth: the thread that
+    /// True if the cache is so full that the drain must not sleep. At least an eighth: the thread that
     /// wakes the drain may have to wait until the drain has written its backlog (2 ms for 8 MiB on two cores).
     #[inline]
     pub(crate) fn is_pressing(&self) -> bool {
         self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
     }
 
-    /// True when there is a full segment to take.
+    /// True if there is a full segment to take.
     #[inline]
     pub(crate) fn has_full(&self) -> bool {
         let pinned = self.current.pinned_bytes() >= self.pinned_batch_bytes;
@@ -433,7 +433,7 @@ impl Cache {
         self.dump_current || !self.dumped.is_empty()
     }
 
-    /// True when there is something to take.
+    /// True if there is something to take.
     #[inline]
     pub(crate) fn has_any(&self) -> bool {
         let filled = !self.full.is_empty() || !self.current.is_empty();
@@ -456,7 +456,7 @@ impl Cache {
         self.admission.credit(topic, pinned_bytes);
     }
 
-    /// Credits topics with what the messages of returned segments had cost them, in bytes.
+    /// Credits topics with the bytes that the messages of returned segments were charged.
     pub fn credit(&mut self, credits: &[(TopicId, usize)]) {
         for &(topic, bytes) in credits {
             self.admission.credit(topic, bytes);

@@ -17,7 +17,7 @@ pub enum CachePolicy {
 /// How much of a cache that fills up a topic may hold, in comparison with other topics, by [`CachePolicy::Fair`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TopicPriority {
-    /// An eighth of what a normal topic may hold: half of a cache for one such topic alone.
+    /// An eighth of a normal topic's share: half of a cache for one such topic alone.
     Low,
     /// As all topics without another one.
     #[default]

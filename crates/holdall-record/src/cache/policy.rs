@@ -1,4 +1,4 @@
-//! Who may still enter a cache that fills up: the accounts of what each topic holds, and the rule over them.
+//! Admission to a cache that fills up: the accounts of each topic's bytes, and the rule over them.
 
 use crate::cache::{CachePolicy, TopicPriority};
 use holdall_model::topic::TopicId;
@@ -12,13 +12,13 @@ const SHARE_OF_FREE: usize = 8;
 /// Ratio of shares between high and normal priority, and between normal and low.
 const PRIORITY_STEP: usize = 8;
 
-/// What each topic holds, in bytes, and whether it may hold more.
+/// Bytes held by each topic, and whether it may hold more.
 #[derive(Debug)]
 pub struct Admission {
     policy: CachePolicy,
     /// Of topics of normal priority.
     share_of_free: usize,
-    /// The smallest of any topic: what holds for it holds for all.
+    /// The smallest of any topic: a rule that holds for it holds for all.
     least_share: usize,
     /// Shares of topics of other priority.
     shares: Vec<(TopicId, usize)>,
@@ -69,7 +69,7 @@ impl Admission {
         self.policy
     }
 
-    /// Bytes that all topics hold: messages, their overhead and what loans pin.
+    /// Bytes that all topics hold: messages, their overhead and pinned memory of loans.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
@@ -79,7 +79,7 @@ impl Admission {
         self.topic_held_bytes.get(topic.0 as usize).copied().unwrap_or(0)
     }
 
-    /// False when a topic would hold more than its share with a message of `bytes`; a topic that holds
+    /// False if a topic would hold more than its share with a message of `bytes`; a topic that holds
     /// nothing is always let in. `used_bytes` is the memory in use without the message. The free budget is
     /// what remains *after* the message: otherwise one large message takes what small ones of other topics
     /// need.

@@ -1,9 +1,9 @@
-//! What the drain gives back to the cache, until the next thread that locks the cache applies it.
+//! Memory that the drain gives back to the cache, until the next thread that locks the cache applies it.
 
 use super::Segment;
 use holdall_model::topic::TopicId;
 
-/// What the messages of one segment had cost, while it is being returned.
+/// Bytes charged for the messages of one segment, while it is being returned.
 #[derive(Default)]
 pub(super) struct Sums {
     /// By runs of messages of one topic, in bytes.
@@ -20,7 +20,7 @@ pub(super) struct Returned {
     pub(super) segments: Vec<Segment>,
     /// Segments that were requested and have just been made.
     pub(super) made: Vec<Segment>,
-    /// What the messages of `segments` had cost their topics, in bytes.
+    /// Bytes charged to topics for the messages of `segments`.
     pub(super) credits: Vec<(TopicId, usize)>,
     /// Bytes that were pinned by dropped loans.
     pub(super) pinned: Vec<(TopicId, usize)>,

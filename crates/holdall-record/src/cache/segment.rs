@@ -11,7 +11,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-/// What a loan costs its topic in addition to what it pins, in bytes: header, place in the list, allocation.
+/// Bytes charged to a topic for a loan in addition to its pinned memory: header, place in the list, allocation.
 pub(crate) const LOAN_OVERHEAD_BYTES: usize = 128;
 
 /// How much one segment holds; all segments of a cache have the same shape, so that they can be used again.
@@ -41,7 +41,7 @@ impl SegmentShape {
         shape
     }
 
-    /// Memory that one segment uses, in bytes, full or not, without what its loans pin.
+    /// Memory that one segment uses, in bytes, full or not, without memory pinned by its loans.
     pub(crate) const fn footprint_bytes(&self) -> usize {
         self.arena_bytes + self.loans_max * size_of::<Option<HeldLoan>>()
     }
@@ -62,17 +62,17 @@ pub struct Stored<'a> {
     pub entry: CacheEntry,
     /// Its payload; empty when its loan was taken out.
     pub payload: PayloadRef<'a>,
-    /// What it costs its topic, in bytes, without what a loan pins.
+    /// Bytes charged to its topic, without memory pinned by a loan.
     pub charge_bytes: usize,
     /// The next message's place.
     pub next: Place,
 }
 
-/// A loan with what it pins, queried once.
+/// A loan with its pinned bytes, queried once.
 pub(crate) struct HeldLoan {
     /// The payload.
     pub loan: Box<dyn Loan>,
-    /// What it pins, in bytes.
+    /// Bytes that it pins.
     pub pinned_bytes: usize,
     /// Keeps the bytes in the place that the message's header names; `None` if it names none.
     pub kept: Option<Kept>,
@@ -109,7 +109,7 @@ impl KeptBytes {
         self.bytes += std::mem::take(&mut other.bytes);
     }
 
-    /// What they pin, in bytes.
+    /// Bytes that they pin.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -141,7 +141,7 @@ impl ArenaSource {
         }
     }
 
-    /// The region, where there is one.
+    /// The region, if any.
     pub fn region(&self) -> Option<&Region> {
         self.region.as_ref()
     }
@@ -153,7 +153,7 @@ impl ArenaSource {
             .and_then(|region| region.arena(KIND_MESSAGES))
     }
 
-    /// Sets what is called when messages may not survive.
+    /// Sets the function that is called when messages may not survive.
     pub(crate) fn on_incomplete(&self, call: impl Fn() + Send + Sync + 'static) {
         // Set once, where the source is made.
         drop(self.on_incomplete.set(Box::new(call)));
@@ -195,7 +195,7 @@ pub struct Segment {
     messages: usize,
     /// It means something while there are messages.
     last_log_time: Timestamp,
-    /// When its messages came, where that is kept, on a clock that does not jump.
+    /// When its messages came, if that is kept, on a clock that does not jump.
     came: Option<(Timestamp, Timestamp)>,
 }
 
@@ -253,7 +253,7 @@ impl Segment {
         std::mem::replace(&mut self.arena, empty)
     }
 
-    /// True when a payload of this many bytes can be copied in.
+    /// True if a payload of this many bytes can be copied in.
     #[inline]
     pub(crate) fn fits_copy(&self, payload_bytes: usize) -> bool {
         self.shape.arena_bytes - self.arena.len() >= payload_bytes + HEADER_BYTES
@@ -281,7 +281,7 @@ impl Segment {
         self.push(&header, payload);
     }
 
-    /// Appends a message whose payload stays where it is, with where that is; the caller has asked [`Segment::fits_loan`].
+    /// Appends a message whose payload stays in its place, and the location of the payload; the caller has asked [`Segment::fits_loan`].
     pub(crate) fn push_loan(&mut self, entry: CacheEntry, mut held: HeldLoan, ranges: &[u8]) {
         debug_assert!(
             self.fits_loan(ranges.len()),
@@ -315,13 +315,13 @@ impl Segment {
         self.messages
     }
 
-    /// True when it holds no message.
+    /// True if it holds no message.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.messages == 0
     }
 
-    /// What the loans that it still holds pin, in bytes.
+    /// Bytes pinned by the loans that it still holds.
     #[inline]
     pub fn pinned_bytes(&self) -> usize {
         self.pinned_bytes
@@ -394,7 +394,7 @@ impl Segment {
         })
     }
 
-    /// Takes the loan of a message out, with what it pins in bytes; `None` when the payload was copied or is gone.
+    /// Takes the loan of a message out, with what it pins in bytes; `None` if the payload was copied or is gone.
     #[inline]
     pub fn take_loan(&mut self, place: Place) -> Option<(Box<dyn Loan>, usize)> {
         if self.loans.is_empty() {

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// What became of an offered message.
+/// Outcome of an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     /// The cache holds it.
@@ -33,7 +33,7 @@ pub enum Offered {
     Closed,
 }
 
-/// What the drain found after waiting.
+/// State that the drain found after waiting.
 pub enum Waited {
     /// The oldest messages, to be returned with [`SharedCache::release`].
     Segment(Segment),
@@ -168,7 +168,7 @@ impl SharedCache {
         self.has_returned.store(false, Ordering::Release);
     }
 
-    /// Notes what came back, and frees what is too much.
+    /// Notes returned memory, and frees the excess.
     fn put_returned(&self, note: impl FnOnce(&mut Returned)) {
         let mut returned = self.lock_returned();
         note(&mut returned);
@@ -267,7 +267,7 @@ impl SharedCache {
         is_due
     }
 
-    /// Does outside the lock what keeps a message from entering.
+    /// Does, outside the lock, the work that a message has to wait for before it can enter.
     #[cold]
     fn resolve(&self, inner: MutexGuard<'_, Inner>, blocked: Blocked) {
         drop(inner);
@@ -427,7 +427,7 @@ impl SharedCache {
         self.wake();
     }
 
-    /// Makes a waiting drain check what is due.
+    /// Makes a waiting drain check for due work.
     pub fn wake(&self) {
         let mut inner = self.lock();
         inner.woken = true;
@@ -442,11 +442,11 @@ impl SharedCache {
         drop(idle);
     }
 
-    /// Refuses messages from now on; what is in it can still be taken. Messages of an undumped ring are counted as evicted.
+    /// Refuses messages from now on; its contents can still be taken. Messages of an undumped ring are counted as evicted.
     pub fn close(&self) {
         self.lock().closed = true;
         loop {
-            // Bounded by what the ring holds: nothing comes in any more.
+            // Bounded by the contents of the ring: no more messages come in.
             let Some(segment) = self.lock().cache.take_undumped_ring() else {
                 break;
             };
@@ -480,7 +480,7 @@ impl SharedCache {
         &self.source
     }
 
-    /// What it may hold, in bytes.
+    /// Its limit in bytes.
     pub fn bytes_max(&self) -> usize {
         self.lock().cache.bytes_max()
     }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// A loan that keeps account of what is pinned in the test's transport.
+/// A loan that keeps account of pinned memory in the test's transport.
 struct CountedLoan {
     bytes: Vec<u8>,
     pinned: usize,
@@ -106,7 +106,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..400)
 }
 
-/// Drives a cache and checks after each step what must always hold.
+/// Drives a cache and checks the invariants after each step.
 struct Bench {
     cache: SharedCache,
     bytes_max: usize,
@@ -316,7 +316,7 @@ fn fair_keeps_a_slow_topic_whole_while_a_busy_one_overflows() {
         let mut bench = Bench::new(&options(policy, 1 << 20));
         let mut drops = 0;
         for round in 0..400 {
-            // The busy topic sends more than what is taken.
+            // The busy topic sends more than the drain takes.
             for _ in 0..16 {
                 bench.offer(0, 1000, None);
             }

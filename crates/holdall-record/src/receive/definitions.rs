@@ -45,7 +45,7 @@ pub struct Ask {
     pub type_hash: String,
 }
 
-/// Finds definitions, asks for those that are not on this machine, and logs once for each what is wrong.
+/// Finds definitions, asks for those that are not on this machine, and logs once for each why it cannot be had.
 pub struct Definitions {
     ament_prefixes: Vec<PathBuf>,
     bundle: fn(&str) -> Option<InterfaceSource>,
@@ -65,7 +65,7 @@ impl Definitions {
         }
     }
 
-    /// The definition of a type, or `None` when a node must be asked for it; then [`Definitions::asks`]
+    /// The definition of a type, or `None` if a node must be asked for it; then [`Definitions::asks`]
     /// returns which.
     ///
     /// With an announced hash only a definition with that hash is accepted. Without one, a definition found on this machine is accepted unchecked.
@@ -97,7 +97,7 @@ impl Definitions {
         None
     }
 
-    /// The definition of a type that no hash is known of, as this machine has it, with its hash; `None` where it has none.
+    /// The definition on this machine of a type without a known hash, with its hash; `None` if it has none.
     pub fn on_this_machine(&self, type_name: &str) -> Option<MessageDefinition> {
         let in_shares = |name: &str| {
             self.ament_prefixes
@@ -206,7 +206,7 @@ impl Definitions {
     }
 }
 
-/// Resolves a type; `None` when a part is missing or the hash is another one than announced (empty: none was).
+/// Resolves a type; `None` if a part is missing or the hash is another one than announced (empty: none was).
 fn checked(
     type_name: &str,
     announced_hash: &str,

@@ -1,4 +1,4 @@
-//! From what the graph shows to what is recorded: new topics, new publishers, and topics that cannot be recorded, each reported once.
+//! From changes of the graph to decisions about recording: new topics, new publishers, and topics that cannot be recorded, each reported once.
 
 use holdall_model::{
     selection::TopicFilter,
@@ -40,7 +40,7 @@ pub(crate) enum Departure {
     Farewell,
     /// It announced its end, and the last messages it sent may be lost.
     Left,
-    /// It was not heard any more; its last sign of life, where that is known.
+    /// It was not heard any more; its last sign of life, if known.
     Silent(Option<Timestamp>),
 }
 
@@ -201,7 +201,7 @@ impl Discovery {
         self.closed = true;
     }
 
-    /// Adds topics again, those that appeared in the meantime at once; returns what must be done about them.
+    /// Adds topics again, those that appeared in the meantime at once; returns the resulting decisions.
     pub(crate) fn open(&mut self) -> Vec<GraphDecision> {
         let mut decisions = Vec::new();
         if std::mem::take(&mut self.closed) {
@@ -231,7 +231,7 @@ impl Discovery {
         Some(decisions)
     }
 
-    /// Applies changes of the graph; returns what must be done about them, in order.
+    /// Applies changes of the graph; returns the resulting decisions, in order.
     pub fn apply(&mut self, events: Vec<GraphEvent>) -> Vec<GraphDecision> {
         let mut decisions = Vec::new();
         let mut changed = BTreeSet::new();
@@ -316,7 +316,7 @@ impl Discovery {
         let taken: Vec<String> = type_names.iter().filter(|it| takes(it)).cloned().collect();
         match taken.as_slice() {
             [] => {}
-            // Each publisher is received as what it sends.
+            // Each publisher is received with its own type.
             [first, ..] if has_publishers || type_names.len() == 1 => {
                 topic.record_as(name, first, &self.filter, decisions);
             }

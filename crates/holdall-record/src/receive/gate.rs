@@ -46,7 +46,7 @@ impl Gate {
         }
     }
 
-    /// Whether a message may pass; replaces its stamp with simulation time where that is in use.
+    /// Whether a message may pass; replaces its stamp with simulation time if that is in use.
     #[inline]
     pub(crate) fn passage(&self, log_time: &mut Timestamp) -> Passage {
         if self.sim_time_nanos.is_some() {
@@ -76,7 +76,7 @@ impl Gate {
         self.time(Timestamp::default()).is_none()
     }
 
-    /// Not storing what arrives, because the user asked for it.
+    /// Arriving messages are not stored, because the user asked for it.
     pub(crate) fn is_paused(&self) -> bool {
         self.paused.load(Ordering::Relaxed)
     }
@@ -96,7 +96,7 @@ impl Gate {
         self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Pauses or resumes; returns what was before.
+    /// Pauses or resumes; returns the previous state.
     pub fn set_paused(&self, paused: bool) -> bool {
         self.paused.swap(paused, Ordering::Relaxed)
     }
@@ -123,7 +123,7 @@ impl Sink for ClockSink {
     }
 }
 
-/// Nanoseconds of a serialized `rosgraph_msgs/msg/Clock`: four bytes of encapsulation, int32 seconds, uint32 nanoseconds. `None` where it is
+/// Nanoseconds of a serialized `rosgraph_msgs/msg/Clock`: four bytes of encapsulation, int32 seconds, uint32 nanoseconds. `None` if it is
 /// too short.
 pub fn clock_nanos(cdr: &[u8]) -> Option<i64> {
     let little_endian = cdr.get(1)? & 1 == 1;

@@ -47,7 +47,7 @@ impl LossWatch {
     }
 }
 
-/// What a stage means for a user, and what helps.
+/// Meaning of a stage for a user, and advice.
 const fn reason(stage: LossStage) -> &'static str {
     match stage {
         LossStage::Head => LossSums::BEFORE_MATCH,

@@ -21,7 +21,7 @@ const REMEMBERED_MAX: usize = 4096;
 /// in front.
 const END_BYTES: usize = 512;
 
-/// What distinguishes payloads: length, CRC-32 of all bytes, a 64-bit hash of both ends.
+/// Key that distinguishes payloads: length, CRC-32 of all bytes, a 64-bit hash of both ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Fingerprint {
     bytes: usize,
@@ -91,7 +91,7 @@ impl Merging {
         state.forget_before(header.log_time);
         let same = state.by_content.entry(fingerprint).or_default();
         let open = |seen: &Seen| seen.transports & bit == 0;
-        // A bridge may keep stamp and sequence; where it does not, the oldest is matched.
+        // A bridge may keep stamp and sequence; if it does not, the oldest is matched.
         let kept = |seen: &Seen| open(seen) && sent.0.is_some() && seen.sent == sent;
         let place = same.iter().position(kept).or_else(|| same.iter().position(open));
         if let Some(place) = place {

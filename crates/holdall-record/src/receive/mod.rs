@@ -1,4 +1,4 @@
-//! Receiving: follows the graph, subscribes, checks sequences, and offers what is wanted to the cache.
+//! Receiving: follows the graph, subscribes, checks sequences, and offers wanted messages to the cache.
 
 mod covered;
 pub mod definitions;

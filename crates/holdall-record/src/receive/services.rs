@@ -50,7 +50,7 @@ pub(super) struct Services {
 }
 
 impl Services {
-    /// Applies what the graph shows.
+    /// Applies the state of the graph.
     pub(super) fn apply(&mut self, events: &[GraphEvent], elapsed: Duration) {
         for event in events {
             match event {

@@ -20,7 +20,7 @@ struct OpenSubscription {
     /// Which of the recording's transports it belongs to.
     transport: usize,
     request: QosProfile,
-    /// The type, where that is not the topic's.
+    /// The type, if it is not the topic's.
     other_type: Option<usize>,
     /// The intake's number of it.
     number: usize,
@@ -43,7 +43,7 @@ pub(crate) struct RecordedTopic {
     /// RIHS01 hash of its type, or empty.
     pub type_hash: String,
     pub intake: Arc<Intake>,
-    /// What the user wants to be asked for, whatever publishers offer.
+    /// The user's choice of requested QoS, whatever publishers offer.
     qos_override: Option<QosProfile>,
     /// Remembers messages, where those that several transports bring are recorded once.
     merging: Option<Arc<Merging>>,
@@ -119,7 +119,7 @@ impl RecordedTopic {
         self
     }
 
-    /// What is requested of a publisher.
+    /// The QoS requested from a publisher.
     fn request_of(&self, offer: &QosProfile) -> QosProfile {
         let mut request = self.qos_override.unwrap_or_else(|| strongest_request(offer));
         request.is_keyed = offer.is_keyed;
@@ -321,7 +321,7 @@ impl RecordedTopic {
         self.subscriptions.retain(|open| open.transport != transport);
     }
 
-    /// A publisher is gone; returns its last sign of life where it went silent.
+    /// A publisher is gone; returns its last sign of life if it went silent.
     pub(super) fn publisher_gone(
         &mut self,
         gid: Gid,
@@ -332,7 +332,7 @@ impl RecordedTopic {
         self.intake.publisher_gone(gid, departure, now)
     }
 
-    /// Asks the publishers what they have sent, and applies what they answer; true when one has answered.
+    /// Asks the publishers for the numbers of sent messages, and applies their answers; true if one has answered.
     pub(super) fn ask_ends(&mut self) -> bool {
         let open = self.intake.ends_open();
         if open.is_empty() {
@@ -348,7 +348,7 @@ impl RecordedTopic {
         };
         let answered: Vec<Gid> = open.into_iter().filter(has_answered).collect();
         if !answered.is_empty() {
-            // What was announced until the answer belongs to it.
+            // Announcements that arrived before the answer belong to it.
             self.poll_announcements();
             self.intake.ends_shown(&answered);
         }
@@ -409,7 +409,7 @@ impl RecordedTopic {
             .sum()
     }
 
-    /// Applies what publishers announce to have sent.
+    /// Applies announcements of publishers about sent messages.
     pub(crate) fn poll_announcements(&self) {
         for open in &self.subscriptions {
             let announced = open.subscription.announced_sequences();

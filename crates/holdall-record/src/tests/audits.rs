@@ -1,4 +1,4 @@
-//! Tests of the audit: what a bag really holds against the account in it, whole, split, cut off, failed and tampered with.
+//! Tests of the audit: the real contents of a bag against the account in it, whole, split, cut off, failed and tampered with.
 
 use super::*;
 use crate::cache::CachePolicy;
@@ -153,7 +153,7 @@ fn a_recording_that_was_cut_off_states_its_losses_up_to_a_checkpoint() {
     let audit = audit(&cut);
     assert!(matches!(audit.account, AccountKind::Checkpoint(_)), "{audit:?}");
     assert!(audit.is_balanced(), "{:?}", audit.faults);
-    // A repair keeps what was known.
+    // A repair keeps the known losses.
     holdall_tools::tools::repair::repair(&cut, None, &mut |_, _| ()).unwrap();
     let bag = Bag::open(&cut).unwrap();
     let account = bag.account().unwrap().unwrap();
@@ -275,7 +275,7 @@ fn a_bag_of_which_a_part_cannot_be_read_is_damaged_by_audit_and_check() {
     }
 }
 
-/// The audit of what a tool makes of `inputs`.
+/// The audit of a tool's output from `inputs`.
 fn audit_of_made(inputs: &[&Path], change: impl FnOnce(&mut Job)) -> BagAudit {
     let dir = tempfile::tempdir().unwrap();
     let mut job = Job {

@@ -1,4 +1,4 @@
-//! What bags look like: directories, splits, rings, snapshots.
+//! The form of bags: directories, splits, rings, snapshots.
 
 use super::*;
 use holdall_bag::writer::SplitOptions;

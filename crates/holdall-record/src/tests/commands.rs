@@ -1,4 +1,4 @@
-//! The queue of commands to a drain that waits for the disk: what it holds, and what waits outside.
+//! The queue of commands to a drain that waits for the disk: its contents, and the decisions that wait outside.
 
 use super::*;
 use crate::{SteppedRecorder, write::drain::COMMANDS_MAX};

@@ -6,7 +6,7 @@ use holdall_bag::{
     writer::{CompressionMode, SplitOptions},
 };
 
-/// What a listed file holds: its bytes, or those of all files in it.
+/// Contents of a listed file: its bytes, or those of all files in it.
 fn bytes(path: &Path) -> Vec<Vec<u8>> {
     if !path.is_dir() {
         return vec![fs::read(path).unwrap()];

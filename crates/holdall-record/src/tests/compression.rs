@@ -1,4 +1,4 @@
-//! rosbag2's own compression while recording: what is read back, and that what is given up is accounted for.
+//! rosbag2's own compression while recording: messages read back are whole, and dropped ones are accounted for.
 
 use super::*;
 use holdall_bag::{

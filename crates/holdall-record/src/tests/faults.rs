@@ -1,4 +1,4 @@
-//! What is kept, and what is counted, when the disk or the process fails.
+//! Kept and counted messages when the disk or the process fails.
 
 use super::{
     disks::{Hold, TestDisk},
@@ -22,7 +22,7 @@ pub(super) fn test_disk(bytes_left: &Arc<AtomicU64>, hold: &Arc<Hold>) -> OpenDi
     })
 }
 
-/// A world whose disk takes what is written at once.
+/// A world whose disk writes at once.
 pub(super) fn prompt_world() -> World {
     let mut world = World::new();
     world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &Arc::default()));
@@ -53,7 +53,7 @@ fn record_over_a_split(world: &mut World) -> (Recording, MemoryPublisher) {
     (recording, publisher)
 }
 
-/// What a kill leaves now: the present files.
+/// The files that a kill leaves now.
 pub(super) fn killed(world: &World) -> PathBuf {
     let killed = world.options.output.with_file_name("killed");
     fs::create_dir(&killed).unwrap();
@@ -86,7 +86,7 @@ fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
         failure.contains("no space left") && failure.contains("bag_0.mcap"),
         "{failure}"
     );
-    // What is on the disk can be read up to the tear; all the rest is counted.
+    // The file on the disk can be read up to the tear; all the rest is counted.
     let bytes = fs::read(&report.files[0]).unwrap();
     assert!(bytes.len() > 500_000, "{} bytes are kept", bytes.len());
     let ignore_end = mcap::read::Options::IgnoreEndMagic.into();

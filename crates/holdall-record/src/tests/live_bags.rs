@@ -129,7 +129,7 @@ fn convert(bag: Bag, beside: &Path) -> Written {
     holdall_tools::tools::run(job, &mut unseen).unwrap()
 }
 
-/// What a repair that knew no locks left of a bag under its recorder: the end of a bag in the middle of the file.
+/// A bag that a repair without knowledge of locks left under its recorder: the end of a bag in the middle of the file.
 fn with_an_end_in_its_middle(world: &mut World) -> PathBuf {
     let (recording, publisher) = live(world, "mcap");
     let early = super::faults::killed(world);
@@ -332,7 +332,7 @@ fn no_verb_writes_through_a_link_in_a_bag() {
     let refused = repair(&bag, None, &mut unseen).unwrap_err().to_string();
     assert!(refused.contains("symbolic link"), "{refused}");
     assert!(fs::read(&torn).unwrap() == before);
-    // The description is replaced where it is a link.
+    // The description is replaced if it is a link.
     let victim = dir.join("victim");
     fs::write(&victim, "precious").unwrap();
     fs::remove_file(bag.join("metadata.yaml")).unwrap();
@@ -354,7 +354,7 @@ fn a_recording_that_was_killed_before_its_first_write_is_a_bag_without_messages(
         let recording = world.record();
         let killed = world.options.output.with_file_name("killed");
         copy_all(&world.options.output, &killed);
-        // What a power cut may leave of the file.
+        // The part of the file that a power cut may leave.
         if storage == "mcap" {
             fs::write(killed.join("bag_0.mcap"), vec![0; 100_000]).unwrap();
         }

@@ -9,10 +9,10 @@ use holdall_model::loss::LossStage;
 use holdall_tools::tools::{self, Choice, Job, OutputOptions, check::check, reindex, repair::repair};
 use std::collections::BTreeSet;
 
-/// What is sent by topic.
+/// Messages to send, by topic.
 type Sent = BTreeMap<&'static str, u64>;
 
-/// What happens to a file.
+/// Damage to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Harm {
     Gone,
@@ -80,7 +80,7 @@ fn recording(world: &mut World, storage: &str, count: u64) -> (Recording, Sent) 
     (recording, sent)
 }
 
-/// The account of a bag has all that was sent, and what is not in the bag as lost.
+/// The account of a bag covers all sent messages, and has those missing from the bag as lost.
 fn assert_exact(bag: &Path, sent: &Sent, about: &str) -> u64 {
     let found = read(bag);
     let opened = Bag::open(bag).unwrap();
@@ -110,7 +110,7 @@ fn assert_exact(bag: &Path, sent: &Sent, about: &str) -> u64 {
     lost
 }
 
-/// What is lost stays in the account, whatever is made of the bag.
+/// Losses stay in the account, whatever is made of the bag.
 fn assert_for_good(bag: &Path, sent: &Sent, lost: u64, about: &str) {
     let again = repair(bag, None, &mut |_, _| {}).unwrap();
     assert!(!again.has_changed(), "{about}: {again:?}");

@@ -191,7 +191,7 @@ impl World {
         self.record_over(vec![Box::new(transport)])
     }
 
-    /// Records what comes over these transports.
+    /// Records the messages of these transports.
     pub fn record_over(&mut self, transports: Vec<Box<dyn Transport>>) -> Result<Recording, RecordError> {
         let blocks = BlockPoolOptions {
             block_bytes: 1 << 20,

@@ -1,4 +1,4 @@
-//! Publishers in recorded bags: a channel for each in a file, one topic in the metadata, and who is who.
+//! Publishers in recorded bags: a channel for each in a file, one topic in the metadata, and their identities.
 
 use super::*;
 use crate::receive::intake::PUBLISHERS_KEPT_MAX;

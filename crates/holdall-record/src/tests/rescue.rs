@@ -20,10 +20,10 @@ use std::{
 
 const POINTER: &str = ".holdall-rescue.json";
 
-/// What a case asks of the recording.
+/// Settings of a case's recording.
 type Change = fn(&mut RecordOptions);
 
-/// Copies what the system has of a recording at this moment, as a kill leaves it: the bag, and the memory that it points to.
+/// Copies the state that a kill at this moment leaves of a recording: the bag, and the memory that it points to.
 pub(super) fn killed(recording: &Recording, to: &Path) -> PathBuf {
     let bag = copied(&recording.output, to);
     become_original(&to.join("memory"), &recording.output, &bag);
@@ -101,7 +101,7 @@ pub(super) fn copy_tree(from: &Path, to: &Path) {
         if path.is_dir() {
             copy_tree(&path, &copy);
         } else {
-            // What is renamed or removed in the middle of the copy was not there at its end.
+            // Files renamed or removed in the middle of the copy did not exist at its end.
             match fs::copy(&path, &copy) {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 copied => drop(copied.unwrap()),
@@ -500,7 +500,7 @@ fn memory_whose_bag_is_gone_is_reported_with_the_command_that_removes_it() {
     drop(recorded);
 }
 
-/// A recorder in snapshot mode that is killed leaves what a snapshot at that moment would have stored.
+/// A recorder in snapshot mode that is killed leaves the messages that a snapshot at that moment would have stored.
 #[test]
 fn the_ring_of_snapshot_mode_is_rescued_as_if_a_snapshot_had_been_taken() {
     for bytes_max in [64 << 20, 2 << 20] {

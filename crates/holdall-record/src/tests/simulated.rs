@@ -33,7 +33,7 @@ impl BagFolder for TextFolder {
     }
 }
 
-/// What a seed decides besides the course of events.
+/// Choices of a seed besides the course of events.
 fn options(rng: &mut SimRng, output: PathBuf) -> RecordOptions {
     let mut world = World::new();
     world.options.output = output;

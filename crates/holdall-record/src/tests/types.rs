@@ -1,4 +1,4 @@
-//! Topics whose publishers have several types: each is recorded as what it is, or counted where the storage has no place for it.
+//! Topics whose publishers have several types: each is recorded with its type, or counted if the storage has no place for it.
 
 use super::*;
 use holdall_bag::{
@@ -140,7 +140,7 @@ fn both_types_are_rescued_after_a_kill() {
         world.options.max_loss_window = None;
         world.options.merge_publishers = merge_publishers;
         let (recording, strings, headers) = record_two(&mut world, false);
-        // What a kill leaves at this moment.
+        // The state that a kill leaves at this moment.
         let bag = memory.path().join("copy");
         fs::create_dir(&bag).unwrap();
         for entry in fs::read_dir(&recording.output).unwrap() {

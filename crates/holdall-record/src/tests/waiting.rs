@@ -1,4 +1,4 @@
-//! What ends the wait for the recorder's next step.
+//! Reasons to end the wait for the recorder's next step.
 
 use super::{commands::stepped, *};
 

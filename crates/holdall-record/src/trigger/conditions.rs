@@ -23,7 +23,7 @@ pub(crate) struct MessageTime {
 /// The one format that can be decoded here; bags of the first versions name none.
 const FORMATS: [&str; 2] = ["cdr", ""];
 
-/// A trigger has a marker at most this often; the events between extend what is recorded.
+/// A trigger has a marker at most this often; the events between extend the recorded span.
 const MARKER_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An event, in time that does not jump.

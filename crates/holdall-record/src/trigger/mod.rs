@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How much longer than necessary messages are kept: an event is seen a little after its time.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// What becomes of a message.
+/// Fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// An event wants it.
@@ -68,7 +68,7 @@ impl Triggered {
         self.before
     }
 
-    /// Messages around this time are wanted; true when nothing was being recorded.
+    /// Messages around this time are wanted; true if nothing was being recorded.
     pub fn event(&mut self, time: Timestamp) -> bool {
         self.wanted.add_around(time, self.before, self.after);
         !std::mem::replace(&mut self.status.is_recording, true)
@@ -84,7 +84,7 @@ impl Triggered {
         self.now
     }
 
-    /// What becomes of a message that came then.
+    /// The fate of a message that came then.
     fn fate(&self, time: Timestamp) -> Fate {
         if self.wanted.contains(time) {
             return Fate::Write;
@@ -98,7 +98,7 @@ impl Triggered {
         }
     }
 
-    /// What becomes of the oldest message.
+    /// The fate of the oldest message.
     pub fn oldest_fate(&self) -> Option<Fate> {
         self.ring.oldest_time().map(|time| self.fate(time))
     }
@@ -122,7 +122,7 @@ impl Triggered {
         oldest.is_none_or(|(oldest, end)| oldest > end)
     }
 
-    /// Forgets what no message in the ring or to come can be in.
+    /// Forgets spans that no message in the ring or to come can be in.
     pub fn forget_old(&mut self) {
         let Some(now) = self.now else { return };
         let kept = self.before.saturating_add(SLACK).saturating_add(SLACK);

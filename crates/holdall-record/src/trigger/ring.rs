@@ -18,7 +18,7 @@ const RING_BYTES_MIN: usize = 64 * 1024;
 pub(crate) enum RingPayload<'a> {
     /// To be copied.
     Copy(&'a [u8]),
-    /// In the transport's memory, with what it pins in bytes.
+    /// In the transport's memory, with its pinned bytes.
     Loan(Box<dyn Loan>, usize),
 }
 
@@ -86,7 +86,7 @@ impl Ring {
         Some(self.segments.front()?.message(self.oldest)?.payload)
     }
 
-    /// Takes the oldest message's loan out, with what it pins in bytes; `None` when the payload was copied.
+    /// Takes the oldest message's loan out, with its pinned bytes; `None` if the payload was copied.
     pub fn take_oldest_loan(&mut self) -> Option<(Box<dyn Loan>, usize)> {
         let taken = self.segments.front_mut()?.take_loan(self.oldest);
         self.pinned_bytes -= taken.as_ref().map_or(0, |(_, pinned)| *pinned);

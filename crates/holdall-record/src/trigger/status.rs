@@ -1,4 +1,4 @@
-//! What a recording that waits for events reports.
+//! The report of a recording that waits for events.
 
 use super::options::Trigger;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The smallest backlog whose memory is worth releasing, in bytes.
 const WORTH_BYTES: usize = 32 << 20;
-/// The backlog is over when it is at most this part of what it was.
+/// The backlog is over when it is at most this part of its former size.
 const OVER_PART: usize = 8;
 /// How long the backlog must have been over.
 const OVER_SPAN: Duration = Duration::from_secs(2);
@@ -17,7 +17,7 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    /// Notes that messages hold this many bytes at `now`; true when memory should be released.
+    /// Notes that messages hold this many bytes at `now`; true if memory should be released.
     pub fn note(&mut self, held_bytes: usize, now: Duration) -> bool {
         self.largest_bytes = self.largest_bytes.max(held_bytes);
         if self.largest_bytes < WORTH_BYTES || held_bytes > self.largest_bytes / OVER_PART {

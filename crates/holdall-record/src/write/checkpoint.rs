@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 pub(crate) struct Checkpoints {
     last: Option<Duration>,
     lost_then: u64,
-    /// Log time of the last message that was written; shared with what writes the end of files.
+    /// Log time of the last message that was written; shared with the writer of the ends of files.
     log_time: Arc<Mutex<Timestamp>>,
 }
 

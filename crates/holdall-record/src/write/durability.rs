@@ -1,4 +1,4 @@
-//! The loss window: decides when what was received must be synced so that a power cut never takes more than the promised span.
+//! The loss window: decides when received messages must be synced so that a power cut never takes more than the promised span.
 
 use crate::step_wait::not_running;
 use holdall_model::loss::DurabilityStatus;
@@ -21,7 +21,7 @@ const STEP_MAX: Duration = Duration::from_millis(100);
 /// However slow the disk is, syncs do not begin more often than this part of the window: chunks would become too small to compress.
 const PARTS_MAX: u32 = 8;
 
-/// What must be done after an event.
+/// Actions required after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The promise holds.
@@ -283,7 +283,7 @@ impl Arrivals {
         }
     }
 
-    /// The next segment was taken: nothing in it was received before the time that is returned; `None` when that is not known.
+    /// The next segment was taken: nothing in it was received before the time that is returned; `None` if that is not known.
     pub fn take(&mut self) -> Option<Duration> {
         self.taken += 1;
         while let Some((_, begun)) = self.samples.get(1)

@@ -109,7 +109,7 @@ impl Journal {
         place(index)..place(index + 1)
     }
 
-    /// Compares with what can be read of a file that the disk has failed, and corrects the ledger.
+    /// Compares with the readable part of a file that the disk has failed, and corrects the ledger.
     pub(crate) fn compare(&self, torn: &TornFile, topic_of_bag: &[TopicId], ledger: &mut Ledger) {
         let places = self.places(torn.number);
         let Some(earliest) = self.entries.range(places.clone()).map(|it| it.log_time).min() else {

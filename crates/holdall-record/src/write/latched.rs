@@ -66,7 +66,7 @@ impl Kept {
     }
 }
 
-/// The last messages of the chosen topics; shared by those who see messages go.
+/// The last messages of the chosen topics; shared by the parts that see messages go.
 pub(crate) struct LatchedKeeper {
     options: RepeatOptions,
     /// Publishers are not distinguished in the bag.
@@ -105,7 +105,7 @@ impl LatchedKeeper {
         })
     }
 
-    /// Whether a topic was named; its subscriptions request what is latched, whatever else was chosen.
+    /// Whether a topic was named; its subscriptions request latched messages, whatever else was chosen.
     pub fn names(&self, topic: &str) -> bool {
         self.options.topics.contains_key(topic)
     }
@@ -195,7 +195,7 @@ impl LatchedKeeper {
             .map_or(log_time, |time| time.steady_of(log_time))
     }
 
-    /// What was kept until a log time, oldest first.
+    /// Messages kept up to a log time, oldest first.
     pub fn messages(&self, until: Timestamp) -> Vec<LatchedMessage> {
         let until = self.steady_of(until);
         let inner = lock(&self.inner);

@@ -20,7 +20,7 @@ pub const RING_FREE_SPACE_BYTES: u64 = 1 << 30;
 /// Options of the drain other than those of the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DrainOptions {
-    /// After a power cut at most what was received in this span is missing.
+    /// After a power cut at most the messages received in this span are missing.
     pub max_loss_window: Option<Duration>,
     /// Policy when less than `min_free_space_bytes` is left.
     pub on_disk_full: OnDiskFull,

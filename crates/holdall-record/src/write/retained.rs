@@ -15,7 +15,7 @@ const GATHERED_KEPT_BYTES_MAX: usize = 8 << 20;
 /// Empty arenas that are kept for the next segments, in bytes.
 const SPARE_BYTES_MAX: usize = 16 << 20;
 
-/// What an arena waits for.
+/// Condition that an arena waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Topics whose definition is asked for: their messages are in no file.
@@ -50,7 +50,7 @@ struct Held {
 }
 
 impl Held {
-    /// Notes how far the drain is; true when the system has the messages.
+    /// Notes how far the drain is; true if the system has the messages.
     fn advance(&mut self, at: Progress) -> bool {
         if self.stage == Stage::Waiting && !at.has_waiting {
             self.stage = if at.packing > at.packed {
@@ -92,7 +92,7 @@ pub(crate) struct Retained {
 }
 
 impl Retained {
-    /// Nothing is kept; `None` where nothing can be, because `source` has no memory that survives.
+    /// Nothing is kept; `None` if nothing can be, because `source` has no memory that survives.
     pub fn new(source: &ArenaSource, shape: SegmentShape) -> Option<Self> {
         source.region()?;
         Some(Self {
@@ -181,7 +181,7 @@ impl Retained {
         Some(arena)
     }
 
-    /// Warns once, and marks the account of what survives: a rescue does not find all messages.
+    /// Warns once, and marks the account of surviving messages: a rescue does not find all of them.
     #[cold]
     fn report_incomplete(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.is_incomplete, true) {
@@ -192,7 +192,7 @@ impl Retained {
         }
     }
 
-    /// Releases what the system has.
+    /// Releases messages that the system has.
     pub fn release(&mut self, at: Progress) {
         if let Some(gathered) = &mut self.gathered
             && !gathered.arena.is_empty()
@@ -244,13 +244,13 @@ impl Retained {
         }
     }
 
-    /// Memory of what is kept, in bytes.
+    /// Memory of kept messages, in bytes.
     pub fn bytes(&self) -> usize {
         let kept = self.arenas.iter().chain(&self.gathered);
         self.arenas.len() * self.shape.arena_bytes + kept.map(|held| held.kept.bytes()).sum::<usize>()
     }
 
-    /// Whether the storage writer must hand over what it holds.
+    /// Whether the storage writer must hand over its buffered data.
     pub(crate) fn is_pressing(&self) -> bool {
         self.bytes() > self.bytes_max / 2
     }

@@ -98,7 +98,7 @@ impl Log {
     }
 }
 
-/// The log, shared by all parts that write to it. Does nothing where nothing survives.
+/// The log, shared by all parts that write to it. Does nothing if nothing survives.
 #[derive(Clone, Default)]
 pub struct SurvivalLog(Option<Arc<Mutex<Log>>>);
 
@@ -111,13 +111,13 @@ impl SurvivalLog {
         }
     }
 
-    /// The log for a ledger's changes; `None` where nothing survives.
+    /// The log for a ledger's changes; `None` if nothing survives.
     pub(crate) fn for_accounts(&self) -> Option<Arc<dyn AccountLog>> {
         self.0.as_ref()?;
         Some(Arc::new(self.clone()))
     }
 
-    /// Notes that the account of what survives is not complete.
+    /// Notes that the account of surviving messages is not complete.
     pub fn mark_incomplete(&self) {
         if let Some(log) = &self.0 {
             lock(log).mark_incomplete();
@@ -151,7 +151,7 @@ pub struct Survival {
 }
 
 impl Survival {
-    /// Memory in `directory`; a recording without it, and a warning, where there is none.
+    /// Memory in `directory`; if it cannot be made, warns and records without it.
     pub fn begin(directory: Option<&Path>, cache: &CacheOptions) -> Self {
         let Some(directory) = directory else {
             return Self::default();
@@ -202,7 +202,7 @@ impl Survival {
         })
     }
 
-    /// What the memory can be recognised by.
+    /// Identity of the memory.
     pub(crate) fn id(&self) -> Option<String> {
         self.source.region().map(Region::id)
     }

@@ -19,7 +19,7 @@ const DEFINITION_WAIT_MIN: Duration = Duration::from_secs(1);
 pub(crate) enum HeldPayload {
     /// Copied out of its segment.
     Bytes(Box<[u8]>),
-    /// The transport's memory, with what it pins in bytes.
+    /// The transport's memory, with its pinned bytes.
     Loan(Box<dyn Loan>, usize),
 }
 
@@ -133,7 +133,7 @@ impl WaitingTopics {
             .collect()
     }
 
-    /// Ends a topic's wait; returns what was held back.
+    /// Ends a topic's wait; returns the held messages.
     pub fn remove(&mut self, topic: TopicId) -> Option<(TopicInfo, Held)> {
         let topic = self.topics.remove(&topic)?;
         self.held_bytes -= topic.held_bytes;

@@ -1,4 +1,4 @@
-//! What a bag states about the losses of its recording.
+//! Statements of a bag about the losses of its recording.
 
 use super::{Bag, BagFile};
 use crate::reader::error::ReadError;
@@ -29,8 +29,8 @@ impl BagFile {
 }
 
 impl Bag {
-    /// The ledger that the recording stored in the bag: what was recorded and lost, by topic and publisher.
-    /// `None` when another recorder wrote the bag, or holdall was killed before it could write one.
+    /// The ledger that the recording stored in the bag: recorded and lost messages, by topic and publisher.
+    /// `None` if another recorder wrote the bag, or holdall was killed before it could write one.
     ///
     /// # Errors
     /// The last storage file, which contains it, cannot be read.
@@ -77,7 +77,7 @@ impl Bag {
         sums.map(|(key, text)| (key.clone(), text.clone())).collect()
     }
 
-    /// Whether the sums in the metadata are those of an account that the bag carries; true where it carries none.
+    /// Whether the sums in the metadata are those of an account that the bag carries; true if it carries none.
     pub fn has_own_sums(&self) -> Result<bool, ReadError> {
         let described = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY);
         let described = described.map(|text| parse_ledger(&self.path, text)).transpose()?;
@@ -101,7 +101,7 @@ impl Bag {
         Ok(None)
     }
 
-    /// The losses in the best account of the bag; `None` when there is none. [`Bag::state`] has whether these are all.
+    /// The losses in the best account of the bag; `None` if there is none. [`Bag::state`] has whether these are all.
     ///
     /// # Errors
     /// As [`Bag::any_ledger`].
@@ -109,14 +109,14 @@ impl Bag {
         Ok(self.state()?.lost)
     }
 
-    /// True when the file with the ledger is packed, and not unpacked yet.
+    /// True if the file with the ledger is packed, and not unpacked yet.
     pub(in crate::reader) fn is_account_packed(&self) -> bool {
         self.files
             .last()
             .is_some_and(|last| last.is_packed() && last.reader.is_none())
     }
 
-    /// The losses in the metadata's `custom_data`; `None` when it has none.
+    /// The losses in the metadata's `custom_data`; `None` if it has none.
     pub fn lost_by_metadata(&self) -> Option<LostByTopic> {
         let data = &self.metadata.custom_data;
         data.get("holdall.lost")?;

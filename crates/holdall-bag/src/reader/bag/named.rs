@@ -78,7 +78,7 @@ pub(super) fn named_files(
     let mut found = Vec::new();
     let unpacked = UnpackedFiles::default();
     if metadata.relative_file_paths.len() > LISTED_MIN && remote::is_remote(bag) {
-        // Answers what is asked of each file. A server that does not list is asked for each.
+        // One listing answers later questions about each file. A server that does not list is asked about each.
         let _ = fs::list_dir(bag);
     }
     let mut missing = None;

@@ -1,4 +1,4 @@
-//! Opens a bag's directory by its metadata, or by what its storage files hold.
+//! Opens a bag's directory by its metadata, or by the contents of its storage files.
 
 use super::{
     Bag, METADATA_FILE, Ros1View,

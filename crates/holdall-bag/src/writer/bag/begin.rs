@@ -9,7 +9,7 @@ use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageError};
 use std::collections::VecDeque;
 
 impl BagWriter {
-    /// What a bag needs besides its directory: threads that pack its files, and its disk.
+    /// Parts that a bag needs besides its directory: threads that pack its files, and its disk.
     pub(super) fn open_parts(
         options: &BagOptions,
         open_disk: OpenDisk,
@@ -70,7 +70,7 @@ impl BagWriter {
     }
 }
 
-/// Refuses what would write files past the disk that seals them.
+/// Refuses options whose files would bypass the disk that seals them.
 fn refuse_unsealed(options: &BagOptions) -> Result<(), StorageError> {
     match why_not_encrypted(options.storage, options.compression.mode) {
         None => Ok(()),
@@ -82,7 +82,7 @@ fn refuse_unsealed(options: &BagOptions) -> Result<(), StorageError> {
     }
 }
 
-/// Why a bag with this storage and compression cannot be encrypted, and what can; `None` when it can.
+/// Why a bag with this storage and compression cannot be encrypted, and which can; `None` if it can.
 pub fn why_not_encrypted(storage: &dyn Storage, compression: CompressionMode) -> Option<String> {
     if !storage.writes_blocks() {
         let id = storage.id();

@@ -16,7 +16,7 @@ const OF_FILE_MAX: usize = 1 << 15;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublisherSlot(pub u32);
 
-/// Who sent a message, and where its channel was.
+/// The publisher of a message, and the former place of its channel.
 type Last = (Option<PublisherSlot>, ChannelIndex);
 
 /// The channels of one topic.
@@ -53,7 +53,7 @@ pub(super) enum Found {
 }
 
 impl FileChannels {
-    /// The channels of the next file, in the memory of this one's: only what this file had is visited.
+    /// The channels of the next file, in the memory of this one's: only channels of this file are visited.
     pub(super) fn into_next(mut self) -> Self {
         for topic in std::mem::take(&mut self.topic_of) {
             self.renew(topic);

@@ -1,4 +1,4 @@
-//! How a bag ends: what is durable stays, files without an end are cut and read back, and the first error is returned.
+//! The end of a bag: durable data stays, files without an end are cut and read back, and the first error is returned.
 
 use super::{
     BagEnd, BagTopic, BagWriter, ClosedBag, FileHead, Packing, PastFile, TopicCount, TornFile, WriteError,
@@ -140,7 +140,7 @@ impl BagWriter {
             && self.folder.remove_file_now(&path).is_ok()
     }
 
-    /// Counts what can be read of a file that the disk has failed.
+    /// Counts the readable messages of a file that the disk has failed.
     fn read_back(&mut self, index: usize) -> TornFile {
         let past = &mut self.past[index];
         let path = self.options.directory.join(&past.name);
@@ -186,7 +186,7 @@ impl BagWriter {
         torn
     }
 
-    /// After a failure: cuts the current file after what is written, so that it can be read up to there.
+    /// After a failure: cuts the current file after the written part, so that it can be read up to there.
     fn cut_current(&mut self) {
         let Some(current) = self.current.take() else {
             return;
@@ -219,7 +219,7 @@ impl BagWriter {
     }
 }
 
-/// What can be read of the messages that a torn file repeats.
+/// The readable messages among those that a torn file repeats.
 fn readable_head(
     stored: &Arc<dyn StorageReader>,
     originals: &Arc<dyn StorageReader>,

@@ -1,4 +1,4 @@
-//! What the files of a bag hold: counts by topic, of messages and of those that a file repeats.
+//! Contents of the files of a bag: counts by topic, of messages and of those that a file repeats.
 
 use super::{BagTopic, BagWriter, FileHead, by_place, channels::FileChannels};
 use holdall_storage::writer::FileSummary;
@@ -12,7 +12,7 @@ pub struct TopicCount {
     pub messages: u64,
 }
 
-/// What a file holds. As large as what is in it: a bag may have many more topics, and many files.
+/// Contents of a file. Its size depends on the file only: a bag may have many more topics, and many files.
 #[derive(Default)]
 pub(super) struct FileContent {
     /// Without the counts by channel.

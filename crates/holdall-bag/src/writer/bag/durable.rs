@@ -30,7 +30,7 @@ impl BagWriter {
     /// Whether everything that was written before the last [`Self::make_durable`] is found after a power cut.
     ///
     /// # Errors
-    /// A failed disk: what was written since the last sync that ended well may be gone.
+    /// A failed disk: data written since the last successful sync may be gone.
     pub fn is_durable(&mut self) -> Result<bool, WriteError> {
         self.queue.poll();
         let Some(sync) = &mut self.sync else {
@@ -51,7 +51,7 @@ impl BagWriter {
         Ok(false)
     }
 
-    /// Removes the oldest finished file to make room, and returns its length in bytes; `None` when there is
+    /// Removes the oldest finished file to make room, and returns its length in bytes; `None` if there is
     /// none.
     ///
     /// # Errors

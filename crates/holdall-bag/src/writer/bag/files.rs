@@ -37,7 +37,7 @@ impl BagWriter {
         Ok(made)
     }
 
-    /// What to reserve for a file in bytes; the disk reserves more as it grows. A database grows its file itself.
+    /// Bytes to reserve for a file; the disk reserves more as it grows. A database grows its file itself.
     pub(super) fn reserve_bytes(&self) -> u64 {
         let grows_by_blocks = self.options.storage.writes_blocks();
         self.options

@@ -41,7 +41,7 @@ impl BagWriter {
         }
         let current = self.current.as_mut();
         let of_current = current.map_or(0, |current| {
-            // What a file repeats comes first.
+            // Repeated messages come first.
             let handed = current.writer.handed(&self.queue);
             handed.saturating_sub(current.head.messages())
         });
@@ -59,7 +59,7 @@ impl BagWriter {
         }
     }
 
-    /// Gives large messages to the system as soon as that costs little; false when the caller should try
+    /// Gives large messages to the system as soon as that costs little; false if the caller should try
     /// again.
     ///
     /// # Errors

@@ -34,11 +34,11 @@ pub struct LatchedMessage {
     pub payload: Arc<Vec<u8>>,
     /// Its payload is compressed as the bag's messages are.
     pub is_packed: bool,
-    /// Which message it is, and where it was recorded.
+    /// The message's identity, and the file in which it was recorded.
     pub origin: RepeatedMessage,
 }
 
-/// Returns what is repeated, oldest first. Called when a file gets its first message, before that is written, with its log time.
+/// Returns the messages to repeat, oldest first. Called when a file gets its first message, before that is written, with its log time.
 pub(crate) type LatchedState = Box<dyn Fn(Timestamp) -> Vec<LatchedMessage> + Send>;
 
 /// Where the state comes from, and which file has it already.
@@ -50,10 +50,10 @@ pub(super) struct Latched {
     has_warned: bool,
 }
 
-/// What a file repeats.
+/// Messages that a file repeats.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileHead {
-    /// Its mark; `None` where files repeat nothing.
+    /// Its mark; `None` if files repeat nothing.
     pub mark: Option<Box<FileRepeats>>,
     /// Repeated messages by topic.
     pub topics: Vec<TopicCount>,
@@ -87,7 +87,7 @@ impl FileHead {
 }
 
 impl BagWriter {
-    /// Repeats what `state` returns at the beginning of each file.
+    /// Repeats the messages that `state` returns at the beginning of each file.
     pub fn set_latched(&mut self, state: LatchedState) {
         self.latched = Some(Box::new(Latched {
             state,

@@ -1,4 +1,4 @@
-//! What a bag states about itself: `metadata.yaml`, and rosbag2's record in each file.
+//! A bag's description of itself: `metadata.yaml`, and rosbag2's record in each file.
 
 use super::{BagWriter, CurrentFile, Packing, by_place};
 use crate::writer::{
@@ -33,7 +33,7 @@ impl BagWriter {
         )?)
     }
 
-    /// Writes `metadata.yaml` with what is known so far, so that a killed recording has one that names all files.
+    /// Writes `metadata.yaml` as known so far, so that a killed recording has one that names all files.
     pub(super) fn write_metadata(&mut self, durable: bool) -> Result<(), WriteError> {
         if self.is_unseen {
             return Ok(());
@@ -48,7 +48,7 @@ impl BagWriter {
             .replace_text(&self.options.directory.join("metadata.yaml"), &text, durable)?)
     }
 
-    /// What distinguishes its directory from copies of it; `None` where that is not known.
+    /// Identity that distinguishes its directory from copies of it; `None` if unknown.
     pub fn directory_identity(&self) -> Option<String> {
         self.folder.directory_identity(&self.options.directory)
     }

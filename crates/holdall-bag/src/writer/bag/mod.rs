@@ -76,7 +76,7 @@ pub fn sealed_os_disk(mode: DiskMode, blocks: BlockPoolOptions, seal: Seal) -> O
     })
 }
 
-/// The disk and the folder of a bag on the operating system's disk, which is encrypted where there is a seal.
+/// The disk and the folder of a bag on the operating system's disk, encrypted if there is a seal.
 pub fn bag_places(
     mode: DiskMode,
     blocks: BlockPoolOptions,
@@ -91,7 +91,7 @@ pub fn bag_places(
     }
 }
 
-/// What bag to write.
+/// Options of a new bag.
 #[derive(Clone)]
 pub struct BagOptions {
     /// The directory to make; must not exist.
@@ -108,7 +108,7 @@ pub struct BagOptions {
     pub custom_data: BTreeMap<String, String>,
     /// Goes to `ros_distro`.
     pub ros_distro: Option<String>,
-    /// The id of the memory that has what is not stored yet; in `custom_data` while the bag is being written.
+    /// The id of the memory with the messages not stored yet; in `custom_data` while the bag is being written.
     pub memory: Option<String>,
 }
 
@@ -116,7 +116,7 @@ pub struct BagOptions {
 pub struct TornFile {
     /// Its number, see [`BagWriter::file_number`].
     pub number: u32,
-    /// Reads what the disk has kept of it; `None` when that is nothing.
+    /// Reads the part of it that the disk has kept; `None` if there is no such part.
     pub reader: Option<Arc<dyn StorageReader>>,
     /// The bag's topic of each of the reader's channels.
     pub topics: Vec<Option<BagTopic>>,
@@ -194,7 +194,7 @@ struct PastFile {
     /// `Some` until the disk has closed it.
     closing: Option<FileId>,
     packing: Packing,
-    /// The disk failed while it was written: what it holds must be read back.
+    /// The disk failed while it was written: its contents must be read back.
     is_torn: bool,
     /// [`BagWriter::take_complete`] has returned it.
     is_announced: bool,
@@ -238,7 +238,7 @@ pub struct BagWriter {
     options: BagOptions,
     queue: DiskQueue,
     folder: Box<dyn BagFolder>,
-    /// What the names of its files begin with: the directory's name.
+    /// Common prefix of the names of its files: the directory's name.
     stem: String,
     topics: Vec<ChannelInfo>,
     /// `None` after a failure.
@@ -270,7 +270,7 @@ pub struct BagWriter {
     end_records: Option<EndRecords>,
     /// `None` unless files repeat latched messages.
     latched: Option<Box<Latched>>,
-    /// Set where no program can see the bag before its end: `metadata.yaml` is written once.
+    /// Set if no program can see the bag before its end: `metadata.yaml` is then written once.
     is_unseen: bool,
     /// `None` unless a full disk costs uploaded files only.
     uploaded: Option<UploadedFiles>,
@@ -341,12 +341,12 @@ impl BagWriter {
         self.is_unseen = true;
     }
 
-    /// Sets what files carry at their end that are closed before the last one.
+    /// Sets the records at the end of files that are closed before the last one.
     pub fn set_end_records(&mut self, end_records: EndRecords) {
         self.end_records = Some(end_records);
     }
 
-    /// Puts a named text record into the current file, after the messages written so far; false when no file is open.
+    /// Puts a named text record into the current file, after the messages written so far; false if no file is open.
     ///
     /// # Errors
     /// A failed disk or storage file.
@@ -407,7 +407,7 @@ impl BagWriter {
         undefined
     }
 
-    /// Writes a message after all earlier ones; true when a new file was begun for it.
+    /// Writes a message after all earlier ones; true if a new file was begun for it.
     ///
     /// # Errors
     /// A failed disk or storage file. The bag is then to be closed; it takes no more messages.
@@ -455,7 +455,7 @@ impl BagWriter {
         Ok(split)
     }
 
-    /// Advances what needs no message: compression, closing of old files, opening of the next. Cheap; called between batches.
+    /// Advances work that needs no message: compression, closing of old files, opening of the next. Cheap; called between batches.
     ///
     /// # Errors
     /// A failed disk or storage file.

@@ -1,4 +1,4 @@
-//! What a file repeats from its bag: just enough to be read by itself, so that many short files are not mostly repetitions.
+//! Content that a file repeats from its bag: just enough to be read by itself, so that many short files are not mostly repetitions.
 
 use super::{BagTopic, BagWriter, PastFile, TopicCount};
 use crate::writer::metadata::{BagFacts, FileFacts, bag_metadata};
@@ -16,7 +16,7 @@ const PROFILE_METADATA_BYTES: u64 = 768;
 /// The most bytes that a channel needs in a file in addition to its texts.
 const CHANNEL_BYTES: u64 = 192;
 
-/// What a file repeats from the bag (its topics, the account so far) is at most this part of the file.
+/// Content that a file repeats from the bag (its topics, the account so far) is at most this part of the file.
 const REPEATED_PART_MAX: u64 = 8;
 
 impl BagWriter {

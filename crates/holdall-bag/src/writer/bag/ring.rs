@@ -1,4 +1,4 @@
-//! What happens to finished files: closed by the disk, packed, and removed when the ring is full.
+//! Handling of finished files: closed by the disk, packed, and removed when the ring is full.
 
 use super::{BagWriter, Packing, PastFile};
 use crate::writer::{WriteError, pack_files::PackedFile};

@@ -68,7 +68,7 @@ impl Intake {
         if let Some(account) = self.ledger().publisher_mut(self.topic, track.index) {
             account.received = Some(track.received);
             account.covered = track.covered();
-            // One that only announced what it had sent is known by that.
+            // A publisher that has only announced its messages is known by that.
             account.sent = (track.numbered || sent > 0).then_some(sent);
             account.sent_before = head - wanted_head;
             account.duplicates = track.duplicates;

@@ -1,4 +1,4 @@
-//! What a publisher sent last: shown by an announcement, a farewell or a later message, or not known.
+//! The last message of a publisher: shown by an announcement, a farewell or a later message, or not known.
 
 use super::{Intake, IntakeState, PublisherTrack};
 use crate::receive::discovery::Departure;
@@ -12,7 +12,7 @@ pub(super) enum End {
     /// Only a later message can.
     #[default]
     Open,
-    /// Only a later message can, although the publisher's transport announces what others have sent: it is not received reliably.
+    /// Only a later message can show it, although the publisher's transport announces sent messages: it is not received reliably.
     Unannounced,
     /// Its answer can.
     Asked,
@@ -50,7 +50,7 @@ impl PublisherTrack {
         !self.is_named || self.received > 0
     }
 
-    /// Whether it is not known what it sent last, when its account is closed.
+    /// Whether its last message is unknown when its account is closed.
     fn is_end_unknown(&self) -> bool {
         match self.end {
             _ if !self.has_end() => false,
@@ -61,7 +61,7 @@ impl PublisherTrack {
         }
     }
 
-    /// Writes what is known of its end into its account.
+    /// Writes the knowledge about its end into its account.
     pub(super) fn write_end(&self, account: &mut PublisherAccount) {
         account.end_unknown = account.gid.is_some() && self.is_end_unknown();
         account.silent_since = self.silent_since.filter(|_| account.end_unknown);
@@ -70,7 +70,7 @@ impl PublisherTrack {
 }
 
 impl IntakeState {
-    /// Notes what a message shows of its publisher's end.
+    /// Notes the evidence of a message about its publisher's end.
     pub(super) fn follow_end(&mut self, index: usize, header: &MessageHeader, arrival: Timestamp) {
         let track = &mut self.tracks[index];
         if let (Some(stop), Some(published)) = (self.stop, header.publish_time)
@@ -114,7 +114,7 @@ impl Intake {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
             // It cannot answer any more.
             Departure::Left if track.end == End::Asked => track.end = End::Unannounced,
-            // It went, and what it sent may have gone with it: nothing of it was ever heard.
+            // It has left, and its messages may have gone with it: none was ever heard.
             Departure::Farewell | Departure::Left if track.end == End::Open && track.received == 0 => {
                 track.end = End::Unannounced;
             }
@@ -192,7 +192,7 @@ impl Intake {
             .collect()
     }
 
-    /// Notes that publishers have shown what they sent.
+    /// Notes that publishers have shown their last messages.
     pub(crate) fn ends_shown(&self, gids: &[Gid]) {
         let mut state = self.lock();
         let IntakeState { tracks, by_gid, .. } = &mut *state;

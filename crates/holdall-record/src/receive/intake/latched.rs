@@ -1,4 +1,4 @@
-//! Latched messages that come while nothing is recorded: what a late subscription would get comes into the bag when recording continues.
+//! Latched messages that come while nothing is recorded: those that a late subscription would get come into the bag when recording continues.
 
 use super::{Intake, IntakeState, PublisherTrack};
 use crate::cache::Offered;
@@ -20,12 +20,12 @@ pub(super) struct HeldLatched {
     /// How many the publisher keeps for late subscriptions.
     depth: usize,
     messages: VecDeque<(MessageHeader, Box<[u8]>)>,
-    /// What the publisher had sent when the last one came.
+    /// Number of the publisher's messages when the last one came.
     received: u64,
 }
 
 impl Intake {
-    /// Holds the last messages of a publisher that come while nothing is recorded; `qos` is what it offers, transient-local.
+    /// Holds the last messages of a publisher that come while nothing is recorded; `qos` is its offer, transient-local.
     pub(crate) fn hold_latched(&self, publisher: Gid, qos: &QosProfile) {
         // Where the depth is not announced, most have one.
         let depth = match qos.history {
@@ -57,7 +57,7 @@ impl Intake {
         payload: Option<Payload<'_>>,
     ) {
         let (gate, received) = (&self.gate, track.received);
-        // Only what has a number can be counted as recorded after all.
+        // Only numbered messages can be counted as recorded later.
         let held = track.latched.as_mut().filter(|_| header.sequence.is_some());
         let Some((held, payload)) = held.zip(payload) else {
             return;
@@ -74,7 +74,7 @@ impl Intake {
         held.received = received;
     }
 
-    /// Records what is held, at `now` on the clock that stamps messages: recording continues.
+    /// Records the held messages, at `now` on the clock that stamps messages: recording continues.
     pub(crate) fn record_held(&self, now: Timestamp) {
         let mut state = self.lock();
         let IntakeState {

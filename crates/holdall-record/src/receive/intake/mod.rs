@@ -1,4 +1,4 @@
-//! The intake of one topic: checks each publisher's sequence, counts what is lost or unwanted, and offers the rest to the cache.
+//! The intake of one topic: checks each publisher's sequence, counts lost and unwanted messages, and offers the rest to the cache.
 
 mod accounts;
 mod ends;
@@ -54,7 +54,7 @@ pub(super) const fn subscription_bit(number: usize) -> u64 {
     1 << if number < 63 { number } else { 63 }
 }
 
-/// What is known about one publisher's sequence. The order of fields keeps what each message needs together: see [`Intake`].
+/// State of one publisher's sequence. The order of fields keeps the fields that each message needs together: see [`Intake`].
 #[derive(Debug)]
 #[repr(C)]
 struct PublisherTrack {
@@ -117,7 +117,7 @@ impl PublisherTrack {
             .filter(|_| self.origin == Some(PublisherOrigin::During))
     }
 
-    /// First and last sequence number that its account is about; `None` where some message has an unclear place.
+    /// First and last sequence number that its account is about; `None` if some message has an unclear place.
     fn covered(&self) -> Option<[u64; 2]> {
         let head = self.wanted_head().map(|head| (head.first, head.last));
         let (first, last) = match (head, self.sequence.covered()) {
@@ -182,7 +182,7 @@ impl IntakeState {
     }
 }
 
-/// What one topic's messages pass through before the cache.
+/// The path of one topic's messages before the cache.
 ///
 /// With thousands of topics each message's intake is not in the processor's caches, so what it needs is in three consecutive
 /// lines, without a pointer between them (seven lines in three pieces before: 10 000 topics cost 29 % against 10).
@@ -245,7 +245,7 @@ impl Intake {
         })
     }
 
-    /// Sets what discovery knows about a publisher, before or after its first message.
+    /// Sets the facts that discovery knows about a publisher, before or after its first message.
     pub(crate) fn publisher_discovered(&self, gid: Gid, origin: PublisherOrigin, who: Option<PublisherInfo>) {
         let mut state = self.lock();
         state.gone.retain(|gone| *gone != gid);
@@ -273,7 +273,7 @@ impl Intake {
         state.by_gid.len() + state.folded
     }
 
-    /// True when all that publishers announced has arrived.
+    /// True if all that publishers announced has arrived.
     pub(crate) fn is_caught_up(&self) -> bool {
         let state = self.lock();
         state

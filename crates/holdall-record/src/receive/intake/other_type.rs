@@ -18,7 +18,7 @@ use std::{collections::HashMap, sync::Arc};
 pub(super) struct OtherTypes(Option<Box<HashMap<Option<Gid>, Arc<str>>>>);
 
 impl OtherTypes {
-    /// A publisher's type, where that is not its topic's.
+    /// A publisher's type, if it is not the topic's.
     pub(super) fn of(&self, publisher: Option<Gid>) -> Option<&str> {
         Some(&**self.0.as_ref()?.get(&publisher)?)
     }
@@ -30,7 +30,7 @@ impl OtherTypes {
         }
     }
 
-    /// Remembers a publisher's type; false when it is known.
+    /// Remembers a publisher's type; false if it is known.
     fn add(&mut self, publisher: Option<Gid>, type_name: &Arc<str>) -> bool {
         if self.of(publisher) == Some(&**type_name) {
             return false;

@@ -1,4 +1,4 @@
-//! Sequence numbers: gaps, late messages, publishers that begin again, and what publishers announce.
+//! Sequence numbers: gaps, late messages, publishers that begin again, and announcements of publishers.
 
 use super::{Intake, IntakeState, PublisherOrigin, PublisherTrack};
 use crate::receive::gate::Passage;
@@ -151,7 +151,7 @@ impl Intake {
         next
     }
 
-    /// Counts what a publisher that appeared while recording had sent before its first message arrived.
+    /// Counts the messages that a publisher that appeared while recording had sent before its first message arrived.
     pub(super) fn count_head(&self, track: &PublisherTrack) {
         if let Some(head) = track.wanted_head() {
             let stage = self.unless_paused(LossStage::Head);

@@ -1,4 +1,4 @@
-//! What transports deliver to: the intake by one of its subscriptions, with messages that several transports bring recognised.
+//! Sinks that transports deliver to: the intake by one of its subscriptions, with messages that several transports bring recognised.
 
 use super::Intake;
 use crate::receive::merging::Merging;

@@ -1,4 +1,4 @@
-//! Tests of the intake: what each message becomes, against the truth that the test knows.
+//! Tests of the intake: the outcome of each message, against the truth that the test knows.
 
 use super::*;
 use crate::cache::{CacheOptions, Place, Stored};
@@ -79,7 +79,7 @@ impl Bench {
         stored
     }
 
-    /// Closes the intake and records what is stored.
+    /// Closes the intake and records the stored messages.
     fn finish(&self) -> (Vec<(u32, Option<u64>)>, TopicAccount) {
         self.intake.close();
         let stored = self.record_stored();
@@ -218,7 +218,7 @@ fn an_announcement_that_cannot_be_believed_is_counted_once_and_changes_nothing_e
     for _ in 0..5 {
         assert_eq!(bench.intake.announced_sequences(&[(A, 1 << 50)]), [(A, 4)]);
     }
-    // What the publisher really sends next.
+    // The message that the publisher really sends next.
     assert_eq!(bench.intake.announced_sequences(&[(A, 5)]), []);
     bench.receive(A, 4);
     let (_, account) = bench.finish();
@@ -379,7 +379,7 @@ fn a_gone_publisher_is_not_folded_while_messages_of_it_wait() {
     assert!(account.folded.unwrap().publishers >= PUBLISHERS_KEPT_MAX as u64);
 }
 
-/// What happens to one message in transit to two subscriptions.
+/// The fate of one message in transit to two subscriptions.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Lost,

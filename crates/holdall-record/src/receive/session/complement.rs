@@ -1,4 +1,4 @@
-//! A transport that completes others: its publishers are received where no other transport shows them.
+//! A transport that completes others: its publishers are received if no other transport shows them.
 //!
 //! Publishers that several transports show are left to the others. When that changes, both are received for a while: the intake recognizes
 //! messages of one publisher by their numbers.
@@ -68,7 +68,7 @@ impl Complement {
         })
     }
 
-    /// Keeps what its graph asks for; returns what must be done at once.
+    /// Keeps the requests of its graph; returns those that must be carried out at once.
     pub(super) fn keep(&mut self, decisions: Vec<GraphDecision>, now: Duration) -> Vec<GraphDecision> {
         let mut at_once = Vec::new();
         for decision in decisions {
@@ -81,7 +81,7 @@ impl Complement {
                     self.since.entry(participant_of(gid)).or_insert(now);
                     let was_received = self.known.get(&gid).is_some_and(|(_, is_received)| *is_received);
                     if was_received {
-                        // What is new about it.
+                        // The publisher's new properties.
                         at_once.push(GraphDecision::Publisher(publisher.clone()));
                     }
                     self.known.insert(gid, (*publisher, was_received));
@@ -149,12 +149,12 @@ impl Complement {
             .map(|(publisher, _)| publisher)
     }
 
-    /// Notes who other transports show and do not receive.
+    /// Notes publishers that other transports show and do not receive.
     pub(super) fn set_unreached(&mut self, unreached: Vec<Identity>) {
         self.unreached = unreached;
     }
 
-    /// Notes a publisher that another transport is not matched with; true where this one has it.
+    /// Notes a publisher that another transport is not matched with; true if this one has it.
     pub(super) fn is_unmatched(&mut self, gid: Gid) -> bool {
         let is_known = self.known.contains_key(&gid);
         if is_known {
@@ -165,7 +165,7 @@ impl Complement {
 }
 
 impl Session {
-    /// Receives over the completing transport what no other one shows.
+    /// Receives, over the completing transport, the publishers that no other one shows.
     pub(super) fn complete(&mut self, now: Duration) {
         let Some(complement) = &mut self.complement else {
             return;

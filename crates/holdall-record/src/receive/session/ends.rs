@@ -1,4 +1,4 @@
-//! Publishers that went silent, and what all of them sent last.
+//! Publishers that went silent, and the last messages of all of them.
 
 use super::{RecordedTopic, Session};
 use crate::receive::discovery::{Departure, GraphDecision};
@@ -71,7 +71,7 @@ impl Session {
         self.topics.values().for_each(|topic| topic.intake.stops(now));
     }
 
-    /// Asks publishers how many messages they have sent, and notes those that have left since; true when an end was shown.
+    /// Asks publishers how many messages they have sent, and notes those that have left since; true if an end was shown.
     pub(crate) fn ask_ends(&mut self) -> bool {
         self.follow_departures();
         let mut is_news = false;

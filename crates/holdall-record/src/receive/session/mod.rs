@@ -48,7 +48,7 @@ use std::{
     time::Duration,
 };
 
-/// Time between two polls of what publishers announce to have sent.
+/// Time between two polls for announcements of publishers.
 const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Time between two checks for losses that were not logged yet.
@@ -60,7 +60,7 @@ const SERVICES_LISTED_MAX: usize = 20;
 /// The name that relative topic names are completed with.
 const NODE_NAME: &str = "rosbag2_recorder";
 
-/// What a topic's row in the status is made from.
+/// Data for a topic's row in the status.
 #[derive(Clone)]
 pub(crate) struct LiveTopic {
     pub name: String,
@@ -74,7 +74,7 @@ pub(crate) struct LiveTopic {
 const QOS_KEPT_MAX: usize = 8;
 
 impl LiveTopic {
-    /// Notes what a publisher offers.
+    /// Notes the QoS that a publisher offers.
     pub(super) fn note_offer(&mut self, qos: QosProfile) {
         if self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos) {
             self.offered.push(qos);
@@ -144,7 +144,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// A session that has seen nothing yet; subscribes to what needs no discovery.
+    /// A session that has seen nothing yet; subscribes to topics that need no discovery.
     ///
     /// # Errors
     /// A selection that is not valid, a static topic or `/clock` that a transport refuses.
@@ -462,12 +462,12 @@ impl Session {
         self.topics.values().for_each(RecordedTopic::poll_announcements);
     }
 
-    /// True when everything that publishers announced has arrived.
+    /// True if everything that publishers announced has arrived.
     pub(crate) fn is_caught_up(&self) -> bool {
         self.topics.values().all(|topic| topic.intake.is_caught_up())
     }
 
-    /// Ends all subscriptions and closes the accounts of what arrived.
+    /// Ends all subscriptions and closes the accounts of arrived messages.
     pub(crate) fn close(&mut self) {
         let is_new = |decided: &&Decided| matches!(decided.decision, GraphDecision::Record(_));
         let unheard = self.decided.iter().filter(is_new).count();

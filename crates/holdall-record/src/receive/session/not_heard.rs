@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-/// How long another transport may take to show what one cannot receive.
+/// How long another transport may take to show endpoints that one cannot receive.
 const OTHERS_LATE_MAX: Duration = Duration::from_secs(5);
 
-/// What was found and may still be heard over another transport.
+/// Findings that may still be heard over another transport.
 #[derive(Debug, Default)]
 pub(super) struct NotHeardWatch {
     since: BTreeMap<NotHeard, Duration>,

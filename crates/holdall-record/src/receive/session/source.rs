@@ -1,4 +1,4 @@
-//! A transport with what it has shown.
+//! A transport, and the endpoints it has shown.
 
 use crate::receive::{discovery::Discovery, intake::PublisherOrigin, services::Services};
 use holdall_model::time::Timestamp;
@@ -21,7 +21,7 @@ pub(super) struct Moment {
     pub(super) now: Timestamp,
 }
 
-/// A transport with what it has shown.
+/// A transport, and the endpoints it has shown.
 pub(super) struct Source {
     pub(super) transport: Box<dyn Transport>,
     pub(super) discovery: Discovery,

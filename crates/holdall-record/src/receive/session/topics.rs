@@ -44,7 +44,7 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps decisions until the drain's queue has room for what they bring.
+    /// Keeps decisions until the drain's queue has room for their commands.
     pub(super) fn defer(&mut self, number: usize, decisions: impl IntoIterator<Item = GraphDecision>) {
         let moment = Moment {
             elapsed: self.clock.monotonic().saturating_sub(self.started),
@@ -254,7 +254,7 @@ impl Session {
         let Some(topic) = self.topics.get_mut(&publisher.topic) else {
             return Ok(());
         };
-        // What a leaf topic sent before it had a subscription was not requested.
+        // Messages that a leaf topic sent before it had a subscription were not requested.
         let origin = if self.options.selection.ignore_leaf_topics {
             PublisherOrigin::Before
         } else {

@@ -13,7 +13,7 @@ use holdall_storage::writer::ChannelInfo;
 /// The most finished files that wait to be reported to other nodes.
 const FINISHED_FILES_MAX: usize = 1024;
 
-/// What a drain must know before messages come, in order.
+/// Facts that a drain must know before messages come, in order.
 #[derive(Clone, Debug)]
 pub enum DrainCommand {
     /// Messages of this topic will come.
@@ -125,7 +125,7 @@ impl Drain {
         }
     }
 
-    /// Gives a topic its definition, and writes what was held back for it.
+    /// Gives a topic its definition, and writes the messages held back for it.
     pub(super) fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
         if self.define_other(topic, &definition) {
             return;

@@ -1,4 +1,4 @@
-//! What is due without a message: the bag's own work, syncs for the loss window, files that the ring removed.
+//! Work that is due without a message: the bag's own, syncs for the loss window, files that the ring removed.
 
 use super::Drain;
 use crate::{Setting, write::durability::Verdict};
@@ -11,7 +11,7 @@ use std::time::Duration;
 const COMPLETE_FILES_MAX: usize = 1024;
 
 impl Drain {
-    /// Maintains what the bag needs in addition to messages.
+    /// Maintains the parts of the bag other than messages.
     pub(super) fn maintain_bag(&mut self, now: Duration) -> Result<(), WriteError> {
         // A failure may have come after the ring had removed a file.
         self.count_removed();
@@ -40,7 +40,7 @@ impl Drain {
         }
     }
 
-    /// Requests syncs in time, and reports what has become durable.
+    /// Requests syncs in time, and reports durable messages.
     pub(super) fn maintain_durability(&mut self, now: Duration) -> Result<(), WriteError> {
         if self.window.is_in_flight() && self.bag.is_durable()? {
             self.journal.forget_before(self.syncing_journal);

@@ -25,7 +25,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// `None` where no message has to be watched.
+    /// `None` if no message has to be watched.
     pub(super) fn of(limits: RecordingLimits, latched: Option<Arc<LatchedKeeper>>) -> Option<Box<Self>> {
         let limits = LimitGuard::watch(limits);
         let is_needed = limits.is_some() || latched.is_some();
@@ -46,7 +46,7 @@ impl Watch {
 }
 
 impl Drain {
-    /// Repeats what `keeper` has at the beginning of each file. Called before the first message.
+    /// Repeats the messages that `keeper` has at the beginning of each file. Called before the first message.
     pub(crate) fn with_latched(mut self, keeper: Option<Arc<LatchedKeeper>>) -> Self {
         if let Some(keeper) = keeper {
             self.watch = Watch::of(self.options.limits, Some(Arc::clone(&keeper)));
@@ -102,7 +102,7 @@ impl Drain {
         }
     }
 
-    /// Does what is due before a message is written; true when the recording is over before it.
+    /// Does the work due before a message is written; true if the recording is over before it.
     #[cold]
     pub(super) fn must_leave_out(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
         self.split_where_time_comes_again(log_time);

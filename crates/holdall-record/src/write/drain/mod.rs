@@ -113,7 +113,7 @@ pub struct Drain {
     triggered: Option<Box<Triggered>>,
     /// When the last step was, in monotonic time.
     last_step: Duration,
-    /// A span in which this process did not run, as long as it explains what is found.
+    /// A span in which this process did not run, as long as it can explain findings.
     absence: Option<Absence>,
     /// Set when the clock that stamps messages is watched.
     time: Option<Arc<ClockWatch>>,
@@ -223,7 +223,7 @@ impl Drain {
         self.release_retained();
     }
 
-    /// Writes what a segment holds; nothing in it was received before `received`.
+    /// Writes the contents of a segment; nothing in it was received before `received`.
     fn write_segment(&mut self, mut segment: Segment, received: Duration) {
         self.forget_vacated();
         if let Some(watch) = &mut self.watch {
@@ -378,7 +378,7 @@ impl Drain {
         change(&mut status);
     }
 
-    /// Writes what is still held back, when no more segments will come.
+    /// Writes messages still held back, when no more segments will come.
     pub fn finish(&mut self) {
         self.run_commands();
         self.finish_triggered();
@@ -392,7 +392,7 @@ impl Drain {
         self.write_packed(Wait::UntilReady);
     }
 
-    /// Ends the bag, with the ledger in it. `clock` measures how long what was not yet durable had to wait.
+    /// Ends the bag, with the ledger in it. `clock` measures how long messages not yet durable had to wait.
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
         let settled = match &self.failure {
             None => self

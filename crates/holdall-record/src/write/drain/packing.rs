@@ -52,7 +52,7 @@ impl Drain {
             HeldPayload::Bytes(bytes) => Box::new(CopiedPayload(bytes)),
             HeldPayload::Loan(loan, _) => loan,
         };
-        // Each turn takes one out of what is in flight.
+        // Each turn takes one out of flight.
         while let Some(packing) = self.packing.as_mut().filter(|packing| packing.is_full()) {
             let dropped = packing.drops_oldest().then(|| packing.drop_oldest()).flatten();
             if let Some(oldest) = dropped {
@@ -69,7 +69,7 @@ impl Drain {
         }
     }
 
-    /// Writes what is packed, in order, or all that is in flight.
+    /// Writes packed payloads, in order, or all in flight.
     pub(super) fn write_packed(&mut self, wait: Wait) {
         while let Some((message, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(wait))
         {

@@ -1,4 +1,4 @@
-//! Places of publishers that are gone: when the bag forgets who had them, and when others may take them.
+//! Places of publishers that are gone: when the bag forgets their former owners, and when they may be reused.
 
 use super::{Drain, PublisherSlot};
 use holdall_io::mutex::lock;

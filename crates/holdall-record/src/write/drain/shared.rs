@@ -1,4 +1,4 @@
-//! What the drain shares with the recorder: its queue of commands, its state, and the files that it has finished.
+//! State that the drain shares with the recorder: its queue of commands, its state, and its finished files.
 
 use super::{DrainCommand, RequestedEvent};
 use crate::{
@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-/// What others may know about the drain.
+/// Public state of the drain.
 #[derive(Clone, Debug, Default)]
 pub struct DrainStatus {
     /// The file being written.
@@ -33,7 +33,7 @@ pub struct DrainStatus {
     pub failure: Option<String>,
     /// Files begun on request or because a limit was reached, the first one not counted.
     pub splits: u64,
-    /// What is durable, and how well the loss window was kept.
+    /// How much is durable, and how well the loss window was kept.
     pub durability: DurabilityStatus,
     /// Durable messages by topic, indexed by [`TopicId`].
     pub durable: Vec<u64>,
@@ -55,7 +55,7 @@ pub(super) struct DrainRequests {
     pub new_file: bool,
     /// The current file makes no progress: the first reason, for the ledger.
     pub restart: Option<String>,
-    /// Write what the ring of snapshot mode holds.
+    /// Write the contents of snapshot mode's ring.
     pub snapshot: bool,
     /// Markers to put into the current file.
     pub markers: Vec<Marker>,
@@ -63,7 +63,7 @@ pub(super) struct DrainRequests {
     pub events: Vec<RequestedEvent>,
 }
 
-/// What the drain shares with the recorder.
+/// State that the drain shares with the recorder.
 #[derive(Debug, Default)]
 pub struct DrainShared {
     /// At most [`COMMANDS_MAX`].
@@ -121,7 +121,7 @@ impl DrainShared {
         lock(&self.unheard_services).clone()
     }
 
-    /// Adds what is not heard, for the bag and the report; returns what is new.
+    /// Adds nodes and publishers that are not heard, for the bag and the report; returns the new ones.
     pub(crate) fn add_not_heard(&self, found: Vec<NotHeard>) -> Vec<NotHeard> {
         let mut all = lock(&self.not_heard);
         let mut new = Vec::new();
@@ -133,7 +133,7 @@ impl DrainShared {
         new
     }
 
-    /// What was not heard so far.
+    /// Nodes and publishers not heard so far.
     pub fn not_heard(&self) -> BTreeSet<NotHeard> {
         lock(&self.not_heard).clone()
     }
@@ -157,7 +157,7 @@ impl DrainShared {
         requests.snapshot = true;
     }
 
-    /// Requests a marker in the current file; false when the recording has as many as it may have.
+    /// Requests a marker in the current file; false if the recording has as many as it may have.
     pub fn mark(&self, marker: Marker) -> bool {
         let has_room = self.reserve_marker();
         if has_room {
@@ -166,7 +166,7 @@ impl DrainShared {
         has_room
     }
 
-    /// Takes the place of one marker; false when the recording has as many as it may have.
+    /// Takes the place of one marker; false if the recording has as many as it may have.
     pub(super) fn reserve_marker(&self) -> bool {
         let has_room = self.markers.fetch_add(1, Ordering::Relaxed) < MARKERS_MAX;
         if !has_room {
@@ -175,7 +175,7 @@ impl DrainShared {
         has_room
     }
 
-    /// Requests an event; false when too many wait.
+    /// Requests an event; false if too many wait.
     pub(crate) fn trigger(&self, event: RequestedEvent) -> bool {
         let mut requests = lock(&self.requests);
         let has_room = requests.events.len() < MARKERS_MAX;

@@ -23,7 +23,7 @@ const SPACE_GUARD_INTERVAL: Duration = Duration::from_millis(100);
 const FREED_BYTES_PER_NANO: u64 = 5;
 
 impl Drain {
-    /// Reports how much space is free, and does what the options request when it is too little.
+    /// Reports how much space is free, and carries out the option for too little.
     pub(super) fn maintain_space(&mut self, now: Duration) -> Result<(), WriteError> {
         if now >= self.next_space {
             self.next_space = now + SPACE_INTERVAL;
@@ -46,7 +46,7 @@ impl Drain {
             self.next_space_guard += Duration::from_nanos(bytes / FREED_BYTES_PER_NANO);
             return Ok(());
         }
-        // An upload that is slower than the recording has half of what must stay free to catch up.
+        // An upload that is slower than the recording can catch up within half of the space that must stay free.
         let is_oldest_uploaded = self.bag.is_oldest_uploaded();
         let upload_has_time = is_oldest_uploaded || available > wanted / 2;
         let can_wait = ring && self.bag.has_removable_file() && upload_has_time;

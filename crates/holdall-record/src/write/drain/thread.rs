@@ -1,4 +1,4 @@
-//! The drain's thread: waits for segments, and for what is due without any.
+//! The drain's thread: waits for segments, and for due work without any.
 
 use super::Drain;
 use crate::{cache::Waited, step_wait::Absence};
@@ -36,13 +36,13 @@ impl DrainThread {
         ))
     }
 
-    /// Waits for its end; `None` when it panicked.
+    /// Waits for its end; `None` if it panicked.
     pub fn join(self) -> Option<Drain> {
         self.0.join().ok()
     }
 }
 
-/// A bug is as bad as a failed disk, and no worse: the recording ends, and the bag is closed with what is in it.
+/// A bug is as bad as a failed disk, and no worse: the recording ends, and the bag is closed with its messages so far.
 fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
     loop {
         match catch_unwind(AssertUnwindSafe(|| step(&mut drain, clock))) {
@@ -54,7 +54,7 @@ fn run(mut drain: Drain, clock: &dyn Clock) -> Drain {
     }
 }
 
-/// Waits for a segment and writes it; false when the recorder has closed the cache and it is empty.
+/// Waits for a segment and writes it; false if the recorder has closed the cache and it is empty.
 fn step(drain: &mut Drain, clock: &dyn Clock) -> bool {
     if drain.has_due_messages() {
         let segment = drain.cache.try_take();

@@ -88,7 +88,7 @@ impl Drain {
         self.triggered = Some(triggered);
     }
 
-    /// Does what is due at `now` (monotonic time), beginning with a segment that comes into the ring.
+    /// Does the work due at `now` (monotonic time), beginning with a segment that comes into the ring.
     pub(super) fn step_triggered(&mut self, segment: Option<Segment>, now: Duration) {
         let Some(mut triggered) = self.triggered.take() else {
             return;
@@ -172,7 +172,7 @@ impl Drain {
         }
     }
 
-    /// Begins what the triggers have seen.
+    /// Begins the events that the triggers have seen.
     fn begin_fired(&mut self, triggered: &mut Triggered) {
         for fired in triggered.conditions.take_fired() {
             triggered.status.triggers[fired.trigger].events += 1;

@@ -72,7 +72,7 @@ impl Drain {
         topic
     }
 
-    /// Gives one of a topic's further types its definition; false when it is none of these.
+    /// Gives one of a topic's further types its definition; false if it is none of these.
     pub(super) fn define_other(&mut self, topic: TopicId, definition: &MessageDefinition) -> bool {
         let Some(other) = self.other_types.of_type(topic, &definition.type_name) else {
             return false;
