@@ -14,7 +14,7 @@ struct Burst {
 }
 
 impl Burst {
-    /// Answers with what was played until now.
+    /// Answers with the number of messages played so far.
     fn answer(self) {
         if let Some(asker) = self.asker {
             asker.answer(Reply::Played(self.played));

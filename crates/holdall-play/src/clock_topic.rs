@@ -19,7 +19,7 @@ const CLOCK_BYTES: usize = 12;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// What `rclcpp::ClockQoS` offers: best effort, the newest one only.
+/// The offer of `rclcpp::ClockQoS`: best effort, the newest one only.
 const CLOCK_QOS: QosProfile = QosProfile {
     history: History::KeepLast,
     depth: 1,
@@ -83,7 +83,7 @@ pub(super) struct ClockTopic {
 }
 
 impl ClockTopic {
-    /// Creates the publisher; `None` when the options do not ask for it. `recorded_topics` are the publications' names in the bag.
+    /// Creates the publisher; `None` if the options do not ask for it. `recorded_topics` are the publications' names in the bag.
     pub fn create(
         source: &ClockSource,
         recorded_topics: &[&str],

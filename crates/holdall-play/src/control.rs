@@ -25,7 +25,7 @@ const REQUESTS_MAX: usize = 1024;
 /// Longest wait for an answer. The playing thread answers between two messages; this long it is stuck in a transport.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// What a user asks of a running playback.
+/// A user's command to a running playback.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Command {
     Pause,
@@ -39,7 +39,7 @@ pub(super) enum Command {
     Play(PlayWindow, Option<Duration>),
     /// End as at the end of the bag: still wait for acknowledgements of messages already sent.
     Finish,
-    /// End what is played.
+    /// End playing.
     Stop,
     /// End the playback for good.
     Quit,
@@ -59,7 +59,7 @@ pub(super) enum Reply {
 pub(super) struct Asker(SyncSender<Reply>);
 
 impl Asker {
-    /// An asker, and where its answer arrives.
+    /// An asker, and the channel for its answer.
     pub fn new() -> (Self, Receiver<Reply>) {
         let (sender, answer) = sync_channel(1);
         (Self(sender), answer)
@@ -84,7 +84,7 @@ impl From<Command> for Request {
     }
 }
 
-/// What the playing thread shows to others, renewed after each step.
+/// State that the playing thread shows to others, renewed after each step.
 #[derive(Debug)]
 pub(super) struct Progress {
     pub phase: PlayPhase,
@@ -162,7 +162,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// What a playback with this progress shares.
+    /// Shared state of a playback with this progress.
     pub fn new(
         progress: Arc<Mutex<Progress>>,
         files: Arc<FileLog>,
@@ -188,7 +188,7 @@ impl Shared {
         next
     }
 
-    /// True when a stop waits to be taken, or came after the end.
+    /// True if a stop waits to be taken, or came after the end.
     pub(crate) fn is_stop_asked(&self) -> bool {
         lock(&self.queue).is_stop_asked
     }
@@ -205,7 +205,7 @@ impl Shared {
         lock(&self.progress).status(self.clock.monotonic())
     }
 
-    /// False when the playback has ended, or too many requests wait.
+    /// False if the playback has ended, or too many requests wait.
     fn push(&self, request: Request) -> bool {
         let is_stop = matches!(request.command, Command::Stop | Command::Quit);
         let mut queue = lock(&self.queue);
@@ -260,7 +260,7 @@ impl PlayControl {
         is_rate_valid(rate) && self.ask(Command::Rate(rate))
     }
 
-    /// Plays a part of the bag; false when something is being played already, or the part begins after the bag's end.
+    /// Plays a part of the bag; false if something is being played already, or the part begins after the bag's end.
     ///
     /// Only a playback that stays after its end ([`PlayOptions::persistent`](super::options::PlayOptions::persistent)) can play again.
     pub fn play(&self, window: PlayWindow) -> bool {
@@ -269,7 +269,7 @@ impl PlayControl {
         self.ask(Command::Play(window, begin))
     }
 
-    /// Plays the next message at once and sets bag time to its stamp; false when the playback is not paused, or no message is left.
+    /// Plays the next message at once and sets bag time to its stamp; false if the playback is not paused, or no message is left.
     pub fn play_next(&self) -> bool {
         self.burst(Some(1)) == 1
     }

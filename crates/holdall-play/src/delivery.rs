@@ -22,7 +22,7 @@ pub(super) enum Admission {
     Publish,
     /// Ask again soon.
     Wait,
-    /// Do not publish it: what waits for acknowledgement already takes too much memory.
+    /// Do not publish it: unacknowledged messages already take too much memory.
     Refuse,
 }
 
@@ -133,7 +133,7 @@ mod tests {
     use holdall_transport::TransportError;
     use std::cell::Cell;
 
-    /// Acknowledges what a test sets.
+    /// Acknowledges as the test sets it.
     struct Scripted(Cell<u64>);
 
     impl Publisher for Scripted {

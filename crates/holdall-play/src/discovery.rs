@@ -24,16 +24,16 @@ struct Settle {
 /// The wait for subscriptions.
 #[derive(Default)]
 pub(super) struct Discovery {
-    /// Longest wait where nothing is required; zero waits for none.
+    /// Longest wait if nothing is required; zero for no wait.
     wait_max: Duration,
     required: Vec<ListenerCount>,
-    /// Longest wait for what is required; `None` waits for ever.
+    /// Longest wait for required subscriptions; `None` waits for ever.
     timeout: Option<Duration>,
     settle: Option<Settle>,
 }
 
 impl Discovery {
-    /// Waits for `required`, or where that is empty at most `wait_max`.
+    /// Waits for `required`, or if that is empty at most `wait_max`.
     pub fn new(wait_max: Duration, required: Vec<ListenerCount>, timeout: Option<Duration>) -> Self {
         Self {
             wait_max,
@@ -43,7 +43,7 @@ impl Discovery {
         }
     }
 
-    /// When discovery counts as settled if nothing more happens; or one clause about what did not come in time.
+    /// When discovery counts as settled if nothing more happens; or one clause about subscriptions that did not come in time.
     pub fn settled_at(&mut self, publications: &Publications, now: Duration) -> Result<Duration, String> {
         if self.required.is_empty() && self.wait_max.is_zero() {
             return Ok(now);
@@ -84,7 +84,7 @@ impl Discovery {
 }
 
 impl ListenerCount {
-    /// What is not there yet, one clause.
+    /// Missing subscriptions, one clause.
     fn missing(&self, publications: &Publications) -> Option<String> {
         let found = match &self.topic {
             Some(topic) => publications.matched_subscriptions_of(topic),

@@ -11,7 +11,7 @@ pub enum PlayError {
     Option {
         /// Which choice, in the words of the command line.
         option: &'static str,
-        /// What it may be.
+        /// Allowed values.
         expected: &'static str,
         /// Its value.
         found: String,
@@ -42,7 +42,7 @@ pub enum PlayError {
     SerializationFormat {
         /// Name in the bag.
         topic: String,
-        /// What the bag states.
+        /// The format in the bag's metadata.
         found: String,
     },
     /// Requests that cannot be taken out of the recorded events of a service.

@@ -54,7 +54,7 @@ impl FileLog {
         }
     }
 
-    /// Sets who is called; what was kept until now comes first.
+    /// Sets the function to call; files kept until now come first.
     pub fn set_hook(&self, mut hook: Hook) {
         let mut state = lock(&self.0);
         for split in state.kept.drain(..) {

@@ -1,4 +1,4 @@
-//! Names other nodes that publish what is played, because a subscription gets the messages of both.
+//! Names other nodes that publish the played topics, because a subscription gets the messages of both.
 
 use holdall_io::clock::Clock;
 use holdall_transport::{GraphEvent, Transport};
@@ -18,7 +18,7 @@ const NAMED_MAX: usize = 5;
 
 /// The look-out for other publishers.
 pub(super) struct Neighbours {
-    /// What is published, and not known to have another publisher.
+    /// Played topics not known to have another publisher.
     topics: BTreeSet<String>,
     /// Other publishers whose nodes were not known at the last look, by their topics.
     nameless: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ impl Neighbours {
         }
     }
 
-    /// Looks when it is time, and logs one line about what is new; returns when to look next (monotonic time).
+    /// Looks when it is time, and logs one line about new publishers; returns when to look next (monotonic time).
     pub fn look(&mut self, clock: &dyn Clock, transports: &mut [Box<dyn Transport>]) -> Duration {
         let now = clock.monotonic();
         if now < self.next {

@@ -5,7 +5,7 @@ use holdall_bag::reader::MessageOrder;
 use holdall_model::{qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
-/// What drives `/clock`.
+/// The source of `/clock`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum ClockSource {
     /// No `/clock` is published.
@@ -45,7 +45,7 @@ pub struct ListenerCount {
     pub count: usize,
 }
 
-/// What sets the pace.
+/// The pace of playback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
     /// Bag time, at the rate.
@@ -99,7 +99,7 @@ pub struct PlayOptions {
     pub remap: BTreeMap<String, String>,
     /// QoS to offer instead of the recorded one, by recorded topic.
     pub qos_overrides: BTreeMap<String, QosProfile>,
-    /// What drives `/clock`.
+    /// The source of `/clock`.
     pub clock: ClockSource,
     /// A recorded `/clock` is played instead of what `clock` asks for, where the bag has one (`--prefer-recorded-clock`).
     pub prefer_recorded_clock: bool,
@@ -133,7 +133,7 @@ pub struct PlayOptions {
     pub subscribers_timeout: Option<Duration>,
     /// One publisher for each recorded publisher, with its QoS.
     pub keep_publishers: bool,
-    /// What sets the pace.
+    /// The pace of playback.
     pub pace: Pace,
 }
 

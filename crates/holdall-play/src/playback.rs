@@ -1,4 +1,4 @@
-//! The playback as a state machine: given the time and the commands, it publishes what is due and returns when to call it again.
+//! The playback as a state machine: given the time and the commands, it publishes due messages and returns when to call it again.
 
 mod gaps;
 mod steering;
@@ -30,13 +30,13 @@ use std::{
 /// that.
 const ACKNOWLEDGE_POLL: Duration = Duration::from_millis(1);
 
-/// A message that is later than this is sent as part of what has piled up.
+/// A message that is later than this is sent as part of a backlog.
 const CATCH_UP_MIN: Duration = Duration::from_millis(2);
 
-/// How much faster than planned what has piled up is sent.
+/// How much faster than planned a backlog is sent.
 const CATCH_UP_SPEED: u32 = 4;
 
-/// What is sent at once while catching up: sleeping for less would take longer.
+/// Messages due within this time are sent at once while catching up: sleeping for less would take longer.
 const CATCH_UP_SLACK: Duration = Duration::from_micros(200);
 
 /// When a playback wants to be stepped again.
@@ -80,7 +80,7 @@ pub(super) struct Playback<S> {
     /// Where a seek went whose first message has not come yet; it is not late, however long reading takes.
     sought: Option<Timestamp>,
     starving: bool,
-    /// While what has piled up is sent: since when, and when the first of it was due.
+    /// While a backlog is sent: since when, and when the first of it was due.
     catch_up: Option<(Duration, Duration)>,
     /// The stamp of the last message that was published.
     taken: Timestamp,
@@ -123,7 +123,7 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    /// What others may read while this runs.
+    /// Progress that others may read while this runs.
     pub fn progress(&self) -> Arc<Mutex<Progress>> {
         Arc::clone(&self.progress)
     }
@@ -138,12 +138,12 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    /// Does what is due at monotonic time `now`, at most one message.
+    /// Does the work due at monotonic time `now`, at most one message.
     pub fn step(&mut self, now: Duration) -> Next {
         self.parts.publications.poll_requests();
         let position = match self.parts.pace {
             Pace::Time => self.parts.schedule.position(now),
-            // Simulated time must not run ahead of what was taken.
+            // Simulated time must not run ahead of the last message taken.
             Pace::Listeners => self.taken,
         };
         let next = match self.phase {
@@ -173,7 +173,7 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    /// Ends what is played: for good, or until there is more to play.
+    /// Ends playing: for good, or until there is more to play.
     fn finish(&mut self, now: Duration) -> Next {
         self.bursts.end();
         (self.head, self.sought) = (None, None);
@@ -281,7 +281,7 @@ impl<S: Source> Playback<S> {
         (at > now + CATCH_UP_SLACK).then_some(at)
     }
 
-    /// What is measured between two messages begins anew: bag time has jumped.
+    /// Restarts the measurements between two messages: bag time has jumped.
     fn forget_spacing(&mut self) {
         self.catch_up = None;
         self.parts.publications.forget_spacing();

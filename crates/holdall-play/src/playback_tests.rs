@@ -1,4 +1,4 @@
-//! Plays lists of messages by a clock that the test moves, and checks what was published when.
+//! Plays lists of messages by a clock that the test moves, and checks which were published when.
 
 use super::{
     clock_topic::ClockTopic,
@@ -46,10 +46,10 @@ fn at(millis: i64) -> Timestamp {
     Timestamp::from_nanos(START + millis * 1_000_000)
 }
 
-/// A topic and what was published on it.
+/// A topic and a message published on it.
 type Note = (String, Vec<u8>);
 
-/// A transport that notes what is published.
+/// A transport that notes published messages.
 #[derive(Clone, Default)]
 struct Notebook {
     published: Arc<Mutex<Vec<Note>>>,
@@ -184,7 +184,7 @@ impl Source for List {
     }
 }
 
-/// What was published when, since the first step.
+/// Messages published since the first step, with their times.
 type Published = Vec<(Duration, String, Vec<u8>)>;
 
 /// A playback under test, with its own time.
@@ -298,7 +298,7 @@ impl Stage {
         self.playback.command(self.now, command);
     }
 
-    /// Milliseconds and payloads of what was published on `topic`.
+    /// Milliseconds and payloads of messages published on `topic`.
     fn on(&self, topic: &str) -> Vec<(u64, String)> {
         let here = self.published.iter().filter(|(_, name, _)| name == topic);
         here.map(|(when, _, payload)| {

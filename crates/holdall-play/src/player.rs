@@ -335,7 +335,7 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
     }
 }
 
-/// Completes the hashes of topics that were recorded without one, so that those who hear them can ask for their definition.
+/// Completes the hashes of topics that were recorded without one, so that subscribers can ask for their definition.
 fn add_hashes(topics: &mut [TopicInfo], bags: &BagSet) {
     let is_without = |topic: &&mut TopicInfo| topic.type_description_hash.is_empty();
     let mut decoders = Decoders::new(bags.clone());

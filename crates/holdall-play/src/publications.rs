@@ -30,7 +30,7 @@ struct Publication {
     publisher: Box<dyn Publisher>,
     unacknowledged: Unacknowledged,
     fidelity: Fidelity,
-    /// How many last messages a late subscription would get of publishers that the bag does not distinguish; `None` when not latched.
+    /// How many last messages a late subscription would get of publishers that the bag does not distinguish; `None` if not latched.
     latched: Option<usize>,
     /// The recorded publisher that it replays, when each has its own.
     gid: Option<String>,
@@ -41,7 +41,7 @@ struct Publication {
     requests: Option<Arc<Requests>>,
 }
 
-/// What became of a message.
+/// Outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
     /// It was handed to the transport.
@@ -119,7 +119,7 @@ impl Publication {
     }
 }
 
-/// All topics that are played, in the order of the bag, and what sets their pace.
+/// All played topics, in the order of the bag, and their pace.
 pub(super) struct Publications(Vec<Publication>, Pace);
 
 impl Publications {
@@ -177,7 +177,7 @@ impl Publications {
         }
     }
 
-    /// True when nothing is played.
+    /// True if nothing is played.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -203,7 +203,7 @@ impl Publications {
         topics.map(|publication| publication.report.published_as.clone())
     }
 
-    /// The recorded publishers that the publications replay, in their order; `None` where one replays all of its topic.
+    /// The recorded publishers that the publications replay, in their order; `None` if one replays all of its topic.
     pub(crate) fn recorded_publishers(&self) -> impl Iterator<Item = Option<&str>> {
         self.0.iter().map(|publication| publication.gid.as_deref())
     }
@@ -260,7 +260,7 @@ impl Publications {
         calls.collect()
     }
 
-    /// Sends a message that is state from before the point where playback begins; false when the transport refused it.
+    /// Sends a message that is state from before the point where playback begins; false if the transport refused it.
     pub fn publish_latched(&mut self, index: usize, payload: &[u8], stamp: Timestamp) -> bool {
         let is_sent = self.0[index].send(payload, stamp);
         self.0[index].report.latched += u64::from(is_sent);
@@ -297,7 +297,7 @@ impl Publications {
         ));
     }
 
-    /// Notes what was not acknowledged until now.
+    /// Notes messages not acknowledged until now.
     pub(crate) fn count_unacknowledged(&mut self) {
         for Publication {
             report,
@@ -310,7 +310,7 @@ impl Publications {
         }
     }
 
-    /// Notes what was overwritten before it was acknowledged; for a playback that was stopped, whose last messages are not waited for.
+    /// Notes messages overwritten before they were acknowledged; for a playback that was stopped, whose last messages are not waited for.
     pub(crate) fn count_abandoned(&mut self) {
         for publication in &mut self.0 {
             publication.report.unacknowledged = publication.unacknowledged.dropped;
@@ -378,7 +378,7 @@ impl Publications {
         unacked
     }
 
-    /// What was played of each topic.
+    /// Played messages of each topic.
     pub(crate) fn into_reports(self) -> Vec<TopicReport> {
         let reports = self.0.into_iter().map(|publication| {
             let (lateness, spacing) = publication.fidelity.summary();
@@ -419,7 +419,7 @@ fn transport_of<'a>(
         .filter(|transport| transport.carries(&topic.serialization_format))
 }
 
-/// What to ask the transport for.
+/// The request to the transport.
 fn publish_request(
     topic: &TopicInfo,
     published_as: String,

@@ -65,7 +65,7 @@ impl PlayRange {
     }
 }
 
-/// First and last stamp of the bags; `None` when they hold no message.
+/// First and last stamp of the bags; `None` if they hold no message.
 fn stamps(bags: &BagSet, order: MessageOrder) -> Result<Option<(Timestamp, Timestamp)>, PlayError> {
     let Some((first, last)) = bags.log_times() else {
         return Ok(None);

@@ -19,7 +19,7 @@ pub(super) struct PlayMessage {
     pub publication: usize,
     /// The serialized bytes.
     pub payload: Bytes,
-    /// State from before the point where playback begins: due at once, and no message of what is played.
+    /// State from before the point where playback begins: due at once, and not one of the played messages.
     pub latched: bool,
 }
 
@@ -41,13 +41,13 @@ pub(super) trait Source: Send {
     /// Takes the next thing, without waiting.
     fn poll(&mut self) -> Poll;
 
-    /// True when as much was read ahead as may be, or all there is.
+    /// True if as much was read ahead as may be, or all there is.
     fn is_filled(&mut self) -> bool;
 
-    /// Drops what was read ahead and continues with the first message at or after `to`.
+    /// Drops messages read ahead and continues with the first message at or after `to`.
     fn seek(&mut self, to: Timestamp);
 
-    /// Drops what was read ahead and reads another range: from `start` to `until`, to the end for `None`.
+    /// Drops messages read ahead and reads another range: from `start` to `until`, to the end for `None`.
     fn play(&mut self, start: Timestamp, until: Option<Timestamp>);
 }
 
@@ -101,7 +101,7 @@ struct Shared {
     limits: ReadAheadLimits,
 }
 
-/// Why the reading thread must leave off what it is reading.
+/// Why the reading thread must stop its current reading.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     Seek(Timestamp),
@@ -116,7 +116,7 @@ enum Turn {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change below leaves the state whole, so that what a panicked thread left can be used.
+        // Every change below leaves the state whole, so that the state left by a panicked thread can be used.
         lock(&self.state)
     }
 
@@ -332,7 +332,7 @@ impl Source for ReadAhead {
 }
 
 impl ReadAhead {
-    /// Makes the reading thread drop what it has read and turn.
+    /// Makes the reading thread drop its messages and turn.
     fn turn(&self, turn: Turn) {
         let mut state = self.shared.lock();
         // A range that the thread has not begun yet must not be forgotten.

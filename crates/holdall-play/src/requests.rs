@@ -38,10 +38,10 @@ const WAITING_MAX: usize = 10_000;
 /// Which recorded events are the requests (`service_msgs/msg/ServiceEventInfo`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestSource {
-    /// What servers received.
+    /// Requests received by servers.
     #[default]
     ServiceIntrospection,
-    /// What clients sent.
+    /// Requests sent by clients.
     ClientIntrospection,
 }
 
@@ -63,7 +63,7 @@ impl RequestSource {
     }
 }
 
-/// What is sent as requests instead of being published as events.
+/// Events that are sent as requests instead of being published.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestReplay {
     /// Requests of services.
@@ -113,7 +113,7 @@ impl ServiceCalls {
     }
 }
 
-/// What a topic of the bag becomes.
+/// The use of a topic of the bag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It is published.
@@ -125,7 +125,7 @@ pub(super) enum Role {
 }
 
 impl RequestReplay {
-    /// What a topic becomes.
+    /// The use of a topic.
     pub(super) fn role(self, topic: &TopicInfo, choice: &TopicChoice) -> Role {
         let is_of_action = action_of_topic(&topic.name, &topic.type_name).is_some();
         let is_replayed = if is_of_action {
@@ -150,7 +150,7 @@ impl RequestReplay {
     }
 }
 
-/// What replays the requests of a playback.
+/// Clients that replay the requests of a playback.
 pub(super) struct Replay<'a> {
     pub replay: RequestReplay,
     pub decoders: Decoders,
@@ -208,7 +208,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The client, and what waits for it.
+/// The client, and its waiting requests.
 struct Calling {
     client: Box<dyn ServiceClient>,
     /// When each request was sent, by its number.
@@ -227,7 +227,7 @@ pub(super) struct Requests {
     calling: Mutex<Calling>,
 }
 
-/// What an event holds.
+/// Contents of an event.
 enum Event {
     /// Another moment of a call, or one of the other side.
     Other,
@@ -273,7 +273,7 @@ impl Requests {
         Ok(Event::Request(payload))
     }
 
-    /// Sends the request of an event, if it is one; true when a request was sent.
+    /// Sends the request of an event, if it is one; true if a request was sent.
     pub fn replay(&self, event: &[u8]) -> bool {
         let request = self.request_in(event);
         let mut calling = lock(&self.calling);
@@ -318,7 +318,7 @@ impl Requests {
         }
     }
 
-    /// Counts the answers that have arrived; true when requests still wait.
+    /// Counts the answers that have arrived; true if requests still wait.
     pub fn poll(&self) -> bool {
         let mut calling = lock(&self.calling);
         calling.collect(&self.service, self.clock.monotonic());
@@ -330,7 +330,7 @@ impl Requests {
         lock(&self.calling).client.is_ready()
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     pub fn calls(&self) -> ServiceCalls {
         lock(&self.calling).calls.clone()
     }

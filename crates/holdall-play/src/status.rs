@@ -1,4 +1,4 @@
-//! What a playback reports while it runs and when it has ended.
+//! Reports of a playback while it runs and when it has ended.
 
 use super::requests::ServiceCalls;
 use hdrhistogram::Histogram;
@@ -76,7 +76,7 @@ impl PlayStatus {
     }
 }
 
-/// What was played of one topic.
+/// Played messages of one topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicReport {
     /// Name in the bag.
@@ -144,7 +144,7 @@ pub struct PlayReport {
     /// Topics (as published) with messages that matched reliable subscriptions have not acknowledged in time;
     /// checked only when the options ask to wait for it.
     pub unacked: Vec<String>,
-    /// True when the playback was stopped before its end.
+    /// True if the playback was stopped before its end.
     pub stopped: bool,
     /// Why the playback ended early, when it did: one sentence for the user.
     pub failure: Option<String>,

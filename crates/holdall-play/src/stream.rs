@@ -1,4 +1,4 @@
-//! Reads from the bags what is played: the messages of a range, after the latched state from before it.
+//! Reads the played messages from the bags: the messages of a range, after the latched state from before it.
 
 use super::{
     error::PlayError,
@@ -69,7 +69,7 @@ impl PublicationIndex {
         entries.iter().find(is_its).map(|entry| entry.publication)
     }
 
-    /// Finds who publishes a message.
+    /// Finds the publisher of a message.
     fn play_message(&self, message: BagMessage) -> Option<PlayMessage> {
         let publication = self.find(&message.topic)?;
         // A payload keeps its whole chunk in memory, which the bound of the read-ahead does not see: small ones are copied out.
@@ -87,7 +87,7 @@ impl PublicationIndex {
     }
 }
 
-/// Reads what is played from the bags, for each round and each seek anew.
+/// Reads the played messages from the bags, from the start for each round and each seek.
 pub(super) fn open_stream(
     source: StreamSource,
     publications: &Publications,

@@ -33,7 +33,7 @@ impl TopicChoice {
         })
     }
 
-    /// True when the topic of this recorded name is played.
+    /// True if the topic of this recorded name is played.
     pub fn takes(&self, name: &str) -> bool {
         let matches = |regex: &Option<WholePattern>| regex.as_ref().is_some_and(|regex| regex.matches(name));
         if self.exclude_topics.contains(name) || matches(&self.exclude_regex) {

@@ -23,7 +23,7 @@ impl Wake {
         self.signal.notify_all();
     }
 
-    /// Waits to be notified; false when `timeout` ran out.
+    /// Waits to be notified; false if `timeout` ran out.
     pub fn wait_for(&self, timeout: Duration) -> bool {
         let called = lock(&self.called);
         let waited = self.signal.wait_timeout_while(called, timeout, |called| !*called);

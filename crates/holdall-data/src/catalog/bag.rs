@@ -1,4 +1,4 @@
-//! The rows of one bag: what its metadata and the summaries of its files state. No message is read.
+//! The rows of one bag, from its metadata and the summaries of its files. No message is read.
 
 use super::{
     scan::Candidate,
@@ -83,16 +83,16 @@ struct OpenedFile {
     chunks: Option<Box<dyn ChunkFile>>,
 }
 
-/// What is known of a bag.
+/// Known facts about a bag.
 struct Described<'a> {
     candidate: &'a Candidate,
     bag: &'a Bag,
     name: Cell,
     ledger: Option<Ledger>,
-    /// `None` where the account cannot be read.
+    /// `None` if the account cannot be read.
     state: Option<BagState>,
     files: Vec<OpenedFile>,
-    /// What could not be read, with the bag's own notices first.
+    /// Unreadable parts, with the bag's own notices first.
     notices: Vec<String>,
 }
 

@@ -59,7 +59,7 @@ pub fn find_columns() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().map(|column| column.0)
 }
 
-/// What an expression can name, for help texts.
+/// Names that an expression can use, for help texts.
 pub const FIND_COLUMNS: &str = "\
   of the bag         bag name root state storage compression ros_distro encrypted files size topics
                      messages lost start end duration (seconds) notice
@@ -92,7 +92,7 @@ pub struct Found {
 }
 
 impl Catalog {
-    /// The bags for which an expression is true, in the order of the catalog; where it names columns of a topic, each such topic.
+    /// The bags for which an expression is true, in the order of the catalog; if it names columns of a topic, each such topic.
     ///
     /// # Errors
     /// A wrong expression; tables that cannot be read.

@@ -114,7 +114,7 @@ impl CatalogError {
         }
     }
 
-    /// True where nothing was done because of what was named.
+    /// True if nothing was done because of the arguments.
     pub fn is_refusal(&self) -> bool {
         !matches!(
             self,
@@ -123,7 +123,7 @@ impl CatalogError {
     }
 }
 
-/// What a scan did.
+/// Results of a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CatalogReport {
     /// The catalog's folder.
@@ -258,7 +258,7 @@ impl Catalog {
         update.write(folder, &found, read)
     }
 
-    /// The catalog as it was; an empty one where there is none, or where its last scan did not end.
+    /// The catalog as it was; an empty one if there is none, or if its last scan did not end.
     fn previous(folder: &Path) -> Result<Self, CatalogError> {
         if !Self::is_one(folder) {
             return Ok(Self::empty(folder));
@@ -308,7 +308,7 @@ impl<'a> Update<'a> {
                 };
                 let bag = text(places[0]);
                 if paths.contains(bag) {
-                    // What is being recorded ends without a change of a file, and what a bucket did not send may come the next time.
+                    // A recording ends without a change of a file, and data that a bucket did not send may come the next time.
                     let state = text(places[1]);
                     let is_remote = remote::is_remote(Path::new(bag));
                     if state != "recording"
@@ -359,7 +359,7 @@ impl<'a> Update<'a> {
         let threads = threads.min(THREADS_MAX).min(wanted.len());
         thread::scope(|scope| {
             for _ in 1..threads {
-                // The work is done by fewer threads where one cannot be started.
+                // The work is done by fewer threads if one cannot be started.
                 let _ = thread::Builder::new()
                     .name("catalog".to_owned())
                     .spawn_scoped(scope, work);

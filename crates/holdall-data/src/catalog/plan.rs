@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-/// What is read, and in which pieces.
+/// Selection of messages to read, and size of the pieces.
 #[derive(Clone, Debug)]
 pub struct PlanOptions {
     /// These topics; all if there are none.
@@ -51,7 +51,7 @@ pub struct PlannedPart {
 /// A piece of work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PlannedTask {
-    /// What is read, in the order of the catalog.
+    /// Parts to read, in the order of the catalog.
     pub parts: Vec<PlannedPart>,
     /// Sum of the bytes of its parts.
     pub bytes: u64,

@@ -35,7 +35,7 @@ struct Stamp<'a> {
     path: &'a Path,
     len_bytes: u64,
     changed_nanos: i64,
-    /// What a bucket calls the content: it is compared in place of the time, which changes when the same content is sent again.
+    /// A bucket's tag for the content: it is compared in place of the time, which changes when the same content is sent again.
     tag: Option<&'a str>,
 }
 
@@ -200,7 +200,7 @@ fn bags_in_bucket(root: &Path, found: &mut Vec<Candidate>) -> Result<(), Catalog
     }
     let mut bags: HashSet<PathBuf> = HashSet::new();
     for (folder, objects) in &folders {
-        // Folders come before what is in them.
+        // Folders come before their contents.
         if folder.ancestors().any(|above| bags.contains(above)) {
             continue;
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     /// Counts, bytes, offsets.
@@ -261,7 +261,7 @@ impl Texts {
 /// The values of a column.
 #[derive(Clone, Debug)]
 pub(super) enum Cells {
-    /// Numbers, times, truths; 0 where one is missing.
+    /// Numbers, times, truths; 0 if one is missing.
     Numbers {
         values: Vec<i64>,
         present: Vec<bool>,

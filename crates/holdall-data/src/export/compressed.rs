@@ -16,7 +16,7 @@ const PIXELS_MAX: usize = 1 << 28;
 /// The same for RVL, in which a few bytes may stand for any number of empty pixels.
 const RVL_PIXELS_MAX: usize = 1 << 26;
 
-/// What a compressed image holds.
+/// Contents of a compressed image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Compressed<'a> {
     /// A file: its extension (`jpg`, `png`, `webp`) and its bytes.
@@ -35,9 +35,9 @@ pub(crate) struct Depth {
 
 #[derive(Clone, Debug, PartialEq)]
 enum DepthValues {
-    /// 0 where nothing was measured.
+    /// 0 if nothing was measured.
     Millimetres(Vec<u16>),
-    /// NaN where nothing was measured.
+    /// NaN if nothing was measured.
     Metres(Vec<f32>),
 }
 
@@ -45,7 +45,7 @@ impl<'a> Compressed<'a> {
     /// Reads the data of a message. Files are recognized by their first bytes, whatever the format text states.
     ///
     /// # Errors
-    /// One clause for what is neither a file nor depth, and for depth that is damaged or whose encoding is unknown.
+    /// One clause for data that is neither a file nor depth, and for depth that is damaged or has an unknown encoding.
     pub fn read(data: &'a [u8], format: &str) -> Result<Self, String> {
         let (encoding, transport) = format.split_once(';').unwrap_or(("", format));
         let (encoding, transport) = (encoding.trim(), transport.trim());
@@ -268,7 +268,7 @@ pub struct DecodedImage {
 /// Decodes the data of a `sensor_msgs/msg/CompressedImage`: JPEG, PNG, or depth of `compressed_depth_image_transport`.
 ///
 /// # Errors
-/// One clause for what cannot be decoded.
+/// One clause for data that cannot be decoded.
 #[cfg(feature = "parquet")]
 pub fn decode_image(data: &[u8], format: &str) -> Result<DecodedImage, String> {
     let (pixels, is_depth) = match Compressed::read(data, format)? {

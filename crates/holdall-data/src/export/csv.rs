@@ -29,7 +29,7 @@ const COLUMNS_MAX: usize = 16_384;
 /// Writes one topic.
 pub(super) struct CsvSink {
     plan: Arc<TypePlan>,
-    /// Writes most messages; what it cannot write, a walk writes or judges.
+    /// Writes most messages; a walk writes or judges the others.
     compiled: Option<CompiledText>,
     file: PartialFile,
     row: Vec<u8>,

@@ -11,7 +11,7 @@ pub enum ExportError {
     /// An operation of the operating system failed.
     #[error("cannot {action} {}: {}", path.display(), reason(source))]
     Io {
-        /// What was attempted.
+        /// The attempted operation.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,

@@ -182,7 +182,7 @@ impl<'a> ImageFields<'a> {
         })
     }
 
-    /// What a compressed image holds.
+    /// Contents of a compressed image.
     pub fn compressed(&self) -> Result<Compressed<'a>, String> {
         Compressed::read(self.data, &self.format)
     }

@@ -98,7 +98,7 @@ pub struct ExportReport {
 }
 
 impl ExportReport {
-    /// True when a message could not be written.
+    /// True if a message could not be written.
     pub fn has_failed(&self) -> bool {
         self.exported.iter().any(|exported| exported.failed > 0)
     }

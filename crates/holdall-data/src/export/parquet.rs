@@ -47,7 +47,7 @@ pub(super) struct ParquetSink {
     path: PathBuf,
     writer: SerializedFileWriter<PartialFile>,
     builder: ColumnBuilder,
-    /// `None` where that is not the clock.
+    /// `None` if that is not the clock.
     header_stamps: Option<Vec<i64>>,
     log_times: Vec<i64>,
     publish_times: Vec<i64>,

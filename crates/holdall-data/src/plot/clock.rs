@@ -53,7 +53,7 @@ impl Clocked {
     }
 }
 
-/// The first and the last log time, from what the bags state about themselves.
+/// The first and the last log time, from the bags' own metadata.
 pub(super) fn recorded(bags: &BagSet) -> Option<(Timestamp, Timestamp)> {
     let filled = || bags.bags().iter().filter(|bag| bag.metadata().message_count > 0);
     let start = filled().filter_map(|bag| bag.metadata().starting_time).min()?;

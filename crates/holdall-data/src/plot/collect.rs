@@ -40,7 +40,7 @@ const SLICES_MAX: usize = 16;
 /// Messages between two reports of progress.
 const REPORT_EVERY: u64 = 4096;
 
-/// Sentences about what could not be read.
+/// Sentences about unreadable parts.
 const NOTICES_MAX: usize = 20;
 
 /// A topic, or a value of its messages.
@@ -76,7 +76,7 @@ impl FromStr for Wanted {
     }
 }
 
-/// What is drawn.
+/// Values to draw.
 #[derive(Clone, Debug, Default)]
 pub struct PlotOptions {
     /// Topics and values; none for all topics.
@@ -229,7 +229,7 @@ fn with_lanes(bags: &BagSet, topics: &[TopicInfo]) -> (Vec<TopicInfo>, usize) {
     (shown, left_out)
 }
 
-/// A value with what computes it.
+/// A value with its extractor.
 struct Computed {
     name: String,
     topic: String,
@@ -287,7 +287,7 @@ struct Plan<'a> {
     progress: &'a (dyn Fn(u64) + Sync),
 }
 
-/// What was read of a slice.
+/// Messages read from a slice.
 struct Slice {
     lanes: Vec<Lane>,
     lines: Vec<Line>,
@@ -441,7 +441,7 @@ struct Place {
     lines: Vec<usize>,
 }
 
-/// The places of topics, by name, and by the address of what messages refer to, which is kept alive.
+/// The places of topics, by name, and by the address of the topic that messages refer to, which is kept alive.
 struct Places {
     by_name: BTreeMap<String, Place>,
     by_address: HashMap<usize, (Arc<TopicInfo>, Place)>,

@@ -3,7 +3,7 @@
 use holdall_bag::reader::Strip;
 use holdall_model::loss::LossStage;
 
-/// What arrived within a column of time.
+/// Messages that arrived within a column of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// Messages.
@@ -50,7 +50,7 @@ pub struct Lane {
     pub lost: u64,
     /// When they were lost.
     pub losses: Vec<Loss>,
-    /// What arrived, by column.
+    /// Arrivals, by column.
     pub cells: Vec<Arrivals>,
     /// Log times of the first and the last message, in the order in which they were added.
     ends: Option<(i64, i64)>,
@@ -82,7 +82,7 @@ impl Lane {
         }
     }
 
-    /// Adds what came later; `column_of` places a time.
+    /// Adds later arrivals; `column_of` places a time.
     pub(super) fn append(&mut self, later: &Self, column_of: impl Fn(i64) -> usize) {
         self.messages += later.messages;
         self.bytes += later.bytes;

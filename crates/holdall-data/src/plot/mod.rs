@@ -20,7 +20,7 @@ pub use png::{PaintError, Painter};
 
 use holdall_model::marker::Marker;
 
-/// What is drawn of a bag.
+/// Contents of the picture of a bag.
 ///
 /// ```
 /// use holdall::{BagSet, plot::{PlotOptions, collect}};
@@ -60,9 +60,9 @@ pub struct Picture {
     pub markers: Vec<Marker>,
     /// Log times at which a further file of the bag begins.
     pub splits: Vec<i64>,
-    /// What could not be read or decoded, one sentence each.
+    /// Parts that could not be read or decoded, one sentence each.
     pub notices: Vec<String>,
-    /// What the chosen clock leaves out, one sentence each.
+    /// Parts that the chosen clock leaves out, one sentence each.
     pub remarks: Vec<String>,
 }
 

@@ -24,7 +24,7 @@ impl Picture {
         page
     }
 
-    /// What is drawn, by column.
+    /// Drawn values, by column.
     fn json(&self) -> Value {
         let lanes: Vec<Value> = self
             .lanes

@@ -1,4 +1,4 @@
-//! What divides a bag into episodes: its markers, a field of a topic, pauses, or nothing.
+//! Division of a bag into episodes: by its markers, a field of a topic, pauses, or not at all.
 
 use super::{
     TrainingError,
@@ -40,7 +40,7 @@ impl DividingField {
         })
     }
 
-    /// The value; `None` where it is false, 0 or empty.
+    /// The value; `None` if it is false, 0 or empty.
     pub fn read(&mut self, payload: &[u8]) -> Result<Option<String>, String> {
         if let Some(Ok(Values::Text(text))) = self.text.as_mut().map(|text| text.read(payload)) {
             return Ok(Some(text).filter(|text| !text.is_empty()));
@@ -54,7 +54,7 @@ impl DividingField {
     }
 }
 
-/// What divides a bag.
+/// A division of a bag.
 pub(super) fn cutter(episodes: &Episodes, bag: &Bag) -> Result<Cutter, TrainingError> {
     Ok(match episodes.by {
         Divider::Bag => Cutter::whole(),

@@ -73,7 +73,7 @@ impl Cutter {
         Self::default()
     }
 
-    /// Episodes that marks divide; `starts` and `ends` decide what each means.
+    /// Episodes that marks divide; `starts` and `ends` give their meaning.
     pub fn by_marks(
         marks: impl IntoIterator<Item = (i64, String)>,
         starts: impl Fn(&str) -> bool,

@@ -73,7 +73,7 @@ pub enum TrainingError {
 }
 
 impl TrainingError {
-    /// True where nothing was done because of what was named.
+    /// True if nothing was done because of the arguments.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,

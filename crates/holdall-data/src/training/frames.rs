@@ -38,7 +38,7 @@ impl Fit {
 /// A frame: its time in nanoseconds and the message of each feature.
 pub(super) type Frame<T> = (i64, Vec<T>);
 
-/// What happens at the next time of a frame.
+/// Outcome at the next time of a frame.
 pub(super) enum Step<T> {
     /// A frame.
     Frame(Frame<T>),

@@ -79,7 +79,7 @@ pub enum Missing {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Episodes {
-    /// What divides a bag.
+    /// Divider of a bag.
     #[serde(default)]
     pub by: Divider,
     /// With `marker`: a pattern for the whole name of markers that begin an episode; all markers for `None`.
@@ -91,10 +91,10 @@ pub struct Episodes {
     /// With `topic`: its name.
     #[serde(default)]
     pub topic: Option<String>,
-    /// With `topic`: the clock of its messages where it is not that of the mapping.
+    /// With `topic`: the clock of its messages if it is not that of the mapping.
     #[serde(default, alias = "time")]
     pub stamp: Option<TimeBase>,
-    /// With `topic`: the field whose changes divide; an episode is where it is not false, 0 or empty.
+    /// With `topic`: the field whose changes divide; an episode is a span where it is not false, 0 or empty.
     #[serde(default)]
     pub field: Option<String>,
     /// With `gap`: seconds without a message of any feature that end an episode.
@@ -108,7 +108,7 @@ pub struct Episodes {
     pub is_task: bool,
 }
 
-/// What divides a bag into episodes.
+/// Divider of a bag into episodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Divider {
@@ -129,7 +129,7 @@ pub enum Divider {
 pub struct Feature {
     /// Its topic.
     pub topic: String,
-    /// The clock of this topic's messages where it is not that of the mapping: commands often have no `header.stamp`.
+    /// The clock of this topic's messages if it is not that of the mapping: commands often have no `header.stamp`.
     #[serde(default, alias = "time")]
     pub stamp: Option<TimeBase>,
     /// The fields whose numbers it has, in this order, with dots between levels and parts of arrays in brackets (`position`, `pose.position.x`,

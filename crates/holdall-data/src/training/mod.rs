@@ -42,7 +42,7 @@ pub enum TrainingFormat {
     WebDataset,
 }
 
-/// What is made, and where.
+/// Contents and place of a dataset.
 #[derive(Clone, Debug)]
 pub struct TrainingOptions {
     /// The dataset's folder.
@@ -91,7 +91,7 @@ pub struct FeatureReport {
     pub first_failure: Option<String>,
 }
 
-/// What was made.
+/// Results of an export.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TrainingReport {
     /// The dataset's folder.
@@ -113,7 +113,7 @@ pub struct TrainingReport {
 }
 
 impl TrainingReport {
-    /// True when a message could not be read or used.
+    /// True if a message could not be read or used.
     pub fn has_failed(&self) -> bool {
         !self.damaged.is_empty() || self.features.iter().any(|feature| feature.failed > 0)
     }
@@ -134,7 +134,7 @@ trait Dataset {
     fn finish(self: Box<Self>, report: &TrainingReport) -> Result<(), TrainingError>;
 }
 
-/// What a dataset writes, and where.
+/// The output of a dataset, and its place.
 struct Place<'a> {
     folder: &'a Path,
     mapping: &'a Mapping,

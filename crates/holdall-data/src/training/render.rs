@@ -35,7 +35,7 @@ pub(super) enum Item {
 /// A message of a feature to read, with its number.
 pub(super) type Job = (usize, Arc<BagMessage>);
 
-/// What became of it.
+/// Its outcome.
 pub(super) type Rendered = Result<Arc<Item>, String>;
 
 impl Source {

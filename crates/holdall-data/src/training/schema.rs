@@ -6,7 +6,7 @@ use super::{
 };
 use serde_json::{Value, json};
 
-/// What a feature's values are.
+/// Kind of a feature's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// This many numbers.
@@ -73,7 +73,7 @@ impl Column {
     /// The column for a feature with this first item.
     ///
     /// # Errors
-    /// One clause where it cannot be stored as the mapping has it.
+    /// One clause if it cannot be stored as the mapping has it.
     pub fn new(name: &str, feature: &Feature, source: &Source, item: &Item) -> Result<Self, String> {
         let kind = Kind::of(item);
         let names = match (&kind, source) {

@@ -145,7 +145,7 @@ impl Extractor {
         Ok(Values::Numbers(numbers))
     }
 
-    /// The names of its numbers where the mapping has none: the fields, with numbers where there are several.
+    /// The names of its numbers if the mapping has none: the fields, with numbers if there are several.
     pub fn names(&self, count: usize) -> Vec<String> {
         let one_each = self.paths.len() == count;
         let named = self.paths.iter().map(|path| match &path.part {
@@ -164,7 +164,7 @@ impl Extractor {
     }
 }
 
-/// Leaves only the wanted elements of what was appended since `before`.
+/// Leaves only the wanted elements of those appended since `before`.
 fn keep_part(
     numbers: &mut Vec<Number>,
     before: usize,

@@ -11,7 +11,7 @@ use std::{path::PathBuf, sync::Arc};
 
 /// Bytes of an archive after which another one begins.
 const SHARD_BYTES: u64 = 256 << 20;
-/// Bytes of the head of a file in an archive, and what its content is padded to.
+/// Bytes of the head of a file in an archive; contents are padded to a multiple of them.
 const BLOCK: u64 = 512;
 
 /// The dataset.

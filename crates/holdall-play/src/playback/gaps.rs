@@ -1,4 +1,4 @@
-//! Spans without a message: left out where that is asked for, named where they are long, and without time where only a clock jumped.
+//! Spans without a message: left out on request, logged if they are long, and without time if only a clock jumped.
 
 use super::{super::options::Pace, super::read_ahead::Source, Playback};
 use holdall_io::mutex::lock;
@@ -20,7 +20,7 @@ const SHORT_ROUND: Duration = Duration::from_secs(1);
 /// The stamps of markers differ a little from those of the messages around a jump.
 const SLACK_NANOS: i64 = 1_000_000_000;
 
-/// What becomes of spans without a message.
+/// Handling of spans without a message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gaps {
     /// Longer ones take no time.

@@ -1,4 +1,4 @@
-//! What users ask of a playback: pause, seek, single messages, another part of the bag, the end.
+//! Commands of users to a playback: pause, seek, single messages, another part of the bag, the end.
 
 use super::{
     super::{
@@ -16,13 +16,13 @@ use holdall_model::time::Timestamp;
 use std::time::Duration;
 
 impl<S: Source> Playback<S> {
-    /// Does what a user asks for.
+    /// Carries out a user's command.
     #[cfg(test)]
     pub fn command(&mut self, now: Duration, command: Command) {
         self.carry_out(now, command.into());
     }
 
-    /// Does what a user asks for and answers.
+    /// Carries out a user's command and answers.
     pub fn carry_out(&mut self, now: Duration, Request { command, asker }: Request) {
         let reply = match command {
             Command::Pause => self.pause(now),
@@ -50,7 +50,7 @@ impl<S: Source> Playback<S> {
         Reply::Done
     }
 
-    /// Ends what is played before its end.
+    /// Ends playing before its end.
     fn stop(&mut self, now: Duration, for_good: bool) -> Reply {
         match self.phase {
             PlayPhase::Ended => return Reply::Refused,

@@ -1,4 +1,4 @@
-//! Latched state, required subscriptions, catching up, the pace of listeners, and what is measured.
+//! Latched state, required subscriptions, catching up, the pace of listeners, and measurements.
 
 use super::{
     super::options::{ListenerCount, Pace},

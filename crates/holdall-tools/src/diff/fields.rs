@@ -13,7 +13,7 @@ const FIELDS_MAX: usize = 20;
 pub struct FieldChange {
     /// Its path, for example `poses[3].position.x`.
     pub field: String,
-    /// Its value in the first bag; `None` where the list is shorter.
+    /// Its value in the first bag; `None` if the list is shorter.
     pub first: Option<Value>,
     /// Its value in the second bag.
     pub second: Option<Value>,

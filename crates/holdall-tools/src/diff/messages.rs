@@ -181,7 +181,7 @@ impl Matcher {
         }
     }
 
-    /// Counts the message that has waited longest as missing in the other bag; false when none waits.
+    /// Counts the message that has waited longest as missing in the other bag; false if none waits.
     fn count_oldest_as_lone(&mut self) -> bool {
         let Some(key) = self.order.pop_front() else {
             return false;

@@ -15,7 +15,7 @@ use messages::Matcher;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is compared, and how many differences are listed.
+/// Scope of a comparison, and how many differences are listed.
 #[derive(Clone, Copy, Debug)]
 pub struct DiffOptions {
     /// Also compare messages; otherwise only the bags' metadata.
@@ -52,13 +52,13 @@ pub struct Change {
 pub struct TopicDifference {
     /// Properties that differ.
     pub changes: Vec<Change>,
-    /// Messages that only the first bag has; `None` when messages were not compared.
+    /// Messages that only the first bag has; `None` if messages were not compared.
     pub messages_only_in_first: Option<u64>,
     /// Messages that only the second bag has.
     pub messages_only_in_second: Option<u64>,
 }
 
-/// What differs between two bags.
+/// Differences between two bags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Topics that only the first bag has, with their number of messages.
@@ -67,14 +67,14 @@ pub struct Difference {
     pub topics_only_in_second: BTreeMap<String, u64>,
     /// Topics of both bags that differ.
     pub topics: BTreeMap<String, TopicDifference>,
-    /// Number of messages that both have; `None` when messages were not compared.
+    /// Number of messages that both have; `None` if messages were not compared.
     pub messages_in_both: Option<u64>,
     /// The first messages that only one bag has, in time order as far as listed.
     pub first_messages: Vec<Lone>,
 }
 
 impl Difference {
-    /// True when nothing differs.
+    /// True if nothing differs.
     pub fn is_empty(&self) -> bool {
         self.topics_only_in_first.is_empty()
             && self.topics_only_in_second.is_empty()

@@ -1,4 +1,4 @@
-//! The accounts of the inputs' recordings: the outputs keep what is known about losses.
+//! The accounts of the inputs' recordings: the outputs keep the known losses.
 
 use super::{
     ToolError,
@@ -42,16 +42,16 @@ const OWN_KEYS: [&str; 8] = [
     REPEATED_CUSTOM_KEY,
 ];
 
-/// What the output inherits from the inputs in addition to messages.
+/// Data that the output inherits from the inputs in addition to messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Accounts {
     /// Named text records of other programs.
     records: Vec<(String, MetadataEntries)>,
-    /// The merged ledgers; `None` when no input has one.
+    /// The merged ledgers; `None` if no input has one.
     ledger: Option<Ledger>,
     /// Number of the inputs' messages by topic, without those of publishers that are not selected.
     counts: BTreeMap<String, InputCount>,
-    /// What is damaged in the inputs' files, one sentence each.
+    /// Damage in the inputs' files, one sentence each.
     pub damages: Vec<String>,
     /// Entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,
@@ -68,13 +68,13 @@ struct InputCount {
     taken: u64,
 }
 
-/// What is selected from the inputs.
+/// The selection from the inputs.
 pub(super) struct Taken<'a> {
     /// Whether a topic is selected, by name and type.
     pub topic: &'a dyn Fn(&str, &str) -> bool,
     /// The selected publishers; `None` for all.
     pub publishers: Option<&'a PublisherChoice>,
-    /// True when messages of selected topics and publishers may be left out: by time, rate or expression.
+    /// True if messages of selected topics and publishers may be left out: by time, rate or expression.
     pub is_partial: bool,
 }
 
@@ -82,7 +82,7 @@ impl Accounts {
     /// The records that end the output; `written` has its number of messages by topic. A message that is
     /// missing in the output but was not left out on request gets no explanation: the audit of the output
     /// reports it. `repeated` has the number of messages that files repeat, which are not in `written`; `damaged` that of those that could
-    /// not be read, as far as an index has it, by the output's names of topics: `None` where all could be read. What could not be read
+    /// not be read, as far as an index has it, by the output's names of topics: `None` if all could be read. What could not be read
     /// is lost in the account, too.
     pub fn records(
         &self,

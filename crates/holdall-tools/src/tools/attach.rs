@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Names of the metadata records that recorders write; they are not to be changed by hand.
 const RESERVED_NAMES: [&str; 2] = ["rosbag2", "ros1_connection"];
 
-/// What is read at once.
+/// Bytes read at once.
 const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Beginning of the names of holdall's own records.
@@ -32,7 +32,7 @@ pub struct FileToAttach {
     pub media_type: String,
 }
 
-/// What a bag loses and gets.
+/// Changes to a bag's attachments and metadata.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// Names of attachments and metadata records that are removed first; each must exist.
@@ -43,7 +43,7 @@ pub struct Change {
     pub metadata: Option<(String, MetadataEntries)>,
 }
 
-/// An attachment and where it is.
+/// An attachment and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// The bag's file that contains it.
@@ -172,7 +172,7 @@ pub fn attach(path: &Path, change: &Change, at: Timestamp) -> Result<Contents, T
 /// A file that is open to be copied.
 type Opened = (&'static dyn ChunkStorage, Box<dyn ChunkFile>);
 
-/// What a file gets.
+/// Attachments and metadata that a file gets.
 #[derive(Default)]
 struct Added<'a> {
     attachments: Vec<NewAttachment<'a>>,

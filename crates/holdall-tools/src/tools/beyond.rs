@@ -64,7 +64,7 @@ pub(super) fn check(all: &[Beyond], storage: &dyn Storage) -> Result<(), ToolErr
 }
 
 /// Copies the attachments of all inputs into the last file of a bag that was written anew; the length that the file
-/// has then. `None` when nothing was copied.
+/// has then. `None` if nothing was copied.
 pub(super) fn carry_attachments(all: &[Beyond], files: &[PathBuf]) -> Result<Option<u64>, ToolError> {
     let Some(last) = files.last() else {
         return Ok(None);

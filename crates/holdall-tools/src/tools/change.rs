@@ -51,7 +51,7 @@ const FRAME_FIELDS: [&str; 2] = ["frame_id", "child_frame_id"];
 /// A topic's name and type.
 type TopicKey = (String, String);
 
-/// The changes of one type of a topic, and what became of them.
+/// The changes of one type of a topic, and their outcome.
 struct OfTopic {
     editor: Editor,
     /// Number of messages.
@@ -179,7 +179,7 @@ impl Changer {
         Ok(())
     }
 
-    /// Writes the payload of a message in the output to `out`; false when it is unchanged, and `out` then has no
+    /// Writes the payload of a message in the output to `out`; false if it is unchanged, and `out` then has no
     /// meaning.
     ///
     /// # Errors

@@ -36,15 +36,15 @@ pub struct BagCheck {
     pub files: Vec<FileCheck>,
     /// Findings about the bag as a whole: its metadata, files that are missing or cannot be read.
     pub bag: Findings,
-    /// The process that is recording the bag. The check then reads what is written so far; an unfinished file
+    /// The process that is recording the bag. The check then reads the data written so far; an unfinished file
     /// is not a problem.
     pub writer: Option<Holder>,
-    /// The bag's state, as every report has it; `None` where it cannot be opened.
+    /// The bag's state, as every report has it; `None` if it cannot be opened.
     pub state: Option<BagState>,
 }
 
 impl BagCheck {
-    /// True when nothing is wrong.
+    /// True if nothing is wrong.
     pub fn is_sound(&self) -> bool {
         self.problems() == 0
     }
@@ -613,7 +613,7 @@ mod tests {
         // Any other file that is not named there is a problem.
         fs::copy(&plain, dir.path().join("mcap_default_1.mcap")).unwrap();
         assert_eq!(problems(dir.path()).len(), 1);
-        // A repair leaves what has no beginning, and counts what was in it.
+        // A repair leaves a file without a beginning, and counts its former messages.
         fs::remove_file(dir.path().join("mcap_default_1.mcap")).unwrap();
         fs::write(dir.path().join("mcap_default_1.mcap.zstd"), [0xa5; 5000]).unwrap();
         assert_eq!(problems(dir.path()), [] as [String; 0]);

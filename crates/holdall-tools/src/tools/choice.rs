@@ -63,7 +63,7 @@ impl Choice {
         })
     }
 
-    /// True when whole chunks can be selected by their indexes.
+    /// True if whole chunks can be selected by their indexes.
     pub(super) fn is_by_index(&self) -> bool {
         self.rates.is_empty() && self.questions.is_empty()
     }

@@ -284,7 +284,7 @@ struct Output<'a> {
 /// A file that was made.
 struct MadeFile {
     name: String,
-    /// What it repeats; `None` where files repeat nothing.
+    /// Messages that it repeats; `None` if files repeat nothing.
     mark: Option<FileRepeats>,
     /// Without counts by channel.
     summary: FileSummary,

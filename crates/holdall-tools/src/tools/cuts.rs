@@ -1,4 +1,4 @@
-//! Where the files of an output are cut, by what an index knows of its inputs' parts.
+//! Places to cut the files of an output, by the index of its inputs' parts.
 
 use holdall_model::time::Timestamp;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const CUTS_PER_PART_MAX: usize = 2;
 pub(super) type Range = (Option<Timestamp>, Option<Timestamp>);
 
 /// Times at which files are cut so that none spans more than `span`. A file begins with a part, or at the
-/// previous cut; a gap between parts has no cut, whatever its length. `None` when too many cuts would be
+/// previous cut; a gap between parts has no cut, whatever its length. `None` if too many cuts would be
 /// within parts: then the messages decide.
 pub(super) fn by_span(
     parts: &[(Timestamp, Timestamp, u64)],

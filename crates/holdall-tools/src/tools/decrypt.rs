@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 /// Bytes that are decrypted at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Around a changed byte at least this much is unreadable; the search for what is readable continues in such steps.
+/// At least this much is unreadable around a changed byte; the search for readable data continues in such steps.
 const STEP_BYTES: usize = 4096;
 /// Places that are listed of one file.
 const DAMAGE_LISTED_MAX: usize = 64;
@@ -33,7 +33,7 @@ pub struct Undecrypted {
     pub bytes: u64,
 }
 
-/// What was made.
+/// The decrypted output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decrypted {
     /// The new bag or file.
@@ -42,7 +42,7 @@ pub struct Decrypted {
     pub files: usize,
     /// Their bytes, decrypted.
     pub bytes: u64,
-    /// What could not be decrypted; the first places of each file.
+    /// Places that could not be decrypted; the first ones of each file.
     pub damage: Vec<Undecrypted>,
 }
 
@@ -147,7 +147,7 @@ fn files_in(path: &Path) -> Result<Vec<PathBuf>, ToolError> {
     Ok(files)
 }
 
-/// Writes what `from` holds to `to`; its length.
+/// Writes the contents of `from` to `to`; returns the length.
 fn one_file(
     from: &Path,
     to: &Path,

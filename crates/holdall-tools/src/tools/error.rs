@@ -49,10 +49,10 @@ pub enum ToolError {
     /// A storage file of an input that cannot be read at all.
     #[error("{notice}; nothing was written, `holdall repair` into a new bag saves what the others have")]
     DamagedFile {
-        /// The file, and what it is.
+        /// The file, and its kind.
         notice: String,
     },
-    /// An attachment that is not what was attached.
+    /// An attachment with a wrong checksum.
     #[error("{}: the attachment {name:?} is damaged: its checksum does not match", path.display())]
     DamagedAttachment {
         /// The file that contains it.

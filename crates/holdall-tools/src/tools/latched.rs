@@ -144,7 +144,7 @@ pub(super) struct OutputState {
 }
 
 impl OutputState {
-    /// Lets the output repeat what is kept.
+    /// Lets the output repeat the kept messages.
     pub fn begin(bag: &mut BagWriter) -> Arc<Mutex<Self>> {
         let state = Arc::new(Mutex::new(Self::default()));
         let shared = Arc::clone(&state);
@@ -164,7 +164,7 @@ impl OutputState {
         }
     }
 
-    /// What is kept, oldest first.
+    /// Kept messages, oldest first.
     fn messages(&self) -> Vec<LatchedMessage> {
         let mut messages: Vec<LatchedMessage> = Vec::new();
         let mut topics: BTreeMap<u32, Vec<&VecDeque<LatchedMessage>>> = BTreeMap::new();
@@ -181,7 +181,7 @@ impl OutputState {
     }
 }
 
-/// Makes what files repeat whose chunks are copied: a small file of the same storage, whose chunk goes first.
+/// Makes the repeated content of files whose chunks are copied: a small file of the same storage, whose chunk goes first.
 pub(super) struct Heads<'a> {
     state: &'a InputState<'a>,
     storage: &'static dyn Storage,
@@ -197,11 +197,11 @@ pub(super) struct Heads<'a> {
     ids: HashMap<(String, String, Option<String>, Timestamp, u32), u64>,
 }
 
-/// What one file repeats.
+/// Messages that one file repeats.
 pub(super) struct Head {
     /// Its mark.
     pub mark: FileRepeats,
-    /// The file with the messages; `None` where there are none.
+    /// The file with the messages; `None` if there are none.
     pub input: Option<Box<dyn ChunkFile>>,
     directory: PathBuf,
 }
@@ -246,7 +246,7 @@ impl<'a> Heads<'a> {
         })
     }
 
-    /// What the output file with this number repeats.
+    /// Messages that the output file with this number repeats.
     ///
     /// # Errors
     /// A file that cannot be read or written.

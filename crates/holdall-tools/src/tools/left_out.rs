@@ -31,11 +31,11 @@ const LISTED_IN_BAG_MAX: usize = 20;
 pub struct LeftOut {
     /// The file, the place and the damage, one clause.
     pub reason: String,
-    /// Number of messages there that were selected, as far as an index has it; `None` when it is not known.
+    /// Number of messages there that were selected, as far as an index has it; `None` if it is not known.
     pub messages: Option<u64>,
     /// The first and the last log time there, by the index.
     pub times: Option<(Timestamp, Timestamp)>,
-    /// True for what a notice of the bag states: [`Bag::notices`].
+    /// True if a notice of the bag states it: [`Bag::notices`].
     pub is_noticed: bool,
 }
 
@@ -60,12 +60,12 @@ pub struct LeftOutMessages {
     pub places: Vec<LeftOut>,
     /// How many places there are.
     pub place_count: u64,
-    /// Number of messages in all; `None` when it is not known.
+    /// Number of messages in all; `None` if it is not known.
     pub messages: Option<u64>,
 }
 
 impl LeftOutMessages {
-    /// True when nothing was left out.
+    /// True if nothing was left out.
     pub fn is_empty(&self) -> bool {
         self.place_count == 0 && self.messages == Some(0)
     }
@@ -79,16 +79,16 @@ impl LeftOutMessages {
     }
 }
 
-/// Gathers what is left out while an output is made.
+/// Gathers left-out messages while an output is made.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     places: Vec<LeftOut>,
     place_count: u64,
     /// File and offset of each part, which several output files may need.
     known: BTreeSet<(PathBuf, u64)>,
-    /// Messages by topic, where they are known.
+    /// Messages by topic, if known.
     by_topic: BTreeMap<String, u64>,
-    /// The first and the last time of places whose messages are of unknown topics; `None` where that is not known either.
+    /// The first and the last time of places whose messages are of unknown topics; `None` if unknown either.
     of_unknown_topics: Vec<Option<(Timestamp, Timestamp)>>,
     is_unknown: bool,
     /// A file has no end: messages that it had there are in none of its lists.
@@ -204,7 +204,7 @@ impl Damage {
                 let of_topic = |(channel, count): (ChannelIndex, u64)| {
                     Some((topics.get(channel.0 as usize)?.clone(), count))
                 };
-                // An error inside of a part is that of some of its messages.
+                // An error inside of a part affects some of its messages.
                 let is_whole = error.place().is_some_and(|(_, offset)| offset == part.offset);
                 let counts = part.messages.filter(|_| is_whole);
                 (
@@ -290,7 +290,7 @@ impl Damage {
         &self.by_topic
     }
 
-    /// What the metadata of the output states.
+    /// The entry in the metadata of the output.
     pub fn custom_data(&self) -> BTreeMap<String, String> {
         let listed: Vec<String> = self
             .places
@@ -313,7 +313,7 @@ impl Damage {
         self.places.first()
     }
 
-    /// Notes what is damaged in a file, unless a notice of the bag states it.
+    /// Notes damage in a file, unless a notice of the bag states it.
     pub fn add_file_damage(&mut self, sentence: &str) {
         if !self.places.iter().any(|place| place.reason == sentence) {
             self.is_cut = true;
@@ -325,7 +325,7 @@ impl Damage {
     }
 
     /// The end. `missing` is the number of messages that the inputs list and the output does not have, and whether `metadata.yaml` has more than
-    /// the files list; `None` where less was selected.
+    /// the files list; `None` if less was selected.
     pub fn finish(mut self, missing: Option<(u64, bool)>) -> LeftOutMessages {
         if let Some((missing, _)) = missing.filter(|(missing, _)| *missing > 0 && self.place_count == 0) {
             self.add(LeftOut {

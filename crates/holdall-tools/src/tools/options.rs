@@ -29,7 +29,7 @@ impl SplitAt {
         }
     }
 
-    /// True when the output is one file.
+    /// True if the output is one file.
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
@@ -70,7 +70,7 @@ pub struct OutputOptions {
     pub renames: BTreeMap<String, String>,
     /// How far the messages' stamps move; those within messages stay.
     pub shift: super::Shift,
-    /// What a later file, or one that begins later than the inputs, begins with.
+    /// The beginning of a later file, or of one that begins later than the inputs.
     pub latched: LatchedMode,
     /// Additional entries for `custom_data`.
     pub custom_data: BTreeMap<String, String>,

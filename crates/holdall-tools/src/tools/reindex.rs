@@ -151,7 +151,7 @@ fn note_state(path: &Path, was_right: bool, done: &mut Reindexed) -> Result<(), 
         done.notices
             .extend(missing.map(|file| format!("{}: {file}", path.display())));
     }
-    // All files were read: where nothing was found, a check finds nothing.
+    // All files were read: if nothing was found, a check finds nothing.
     if !done.notices.is_empty() || done.problem_count > 0 {
         let found = check_locked(path, &mut |_, _| ())?;
         done.problem_count = found.problems();
@@ -238,7 +238,7 @@ fn span(start: Option<Timestamp>, end: Option<Timestamp>) -> Duration {
     times.map_or(Duration::ZERO, |(start, end)| end.saturating_since(start))
 }
 
-/// Adds an index to a file that is whole and has none; true when it was added.
+/// Adds an index to a file that is whole and has none; true if it was added.
 fn index_file(path: &Path, chunks: &dyn ChunkStorage) -> Result<bool, ToolError> {
     let Ok(input) = chunks.open(path) else {
         // Damage is reported when the bag is opened.

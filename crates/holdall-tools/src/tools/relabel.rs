@@ -27,12 +27,12 @@ impl Default for Shift {
 }
 
 impl Shift {
-    /// True when nothing moves.
+    /// True if nothing moves.
     pub fn is_zero(self) -> bool {
         matches!(self, Self::Later(span) | Self::Earlier(span) if span.is_zero())
     }
 
-    /// A time moved; `None` when that is before 1970 or after what 64 bits hold.
+    /// A time moved; `None` if that is before 1970 or after what 64 bits hold.
     fn checked(self, time: Timestamp) -> Option<Timestamp> {
         let span = |span: Duration| i64::try_from(span.as_nanos()).ok();
         let nanos = match self {

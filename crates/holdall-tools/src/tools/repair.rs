@@ -1,4 +1,4 @@
-//! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from what the files hold.
+//! Repairs a bag that was not ended: each torn file gets its end, and `metadata.yaml` is written from the contents of the files.
 
 pub use super::{repair_disk::RepairDisk, salvage::Salvaged};
 pub(crate) use holdall_bag::rescue::REPAIR_RECORD;
@@ -36,7 +36,7 @@ use std::{
 
 const METADATA_FILE: &str = "metadata.yaml";
 
-/// Why a bag cannot be repaired. What could be read of it still can.
+/// Why a bag cannot be repaired. Readable messages stay readable.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepairError {
@@ -58,7 +58,7 @@ pub enum RepairError {
     /// No copy of it can be made.
     #[error("{reason}; nothing was written")]
     NoCopy {
-        /// What is damaged.
+        /// The damage.
         reason: String,
     },
 }
@@ -109,7 +109,7 @@ impl FileReport {
     }
 }
 
-/// What was done.
+/// Results of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairReport {
     /// The repaired bag.
@@ -123,20 +123,20 @@ pub struct RepairReport {
     /// Messages that were in the memory of a recorder that was killed, and are in a separate file now; `None` if there was no such
     /// memory.
     pub rescued: Option<u64>,
-    /// What was copied into a new bag, because the repaired copy was still damaged; `None` where that was not needed.
+    /// Messages copied into a new bag, because the repaired copy was still damaged; `None` if that was not needed.
     pub salvaged: Option<Salvaged>,
-    /// What could not be saved, one sentence each.
+    /// Losses in the repair, one sentence each.
     pub unsaved: Vec<String>,
-    /// What a check still finds wrong with the bag, the first of it, one sentence each.
+    /// Faults that a check still finds in the bag, the first ones, one sentence each.
     pub problems: Vec<String>,
     /// How many problems a check still finds.
     pub problem_count: u64,
-    /// The bag's state now, as every report has it; `None` where it cannot be opened.
+    /// The bag's state now, as every report has it; `None` if it cannot be opened.
     pub state: Option<BagState>,
 }
 
 impl RepairReport {
-    /// Notes what a check has found.
+    /// Notes the findings of a check.
     pub(super) fn set_problems(&mut self, found: &BagCheck) {
         self.problem_count = found.problems();
         self.state.clone_from(&found.state);
@@ -149,7 +149,7 @@ impl RepairReport {
             .collect();
     }
 
-    /// How it ended: lost is what could not be saved, and a storage file that was found to be gone.
+    /// How it ended: lost are messages that could not be saved, and a storage file that was found to be gone.
     pub fn ending(&self) -> Ending {
         let missing = self.state.iter().any(|state| !state.missing_files.is_empty());
         let is_lost = !self.unsaved.is_empty() || (missing && self.has_changed());
@@ -175,7 +175,7 @@ pub fn repair(
     expect_bag(path)?;
     refuse_if_recorded(path)?;
     let Some(output) = output else {
-        // A link that was named is what the user means; links inside of a bag are refused.
+        // If the named path is a link, the user means its target; links inside of a bag are refused.
         let named = fs::is_link(path).then(|| path.canonicalize().ok()).flatten();
         let path = named.as_deref().unwrap_or(path);
         let _lock = lock_bag(path)?;
@@ -227,7 +227,7 @@ pub fn repair(
     Ok(report)
 }
 
-/// Repairs the copy of a bag, and makes what is still damaged then anew.
+/// Repairs the copy of a bag, and rebuilds it from readable messages if it is still damaged.
 fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<RepairReport, RepairError> {
     settle_unwritten(copy)?;
     let mut report = repair_there(copy, RepairTarget::Copy, &mut OsFiles)?;
@@ -241,7 +241,7 @@ fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair
 /// Problems that a report lists; the rest is counted.
 pub(super) const PROBLEMS_LISTED_MAX: usize = 20;
 
-/// Checks the repaired bag: what a repair cannot mend must not be called whole.
+/// Checks the repaired bag: a bag that a repair cannot mend must not be called whole.
 fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
     let found = check_locked(&report.bag, progress)?;
     report.set_problems(&found);
@@ -288,7 +288,7 @@ pub fn repair_with(path: &Path, disk: &mut dyn RepairDisk) -> Result<RepairRepor
     repair_there(path, RepairTarget::InPlace, disk)
 }
 
-/// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` when nothing had
+/// Writes what the bag in `directory` lacks and a killed recorder left in memory into one more file of it. `None` if nothing had
 /// survived.
 fn write_rescued(
     directory: &Path,
@@ -322,7 +322,7 @@ fn write_rescued(
     Ok(Some(rescued))
 }
 
-/// What became of the memory of a killed recorder.
+/// Outcome for the memory of a killed recorder.
 #[derive(Default)]
 struct Rescued {
     /// Messages that were written into one more file.
@@ -402,7 +402,7 @@ fn repair_there(
     Ok(report)
 }
 
-/// What the files hold, with a note that something may be missing after it.
+/// The contents of the files, with a note that something may be missing after them.
 fn repaired_metadata(bag: &Bag) -> BagMetadata {
     let mut metadata = bag.stored_metadata();
     metadata.custom_data.remove(STATE_KEY);

@@ -7,12 +7,12 @@ use holdall_model::{
 };
 use std::collections::BTreeMap;
 
-/// Removes the sums of an account from a bag's metadata, and the account itself where it gets a new one.
+/// Removes the sums of an account from a bag's metadata, and the account itself if it gets a new one.
 pub(super) fn remove_from(custom_data: &mut BTreeMap<String, String>, has_new: bool) {
     custom_data.retain(|key, _| !(is_account_sum(key) || has_new && key == LEDGER_CUSTOM_KEY));
 }
 
-/// The sums that the metadata of a bag gets with this account, or with its own where that is right.
+/// The sums that the metadata of a bag gets with this account, or with its own if that is right.
 pub(super) fn sums_of(bag: &Bag, account: Option<&Ledger>) -> BTreeMap<String, String> {
     match account {
         Some(account) => account.custom_data(),
@@ -32,7 +32,7 @@ pub(super) fn charge(gone: &Gone, ledger: &mut Ledger) {
     gone.charge(ledger, &left);
 }
 
-/// The account that a bag gets; `None` where it has the right one, or its recorder kept none.
+/// The account that a bag gets; `None` if it has the right one, or its recorder kept none.
 pub(super) fn account_of(bag: &Bag) -> Option<Ledger> {
     match bag.last_ledger().ok().flatten() {
         Some(_) if bag.gone().is_none() => None,
@@ -40,7 +40,7 @@ pub(super) fn account_of(bag: &Bag) -> Option<Ledger> {
         None => {
             let checkpoint = bag.kept_ledger().ok().flatten();
             if checkpoint.is_none() && bag.lost_by_metadata().is_none() {
-                // Its recorder kept no account: only what is gone since can be counted.
+                // Its recorder kept no account: only later losses can be counted.
                 return bag.any_ledger().ok().flatten();
             }
             let mut ledger = reconstructed(bag, checkpoint.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What is left for a repair that cannot mend a bag where it is: a new bag of all messages that can be read.
+//! The last resort of a repair that cannot mend a bag in place: a new bag of all readable messages.
 
 use super::{
     Choice, Job, LeftOutMessages, OutputOptions, ToolError, Written,
@@ -48,7 +48,7 @@ pub(super) fn salvage(
     replaced
 }
 
-/// What was made.
+/// Result of making the new bag.
 enum Made {
     Bag(Box<Written>),
     /// No message of it can be read.

@@ -16,7 +16,7 @@ use std::{
 /// Suffix of the directories in which outputs are made.
 const SUFFIX: &str = "partial";
 
-/// An output in progress; dropping it removes what was made.
+/// An output in progress; dropping it removes the files made so far.
 #[derive(Debug)]
 pub struct Staged {
     place: PathBuf,

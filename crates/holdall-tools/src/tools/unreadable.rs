@@ -29,7 +29,7 @@ pub(super) fn unreadable_by_topic(
     unreadable
 }
 
-/// Adds the messages that a file lists and does not give. What cannot be opened lists nothing.
+/// Adds the messages that a file lists and does not deliver. A file that cannot be opened lists nothing.
 fn add_unfound(file: &BagFile, unfound: &mut BTreeMap<String, u64>) {
     let Ok(reader) = file.open() else {
         return;

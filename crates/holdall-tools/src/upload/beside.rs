@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    /// The next file; `None` when the recording has ended.
+    /// The next file; `None` if the recording has ended.
     fn next(&self) -> Option<PathBuf> {
         let mut waiting = lock(&self.waiting);
         loop {

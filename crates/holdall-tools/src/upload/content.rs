@@ -1,4 +1,4 @@
-//! What a service calls a content, computed here; and a comparison byte by byte where it calls it otherwise.
+//! A service's tag for a content, computed here; and a comparison byte by byte if it uses other tags.
 
 use super::UploadError;
 use holdall_io::{fs::File, remote::Objects};
@@ -21,7 +21,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits, where they are some.
+/// The bytes of hexadecimal digits, if the text has only those.
 fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes().chunks_exact(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn tags_are_those_of_s3() {
         assert_eq!(hex(&md5(b"")), "d41d8cd98f00b204e9800998ecf8427e");
-        // What S3 returns for two parts, 5 MiB of zeros and one byte of them: computed by `(md5(a) + md5(b)) | md5`.
+        // The tag of S3 for two parts, 5 MiB of zeros and one byte of them: computed by `(md5(a) + md5(b)) | md5`.
         let parts = [hex(&md5(&vec![0; 5 << 20])), hex(&md5(&[0]))];
         let mut both = unhex(&parts[0]).unwrap();
         both.extend(unhex(&parts[1]).unwrap());

@@ -14,7 +14,7 @@ pub enum UploadError {
     /// The path is not a bag.
     #[error("{} is not a bag that can be uploaded: {reason}", path.display())]
     NotABag {
-        /// What was named.
+        /// The path.
         path: PathBuf,
         /// One clause.
         reason: String,
@@ -25,7 +25,7 @@ pub enum UploadError {
     /// A file of this computer cannot be read, or the journal not be written.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The service does not do what is needed.
+    /// A request to the service failed.
     #[error("cannot upload to {url}: {source}")]
     Remote {
         /// Where, without secrets.

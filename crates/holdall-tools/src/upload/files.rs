@@ -68,7 +68,7 @@ impl BagFiles {
     /// # Errors
     /// A directory that cannot be read or has no storage file.
     pub(super) fn of(bag: &Path) -> Result<Self, UploadError> {
-        // Checked first: a recorder that has exited by now has written what is read next.
+        // Checked first: a recorder that has exited by now has written the metadata that is read next.
         let is_recorded = writer_of_bag(bag).is_some();
         let mut names = Vec::new();
         collect(bag, "", 0, &mut names)?;

@@ -53,7 +53,7 @@ pub(super) struct Parts {
     pub identity: FileIdentity,
     pub upload: String,
     pub part_bytes: u64,
-    /// By number: what the service called the part, and its MD5.
+    /// By number: the service's tag for the part, and its MD5.
     pub sent: BTreeMap<usize, (String, String)>,
 }
 

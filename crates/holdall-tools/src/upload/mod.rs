@@ -1,4 +1,4 @@
-//! Sends bags into buckets: finished files only, resumed after a kill at any byte, and compared with what the service has.
+//! Sends bags into buckets: finished files only, resumed after a kill at any byte, and compared with the service's content.
 
 mod beside;
 mod content;
@@ -67,7 +67,7 @@ impl UploadOptions {
     }
 }
 
-/// What became of one file.
+/// Report on one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReport {
     /// Its name in the bag.
@@ -78,10 +78,10 @@ pub struct FileReport {
     pub sent_bytes: u64,
 }
 
-/// What became of a bag.
+/// Report on an upload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UploadReport {
-    /// The files that the service has, each compared with what it has.
+    /// The files that the service has, each compared with its content there.
     pub files: Vec<FileReport>,
     /// Files that are not finished, because the bag is being recorded.
     pub unfinished: Vec<String>,

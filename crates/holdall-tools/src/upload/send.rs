@@ -1,4 +1,4 @@
-//! Sends one file: whole or in parts, continues an earlier upload, and compares what the service has.
+//! Sends one file: whole or in parts, continues an earlier upload, and compares the service's content.
 
 use super::{
     FileReport, UploadError, Uploader,
@@ -28,7 +28,7 @@ type FileProgress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 
 /// How an upload of a file ended.
 enum Ended {
-    /// With what the service should call it.
+    /// Complete; the tag that the service should have.
     Sent(String),
     /// The service does not know the upload any more: it was completed, or dropped.
     Unknown,
@@ -107,7 +107,7 @@ impl Uploader {
         })
     }
 
-    /// Sends a file; returns what the service should call it.
+    /// Sends a file; returns the tag that the service should have for it.
     fn send_once(
         &self,
         name: &str,
@@ -131,7 +131,7 @@ impl Uploader {
                     Ended::Unknown => {}
                 }
             } else {
-                // Best effort: what a service keeps of an upload costs, but harms nothing.
+                // Best effort: parts that a service keeps of an upload cost, but harm nothing.
                 let _ = self.client.abort_parts(&self.url_of(name), &parts.upload);
             }
         }
@@ -305,7 +305,7 @@ impl Uploader {
         }
     }
 
-    /// Compares what the service has with a file: by what it calls its content, else byte by byte. Returns its tag, or what it has.
+    /// Compares the service's content with a file: by its tag, else byte by byte. Returns its tag, or a clause about the difference.
     fn compare(
         &self,
         url: &str,
@@ -327,7 +327,7 @@ impl Uploader {
     }
 }
 
-/// What S3 calls the object of these parts.
+/// The tag of S3 for the object of these parts.
 fn expected_tag(parts: &Parts) -> String {
     tag_of_parts(parts.sent.values().map(|(_, md5)| md5.as_str())).unwrap_or_default()
 }

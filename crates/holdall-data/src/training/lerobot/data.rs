@@ -139,7 +139,7 @@ impl DataFile {
         Ok(())
     }
 
-    /// Writes what was collected as a row group.
+    /// Writes the collected frames as a row group.
     pub fn end_group(&mut self) -> Result<(), TrainingError> {
         self.write_group().map_err(|error| failed(&self.path, error))
     }

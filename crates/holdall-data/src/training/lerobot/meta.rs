@@ -1,4 +1,4 @@
-//! What `meta/` states: the features, the tasks, the episodes with their places and statistics, and the statistics of all.
+//! The files in `meta/`: the features, the tasks, the episodes with their places and statistics, and the statistics of all.
 
 use super::{
     Column, DATA_FILE_MIB, FileNumber, Kind, OWN_COLUMNS, Stats, TrainingError, VIDEO_FILE_MIB, data::failed,

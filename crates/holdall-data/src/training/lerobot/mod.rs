@@ -25,7 +25,7 @@ const CHUNK_FILES: u64 = 1000;
 /// Columns that every dataset has, after the features.
 const OWN_COLUMNS: [&str; 5] = ["timestamp", "frame_index", "episode_index", "index", "task_index"];
 
-/// Refuses, before a bag is read, what cannot be done.
+/// Refuses impossible options before a bag is read.
 pub(super) fn check(options: &TrainingOptions) -> Result<(), TrainingError> {
     let has_video = options.mapping.features.values().any(|feature| feature.video);
     if has_video && options.format == TrainingFormat::LeRobot {

@@ -68,7 +68,7 @@ pub(super) struct Rewrite<'a> {
     written: Written,
     /// Number of messages written, by topic.
     by_topic: BTreeMap<String, u64>,
-    /// Where files repeat latched messages: those of the inputs, and what the next file repeats.
+    /// If files repeat latched messages: those of the inputs, and those that the next file repeats.
     latched: Option<(InputState<'a>, Arc<Mutex<OutputState>>)>,
 }
 
@@ -346,7 +346,7 @@ impl<'a> Rewrite<'a> {
         done
     }
 
-    /// Writes the oldest message that is being packed; false when there is none.
+    /// Writes the oldest message that is being packed; false if there is none.
     fn write_packed(&mut self) -> Result<bool, ToolError> {
         let Some((about, packed)) = self
             .packing
@@ -406,7 +406,7 @@ impl Splitter {
         }
     }
 
-    /// True when the next message starts a new file.
+    /// True if the next message starts a new file.
     fn is_due(&mut self, log_time: Timestamp) -> bool {
         let mut is_due = self.count_max.is_some_and(|max| self.count >= max);
         while self.times.last().is_some_and(|time| log_time >= *time) {

@@ -55,7 +55,7 @@ pub struct Written {
     pub copied_chunks: u64,
     /// Their bytes.
     pub copied_bytes: u64,
-    /// What could not be read.
+    /// Parts that could not be read.
     pub left_out: LeftOutMessages,
 }
 
@@ -208,7 +208,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
 }
 
 /// The settings of the compression of chunks when files with content beyond ROS 2 are copied to the same
-/// storage; `None` when none is set, or other settings are.
+/// storage; `None` if none is set, or other settings are.
 fn chunk_codec(
     storage: &dyn Storage,
     output: &OutputOptions,
@@ -272,8 +272,7 @@ fn missing(set: &BagSet, chooser: &Chooser, accounts: &Accounts, written: u64) -
     (missing, by_metadata.saturating_sub(by_files))
 }
 
-/// The requested storage, else that of all inputs, else the default.
-/// Refuses to encrypt what this storage or compression cannot, before anything is made.
+/// Refuses to encrypt a storage or compression that cannot be, before anything is made.
 fn refuse_unsealed(set: &BagSet, output: &OutputOptions, storage: &dyn Storage) -> Result<(), ToolError> {
     match why_not_encrypted(storage, output.compression.mode).filter(|_| output.seal.is_some()) {
         None => Ok(()),
@@ -287,6 +286,7 @@ fn refuse_unsealed(set: &BagSet, output: &OutputOptions, storage: &dyn Storage) 
     }
 }
 
+/// The requested storage, else that of all inputs, else the default.
 fn storage_id(set: &BagSet, output: &OutputOptions) -> String {
     output.storage_id.clone().unwrap_or_else(|| {
         let mut ids = set
