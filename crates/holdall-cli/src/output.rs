@@ -16,7 +16,7 @@ use std::{
 /// The end of a recording waits this long for a terminal that accepts nothing (Ctrl-S).
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a terminal shows at once.
+/// Bytes that a terminal shows at once.
 const PIECE_BYTES: usize = 1024;
 
 /// Writes a result and an end of line to standard output.
@@ -50,7 +50,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// What follows ESC in `ESC [ 1 ; 31 m`.
+/// The part after ESC in `ESC [ 1 ; 31 m`.
 fn is_colour(rest: &str) -> bool {
     let Some(parameters) = rest.strip_prefix('[') else {
         return false;
@@ -84,7 +84,7 @@ fn write_in_time(text: String) {
     }
 }
 
-/// True when standard output is a terminal, also one that is gone.
+/// True if standard output is a terminal, also one that is gone.
 fn is_terminal() -> bool {
     matches!(tcgetattr(rustix::stdio::stdout()), Ok(_) | Err(Errno::IO))
 }
@@ -113,12 +113,12 @@ impl Stream {
         Self { out, is_terminal }
     }
 
-    /// True when standard output is a terminal.
+    /// True if standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Writes bytes; false when the reader has closed the pipe.
+    /// Writes bytes; false if the reader has closed the pipe.
     ///
     /// # Errors
     /// When they cannot be written.
@@ -126,7 +126,7 @@ impl Stream {
         wanted(self.out.write_all(bytes))
     }
 
-    /// Writes what has been buffered.
+    /// Writes buffered text.
     ///
     /// # Errors
     /// As [`Stream::write`].

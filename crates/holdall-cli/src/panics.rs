@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-/// What the names of the threads begin with that run iceoryx2, which panics on damaged files of other processes.
+/// Prefix of the names of threads that run iceoryx2, which panics on damaged files of other processes.
 const ICEORYX2_THREADS: &str = "iceoryx2-";
 
 static PANICKED: AtomicBool = AtomicBool::new(false);
@@ -40,7 +40,7 @@ pub fn install() {
     }));
 }
 
-/// True when any thread has panicked, caught or not: the run cannot count as done.
+/// True if any thread has panicked, caught or not: the run cannot count as done.
 pub fn happened() -> bool {
     PANICKED.load(Ordering::SeqCst)
 }

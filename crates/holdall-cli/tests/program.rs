@@ -97,7 +97,7 @@ fn shells_complete_storages_and_presets() {
             assert!(script.contains(value), "{shell}: {value}");
         }
     }
-    // Every text is still accepted, and the check of all arguments names what is wrong.
+    // Every text is still accepted, and the check of all arguments names the fault.
     let text = one_sentence(folder.path(), &["record", "-a", "-s", "bagfile"], 2);
     assert!(text.contains("\"bagfile\"") && text.contains("sqlite3"), "{text}");
 }

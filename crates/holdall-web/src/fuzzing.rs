@@ -1,4 +1,4 @@
-//! What reads bytes of clients, for the fuzz targets; it changes without notice.
+//! Parsers of clients' bytes, for the fuzz targets; they change without notice.
 
 use crate::{
     foxglove::{limits, read_message},
@@ -29,10 +29,10 @@ pub fn http(bytes: &[u8]) {
     }
 }
 
-/// Frames of a WebSocket client, and what they carry.
+/// Frames of a WebSocket client, and their contents.
 ///
 /// # Panics
-/// When a message is longer than what has arrived: a defect.
+/// A message is longer than the received bytes: a defect.
 pub fn websocket(bytes: &[u8]) {
     let client = Sent(bytes);
     let mut socket = WebSocket::from_raw_socket(client, Role::Server, Some(limits()));

@@ -20,5 +20,5 @@ pub use http::{OriginError, ViewerOrigin};
 pub use listen::WebError;
 pub use token::{Token, TokenError};
 
-/// What the names of this crate's threads begin with: a bug in one of them ends that thread, not the recording.
+/// Prefix of the names of this crate's threads: a bug in one of them ends that thread, not the recording.
 pub const THREADS: &str = "web ";

@@ -28,7 +28,7 @@ const WAITING_MAX: usize = 32;
 const ENDING_MAX: usize = 32;
 const ENDING_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a client may leave what it is sent unread.
+/// How long a client may leave sent data unread.
 pub(crate) const UNREAD_MAX: Duration = Duration::from_secs(10);
 
 /// Why a server cannot be started.
@@ -169,7 +169,7 @@ struct Lobby {
 }
 
 impl Lobby {
-    /// A new connection; none where too many threads are about to end and do not.
+    /// A new connection; none if too many threads are about to end and do not.
     fn enter(self: &Arc<Self>, client: &Arc<TcpStream>, peer: IpAddr) -> Option<Arrival> {
         let mut connections = lock(&self.connections);
         if connections.waiting.len() >= WAITING_MAX {
@@ -220,7 +220,7 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Admits a client that may be served; false when too many are, or when it was ended.
+    /// Admits a client that may be served; false if too many are, or when it was ended.
     pub(crate) fn admit(&self) -> bool {
         let mut connections = lock(&self.lobby.connections);
         let at = connections
@@ -283,7 +283,7 @@ where
     }
 }
 
-/// Reads from a client that must have sent what is read by a deadline, however slowly it sends.
+/// Reads from a client that must have sent its request by a deadline, however slowly it sends.
 pub(crate) struct Timely<'a> {
     client: &'a TcpStream,
     deadline: Duration,

@@ -66,10 +66,10 @@ impl Loan for Phantom {
     fn for_each_slice(&self, _: &mut dyn FnMut(&[u8])) {}
 }
 
-/// What the disk writes in one millisecond, in bytes.
+/// Bytes that the disk writes in one millisecond.
 type DiskRate = fn(u64) -> u64;
 
-/// A disk with half the speed of what arrives (1.51 GB/s).
+/// A disk with half the speed of the arriving messages (1.51 GB/s).
 fn half_speed(_: u64) -> u64 {
     760_000
 }
@@ -139,7 +139,7 @@ fn run(load: &Load, policy: CachePolicy, share: usize, disk: DiskRate) -> Run {
     run
 }
 
-/// Offers a message; true when it is refused.
+/// Offers a message; true if it is refused.
 fn offer(cache: &SharedCache, topic: TopicId, bytes: usize, millisecond: u64) -> bool {
     let entry = CacheEntry {
         log_time: Timestamp::from_nanos(millisecond as i64 * 1_000_000),

@@ -21,7 +21,7 @@
 //!
 //! # Recording
 //!
-//! A [`Recorder`] records what its transports discover and its [`Selection`] selects. Transports are in [`transport`]: DDS, zenoh,
+//! A [`Recorder`] records the topics that its transports discover and its [`Selection`] selects. Transports are in [`transport`]: DDS, zenoh,
 //! iceoryx2 (features of that crate) and one in memory for tests. Every message that is not in the bag is in the report that
 //! [`Recorder::stop`] returns.
 //!

@@ -34,7 +34,7 @@ use std::{
 /// Nothing here takes nearly as long; a test that waits this long has failed.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What arrived: topic and payload, in order.
+/// Received messages: topic and payload, in order.
 type Arrived = Vec<(String, Vec<u8>)>;
 
 /// A node that subscribes, and notifies when enough has arrived.

@@ -1,4 +1,4 @@
-//! What is attached to a bag, for people and programs.
+//! Attachments of a bag, for people and programs.
 
 use super::tools::table;
 use crate::units::format_bytes;

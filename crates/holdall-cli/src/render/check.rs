@@ -1,4 +1,4 @@
-//! What a check found: a verdict for each file with the findings below it, and as JSON.
+//! Results of a check: a verdict for each file with the findings below it, and as JSON.
 
 use super::{labels::time_point, paint::Paint};
 use crate::units::{format_bytes, format_count, plural};
@@ -37,7 +37,7 @@ pub fn text(check: &BagCheck, paint: Paint) -> String {
     text
 }
 
-/// The state of a bag below what was found or done: nothing of a bag that is complete.
+/// The state of a bag below findings or results: nothing for a bag that is complete.
 pub(super) fn state_lines(state: &BagState) -> Vec<String> {
     if state.condition == Condition::Complete {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What differs between two bags, for people and programs.
+//! Differences between two bags, for people and programs.
 
 use crate::units::plural;
 use holdall::diff::{Difference, FieldChange, Side, TopicDifference};

@@ -1,4 +1,4 @@
-//! What a recording that waits for events reports at its end.
+//! Report of a recording that waits for events, at its end.
 
 use super::paint::Paint;
 use crate::units::plural;

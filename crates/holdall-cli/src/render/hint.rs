@@ -46,7 +46,7 @@ pub trait Hint: fmt::Display {
     /// One clause, if anything helps.
     fn hint(&self) -> Option<&'static str>;
 
-    /// The error, and what helps.
+    /// The error, and advice.
     fn with_hint(&self) -> String {
         match self.hint() {
             Some(hint) => format!("{self}; {hint}"),
@@ -112,7 +112,7 @@ impl Hint for RepairError {
             Self::Bag(error) => error.hint(),
             Self::Output(error) => error.hint(),
             Self::Storage(StorageError::NotInPlace { .. }) => Some("name it with -o"),
-            // A copy is made of what can be read.
+            // A copy is made of the readable part.
             Self::Storage(error) if error.is_damage() => {
                 Some("with -o, what can be read of it is saved in another bag")
             }

@@ -41,7 +41,7 @@ const SERVICE_LABEL: &str = "Service information: ";
 pub struct BagView<'a> {
     /// The bag's metadata.
     pub metadata: &'a BagMetadata,
-    /// How long the recording took where its clock jumped.
+    /// How long the recording took if its clock jumped.
     pub duration_without_jumps: Option<Duration>,
     /// Size of all storage files in bytes.
     pub bytes: u64,
@@ -49,7 +49,7 @@ pub struct BagView<'a> {
     pub state: &'a BagState,
     /// The values from reading all messages.
     pub contents: Option<&'a BagContents>,
-    /// Who published what (`--verbose`); empty where the bag does not record it.
+    /// Who published what (`--verbose`); empty if the bag does not record it.
     pub publishers: &'a [TopicPublisher],
     /// Topics without a definition.
     pub undefined: &'a [UndefinedTopic],
@@ -227,7 +227,7 @@ impl BagView<'_> {
         )
     }
 
-    /// What is not in the bag: total, then each topic with its stages.
+    /// Messages missing from the bag: total, then each topic with its stages.
     fn lost_lines(&self, zone: &TimeZone) -> Vec<String> {
         let time = |at| time_point(at, zone);
         let mut lines = vec![self.state.lost_line(time)];
@@ -302,7 +302,7 @@ struct BagJson<'a> {
     #[serde(flatten)]
     metadata: &'a BagMetadata,
     bag_size: u64,
-    /// The process that is recording the bag, where it is known; absent when no process does.
+    /// The process that is recording the bag, if known; absent when no process does.
     #[serde(skip_serializing_if = "Option::is_none")]
     recorded_by: Option<Option<u32>>,
     #[serde(flatten)]

@@ -15,7 +15,7 @@ struct Part {
     text: String,
 }
 
-/// What fills the remaining cells, between two parts.
+/// Text that fills the remaining cells, between two parts.
 struct Stretch<'a> {
     /// Its place among the parts.
     at: usize,

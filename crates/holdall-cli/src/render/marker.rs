@@ -41,7 +41,7 @@ pub fn jump_lines(markers: &[Marker], zone: &TimeZone) -> Vec<String> {
         .collect()
 }
 
-/// The same for programs; `None` where there are none.
+/// The same for programs; `None` if there are none.
 pub fn jumps_of(markers: &[Marker]) -> Option<Value> {
     let jumps: Vec<_> = markers.iter().filter_map(|marker| marker.jump).collect();
     (!jumps.is_empty()).then(|| jumps_json(&jumps))

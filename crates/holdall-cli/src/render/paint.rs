@@ -42,7 +42,7 @@ impl Paint {
         self.apply(Style::new().red().bold(), text)
     }
 
-    /// For what needs attention.
+    /// For text that needs attention.
     pub fn attention(self, text: &str) -> String {
         self.apply(Style::new().yellow().bold(), text)
     }

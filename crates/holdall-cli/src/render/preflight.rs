@@ -15,7 +15,7 @@ use holdall_model::text::{Outside, OutsidePath};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Cells of a report that no terminal shows: it fits where it is pasted.
+/// Width in cells of a report outside of a terminal: it fits wherever it is pasted.
 const COLUMNS_USUAL: usize = 80;
 
 /// Topics in the table; JSON has all.
@@ -142,7 +142,7 @@ const fn limit_name(kind: LimitKind) -> &'static str {
     }
 }
 
-/// A name, and what there is of it.
+/// A name, and a text about it.
 type Fact = (&'static str, String);
 
 /// The measured figures, a line for each.
@@ -252,7 +252,7 @@ fn most(values: &[f64]) -> Option<f64> {
     values.iter().copied().max_by(f64::total_cmp)
 }
 
-/// What to know or change, with the commands.
+/// Things to know or to change, with the commands.
 fn problems(forecast: &Forecast, paint: Paint, width: usize) -> Vec<String> {
     let (lossy, other): (Vec<&Problem>, Vec<&Problem>) =
         forecast.problems.iter().partition(|problem| problem.loses);

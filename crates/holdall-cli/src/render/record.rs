@@ -72,7 +72,7 @@ pub fn live(
 /// Topics that the line about slow ones names; it counts the others.
 const FALLEN_LISTED_MAX: usize = 4;
 
-/// `slow      /lidar: 20 → 3 Hz  /imu: 100 → 0 Hz  and 2 more`; absent where no topic has fallen below its usual rate.
+/// `slow      /lidar: 20 → 3 Hz  /imu: 100 → 0 Hz  and 2 more`; absent if no topic has fallen below its usual rate.
 fn slow_line(fallen: &[FallenTopic], paint: Paint, columns: usize) -> Option<String> {
     let (first, others) = fallen.split_first()?;
     // A name of any length must not push the rates out of the line.

@@ -75,7 +75,7 @@ impl Timeline {
         (place as usize).min(self.layout.cells - 1)
     }
 
-    /// The lanes, the times of markers, and what a cell is.
+    /// The lanes, the times of markers, and the meaning of a cell.
     pub fn text(&self, markers: impl Iterator<Item = i64>) -> String {
         let mut lines: Vec<String> = self
             .lanes

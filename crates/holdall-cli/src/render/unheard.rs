@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 /// Topics that are listed at the end; JSON has all.
 const LISTED_MAX: usize = 8;
 
-/// What a recording asked for, and where it listened.
+/// Topics that a recording asked for, and the networks where it listened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Topics that were named, with the event topics of named services.
@@ -77,7 +77,7 @@ impl Request {
         topics.filter(|topic| !seen.contains(topic)).collect()
     }
 
-    /// Causes to check, the likely ones first; empty where everything that was named was seen and a message
+    /// Causes to check, the likely ones first; empty if everything that was named was seen and a message
     /// was received.
     fn causes(&self, status: &RecordStatus) -> Vec<String> {
         let is_missing = !self.never_seen(status).is_empty();
@@ -126,7 +126,7 @@ impl Request {
         causes
     }
 
-    /// The sentences at the end of a recording; none where everything was heard.
+    /// The sentences at the end of a recording; none if everything was heard.
     pub fn summary(&self, status: &RecordStatus, paint: Paint) -> Vec<String> {
         let mut lines = Vec::new();
         let missing = self.never_seen(status);

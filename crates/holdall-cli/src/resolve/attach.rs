@@ -1,4 +1,4 @@
-//! What `holdall attach` changes.
+//! Changes of `holdall attach`.
 
 use super::{UsageError, record::custom_data};
 use crate::args::attach::AttachArguments;

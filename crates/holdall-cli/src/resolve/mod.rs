@@ -26,7 +26,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is not allowed on a command line; each is one sentence, and the run ends with exit code 2.
+/// Errors in a command line; each is one sentence, and the run ends with exit code 2.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
     /// Nothing selects topics to record.
@@ -67,7 +67,7 @@ pub enum UsageError {
     Needs {
         /// The flag that was given.
         flag: &'static str,
-        /// What is missing.
+        /// The missing part.
         needs: &'static str,
     },
     /// A value that cannot be used.
@@ -75,7 +75,7 @@ pub enum UsageError {
     BadValue {
         /// The flag that it was given to.
         flag: &'static str,
-        /// What was written.
+        /// The text as written.
         value: String,
         /// Why it cannot be used.
         reason: String,
@@ -118,7 +118,7 @@ pub enum UsageError {
         flag: &'static str,
         /// The file.
         path: PathBuf,
-        /// Where in the file, and what is wrong.
+        /// Place in the file, and fault.
         reason: String,
     },
 }

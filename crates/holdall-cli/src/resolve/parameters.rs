@@ -1,4 +1,4 @@
-//! What the parameters of our nodes show: the options, under the names that rosbag2's parameter files have.
+//! Values of the parameters of holdall's nodes: the options, under the names that rosbag2's parameter files have.
 
 use holdall::{
     RecordOptions,

@@ -30,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-/// How a recording is run, in addition to what is recorded.
+/// How a recording is run, in addition to its options.
 #[derive(Debug)]
 pub struct ResolvedRecord {
     /// For the recorder.
@@ -174,12 +174,12 @@ fn events(args: &RecordArguments, node: &NodeName) -> Result<EventOptions, Usage
 /// As in rosbag2.
 const STATS_RATE_MAX: f64 = 1000.0;
 
-/// `None` where zero means "off".
+/// `None` if zero means "off".
 fn some_unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
 }
 
-/// True when something but `--static-topics-path` selects topics to record.
+/// True if something but `--static-topics-path` selects topics to record.
 fn selects_by_discovery(args: &RecordArguments) -> bool {
     args.all
         || args.all_topics
@@ -447,7 +447,7 @@ pub fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
         .unwrap_or_default()
 }
 
-/// What rosbag2 warns of: choices that another choice makes redundant.
+/// Warnings of rosbag2: choices that another choice makes redundant.
 fn warnings(args: &RecordArguments) -> Vec<String> {
     let all_topics = args.all || args.all_topics;
     let all_services = args.all || args.all_services;

@@ -30,7 +30,7 @@ pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArg
     args
 }
 
-/// What is recorded.
+/// Topics to record.
 pub(super) fn selection(args: &RecordArguments) -> Result<Selection, UsageError> {
     let mut topics = names::full_names("topic", &args.positional_topics)?;
     topics.extend(names::full_names("--topics", &args.topics)?);
@@ -120,7 +120,7 @@ pub(super) fn repeats(args: &RecordArguments) -> Result<RepeatOptions, UsageErro
         })?;
         Ok((names::full_name(FLAG, topic.trim())?, depth))
     };
-    // What is recorded then begins anywhere: without the latched state of that time it cannot be used.
+    // The recording then begins anywhere: without the latched state of that time it cannot be used.
     let begins_anywhere = args.snapshot_mode || !args.trigger.is_empty();
     let all = args.repeat_all_transient_local;
     Ok(RepeatOptions {

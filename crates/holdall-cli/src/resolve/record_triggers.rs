@@ -7,7 +7,7 @@ use holdall::record::options::{CacheOptions, Trigger, TriggerOptions};
 /// A quarter of the cache's memory is for messages that wait for the disk, the rest for those that wait for an event.
 const CACHE_PARTS: usize = 4;
 
-/// The events, and the memory that messages wait for them in, which is taken from the cache's; `None` where everything is recorded.
+/// The events, and the memory that messages wait for them in, which is taken from the cache's; `None` if everything is recorded.
 ///
 /// # Errors
 /// An expression that cannot be parsed, and flags that exclude each other.

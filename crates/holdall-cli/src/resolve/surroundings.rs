@@ -1,4 +1,4 @@
-//! What the resolution of a command line depends on in addition to its words: environment, local time, files;
+//! Input of the resolution of a command line in addition to its words: environment, local time, files;
 //! replaceable in tests.
 
 use holdall::node::Distribution;
@@ -21,7 +21,7 @@ pub struct Surroundings<'a> {
 }
 
 impl Surroundings<'_> {
-    /// Value of an environment variable as text; `None` when it is not set or empty.
+    /// Value of an environment variable as text; `None` if it is not set or empty.
     pub fn variable(&self, name: &str) -> Option<String> {
         (self.environment)(name)
             .map(|value| value.to_string_lossy().into_owned())

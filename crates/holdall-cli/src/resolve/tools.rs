@@ -218,7 +218,7 @@ fn storage_options(
         config = format!("{}\n{}", config.trim_end(), chunk_config(codec, level));
     }
     options.config = Some(config).filter(|config| !config.trim().is_empty());
-    // Without a storage, settings are those of MCAP.
+    // Without a storage, MCAP's settings apply.
     let id = args
         .storage
         .as_deref()

@@ -39,7 +39,7 @@ pub struct EventSender {
 }
 
 impl EventSender {
-    /// Reports an event; false when no verb listens any more.
+    /// Reports an event; false if no verb listens any more.
     pub fn send(&self, event: Event) -> bool {
         // Counted before it can be taken, so that the count never falls below zero.
         self.stops_waiting
@@ -66,7 +66,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// The next event; `None` when there was none for `wait`.
+    /// The next event; `None` if there was none for `wait`.
     pub fn next(&self, wait: Duration) -> Option<Event> {
         let event = self.receiver.recv_timeout(wait).ok()?;
         self.sender

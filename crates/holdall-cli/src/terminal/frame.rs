@@ -30,7 +30,7 @@ impl Frame {
         }
     }
 
-    /// True when status lines are on the screen.
+    /// True if status lines are on the screen.
     pub const fn is_drawn(&self) -> bool {
         !self.drawn.is_empty()
     }

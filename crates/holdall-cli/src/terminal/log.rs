@@ -50,7 +50,7 @@ pub fn set_level(level: LevelFilter) {
     }
 }
 
-/// What is written at a level.
+/// The targets written at a level.
 fn targets(level: LevelFilter) -> Targets {
     let others = if level == LevelFilter::OFF {
         LevelFilter::OFF

@@ -12,7 +12,7 @@ use rustix::{
 };
 use std::{os::fd::BorrowedFd, sync::Mutex};
 
-/// What is known about the terminal.
+/// State of the terminal.
 enum Mode {
     /// Never touched, or restored for now.
     Untouched,
@@ -24,12 +24,12 @@ enum Mode {
 
 static MODE: Mutex<Mode> = Mutex::new(Mode::Untouched);
 
-/// True when standard input is a terminal and this process may use it now.
+/// True if standard input is a terminal and this process may use it now.
 pub fn is_foreground() -> bool {
     is_foreground_of(stdin())
 }
 
-/// True when `terminal` is one and this process is in its foreground: not started with `&`, not sent there by
+/// True if `terminal` is one and this process is in its foreground: not started with `&`, not sent there by
 /// `bg`.
 pub fn is_foreground_of(terminal: BorrowedFd<'_>) -> bool {
     isatty(terminal) && tcgetpgrp(terminal).is_ok_and(|group| group == getpgrp())

@@ -25,7 +25,7 @@ const LINES: &str = "HOLDALL_PROGRESS";
 /// The longest bar in cells.
 const BAR_CELLS_MAX: usize = 40;
 
-/// What is counted.
+/// Unit of the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Bytes,
@@ -46,12 +46,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar over bytes that names what is done.
+    /// A bar over bytes that names the work.
     pub fn of_bytes(what: &str) -> Self {
         Self::open(what, Unit::Bytes)
     }
 
-    /// A bar over messages that names what is done.
+    /// A bar over messages that names the work.
     pub fn of_messages(what: &str) -> Self {
         Self::open(what, Unit::Messages)
     }

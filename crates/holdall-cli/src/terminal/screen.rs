@@ -60,7 +60,7 @@ impl Waiting {
         self.above.extend_from_slice(text);
     }
 
-    /// Log text to be written above the status lines, with a sentence about what was dropped.
+    /// Log text to be written above the status lines, with a sentence about dropped lines.
     fn take_above(&mut self) -> Vec<u8> {
         let mut above = std::mem::take(&mut self.above);
         if self.dropped_lines > 0 {
@@ -85,7 +85,7 @@ struct Writer {
 /// Exists only after [`never_wait`].
 static WRITER: OnceLock<&'static Writer> = OnceLock::new();
 
-/// What is on the screen, and the status lines of verbs without a thread.
+/// Lines on the screen, and the status lines of verbs without a thread.
 static DRAWN: OnceLock<Mutex<Drawn>> = OnceLock::new();
 
 struct Drawn {
@@ -122,7 +122,7 @@ pub fn must_not_wait() -> bool {
     WRITER.get().is_some()
 }
 
-/// True when status lines can be drawn: standard error is a terminal that can move its cursor.
+/// True if status lines can be drawn: standard error is a terminal that can move its cursor.
 pub fn can_draw() -> bool {
     let term = console::Term::stderr();
     term.is_term() && std::env::var_os("TERM").is_none_or(|name| name != "dumb")

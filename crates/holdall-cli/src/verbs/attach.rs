@@ -18,7 +18,7 @@ use holdall_model::text::Outside;
 use std::{io::Write, path::Path};
 use tracing::level_filters::LevelFilter;
 
-/// Changes what is attached to a bag, and lists it.
+/// Changes the attachments of a bag, and lists them.
 pub fn attach(args: &AttachArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let change = change(args).map_err(Failure::refused)?;
@@ -34,7 +34,7 @@ pub fn attach(args: &AttachArguments) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// Lists what is attached to a bag, or takes one of it out.
+/// Lists the attachments of a bag, or takes one of them out.
 pub fn get(args: &GetArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(std::slice::from_ref(&args.bag))?;

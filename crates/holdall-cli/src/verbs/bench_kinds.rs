@@ -151,7 +151,7 @@ fn storage_config(args: &WriteArguments) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Messages that a paced run of this length sends; `None` when it has no length.
+/// Messages that a paced run of this length sends; `None` if it has no length.
 fn paced_bytes(args: &WriteArguments, mix: &SizeMix) -> Option<u64> {
     let (duration, rate) = (args.duration?, args.rate?);
     let messages = (duration.as_secs_f64() * rate).round().max(0.0);

@@ -25,7 +25,7 @@ use std::{
 };
 use tracing::{info, warn};
 
-/// The names of a command line, by what they are.
+/// The names of a command line, by their kind.
 pub(super) struct Chosen {
     /// Experiments that compare middlewares.
     pub evaluations: Vec<Evaluation>,
@@ -67,7 +67,7 @@ pub(super) fn chosen(names: &[String]) -> Result<Chosen, Failure> {
     Ok(chosen)
 }
 
-/// D8: reads what people answered and did.
+/// D8: reads answers and actions of people.
 pub(super) fn run_people(args: &RunArguments) -> VerbResult {
     let (Some(data), Some(out)) = (&args.data, &args.out) else {
         return Err(Failure::refused(format!(
@@ -147,7 +147,7 @@ pub(super) fn none_of_them(flag: &str) -> Failure {
     Failure::refused(format!("{flag}: none of these experiments compares middlewares"))
 }
 
-/// The other machine, where one is named.
+/// The other machine, if one is named.
 fn peer_of(args: &RunArguments) -> Option<PeerOptions> {
     Some(PeerOptions {
         address: args.peer.peer.clone()?,

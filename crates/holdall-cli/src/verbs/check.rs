@@ -1,4 +1,4 @@
-//! `holdall check`: reads bags completely and reports what is wrong with them.
+//! `holdall check`: reads bags completely and reports their faults.
 
 use super::input;
 use crate::{

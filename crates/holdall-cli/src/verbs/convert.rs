@@ -60,7 +60,7 @@ pub fn convert(args: &ConvertArguments) -> VerbResult {
     Ok(outcome)
 }
 
-/// The output with what is changed in its messages.
+/// The output with the changes to its messages.
 fn with_changes(output: OutputOptions, change: &ChangeArguments) -> Result<OutputOptions, Failure> {
     Ok(OutputOptions {
         changes: resolve::tools::changes(&change.changes).map_err(Failure::refused)?,

@@ -52,7 +52,7 @@ impl EchoForm {
         })
     }
 
-    /// A message, or a field of it; its length where its type is not known, or does not fit.
+    /// A message, or a field of it; its length if its type is not known, or does not fit.
     pub(super) fn append(
         &self,
         out: &mut Vec<u8>,
@@ -183,7 +183,7 @@ impl EchoForm {
     }
 }
 
-/// What `ros2 topic echo --include-message-info` has of a message, by its names.
+/// The fields of a message that `ros2 topic echo --include-message-info` shows, by its names.
 fn info(message: &HeardMessage) -> impl Iterator<Item = (&'static str, Option<i128>)> {
     [
         (

@@ -39,7 +39,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// What `--json` shows of a bag.
+/// The JSON of a bag for `--json`.
 pub fn json(path: &Path) -> Result<String, Failure> {
     let bag = Bag::open_with(path, Ros1View::AsStored).map_err(Failure::failed)?;
     let args = InfoArguments {

@@ -1,4 +1,4 @@
-//! `holdall list`: what this program supports, and what is in bags.
+//! `holdall list`: features of this program, and contents of bags.
 
 use super::input;
 use crate::{

@@ -66,7 +66,7 @@ pub fn delay(args: &MeasureArguments) -> VerbResult {
     measure(args, None, listen::delay)
 }
 
-/// What is done with messages.
+/// Handling of messages.
 #[derive(Clone, Copy, Default)]
 struct Heard<'a> {
     /// Number of last messages that figures are of.
@@ -77,7 +77,7 @@ struct Heard<'a> {
     filter: Option<&'a str>,
 }
 
-/// A listener, and what ends it.
+/// A listener, and the condition that ends it.
 struct Live {
     listener: Listener,
     events: Events,
@@ -120,7 +120,7 @@ impl Live {
         })
     }
 
-    /// Listens until `at`, which is monotonic; false when it is to end before.
+    /// Listens until `at`, which is monotonic; false if it is to end before.
     fn until(&mut self, at: Duration, mut press: impl FnMut(Key)) -> Result<bool, Failure> {
         loop {
             let now = SystemClock.monotonic();
@@ -207,7 +207,7 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
         filter: args.filter.as_deref(),
     };
     let mut live = Live::start(&args.live, selection, heard)?;
-    // Ctrl-C is enough, and keys are for what reads the output.
+    // Ctrl-C is enough, and keys belong to the program that reads the output.
     live.keyboard = None;
     let most = if args.once {
         1
@@ -243,7 +243,7 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
     })))
 }
 
-/// Writes the messages that have come, up to a number of them; false when the reader of the output has gone.
+/// Writes the messages that have come, up to a number of them; false if the reader of the output has gone.
 fn show(live: &mut Live, form: &EchoForm, most: u64, shown: &mut u64) -> Result<bool, Failure> {
     for (topic, messages) in live.listener.take_messages() {
         let plan = live.listener.plan(&topic);

@@ -246,7 +246,7 @@ fn press(player: &Player, key: Key) {
     }
 }
 
-/// Where a key seeks, from the beginning of what is played; `None` for a key that does not.
+/// The target of a key that seeks, from the beginning of the played part; `None` for other keys.
 fn seek_target(status: &PlayStatus, key: Key, markers: &[Marker]) -> Option<Duration> {
     let at = status.elapsed();
     let marks = || {

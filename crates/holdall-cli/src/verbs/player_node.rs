@@ -31,7 +31,7 @@ impl PlayerNode {
         }
     }
 
-    /// Answers requests about this playback, until what is returned is dropped.
+    /// Answers requests about this playback, until the returned value is dropped.
     pub fn start(self, player: &Player, clock: Arc<dyn Clock>) -> Result<Node, Failure> {
         let control = player.control();
         control.on_read_split(self.events.reporter(self.services.waker()));

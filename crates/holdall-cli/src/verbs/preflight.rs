@@ -119,7 +119,7 @@ fn trial(
     Ok((measured, found))
 }
 
-/// A trial before a recording; false when it is not to begin. Where the answer is no, a person decides; without one the recording begins: losing some
+/// A trial before a recording; false if it is not to begin. Where the answer is no, a person decides; without one the recording begins: losing some
 /// messages is better than losing all.
 pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events) -> Result<bool, Failure> {
     let Some(span) = args.preflight else {

@@ -52,7 +52,7 @@ use tracing::{info, warn};
 /// Time between two polls of the recording.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What runs the line of `--on-file-closed`.
+/// Shell that runs the line of `--on-file-closed`.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
 /// A signal that comes this soon after the first one is the same request repeated: a shell script that passes
@@ -113,7 +113,7 @@ pub fn run(args: &RecordArguments) -> VerbResult {
     }
 }
 
-/// A recording that runs, and what serves it.
+/// A running recording, and its servers.
 struct Running {
     recorder: Recorder,
     request: Request,
@@ -275,7 +275,7 @@ fn start(
     }
 }
 
-/// What a recording runs on.
+/// Platform of a recording.
 pub fn platform(resolved: &ResolvedRecord, memory: RescueMemory, clock: &Arc<dyn Clock>) -> Platform {
     match &resolved.seal {
         None => Platform {
@@ -291,7 +291,7 @@ pub fn platform(resolved: &ResolvedRecord, memory: RescueMemory, clock: &Arc<dyn
     }
 }
 
-/// What is done in addition to the recording.
+/// Work in addition to the recording.
 fn supervision(args: &RecordArguments, on_request: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
         warn!("cannot notify the service manager of NOTIFY_SOCKET: {error}");
@@ -308,7 +308,7 @@ fn supervision(args: &RecordArguments, on_request: bool) -> Supervision {
         )
 }
 
-/// Handles keys and signals and shows the status, until the recording is to end or has ended; true when a signal ends it.
+/// Handles keys and signals and shows the status, until the recording is to end or has ended; true if a signal ends it.
 fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
     let control = recorder.control();
     let mut markers = 0_u32;

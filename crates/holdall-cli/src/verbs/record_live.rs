@@ -1,4 +1,4 @@
-//! What a running recording shows, and what supervises it.
+//! Status lines and supervision of a running recording.
 
 use crate::{
     render::{self, paint::Paint, rate::RateMeter},
@@ -15,16 +15,16 @@ use std::time::Duration;
 /// Time between two reads of the state without a terminal: with many topics each is a good part of the cost of a recording at rest.
 const UNSEEN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The status lines, where there is a terminal to draw them on.
+/// The status lines, if there is a terminal to draw them on.
 pub struct Live {
     screen: Option<Screen>,
     rates: RateMeter,
     topics: RatesByTopic,
     /// The line below the status.
     pub hint: &'static str,
-    /// What is done in addition to the recording.
+    /// Work in addition to the recording.
     pub supervision: Supervision,
-    /// When the state is read again, where nothing waits for it (monotonic time).
+    /// When the state is read again if nothing waits for it (monotonic time).
     next_update: Duration,
 }
 

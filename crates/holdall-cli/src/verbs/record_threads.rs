@@ -21,7 +21,7 @@ pub fn keep_to_cores(cores: &[usize]) -> Result<(), Failure> {
 /// A thread names itself when it first runs; on a busy machine that takes a while.
 const THREADS_NAMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Gives the threads that receive messages real-time priority, where that is requested and allowed: at least
+/// Gives the threads that receive messages real-time priority, if that is requested and allowed: at least
 /// one for each transport.
 pub fn prefer_receiving(priority: Option<u8>, transports: usize, clock: &dyn Clock) {
     let Some(priority) = priority else { return };

@@ -104,7 +104,7 @@ impl RecorderNode {
         Ok(())
     }
 
-    /// Waits for a service that asks for the next bag; `None` when a signal comes before. The folder is `None` when none is named.
+    /// Waits for a service that asks for the next bag; `None` if a signal comes before. The folder is `None` if none is named.
     pub fn next_bag(&mut self, events: &Events) -> Option<Option<PathBuf>> {
         info!("the recording was ended by a service; waiting for the service record, or a signal");
         loop {

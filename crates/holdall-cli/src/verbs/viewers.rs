@@ -58,7 +58,7 @@ pub fn bind(address: Option<SocketAddr>, access: &ViewerAccess) -> Result<Option
         .map_err(Failure::refused)
 }
 
-/// What viewers of live topics get besides topics.
+/// Services for viewers of live topics besides topics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allowed {
     /// They may publish, call services and set parameters.
@@ -159,7 +159,7 @@ fn start(
     Ok(bridge)
 }
 
-/// A server of what is played from these bags.
+/// A server of the messages played from these bags.
 pub fn of_playback(
     port: Option<ViewerPort>,
     inputs: &[PathBuf],
@@ -188,7 +188,7 @@ pub fn with_viewers(
         .collect()
 }
 
-/// What viewers show as the name of a bag.
+/// The name of a bag for viewers.
 pub fn shown_name(inputs: &[PathBuf]) -> String {
     let names = inputs.iter().filter_map(|path| path.file_name().map(Path::new));
     names

@@ -1,4 +1,4 @@
-//! What arrives of one topic: counted on the transport's thread, kept where that was requested.
+//! Messages received from one topic: counted on the transport's thread, kept on request.
 
 use super::TopicReading;
 use holdall_io::mutex::lock;
@@ -29,9 +29,9 @@ const STAMP_END: usize = 12;
 pub struct HeardMessage {
     /// When it arrived.
     pub log_time: Timestamp,
-    /// When it was sent, on the sender's clock, where that is known.
+    /// When it was sent, on the sender's clock, if known.
     pub publish_time: Option<Timestamp>,
-    /// Its publisher's number for it, where it has one.
+    /// Its publisher's number for it, if it has one.
     pub sequence: Option<u64>,
     /// The serialized message.
     pub payload: Vec<u8>,

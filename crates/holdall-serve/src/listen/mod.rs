@@ -29,7 +29,7 @@ use std::{
 /// Time between two polls of the graph without news.
 const GRAPH_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What to listen to.
+/// Options of a listener.
 pub struct ListenOptions {
     /// Which topics.
     pub filter: TopicFilter,
@@ -55,7 +55,7 @@ pub enum ListenError {
     Condition(#[from] ExpressionError),
 }
 
-/// What was heard of one topic.
+/// Statistics of one topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicReading {
     /// Full ROS name.
@@ -115,7 +115,7 @@ impl Listener {
         }
     }
 
-    /// Follows the graph and subscribes to what it shows. `now` is monotonic.
+    /// Follows the graph and subscribes to the topics that it shows. `now` is monotonic.
     ///
     /// # Errors
     /// A transport that has failed for good; a condition that does not fit the type of a topic.
@@ -234,7 +234,7 @@ impl Listener {
         }
     }
 
-    /// What was heard of each topic so far, by name.
+    /// Statistics of each topic so far, by name.
     pub fn topics(&self) -> Vec<TopicReading> {
         let reading = |(name, topic): (&String, &Topic)| TopicReading {
             name: name.clone(),

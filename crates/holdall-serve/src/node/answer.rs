@@ -1,4 +1,4 @@
-//! What answers requests: handlers for the services of a role.
+//! Answers to requests: handlers for the services of a role.
 
 use holdall_model::{
     interface::{Definition, bundle::Bundle},
@@ -49,12 +49,12 @@ pub trait Handler: Send {
     /// Answers a request to one of the services that were offered for it.
     fn answer(&mut self, service: &str, request: &Value, now: Timestamp) -> Answer;
 
-    /// The definition of a type with this hash, or of any where it is empty.
+    /// The definition of a type with this hash, or of any if it is empty.
     fn definition(&mut self, type_name: &str, type_hash: &str) -> Option<Definition> {
         bundled(type_name, type_hash)
     }
 
-    /// Does what is due at this time of day; returns when something is due next.
+    /// Does the work due at this time of day; returns when something is due next.
     fn step(&mut self, _now: Timestamp) -> Option<Timestamp> {
         None
     }

@@ -15,7 +15,7 @@ pub enum BagPlaces {
     Anywhere,
 }
 
-/// The folder of the first bag, without links, where it is needed.
+/// The folder of the first bag, without links, if needed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AllowedFolder(Option<PathBuf>);
 
@@ -50,7 +50,7 @@ impl AllowedFolder {
     }
 }
 
-/// The names of `path` after `folder`, which has no link in it; the way there may have some. `None` when the path is not below it, or its
+/// The names of `path` after `folder`, which has no link in it; the way there may have some. `None` if the path is not below it, or its
 /// names are hidden or not plain.
 fn names_below<'a>(folder: &Path, path: &'a Path) -> Option<Vec<&'a str>> {
     let mut names = Vec::new();

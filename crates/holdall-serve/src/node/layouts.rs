@@ -1,4 +1,4 @@
-//! What services of rosbag2 looked like in older distributions: the layouts whose clients we answer, too.
+//! Services of rosbag2 in older distributions: layouts whose clients are answered, too.
 //!
 //! A client reads a reply in its own layout only: Fast DDS drops a longer one, and a shorter one cannot be read.
 
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn hashes_of_former_layouts_are_those_of_rosidl() {
-        // What rosidl_generator_type_description 4.6.6 computes from the texts of rosbag2_interfaces 0.26.5 and of 0.26.10.
+        // Values that rosidl_generator_type_description 4.6.6 computes from the texts of rosbag2_interfaces 0.26.5 and of 0.26.10.
         let hash = |service: &str, part: &str| {
             let type_name = format!("rosbag2_interfaces/srv/{service}");
             let is_last = |layout: &&FormerLayout| layout.type_name == type_name && layout.until.is_some();

@@ -74,7 +74,7 @@ impl NodeServices {
         offered
     }
 
-    /// Lets the node do what has become due outside of requests.
+    /// Lets the node do due work outside of requests.
     pub fn waker(&self) -> ServiceWake {
         let signal = Arc::clone(&self.signal);
         Arc::new(move || signal.notify())

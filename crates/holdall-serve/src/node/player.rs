@@ -37,13 +37,13 @@ const RESUME_FAILED: i64 = 3;
 /// Bursts that run at the same time; each has a thread.
 const BURSTS_MAX: usize = 4;
 
-/// What the services act on.
+/// Targets of the services.
 pub trait PlayerCommands: Clone + Send + 'static {
-    /// Stops bag time; false when nothing is played.
+    /// Stops bag time; false if nothing is played.
     fn pause(&self) -> bool;
-    /// Lets bag time continue; false when nothing is played.
+    /// Lets bag time continue; false if nothing is played.
     fn resume(&self) -> bool;
-    /// Pauses or resumes; false when nothing is played.
+    /// Pauses or resumes; false if nothing is played.
     fn toggle(&self) -> bool;
     /// Whether bag time rests.
     fn is_paused(&self) -> bool;
@@ -51,13 +51,13 @@ pub trait PlayerCommands: Clone + Send + 'static {
     fn rate(&self) -> f64;
     /// Changes the speed; false for one that is not above zero.
     fn set_rate(&self, rate: f64) -> bool;
-    /// Plays a part of the bag; false when something is played already.
+    /// Plays a part of the bag; false if something is played already.
     fn play(&self, window: PlayWindow) -> bool;
     /// Plays the next messages at once, `None` for all; how many were.
     fn burst(&self, count: Option<u64>) -> u64;
     /// Continues at this time; false outside of the bag.
     fn seek(&self, to: Timestamp) -> bool;
-    /// Ends what is played; false when nothing is.
+    /// Ends playing; false if nothing is played.
     fn stop(&self) -> bool;
 }
 
@@ -213,7 +213,7 @@ impl<P: PlayerCommands> PlayerHandler<P> {
     }
 }
 
-/// Logs what had no effect.
+/// Logs a request without effect.
 fn noticed(service: &str, done: bool) -> Answer {
     if !done {
         tracing::warn!("{service}: nothing is played");

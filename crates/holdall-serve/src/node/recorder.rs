@@ -31,7 +31,7 @@ pub const SERVICES: [(&str, &str); 16] = [
     ("subscribe_to_topics", "rosbag2_interfaces/srv/SubscribeToTopics"),
 ];
 
-/// What the services act on.
+/// Targets of the services.
 pub trait RecorderCommands: Send {
     /// Whether a bag is being recorded.
     fn is_recording(&self) -> bool;
@@ -39,14 +39,14 @@ pub trait RecorderCommands: Send {
     fn is_paused(&self) -> bool;
     /// Stores nothing that arrives from now on.
     fn pause(&self);
-    /// Stores what arrives from now on.
+    /// Stores messages that arrive from now on.
     fn resume(&self);
     /// Continues in a new file.
     ///
     /// # Errors
     /// Why it does not.
     fn split(&self) -> Result<(), String>;
-    /// Writes what the ring holds; false when there is none.
+    /// Writes the contents of the ring; false if there is none.
     fn snapshot(&self) -> bool;
     /// Begins a new bag; an empty `uri` is one that is named by the time.
     fn record(&self, uri: &str) -> Answer;
@@ -105,7 +105,7 @@ const NOT_RECORDING: i64 = 1;
 const MODE_NODE_TIME: i64 = 0;
 const MODE_RECEIVE_TIME: i64 = 2;
 
-/// What waits for its time; a newer request of its kind replaces it.
+/// Requests that wait for their time; a newer one replaces an older one of its kind.
 #[derive(Default)]
 struct Scheduled {
     resume: Option<Timestamp>,

@@ -82,7 +82,7 @@ impl RecordingSlot {
         });
     }
 
-    /// The recording has ended, and its bag is closed; true when a service has asked for it, so that the node stays.
+    /// The recording has ended, and its bag is closed; true if a service has asked for it, so that the node stays.
     pub fn ended(&self) -> bool {
         let mut state = lock(&self.0);
         state.running = None;

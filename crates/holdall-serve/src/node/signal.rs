@@ -39,7 +39,7 @@ impl Signal {
         self.changed.notify_all();
     }
 
-    /// Waits for the next step; false when there is none.
+    /// Waits for the next step; false if there is none.
     pub fn wait(&self, next: Next, clock: &dyn Clock) -> bool {
         let at_most = match next {
             Next::Signal => None,

@@ -1,4 +1,4 @@
-//! The node's services as a state machine: reads what has arrived, answers it, and returns when to be stepped again.
+//! The node's services as a state machine: reads and answers the requests that have arrived, and returns when to be stepped again.
 
 use super::{
     answer::{Answer, Handler},

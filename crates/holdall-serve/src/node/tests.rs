@@ -1,4 +1,4 @@
-//! The services of nodes over a memory network, with recorders and players that note what they are asked.
+//! The services of nodes over a memory network, with recorders and players that note the requests they get.
 
 use super::{
     Answer, Handler, NodeServices, Parameter, Parameters,

@@ -1,4 +1,4 @@
-//! The service `get_type_description` that every ROS 2 node has: what the types of a node's topics look like.
+//! The service `get_type_description` that every ROS 2 node has: describes the types of a node's topics.
 
 use super::answer::{Answer, text_in};
 use holdall_model::interface::{Definition, IndividualTypeDescription, SourceFormat};

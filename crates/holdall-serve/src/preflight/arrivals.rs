@@ -1,4 +1,4 @@
-//! What arrives during a trial: a transport around another one that counts on the way to the recorder.
+//! Arrivals during a trial: a transport around another one that counts on the way to the recorder.
 
 use super::figures::{BURST_MS, TopicFigures};
 use holdall_io::mutex::lock;
@@ -21,7 +21,7 @@ use std::{
 /// Publishers whose QoS is kept.
 const PUBLISHERS_MAX: usize = 10_000;
 
-/// What arrives on all topics.
+/// Arrivals on all topics.
 #[derive(Default)]
 pub(super) struct Arrivals {
     topics: Mutex<BTreeMap<String, Arc<Mutex<Counts>>>>,
@@ -29,7 +29,7 @@ pub(super) struct Arrivals {
     offered: Mutex<HashMap<Gid, (String, QosProfile)>>,
 }
 
-/// What arrives on one topic.
+/// Arrivals on one topic.
 #[derive(Default)]
 struct Counts {
     messages: u64,
@@ -82,7 +82,7 @@ impl Counts {
 }
 
 impl Arrivals {
-    /// Forgets what has arrived so far; what is known of publishers stays.
+    /// Forgets arrivals so far, but not the publishers.
     pub(super) fn reset(&self) {
         for counts in lock(&self.topics).values() {
             *lock(counts) = Counts::default();
@@ -95,7 +95,7 @@ impl Arrivals {
         lock(&self.all).most
     }
 
-    /// What has arrived on each topic within `span_s` seconds; type, publishers and losses are the recorder's to add.
+    /// Arrivals on each topic within `span_s` seconds; type, publishers and losses are the recorder's to add.
     pub(super) fn topics(&self, span_s: f64) -> BTreeMap<String, TopicFigures> {
         let topics = lock(&self.topics);
         let mut all: BTreeMap<String, TopicFigures> = topics

@@ -4,7 +4,7 @@ use holdall_model::unheard::NotHeard;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that was measured; as JSON it is what a forecast can be made of again.
+/// Everything that was measured; a forecast can be made again from its JSON.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
@@ -26,11 +26,11 @@ pub struct Measured {
     pub services_without_introspection: Vec<String>,
     /// Topics whose messages the bag alone could not decode, with their types.
     pub undefined_topics: Vec<(String, String)>,
-    /// What transports warn of, for example a receive buffer that could not be raised.
+    /// Warnings of transports, for example a receive buffer that could not be raised.
     pub warnings: Vec<String>,
 }
 
-/// What came on one topic.
+/// Figures of one topic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TopicFigures {
@@ -61,9 +61,9 @@ pub struct TopicFigures {
     pub period_max_s: f64,
     /// Most bytes that came within [`BURST_MS`].
     pub burst_bytes: u64,
-    /// Whether all its publishers send again what was lost.
+    /// Whether all its publishers send lost messages again.
     pub is_reliable: bool,
-    /// Messages that its publishers keep for that; the fewest, `None` where that is all or not announced (Fast DDS).
+    /// Messages that its publishers keep for that; the fewest, `None` if that is all or not announced (Fast DDS).
     pub depth: Option<u64>,
 }
 
@@ -86,7 +86,7 @@ pub struct TotalFigures {
     pub lost_after_arrival: u64,
 }
 
-/// What the recorder used, in shares of one processor.
+/// Use of the recorder, in shares of one processor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RecorderFigures {
@@ -104,7 +104,7 @@ pub struct RecorderFigures {
     pub writing_waits_per_s: f64,
     /// Bytes a second that were written to the disk.
     pub written_bytes_per_s: f64,
-    /// What the cache may hold.
+    /// Limit of the cache.
     pub cache_bytes_max: u64,
     /// The most that it held.
     pub cache_bytes_peak: u64,
@@ -118,11 +118,11 @@ pub struct DiskFigures {
     pub folder: PathBuf,
     /// Free bytes.
     pub available_bytes: u64,
-    /// Bytes a second that the disk can write in a row; every measurement in order. Empty where none was made.
+    /// Bytes a second that the disk can write in a row; every measurement in order. Empty if none was made.
     pub write_bytes_per_s: Vec<f64>,
     /// Bytes of each measurement.
     pub probe_bytes: u64,
-    /// Why it writes through the page cache, where it does.
+    /// Why it writes through the page cache, if it does.
     pub direct_refused: Option<String>,
 }
 
@@ -142,7 +142,7 @@ pub struct MachineFigures {
     pub switch_cost_s: f64,
     /// Busy with work of low priority.
     pub yielding_processors: f64,
-    /// How the processors' speed is governed; empty where it is not.
+    /// Governors of the processors' speed; empty if it is not governed.
     pub governors: Vec<String>,
     /// Memory that programs can still have, before the trial.
     pub available_memory_bytes: u64,
@@ -152,6 +152,6 @@ pub struct MachineFigures {
     pub dropped_packets: u64,
     /// Latest wake-up of a sleeping thread in seconds.
     pub wake_late_max_s: f64,
-    /// Whether a program keeps the clock; `None` where that is not known.
+    /// Whether a program keeps the clock; `None` if unknown.
     pub clock_is_synchronised: Option<bool>,
 }

@@ -1,4 +1,4 @@
-//! From what a trial measured to what a recording will do: where it would lose its first message, for how long the disk lasts, what must change.
+//! From the figures of a trial to a forecast of a recording: where it would lose its first message, for how long the disk lasts, what must change.
 
 use super::figures::{BURST_MS, Measured, TopicFigures};
 use holdall_model::units::counted;
@@ -20,7 +20,7 @@ const DISK_FULL: f64 = 0.9;
 /// The part of all processors that can be busy before messages are lost: threads do not share them without gaps.
 const PROCESSORS_SHARE: f64 = 0.95;
 
-/// What the recorder's share of processors that others keep busy is taken to carry at most: beyond that nothing was seen.
+/// Most load that the recorder's share of processors busy with other programs is taken to carry: nothing beyond that was seen.
 const SHARE_MARGIN_MAX: f64 = TIGHT;
 
 /// The part of one processor that a thread can use.
@@ -61,11 +61,11 @@ pub enum Answer {
     Loses,
 }
 
-/// What bounds a recording.
+/// Kind of a recording's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// What the disk can write.
+    /// Rate of the disk.
     Disk,
     /// All processors, with everything that runs.
     Processors,
@@ -92,7 +92,7 @@ pub struct Limit {
     pub margin: f64,
 }
 
-/// What a topic costs.
+/// Cost of a topic.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TopicCost {
     /// Full ROS name.
@@ -121,7 +121,7 @@ pub enum ProblemKind {
     Cache,
     /// A receive buffer is too small.
     ReceiveBuffer,
-    /// Publishers cannot send again what is lost.
+    /// Publishers cannot send lost messages again.
     Qos,
     /// The processors are slowed down to save power.
     Governor,
@@ -144,7 +144,7 @@ pub struct Problem {
     pub loses: bool,
     /// One sentence.
     pub sentence: String,
-    /// The command that changes it, where there is one.
+    /// The command that changes it, if any.
     pub command: Option<String>,
 }
 
@@ -169,19 +169,19 @@ pub struct Problem {
 pub struct Forecast {
     /// The answer.
     pub answer: Answer,
-    /// How many times the present load can be recorded before a message is lost; `None` where nothing came.
+    /// How many times the present load can be recorded before a message is lost; `None` if nothing came.
     pub margin: Option<f64>,
     /// The bounds, the nearest first.
     pub limits: Vec<Limit>,
-    /// Seconds until the disk is full; `None` where nothing came.
+    /// Seconds until the disk is full; `None` if nothing came.
     pub full_in_s: Option<f64>,
     /// Bytes that the bag will have after the requested time.
     pub needed_bytes: Option<u64>,
-    /// Seconds of a disk that does not write at all that the cache bridges; `None` where nothing came.
+    /// Seconds of a disk that does not write at all that the cache bridges; `None` if nothing came.
     pub bridged_s: Option<f64>,
-    /// What topics cost, the dearest first.
+    /// Costs of topics, the dearest first.
     pub topics: Vec<TopicCost>,
-    /// What should be known or changed, what loses messages first.
+    /// Things to know or to change, the most urgent first.
     pub problems: Vec<Problem>,
 }
 
@@ -224,7 +224,7 @@ pub fn forecast(measured: &Measured, for_s: Option<f64>) -> Forecast {
     all
 }
 
-/// What the bag grows by each second.
+/// Bytes by which the bag grows each second.
 fn written_bytes_per_s(measured: &Measured) -> f64 {
     // A disk in memory counts nothing as written.
     let of_payload = measured.total.bytes_per_s + measured.total.hz * 64.0;
@@ -294,7 +294,7 @@ fn limits(measured: &Measured) -> Vec<Limit> {
         .collect()
 }
 
-/// What the recorder's share of the processors carries. Others may keep all of them busy: each thread still gets its turn, and a trial without losses
+/// Load that the recorder's share of the processors carries. Others may keep all of them busy: each thread still gets its turn, and a trial without losses
 /// shows that the turns were enough. Its threads ran, and waited for their turns, for a part of the time; at more of the load they do so for more.
 fn of_share(measured: &Measured) -> f64 {
     let (total, ready) = (&measured.total, measured.recorder.ready);
@@ -545,7 +545,7 @@ fn of_machine(measured: &Measured) -> Vec<Problem> {
     found
 }
 
-/// What will not be in the bag, or not to be understood.
+/// Messages that will be missing from the bag, or unreadable.
 fn of_graph(measured: &Measured) -> Vec<Problem> {
     let mut found: Vec<Problem> = measured
         .not_heard
@@ -584,7 +584,7 @@ fn of_graph(measured: &Measured) -> Vec<Problem> {
     found
 }
 
-/// The order in which a table lists topics: what costs most first.
+/// The order in which a table lists topics: the dearest first.
 pub fn by_cost(forecast: &Forecast, a: &TopicFigures, b: &TopicFigures) -> Ordering {
     let place = |topic: &TopicFigures| {
         let places = forecast.topics.iter();

@@ -200,7 +200,7 @@ struct Trial<'a> {
     span: Duration,
 }
 
-/// What only grows, at one time.
+/// Counters that only grow, at one time.
 struct Counters {
     at: Duration,
     own: Duration,
@@ -339,7 +339,7 @@ impl Trial<'_> {
     }
 }
 
-/// What is seen while it runs.
+/// Observations while it runs.
 #[derive(Default)]
 struct Seen {
     cache_peak: u64,
@@ -371,7 +371,7 @@ fn undefined(report: &RecordReport) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What arrived, with what the recorder knows of each topic.
+/// Arrivals, with the recorder's knowledge of each topic.
 fn with_status(
     mut arrived: BTreeMap<String, TopicFigures>,
     report: &RecordReport,

@@ -149,7 +149,7 @@ impl FileCommand {
         self.failed
     }
 
-    /// Names what has not ended in the log. Commands that run continue.
+    /// Logs commands that have not ended. They continue to run.
     pub(super) fn report_unfinished(&self) {
         for running in &self.running {
             tracing::warn!("the command for {} still runs", running.file.display());

@@ -110,7 +110,7 @@ impl Supervision {
         self.upload = upload;
     }
 
-    /// Sends what is left of a recording that has ended; `None` when it is not uploaded. See [`BesideRecording::finish`].
+    /// Sends the rest of a recording that has ended; `None` if it is not uploaded. See [`BesideRecording::finish`].
     pub fn finish_upload(
         &mut self,
         pause: impl FnMut(Duration) -> bool,

@@ -15,7 +15,7 @@ pub(crate) enum ProgressChange {
     Resumed(Duration),
 }
 
-/// Compares what arrives with what becomes durable.
+/// Compares arriving with durable messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgressWatch {
     /// Time of the last progress, or when nothing was pending.

@@ -12,7 +12,7 @@ use std::{
 /// Most sockets that are listed.
 const LISTED_MAX: usize = 1000;
 
-/// What runs.
+/// Kind of a running program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RunningKind {
     /// A recording.
@@ -80,7 +80,7 @@ impl RunningFolder {
         }
     }
 
-    /// What runs now, by process. Sockets of processes that were killed are removed.
+    /// Running programs, by process. Sockets of processes that were killed are removed.
     pub fn list(&self) -> Vec<Running> {
         if !fs::is_private_dir(&self.0) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What a WebSocket client sends: its handshake where the first byte is 0, else frames after it.
+//! Bytes of a WebSocket client: its handshake if the first byte is 0, else frames after it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

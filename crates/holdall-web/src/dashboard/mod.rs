@@ -25,7 +25,7 @@ pub(crate) const CLIENTS_MAX: usize = 32;
 /// The page; `NONCE` and others are replaced.
 pub(crate) const PAGE: &str = include_str!("page.html");
 
-/// What a dashboard shows.
+/// Subject of a dashboard.
 pub struct Subject {
     /// `recording` or `playback`.
     pub kind: &'static str,

@@ -91,7 +91,7 @@ impl Sampler {
         lock(&self.state).history()
     }
 
-    /// Carries out a request; `None` when the subject has no such one.
+    /// Carries out a request; `None` if the subject has no such one.
     pub(super) fn request(&self, name: &str, arguments: &Value) -> Option<Value> {
         let name = self
             .subject

@@ -1,4 +1,4 @@
-//! The state of a recording or playback for the page: what its control socket reports, with rates.
+//! The state of a recording or playback for the page: its control socket's report, with rates.
 
 use holdall_model::rates::{RatesByTopic, TopicRates, rounded};
 use serde_json::{Map, Value, json};
@@ -11,10 +11,10 @@ const EVENT_BYTES_MAX: usize = 20 * 1000;
 const NAMED_MAX: usize = 20;
 const NAMED_LETTERS_MAX: usize = 160;
 
-/// Samples of what was recorded, for the age of what is not durable: a minute.
+/// Samples of the recorded bytes, for the age of those that are not durable: a minute.
 const RECORDED_MAX: usize = 120;
 
-/// What is known about the subject over time.
+/// Knowledge about the subject over time.
 #[derive(Default)]
 pub(super) struct State {
     topics: RatesByTopic,
@@ -35,12 +35,12 @@ pub(super) struct Snapshot {
 /// One row of the page's table.
 struct Row {
     cells: Value,
-    /// Rows of higher rank are shown where not all have a place.
+    /// Rows of higher rank are shown if not all have a place.
     rank: (bool, bool, u64),
 }
 
 impl State {
-    /// Notes what the subject reports at `now`, which is monotonic: the reply to a request for its status, and what it accepts.
+    /// Notes the subject's report at `now`, which is monotonic: the reply to a request for its status, and the requests that it accepts.
     pub(super) fn note(&mut self, reply: &Value, kind: &str, actions: &[&str], now: Duration) -> Snapshot {
         let mut status = reply["status"].clone();
         let mut event = json!({"kind": kind, "actions": actions});
@@ -140,7 +140,7 @@ fn shortened(key: &str, value: &Value) -> Value {
     match value {
         Value::Array(list) if key == "viewers" => list.iter().map(viewer).collect(),
         Value::Array(list) => list.iter().take(NAMED_MAX).map(named).collect(),
-        // What a recording waits for: texts of any length.
+        // Events that a recording waits for: texts of any length.
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
         _ => value.clone(),
     }

@@ -7,7 +7,7 @@ use std::{
     sync::Mutex,
     time::Duration,
 };
-/// A subject that counts, and keeps what it was asked to do.
+/// A subject that counts, and keeps the requests that it got.
 #[derive(Default)]
 struct Subjected(Mutex<Vec<String>>);
 
@@ -59,7 +59,7 @@ fn connect(dashboard: &Dashboard) -> TcpStream {
     client
 }
 
-/// The whole answer to what is sent.
+/// The whole answer to a request.
 fn answer(dashboard: &Dashboard, request: &[u8]) -> String {
     let mut client = connect(dashboard);
     // One that refuses early may hang up before all was sent.

@@ -69,7 +69,7 @@ impl Watched {
         self.ended.set();
     }
 
-    /// Answers a request for `path`, which is below where the subject is served and begins with `/`; false when it has no such one.
+    /// Answers a request for `path`, which is below where the subject is served and begins with `/`; false if it has no such one.
     pub(crate) fn answer(&self, request: &Request, path: &str, client: &TcpStream) -> io::Result<bool> {
         let is_read = request.method != Method::Post;
         let response = match (is_read, path) {

@@ -41,7 +41,7 @@ struct List {
 pub(super) struct Bags(Mutex<List>);
 
 impl Bags {
-    /// Searches the folder anew; opens what is new or has changed. `ended` is polled between bags.
+    /// Searches the folder again; opens new and changed bags. `ended` is polled between bags.
     pub(super) fn search(&self, beneath: &Beneath, ended: &dyn Fn() -> bool) {
         let (found, is_cut) = bags_below(beneath.path(), BAGS_MAX);
         let mut names = BTreeSet::new();

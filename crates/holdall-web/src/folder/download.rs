@@ -28,7 +28,7 @@ pub(super) fn file(
     } else {
         Path::new(&bag.name).join(file)
     };
-    // Only what was listed, by the same name.
+    // Only listed files, by the same name.
     let is_listed = bag.found.files.iter().any(|(known, _)| *known == name);
     let opened = is_listed.then(|| beneath.open_file(&name)).ok_or_else(none)?;
     let opened = opened.map_err(|error| Refusal::new(404, &error.to_string()))?;

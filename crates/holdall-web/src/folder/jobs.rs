@@ -34,7 +34,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Notes it; false when the result is not wanted any more.
+    /// Notes it; false if the result is not wanted any more.
     pub(super) fn note(&self, done: u64, total: u64) -> bool {
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
@@ -55,14 +55,14 @@ struct Job {
     result: OnceLock<Result<Value, String>>,
 }
 
-/// What is done with a bag.
+/// Work on a bag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     Timeline,
     Check,
 }
 
-/// All jobs, by what is done and the bag's name.
+/// All jobs, by their task and the bag's name.
 #[derive(Default)]
 pub(super) struct Jobs(Mutex<BTreeMap<(Task, String), Arc<Job>>>);
 

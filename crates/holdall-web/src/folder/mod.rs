@@ -47,7 +47,7 @@ use std::{
 
 const PAGE: &str = include_str!("page.html");
 
-/// Time between two searches for what runs, and between two of the folder, while a page is open.
+/// Time between two searches for running programs, and between two of the folder, while a page is open.
 const ROUND: Duration = Duration::from_millis(500);
 const SEARCH_INTERVAL: Duration = Duration::from_secs(3);
 
@@ -68,10 +68,10 @@ pub enum PlayTo {
 
 /// A playback that this server has begun; dropped, it ends.
 pub trait PlayingBag: Send {
-    /// Its state, and what it accepts.
+    /// Its state, and the requests that it accepts.
     fn requests(&self) -> Arc<dyn Requests>;
 
-    /// What is entered in a viewer.
+    /// The address to enter in a viewer.
     fn link(&self) -> String;
 
     /// Counts of messages that viewers get and do not get.
@@ -81,9 +81,9 @@ pub trait PlayingBag: Send {
     fn is_over(&self) -> bool;
 }
 
-/// What the server leaves to its program.
+/// Work that the server leaves to its program.
 pub trait Host: Send + Sync + 'static {
-    /// What is in a bag, as JSON.
+    /// The contents of a bag, as JSON.
     ///
     /// # Errors
     /// One sentence.
@@ -258,7 +258,7 @@ impl Server {
         }
     }
 
-    /// What is watched at a path, and the rest of the path.
+    /// The recording or playback watched at a path, and the rest of the path.
     fn mounted<'a>(&self, path: &'a str) -> Option<(Option<Arc<Watched>>, &'a str)> {
         if let Some(rest) = path.strip_prefix("/playback/now") {
             let playing = lock(&self.playing);
@@ -289,7 +289,7 @@ impl Server {
         }
     }
 
-    /// What the page shows of what runs.
+    /// The page's list of running programs.
     fn state(&self) -> Value {
         let playing = lock(&self.playing);
         let playback = playing.as_ref().map(|playing| {

@@ -20,7 +20,7 @@ const WATCHED_MAX: usize = 64;
 pub(super) struct Recorders(Mutex<BTreeMap<u32, (Running, Arc<Watched>)>>);
 
 impl Recorders {
-    /// Watches what runs, and nothing else.
+    /// Watches running programs, and nothing else.
     pub(super) fn follow(&self, running: &[Running]) {
         let mut watched = lock(&self.0);
         watched.retain(|_, (known, watched)| {
@@ -46,7 +46,7 @@ impl Recorders {
         }
     }
 
-    /// What is watched of a process.
+    /// Known state of a process.
     pub(super) fn get(&self, process: u32) -> Option<Arc<Watched>> {
         lock(&self.0)
             .get(&process)

@@ -1,4 +1,4 @@
-//! The folder's page over real connections: what it lists and gives, and that nothing leads out of the folder.
+//! The folder's page over real connections: its lists and answers, and that no path leads out of the folder.
 
 use super::*;
 use holdall::{Timestamp, Writer, supervise::running::RunningFolder};
@@ -336,7 +336,7 @@ fn bag_with_file_at(world: &World, name: &str, file: &str) -> PathBuf {
     bag.join(file)
 }
 
-/// What each request that opens a bag answers, once it does.
+/// The answer to each request that opens a bag, once it does.
 fn opened(world: &World, name: &str) -> Vec<String> {
     let mut answers =
         vec![String::from_utf8_lossy(&world.get(&format!("/api/info?bag={name}")).1).into_owned()];
@@ -367,7 +367,7 @@ fn a_file_deep_in_a_bag_that_is_a_link_is_not_followed() {
     let secret = world.outer.path().join("secret/secret_0.mcap");
     fs::copy(&secret, file).unwrap();
     symlink(&secret, bag_with_file_at(&world, "deep", deep)).unwrap();
-    // The folder of the file is a link, below what a search for links looks at.
+    // The folder of the file is a link, deeper than a search for links looks.
     let folder = bag_with_file_at(&world, "folder", "a/b/c/d/e/f/secret_0.mcap");
     fs::remove_dir(folder.parent().unwrap()).unwrap();
     symlink(world.outer.path().join("secret"), folder.parent().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use std::{
 /// Longest file that is sent.
 pub(super) const ASSET_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// What begins the name of such a file.
+/// Prefix of the name of such a file.
 const SCHEME: &str = "package://";
 
 /// Endings of descriptions, meshes, materials and textures. Other files of packages are not sent: settings may have secrets.

@@ -48,7 +48,7 @@ const DEFINITION_WITHIN: Duration = Duration::from_secs(5);
 /// Messages and requests of viewers that wait to be carried out; further ones are refused.
 const ORDERS_MAX: usize = 256;
 
-/// What a bridge shows.
+/// Options of a bridge.
 pub struct BridgeOptions {
     /// Which topics.
     pub filter: TopicFilter,
@@ -124,7 +124,7 @@ impl Bridge {
         })
     }
 
-    /// What is entered in a viewer.
+    /// The address to enter in a viewer.
     pub fn link(&self) -> String {
         self.port.link()
     }
@@ -153,7 +153,7 @@ struct LiveTopic {
     publishers: BTreeMap<Gid, (usize, EndpointInfo)>,
     since: Duration,
     channel: Option<Arc<Channel>>,
-    /// Each with its transport and what it requests.
+    /// Each with its transport and its requested QoS.
     subscriptions: Vec<(usize, QosProfile, Box<dyn Subscription>)>,
 }
 
@@ -345,7 +345,7 @@ impl LiveTopics {
         }
     }
 
-    /// Subscribes to what viewers take, and to nothing else.
+    /// Subscribes to the topics that viewers take, and to no others.
     fn follow_viewers(&mut self) {
         for (name, topic) in &mut self.topics {
             let Some(channel) = &topic.channel else { continue };
@@ -385,7 +385,7 @@ impl LiveTopics {
         }
     }
 
-    /// Carries out what viewers ask for.
+    /// Carries out requests of viewers.
     fn carry_out(&mut self, now: Duration) {
         while let Ok(order) = self.orders.try_recv() {
             let mut reach = Reach {
@@ -455,7 +455,7 @@ impl LiveTopics {
         }
     }
 
-    /// Who publishes and subscribes to what, whole.
+    /// Publishers and subscribers of all topics, whole.
     fn graph(&self) -> Graph {
         let node = |it: &EndpointInfo| {
             it.node

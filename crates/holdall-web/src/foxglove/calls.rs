@@ -17,7 +17,7 @@ const KEPT: Duration = Duration::from_secs(30);
 const CLIENTS_MAX: usize = 256;
 const CALLS_MAX: usize = 256;
 
-/// Identifies a call for what is done with its answer.
+/// Identifies a call for the receiver of its answer.
 pub(super) type Ticket = u64;
 
 /// An answer, or why there is none.
@@ -90,7 +90,7 @@ impl Calls {
         Ok(self.last)
     }
 
-    /// Sends what can be sent, and appends what has been answered or has taken too long.
+    /// Sends requests that can be sent, and appends those that have been answered or have taken too long.
     pub(super) fn step(&mut self, now: Duration, answers: &mut Vec<(Ticket, Answer)>) {
         let mut replies = Vec::new();
         for ((_, name), called) in &mut self.called {

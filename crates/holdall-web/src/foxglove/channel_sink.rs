@@ -10,7 +10,7 @@ pub(super) struct ChannelSink {
     pub channel: Arc<Channel>,
     /// Among the channel's.
     pub subscription: u64,
-    /// Messages get its time, where it is known.
+    /// Messages get its time, if known.
     pub sim_time: Option<Arc<SimTime>>,
 }
 

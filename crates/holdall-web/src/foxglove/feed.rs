@@ -1,4 +1,4 @@
-//! What of a topic reaches which of its viewers: each message once, and what is latched also those that come later.
+//! Delivery of a topic to its viewers: each message once, and latched ones also to those that come later.
 
 use super::outbox::{Message, Outbox};
 use holdall_model::{
@@ -18,7 +18,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024 * 1024;
 struct Taker {
     subscription: u32,
     outbox: Arc<Outbox>,
-    /// The newest subscription to the publishers when it came: that one has brought what is latched already.
+    /// The newest subscription to the publishers when it came: that one has brought latched messages already.
     joined: u64,
     /// The last message of each latched publisher that it got.
     seen: BTreeMap<Gid, u64>,
@@ -66,7 +66,7 @@ impl Feed {
         }
     }
 
-    /// Whether a viewer waits for what is latched.
+    /// Whether a viewer waits for latched messages.
     pub fn is_awaiting(&self) -> bool {
         self.is_latched && self.takers.iter().any(|taker| taker.joined == self.newest)
     }
@@ -140,7 +140,7 @@ impl Feed {
             .retain(|taker| taker.subscription != subscription || !Arc::ptr_eq(&taker.outbox, outbox));
     }
 
-    /// Drops what is kept for later viewers: the playback has jumped.
+    /// Drops messages kept for later viewers: the playback has jumped.
     pub fn forget(&mut self) {
         self.kept.clear();
     }
@@ -150,7 +150,7 @@ impl Taker {
     /// Whether a message that this subscription brings is one that the viewer has not got.
     fn is_new(&mut self, subscription: u64, header: &MessageHeader) -> bool {
         if subscription <= self.joined {
-            // The next one brings it, after what is latched.
+            // The next subscription brings it, after latched ones.
             return false;
         }
         let (Some(publisher), Some(sequence)) = (header.publisher, header.sequence) else {
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(got(&one), 3);
         let two = viewer(&mut feed);
         assert!(feed.is_awaiting());
-        // What the first subscription still brings, the second brings too.
+        // Messages that the first subscription still brings come over the second, too.
         bring(&mut feed, first, &[(1, 6)]);
         let second = feed.begin();
         bring(&mut feed, second, &[(1, 5), (1, 6), (2, 1)]);

@@ -16,7 +16,7 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The update for a viewer that has `earlier`: what differs, and what is gone.
+    /// The update for a viewer that has `earlier`: changed and removed entries.
     pub(super) fn update_from(&self, earlier: &Self) -> Value {
         let is_topic = |graph: &Self, name: &String| {
             graph.published.contains_key(name) || graph.subscribed.contains_key(name)

@@ -30,13 +30,13 @@ pub(super) struct Channel {
     feed: Mutex<Feed>,
 }
 
-/// What is known of a topic when it becomes a channel.
+/// Properties of a topic when it becomes a channel.
 #[derive(Clone, Debug)]
 pub(super) struct NewChannel<'a> {
     pub topic: &'a str,
     pub encoding: &'a str,
     pub definition: &'a MessageDefinition,
-    /// How many messages its publisher keeps for later subscriptions, where it is played.
+    /// How many messages its publisher keeps for later subscriptions, if it is played.
     pub depth: usize,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Client {
     pub follows_graph: AtomicBool,
 }
 
-/// What a client asks for, for what carries it out.
+/// A client's request, for the program that carries it out.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     /// A client begins to publish.
@@ -123,7 +123,7 @@ pub(super) trait Subject: Send + Sync {
         Err("this server has no files for viewers".to_owned())
     }
 
-    /// The first and last time of what is played; `None` for what is live.
+    /// The first and last time of the played range; `None` for live topics.
     fn range(&self) -> Option<(u64, u64)> {
         None
     }
@@ -134,7 +134,7 @@ pub(super) trait Subject: Send + Sync {
         false
     }
 
-    /// Carries out what a client asks for; the reason when that cannot be.
+    /// Carries out a client's request; the reason if that cannot be.
     fn carry_out(&self, _order: Order) -> Result<(), String> {
         Err("a playback publishes nothing for viewers, and has no services and no parameters".to_owned())
     }
@@ -320,7 +320,7 @@ impl Hub {
         client.outbox.push(TEXT, text.as_bytes());
     }
 
-    /// Drops what waits and what is kept: the playback has jumped.
+    /// Drops waiting and kept messages: the playback has jumped.
     pub(super) fn forget_messages(&self) {
         let channels: Vec<Arc<Channel>> = lock(&self.state).channels.values().cloned().collect();
         channels.iter().for_each(|channel| channel.feed().forget());
@@ -356,7 +356,7 @@ impl Hub {
 }
 
 impl Client {
-    /// A sentence about what this client does not get; `None` when it gets all.
+    /// A sentence about messages that this client does not get; `None` if it gets all.
     pub(super) fn what_is_left_out(&self) -> Option<String> {
         const NAMED_MAX: usize = 5;
         let sums = self.outbox.sums();

@@ -10,7 +10,7 @@ use holdall_model::{
 };
 use std::sync::mpsc::SyncSender;
 
-/// What viewers ask for goes to the bridge's thread, which has the transports.
+/// Requests of viewers go to the bridge's thread, which has the transports.
 pub(super) struct Live {
     pub orders: SyncSender<Order>,
     /// Viewers may change something.
@@ -57,7 +57,7 @@ impl Subject for Live {
 /// Longest name of a parameter with its node, in bytes.
 const PARAMETER_BYTES_MAX: usize = 1024;
 
-/// Refuses what no node could ask for: names beyond the rules and limits of ROS.
+/// Refuses names that no node could use: beyond the rules and limits of ROS.
 fn check(order: &Order) -> Result<(), String> {
     let check_parameter = |name: &str| match name.len() {
         0..=PARAMETER_BYTES_MAX => Ok(()),

@@ -1,4 +1,4 @@
-//! A server for Foxglove, Lichtblick and other viewers: their WebSocket protocol, from live topics or from what is played.
+//! A server for Foxglove, Lichtblick and other viewers: their WebSocket protocol, from live topics or from a playback.
 
 mod assets;
 mod bridge;
@@ -54,7 +54,7 @@ pub struct ViewerAccess {
     pub origins: Vec<ViewerOrigin>,
 }
 
-/// A bound port for viewers. They wait until it is given what to show.
+/// A bound port for viewers. They wait until it has something to show.
 pub struct ViewerPort {
     listener: Listener,
     guard: Guard,
@@ -76,7 +76,7 @@ impl ViewerPort {
         })
     }
 
-    /// What is entered in a viewer, with the token.
+    /// The address to enter in a viewer, with the token.
     pub fn link(&self) -> String {
         crate::http::link("ws", self.listener.address(), &self.guard)
     }

@@ -1,4 +1,4 @@
-//! What waits to be sent to one client: small messages in their order, of large ones the newest of each topic, all within bounds.
+//! Queue of one client: small messages in their order, of large ones the newest of each topic, all within bounds.
 
 use super::protocol::{MESSAGE_HEAD_BYTES, append_message_head};
 use holdall_io::{
@@ -184,12 +184,12 @@ struct Waiting {
     large_after: Duration,
     /// It gets none before that would hold back small ones for long.
     long_after: Duration,
-    /// Bytes a second that the connection drains, where that is known.
+    /// Bytes a second that the connection drains, if known.
     rate: Option<f64>,
     measured: Measured,
     /// When a small message was last offered.
     last_small: Option<Duration>,
-    /// How long a message of these subscriptions takes, where that is too long.
+    /// How long a message of these subscriptions takes, if that is too long.
     held_back: BTreeMap<u32, Duration>,
     sums: BTreeMap<u32, Sums>,
     is_closed: bool,
@@ -212,7 +212,7 @@ pub(super) struct Outbox {
     changed: Condvar,
 }
 
-/// What was taken to be sent.
+/// Frames taken for sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// Frames for the client, with a large message among them or not.
@@ -286,7 +286,7 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Drops what waits of a subscription that has ended.
+    /// Drops waiting messages of a subscription that has ended.
     pub(super) fn forget(&self, subscription: u32) {
         let mut waiting = lock(&self.waiting);
         if let Some(large) = waiting.large.remove(&subscription) {
@@ -387,7 +387,7 @@ impl Outbox {
         lock(&self.waiting).held_back.clone()
     }
 
-    /// What became of the messages of each subscription.
+    /// Messages sent and dropped of each subscription.
     pub(super) fn sums(&self) -> BTreeMap<u32, Sums> {
         lock(&self.waiting).sums.clone()
     }
@@ -437,7 +437,7 @@ impl Waiting {
         (longest > MEASURE_FROM && is_unknown).then(|| (longest, self.measured.next_bytes()))
     }
 
-    /// From when on a large message that waits may be sent; `None` when none waits.
+    /// From when on a large message that waits may be sent; `None` if none waits.
     fn due(&self, now: Duration) -> Option<Duration> {
         let of = |message: &Message| match self.too_long(message.len) {
             _ if !self.uses_small(now) => now,

@@ -1,4 +1,4 @@
-//! Sends no faster than the connection drains, so that no full queue of the network is before what is written next.
+//! Sends no faster than the connection drains, so that new messages do not wait in a full queue of the network.
 
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -33,16 +33,16 @@ const ACKNOWLEDGED_LATE: u64 = 2 * 1500;
 const WAIT_MIN: Duration = Duration::from_millis(1);
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
-/// The rate that a connection drains at, and what follows from it. Reads no clock and no socket.
+/// The rate that a connection drains at, and the limits that follow from it. Reads no clock and no socket.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     /// Bytes given to the kernel so far.
     written: u64,
     /// Bytes a second.
     rate: Option<f64>,
-    /// Where the present measurement began: when, and what was acknowledged by then.
+    /// Beginning of the present measurement: when, and the bytes acknowledged by then.
     begin: Option<(Duration, u64)>,
-    /// When the acknowledged bytes last grew, and to what.
+    /// When the acknowledged bytes last grew, and their number then.
     progress: Option<(Duration, u64)>,
     round_trip: Duration,
 }
@@ -144,7 +144,7 @@ impl Pace {
             .map_or(Duration::ZERO, |(at, _)| now.saturating_sub(at))
     }
 
-    /// Writes all bytes and waits until they are acknowledged; returns the bytes a second at which the second half of them was, `None` when that
+    /// Writes all bytes and waits until they are acknowledged; returns the bytes a second at which the second half of them was, `None` if that
     /// took no time.
     ///
     /// # Errors
@@ -237,7 +237,7 @@ mod tests {
         let (mut reader, _) = listener.accept().unwrap();
         let bytes = vec![0; 64 * 1024];
         let mut pace = Pace::default();
-        // What fits the reader's buffer is acknowledged at once.
+        // Bytes that fit the reader's buffer are acknowledged at once.
         let none = pace.measure(&client, &bytes, Duration::from_secs(20), || false);
         assert!(none.unwrap().is_none_or(|rate| rate > 1e6));
         let thread = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What nodes report about changes of their parameters, heard as long as a viewer follows some.
+//! Reports of nodes about changes of their parameters, heard as long as a viewer follows some.
 
 use super::parameters::EVENTS;
 use holdall_model::{
@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct ParameterChanges(Option<Heard>);
 
-/// What the subscriptions deliver, and they themselves.
+/// The reports that the subscriptions deliver, and they themselves.
 type Heard = (Receiver<Vec<u8>>, Vec<Box<dyn Subscription>>);
 
 struct ReportSink(SyncSender<Vec<u8>>);

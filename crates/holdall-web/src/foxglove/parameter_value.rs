@@ -1,4 +1,4 @@
-//! Values of parameters: `rcl_interfaces/msg/ParameterValue` and what viewers have instead.
+//! Values of parameters: `rcl_interfaces/msg/ParameterValue` and the viewers' form.
 
 use serde_json::{Number, Value, json};
 
@@ -81,7 +81,7 @@ pub(super) fn to_ros(value: &Value, kind: Option<&str>, known: Option<u64>) -> R
     }
 }
 
-/// Written with a decimal point, also where it is whole.
+/// Written with a decimal point, even if it is whole.
 fn double(number: &Number) -> Result<Value, String> {
     let value = number.as_f64().and_then(Number::from_f64);
     value

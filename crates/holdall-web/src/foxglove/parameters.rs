@@ -27,7 +27,7 @@ const PARAMETERS_MAX: usize = 10_000;
 /// Parameters that one viewer follows by name.
 const FOLLOWED_MAX: usize = 10_000;
 
-/// What the services end with.
+/// Suffixes of the services' names.
 const LIST: (&str, &str) = ("/list_parameters", "rcl_interfaces/srv/ListParameters");
 const GET: (&str, &str) = ("/get_parameters", "rcl_interfaces/srv/GetParameters");
 const SET: (&str, &str) = ("/set_parameters", "rcl_interfaces/srv/SetParameters");
@@ -57,7 +57,7 @@ enum StepKind {
     Set(Vec<String>),
 }
 
-/// What the steps of queries need.
+/// Resources for the steps of queries.
 pub(super) struct Reach<'a> {
     pub hub: &'a Hub,
     pub services: &'a Services,
@@ -66,7 +66,7 @@ pub(super) struct Reach<'a> {
     pub now: Duration,
 }
 
-/// The queries of all viewers, and who follows which parameters.
+/// The queries of all viewers, and the parameters that each follows.
 #[derive(Default)]
 pub(super) struct Parameters {
     queries: BTreeMap<u64, Query>,
@@ -211,7 +211,7 @@ impl Parameters {
         self.end_if_done(reach.hub, number);
     }
 
-    /// What follows from an answer.
+    /// Consequence of an answer.
     fn carry_on(
         &mut self,
         reach: &mut Reach<'_>,

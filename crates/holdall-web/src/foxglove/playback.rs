@@ -1,4 +1,4 @@
-//! What is played, for viewers: a transport that the player publishes to, and the viewer's timeline that steers it.
+//! A playback for viewers: a transport that the player publishes to, and the viewer's timeline that steers it.
 
 use super::{
     ViewerPort, ViewerReport,
@@ -38,7 +38,7 @@ pub struct PlayingTransport {
     schemas: Arc<Schemas>,
 }
 
-/// A server of what is played.
+/// A server of a playback.
 pub struct PlaybackServer {
     port: ViewerPort,
     hub: Arc<Hub>,
@@ -58,7 +58,7 @@ impl PlaybackServer {
         })
     }
 
-    /// What the player publishes over `inner` goes to viewers, too; without one to viewers only.
+    /// Messages that the player publishes over `inner` go to viewers, too; without it to viewers only.
     pub fn transport(&self, inner: Option<Box<dyn Transport>>) -> Box<dyn Transport> {
         Box::new(PlayingTransport {
             inner,
@@ -85,7 +85,7 @@ impl PlaybackServer {
         Ok(())
     }
 
-    /// What is entered in a viewer.
+    /// The address to enter in a viewer.
     pub fn link(&self) -> String {
         self.port.link()
     }

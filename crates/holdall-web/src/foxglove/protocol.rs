@@ -24,7 +24,7 @@ const CLIENT_MESSAGE_DATA: u8 = 1;
 const SERVICE_REQUEST: u8 = 2;
 const PLAYBACK_CONTROL: u8 = 3;
 
-/// What a client sends as text.
+/// A client's message in text form.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "op", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum Request {
@@ -36,7 +36,7 @@ pub(super) enum Request {
     Advertise { channels: Vec<ClientChannel> },
     /// It will no more.
     Unadvertise { channel_ids: Vec<u32> },
-    /// Send who publishes and subscribes to what.
+    /// Send the publishers and subscribers of all topics.
     SubscribeConnectionGraph {},
     /// Send it no more.
     UnsubscribeConnectionGraph {},
@@ -100,7 +100,7 @@ pub(super) struct ServiceCall {
     pub payload: Vec<u8>,
 }
 
-/// What a client sends as bytes.
+/// A client's message in binary form.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Bytes<'a> {
     /// A message of a topic that it publishes.
@@ -111,7 +111,7 @@ pub(super) enum Bytes<'a> {
     Playback(PlaybackRequest),
 }
 
-/// What a viewer's own timeline asks of the playback.
+/// A request of a viewer's own timeline to the playback.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlaybackRequest {
     /// Play, or pause.
@@ -222,7 +222,7 @@ fn parse_playback(bytes: &[u8]) -> Option<PlaybackRequest> {
     })
 }
 
-/// Appends what precedes a message's payload.
+/// Appends the header before a message's payload.
 pub(super) fn append_message_head(to: &mut Vec<u8>, subscription: u32, log_time: u64) {
     to.push(MESSAGE_DATA);
     to.extend(subscription.to_le_bytes());
@@ -288,7 +288,7 @@ pub(super) fn parameter_values<V: serde::Serialize>(values: &[V], id: Option<&st
     message
 }
 
-/// The first message to a client; `range` is the time of what is played, in nanoseconds since 1970.
+/// The first message to a client; `range` is the time of the played bag, in nanoseconds since 1970.
 pub(super) fn server_info(
     name: &str,
     session: &str,

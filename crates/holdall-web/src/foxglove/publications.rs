@@ -1,4 +1,4 @@
-//! What viewers publish.
+//! Publications of viewers.
 
 use super::protocol::ClientChannel;
 use holdall_model::{interface::bundle::Bundle, qos::QosProfile};

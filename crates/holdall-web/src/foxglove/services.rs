@@ -20,7 +20,7 @@ struct Offered {
     /// The transport that has found it.
     transport: usize,
     servers: BTreeSet<Gid>,
-    /// Its number for viewers; none where its type is not known here, or they may not call it.
+    /// Its number for viewers; none if its type is not known here, or they may not call it.
     id: Option<u32>,
 }
 
@@ -160,7 +160,7 @@ impl Services {
         }
     }
 
-    /// Passes an answer to the viewer; returns it where no viewer has asked.
+    /// Passes an answer to the viewer; returns it if no viewer has asked.
     pub(super) fn answer(&mut self, hub: &Hub, ticket: Ticket, answer: Answer) -> Option<Answer> {
         match self.asked.remove(&ticket) {
             Some(asked) => asked.answer(hub, answer),

@@ -1,4 +1,4 @@
-//! One client: the handshake, a thread that reads what it sends, and one that writes what waits for it.
+//! One client: the handshake, a thread that reads its messages, and one that writes waiting frames.
 
 use super::{
     hub::{Client, Hub, Order, Subject},
@@ -37,16 +37,16 @@ const CLIENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Time between two pings of an idle connection.
 const PING_INTERVAL: Duration = Duration::from_secs(15);
 
-/// How often a client is informed of what it does not get.
+/// How often a client is informed of dropped messages.
 const COMPLAIN_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Bytes that the kernel may hold unsent: what follows them waits here, where the newest can overtake.
+/// Bytes that the kernel may hold unsent: later frames wait here, where the newest can overtake.
 const UNSENT_BYTES: u32 = 64 * 1024;
 
 /// Frames larger than this are not kept as memory for later ones.
 const FRAMES_KEPT_BYTES: usize = 4 * 1024 * 1024;
 
-/// What sessions of one server share.
+/// State that sessions of one server share.
 pub(super) struct Sessions {
     pub hub: Arc<Hub>,
     pub subject: Arc<dyn Subject>,
@@ -56,7 +56,7 @@ pub(super) struct Sessions {
     /// A page was refused, which is logged once.
     pub has_refused: AtomicBool,
     pub name: String,
-    /// Identifies this run, so that viewers forget what they know of another.
+    /// Identifies this run, so that viewers forget topics and state of another.
     pub session: String,
 }
 
@@ -348,7 +348,7 @@ impl Sessions {
     }
 }
 
-/// What a client may send at most.
+/// Limits of a client's messages.
 pub(crate) fn limits() -> WebSocketConfig {
     WebSocketConfig::default()
         .max_message_size(Some(CLIENT_BYTES_MAX))
@@ -361,7 +361,7 @@ fn refused(status: u16, sentence: &str) -> ErrorResponse {
     response
 }
 
-/// Writes what waits until the client is gone, or acknowledges nothing for some seconds.
+/// Writes waiting frames until the client is gone, or acknowledges nothing for some seconds.
 fn write(viewer: &Client, client: &TcpStream) {
     let mut frames = Vec::new();
     let mut pace = Pace::default();

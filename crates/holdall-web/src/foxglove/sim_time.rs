@@ -20,7 +20,7 @@ use std::{
 /// Viewers get the time no more often than this.
 const SENT_EVERY: Duration = Duration::from_millis(10);
 
-/// What [`SimTime::now`] is before the first message.
+/// Value of [`SimTime::now`] before the first message.
 const UNKNOWN: i64 = i64::MIN;
 
 /// The simulated time, which viewers get as the server's.

@@ -53,7 +53,7 @@ pub(crate) fn send(mut client: &TcpStream, response: &Response<'_>, with_body: b
     end(client)
 }
 
-/// Sends what is read as an answer of this length, and ends the connection. What is shorter than promised ends it early, which the client notices.
+/// Sends `body` as an answer of this length, and ends the connection. A shorter one ends it early, which the client notices.
 pub(crate) fn send_stream(
     mut client: &TcpStream,
     head: &Response<'_>,

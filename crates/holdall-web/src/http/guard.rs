@@ -4,7 +4,7 @@ use super::{Method, Refusal, Request};
 use crate::token::Token;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 
-/// What a server requires of requests.
+/// Requirements of a server for requests.
 #[derive(Clone)]
 pub(crate) struct Guard {
     token: Token,
@@ -70,7 +70,7 @@ pub(crate) fn link(scheme: &str, mut address: SocketAddr, guard: &Guard) -> Stri
     format!("{scheme}://{address}/?token={}", guard.token.text())
 }
 
-/// The address of this machine that others reach it by: what the kernel would send from. Nothing is sent.
+/// The address of this machine that others reach it by: the one the kernel would send from. Nothing is sent.
 fn own_address(unspecified: SocketAddr) -> IpAddr {
     // An address for documentation: any outside of this machine.
     let outside = if unspecified.is_ipv4() {
@@ -91,13 +91,13 @@ impl Guard {
     pub(crate) fn new(address: SocketAddr, token: Token) -> Self {
         Self {
             token,
-            // The cookies of a host are those of all its ports.
+            // A host's cookies are shared by all its ports.
             cookie: format!("holdall_{}", address.port()),
             is_local: address.ip().is_loopback(),
         }
     }
 
-    /// Refuses what does not come from our own page, from a program, or from the address bar.
+    /// Refuses requests that do not come from the server's own page, from a program, or from the address bar.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Refusal> {
         let host = request.host.as_deref().unwrap_or_default();
         if !self.is_our_host(host) {

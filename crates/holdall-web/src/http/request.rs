@@ -29,7 +29,7 @@ pub(crate) struct Request {
     pub method: Method,
     /// Without the query.
     pub path: String,
-    /// What follows the `?`; empty without one.
+    /// The part after the `?`; empty without one.
     pub query: String,
     pub host: Option<String>,
     pub origin: Option<String>,
@@ -151,7 +151,7 @@ fn read_header(request: &mut Request, header: &httparse::Header<'_>) -> Result<(
     Ok(())
 }
 
-/// Reads a whole request; `None` when the client hangs up before it has sent anything.
+/// Reads a whole request; `None` if the client hangs up before it has sent anything.
 pub(crate) fn read_request(from: &mut impl Read) -> Result<Option<Request>, Refusal> {
     let mut bytes = Vec::new();
     let (mut request, head) = loop {
@@ -177,7 +177,7 @@ pub(crate) fn read_request(from: &mut impl Read) -> Result<Option<Request>, Refu
     Ok(Some(request))
 }
 
-/// Appends what has arrived, up to a length of `most` in all.
+/// Appends received bytes, up to a length of `most` in all.
 fn read_some(from: &mut impl Read, bytes: &mut Vec<u8>, most: usize) -> Result<usize, Refusal> {
     let mut some = [0; 4096];
     let room = most.saturating_sub(bytes.len()).min(some.len());

@@ -34,7 +34,7 @@ pub enum RequestArgument {
     Values(&'static str),
 }
 
-/// What a request takes; `None` where it takes nothing.
+/// The argument of a request; `None` if it has none.
 pub fn argument_of(request: &str) -> Option<RequestArgument> {
     match request {
         "add_marker" => Some(RequestArgument::Text("name")),
@@ -56,7 +56,7 @@ pub fn all_requests() -> Vec<&'static str> {
     names
 }
 
-/// What carries out the requests that arrive on a socket.
+/// Handler of the requests that arrive on a socket.
 pub trait Requests: Send + Sync + 'static {
     /// The requests' names, like rosbag2's services where those exist.
     fn names(&self) -> &'static [&'static str];

@@ -56,7 +56,7 @@ impl Requests for PlayRequests {
 }
 
 impl PlayRequests {
-    /// Only a playback that has ended does not do what it always can.
+    /// Only a playback that has ended refuses requests that are otherwise always possible.
     fn done(&self, is_done: bool) -> Result<(), String> {
         if is_done {
             Ok(())

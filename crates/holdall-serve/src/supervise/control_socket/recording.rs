@@ -119,7 +119,7 @@ impl Requests for RecordRequests {
 }
 
 impl RecordRequests {
-    /// The recording's state, and what it accepts.
+    /// The recording's state, and the requests that it accepts.
     fn status(&self) -> Value {
         let mut status = status_json(&self.observer);
         status["recording"] = json!(self.control.is_recording());
