@@ -142,7 +142,7 @@ impl Failure {
         Self::when(is_refused, &error)
     }
 
-    /// Of an export.
+    /// The failure of an export.
     pub fn exporting(error: ExportError) -> Self {
         let is_refused = match &error {
             ExportError::Exists { .. } | ExportError::NotBuilt { .. } => true,
@@ -152,7 +152,7 @@ impl Failure {
         Self::when(is_refused, &error)
     }
 
-    /// Of an export of training data.
+    /// The failure of an export of training data.
     #[cfg(feature = "parquet")]
     pub fn training(error: TrainingError) -> Self {
         match error {

@@ -269,7 +269,7 @@ impl PlayControl {
         self.ask(Command::Play(window, begin))
     }
 
-    /// Plays the next message at once and sets bag time to its stamp; false if the playback is not paused, or no message is left.
+    /// Plays the next message at once and sets bag time to its stamp; false if the playback is not paused, or at its end.
     pub fn play_next(&self) -> bool {
         self.burst(Some(1)) == 1
     }

@@ -165,7 +165,7 @@ impl<S: Source> Playback<S> {
         }
     }
 
-    /// Before it begins, the schedule rests whatever the user wants.
+    /// While preparing, the schedule rests either way: `start_paused` has the user's choice.
     fn is_paused(&self) -> bool {
         match self.phase {
             PlayPhase::Preparing => self.parts.start_paused,

@@ -44,7 +44,7 @@ struct Publication {
 /// Outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sending {
-    /// It was handed to the transport.
+    /// The transport has it.
     Sent,
     /// The transport refused it.
     Refused,

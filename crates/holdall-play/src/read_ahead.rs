@@ -60,7 +60,7 @@ pub(super) type OpenStream = Box<dyn FnMut(Timestamp, Option<Timestamp>) -> Mess
 /// How far to read ahead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadAheadLimits {
-    /// The most messages held; at least one is held whatever this value.
+    /// The most messages held, but at least one.
     pub messages_max: usize,
     /// Payload bytes held at most; one larger message is held when nothing else is.
     pub bytes_max: usize,

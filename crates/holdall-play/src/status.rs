@@ -19,7 +19,7 @@ pub enum PlayPhase {
     Ended,
 }
 
-/// How much later than planned messages were handed to the transport.
+/// How late the transport got the messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Messages measured; those played one by one while paused have no planned time and are left out.

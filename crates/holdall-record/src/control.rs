@@ -57,7 +57,7 @@ pub enum MarkError {
     /// The recording has as many as it may have.
     #[error("the recording has {MARKERS_MAX} markers already, which is the most")]
     TooMany,
-    /// Nothing is recorded any more.
+    /// The recording has ended.
     #[error("the recording has ended")]
     Ended,
     /// Everything is stored at once.
@@ -186,7 +186,7 @@ impl RecordControl {
         self.parts.requests.discovers()
     }
 
-    /// Full names of the topics that are recorded, in the order in which they were found.
+    /// Full names of the recorded topics, in the order in which they were found.
     pub fn subscribed_topics(&self) -> Vec<String> {
         let topics = lock(&self.parts.topics);
         topics.iter().map(|topic| topic.name.clone()).collect()
@@ -243,13 +243,13 @@ impl RecordControl {
         self.parts.wait.stop(reason.into());
     }
 
-    /// Why it is to end, once a stop was requested.
+    /// Why it should end, once a stop was requested.
     pub fn stop_reason(&self) -> Option<String> {
         self.parts.wait.stop_reason()
     }
 
     /// Waits for the next step: `at_most` this long, less if there is news, but not before `earliest` (monotonic time).
-    /// True if the recording is to end.
+    /// True if the recording should end.
     pub(super) fn wait_step(&self, at_most: Duration, earliest: Duration) -> bool {
         let wait = &self.parts.wait;
         let began = self.clock.monotonic();

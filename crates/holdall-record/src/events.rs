@@ -71,7 +71,7 @@ pub(super) struct EventPublishers {
     reported: Vec<Lost>,
     next_lost: Duration,
     published: bool,
-    /// Another node has our name, which is in the log.
+    /// Another node has the same name, which was logged.
     is_name_taken: bool,
 }
 

@@ -122,7 +122,7 @@ impl Recorder {
         Self::start_on(options, transports, Platform::default())
     }
 
-    /// As [`Recorder::start`], with a clock, a disk or a folder of the caller's.
+    /// As [`Recorder::start`], with the caller's clock, disk or folder.
     ///
     /// # Errors
     /// As [`Recorder::start`].

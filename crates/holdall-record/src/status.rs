@@ -90,7 +90,7 @@ pub struct RecordStatus {
     pub triggered: Option<TriggerStatus>,
     /// Where the clock that stamps messages jumped.
     pub clock_jumps: ClockJumps,
-    /// Simulated time stamps messages, and no message has come on `/clock`: everything is left out.
+    /// Simulated time stamps messages, but no message came on `/clock`: everything is left out.
     pub waits_for_clock: bool,
     /// All topics in the order of subscription.
     pub topics: Vec<TopicStatus>,

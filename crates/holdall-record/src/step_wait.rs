@@ -43,7 +43,7 @@ pub(crate) fn not_running(span: Duration) -> String {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Why the recording is to end.
+    /// Why the recording should end.
     stop: Option<String>,
     /// The last one.
     absence: Option<Absence>,
@@ -75,7 +75,7 @@ impl StepWait {
         }
     }
 
-    /// Waits until there is something to look at or the recording is to end, at most this long; true if there is something to look at.
+    /// Waits until there is news or the recording should end, at most this long; true if there is news.
     pub(super) fn wait_news(&self, at_most: Duration) -> bool {
         let mut state = self.wait(at_most, |state| state.is_woken || state.stop.is_some());
         std::mem::take(&mut state.is_woken)
@@ -92,7 +92,7 @@ impl StepWait {
         absence.explains(now).then_some(absence.span)
     }
 
-    /// Waits until the recording is to end; false if `at_most` ran out before.
+    /// Waits until the recording should end; false if `at_most` ran out before.
     pub(super) fn wait_stop(&self, at_most: Duration) -> bool {
         self.wait(at_most, |state| state.stop.is_some()).stop.is_some()
     }
@@ -114,7 +114,7 @@ impl StepWait {
         self.changed.notify_all();
     }
 
-    /// Why it is to end, once a stop was requested.
+    /// Why it should end, once a stop was requested.
     pub(super) fn stop_reason(&self) -> Option<String> {
         lock(&self.state).stop.clone()
     }

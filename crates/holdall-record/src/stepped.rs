@@ -34,7 +34,7 @@ impl SteppedRecorder {
         Assembly::new(options, transports, clock, open_disk, folder, None, memory).map(Self)
     }
 
-    /// As [`SteppedRecorder::new`], with a storage of the caller's own: one that is broken on purpose, to see that it is noticed.
+    /// As [`SteppedRecorder::new`], with the caller's storage: one broken on purpose, to test that this is noticed.
     ///
     /// # Errors
     /// As there.

@@ -21,7 +21,7 @@ pub(crate) fn trim_killed_beside(bag: &Path) {
     drop(std::thread::Builder::new().name("trim".to_owned()).spawn(run));
 }
 
-/// As [`trim_killed_beside`], for all bags in `folder`; waits until it is done. Bytes that were given back.
+/// As [`trim_killed_beside`], for all bags in `folder`; waits until it is done. Returns the bytes that were freed.
 pub(crate) fn trim_killed_in(folder: &Path) -> u64 {
     let listed = fs::list_dir_up_to(folder, FOLDERS_MAX).unwrap_or_default();
     let folders = listed.into_iter().filter(|entry| entry.is_dir);

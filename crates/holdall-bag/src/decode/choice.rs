@@ -116,7 +116,7 @@ pub enum ChoiceError {
         /// The cause.
         reason: String,
     },
-    /// A topic whose messages have no `header.stamp`, by which they were to be ordered.
+    /// A topic whose messages would be ordered by `header.stamp`, but have none.
     #[error("{topic}: its messages cannot be ordered by header.stamp: {reason}")]
     NoStamp {
         /// The topic.
@@ -270,7 +270,7 @@ impl MessageChoice {
         Ok(Box::new(self.bounded(ByHeader::new(received, stamps))))
     }
 
-    /// Whether the reader's own order is that of the messages.
+    /// Whether the reader's own order is already the right one.
     fn is_by_reader(&self) -> bool {
         self.time != TimeBase::HeaderStamp && self.time_of.is_empty()
     }

@@ -113,7 +113,7 @@ impl ServiceEvent {
 /// The latest events that were counted, in bounded memory.
 #[derive(Default)]
 struct Seen {
-    /// With the number that `topics` gives to the event's topic.
+    /// Numbered as `topics` numbers the event's topic.
     latest: HashSet<(usize, ServiceEvent)>,
     /// The events before `latest`.
     earlier: HashSet<(usize, ServiceEvent)>,

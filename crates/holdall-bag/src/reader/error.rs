@@ -38,7 +38,7 @@ pub enum ReadError {
         /// One clause.
         reason: String,
     },
-    /// A file that was not encrypted for the bag in which all others are.
+    /// A file that was not encrypted for the bag, although all others are.
     #[error("{notice}; someone has put it there: nothing is read as long as it is in the bag")]
     NotOfBag {
         /// The file, and its kind.

@@ -12,7 +12,7 @@ pub enum Moment {
     AfterStart(Duration),
 }
 
-/// A point in time at which the bags have no messages.
+/// A point in time outside of the bags' messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the {what} {moment} is {place} message: the messages are from @{} to @{}, {:.3} s{}",

@@ -1,4 +1,4 @@
-//! How many messages each topic has at which time, without reading the messages where an index has it.
+//! Counts of each topic's messages over time, without reading the messages if there is an index.
 
 use super::{bag::Bag, bag_file::BagFile, error::ReadError, set::BagSet};
 use holdall_model::time::Timestamp;

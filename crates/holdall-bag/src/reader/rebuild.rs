@@ -42,7 +42,7 @@ pub(super) struct Rebuild {
     view: Ros1View,
     /// The marks of the files.
     repeats: BagRepeats,
-    /// Files in which nothing was written.
+    /// Files that are still empty.
     unwritten: usize,
     /// Files that cannot be read at all.
     left_out: usize,

@@ -103,7 +103,7 @@ impl Bag {
 
     /// The bag with each message once.
     pub(in crate::reader) fn with_copies_once(mut self) -> Self {
-        // A file that is not there has no message that a copy could stand for.
+        // A missing file has no message that a copy could stand for.
         if !self.repeats.is_empty() {
             let names: HashSet<OsString> = self.files.iter().map(|file| name_of(&file.path)).collect();
             self.repeats
@@ -147,7 +147,7 @@ impl Bag {
     }
 }
 
-/// Of bags that are read together, hides the copies of messages that one of them has elsewhere.
+/// For bags that are read together: hides the copies of messages that one of them has elsewhere.
 pub(super) fn hide_copies(bags: &mut [Bag]) {
     let marks: Vec<&FileRepeats> = bags.iter().flat_map(|bag| bag.repeats.values()).collect();
     if marks.is_empty() {

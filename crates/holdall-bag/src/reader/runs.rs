@@ -37,7 +37,7 @@ impl Bag {
         runs
     }
 
-    /// From the first to the last message on a clock that does not jump; `None` if no jump is known.
+    /// From the first to the last message on a clock that does not jump; `None` if no jumps are known.
     pub fn duration_without_jumps(&self) -> Option<Duration> {
         let jumps = self.clock_jumps();
         if jumps.is_empty() {

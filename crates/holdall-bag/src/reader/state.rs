@@ -81,7 +81,7 @@ pub enum AccountSource {
 /// The state of a bag.
 #[derive(Clone, Debug)]
 pub struct BagState {
-    /// In one word.
+    /// One word for the state.
     pub condition: Condition,
     /// Where the account comes from.
     pub source: AccountSource,

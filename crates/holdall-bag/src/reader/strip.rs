@@ -1,11 +1,11 @@
-//! From counts of messages by cell to what is drawn of them: heights that do not depend on how a topic's period falls into the cells.
+//! Heights to draw from counts of messages by cell; they do not depend on how a topic's period falls into the cells.
 
 use std::ops::Range;
 
 /// Messages averaged for one height: one message more or fewer, depending on the borders of cells, then makes no visible step.
 const MEAN_MESSAGES: f64 = 8.0;
 
-/// Cells with messages from which on a topic's period can be seen.
+/// Fewest cells with messages that show a topic's period.
 const PERIODS_MIN: usize = 10;
 
 /// A cell that usually has as many messages is never without them but in a pause.
@@ -103,7 +103,7 @@ fn usual_spacing(counts: &[u64], filled: &[usize]) -> Option<usize> {
     let usual = median(spacings.clone())?;
     let is_usual = |spacing: &&usize| **spacing * 2 >= usual && **spacing <= longest(usual);
     let regular = spacings.iter().filter(is_usual).count();
-    // Of messages at random times less than half are as far apart as usual.
+    // Of messages at random times, less than half have the usual spacing.
     (filled.len() >= PERIODS_MIN && regular * 6 >= spacings.len() * 5).then_some(usual)
 }
 
@@ -130,7 +130,7 @@ fn runs(filled: &[usize], cells: usize, usual: usize) -> Vec<Range<usize>> {
     runs
 }
 
-/// For each cell of a run the mean of as many cells as have [`MEAN_MESSAGES`], and what one message is of it.
+/// For each cell of a run, the mean over enough cells for [`MEAN_MESSAGES`], and the share of one message in it.
 fn average(counts: &[u64], means: &mut [(f64, f64)]) {
     let mut sums = vec![0];
     for count in counts {

@@ -121,7 +121,7 @@ pub fn survived(bytes: &[u8]) -> Vec<SurvivedRun> {
     runs
 }
 
-/// Marks that the bytes to which an arena's headers refer are going to be released: their messages survive without payload.
+/// Marks that the bytes to which an arena's headers refer are about to be released: their messages survive without payload.
 pub fn forget_ranges(arena: &mut Arena) {
     let mut at = 0;
     while let Some(header) = arena

@@ -18,7 +18,7 @@ struct Leftover {
     bytes: usize,
     /// The bag exists and still needs it.
     is_awaited: bool,
-    /// Its recorder saw the same files as this process: a bag that is not there now was moved or removed.
+    /// Its recorder saw the same files as this process: if the bag is missing now, it was moved or removed.
     is_of_our_view: bool,
 }
 

@@ -28,7 +28,7 @@ pub enum Event {
         /// Where it is, by its whole path.
         directory: PathBuf,
     },
-    /// Which directory the bag is: a copy of it, or another one of its name, is not the one that needs this memory.
+    /// Identity of the bag's directory: a copy, or another bag with the same name, does not need this memory.
     Place {
         /// Differs from that of every other directory.
         identity: String,

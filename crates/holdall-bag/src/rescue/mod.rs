@@ -185,7 +185,7 @@ impl Rescue {
     /// The memory that a bag's directory points to; `None` if there is none, it is of another boot, or the recorder is alive.
     ///
     /// # Errors
-    /// When there is some, and it cannot be read, or is that of another bag.
+    /// The memory exists, but cannot be read, or belongs to another bag.
     pub fn find(directory: &Path) -> Result<Option<Self>, String> {
         let path = directory.join(POINTER_FILE);
         // Before it is read, so that another file that gets the name then is not taken for it.

@@ -28,7 +28,7 @@ pub struct TableOptions {
 pub struct Rows {
     /// Reception times in nanoseconds since the Unix epoch.
     pub log_times: Vec<i64>,
-    /// Send times, likewise.
+    /// Send times, in the same form.
     pub publish_times: Vec<i64>,
     /// Low 32 bits of the publishers' sequence numbers.
     pub sequences: Vec<u32>,

@@ -28,7 +28,7 @@ pub enum Next {
     Rows(Result<Rows, TableError>),
     /// Nothing is ready yet.
     Waiting,
-    /// There is no more.
+    /// The end.
     End,
 }
 
@@ -79,7 +79,7 @@ impl ParallelTable {
     /// before.
     ///
     /// # Errors
-    /// A file that cannot be read; a system that has no more threads.
+    /// A file that cannot be read; a system without free threads.
     pub fn open(
         bags: &BagSet,
         decoders: &Arc<Mutex<Decoders>>,

@@ -29,7 +29,7 @@ pub enum FileIdentity {
 }
 
 impl FileIdentity {
-    /// A file that is not there yet is not known.
+    /// Unknown: the file does not exist yet.
     pub(crate) fn or_unknown(self) -> Self {
         match self {
             Self::None => Self::Unknown,
@@ -102,7 +102,7 @@ pub trait BagFolder: Send {
     /// Length in bytes of a storage file as the disk has it.
     ///
     /// # Errors
-    /// When the file is not there or its length cannot be read.
+    /// The file does not exist, or its length cannot be read.
     fn file_len(&self, path: &Path) -> Result<u64, DiskError> {
         fs::file_len(path)
     }

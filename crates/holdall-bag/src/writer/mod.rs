@@ -69,7 +69,7 @@ pub enum WriteError {
     /// A bug in the thread that writes.
     #[error("the writing thread failed for an internal reason; see the log")]
     Internal,
-    /// The bag has failed before, and takes no more messages.
+    /// The bag has failed before, and accepts no more messages.
     #[error("the bag has failed and takes no more messages")]
     Failed,
     /// A topic that was never added.

@@ -25,7 +25,7 @@ pub struct CompressionOptions {
     /// Threads (`--compression-threads`), also for the compression of chunks; `None` for as many as there are processors, 0 to compress
     /// chunks in the thread that writes (packing of files and messages has a thread at least).
     pub threads: Option<usize>,
-    /// How nice these threads are to others, -20 to 19 (`--compression-threads-priority`).
+    /// Niceness of these threads, -20 to 19 (`--compression-threads-priority`).
     pub threads_nice: i32,
 }
 

@@ -31,7 +31,7 @@ pub fn note_sealed(directory: &Path, metadata: &mut BagMetadata) {
     };
 }
 
-/// Notes them anew after a file of the bag was replaced, where its metadata has them.
+/// Notes them again after a file of the bag was replaced, if its metadata has them.
 ///
 /// # Errors
 /// When the metadata cannot be written.

@@ -42,7 +42,7 @@ use std::{
 /// ```
 pub struct Writer {
     bag: BagWriter,
-    /// The first error of a write: the bag takes no more messages.
+    /// The first error of a write: the bag accepts no more messages.
     failed: bool,
     /// Messages so far, by topic.
     sequences: Vec<u32>,

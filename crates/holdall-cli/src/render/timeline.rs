@@ -35,7 +35,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// For lanes with these names in a terminal of `columns` columns.
+    /// A layout for lanes with these names in a terminal of `columns` columns.
     pub fn new<'a>(names: impl Iterator<Item = &'a str>, columns: Option<usize>) -> Self {
         let widest = names.map(|name| visible(name).chars().count()).max();
         let name = widest.unwrap_or(0).clamp(

@@ -17,7 +17,7 @@ pub struct Size {
 pub struct Frame {
     /// The width of each status line on the screen, in cells.
     drawn: Vec<usize>,
-    /// Whether the terminal wraps lines anew when it gets narrower. xterm does not.
+    /// Whether the terminal rewraps lines when it gets narrower. xterm does not.
     keeps_rows: bool,
 }
 

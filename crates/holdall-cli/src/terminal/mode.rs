@@ -18,7 +18,7 @@ enum Mode {
     Untouched,
     /// Keys arrive at once; this is the mode before.
     Keys(Box<Termios>),
-    /// The program is about to end: nothing is changed any more.
+    /// The program is about to end: changes are no longer allowed.
     Closed,
 }
 

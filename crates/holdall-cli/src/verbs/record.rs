@@ -426,7 +426,7 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
 pub fn failure(error: RecordError) -> Failure {
     let is_choice = match &error {
         RecordError::Selection(_) | RecordError::Bag(writer::WriteError::Exists { .. }) => true,
-        // Nothing was made: the folder may not be written to, or is not there.
+        // Nothing was made: the folder may be read-only, or missing.
         RecordError::Bag(writer::WriteError::Disk(error)) => error.operation == Operation::CreateDirectory,
         RecordError::Storage(error) => matches!(
             error,

@@ -9,7 +9,7 @@ use crate::{
 };
 use tracing::{level_filters::LevelFilter, warn};
 
-/// Reindexes each bag; the exit code is that of a repair of the same bag.
+/// Reindexes each bag; the exit code is the same as for a repair of the bag.
 pub fn run(args: &ReindexArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let mut outcome = Outcome::Done;

@@ -134,7 +134,7 @@ pub struct CatalogReport {
     pub read: u64,
     /// Bags that had not changed.
     pub unchanged: u64,
-    /// Bags that were in the catalog and are not any more.
+    /// Bags removed from the catalog.
     pub removed: u64,
     /// Messages of all bags in the catalog.
     pub messages: u64,
@@ -281,7 +281,7 @@ impl Catalog {
 /// A scan: which bags are read, and which rows stay.
 struct Update<'a> {
     old: &'a Catalog,
-    /// For each bag that was found, whether its rows are still right.
+    /// Whether the rows of each found bag are still right.
     is_unchanged: Vec<bool>,
     /// Bags of the old catalog below other folders.
     elsewhere: Vec<String>,

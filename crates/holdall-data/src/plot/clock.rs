@@ -7,7 +7,7 @@ use holdall_bag::{
 };
 use holdall_model::{time::Timestamp, topic::TopicInfo};
 
-/// Messages by another clock than that of the recorder.
+/// Messages by a clock other than the recorder's.
 pub(super) struct Clocked {
     choice: MessageChoice,
     pub remarks: Vec<String>,

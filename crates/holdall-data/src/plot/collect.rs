@@ -31,7 +31,7 @@ const COLUMNS: usize = 2048;
 /// Topics that get a lane.
 const LANES_MAX: usize = 200;
 
-/// Messages from which slices of time are read side by side.
+/// Number of messages from which slices of time are read in parallel.
 const SLICED_FROM: u64 = 50_000;
 
 /// Most slices.
@@ -81,9 +81,9 @@ impl FromStr for Wanted {
 pub struct PlotOptions {
     /// Topics and values; none for all topics.
     pub wanted: Vec<Wanted>,
-    /// From this much after the first message on.
+    /// Start, as a span after the first message.
     pub start_offset: Duration,
-    /// For this long; `None` to the end.
+    /// Length; `None` to the end.
     pub duration: Option<Duration>,
     /// The clock of the horizontal axis. With `HeaderStamp`, topics without one are left out, unless they are named; losses, markers and files
     /// are only known by the recorder's clock, and are left out too.

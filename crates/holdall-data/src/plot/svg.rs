@@ -385,7 +385,7 @@ fn put(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     let _never_fails = text.write_fmt(arguments).is_ok();
 }
 
-/// Text that cannot be taken for markup, nor for anything else than letters.
+/// Text that cannot be taken for markup, or for anything but letters.
 pub(super) fn escaped(text: &str) -> String {
     let text = Outside(text).to_string();
     text.replace('&', "&amp;")

@@ -33,7 +33,7 @@ pub(super) struct Column {
 }
 
 impl Kind {
-    /// Of an item.
+    /// The kind of an item.
     pub fn of(item: &Item) -> Self {
         match item {
             Item::Numbers(numbers) => Self::Numbers(numbers.len()),

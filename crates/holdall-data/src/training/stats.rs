@@ -25,7 +25,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// Of numbers; `series` has those of all frames for each.
+    /// Statistics of numbers; `series` has those of all frames for each.
     pub fn of_numbers(mut series: Vec<Vec<f64>>) -> Self {
         let mut stats = Self {
             count: series.first().map_or(0, Vec::len) as u64,
@@ -44,7 +44,7 @@ impl Stats {
         stats
     }
 
-    /// Of images whose channels have these histograms; values are divided by `divisor`.
+    /// Statistics of images whose channels have these histograms; values are divided by `divisor`.
     pub fn of_histograms(histograms: &[Vec<u64>], frames: u64, divisor: f64) -> Self {
         let mut stats = Self {
             count: frames,

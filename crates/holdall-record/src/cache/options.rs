@@ -19,7 +19,7 @@ pub enum CachePolicy {
 pub enum TopicPriority {
     /// An eighth of a normal topic's share: half of a cache for one such topic alone.
     Low,
-    /// As all topics without another one.
+    /// As topics without a priority.
     #[default]
     Normal,
     /// Eight times a normal topic's share: these topics may use the space that normal topics leave free.

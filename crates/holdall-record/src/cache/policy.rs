@@ -16,7 +16,7 @@ const PRIORITY_STEP: usize = 8;
 #[derive(Debug)]
 pub struct Admission {
     policy: CachePolicy,
-    /// Of topics of normal priority.
+    /// Share of topics of normal priority.
     share_of_free: usize,
     /// The smallest of any topic: a rule that holds for it holds for all.
     least_share: usize,

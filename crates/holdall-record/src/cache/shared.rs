@@ -58,7 +58,7 @@ struct Inner {
     quiet_rounds: u32,
     woken: bool,
     closed: bool,
-    /// Log time of the last large message for which the drain was woken.
+    /// Log time of the last large message that woke the drain.
     prompted: Timestamp,
 }
 

@@ -40,7 +40,7 @@ pub(crate) enum Departure {
     Farewell,
     /// It announced its end, and the last messages it sent may be lost.
     Left,
-    /// It was not heard any more; its last sign of life, if known.
+    /// It fell silent; its last sign of life, if known.
     Silent(Option<Timestamp>),
 }
 

@@ -95,7 +95,7 @@ fn a_bag_that_lost_a_message_afterwards_does_not_add_up() {
     }
 }
 
-/// Writes a file anew; the tenth message on `/t` is left out, or gets another sequence number.
+/// Rewrites a file; the tenth message on `/t` is left out, or gets another sequence number.
 pub(super) fn rewrite(file: &Path, replaced: Option<u32>) {
     rewrite_with(file, replaced, |_| {});
 }

@@ -133,7 +133,7 @@ pub(super) fn world_with_memory() -> (World, tempfile::TempDir) {
     let mut world = World::new();
     let memory = tempfile::tempdir().unwrap();
     world.options.rescue_directory = Some(memory.path().to_owned());
-    // Nothing is handed over for its age alone.
+    // Nothing is handed over just because of its age.
     world.options.max_loss_window = None;
     (world, memory)
 }

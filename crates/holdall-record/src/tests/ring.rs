@@ -49,7 +49,7 @@ impl BagFolder for DyingFolder {
     fn remove_that(&self, path: &Path, _identity: FileIdentity) -> Result<(), DiskError> {
         let dies = self.removals.fetch_add(1, Ordering::SeqCst) + 1 == REMOVAL;
         let bag = path.parent().unwrap();
-        // All that was ordered before is done; `.none` is not there.
+        // All earlier work is done; `.none` does not exist.
         self.folder.remove_file_now(&bag.join(".none"))?;
         if dies && !self.is_after {
             self.die(bag);

@@ -32,7 +32,7 @@ fn services_without_introspection_are_named_in_report_and_bag_unless_nobody_aske
             "/robot/list_parameters",
             "rcl_interfaces/srv/ListParameters",
         ),
-        // Of other recorders and players, whatever their nodes are called.
+        // Services of other recorders and players, whatever their nodes are called.
         serve(
             &mut robot,
             "/rosbag2_player/pause",

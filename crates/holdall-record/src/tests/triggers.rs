@@ -32,7 +32,7 @@ fn triggers(texts: &[&str], before: Duration, after: Duration) -> TriggerOptions
     }
 }
 
-/// All messages in their order; payloads that were packed are unpacked by our own reader.
+/// All messages in their order; packed payloads are unpacked by holdall's own reader.
 fn read_all(recorded: &Recorded) -> Vec<(u64, String, Vec<u8>)> {
     if recorded.metadata().compression_mode.is_empty() {
         let messages = recorded.messages().into_iter();

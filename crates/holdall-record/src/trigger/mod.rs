@@ -21,7 +21,7 @@ const SLACK: Duration = Duration::from_secs(1);
 pub(super) enum Fate {
     /// An event wants it.
     Write,
-    /// No event can want it any more.
+    /// No event can want it now.
     LeaveOut,
     /// It is still to be seen.
     Open,

@@ -37,7 +37,7 @@ pub enum Verdict {
 pub struct Miss {
     /// The age of the oldest message without a sync.
     pub age: Duration,
-    /// How much later than it was due the sync began, or is to begin.
+    /// How late the sync began, or will begin.
     pub late: Duration,
     /// How long the sync has taken; `None` before it begins.
     pub sync: Option<Duration>,

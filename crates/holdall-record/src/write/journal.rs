@@ -20,7 +20,7 @@ use std::{
 /// failure.
 const ENTRIES_MAX: usize = 1 << 18;
 
-/// A message that was given to the storage writer.
+/// A message that the storage writer has received.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     log_time: Timestamp,

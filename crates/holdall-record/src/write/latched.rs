@@ -27,7 +27,7 @@ const PUBLISHERS_MAX: usize = 64;
 pub struct RepeatOptions {
     /// By full name, with the number of messages of each publisher (`--repeat-transient-local`).
     pub topics: BTreeMap<String, NonZeroU32>,
-    /// Of all other topics with a transient-local publisher (`--repeat-all-transient-local`); `None` for none of them.
+    /// For all other topics with a transient-local publisher (`--repeat-all-transient-local`); `None` for none of them.
     pub all: Option<NonZeroU32>,
 }
 

@@ -79,7 +79,7 @@ impl ServiceInterface {
     /// A type of the embedded definitions. Clients that announce no layout are taken for those of the `distribution`.
     ///
     /// # Errors
-    /// One sentence, when it is not there.
+    /// One sentence if it does not exist.
     pub fn of(type_name: &str, distribution: Option<Distribution>) -> Result<Self, String> {
         let mut layouts = vec![Layout::of(type_name, None, |name| {
             Bundle::embedded().define(name)

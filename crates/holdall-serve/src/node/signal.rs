@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// Between two polls while something waits that wakes no one: a client that does not hear us yet, an answer of another thread.
+/// Time between two polls for events without a wake-up: a client that does not hear this node yet, an answer of another thread.
 const SOON: Duration = Duration::from_millis(2);
 
 /// Longest wait for a time of day: the clock may be set.

@@ -21,7 +21,7 @@ const LOGGED_MAX: u64 = 10;
 pub(super) enum Next {
     /// When something has arrived.
     Signal,
-    /// In a moment.
+    /// Soon.
     Soon,
     /// At this time of day.
     At(Timestamp),

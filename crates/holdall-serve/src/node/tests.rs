@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// A recorder that is not there.
+/// A recorder that does not exist.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<State>>);
 

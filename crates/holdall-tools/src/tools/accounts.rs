@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// The record with rosbag2's metadata, which is rewritten for each output.
 const ROSBAG2_RECORD: &str = "rosbag2";
 
-/// Entries of `custom_data` that are made anew for each output.
+/// Entries of `custom_data` that each output makes itself.
 const OWN_KEYS: [&str; 8] = [
     STATE_KEY,
     SEALED_KEY,

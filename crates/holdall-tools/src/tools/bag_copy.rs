@@ -48,7 +48,7 @@ pub(super) fn copy_bag(from: &Path, to: &Path) -> Result<(), DiskError> {
             }
             continue;
         }
-        // One that is too long to be read is written anew.
+        // A metadata file that is too long to be read is not copied, but rewritten.
         if name == METADATA_FILE && fs::file_len(&path)? > METADATA_BYTES_MAX {
             continue;
         }

@@ -22,7 +22,7 @@ pub struct Choice {
     /// The topics; a selection without any topic selects all, including hidden ones, except those that it
     /// excludes.
     pub selection: Selection,
-    /// Only messages with this log time or later; a time at which the inputs have no messages is refused.
+    /// Only messages with this log time or later; times outside of the inputs' messages are refused.
     pub start: Option<Moment>,
     /// Only messages with this log time or earlier; as `start`.
     pub end: Option<Moment>,

@@ -143,7 +143,7 @@ fn make(
             choice
                 .channels
                 .insert(0, vec![true; first.summary().channels.len()]);
-            // Of chunks that begin at the same time that of the first input comes first.
+            // Of chunks that begin at the same time, the first input's comes first.
             inputs.insert(0, first);
         }
         let mut last = 0;
@@ -417,7 +417,7 @@ impl Output<'_> {
         (by_topic, repeated)
     }
 
-    /// Of these files, with the first topics of the bag, or none.
+    /// Metadata of these files, with the first topics of the bag, or none.
     fn metadata(&self, topics: &[TopicInfo], files: &[MadeFile]) -> BagMetadata {
         let facts = BagFacts {
             storage_id: self.storage.id(),

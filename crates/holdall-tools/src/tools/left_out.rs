@@ -350,7 +350,7 @@ impl Damage {
     }
 }
 
-/// The files of a bag's directory in which nothing was written yet: they lack nothing.
+/// The files of a bag's directory that are still empty: they lack nothing.
 fn unwritten_files(bag: &Bag) -> Result<Vec<String>, ToolError> {
     let mut unwritten = Vec::new();
     if bag.damages().any(|notice| notice.ends_with("left out")) && fs::is_dir(bag.path()) {

@@ -167,7 +167,7 @@ mod tests {
     fn removed_and_left_out_messages_are_divided_by_the_content_of_the_bag() {
         let mut all = topic(vec![publisher("left", 20, 0), publisher("right", 30, 0)]);
         (all.removed, all.left_out) = (10, 15);
-        // Of 50 messages 25 are in the bag: 8 of the kept publisher, so 12 of its are gone.
+        // 25 of 50 messages are in the bag, 8 of them the kept publisher's: so 12 of its messages are gone.
         let kept = narrow(all, &keeps_left, &count(&[("left", 8)], 17));
         assert_eq!((kept.removed, kept.left_out, kept.in_bag()), (10, 2, 8));
     }

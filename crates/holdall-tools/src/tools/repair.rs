@@ -388,7 +388,7 @@ fn repair_there(
     if fs::is_dir(path) && !was_ended {
         metadata.custom_data.extend(sums);
         if let Some(ledger) = ledger.filter(|_| !is_stored) {
-            // A file that has its end already takes no record any more.
+            // A file that has its end already takes no more records.
             let key = LEDGER_CUSTOM_KEY.to_owned();
             metadata.custom_data.insert(key, ledger.to_json());
         }

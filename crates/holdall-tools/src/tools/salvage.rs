@@ -11,7 +11,7 @@ use holdall_io::{fs, output::remove_dir_all};
 use holdall_storage::storage_by_id;
 use std::path::Path;
 
-/// A bag that was made anew of all that can be read.
+/// A bag rebuilt from all readable messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Salvaged {
     /// Number of messages in it.

@@ -129,7 +129,7 @@ impl BagFiles {
             };
         }
         if matches!(files.state, BagState::Torn { .. }) {
-            // It would describe files that are not there.
+            // It would describe missing files.
             files.finished.retain(|name| name != METADATA_FILE);
         }
         files.finished.sort_by_key(|name| name == METADATA_FILE);

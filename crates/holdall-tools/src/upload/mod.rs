@@ -184,7 +184,7 @@ impl Uploader {
         }
     }
 
-    /// Files that an earlier upload has sent and that are not here any more: the service must still have them.
+    /// Files that an earlier upload has sent and that no longer exist locally: the service must still have them.
     fn sent_and_removed(&self, files: &BagFiles) -> Result<Vec<FileReport>, UploadError> {
         let mut found = Vec::new();
         for name in &files.missing {

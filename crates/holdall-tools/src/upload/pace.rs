@@ -22,7 +22,7 @@ const STEP: Duration = Duration::from_millis(100);
 pub struct Allowed(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Allowed {
-    /// At all times.
+    /// Always allowed.
     pub fn always() -> Self {
         Self(Arc::new(|| Duration::ZERO))
     }

@@ -30,7 +30,7 @@ type FileProgress<'a> = &'a mut (dyn FnMut(u64, u64) + Send);
 enum Ended {
     /// Complete; the tag that the service should have.
     Sent(String),
-    /// The service does not know the upload any more: it was completed, or dropped.
+    /// The service no longer knows the upload: it was completed, or dropped.
     Unknown,
 }
 

@@ -22,7 +22,7 @@ const RUNNING_MAX: usize = 2;
 /// Results that are kept.
 const KEPT_MAX: usize = 32;
 
-/// Without a page that asks for it a job ends.
+/// A job ends if no page asks for it.
 const ASKED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How far a job is.
@@ -34,7 +34,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Notes it; false if the result is not wanted any more.
+    /// Notes it; false if the result is no longer wanted.
     pub(super) fn note(&self, done: u64, total: u64) -> bool {
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);

@@ -87,7 +87,7 @@ pub(super) enum Order {
         channel: u32,
         payload: Vec<u8>,
     },
-    /// It publishes no more on a channel.
+    /// It stops publishing on a channel.
     End { client: u64, channel: u32 },
     /// A client is gone.
     Gone { client: u64 },

@@ -144,7 +144,7 @@ impl Parameters {
         }
     }
 
-    /// It follows these no more; none without names.
+    /// It stops following these; if it followed all, it then follows none.
     pub(super) fn unfollow(&mut self, client: u64, names: &[String]) {
         if let Some(followed) = self.followers.get_mut(&client) {
             followed.retain(|name| !names.contains(name));
@@ -192,7 +192,7 @@ impl Parameters {
         }
     }
 
-    /// An answer to one of our calls; nothing for others.
+    /// An answer to one of the server's calls; nothing for others.
     pub(super) fn answer(&mut self, reach: &mut Reach<'_>, ticket: Ticket, answer: Answer) {
         let Some(step) = self.steps.remove(&ticket) else {
             return;

@@ -185,7 +185,7 @@ impl Subject for Playing {
 }
 
 impl Playing {
-    /// After its end a playback begins anew.
+    /// After its end a playback starts again.
     fn play_again(&self, from: Timestamp) -> bool {
         let status = self.control.status();
         if status.phase != PlayPhase::Waiting {

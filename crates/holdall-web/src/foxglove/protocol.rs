@@ -30,15 +30,15 @@ const PLAYBACK_CONTROL: u8 = 3;
 pub(super) enum Request {
     /// Send messages of channels under these numbers.
     Subscribe { subscriptions: Vec<WantedChannel> },
-    /// Send them no more.
+    /// Stop sending them.
     Unsubscribe { subscription_ids: Vec<u32> },
     /// The client will publish.
     Advertise { channels: Vec<ClientChannel> },
-    /// It will no more.
+    /// It will stop.
     Unadvertise { channel_ids: Vec<u32> },
     /// Send the publishers and subscribers of all topics.
     SubscribeConnectionGraph {},
-    /// Send it no more.
+    /// Stop sending it.
     UnsubscribeConnectionGraph {},
     /// Send the values of parameters; of all without names.
     GetParameters {
@@ -52,7 +52,7 @@ pub(super) enum Request {
     },
     /// Send parameters whenever they change; all without names.
     SubscribeParameterUpdates { parameter_names: Vec<String> },
-    /// Send them no more.
+    /// Stop sending them.
     UnsubscribeParameterUpdates { parameter_names: Vec<String> },
     /// Send the content of a file.
     FetchAsset { uri: String, request_id: u32 },
@@ -116,7 +116,7 @@ pub(super) enum Bytes<'a> {
 pub struct PlaybackRequest {
     /// Play, or pause.
     pub play: bool,
-    /// Speed; 1 is that of the recording.
+    /// Speed; 1 is the recording's.
     pub speed: f32,
     /// Where to continue, in nanoseconds since 1970.
     pub seek: Option<u64>,

@@ -55,7 +55,7 @@ impl Publications {
         }
     }
 
-    /// A viewer publishes no more on a channel.
+    /// A viewer stops publishing on a channel.
     pub(super) fn end(&mut self, client: u64, channel: u32) {
         self.0.remove(&(client, channel));
     }

@@ -62,7 +62,7 @@ impl Bag {
     pub fn last_ledger(&self) -> Result<Option<Ledger>, ReadError> {
         let described = self.metadata.custom_data.get(LEDGER_CUSTOM_KEY);
         let described = described.map(|text| parse_ledger(&self.path, text)).transpose()?;
-        // A file that has its end takes no record any more, and does not know what is missing since.
+        // A file that has its end takes no more records, and its ledger does not have later losses.
         let is_newer = |ledger: &Ledger| !ledger.missing_files.is_empty();
         match described.as_ref().is_some_and(is_newer) {
             true => Ok(described),

@@ -292,7 +292,7 @@ impl Bag {
         Ok(self.completed()?.iter().any(|(_, is_other)| *is_other))
     }
 
-    /// Each definition, and whether it is not the one in the files.
+    /// Each definition, and whether it differs from the one in the files.
     fn completed(&self) -> Result<Vec<(MessageDefinition, bool)>, ReadError> {
         let hashes: HashMap<&str, &str> = (self.metadata.topics_with_message_count.iter())
             .map(|topic| &topic.topic_metadata)

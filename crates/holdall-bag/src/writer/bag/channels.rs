@@ -159,7 +159,7 @@ impl FileChannels {
         }
     }
 
-    /// The channels of a topic take no more messages: its next messages get new ones.
+    /// The channels of a topic are closed: its next messages get new ones.
     pub(super) fn renew(&mut self, topic: BagTopic) {
         let place = topic.0 as usize;
         if let Some(channels) = self.topics.get_mut(place) {
@@ -262,7 +262,7 @@ impl BagWriter {
         Ok((channel, gid))
     }
 
-    /// From now on a slot is another publisher's.
+    /// A slot now belongs to another publisher.
     pub fn forget_publisher(&mut self, topic: BagTopic, slot: PublisherSlot) {
         if let Some(current) = &mut self.current {
             current.channels.forget(topic, slot);

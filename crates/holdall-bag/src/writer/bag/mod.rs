@@ -174,7 +174,7 @@ struct CurrentFile {
     head: FileHead,
     /// The file with this name must be this one.
     identity: FileIdentity,
-    /// Steps since it was begun in which its identity was not known.
+    /// Steps since its beginning without a known identity.
     unidentified_steps: u64,
 }
 
@@ -259,9 +259,9 @@ pub struct BagWriter {
     sync: Option<PendingSync>,
     /// Which messages the system has.
     handed: Handed,
-    /// In files that the ring has removed.
+    /// Messages in files that the ring has removed.
     removed: Removed,
-    /// In files that were deleted or replaced by others, not yet reported.
+    /// Messages in files that were deleted or replaced by others, not yet reported.
     vanished: Vec<TopicCount>,
     /// Such files until the disk has closed them.
     vanishing: Vec<FileId>,
@@ -410,7 +410,7 @@ impl BagWriter {
     /// Writes a message after all earlier ones; true if a new file was begun for it.
     ///
     /// # Errors
-    /// A failed disk or storage file. The bag is then to be closed; it takes no more messages.
+    /// A failed disk or storage file. The bag must then be closed; it accepts no more messages.
     #[inline]
     pub fn write(&mut self, topic: BagTopic, message: StoredMessage<'_>) -> Result<bool, WriteError> {
         self.write_of((topic, None), message, || None)

@@ -112,7 +112,7 @@ impl Intake {
         let mut silent_since = None;
         match departure {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
-            // It cannot answer any more.
+            // It can no longer answer.
             Departure::Left if track.end == End::Asked => track.end = End::Unannounced,
             // It has left, and its messages may have gone with it: none was ever heard.
             Departure::Farewell | Departure::Left if track.end == End::Open && track.received == 0 => {

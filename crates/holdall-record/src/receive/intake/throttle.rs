@@ -31,7 +31,7 @@ impl Throttle {
             self.next = Some(from.saturating_add(self.interval));
             return true;
         }
-        // Simulation time that was set back begins anew.
+        // Restarts if simulation time was set back.
         let was_set_back = next.saturating_since(time) > self.interval;
         if was_set_back {
             self.next = Some(time.saturating_add(self.interval));

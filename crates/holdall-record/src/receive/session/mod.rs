@@ -331,7 +331,7 @@ impl Session {
         }
     }
 
-    /// Why nothing can arrive any more, when all transports have failed: one sentence.
+    /// Why nothing more can arrive, if all transports have failed: one sentence.
     pub(crate) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -346,7 +346,7 @@ impl Session {
         (!failures.is_empty()).then(|| failures.join("; "))
     }
 
-    /// Leaves a transport that has failed; without the last one nothing can arrive any more.
+    /// Leaves a transport that has failed; after the last one nothing more can arrive.
     fn transport_failed(&mut self, number: usize, error: &TransportError) {
         self.sources[number].failure = Some(error.to_string());
         if self.sources.iter().all(|source| source.failure.is_some()) {

@@ -86,7 +86,7 @@ impl Drain {
         true
     }
 
-    /// From now on a publisher's number is another one's.
+    /// A publisher's number now belongs to another one.
     pub(super) fn forget_type(&mut self, topic: TopicId, publisher: PublisherIndex) {
         self.other_types.of_publisher.remove(&(topic, publisher));
     }

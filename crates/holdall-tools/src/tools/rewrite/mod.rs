@@ -222,7 +222,7 @@ fn chunk_codec(
     Ok(Some(output.storage_options.clone()))
 }
 
-/// Copies the inputs' attachments into a bag that was written anew.
+/// Copies the inputs' attachments into a rewritten bag.
 fn carry(beyond: &[Beyond], storage: &dyn Storage, written: &mut Written) -> Result<(), ToolError> {
     let Some(last) = written.files.last().filter(|_| storage.chunks().is_some()) else {
         return Ok(());
