@@ -141,7 +141,7 @@ impl<R: RecorderCommands> RecorderHandler<R> {
         match request[mode].as_i64().unwrap_or(0) {
             _ if at <= now => return Ok(None),
             MODE_NODE_TIME => {}
-            // Messages are recorded as they are received.
+            // A message is recorded when it is received.
             MODE_RECEIVE_TIME if topic.is_empty() => {}
             MODE_RECEIVE_TIME => {
                 let is_known = self
