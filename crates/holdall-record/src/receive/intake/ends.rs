@@ -27,7 +27,8 @@ const FLIGHT_MAX: Duration = Duration::from_millis(250);
 impl PublisherTrack {
     /// A message that was published after the stop shows that nothing of before is missing.
     fn follow_end(&mut self, published: Timestamp, stop: Timestamp, arrival: Timestamp) {
-        if published < stop {
+        // One of the same instant may have left before it.
+        if published <= stop {
             return;
         }
         // As far as can be seen, its clock agrees with the recorder's.
