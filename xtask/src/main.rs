@@ -11,6 +11,7 @@ mod ids;
 mod lengths;
 mod markdown;
 mod outside;
+mod owners;
 mod packages;
 mod tidy;
 mod units;

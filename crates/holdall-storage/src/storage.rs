@@ -98,7 +98,7 @@ pub trait Storage: Send + Sync {
         false
     }
 
-    /// Whether a file can have several topics of one name with different types, and every reader can tell their messages apart.
+    /// Whether a file can have several topics of one name with different types, and every reader can distinguish their messages.
     fn keeps_types(&self) -> bool {
         false
     }

@@ -1,6 +1,6 @@
 //! Messages that wait to be sorted into a table.
 
-/// Memory that a message takes in addition to its bytes.
+/// Memory of a message in addition to its bytes.
 const ENTRY_BYTES: usize = size_of::<Entry>();
 
 /// The place of a message.
