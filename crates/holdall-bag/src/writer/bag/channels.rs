@@ -1,8 +1,8 @@
 //! The channels of one storage file: which of them gets a topic's message, by its publisher.
 
-use super::{BagTopic, BagWriter, TopicCount, WriteError};
+use super::{BagTopic, TopicCount};
 use holdall_model::topic::PublisherInfo;
-use holdall_storage::writer::{ChannelIndex, ChannelInfo};
+use holdall_storage::writer::ChannelIndex;
 
 /// The most channels that the publishers of one topic have in a file; further publishers share the topic's
 /// common channel, so that publishers that come and go for ever do not fill the file's index.
@@ -204,81 +204,6 @@ impl FileChannels {
             is_same
         });
         counts
-    }
-}
-
-/// The description of a publisher's channel: the topic, and whose messages of it.
-fn channel_info(topic: &ChannelInfo, publisher: Option<&PublisherInfo>) -> ChannelInfo {
-    let mut info = topic.clone();
-    info.topic.publisher = publisher.cloned().map(Box::new);
-    info
-}
-
-impl BagWriter {
-    /// The channel of a publisher that has no message in this file yet.
-    #[cold]
-    pub(super) fn new_channel(
-        &mut self,
-        topic: BagTopic,
-        slot: Option<PublisherSlot>,
-        publisher: Option<PublisherInfo>,
-    ) -> Result<ChannelIndex, WriteError> {
-        let publisher = publisher.filter(|_| slot.is_some());
-        let (channel, _) = self.make_channel(topic, publisher)?;
-        if let Some(current) = &mut self.current {
-            current.channels.assign(topic, slot, channel);
-        }
-        Ok(channel)
-    }
-
-    /// The channel for a publisher's messages, or the topic's common one, and the identifier of the publisher that the file has for it.
-    pub(super) fn make_channel(
-        &mut self,
-        topic: BagTopic,
-        publisher: Option<PublisherInfo>,
-    ) -> Result<(ChannelIndex, Option<String>), WriteError> {
-        let Some(current) = &mut self.current else {
-            return Err(WriteError::Failed);
-        };
-        let Some(info) = self.topics.get(topic.0 as usize) else {
-            return Err(WriteError::UnknownTopic { index: topic.0 });
-        };
-        let channels = &mut current.channels;
-        let can_tell = self.options.storage.keeps_publishers();
-        let publisher = publisher.filter(|_| can_tell);
-        let known = publisher.as_ref().and_then(|it| channels.publisher(topic, it));
-        let publisher = publisher.filter(|_| known.is_some() || channels.has_room(topic));
-        let known = known.or_else(|| channels.common(topic).filter(|_| publisher.is_none()));
-        let gid = publisher.as_ref().map(|publisher| publisher.gid.clone());
-        let channel = match known {
-            Some(known) => known,
-            None => {
-                let info = channel_info(info, publisher.as_ref());
-                let made = current.writer.add_channel(&mut self.queue, &info)?;
-                channels.add(topic, publisher, made);
-                made
-            }
-        };
-        Ok((channel, gid))
-    }
-
-    /// A slot now belongs to another publisher.
-    pub fn forget_publisher(&mut self, topic: BagTopic, slot: PublisherSlot) {
-        if let Some(current) = &mut self.current {
-            current.channels.forget(topic, slot);
-        }
-    }
-
-    /// Gives topics without a message their channel, so that the file names them.
-    pub(super) fn add_empty_channels(&mut self) -> Result<(), WriteError> {
-        let empty = match &self.current {
-            Some(current) => current.channels.without_channel(),
-            None => return Ok(()),
-        };
-        for topic in empty {
-            self.new_channel(topic, None, None)?;
-        }
-        Ok(())
     }
 }
 

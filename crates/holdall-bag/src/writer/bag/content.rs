@@ -1,6 +1,6 @@
 //! Contents of the files of a bag: counts by topic, of messages and of those that a file repeats.
 
-use super::{BagTopic, BagWriter, FileHead, by_place, channels::FileChannels};
+use super::{BagTopic, channels::FileChannels, latched::FileHead};
 use holdall_storage::writer::FileSummary;
 
 /// Messages of a topic.
@@ -40,21 +40,6 @@ impl FileContent {
     }
 }
 
-impl BagWriter {
-    /// Messages in the files that are finished.
-    pub(super) fn messages_by_topic(&self) -> Vec<TopicCount> {
-        let past = self.past.iter().flat_map(|past| &past.content.messages);
-        counts(&by_place(self.topics.len(), past)).collect()
-    }
-
-    /// Messages that the files repeat.
-    pub fn repeated_by_topic(&self) -> Vec<TopicCount> {
-        let past = self.past.iter().map(|past| &past.content.head);
-        let heads = past.chain(self.current.iter().map(|current| &current.head));
-        counts(&by_place(self.topics.len(), heads.flat_map(|head| &head.topics))).collect()
-    }
-}
-
 /// Topics that have at least one message.
 pub(super) fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ {
     let count = |(index, &messages)| TopicCount {
@@ -66,4 +51,15 @@ pub(super) fn counts(by_topic: &[u64]) -> impl Iterator<Item = TopicCount> + '_ 
         .enumerate()
         .map(count)
         .filter(|count| count.messages > 0)
+}
+
+/// The counts of the first `topics` topics, by their place.
+pub(super) fn by_place<'a>(topics: usize, counts: impl IntoIterator<Item = &'a TopicCount>) -> Vec<u64> {
+    let mut by_place = vec![0; topics];
+    for count in counts {
+        if let Some(sum) = by_place.get_mut(count.topic.0 as usize) {
+            *sum += count.messages;
+        }
+    }
+    by_place
 }

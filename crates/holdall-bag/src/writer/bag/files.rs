@@ -1,84 +1,25 @@
-//! The storage files of a bag: named, begun, continued in the next one, and finished.
+//! How a bag passes from file to file: begun, continued in the next one, finished, and removed.
 
 use super::{
-    BagWriter, CurrentFile, FileContent, FileHead, NextFile, Packing, PastFile, ROSBAG2_RECORD,
+    BagWriter, MEMORY_KEY, ROSBAG2_RECORD, STATE_KEY,
+    current::Made,
+    metadata::{metadata, own_metadata, replace},
+    past::PastFile,
+    room::Room,
     rosbag2_record,
 };
-use crate::writer::{CompressionMode, SteadyOf, WriteError};
-use holdall_model::metadata::BagMetadata;
-use holdall_storage::{compression::FORMATS, writer::MetadataEntries};
-use std::path::PathBuf;
+use crate::writer::WriteError;
+use holdall_storage::writer::MetadataEntries;
+use std::collections::BTreeMap;
 
 impl BagWriter {
-    pub(super) fn file_name(&self, number: u32) -> String {
-        match self.options.storage.extension() {
-            None => format!("{}_{number}", self.stem),
-            Some(extension) => format!("{}_{number}.{extension}", self.stem),
+    /// The room in the current file.
+    pub(super) fn room(&self) -> Room<'_> {
+        Room {
+            topics: &self.topics,
+            bytes_max: self.place.bytes_max(),
+            is_only_file: self.files.has_only_first(),
         }
-    }
-
-    /// Measures the span of a file by a clock that does not jump: `steady` gives the time on it of a message.
-    pub fn measure_spans_by(&mut self, steady: SteadyOf) {
-        self.split.measure_by(steady);
-    }
-
-    /// Whether the current file has messages.
-    pub fn has_messages(&self) -> bool {
-        self.split.has_messages()
-    }
-
-    /// The file that the queue is to make for a storage file. Where that is a directory, it is made here.
-    pub(super) fn queue_path(&self, name: &str) -> Result<PathBuf, WriteError> {
-        let path = self.options.directory.join(name);
-        let made = self.options.storage.queue_path(&path);
-        if made != path {
-            self.folder.create_new(&path)?;
-        }
-        Ok(made)
-    }
-
-    /// Bytes to reserve for a file; the disk reserves more as it grows. A database grows its file itself.
-    pub(super) fn reserve_bytes(&self) -> u64 {
-        let grows_by_blocks = self.options.storage.writes_blocks();
-        self.options
-            .split
-            .bytes_max
-            .filter(|_| grows_by_blocks)
-            .unwrap_or(0)
-    }
-
-    pub(super) fn begin_file(&mut self, next: NextFile) -> Result<(), WriteError> {
-        let path = self.options.directory.join(&next.name);
-        let storage = self.options.storage;
-        let options = &self.options.storage_options;
-        let mut writer = storage.create_writer(&mut self.queue, next.file, &path, options)?;
-        let mut empty = BagMetadata {
-            custom_data: self.options.custom_data.clone(),
-            ..BagMetadata::default()
-        };
-        empty.storage_identifier = self.options.storage.id().to_owned();
-        empty.ros_distro = self.options.ros_distro.clone();
-        if self.options.compression.mode == CompressionMode::Message {
-            // A file that is cut off before its end must state how its payloads are stored.
-            CompressionMode::Message
-                .as_metadata()
-                .clone_into(&mut empty.compression_mode);
-            FORMATS[0].clone_into(&mut empty.compression_format);
-        }
-        writer.write_metadata(&mut self.queue, ROSBAG2_RECORD, &rosbag2_record(&empty))?;
-        self.current = Some(CurrentFile {
-            writer,
-            file: next.file,
-            number: self.files_begun,
-            name: next.name,
-            channels: std::mem::take(&mut self.next_channels),
-            head: FileHead::default(),
-            identity: self.folder.file_identity(&path).or_unknown(),
-            unidentified_steps: 0,
-        });
-        self.files_begun += 1;
-        self.split.begin_file();
-        Ok(())
     }
 
     /// Continues in a new file; nothing waits for the old one to be closed.
@@ -86,30 +27,17 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn split(&mut self) -> Result<(), WriteError> {
-        if self.replace_vanished()? {
+        if self.replace_vanished(Made::Perhaps)? {
             return Ok(());
         }
-        self.open_next()?;
-        let records = self
-            .end_records
-            .as_ref()
-            .map_or_else(Vec::new, |records| records(self.repeated_bytes_max()));
+        self.files.open_next(&mut self.place)?;
+        let written = self.files.current.as_ref();
+        let written = written.map_or(0, |current| current.bytes_written());
+        let records = self.files.end_records(Room::repeated_bytes_max(written));
         self.finish_current(records, false)?;
-        if let Some(next) = self.next.take() {
-            self.begin_file(next)?;
-        }
+        self.files.begin_next(&mut self.place)?;
         self.write_metadata(false)?;
         self.settle()
-    }
-
-    pub(super) fn open_next(&mut self) -> Result<(), WriteError> {
-        if self.next.is_none() {
-            let name = self.file_name(self.files_begun);
-            let path = self.queue_path(&name)?;
-            let file = self.queue.create_file_ahead(&path, self.reserve_bytes());
-            self.next = Some(NextFile { file, name });
-        }
-        Ok(())
     }
 
     /// Writes the end of the current file and hands it to the disk to be closed.
@@ -118,72 +46,137 @@ impl BagWriter {
         records: Vec<(String, MetadataEntries)>,
         is_last: bool,
     ) -> Result<(), WriteError> {
-        let complete = if self.has_room_for_empty_channels(is_last) {
-            self.add_empty_channels()
-        } else {
-            Ok(())
+        let current = self.files.current.as_ref();
+        let has_room =
+            current.is_some_and(|current| self.room().has_room_for_empty_channels(current, is_last));
+        let complete = match &mut self.files.current {
+            Some(current) if has_room => current.add_empty_channels(&mut self.place, &self.topics),
+            _ => Ok(()),
         };
         // A file that the disk fails here is still the current one, and is cut and read back as such.
-        self.hand_over_last()?;
-        self.past_bytes = self.length();
-        let Some(current) = self.current.take() else {
+        self.handed
+            .finish(&mut self.place.queue, self.files.current.as_mut())?;
+        let bytes = self.length();
+        let Some(current) = self.files.current.take() else {
             return Ok(());
         };
-        let content = current.content();
-        let CurrentFile {
-            writer,
-            file,
-            number,
-            name,
-            identity,
-            channels,
-            head,
-            ..
-        } = current;
-        let past = PastFile {
-            name,
-            number,
-            identity,
-            content,
-            closing: Some(file),
-            packing: match self.packer {
-                Some(_) => Packing::Wanted,
-                None => Packing::No,
-            },
-            is_torn: false,
-            is_announced: false,
-        };
-        let metadata = rosbag2_record(&self.own_metadata(&past));
-        self.past.push_back(past);
+        let (past, writer, channels) = PastFile::of(current.take_apart());
+        let metadata = rosbag2_record(&own_metadata(&self.place, self.room(), &past));
+        self.past.push(past, bytes);
         let mut closing: Vec<(&str, MetadataEntries)> = vec![(ROSBAG2_RECORD, metadata)];
         closing.extend(
             records
                 .iter()
                 .map(|(name, entries)| (name.as_str(), entries.clone())),
         );
-        let finished = writer.finish(&mut self.queue, &closing);
-        if let Some(past) = self.past.back_mut() {
-            match &finished {
-                Ok(finished) => past.content = FileContent::new(finished.clone(), &channels, head),
-                Err(_) => past.is_torn = true,
-            }
-        }
-        self.next_channels = channels.into_next();
+        let finished = writer.finish(&mut self.place.queue, &closing);
+        self.past.ended(finished.as_ref().ok(), &channels);
+        self.files.reuse(channels);
         finished?;
         complete
     }
 
-    /// Removes a file that was opened ahead and never needed.
-    pub(super) fn remove_next(&mut self) -> Result<(), WriteError> {
-        let Some(next) = self.next.take() else {
+    /// Compares the file being written with the file of that name. One that was deleted or replaced is
+    /// dropped with its messages, which [`Self::take_vanished`] reports, and a new file is begun. True when
+    /// that was done.
+    ///
+    /// # Errors
+    /// A new file that cannot be begun.
+    pub(super) fn replace_vanished(&mut self, made: Made) -> Result<bool, WriteError> {
+        let Some(current) = &mut self.files.current else {
+            return Ok(false);
+        };
+        let Some(how) = current.how_it_vanished(&self.place, made) else {
+            return Ok(false);
+        };
+        let Some(current) = self.files.current.take() else {
+            return Ok(false);
+        };
+        let mut taken = current.take_apart();
+        tracing::error!(
+            "{} was {how} while it was being recorded: its {} messages are lost; the recording continues in a new file",
+            self.place.path_of(&taken.name).display(),
+            taken.content.summary.message_count
+        );
+        self.files.reuse(std::mem::take(&mut taken.channels));
+        self.vanished.add(&mut self.place.queue, taken);
+        self.files.open_next(&mut self.place)?;
+        self.files.begin_next(&mut self.place)?;
+        self.write_metadata(false)?;
+        Ok(true)
+    }
+
+    /// Records which old files are closed, and removes those beyond the ring.
+    pub(super) fn settle(&mut self) -> Result<(), WriteError> {
+        if let Some(current) = &mut self.files.current {
+            current.learn_identity(&self.place);
+        }
+        self.vanished.settle(&mut self.place.queue);
+        if let Some(failure) = self.place.folder.take_failure() {
+            return Err(failure.into());
+        }
+        self.past.settle(&mut self.place.queue)?;
+        if self.past.pack(&self.place, false)? {
+            self.write_metadata(false)?;
+        }
+        let Some(files_max) = self.place.options.split.files_max else {
             return Ok(());
         };
-        let closed = self
-            .queue
-            .close_file(next.file, 0)
-            .and_then(|()| self.queue.wait_closed(next.file));
-        self.folder
-            .remove_file(&self.options.directory.join(&next.name))?;
-        Ok(closed?)
+        let begun = self.past.len() + usize::from(self.files.current.is_some());
+        let surplus = begun.saturating_sub(files_max.max(1) as usize);
+        for _ in 0..surplus {
+            if !self.remove_oldest(&format!("because {files_max} are kept"))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all finished files are closed and the ring has its length. Only at the end: it waits for the disk.
+    ///
+    /// # Errors
+    /// A failed disk.
+    pub fn wait_settled(&mut self) -> Result<(), WriteError> {
+        self.past.wait_closed(&mut self.place.queue)?;
+        self.settle()?;
+        self.past.pack(&self.place, true)?;
+        self.settle()
+    }
+
+    /// Removes the oldest file if the disk has closed it. The metadata counts it as removed before it goes, unless a full disk has no room
+    /// for that.
+    pub(super) fn remove_oldest(&mut self, why: &str) -> Result<bool, WriteError> {
+        let Some(oldest) = self.past.take_oldest() else {
+            return Ok(false);
+        };
+        let before = self.past.removed().announce(&oldest, &self.topics);
+        let announced = match self.write_metadata(false) {
+            Err(error) if error.is_no_space() => Ok(()),
+            written => written,
+        };
+        let path = self.place.path_of(oldest.present_name());
+        let removed = announced.and_then(|()| Ok(self.place.folder.remove_that(&path, oldest.identity)?));
+        if let Err(error) = removed {
+            self.past.removed().restore(before);
+            self.past.put_back(oldest);
+            return Err(error);
+        }
+        self.past.removed().confirm(&oldest);
+        tracing::info!("removed {}, the oldest file, {why}", oldest.name);
+        Ok(true)
+    }
+
+    /// Writes `metadata.yaml` as known so far, so that a killed recording has one that names all files.
+    pub(super) fn write_metadata(&self, durable: bool) -> Result<(), WriteError> {
+        if self.is_unseen {
+            return Ok(());
+        }
+        let mut state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
+        let memory = self.place.options.memory.clone();
+        state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
+        state.extend(self.past.removed_entry());
+        let files = (&self.past, self.files.current.as_ref());
+        let metadata = metadata(&self.place, &self.topics, files, &state);
+        replace(&self.place, &metadata, durable)
     }
 }

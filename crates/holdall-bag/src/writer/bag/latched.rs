@@ -1,12 +1,10 @@
 //! The latched messages that each file repeats at its beginning: the state that a late subscription would have got then.
 
-use super::{BagTopic, BagWriter, TopicCount, WriteError};
+use super::{BagTopic, TopicCount, WriteError, current::CurrentFile, place::Place, topics::Topics};
 use crate::writer::CompressionMode;
 use holdall_model::{
     message::PayloadRef,
-    repeated::{
-        BagRepeats, FileRepeats, REPEATED_RECORD, RepeatedChannel, RepeatedMessage, repeats_to_custom_data,
-    },
+    repeated::{FileRepeats, RepeatedChannel, RepeatedMessage},
     time::Timestamp,
     topic::PublisherInfo,
 };
@@ -86,88 +84,75 @@ impl FileHead {
     }
 }
 
-impl BagWriter {
-    /// Repeats the messages that `state` returns at the beginning of each file.
-    pub fn set_latched(&mut self, state: LatchedState) {
-        self.latched = Some(Box::new(Latched {
+impl Latched {
+    /// Repeats what `state` returns.
+    pub fn new(state: LatchedState) -> Self {
+        Self {
             state,
             file: None,
             recording: None,
             has_warned: false,
-        }));
+        }
     }
 
-    /// Writes the state before the first message of the current file; all later calls do nothing.
-    pub(super) fn repeat_latched(&mut self, log_time: Timestamp) -> Result<(), WriteError> {
-        let Some(latched) = &mut self.latched else {
-            return Ok(());
-        };
-        let number = self.current.as_ref().map(|current| current.number);
-        if number.is_none() || latched.file == number {
-            return Ok(());
+    /// Writes the state before the first message of the current file; all later calls do nothing. True when the file has grown.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn repeat(
+        &mut self,
+        current: &mut CurrentFile,
+        place: &mut Place,
+        topics: &Topics,
+        log_time: Timestamp,
+    ) -> Result<bool, WriteError> {
+        if self.file == Some(current.number()) {
+            return Ok(false);
         }
-        latched.file = number;
-        let directory = &self.options.directory;
-        let recording = latched.recording.get_or_insert_with(|| {
+        self.file = Some(current.number());
+        let directory = &place.options.directory;
+        let recording = self.recording.get_or_insert_with(|| {
             let name = directory.file_name().unwrap_or(directory.as_os_str());
             format!("{}@{}", name.to_string_lossy(), log_time.as_nanos())
         });
-        let recording = recording.clone();
-        let messages = (latched.state)(log_time);
-        let max = self.options.split.bytes_max.map(|max| max / REPEATED_PART_MAX);
+        let mut mark = FileRepeats {
+            recording: recording.clone(),
+            file: current.number(),
+            time: log_time,
+            channels: Vec::new(),
+        };
+        let messages = (self.state)(log_time);
+        let max = place.bytes_max().map(|max| max / REPEATED_PART_MAX);
         let fitting = newest(&messages, max.unwrap_or(u64::MAX));
-        if fitting.len() < messages.len() && !std::mem::replace(&mut latched.has_warned, true) {
+        if fitting.len() < messages.len() && !std::mem::replace(&mut self.has_warned, true) {
             tracing::warn!(
                 "the latched messages take more than half of a file: the oldest of them are not repeated"
             );
         }
-        self.write_head(recording, log_time, fitting)?;
-        self.split.reread_length();
-        Ok(())
-    }
-
-    fn write_head(
-        &mut self,
-        recording: String,
-        log_time: Timestamp,
-        messages: &[LatchedMessage],
-    ) -> Result<(), WriteError> {
-        let mut marks: BTreeMap<(u32, Option<String>), Vec<RepeatedMessage>> = BTreeMap::new();
+        let mut marks: BTreeMap<(BagTopic, Option<String>), Vec<RepeatedMessage>> = BTreeMap::new();
         let (mut channels, mut head): (Vec<ChannelIndex>, FileHead) = (Vec::new(), FileHead::default());
-        for message in messages {
-            let (channel, publisher) = self.make_channel(message.topic, message.publisher.clone())?;
+        for message in fitting {
+            let publisher = message.publisher.clone();
+            let (channel, publisher) = current.make_channel(place, topics, message.topic, publisher)?;
             channels.push(channel);
-            let marks = marks.entry((message.topic.0, publisher)).or_default();
-            marks.push(message.origin);
+            marks
+                .entry((message.topic, publisher))
+                .or_default()
+                .push(message.origin);
             head.add(message.topic);
         }
-        let mark = |((topic, publisher), messages): ((u32, Option<String>), Vec<RepeatedMessage>)| {
-            let info = &self.topics.get(topic as usize)?.topic;
-            Some(RepeatedChannel {
+        for ((topic, publisher), messages) in marks {
+            let info = &topics.get(topic)?.topic;
+            mark.channels.push(RepeatedChannel {
                 topic: info.name.clone(),
                 type_name: info.type_name.clone(),
                 publisher,
                 messages,
-            })
-        };
-        let channels_of_mark = marks.into_iter().filter_map(mark).collect();
-        let Some(current) = &mut self.current else {
-            return Err(WriteError::Failed);
-        };
-        let mark = FileRepeats {
-            recording,
-            file: current.number,
-            time: log_time,
-            channels: channels_of_mark,
-        };
-        // First: a file that is cut off within them has the mark.
-        current
-            .writer
-            .write_metadata(&mut self.queue, REPEATED_RECORD, &mark.entries())?;
-        head.mark = Some(Box::new(mark));
-        current.head = head;
-        for (message, channel) in messages.iter().zip(channels) {
-            let packed = match self.options.compression.mode {
+            });
+        }
+        current.begin_head(&mut place.queue, mark, head)?;
+        for (message, channel) in fitting.iter().zip(channels) {
+            let packed = match place.options.compression.mode {
                 CompressionMode::Message if !message.is_packed => Some(pack(&message.payload)?),
                 _ => None,
             };
@@ -177,25 +162,9 @@ impl BagWriter {
                 sequence: message.sequence,
                 payload: PayloadRef::Bytes(packed.as_deref().unwrap_or(&message.payload)),
             };
-            current.writer.write(&mut self.queue, channel, stored)?;
+            current.write(&mut place.queue, channel, stored)?;
         }
-        Ok(())
-    }
-
-    /// The marks of all files, for `custom_data`.
-    pub(super) fn marks(&self) -> Option<(String, String)> {
-        let past = self
-            .past
-            .iter()
-            .map(|past| (&past.name, past.content.head.mark.as_ref()));
-        let current = self
-            .current
-            .iter()
-            .map(|file| (&file.name, file.head.mark.as_ref()));
-        let marks = past
-            .chain(current)
-            .filter_map(|(name, mark)| Some((name.clone(), mark?.as_ref().clone())));
-        repeats_to_custom_data(&marks.collect::<BagRepeats>())
+        Ok(true)
     }
 }
 

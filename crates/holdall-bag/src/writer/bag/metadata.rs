@@ -1,13 +1,22 @@
 //! A bag's description of itself: `metadata.yaml`, and rosbag2's record in each file.
 
-use super::{BagWriter, CurrentFile, Packing, by_place};
+use super::{
+    content::{FileContent, by_place},
+    current::CurrentFile,
+    past::{PastFile, PastFiles},
+    place::Place,
+    room::Room,
+    topics::Topics,
+};
 use crate::writer::{
     WriteError,
     metadata::{BagFacts, FileFacts, bag_metadata},
-    note_sealed,
 };
-use holdall_model::metadata::{BagMetadata, MEMORY_KEY};
-use holdall_storage::writer::MetadataEntries;
+use holdall_model::{
+    metadata::BagMetadata,
+    repeated::{BagRepeats, repeats_to_custom_data},
+};
+use holdall_storage::writer::{ChannelInfo, MetadataEntries};
 use std::collections::BTreeMap;
 
 /// Name and key of the record that carries rosbag2's metadata in a storage file.
@@ -17,76 +26,74 @@ const ROSBAG2_KEY: &str = "serialized_metadata";
 /// In `custom_data` of `metadata.yaml` while the bag is being written: counts of its last file are not final, and it may have no end.
 pub const STATE_KEY: &str = "holdall.state";
 
-impl BagWriter {
-    pub(super) fn write_last_metadata(
-        &mut self,
-        custom_data: &BTreeMap<String, String>,
-    ) -> Result<(), WriteError> {
-        let mut metadata = self.metadata(custom_data);
-        if self.queue.seals() {
-            note_sealed(&self.options.directory, &mut metadata);
-        }
-        Ok(self.folder.replace_text(
-            &self.options.directory.join("metadata.yaml"),
-            &metadata.to_yaml(),
-            true,
-        )?)
-    }
+/// What a bag with these files states about itself, with more `custom_data`.
+pub(super) fn metadata(
+    place: &Place,
+    topics: &Topics,
+    (past, current): (&PastFiles, Option<&CurrentFile>),
+    more_custom_data: &BTreeMap<String, String>,
+) -> BagMetadata {
+    let current = current.map(|current| (current.name(), current.content()));
+    let mut files: Vec<FileFacts<'_>> = past.iter().map(PastFile::facts).collect();
+    files.extend(current.iter().map(|(name, content)| FileFacts {
+        name,
+        summary: &content.summary,
+        is_packed: false,
+    }));
+    let mut custom_data = place.options.custom_data.clone();
+    custom_data.extend(more_custom_data.clone());
+    let mark_of_current = current
+        .iter()
+        .map(|(name, content)| (*name, content.head.mark.as_deref()));
+    let marks = past
+        .marks()
+        .chain(mark_of_current)
+        .filter_map(|(name, mark)| Some((name.to_owned(), mark?.clone())));
+    custom_data.extend(repeats_to_custom_data(&marks.collect::<BagRepeats>()));
+    let contents = past
+        .iter()
+        .map(|past| &past.content)
+        .chain(current.iter().map(|(_, content)| content));
+    let counts = by_place(topics.all().len(), contents.flat_map(FileContent::stored));
+    let topics = topics.all().iter().map(|topic| &topic.topic).zip(counts);
+    bag_metadata(&facts(place, &custom_data), topics, &files)
+}
 
-    /// Writes `metadata.yaml` as known so far, so that a killed recording has one that names all files.
-    pub(super) fn write_metadata(&mut self, durable: bool) -> Result<(), WriteError> {
-        if self.is_unseen {
-            return Ok(());
-        }
-        let mut state = BTreeMap::from([(STATE_KEY.to_owned(), "recording".to_owned())]);
-        let memory = self.options.memory.clone();
-        state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
-        state.extend(self.removed.entry());
-        let text = self.metadata(&state).to_yaml();
-        Ok(self
-            .folder
-            .replace_text(&self.options.directory.join("metadata.yaml"), &text, durable)?)
-    }
+/// The content of the metadata record of a finished file: this file alone. With all files in
+/// each record, hundreds of short files contained little else.
+pub(super) fn own_metadata(place: &Place, room: Room<'_>, past: &PastFile) -> BagMetadata {
+    let topics: &[ChannelInfo] = if room.ending_topics_bytes() > 0 {
+        room.topics.all()
+    } else {
+        &[]
+    };
+    let counts = by_place(topics.len(), past.content.stored());
+    let file = FileFacts {
+        name: &past.name,
+        summary: &past.content.summary,
+        is_packed: false,
+    };
+    let topics = topics.iter().map(|topic| &topic.topic).zip(counts);
+    bag_metadata(&facts(place, &place.options.custom_data), topics, &[file])
+}
 
-    /// Identity that distinguishes its directory from copies of it; `None` if unknown.
-    pub fn directory_identity(&self) -> Option<String> {
-        self.folder.directory_identity(&self.options.directory)
+fn facts<'a>(place: &'a Place, custom_data: &'a BTreeMap<String, String>) -> BagFacts<'a> {
+    BagFacts {
+        storage_id: place.options.storage.id(),
+        compression: place.options.compression.mode,
+        custom_data,
+        ros_distro: place.options.ros_distro.as_deref(),
     }
+}
 
-    pub(super) fn metadata(&self, more_custom_data: &BTreeMap<String, String>) -> BagMetadata {
-        let content = self.current.as_ref().map(CurrentFile::content);
-        let current = self.current.as_ref().map(|current| current.name.as_str());
-        let mut files: Vec<FileFacts<'_>> = self
-            .past
-            .iter()
-            .map(|past| FileFacts {
-                name: &past.name,
-                summary: &past.content.summary,
-                is_packed: past.packing == Packing::Done,
-            })
-            .collect();
-        if let (Some(name), Some(content)) = (current, &content) {
-            files.push(FileFacts {
-                name,
-                summary: &content.summary,
-                is_packed: false,
-            });
-        }
-        let mut custom_data = self.options.custom_data.clone();
-        custom_data.extend(more_custom_data.clone());
-        custom_data.extend(self.marks());
-        let facts = BagFacts {
-            storage_id: self.options.storage.id(),
-            compression: self.options.compression.mode,
-            custom_data: &custom_data,
-            ros_distro: self.options.ros_distro.as_deref(),
-        };
-        let past = self.past.iter().map(|past| &past.content);
-        let messages = past.chain(&content).flat_map(|content| content.stored());
-        let counts = by_place(self.topics.len(), messages);
-        let topics = self.topics.iter().map(|topic| &topic.topic).zip(counts);
-        bag_metadata(&facts, topics, &files)
-    }
+/// Replaces `metadata.yaml`.
+///
+/// # Errors
+/// A failed disk.
+pub(super) fn replace(place: &Place, metadata: &BagMetadata, durable: bool) -> Result<(), WriteError> {
+    let text = metadata.to_yaml();
+    let path = place.path_of("metadata.yaml");
+    Ok(place.folder.replace_text(&path, &text, durable)?)
 }
 
 /// The record that carries rosbag2's metadata.

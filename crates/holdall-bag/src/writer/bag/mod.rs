@@ -1,279 +1,77 @@
 //! The writer of one bag: adds topics, writes messages in order, splits into new files, and closes without losing the first error.
 
-mod begin;
 mod channels;
 mod close;
 mod content;
+mod current;
 mod durable;
 mod files;
 mod handed;
 mod latched;
 mod metadata;
+mod open;
+mod options;
+mod past;
+mod place;
 mod removed;
-mod repeated;
-mod ring;
+mod room;
+mod topics;
+mod torn;
 mod vanished;
 
 pub use channels::PublisherSlot;
 pub use content::TopicCount;
 pub use latched::LatchedMessage;
 pub use metadata::{ROSBAG2_RECORD, STATE_KEY, rosbag2_record};
+pub use options::{
+    BagEnd, BagOptions, BagTopic, ClosedBag, EndRecords, OpenDisk, TornFile, UndefinedTopic, bag_places,
+    os_disk, sealed_os_disk, why_not_encrypted,
+};
 pub use removed::RemovedByRing;
 
-use super::{
-    BagFolder, CompressionMode, CompressionOptions, OsFolder, SplitOptions, SplitRule, UploadedFiles,
-    WriteError, folder::FileIdentity, pack_files::FilePacker,
-};
-use channels::{FileChannels, Found};
-use content::{FileContent, counts};
+use super::{BagFolder, CompressionMode, SteadyOf, UploadedFiles, WriteError, pack_files::FilePacker};
+use channels::Found;
+use content::{by_place, counts};
+use current::Made;
 use durable::PendingSync;
 use handed::Handed;
-use holdall_io::{
-    block::BlockPoolOptions,
-    disk::{DiskError, FileId, WritePath},
-    os::{DiskMode, OsDisk},
-    queue::DiskQueue,
-    sealed::{Seal, SealingDisk},
+use holdall_io::disk::WritePath;
+use holdall_model::{
+    metadata::MEMORY_KEY,
+    time::Timestamp,
+    topic::{MessageDefinition, PublisherInfo},
 };
-use holdall_model::topic::{DefinitionEncoding, MessageDefinition, PublisherInfo};
 use holdall_storage::{
-    Storage, StorageError, StorageOptions,
-    compression::packed_name,
-    reader::StorageReader,
-    writer::{ChannelInfo, MetadataEntries, StorageWriter, StoredMessage},
+    StorageError,
+    writer::{ChannelInfo, MetadataEntries, StoredMessage},
 };
-use latched::{FileHead, Latched};
-use removed::Removed;
-use repeated::{by_place, channel_bytes, metadata_bytes};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use latched::{Latched, LatchedState};
+use open::OpenFiles;
+use past::PastFiles;
+use place::Place;
+use room::Room;
+use std::path::{Path, PathBuf};
+use topics::Topics;
+use vanished::Vanished;
 
 /// Files that may become this long carry checkpoints of their index, when the options request them.
 const CHECKPOINTS_FROM_BYTES: u64 = 64 << 20;
 
-/// A topic of a bag: dense index from 0 in the order of [`BagWriter::add_topic`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BagTopic(pub u32);
-
-/// Opens the disk for a directory that was just made.
-pub type OpenDisk = Box<dyn FnOnce(&Path) -> Result<DiskQueue, DiskError> + Send>;
-
-pub use begin::why_not_encrypted;
-
-/// The operating system's disk.
-pub fn os_disk(mode: DiskMode, blocks: BlockPoolOptions) -> OpenDisk {
-    Box::new(move |directory| DiskQueue::new(Box::new(OsDisk::open(directory, mode)?), blocks))
-}
-
-/// The operating system's disk, whose files are sealed.
-pub fn sealed_os_disk(mode: DiskMode, blocks: BlockPoolOptions, seal: Seal) -> OpenDisk {
-    Box::new(move |directory| {
-        let disk = Box::new(OsDisk::open(directory, mode)?);
-        DiskQueue::new(Box::new(SealingDisk::new(disk, seal)), blocks)
-    })
-}
-
-/// The disk and the folder of a bag on the operating system's disk, encrypted if there is a seal.
-pub fn bag_places(
-    mode: DiskMode,
-    blocks: BlockPoolOptions,
-    seal: Option<Seal>,
-) -> (OpenDisk, Box<dyn BagFolder>) {
-    match seal {
-        Some(seal) => (
-            sealed_os_disk(mode, blocks, seal.clone()),
-            Box::new(OsFolder::sealed(seal)),
-        ),
-        None => (os_disk(mode, blocks), Box::<OsFolder>::default()),
-    }
-}
-
-/// Options of a new bag.
-#[derive(Clone)]
-pub struct BagOptions {
-    /// The directory to make; must not exist.
-    pub directory: PathBuf,
-    /// How its files are stored.
-    pub storage: &'static dyn Storage,
-    /// The backend's settings.
-    pub storage_options: StorageOptions,
-    /// When to split into a new file.
-    pub split: SplitOptions,
-    /// rosbag2's own compression: closed files are packed here, payloads by the caller that writes messages (`PayloadPacking`).
-    pub compression: CompressionOptions,
-    /// Goes to `custom_data`.
-    pub custom_data: BTreeMap<String, String>,
-    /// Goes to `ros_distro`.
-    pub ros_distro: Option<String>,
-    /// The id of the memory with the messages not stored yet; in `custom_data` while the bag is being written.
-    pub memory: Option<String>,
-}
-
-/// A file that the disk has failed.
-pub struct TornFile {
-    /// Its number, see [`BagWriter::file_number`].
-    pub number: u32,
-    /// Reads the part of it that the disk has kept; `None` if there is no such part.
-    pub reader: Option<Arc<dyn StorageReader>>,
-    /// The bag's topic of each of the reader's channels.
-    pub topics: Vec<Option<BagTopic>>,
-}
-
-/// How the files of a bag ended, for a caller that keeps an account of its messages.
-pub struct BagEnd {
-    /// Files that may have lost data, because the disk has failed.
-    pub torn: Vec<TornFile>,
-    /// Messages in files that the ring has removed and [`BagWriter::take_removed`] has not returned.
-    pub removed: Vec<TopicCount>,
-    /// Messages that can be read, without repeated ones.
-    pub messages: Vec<TopicCount>,
-    /// Messages that files repeat.
-    pub repeated: Vec<TopicCount>,
-    /// Something has failed.
-    pub failed: bool,
-}
-
-/// A topic whose type no file of the bag defines: its messages cannot be decoded by the bag alone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UndefinedTopic {
-    /// Full ROS name.
-    pub name: String,
-    /// ROS type.
-    pub type_name: String,
-}
-
-/// A closed bag.
-#[derive(Debug)]
-pub struct ClosedBag {
-    /// Its directory.
-    pub directory: PathBuf,
-    /// Its storage files, in order.
-    pub files: Vec<PathBuf>,
-    /// Those of them that are whole and durable and that [`BagWriter::take_complete`] has not returned.
-    pub complete: Vec<PathBuf>,
-    /// Messages that can be read from these files, as the storage writers counted them (or, after a failure, as they were read back).
-    pub messages: Vec<TopicCount>,
-    /// Topics without a definition.
-    pub undefined: Vec<UndefinedTopic>,
-    /// Where the caller's account differs from that, one sentence each; the writer itself keeps no account.
-    pub account_faults: Vec<String>,
-    /// The first error, if any; everything that could be kept is in the files nevertheless.
-    pub failure: Option<WriteError>,
-}
-
-/// The storage file being written.
-struct CurrentFile {
-    writer: Box<dyn StorageWriter>,
-    file: FileId,
-    number: u32,
-    name: String,
-    channels: FileChannels,
-    head: FileHead,
-    /// The file with this name must be this one.
-    identity: FileIdentity,
-    /// Steps since its beginning without a known identity.
-    unidentified_steps: u64,
-}
-
-impl CurrentFile {
-    fn content(&self) -> FileContent {
-        FileContent::new(self.writer.summary(), &self.channels, self.head.clone())
-    }
-}
-
-/// A file that was finished.
-struct PastFile {
-    name: String,
-    number: u32,
-    /// Which file it was while it was written.
-    identity: FileIdentity,
-    content: FileContent,
-    /// `Some` until the disk has closed it.
-    closing: Option<FileId>,
-    packing: Packing,
-    /// The disk failed while it was written: its contents must be read back.
-    is_torn: bool,
-    /// [`BagWriter::take_complete`] has returned it.
-    is_announced: bool,
-}
-
-impl PastFile {
-    /// Its present name in the directory.
-    fn present_name(&self) -> PathBuf {
-        match self.packing {
-            Packing::Done => packed_name(Path::new(&self.name)),
-            Packing::No | Packing::Wanted | Packing::AtWork => PathBuf::from(&self.name),
-        }
-    }
-}
-
-/// How far a file's compression is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packing {
-    /// The file stays unchanged.
-    No,
-    /// When it is closed.
-    Wanted,
-    /// A thread has it.
-    AtWork,
-    /// The packed file has replaced it.
-    Done,
-}
-
-/// A file that was opened before it is needed.
-struct NextFile {
-    file: FileId,
-    name: String,
-}
-
-/// Records that a file carries at its end in addition to what every bag has. Called when a file other than the last
-/// is closed, with the bytes that the records may use: a short file must not be filled with what all files repeat.
-pub type EndRecords = Box<dyn Fn(u64) -> Vec<(String, MetadataEntries)> + Send>;
-
 /// Writes one bag. Owned by one thread (or a simulator's step); waits for the disk only when no block is free.
 pub struct BagWriter {
-    options: BagOptions,
-    queue: DiskQueue,
-    folder: Box<dyn BagFolder>,
-    /// Common prefix of the names of its files: the directory's name.
-    stem: String,
-    topics: Vec<ChannelInfo>,
-    /// `None` after a failure.
-    current: Option<CurrentFile>,
-    /// Those of no file, with place for all topics, for the next file.
-    next_channels: FileChannels,
-    next: Option<NextFile>,
-    past: VecDeque<PastFile>,
-    split: SplitRule,
-    files_begun: u32,
-    /// The most bytes that all topics need in a metadata record.
-    topics_bytes: u64,
-    /// The most bytes that the channels of all topics need in a file.
-    channels_bytes: u64,
-    /// Bytes of finished files, including removed ones.
-    past_bytes: u64,
+    place: Place,
+    topics: Topics,
+    files: OpenFiles,
+    past: PastFiles,
+    vanished: Vanished,
     /// The sync that was requested last and has not ended.
     sync: Option<PendingSync>,
     /// Which messages the system has.
     handed: Handed,
-    /// Messages in files that the ring has removed.
-    removed: Removed,
-    /// Messages in files that were deleted or replaced by others, not yet reported.
-    vanished: Vec<TopicCount>,
-    /// Such files until the disk has closed them.
-    vanishing: Vec<FileId>,
-    /// Set for file compression.
-    packer: Option<FilePacker>,
-    end_records: Option<EndRecords>,
     /// `None` unless files repeat latched messages.
     latched: Option<Box<Latched>>,
     /// Set if no program can see the bag before its end: `metadata.yaml` is then written once.
     is_unseen: bool,
-    /// `None` unless a full disk costs uploaded files only.
-    uploaded: Option<UploadedFiles>,
 }
 
 impl BagWriter {
@@ -293,8 +91,8 @@ impl BagWriter {
             .is_none_or(|max| max >= CHECKPOINTS_FROM_BYTES);
         options.storage_options.index_checkpoints &= is_long;
         options.storage.check_options(&options.storage_options)?;
-        let is_directory = options.storage.is_directory();
-        if is_directory && options.compression.mode == CompressionMode::File {
+        let packs_files = options.compression.mode == CompressionMode::File;
+        if packs_files && options.storage.is_directory() {
             return Err(StorageError::Unsupported {
                 path: options.directory,
                 what: "compression of whole files",
@@ -314,22 +112,36 @@ impl BagWriter {
                 error.into()
             }
         })?;
-        let directory = options.directory.clone();
-        let opened = match Self::open_parts(&options, open_disk) {
+        let packer = packs_files
+            .then(|| FilePacker::start(&options.compression))
+            .transpose()
+            .map_err(WriteError::Threads);
+        let opened = packer.and_then(|packer| Ok((packer, Place::open_disk(&options, open_disk)?)));
+        let (packer, queue) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                folder.discard(&directory);
+                folder.discard(&options.directory);
                 return Err(error);
             }
         };
-        let (packer, queue) = opened;
-        let mut bag = Self::begin(options, queue, folder);
-        bag.packer = packer;
-        if let Err(error) = bag.begin_first() {
+        let files = OpenFiles::new(options.split.clone());
+        let mut bag = Self {
+            place: Place::new(options, queue, folder),
+            topics: Topics::default(),
+            files,
+            past: PastFiles::new(packer),
+            vanished: Vanished::default(),
+            sync: None,
+            handed: Handed::default(),
+            latched: None,
+            is_unseen: false,
+        };
+        let begun = bag.files.begin_first(&mut bag.place);
+        if let Err(error) = begun.and_then(|()| bag.write_metadata(false)) {
             // Files open in it are closed first.
-            bag.current = None;
-            bag.queue.drain();
-            bag.folder.discard(&directory);
+            bag.files.current = None;
+            bag.place.queue.drain();
+            bag.place.folder.discard(bag.directory());
             return Err(error);
         }
         Ok(bag)
@@ -343,7 +155,22 @@ impl BagWriter {
 
     /// Sets the records at the end of files that are closed before the last one.
     pub fn set_end_records(&mut self, end_records: EndRecords) {
-        self.end_records = Some(end_records);
+        self.files.set_end_records(end_records);
+    }
+
+    /// Repeats the messages that `state` returns at the beginning of each file.
+    pub fn set_latched(&mut self, state: LatchedState) {
+        self.latched = Some(Box::new(Latched::new(state)));
+    }
+
+    /// From now on a full disk costs only files that are uploaded.
+    pub fn keep_until_uploaded(&mut self, uploaded: UploadedFiles) {
+        self.past.keep_until_uploaded(uploaded);
+    }
+
+    /// Measures the span of a file by a clock that does not jump: `steady` gives the time on it of a message.
+    pub fn measure_spans_by(&mut self, steady: SteadyOf) {
+        self.files.split.measure_by(steady);
     }
 
     /// Puts a named text record into the current file, after the messages written so far; false if no file is open.
@@ -351,11 +178,11 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn write_record(&mut self, name: &str, entries: &MetadataEntries) -> Result<bool, WriteError> {
-        let Some(current) = &mut self.current else {
+        let Some(current) = &mut self.files.current else {
             return Ok(false);
         };
-        current.writer.write_metadata(&mut self.queue, name, entries)?;
-        self.split.reread_length();
+        current.write_record(&mut self.place.queue, name, entries)?;
+        self.files.split.reread_length();
         Ok(true)
     }
 
@@ -364,47 +191,27 @@ impl BagWriter {
     /// # Errors
     /// More topics than the storage can number.
     pub fn add_topic(&mut self, info: ChannelInfo) -> Result<BagTopic, WriteError> {
-        match &mut self.current {
-            Some(current) => current.channels.add_topic(),
-            None => self.next_channels.add_topic(),
-        }
-        self.topics_bytes += metadata_bytes(&info.topic);
-        self.channels_bytes += channel_bytes(&info);
-        self.split.reread_length();
-        self.topics.push(info);
-        // More topics than 32 bits can count do not fit into memory.
-        Ok(BagTopic((self.topics.len() - 1) as u32))
+        self.files.add_topic();
+        Ok(self.topics.add(info))
     }
 
     /// Sets the definition of a topic that was added without. Where the storage can have several channels of a topic, the current file gets
     /// a new one with it, at the topic's next message or at the end; other storages store it from the next file on. Returns the topic's
     /// name when the definition is news.
     pub fn set_definition(&mut self, topic: BagTopic, definition: MessageDefinition) -> Option<&str> {
-        let info = self.topics.get_mut(topic.0 as usize)?;
-        let is_news =
-            info.definition.encoding == DefinitionEncoding::Unknown && info.definition != definition;
-        self.channels_bytes -= channel_bytes(info);
-        info.definition = definition;
-        self.channels_bytes += channel_bytes(info);
-        if let Some(current) = &mut self.current
-            && is_news
-            && self.options.storage.keeps_publishers()
-        {
-            current.channels.renew(topic);
+        if !self.topics.define(topic, definition)? {
+            return None;
         }
-        is_news.then_some(info.topic.name.as_str())
+        if self.place.options.storage.keeps_publishers() {
+            self.files.renew(topic);
+        }
+        let info = self.topics.get(topic).ok()?;
+        Some(info.topic.name.as_str())
     }
 
     /// Topics without a definition, with their types, by name.
     pub fn undefined_topics(&self) -> Vec<UndefinedTopic> {
-        let unknown = |info: &&ChannelInfo| info.definition.encoding == DefinitionEncoding::Unknown;
-        let undefined = self.topics.iter().filter(unknown).map(|info| UndefinedTopic {
-            name: info.topic.name.clone(),
-            type_name: info.topic.type_name.clone(),
-        });
-        let mut undefined: Vec<UndefinedTopic> = undefined.collect();
-        undefined.sort();
-        undefined
+        self.topics.undefined()
     }
 
     /// Writes a message after all earlier ones; true if a new file was begun for it.
@@ -429,30 +236,52 @@ impl BagWriter {
         who: impl FnOnce() -> Option<PublisherInfo>,
     ) -> Result<bool, WriteError> {
         let payload_bytes = message.payload.len();
-        let current = self.current.as_ref();
-        let end_bytes = self.end_bytes();
-        let length = || current.map_or(0, |current| current.writer.bytes_written() + end_bytes);
-        let split = self.split.is_due(message.log_time, payload_bytes, length);
+        let split = self.is_split_due(message.log_time, payload_bytes);
         if split {
             self.split()?;
         }
-        let Some(current) = &mut self.current else {
+        let Some(current) = &mut self.files.current else {
             return Err(WriteError::Failed);
         };
-        let channel = match current.channels.find(topic, publisher) {
+        let channel = match current.find(topic, publisher) {
             Found::Channel(channel) => channel,
             Found::New => {
-                self.repeat_latched(message.log_time)?;
-                self.new_channel(topic, publisher, who())?
+                if let Some(latched) = &mut self.latched
+                    && latched.repeat(current, &mut self.place, &self.topics, message.log_time)?
+                {
+                    self.files.split.reread_length();
+                }
+                current.new_channel(&mut self.place, &self.topics, (topic, publisher), who())?
             }
             Found::UnknownTopic => return Err(WriteError::UnknownTopic { index: topic.0 }),
         };
-        let Some(current) = &mut self.current else {
-            return Err(WriteError::Failed);
-        };
-        current.writer.write(&mut self.queue, channel, message)?;
-        self.split.written(message.log_time, payload_bytes);
+        current.write(&mut self.place.queue, channel, message)?;
+        self.files.split.written(message.log_time, payload_bytes);
         Ok(split)
+    }
+
+    #[inline]
+    fn is_split_due(&mut self, log_time: Timestamp, payload_bytes: usize) -> bool {
+        let is_only_file = self.files.has_only_first();
+        let OpenFiles { current, split, .. } = &mut self.files;
+        let room = Room {
+            topics: &self.topics,
+            bytes_max: self.place.bytes_max(),
+            is_only_file,
+        };
+        let length = || {
+            current
+                .as_ref()
+                .map_or(0, |current| current.bytes_written() + room.end_bytes())
+        };
+        split.is_due(log_time, payload_bytes, length)
+    }
+
+    /// A slot now belongs to another publisher.
+    pub fn forget_publisher(&mut self, topic: BagTopic, slot: PublisherSlot) {
+        if let Some(current) = &mut self.files.current {
+            current.forget(topic, slot);
+        }
     }
 
     /// Advances work that needs no message: compression, closing of old files, opening of the next. Cheap; called between batches.
@@ -460,41 +289,206 @@ impl BagWriter {
     /// # Errors
     /// A failed disk or storage file.
     pub fn step(&mut self) -> Result<(), WriteError> {
-        self.queue.poll();
-        if let Some(current) = &mut self.current {
-            current.writer.step(&mut self.queue)?;
-            if self.split.is_near() {
-                self.open_next()?;
+        self.place.queue.poll();
+        if let Some(current) = &mut self.files.current {
+            current.step(&mut self.place.queue)?;
+            if self.files.split.is_near() {
+                self.files.open_next(&mut self.place)?;
             }
         }
         self.settle()
     }
 
+    /// Hands everything written so far to the disk and requests a sync, without waiting for it.
+    /// [`Self::is_durable`] returns whether it has ended; a call before that replaces the request.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn make_durable(&mut self) -> Result<(), WriteError> {
+        self.replace_vanished(Made::Perhaps)?;
+        let token = match &mut self.files.current {
+            Some(current) => current.make_durable(&mut self.place.queue)?,
+            None => None,
+        };
+        self.sync = Some(PendingSync::new(token, &self.past));
+        Ok(())
+    }
+
+    /// Whether everything that was written before the last [`Self::make_durable`] is found after a power cut.
+    ///
+    /// # Errors
+    /// A failed disk: data written since the last successful sync may be gone.
+    pub fn is_durable(&mut self) -> Result<bool, WriteError> {
+        self.place.queue.poll();
+        let Some(sync) = &mut self.sync else {
+            return Ok(true);
+        };
+        let is_done = sync.is_done(&self.place.queue, &self.past)?;
+        if is_done {
+            self.sync = None;
+        }
+        Ok(is_done)
+    }
+
+    /// Announces that [`BagWriter::handed`] will be called; call it before the first message.
+    pub fn track_handed(&mut self) {
+        self.handed.track();
+    }
+
+    /// Length of the prefix of the messages written so far that the system has, see
+    /// [`StorageWriter::handed`](holdall_storage::writer::StorageWriter::handed).
+    pub fn handed(&mut self) -> u64 {
+        self.handed
+            .messages(&self.place.queue, self.files.current.as_mut())
+    }
+
+    /// Gives everything written so far to the system, without a sync.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn hand_over(&mut self) -> Result<(), WriteError> {
+        match &mut self.files.current {
+            Some(current) => current.hand_over(&mut self.place.queue),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives large messages to the system as soon as that costs little; false if the caller should try
+    /// again.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn hand_over_large(&mut self) -> Result<bool, WriteError> {
+        match &mut self.files.current {
+            Some(current) => current.hand_over_large(&mut self.place.queue),
+            None => Ok(true),
+        }
+    }
+
+    /// Removes the oldest finished file to make room, and returns its length in bytes; `None` if there is
+    /// none.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn remove_oldest_file(&mut self) -> Result<Option<u64>, WriteError> {
+        if !self.is_oldest_uploaded() {
+            return Ok(None);
+        }
+        let bytes = self.past.oldest_bytes();
+        if !self.remove_oldest("to make room on the disk")? {
+            return Ok(None);
+        }
+        // The text before the removal may have found no room, which a later one makes good.
+        self.write_metadata(false).map(|()| bytes)
+    }
+
+    /// Whether the oldest file may be removed as far as an upload is concerned.
+    pub fn is_oldest_uploaded(&self) -> bool {
+        self.past.is_oldest_uploaded(&self.place)
+    }
+
+    /// Whether a finished file will be there to be removed as soon as the disk has closed it.
+    pub fn has_removable_file(&self) -> bool {
+        self.past.len() > 0
+    }
+
+    /// Compares the file being written with the file of that name, before the bag is closed: a file with messages that was never found under
+    /// its name is one that was deleted before it was looked up. Waits for the disk when there is such a file. A file that vanished is
+    /// dropped with its messages, which [`Self::take_vanished`] reports, and a new one is begun; true when that was done.
+    ///
+    /// # Errors
+    /// A new file that cannot be begun.
+    pub fn replace_vanished_at_end(&mut self) -> Result<bool, WriteError> {
+        let is_unidentified = self.files.current.as_ref().is_some_and(|it| it.is_unidentified());
+        if self.place.queue.makes_files() && is_unidentified {
+            self.place.queue.drain();
+            return self.replace_vanished(Made::Surely);
+        }
+        self.replace_vanished(Made::Perhaps)
+    }
+
+    /// As [`Self::replace_vanished_at_end`], after an error of the storage or the disk: a database notices before the next check that its
+    /// file is gone. A file that could not be made did not vanish. Waits for the disk.
+    ///
+    /// # Errors
+    /// As [`Self::replace_vanished_at_end`].
+    pub fn replace_vanished_after(&mut self, error: &WriteError) -> Result<bool, WriteError> {
+        let is_bug = matches!(error, WriteError::Internal);
+        if is_bug || !self.place.queue.makes_files() {
+            return Ok(false);
+        }
+        self.place.queue.drain();
+        let current = self.files.current.as_ref();
+        if current.is_some_and(|current| current.was_never_made(&self.place.queue)) {
+            return Ok(false);
+        }
+        self.replace_vanished(Made::Surely)
+    }
+
+    /// Messages in files that the ring has removed since the last call.
+    pub fn take_removed(&mut self) -> Vec<TopicCount> {
+        self.past.removed().take()
+    }
+
+    /// Messages in files that vanished since the last call.
+    pub fn take_vanished(&mut self) -> Vec<TopicCount> {
+        self.vanished.take()
+    }
+
+    /// Files that are whole, durable and under their last name since the last call, in order.
+    pub fn take_complete(&mut self) -> Vec<PathBuf> {
+        self.past.take_complete(&self.place)
+    }
+
+    /// Messages that the files repeat.
+    pub fn repeated_by_topic(&self) -> Vec<TopicCount> {
+        let past = self.past.iter().map(|past| &past.content.head);
+        let current = self.files.current.iter().map(|current| current.head());
+        let repeated = past.chain(current).flat_map(|head| &head.topics);
+        counts(&by_place(self.topics.all().len(), repeated)).collect()
+    }
+
+    /// Bytes of all files, were the current one closed now; files that are removed again count, packed files with their length before.
+    pub fn length(&self) -> u64 {
+        let current = self.files.current.as_ref();
+        let current = current.map_or(0, |current| current.bytes_written() + self.room().end_bytes());
+        self.past.bytes() + current
+    }
+
+    /// Whether the current file has messages.
+    pub fn has_messages(&self) -> bool {
+        self.files.split.has_messages()
+    }
+
     /// The file being written.
     pub fn current_path(&self) -> Option<PathBuf> {
-        self.current
-            .as_ref()
-            .map(|current| self.options.directory.join(&current.name))
+        let current = self.files.current.as_ref();
+        current.map(|current| self.place.path_of(current.name()))
     }
 
     /// The way that its files take to the disk.
     pub fn write_path(&self) -> WritePath {
-        self.queue.write_path()
+        self.place.queue.write_path()
     }
 
     /// The number of the file being written; the first one is 0.
     #[inline]
     pub fn file_number(&self) -> Option<u32> {
-        self.current.as_ref().map(|current| current.number)
+        self.files.current.as_ref().map(|current| current.number())
     }
 
     /// The bag directory.
     pub fn directory(&self) -> &Path {
-        &self.options.directory
+        &self.place.options.directory
+    }
+
+    /// Identity that distinguishes its directory from copies of it; `None` if unknown.
+    pub fn directory_identity(&self) -> Option<String> {
+        self.place.folder.directory_identity(self.directory())
     }
 
     /// Free bytes where the bag is.
     pub fn available_bytes(&self) -> Option<u64> {
-        self.queue.available_bytes(&self.options.directory).ok()
+        self.place.queue.available_bytes(self.directory()).ok()
     }
 }

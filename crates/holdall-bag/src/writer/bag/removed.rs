@@ -1,6 +1,6 @@
 //! Messages in files that a ring has removed, as stored in the metadata of a recording that may be killed at any moment.
 
-use super::{BagWriter, PastFile, TopicCount, WriteError};
+use super::{TopicCount, past::PastFile, topics::Topics};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, mem};
 
@@ -63,34 +63,30 @@ impl Removed {
         let text = serde_json::to_string(&self.all).ok()?;
         (!self.all.last_file.is_empty()).then(|| (REMOVED_KEY.to_owned(), text))
     }
-}
 
-impl BagWriter {
-    /// Removes a file that was taken from the past ones. A kill after the removal finds metadata that does not name it, unless a full disk had no
-    /// room for that.
-    pub(super) fn remove_past(&mut self, oldest: &PastFile) -> Result<(), WriteError> {
-        let before = self.removed.all.clone();
-        let topics = &self.topics;
+    /// Counts a file as removed, and returns what [`Self::restore`] needs. A kill after the removal finds metadata that counts it.
+    pub fn announce(&mut self, oldest: &PastFile, topics: &Topics) -> RemovedByRing {
+        let before = self.all.clone();
         let counts = oldest.content.messages.iter().filter_map(|count| {
-            let info = topics.get(count.topic.0 as usize)?;
+            let info = topics.get(count.topic).ok()?;
             Some((info.topic.name.clone(), count.messages))
         });
-        self.removed.all.add(&oldest.name, counts);
-        let path = self.options.directory.join(oldest.present_name());
-        let announced = match self.write_metadata(false) {
-            Err(error) if error.is_no_space() => Ok(()),
-            written => written,
-        };
-        let done = announced.and_then(|()| Ok(self.folder.remove_that(&path, oldest.identity)?));
-        match done {
-            Ok(()) => self.removed.new.extend(&oldest.content.messages),
-            Err(_) => self.removed.all = before,
-        }
-        done
+        self.all.add(&oldest.name, counts);
+        before
     }
 
-    /// Messages in files that the ring has removed since the last call.
-    pub fn take_removed(&mut self) -> Vec<TopicCount> {
-        mem::take(&mut self.removed.new)
+    /// The file that was announced is gone.
+    pub fn confirm(&mut self, oldest: &PastFile) {
+        self.new.extend(&oldest.content.messages);
+    }
+
+    /// The file that was announced could not be removed.
+    pub fn restore(&mut self, before: RemovedByRing) {
+        self.all = before;
+    }
+
+    /// Messages in files that were removed since the last call.
+    pub fn take(&mut self) -> Vec<TopicCount> {
+        mem::take(&mut self.new)
     }
 }
