@@ -10,10 +10,10 @@ import queue
 import select
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import threading
 import time
@@ -42,16 +42,14 @@ _domains = itertools.count(os.getpid())
 
 
 def take_domain():
-    """A ROS domain that no other test on this machine uses until the file that is returned is closed."""
-    folder = Path(tempfile.gettempdir()) / "holdall-test-domains"
-    folder.mkdir(exist_ok=True)
+    """A ROS domain that no other test on this network uses until the socket that is returned is closed: a name there, whatever TMPDIR a run has."""
     for place in itertools.islice(_domains, 100):
         number = 1 + place % 100
-        lock = open(folder / str(number), "a")
+        lock = socket.socket(socket.AF_UNIX)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.bind(f"\0holdall-test-domain-{number}")
             return number, lock
-        except BlockingIOError:
+        except OSError:
             lock.close()
     raise AssertionError("all ROS domains are in use")
 

@@ -102,16 +102,34 @@ def test_rmw(sourced, way):  # noqa: F811
     tally.done(f"rmw, {way}")
 
 
-@pytest.mark.parametrize("way", ["killed", "farewell"])
-def test_cyclone(world, way):
-    """The player publishes with Cyclone DDS: what it has sent is at most what the bag that it plays has."""
+def played_bag(world):
+    """Records a bag for the player, which publishes with Cyclone DDS: how many messages each topic has, and the number of its first."""
     source = record(world, "--topics", *TOPICS, bag="source")
     source.wait_until_says("Listening")
     _, publishers = plans(world, "source", count=300)
     world.talker(*({**plan, "rate_hz": 300, "qos": {"depth": 500, **plan["qos"]}} for plan in publishers)).done()
     source.stop()
-    counts = {topic: len(messages) for topic, messages in messages_of(world.folder / "source").items()}
-    first = {topic: int(text_of(messages[0]).split()[-1]) for topic, messages in messages_of(world.folder / "source").items()}
+    found = messages_of(world.folder / "source").items()
+    return {topic: len(messages) for topic, messages in found}, {topic: int(text_of(messages[0]).split()[-1]) for topic, messages in found}
+
+
+def judge_played(world, tally, counts, first, said, bag, is_killed=False):
+    """A killed player keeps no log: that its ends are not called known is all that can be judged."""
+    audited = json.loads(world.run("audit", "--json", world.folder / bag).stdout)
+    assert audited["balanced"], audited
+    found = messages_of(world.folder / bag)
+    before = tally.counts["unknown"]
+    for topic, account in audited["topics"].items():
+        numbers = [int(text_of(message).split()[-1]) - first[topic] for message in found.get(topic, [])]
+        (publisher,) = account["publishers"]
+        sent = (publisher.get("covered") or [0, 0])[1] if is_killed and publisher.get("end_unknown") else counts[topic]
+        tally.judge(topic, account, numbers, sent, said)
+    assert not (tally.counts["unknown"] > before and says_none(said)), said
+
+
+@pytest.mark.parametrize("way", ["killed", "farewell"])
+def test_cyclone(world, way):
+    counts, first = played_bag(world)
     tally = Tally()
     for number in range(TRIES):
         name = f"bag{number}"
@@ -127,14 +145,34 @@ def test_cyclone(world, way):
             assert player.wait()[0] == 0
         code, said = recorder.stop()
         assert code in (0, 3), said
-        audited = json.loads(world.run("audit", "--json", world.folder / name).stdout)
-        found = messages_of(world.folder / name)
-        for topic, account in audited["topics"].items():
-            numbers = [int(text_of(message).split()[-1]) - first[topic] for message in found.get(topic, [])]
-            # A killed player keeps no log: that its ends are not called known is all that can be judged.
-            (publisher,) = account["publishers"]
-            sent = counts[topic] if way == "farewell" else (publisher.get("covered") or [0, 0])[1] if publisher.get("end_unknown") else counts[topic]
-            tally.judge(topic, account, numbers, sent, said)
+        judge_played(world, tally, counts, first, said, name, is_killed=way == "killed")
+    tally.done(f"Cyclone DDS, {way}")
+
+
+def over_a_link(world, way, sender, name):
+    """Runs a sender and a recorder on a link of their own; returns what was said."""
+    link = "rate=54Mb/s,down=300s@7s" if way == "link cut" else "rate=54Mb/s,loss=20%/burst=5"
+    recorder = [HOLDALL, "record", "--topics", *TOPICS, "-o", world.folder / name, "--disable-keyboard-controls"]
+    done = subprocess.run(
+        [HOLDALL, "bench", "link", link, "--", "timeout", "-s", "INT", "20", *map(str, sender), "--", "timeout", "-s", "INT", "16", *map(str, recorder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=180,
+        env={**world.env, "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"},
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize("way", ["link cut", "farewell over a lossy link"])
+def test_cyclone_over_a_link(world, way):
+    counts, first = played_bag(world)
+    tally = Tally()
+    for number in range(TRIES):
+        # The bag has one second.
+        player = [HOLDALL, "play", world.folder / "source", "--disable-keyboard-controls", "--delay", "3", "--rate", "0.1", "--wait-for-all-acked", "0"]
+        said = over_a_link(world, way, player, name := f"bag{number}")
+        judge_played(world, tally, counts, first, said, name)
     tally.done(f"Cyclone DDS, {way}")
 
 
@@ -144,29 +182,25 @@ def test_fast_dds_over_a_link(world, way):
     for number in range(TRIES):
         name = f"bag{number}"
         logs, publishers = plans(world, name, count=random.randint(150, 250), hard_exit=True)
-        link = "rate=54Mb/s,down=300s@7s" if way == "link cut" else "rate=54Mb/s,loss=20%/burst=5"
         (world.folder / "plan.json").write_text(json.dumps({"publishers": publishers, "hard_exit": True, "linger": way == "link cut"}))
-        talker = ["timeout", "-s", "INT", "20", sys.executable, NODES / "talker.py", world.folder / "plan.json"]
-        recorder = ["timeout", "-s", "INT", "16", HOLDALL, "record", "--topics", *TOPICS, "-o", world.folder / name, "--disable-keyboard-controls"]
-        done = subprocess.run(
-            [HOLDALL, "bench", "link", link, "--", *map(str, talker), "--", *map(str, recorder)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=180,
-            env={**world.env, "ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"},
-        )
-        tally.judge_all(world, {topic: sent_by(log) for topic, log in logs.items() if log.exists()}, done.stdout, bag=name)
+        said = over_a_link(world, way, [sys.executable, NODES / "talker.py", world.folder / "plan.json"], name)
+        tally.judge_all(world, {topic: sent_by(log) for topic, log in logs.items() if log.exists()}, said, bag=name)
     tally.done(f"Fast DDS, {way}")
 
 
-@pytest.mark.parametrize("way", ["killed", "farewell"])
-def test_zenoh(world, way):
+@pytest.mark.parametrize("reached", ["directly", "through a router"])
+@pytest.mark.parametrize("way", ["killed", "farewell", "session closed"])
+def test_zenoh(world, way, reached):
     tally = Tally()
     for number in range(TRIES):
         name = f"bag{number}"
         meeting = Meeting(world)
-        talker = meeting.host()
+        if reached == "directly":
+            talker = meeting.host()
+        else:
+            meeting.host("router", node="router")
+            talker = meeting.guest("client")
+            meeting.configure("client")
         try:
             for topic in TOPICS:
                 talker.advertise(topic, qos={"reliability": 1 if "sure" in topic else 2, "depth": 10})
@@ -179,16 +213,22 @@ def test_zenoh(world, way):
                 talker.publish(topic, *(cdr_string(f"hello {n}") for n in range(sent[topic])))
             if way == "killed":
                 talker.close()
-            else:
+            elif way == "session closed":
                 talker.process.stdin.close()
                 talker.process.wait(DEADLINE_S)
+            else:
+                # As rmw_zenoh does: each publisher is withdrawn before the session is closed.
+                for topic in TOPICS:
+                    talker.do("withdraw", topic=topic)
+                talker.do("close")
             code, said = recorder.stop()
         finally:
-            talker.close()
+            for node in meeting.nodes:
+                node.close()
         assert code in (0, 3), said
         # pyzeros counts from 0.
         tally.judge_all(world, sent, said, bag=name, begin=0)
-    tally.done(f"zenoh, {way}")
+    tally.done(f"zenoh, {way}, {reached}")
 
 
 @pytest.mark.parametrize("way", ["killed", "farewell"])

@@ -26,6 +26,9 @@ mod security;
 mod service_header;
 
 pub use config::DdsEnvironment;
+#[cfg(test)]
+pub(crate) use node_graph::NodeEntities;
+pub(crate) use node_graph::{GRAPH_TOPIC, ParticipantEntities};
 pub use security::Security;
 
 #[cfg(feature = "dds")]

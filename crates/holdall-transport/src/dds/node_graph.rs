@@ -8,7 +8,7 @@ use holdall_model::{
 use std::collections::{BTreeSet, HashMap};
 
 /// DDS topic of the graph messages; without the prefix of ROS topics.
-pub(super) const GRAPH_TOPIC: &str = "ros_discovery_info";
+pub(crate) const GRAPH_TOPIC: &str = "ros_discovery_info";
 /// Its DDS type.
 pub(super) const GRAPH_TYPE: &str = "rmw_dds_common::msg::dds_::ParticipantEntitiesInfo_";
 
@@ -28,7 +28,7 @@ const ENTITY_KIND_WRITER_NO_KEY: u8 = 0x03;
 
 /// One node and its endpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NodeEntities {
+pub(crate) struct NodeEntities {
     /// The node.
     pub node: NodeName,
     /// Its subscriptions.
@@ -39,7 +39,7 @@ pub(super) struct NodeEntities {
 
 /// `rmw_dds_common/msg/ParticipantEntitiesInfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ParticipantEntities {
+pub(crate) struct ParticipantEntities {
     /// The participant.
     pub participant: Gid,
     /// Its nodes.
@@ -51,7 +51,7 @@ const GID_BYTES: [usize; 2] = [16, 24];
 
 impl ParticipantEntities {
     /// Reads the message as any ROS 2 distribution writes it.
-    pub(super) fn decode(payload: &[u8]) -> Result<Self, CdrError> {
+    pub(crate) fn decode(payload: &[u8]) -> Result<Self, CdrError> {
         let mut outcome = Err(CdrError::Truncated {
             offset: 0,
             needed: 1,

@@ -1,6 +1,6 @@
 //! The graph: its present state in rmw, compared with the one before.
 
-use super::{ffi::Endpoint, qos::profile_of};
+use super::{farewells::Farewells, ffi::Endpoint, qos::profile_of};
 use crate::{EndpointInfo, GraphEvent, Identity, ServerInfo, Unreached};
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -11,10 +11,14 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
     hash::{Hash as _, Hasher as _},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 /// The node name that implementations show until they know a node.
 const UNKNOWN_NODE: &str = "_NODE_NAME_UNKNOWN_";
+
+/// How long the farewell of a publisher that is gone may take: another thread of the implementation brings it.
+const FAREWELL_LATE_MAX: Duration = Duration::from_secs(1);
 
 /// Publishers of this process, which are not reported.
 #[derive(Clone, Default)]
@@ -40,6 +44,9 @@ pub(super) struct Discovery {
     own: OwnPublishers,
     /// Known endpoints by identifier; true for publishers.
     known: HashMap<Gid, (EndpointInfo, bool)>,
+    farewells: Arc<Farewells>,
+    /// Publishers that are gone without a farewell, and since when (monotonic time).
+    leaving: HashMap<Gid, Duration>,
     servers: BTreeMap<(String, String), Gid>,
     /// Publishers of types without a type support.
     not_heard: BTreeMap<NotHeard, Gid>,
@@ -52,20 +59,33 @@ impl Discovery {
             node,
             own,
             known: HashMap::new(),
+            farewells: Arc::default(),
+            leaving: HashMap::new(),
             servers: BTreeMap::new(),
             not_heard: BTreeMap::new(),
         }
     }
 
-    /// Appends the differences since the last call. `lacks` returns why a type cannot be received: endpoints of such types are
+    /// What participants say of their publishers is noted there.
+    pub(super) fn farewells(&self) -> Arc<Farewells> {
+        Arc::clone(&self.farewells)
+    }
+
+    /// Whether publishers are gone and it is not decided how, so that the graph is to be compared again.
+    pub(super) fn awaits_farewell(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Appends the differences since the last call, `now` in monotonic time. `lacks` returns why a type cannot be received: endpoints of such types are
     /// not reported.
     pub(super) fn compare(
         &mut self,
         endpoints: Vec<Endpoint>,
         mut lacks: impl FnMut(&str) -> Option<String>,
+        now: Duration,
         events: &mut Vec<GraphEvent>,
     ) {
-        let mut now = HashSet::new();
+        let mut present = HashSet::new();
         for endpoint in endpoints {
             let gid = Gid(endpoint.gid);
             let node = node_of(&endpoint);
@@ -89,7 +109,7 @@ impl Discovery {
                 }
                 continue;
             }
-            now.insert(gid);
+            present.insert(gid);
             let is_publisher = endpoint.is_publisher;
             let info = EndpointInfo {
                 gid,
@@ -110,16 +130,36 @@ impl Discovery {
                 GraphEvent::Subscription(info)
             });
         }
-        self.known.retain(|gid, (_, is_publisher)| {
-            let is_there = now.contains(gid);
-            if !is_there {
-                events.push(if *is_publisher {
-                    GraphEvent::PublisherGone(*gid)
-                } else {
-                    GraphEvent::SubscriptionGone(*gid)
-                });
+        self.part(&present, now, events);
+    }
+
+    /// Appends what is gone.
+    fn part(&mut self, present: &HashSet<Gid>, now: Duration, events: &mut Vec<GraphEvent>) {
+        let Self {
+            known,
+            leaving,
+            farewells,
+            ..
+        } = self;
+        known.retain(|gid, (_, is_publisher)| {
+            if present.contains(gid) {
+                leaving.remove(gid);
+                return true;
             }
-            is_there
+            events.push(if !*is_publisher {
+                GraphEvent::SubscriptionGone(*gid)
+            } else if farewells.take(*gid) {
+                GraphEvent::PublisherGone(*gid)
+            } else if now < *leaving.entry(*gid).or_insert(now) + FAREWELL_LATE_MAX {
+                return true;
+            } else {
+                GraphEvent::PublisherSilent {
+                    gid: *gid,
+                    since: None,
+                }
+            });
+            leaving.remove(gid);
+            false
         });
     }
 
@@ -205,7 +245,7 @@ mod tests {
         let mut discovery = discovery();
         let mut poll = |endpoints: Vec<Endpoint>| {
             let mut events = Vec::new();
-            discovery.compare(endpoints, |_| None, &mut events);
+            discovery.compare(endpoints, |_| None, Duration::ZERO, &mut events);
             events
         };
         let talker = |node| endpoint(1, "/a", node, true);
@@ -222,7 +262,38 @@ mod tests {
             [GraphEvent::SubscriptionGone(Gid([2; 16]))]
         );
         assert_eq!(poll(vec![talker("talker")]), []);
-        assert_eq!(poll(Vec::new()), [GraphEvent::PublisherGone(Gid([1; 16]))]);
+        // How it went is not decided yet.
+        assert_eq!(poll(Vec::new()), []);
+        assert_eq!(poll(vec![talker("talker")]), []);
+    }
+
+    #[test]
+    fn a_publisher_without_a_farewell_is_silent() {
+        let mut discovery = discovery();
+        let farewells = discovery.farewells();
+        let mut events = Vec::new();
+        let both = vec![
+            endpoint(1, "/a", "talker", true),
+            endpoint(2, "/b", "talker", true),
+        ];
+        discovery.compare(both, |_| None, Duration::ZERO, &mut events);
+        events.clear();
+        let gone_at = Duration::from_secs(5);
+        discovery.compare(Vec::new(), |_| None, gone_at, &mut events);
+        assert!(events.is_empty() && discovery.awaits_farewell());
+        farewells.say(Gid([1; 16]));
+        discovery.compare(Vec::new(), |_| None, gone_at, &mut events);
+        assert_eq!(
+            std::mem::take(&mut events),
+            [GraphEvent::PublisherGone(Gid([1; 16]))]
+        );
+        discovery.compare(Vec::new(), |_| None, gone_at + FAREWELL_LATE_MAX, &mut events);
+        let silent = GraphEvent::PublisherSilent {
+            gid: Gid([2; 16]),
+            since: None,
+        };
+        assert_eq!(events, [silent]);
+        assert!(!discovery.awaits_farewell());
     }
 
     #[test]
@@ -234,7 +305,7 @@ mod tests {
             endpoint(3, "/events", "recorder", true),
             endpoint(4, "/a", "recorder", false),
         ];
-        discovery.compare(own, |_| None, &mut events);
+        discovery.compare(own, |_| None, Duration::ZERO, &mut events);
         assert_eq!(events, []);
     }
 
@@ -247,7 +318,12 @@ mod tests {
                 endpoint(1, "/a", "talker", true),
                 endpoint(2, "/a", "listener", false),
             ];
-            discovery.compare(endpoints, |_| Some("absent".to_owned()), &mut events);
+            discovery.compare(
+                endpoints,
+                |_| Some("absent".to_owned()),
+                Duration::ZERO,
+                &mut events,
+            );
         }
         assert_eq!(events, []);
         let [one] = &discovery.not_heard()[..] else {

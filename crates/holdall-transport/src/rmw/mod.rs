@@ -4,6 +4,7 @@
 //! finds type supports, `discovery` compares states of the graph, `receiving` waits and takes on a separate thread (docs/adr/0021).
 
 mod discovery;
+mod farewells;
 mod ffi;
 mod ffi_entity;
 mod ffi_service;

@@ -17,11 +17,12 @@ use super::{
 use crate::{
     GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription, ServiceServer,
     ServiceWake, Sink, SubscribeRequest, Subscription, Transport, TransportError, Unreached,
-    dds::DdsEnvironment,
+    dds::{DdsEnvironment, GRAPH_TOPIC},
     registry::{Backend, OpenError},
 };
 use holdall_io::clock::Clock;
 use holdall_model::{
+    qos::{Durability, QosProfile},
     time::Timestamp,
     topic::{Gid, NodeName},
 };
@@ -49,6 +50,9 @@ pub(crate) static BACKEND: Backend = Backend {
         find().err()
     },
 };
+
+/// The ROS type of what participants say of their nodes.
+const GRAPH_TYPE: &str = "rmw_dds_common/msg/ParticipantEntitiesInfo";
 
 /// Shortest time between two looks at the whole graph.
 const GRAPH_EVERY: Duration = Duration::from_millis(50);
@@ -101,6 +105,8 @@ impl RmwOptions {
 /// The transport. Subscriptions, publishers and loans may outlive it.
 pub struct RmwTransport {
     discovery: Discovery,
+    /// The subscription that brings farewells.
+    _farewells: Option<RmwSubscription>,
     types: Types,
     own: OwnPublishers,
     context: Arc<Context>,
@@ -149,9 +155,13 @@ impl RmwTransport {
         let thread = receiving.start(waiter, Arc::clone(&clock));
         let thread = thread.map_err(|error| start(format!("no thread: {error}")))?;
         let own = OwnPublishers::default();
+        let discovery = Discovery::new(options.node.clone(), own.clone());
+        let mut types = Types::new(shim);
+        let farewells = follow_farewells(&context, &receiving, &mut types, discovery.farewells());
         Ok(Self {
-            discovery: Discovery::new(options.node.clone(), own.clone()),
-            types: Types::new(shim),
+            discovery,
+            _farewells: farewells,
+            types,
             own,
             context,
             receiving,
@@ -160,6 +170,38 @@ impl RmwTransport {
             next_graph: Duration::ZERO,
             is_typed: structures::are_wanted(variable),
         })
+    }
+}
+
+/// Subscribes to what participants say of their publishers. Without it, where an implementation has none of it, no publisher is known to have
+/// said farewell.
+fn follow_farewells(
+    context: &Arc<Context>,
+    receiving: &Arc<Receiving>,
+    types: &mut Types,
+    farewells: Arc<dyn Sink>,
+) -> Option<RmwSubscription> {
+    let qos = request_of(&QosProfile {
+        durability: Durability::TransientLocal,
+        avoid_ros_namespace_conventions: true,
+        ..QosProfile::ROS_DEFAULT
+    });
+    let opened = types
+        .get(GRAPH_TYPE)
+        .and_then(|types| RawSubscription::new(context, types, GRAPH_TOPIC, &qos));
+    match opened {
+        Ok(raw) => {
+            let slot = Arc::new(Slot::new(raw, GRAPH_TOPIC, farewells, None));
+            receiving.add(Arc::clone(&slot));
+            Some(RmwSubscription {
+                slot,
+                receiving: Arc::clone(receiving),
+            })
+        }
+        Err(reason) => {
+            tracing::info!("rmw: each publisher that goes counts as silent: no {GRAPH_TOPIC}: {reason}");
+            None
+        }
     }
 }
 
@@ -194,10 +236,11 @@ impl Transport for RmwTransport {
         if let Some(reason) = self.receiving.failure() {
             return Err(failed(reason));
         }
-        if !self.receiving.take_graph_news() {
+        if !self.receiving.take_graph_news() && !self.discovery.awaits_farewell() {
             return Ok(());
         }
-        self.next_graph = self.clock.monotonic() + GRAPH_EVERY;
+        let now = self.clock.monotonic();
+        self.next_graph = now + GRAPH_EVERY;
         let Self {
             discovery,
             types,
@@ -207,6 +250,7 @@ impl Transport for RmwTransport {
         discovery.compare(
             context.endpoints().map_err(failed)?,
             |name| types.get(name).err(),
+            now,
             events,
         );
         discovery.compare_services(context.services().map_err(failed)?, events);

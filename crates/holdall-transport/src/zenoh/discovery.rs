@@ -2,7 +2,7 @@
 //! polls the changes.
 
 use super::{
-    links::Links,
+    links::{Links, Shown},
     token::{EntityKind, Token, TokenTopic, gid_of},
 };
 use crate::{EndpointInfo, GraphEvent, ServerInfo};
@@ -14,10 +14,15 @@ use holdall_model::{
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 /// Malformed tokens that are logged, one line each; a larger number means more than a few bad tokens.
 const REFUSED_TOLD_MAX: usize = 32;
+
+/// How long a session behind a router must have other tokens after a publisher's, so that it has withdrawn that one itself: a router withdraws all
+/// that a session leaves behind at once.
+const OUTLIVES_MIN: Duration = Duration::from_secs(1);
 
 /// A publisher or subscription that exists.
 struct Endpoint {
@@ -68,6 +73,10 @@ struct State {
     links: Links,
     /// Entities that left since the last poll because the links to their session broke.
     lost: HashSet<Gid>,
+    /// The tokens that each session has, of any kind.
+    tokens_of: HashMap<String, HashSet<Gid>>,
+    /// Publishers that left and are not reported yet, with their sessions, since a poll at a monotonic time: no link shows why.
+    unexplained: HashMap<Gid, (Arc<str>, Option<Duration>)>,
 }
 
 /// Declarations of other sessions; shared by all parts of a session.
@@ -106,6 +115,9 @@ impl Graph {
         if token.session == self.own_session {
             return;
         }
+        let mut state = self.lock();
+        let of_session = state.tokens_of.entry(token.session.clone()).or_default();
+        of_session.insert(gid);
         let Token {
             session,
             kind,
@@ -116,7 +128,6 @@ impl Graph {
         else {
             return;
         };
-        let mut state = self.lock();
         match kind {
             EntityKind::Publisher | EntityKind::Subscription => {
                 state.add(gid, kind, session.into(), endpoint_info(gid, node, topic));
@@ -148,17 +159,27 @@ impl Graph {
     /// Notes a token that left. Called on zenoh's threads.
     pub(super) fn vanished(&self, key: &str) {
         let gid = gid_of(key);
+        let session = Token::decode(key).ok().map(|token| token.session);
         let mut state = self.lock();
+        if let Some(session) = session
+            && let Some(tokens) = state.tokens_of.get_mut(&session)
+        {
+            tokens.remove(&gid);
+            if tokens.is_empty() {
+                state.tokens_of.remove(&session);
+            }
+        }
         if state.servers.remove(&gid).is_some() {
             state.changed_servers.insert(gid);
         }
         state.remove(gid);
     }
 
-    /// Appends changes since the last call; returns the publishers that appeared and keep messages
+    /// Appends changes since the last call, `now` in monotonic time; returns the publishers that appeared and keep messages
     /// for late subscriptions.
-    pub(super) fn poll(&self, events: &mut Vec<GraphEvent>) -> Vec<LatchedPublisher> {
+    pub(super) fn poll(&self, now: Duration, events: &mut Vec<GraphEvent>) -> Vec<LatchedPublisher> {
         let mut state = self.lock();
+        state.explain(now);
         state.poll_servers(events);
         let State {
             endpoints,
@@ -236,6 +257,30 @@ impl Graph {
 }
 
 impl State {
+    /// Decides how publishers left that no link explains: a session which has other tokens later has withdrawn them. One that has none left
+    /// may have ended properly or not.
+    fn explain(&mut self, now: Duration) {
+        let Self {
+            unexplained,
+            tokens_of,
+            changed,
+            lost,
+            ..
+        } = self;
+        unexplained.retain(|gid, (session, since)| {
+            let outlives = tokens_of.contains_key(&**session);
+            let since = *since.get_or_insert(now);
+            if outlives && now < since + OUTLIVES_MIN {
+                return true;
+            }
+            if !outlives {
+                lost.insert(*gid);
+            }
+            changed.insert(*gid);
+            false
+        });
+    }
+
     fn poll_servers(&mut self, events: &mut Vec<GraphEvent>) {
         for gid in std::mem::take(&mut self.changed_servers) {
             match self.servers.get(&gid) {
@@ -256,6 +301,7 @@ impl State {
         let key = (info.topic.clone(), info.type_name.clone());
         let endpoint = Endpoint { kind, session, info };
         self.lost.remove(&gid);
+        self.unexplained.remove(&gid);
         if self.endpoints.insert(gid, endpoint).is_none() {
             let counts = self.counts.entry(key).or_default();
             match kind {
@@ -270,9 +316,7 @@ impl State {
         let Some(endpoint) = self.endpoints.remove(&gid) else {
             return;
         };
-        if self.links.has_lost(&endpoint.session) {
-            self.lost.insert(gid);
-        }
+        let shown = self.links.shown(&endpoint.session);
         let key = (endpoint.info.topic, endpoint.info.type_name);
         if let Some(counts) = self.counts.get_mut(&key) {
             match endpoint.kind {
@@ -285,10 +329,18 @@ impl State {
         }
         // An endpoint that appeared and left between two polls is not reported, so that such tokens do not
         // fill memory.
-        if self.reported.contains_key(&gid) {
-            self.changed.insert(gid);
-        } else {
-            self.changed.remove(&gid);
+        self.changed.remove(&gid);
+        match (self.reported.get(&gid), shown) {
+            (Some(EntityKind::Publisher), Shown::Nothing) => {
+                self.unexplained.insert(gid, (endpoint.session, None));
+            }
+            (Some(_), shown) => {
+                if shown == Shown::Lost {
+                    self.lost.insert(gid);
+                }
+                self.changed.insert(gid);
+            }
+            (None, _) => {}
         }
     }
 }
@@ -339,7 +391,7 @@ mod tests {
 
     fn poll(graph: &Graph) -> (Vec<GraphEvent>, Vec<LatchedPublisher>) {
         let mut events = Vec::new();
-        let latched = graph.poll(&mut events);
+        let latched = graph.poll(Duration::ZERO, &mut events);
         (events, latched)
     }
 
@@ -347,6 +399,7 @@ mod tests {
     fn endpoints_come_and_go_and_are_counted() {
         let graph = Graph::new("me");
         let publisher = token("them", 1, "MP", QOS);
+        graph.follow_links(|links| links.made("them", ("here".to_owned(), "there".to_owned())));
         graph.appeared(&publisher);
         graph.appeared(&token("them", 2, "MS", QOS));
         graph.appeared(&token("them", 3, "NN", QOS));
@@ -398,6 +451,35 @@ mod tests {
         poll(&graph);
         graph.vanished(&killed);
         assert_eq!(poll(&graph).0, [GraphEvent::PublisherGone(gid_of(&killed))]);
+    }
+
+    #[test]
+    fn behind_a_router_only_a_session_that_lives_on_has_withdrawn_a_publisher() {
+        let graph = Graph::new("me");
+        let node = "@ros2_lv/0/them/0/0/NN/%/%/talker";
+        let publishers = [1, 2].map(|number| token("them", number, "MP", QOS));
+        let [one, other] = [0, 1].map(|number: usize| gid_of(&publishers[number]));
+        graph.follow_links(|links| links.made("router", ("here".to_owned(), "there".to_owned())));
+        graph.appeared(node);
+        publishers.iter().for_each(|key| graph.appeared(key));
+        poll(&graph);
+        let at = |seconds: f64| {
+            let mut events = Vec::new();
+            graph.poll(Duration::from_secs_f64(seconds), &mut events);
+            events
+        };
+        graph.vanished(&publishers[0]);
+        assert_eq!(at(5.0), []);
+        assert_eq!(at(5.9), []);
+        assert_eq!(at(6.0), [GraphEvent::PublisherGone(one)]);
+        graph.vanished(&publishers[1]);
+        graph.vanished(node);
+        let silent = GraphEvent::PublisherSilent {
+            gid: other,
+            since: None,
+        };
+        assert_eq!(at(6.1), [silent]);
+        assert_eq!(at(9.0), []);
     }
 
     #[test]

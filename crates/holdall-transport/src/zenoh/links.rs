@@ -26,13 +26,26 @@ impl Links {
         self.0.remove(session);
     }
 
-    /// Whether a session cannot have withdrawn anything itself: its last link broke, or, if it is reached through others, every link.
-    pub(super) fn has_lost(&self, session: &str) -> bool {
+    /// What the links show of the end of a session's declarations.
+    pub(super) fn shown(&self, session: &str) -> Shown {
         match self.0.get(session) {
-            Some(links) => links.is_empty(),
-            None => !self.0.is_empty() && self.0.values().all(HashSet::is_empty),
+            Some(links) if links.is_empty() => Shown::Lost,
+            Some(_) => Shown::Withdrawn,
+            None if !self.0.is_empty() && self.0.values().all(HashSet::is_empty) => Shown::Lost,
+            None => Shown::Nothing,
         }
     }
+}
+
+/// What links show of the end of a session's declarations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// The session has withdrawn them: its link holds.
+    Withdrawn,
+    /// It cannot have withdrawn them: its last link broke, or, if it is reached through others, every link.
+    Lost,
+    /// It is reached through others, which withdraw what a session leaves behind in the same way.
+    Nothing,
 }
 
 #[cfg(test)]
@@ -43,23 +56,29 @@ mod tests {
     fn a_session_is_lost_when_its_last_link_breaks_until_it_is_closed_or_back() {
         let ends = |port: u16| ("here".to_owned(), format!("there:{port}"));
         let mut links = Links::default();
-        assert!(!links.has_lost("peer"));
+        assert_eq!(links.shown("peer"), Shown::Nothing);
         links.made("peer", ends(1));
         links.made("peer", ends(2));
         links.made("other", ends(3));
         links.broke("peer", &ends(1));
-        assert!(!links.has_lost("peer"));
+        assert_eq!(links.shown("peer"), Shown::Withdrawn);
         links.broke("peer", &ends(2));
         // A session reached through another one may have withdrawn its declarations.
-        assert!(links.has_lost("peer") && !links.has_lost("other") && !links.has_lost("beyond"));
+        assert_eq!(
+            ["peer", "other", "beyond"].map(|session| links.shown(session)),
+            [Shown::Lost, Shown::Withdrawn, Shown::Nothing]
+        );
         links.broke("other", &ends(3));
-        assert!(links.has_lost("beyond"));
+        assert_eq!(links.shown("beyond"), Shown::Lost);
         links.made("peer", ends(1));
-        assert!(!links.has_lost("peer") && !links.has_lost("beyond"));
+        assert_eq!(
+            ["peer", "beyond"].map(|session| links.shown(session)),
+            [Shown::Withdrawn, Shown::Nothing]
+        );
         links.closed("peer");
         links.closed("other");
-        assert!(!links.has_lost("peer") && !links.has_lost("beyond"));
+        assert_eq!(links.shown("peer"), Shown::Nothing);
         links.broke("unknown", &ends(1));
-        assert!(!links.has_lost("unknown"));
+        assert_eq!(links.shown("unknown"), Shown::Nothing);
     }
 }

@@ -154,8 +154,9 @@ impl Transport for ZenohTransport {
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
-        self.routers.check(self.surroundings.clock.monotonic());
-        let publishers = self.surroundings.graph.poll(events);
+        let now = self.surroundings.clock.monotonic();
+        self.routers.check(now);
+        let publishers = self.surroundings.graph.poll(now, events);
         if !publishers.is_empty() {
             self.ask_late_publishers(&publishers);
         }

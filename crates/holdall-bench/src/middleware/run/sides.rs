@@ -10,6 +10,7 @@ use crate::{
     measure::{ProcessSample, ProcessSampler, memory_use, process_use},
     middleware::{
         CaseKind, WorkerCost,
+        name::MiddlewareKind,
         worker::{Role, WorkerEvent},
     },
     suite::live::child::Program,
@@ -232,7 +233,7 @@ impl Bench<'_> {
             let left = (start + measured + SENT_MAX).saturating_sub(self.clock.monotonic());
             pair.publisher.wait_for(left, WorkerEvent::Sent)?;
         }
-        self.drain(&pairs, &streams);
+        self.drain(run, &pairs, &streams);
         let elapsed_s = (self.clock.monotonic() - start).as_secs_f64();
         let ended = pairs.iter().zip(samplers);
         let sides = ended
@@ -340,7 +341,12 @@ impl Bench<'_> {
     }
 
     /// Waits until everything or nothing more arrives.
-    fn drain(&self, pairs: &[Pair<'_>], streams: &[Stream<'_>]) {
+    fn drain(&self, run: &Run<'_>, pairs: &[Pair<'_>], streams: &[Stream<'_>]) {
+        // The kernel repeats a stream's lost packets ever more seldom.
+        let quiet = match run.middleware.sides[0].kind {
+            MiddlewareKind::Tcp => DRAIN_MAX,
+            _ => QUIET,
+        };
         let end = self.clock.monotonic() + DRAIN_MAX;
         for (pair, stream) in pairs.iter().zip(streams) {
             let Some(subscriber) = &pair.subscriber else {
@@ -348,7 +354,7 @@ impl Bench<'_> {
             };
             let mut received = 0;
             while received < stream.count && self.clock.monotonic() < end {
-                match subscriber.received(QUIET, received) {
+                match subscriber.received(quiet, received) {
                     Some(count) => received = count,
                     // Quiet; a subscriber that has ended is noticed at the next order.
                     None => break,
