@@ -204,13 +204,17 @@ def test_zenoh(world, way, reached):
         try:
             for topic in TOPICS:
                 talker.advertise(topic, qos={"reliability": 1 if "sure" in topic else 2, "depth": 10})
-            recorder = record(world, "--topics", *TOPICS, bag=name)
+            (world.folder / "control").unlink(missing_ok=True)
+            recorder = record(world, "--topics", *TOPICS, "--control-socket", world.folder / "control", bag=name)
             recorder.wait_until_says("Listening")
             sent = {}
             for topic in TOPICS:
                 talker.do("await_subscription", topic=topic)
+                talker.publish(topic, cdr_string("hello 0"))
+                # Of a publisher that is there and was never heard nothing is concluded.
+                meeting.await_received(topic, 1)
                 sent[topic] = random.randint(5, 60)
-                talker.publish(topic, *(cdr_string(f"hello {n}") for n in range(sent[topic])))
+                talker.publish(topic, *(cdr_string(f"hello {n}") for n in range(1, sent[topic])))
             if way == "killed":
                 talker.close()
             elif way == "session closed":
