@@ -211,7 +211,7 @@ def test_zenoh(world, way, reached):
             for topic in TOPICS:
                 talker.do("await_subscription", topic=topic)
                 talker.publish(topic, cdr_string("hello 0"))
-                # Of a publisher that is there and was never heard nothing is concluded.
+                # A publisher that lives and was never heard is not judged.
                 meeting.await_received(topic, 1)
                 sent[topic] = random.randint(5, 60)
                 talker.publish(topic, *(cdr_string(f"hello {n}") for n in range(1, sent[topic])))

@@ -173,7 +173,7 @@ impl RmwTransport {
     }
 }
 
-/// Subscribes to what participants say of their publishers. Without it, where an implementation has none of it, no publisher is known to have
+/// Subscribes to what participants say of their publishers. With an implementation that has no such topic, no publisher is known to have
 /// said farewell.
 fn follow_farewells(
     context: &Arc<Context>,

@@ -20,8 +20,8 @@ use std::{
 /// Malformed tokens that are logged, one line each; a larger number means more than a few bad tokens.
 const REFUSED_TOLD_MAX: usize = 32;
 
-/// How long a session behind a router must have other tokens after a publisher's, so that it has withdrawn that one itself: a router withdraws all
-/// that a session leaves behind at once.
+/// How long a session that is reached through a router must have other tokens after a publisher's, so that it has withdrawn that one itself: a
+/// router withdraws all that a session has left, at once.
 const OUTLIVES_MIN: Duration = Duration::from_secs(1);
 
 /// A publisher or subscription that exists.

@@ -44,7 +44,7 @@ pub(super) enum Shown {
     Withdrawn,
     /// It cannot have withdrawn them: its last link broke, or, if it is reached through others, every link.
     Lost,
-    /// It is reached through others, which withdraw what a session leaves behind in the same way.
+    /// It is reached through others, which withdraw what a lost session has declared in the same way.
     Nothing,
 }
 
