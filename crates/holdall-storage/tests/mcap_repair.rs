@@ -7,6 +7,7 @@ use holdall_io::sim::SimRng;
 use holdall_model::message::PayloadRef;
 use holdall_storage::RepairTarget;
 use holdall_storage::{
+    chunks::ChunkSummary,
     mcap::{McapOptions, McapReader, McapReaderOptions, McapStorage, McapWriter, options::Compression},
     reader::{FileCondition, ReadQuery, StorageReader},
     repair::RepairStep,
@@ -384,7 +385,49 @@ fn data_before_the_last_checkpoint_is_not_read_again() {
     let found = open(&blind).summary().clone();
     assert_eq!(found.message_count, expected.message_count);
     assert_eq!(found.channels, expected.channels);
-    // Without the anchor the file is read from its start, which ends at the damage.
+    // Without the anchor the file is read from its start, and continues after the damage; a checkpoint has the definitions.
     blind[4096..8192].fill(0);
-    assert_eq!(open(&blind).summary().message_count, 0);
+    let mut without = bytes.clone();
+    without[4096..8192].fill(0);
+    let gone = messages_between(&without, &chunks[..1]);
+    assert_eq!(read(&blind), read(&without).difference(&gone).cloned().collect());
+}
+
+/// What is in these chunks, by their times.
+fn messages_between(bytes: &[u8], chunks: &[ChunkSummary]) -> BTreeSet<Key> {
+    let is_inside = |(_, time, _): &Key| {
+        let mut times = chunks
+            .iter()
+            .map(|it| (it.starting_time.as_nanos(), it.ending_time.as_nanos()));
+        times.any(|(first, last)| (first..=last).contains(time))
+    };
+    read(bytes).into_iter().filter(is_inside).collect()
+}
+
+#[test]
+fn chunks_behind_one_whose_header_is_lost_are_kept_whenever_the_repair_is_killed() {
+    for compression in [Compression::None, Compression::Zstd] {
+        let (torn, _) = torn_files(compression, 500);
+        let mut bytes = torn.last().unwrap().clone();
+        bytes[4096..8192].fill(0);
+        let chunks = open(&bytes).chunks().unwrap();
+        let victims = [chunks[chunks.len() - 5].clone(), chunks[chunks.len() - 3].clone()];
+        let mut damaged = bytes.clone();
+        for victim in &victims {
+            damaged[victim.offset as usize..][..200].fill(0);
+        }
+        let expected: BTreeSet<Key> = read(&bytes)
+            .difference(&messages_between(&bytes, &victims))
+            .cloned()
+            .collect();
+        assert_eq!(read(&damaged), expected);
+        // The space that was reserved, and used by another recording before, is no more than an end.
+        let whole = damaged.len();
+        damaged.resize(whole + 5000, 0);
+        let old = &bytes[chunks[1].offset as usize..][..chunks[1].length as usize - 10];
+        damaged.extend_from_slice(old);
+        assert_eq!(read(&damaged), expected);
+        let repaired = repair("two gaps", &damaged);
+        assert_eq!(repaired[victims[0].offset as usize], 0x82);
+    }
 }

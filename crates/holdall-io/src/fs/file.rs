@@ -118,6 +118,19 @@ impl File {
         self.len_bytes
     }
 
+    /// Where bytes that were written begin, from `offset` on; `None` where only unwritten space follows, which reads as zeros. Any byte
+    /// counts as written where the file system does not know, and in a sealed file.
+    ///
+    /// # Errors
+    /// When the file system fails.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, DiskError> {
+        if self.sealed.is_some() || offset >= self.len_bytes {
+            return Ok(Some(offset).filter(|offset| *offset < self.len_bytes));
+        }
+        let found = self.place.stored().next_data(offset);
+        found.map_err(|source| DiskError::new(&self.path, Operation::Read, source).at(offset))
+    }
+
     /// Reads exactly `into.len()` bytes from `offset` on.
     ///
     /// # Errors

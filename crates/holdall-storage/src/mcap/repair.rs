@@ -4,8 +4,8 @@ use super::{
     McapStorage,
     format::{
         Channel, ChunkHeader, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MessageHeader,
-        MetadataIndex, Schema, Statistics, SummaryOffset, checkpoint::HEAD_BYTES, encode_data_end,
-        encode_metadata, op, put_record,
+        MetadataIndex, RECORD_PREFIX_BYTES, Schema, Statistics, SummaryOffset, checkpoint::HEAD_BYTES,
+        encode_data_end, encode_metadata, op, put_record,
     },
     reader::{
         McapReaderOptions,
@@ -14,7 +14,7 @@ use super::{
         source::Source,
         walk::{RecordPlace, Step, Walk},
     },
-    recover::{self, Scan},
+    recover::{self, Scan, resync::Gap},
 };
 use crate::RepairTarget;
 use crate::{
@@ -56,21 +56,13 @@ pub(super) fn plan(
         return Ok(None);
     }
     let found = recover::scan(source)?;
-    let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
     let mut chunks = found.structure.chunks.clone();
     let reindexed = reindexed_last(&index, &found)?;
     let end_of = |chunk: &ChunkIndex| chunk.chunk_start_offset + chunk.chunk_length;
     let end = reindexed
         .as_ref()
         .map_or(found.structure.end, |(chunk, _)| end_of(chunk));
-    for (what, start) in found.structure.torn.iter().filter(|(_, start)| *start < end) {
-        let indexes = chunks.remove(start).map(|chunk| chunk.message_index_offsets);
-        let indexes = indexes.iter().flat_map(BTreeMap::values);
-        for torn in [start].into_iter().chain(indexes) {
-            steps.push(RepairStep::write(*torn, vec![op::TORN]));
-        }
-        unsaved.push(format!("the {what} at byte {start} is torn and cannot be read"));
-    }
+    let (mut steps, mut unsaved) = mark_damage(source, &found, &mut chunks, (end, target))?;
     unsaved.extend(found.structure.cut.clone());
     let begin = reindexed.as_ref().map(|(chunk, _)| chunk.chunk_start_offset);
     // If some message indexes of a chunk are gone, the remaining ones would hide the channels without one.
@@ -124,6 +116,48 @@ pub(super) fn plan(
             unsaved,
         },
     }))
+}
+
+/// The steps that make what cannot be read before `end` records that no reader looks into, and a sentence on each; torn chunks are removed.
+fn mark_damage(
+    source: &Source,
+    found: &Scan,
+    chunks: &mut BTreeMap<u64, ChunkIndex>,
+    (end, target): (u64, RepairTarget),
+) -> StorageResult<(Vec<RepairStep>, Vec<String>)> {
+    let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
+    for (what, start) in found.structure.torn.iter().filter(|(_, start)| *start < end) {
+        let indexes = chunks.remove(start).map(|chunk| chunk.message_index_offsets);
+        let indexes = indexes.iter().flat_map(BTreeMap::values);
+        for torn in [start].into_iter().chain(indexes) {
+            steps.push(RepairStep::write(*torn, vec![op::TORN]));
+        }
+        unsaved.push(format!("the {what} at byte {start} is torn and cannot be read"));
+    }
+    let orphans = found.structure.orphans.iter().filter(|start| **start < end);
+    steps.extend(orphans.map(|start| RepairStep::write(*start, vec![op::TORN])));
+    for gap in &found.structure.gaps {
+        match bridge(source, gap) {
+            // A check of the copy finds it.
+            Err(_) if target == RepairTarget::Copy => {}
+            step => steps.push(step?),
+        }
+        unsaved.push(format!("at byte {}: {gap}", gap.start));
+    }
+    Ok((steps, unsaved))
+}
+
+/// Makes a gap one record that no reader looks into, so that all of them come to what is after it.
+fn bridge(source: &Source, gap: &Gap) -> StorageResult<RepairStep> {
+    let Some(length) = (gap.end - gap.start).checked_sub(RECORD_PREFIX_BYTES as u64) else {
+        return Err(StorageError::NotInPlace {
+            path: source.path().to_owned(),
+            reason: "the damaged bytes before a good chunk are fewer than a record has",
+        });
+    };
+    let mut prefix = vec![op::TORN];
+    prefix.extend_from_slice(&length.to_le_bytes());
+    Ok(RepairStep::write(gap.start, prefix))
 }
 
 /// The last chunk, when only message indexes follow it and some of them are cut off or torn, and the content

@@ -144,6 +144,12 @@ impl Content {
         self.chunk_times = None;
     }
 
+    /// The numbers of the channels that are defined.
+    pub fn defined(&self) -> impl Iterator<Item = u16> {
+        let defined = self.channels.iter().filter(|channel| channel.record.is_some());
+        defined.map(|channel| channel.id)
+    }
+
     /// Messages of all channels.
     pub fn message_count(&self) -> u64 {
         self.channels.iter().map(|channel| channel.messages).sum()

@@ -6,8 +6,13 @@ use super::{
     kind,
     stream::{Limited, Summing, skip, take},
 };
-use crate::mcap::format::{
-    Channel, Fields, INDEX_ENTRY_BYTES, MESSAGE_HEADER_BYTES, MessageHeader, Record, op,
+use crate::{
+    error::StorageError,
+    mcap::{
+        format::{Channel, Fields, INDEX_ENTRY_BYTES, MESSAGE_HEADER_BYTES, MessageHeader, Record, op},
+        reader::{source::Source, summary::has_footer},
+        recover::resync::Known,
+    },
 };
 use holdall_model::units::counted;
 use std::io::BufRead;
@@ -18,7 +23,11 @@ impl Checker<'_> {
         loop {
             let is_end = self.stream.fill_buf()?.first() == Some(&op::DATA_END);
             let crc = if is_end { Some(self.stream.crc()) } else { None };
-            let head = self.next_head("the next record of the data section")?;
+            let start = self.stream.position();
+            let head = match self.next_head("the next record of the data section") {
+                Err(Stop::Ended) if self.pass_gap(start)? => continue,
+                head => head?,
+            };
             if head.opcode != op::MESSAGE_INDEX {
                 self.close_chunk();
             }
@@ -64,6 +73,31 @@ impl Checker<'_> {
                 }
             }
         }
+    }
+
+    /// Continues at the next verified chunk after `start`, where the records can no longer be followed; false where there is none.
+    pub(super) fn pass_gap(&mut self, start: u64) -> Checked<bool> {
+        let unreadable = |error: StorageError| Stop::Refused(Box::new(error));
+        let source = Source::open(&self.file.path).map_err(unreadable)?;
+        let known = Known {
+            channels: self.content.defined().collect(),
+            has_end: has_footer(&source).map_err(unreadable)?,
+            is_bare: self.chunk_count == 0 && self.open_chunk.is_none(),
+        };
+        let position = self.stream.position();
+        let found = self.resync.next(&source, position, &known).map_err(unreadable)?;
+        let Some(found) = found else {
+            return Ok(false);
+        };
+        self.close_chunk();
+        skip(&mut self.stream, found.start - position)?;
+        let none = format!(
+            "none that can be followed in {} bytes from here on",
+            found.start - start
+        );
+        self.file
+            .problem(start, "data section", "one record after another", none);
+        Ok(true)
     }
 
     fn data_end(&mut self, head: Head, found: u32) -> Checked {

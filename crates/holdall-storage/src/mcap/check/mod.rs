@@ -13,7 +13,10 @@ use super::{
 use crate::{
     check::{FileCheck, Progress},
     error::{StorageError, StorageResult},
-    mcap::reader::index::{Definitions, signed},
+    mcap::{
+        reader::index::{Definitions, signed},
+        recover::resync::Resync,
+    },
     writer::MetadataEntries,
 };
 use content::{Content, EntrySum};
@@ -60,6 +63,7 @@ struct Checker<'a> {
     kept_bytes: u64,
     body: Vec<u8>,
     is_ros2: bool,
+    resync: Resync,
 }
 
 /// Checks a file from start to end.
@@ -87,6 +91,7 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
         kept_bytes: 0,
         body: Vec::new(),
         is_ros2: false,
+        resync: Resync::default(),
     };
     let run = checker.run();
     if let Some(failure) = checker.stream.take_failure() {

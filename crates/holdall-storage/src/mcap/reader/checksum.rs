@@ -7,7 +7,7 @@ use crate::error::{StorageError, StorageResult};
 const PIECE_BYTES: u64 = 4 << 20;
 
 /// The checksum of a part of the file, which is not kept in memory.
-pub(super) fn sum(source: &Source, (mut at, end): (u64, u64)) -> StorageResult<u32> {
+pub(crate) fn sum(source: &Source, (mut at, end): (u64, u64)) -> StorageResult<u32> {
     let mut crc = crc32fast::Hasher::new();
     while at < end {
         let piece = source.read_up_to(at, (end - at).min(PIECE_BYTES))?;

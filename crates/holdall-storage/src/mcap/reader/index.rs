@@ -59,20 +59,14 @@ impl Definitions {
         self.channels.entry(channel.id).or_insert(channel);
     }
 
-    /// Adds all of `other`; known definitions are kept. With `is_strict`, adds nothing and returns false when
-    /// one of its channels has an unknown schema: other readers refuse such a channel.
-    pub fn add(&mut self, other: Self, is_strict: bool) -> bool {
-        let is_known = |channel: &Channel| other.has_schema(channel) || self.has_schema(channel);
-        if is_strict && !other.channels.values().all(is_known) {
-            return false;
-        }
+    /// Adds all of `other`; known definitions are kept.
+    pub fn add(&mut self, other: Self) {
         for (id, schema) in other.schemas {
             self.schemas.entry(id).or_insert(schema);
         }
         for channel in other.channels.into_values() {
             self.add_channel(channel);
         }
-        true
     }
 
     /// Whether the channel's schema is known, or the channel has no schema.

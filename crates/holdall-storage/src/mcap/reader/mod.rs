@@ -1,6 +1,6 @@
 //! Reads MCAP files: the summary at once, messages in any order, damaged files as far as possible.
 
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod codec;
 mod cursor;
 pub(crate) mod density;

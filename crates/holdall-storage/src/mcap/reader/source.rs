@@ -93,6 +93,15 @@ impl Source {
         self.read(offset, len.min(self.len.saturating_sub(offset)), "bytes")
     }
 
+    /// Where bytes that were written begin, from `offset` on; `None` where only unwritten space follows.
+    pub(crate) fn next_data(&self, offset: u64) -> StorageResult<Option<u64>> {
+        let data = match &self.content {
+            Content::Memory(_) => Some(offset),
+            Content::File(file) => file.next_data(offset)?,
+        };
+        Ok(data.filter(|data| *data < self.len))
+    }
+
     /// The content, if it is in memory.
     pub(crate) fn as_memory(&self) -> Option<&Bytes> {
         match &self.content {

@@ -97,15 +97,18 @@ impl<'a> Walk<'a> {
         self
     }
 
+    /// Whether these bytes were read already.
+    pub fn holds(&self, offset: u64, len: u64) -> bool {
+        offset >= self.window_start && offset + len <= self.window_start + self.window.len() as u64
+    }
+
     /// Up to `len` bytes from `offset` on, through the window.
     pub fn peek(&mut self, offset: u64, len: u64) -> StorageResult<Bytes> {
         let len = len.min(self.end.saturating_sub(offset));
         if len > self.window_bytes {
             return self.source.read(offset, len, "record");
         }
-        let inside =
-            offset >= self.window_start && offset + len <= self.window_start + self.window.len() as u64;
-        if !inside {
+        if !self.holds(offset, len) {
             let window_end = self.window_start + self.window.len() as u64;
             let is_skip = offset.saturating_sub(window_end) >= SKIPPED_BYTES_MIN && !self.window.is_empty();
             let wanted = if is_skip {

@@ -1,11 +1,12 @@
 //! Finds the content of each chunk by walking over its records.
 
-use super::{CHUNK_BYTES_MAX, EXTENT_BYTES, Recent, Scanner, Tally};
+use super::{CHUNK_BYTES_MAX, Recent, Scanner, Tally};
 use crate::{
     error::StorageResult,
     mcap::{
         format::{ChunkIndex, op},
         reader::{
+            checksum::sum,
             codec::decompress,
             index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes},
             source::Source,
@@ -102,14 +103,7 @@ impl Scanner<'_> {
         if parts.crc == 0 {
             return Ok(true);
         }
-        let mut crc = crc32fast::Hasher::new();
-        let (mut at, end) = (records_start, records_start + parts.stored);
-        while at < end {
-            let piece = self.source.read_up_to(at, (end - at).min(EXTENT_BYTES))?;
-            crc.update(&piece);
-            at += piece.len() as u64;
-        }
-        Ok(crc.finalize() == parts.crc)
+        Ok(sum(self.source, (records_start, records_start + parts.stored))? == parts.crc)
     }
 
     /// Walks over the records of a chunk.

@@ -111,6 +111,9 @@ impl Scanner<'_> {
                     }
                     _ => break,
                 }
+            } else if place.opcode != op::SCHEMA && place.opcode != op::CHANNEL {
+                // The records of the chunk have ended.
+                break;
             } else {
                 let mut one = Definitions::default();
                 self.definition(walk, place, &mut one)?;
@@ -122,7 +125,7 @@ impl Scanner<'_> {
                 {
                     break;
                 }
-                tally.definitions.add(one, false);
+                tally.definitions.add(one);
             }
             whole_until = Some(place.end());
         }

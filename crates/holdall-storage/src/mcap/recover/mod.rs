@@ -2,11 +2,14 @@
 
 mod chunk;
 mod end;
+mod gaps;
 mod records;
+pub(super) mod resync;
+mod spare;
 
 use super::{
     checkpoints::{self, Known},
-    format::{ChunkIndex, MAGIC, MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, op},
+    format::{Channel, ChunkIndex, MAGIC, MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, op},
     reader::{
         index::{ChunkParts, Definitions, Extent},
         source::Source,
@@ -15,6 +18,7 @@ use super::{
     },
 };
 use crate::{error::StorageResult, reader::FileCondition, writer::MetadataEntries};
+use resync::{Gap, Resync};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages outside of chunks are gathered to extents of this length.
@@ -60,6 +64,10 @@ pub(crate) struct Structure {
     pub cut: Option<String>,
     /// Unreadable records in the order of their offsets: kind and offset.
     pub torn: Vec<(&'static str, u64)>,
+    /// Message indexes of a chunk of which nothing can be read, by where they begin.
+    pub orphans: Vec<u64>,
+    /// Where the records cannot be followed, in order; good ones are after each.
+    pub gaps: Vec<Gap>,
     /// A checkpoint lists everything before it.
     pub has_checkpoint: bool,
     /// Checksum of the file from the head to an offset, from a checkpoint.
@@ -153,51 +161,25 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
         found: known.unwrap_or_default(),
         open: None,
         recent: VecDeque::new(),
+        resync: Resync::default(),
+        spare: Definitions::default(),
+        unidentified: Vec::new(),
     };
     let mut walk = Walk::new(source, start, source.len());
     scanner.found.structure.end = start;
     loop {
-        match scanner.step(&mut walk)? {
-            Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => {
-                if !scanner.has_end {
-                    let reason = "expected a footer at the end of the file, found none: it was not closed";
-                    scanner.found.damage(place.start, reason);
-                }
-                break;
-            }
-            Step::Record(place) if place.opcode == op::CHUNK => {
-                scanner.close_records();
-                scanner.chunk(&mut walk, place)?;
-                scanner.found.structure.end = place.end();
-            }
-            Step::Record(place) => {
-                scanner.bare(&mut walk, place)?;
-                scanner.found.structure.end = place.end();
-            }
-            Step::Cut(place) => {
-                scanner.close_records();
-                scanner.cut(&mut walk, place)?;
-                break;
-            }
-            Step::NoRecord(at) => {
-                scanner.found.damage(
-                    at,
-                    "expected a record, found zeros or a few bytes: the file was not closed",
-                );
-                break;
-            }
-            Step::End => {
-                scanner.found.damage(
-                    source.len(),
-                    "expected the end of the data, found the end of the file: it was not closed",
-                );
-                break;
-            }
+        let step = scanner.step(&mut walk)?;
+        if let Some(end) = scanner.pass_gap(&mut walk, step)? {
+            walk = Walk::new(source, end, source.len());
+        } else if !scanner.take(&mut walk, step)? {
+            break;
         }
     }
     scanner.close_records();
     scanner.close_recent()?;
+    scanner.identify();
     scanner.found.extents.sort_by_key(|extent| extent.start);
+    scanner.name_gaps();
     Ok(scanner.found)
 }
 
@@ -218,6 +200,11 @@ struct Scanner<'a> {
     open: Option<(Extent, Tally)>,
     /// Extents of the last [`SUSPECT_BYTES`], in order.
     recent: VecDeque<Recent>,
+    resync: Resync,
+    /// Definitions of checkpoints and of a summary, for chunks whose own were in one that is lost.
+    spare: Definitions,
+    /// Extents with messages of channels that are not known so far.
+    unidentified: Vec<(Extent, Tally)>,
 }
 
 impl Scanner<'_> {
@@ -235,6 +222,56 @@ impl Scanner<'_> {
         Ok(step)
     }
 
+    /// Takes what the next step of the walk has found; false at the end of what can be read.
+    fn take(&mut self, walk: &mut Walk<'_>, step: Step) -> StorageResult<bool> {
+        match step {
+            Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => {
+                if !self.has_end {
+                    let reason = "expected a footer at the end of the file, found none: it was not closed";
+                    self.found.damage(place.start, reason);
+                }
+                self.spare_summary(walk)?;
+                return Ok(false);
+            }
+            Step::Record(place) if place.opcode == op::CHUNK => {
+                self.close_records();
+                self.chunk(walk, place)?;
+                self.found.structure.end = place.end();
+                return Ok(true);
+            }
+            Step::Record(place) => {
+                self.bare(walk, place)?;
+                self.found.structure.end = place.end();
+                return Ok(true);
+            }
+            Step::Cut(place) => {
+                self.close_records();
+                self.cut(walk, place)?;
+            }
+            Step::NoRecord(at) if self.has_end => {
+                let bytes = self.source.len().saturating_sub(at);
+                self.found.structure.cut = Some(format!(
+                    "no record can be followed in the {bytes} bytes from byte {at} to the end of the file"
+                ));
+                let reason = "expected a record, found zeros or a few bytes, and no chunk after them";
+                self.found.damage(at, reason);
+            }
+            Step::NoRecord(at) => {
+                self.found.damage(
+                    at,
+                    "expected a record, found zeros or a few bytes: the file was not closed",
+                );
+            }
+            Step::End => {
+                self.found.damage(
+                    self.source.len(),
+                    "expected the end of the data, found the end of the file: it was not closed",
+                );
+            }
+        }
+        Ok(false)
+    }
+
     fn close_records(&mut self) {
         if let Some((extent, tally)) = self.open.take() {
             self.note_recent(Recent {
@@ -246,20 +283,16 @@ impl Scanner<'_> {
     }
 
     fn apply_extent(&mut self, mut extent: Extent, tally: Tally) {
-        // The chunk that introduced the channel is lost; without it these messages cannot be identified. The
-        // extent's definitions are dropped with it: a repair marks the whole of it.
-        let [known, own] = [&self.found.definitions.channels, &tally.definitions.channels];
-        let is_unknown = |id: &&u16| !known.contains_key(id) && !own.contains_key(id);
-        if let Some(unknown) = tally.counts.keys().find(is_unknown) {
-            let reason = format!("messages of channel {unknown}, whose definition is missing");
-            self.found.tear(extent.kind.name(), extent.start, reason);
+        // The chunk that introduced the channel is lost.
+        let [known, own] = [&self.found.definitions, &tally.definitions];
+        let is_unknown = |id: &u16| !known.channels.contains_key(id) && !own.channels.contains_key(id);
+        let has_schema = |channel: &Channel| own.has_schema(channel) || known.has_schema(channel);
+        let lacks_schema = !self.has_end && !own.channels.values().all(has_schema);
+        if lacks_schema || tally.counts.keys().any(is_unknown) {
+            self.unidentified.push((extent, tally));
             return;
         }
-        if !self.found.definitions.add(tally.definitions, !self.has_end) {
-            let reason = "a channel whose schema is missing";
-            self.found.tear(extent.kind.name(), extent.start, reason);
-            return;
-        }
+        self.found.definitions.add(tally.definitions);
         let Some(times) = tally.times else { return };
         extent.times = times;
         extent.channels = Some(tally.counts.keys().map(|id| (*id, 0)).collect());

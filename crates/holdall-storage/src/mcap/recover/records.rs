@@ -23,6 +23,7 @@ impl Scanner<'_> {
                 .push((place.start, place.end() - place.start)),
             op::METADATA => self.metadata(walk, &place)?,
             op::MESSAGE_INDEX => self.message_index(walk, place)?,
+            op::CHECKPOINT => self.spare_checkpoint(walk, place)?,
             _ => self.bare_definition(walk, place)?,
         }
         Ok(())
@@ -107,7 +108,7 @@ impl Scanner<'_> {
                 let reason = "expected a chunk before its message index, found none";
                 self.found.tear("record", place.start, reason);
             }
-            _ => {}
+            _ => self.found.structure.orphans.push(place.start),
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Scanner<'_> {
         self.definition(walk, place, &mut tally.definitions)?;
         let known = &self.found.definitions;
         if tally.definitions.channels.values().all(|it| known.has_schema(it)) {
-            self.found.definitions.add(tally.definitions, false);
+            self.found.definitions.add(tally.definitions);
             return Ok(());
         }
         // Its schema may be in a chunk that is not yet applied.

@@ -1,0 +1,80 @@
+//! Definitions that are repeated elsewhere in the file, for messages whose own were in a part that is lost.
+
+use super::Scanner;
+use crate::{
+    error::StorageResult,
+    mcap::{
+        format::{Record, checkpoint::Checkpoint, op, take_record},
+        reader::{
+            index::Definitions,
+            walk::{RecordPlace, Step, Walk},
+        },
+    },
+};
+
+impl Scanner<'_> {
+    /// Notes the definitions of a summary, which begins at the next record.
+    pub(super) fn spare_summary(&mut self, walk: &mut Walk<'_>) -> StorageResult<()> {
+        let mut spare = std::mem::take(&mut self.spare);
+        while let Step::Record(place) = walk.step()? {
+            let is_one = place.opcode == op::SCHEMA || place.opcode == op::CHANNEL;
+            if is_one && let Ok(record) = Record::decode(place.opcode, &walk.body(&place)?) {
+                add(&mut spare, record);
+            }
+        }
+        self.spare = spare;
+        Ok(())
+    }
+
+    /// Notes the definitions of a checkpoint.
+    pub(super) fn spare_checkpoint(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        if !self.has_end && self.has_empty_sector((place.start, place.end()), 1)? {
+            return Ok(());
+        }
+        let body = walk.body(&place)?;
+        let Ok(checkpoint) = Checkpoint::decode(&body, place.start) else {
+            return Ok(());
+        };
+        let mut rest = checkpoint.records;
+        while let Ok(Some((opcode, body))) = take_record(&mut rest) {
+            if let Ok(record) = Record::decode(opcode, body) {
+                add(&mut self.spare, record);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the extents whose channels are known by now. The others cannot be identified: their definitions are dropped with
+    /// them, because a repair marks the whole of each.
+    pub(super) fn identify(&mut self) {
+        let waiting = std::mem::take(&mut self.unidentified);
+        if waiting.is_empty() {
+            return;
+        }
+        self.found.definitions.add(std::mem::take(&mut self.spare));
+        for (extent, tally) in waiting {
+            self.apply_extent(extent, tally);
+        }
+        for (extent, tally) in std::mem::take(&mut self.unidentified) {
+            let known = &self.found.definitions.channels;
+            let own = &tally.definitions.channels;
+            let unknown = tally
+                .counts
+                .keys()
+                .find(|id| !known.contains_key(id) && !own.contains_key(id));
+            let reason = match unknown {
+                Some(unknown) => format!("messages of channel {unknown}, whose definition is missing"),
+                None => "a channel whose schema is missing".to_owned(),
+            };
+            self.found.tear(extent.kind.name(), extent.start, reason);
+        }
+    }
+}
+
+fn add(definitions: &mut Definitions, record: Record<'_>) {
+    match record {
+        Record::Schema(schema) => definitions.add_schema(&schema),
+        Record::Channel(channel) => definitions.add_channel(channel),
+        _ => {}
+    }
+}
