@@ -1,6 +1,7 @@
 """What is damaged is said by every verb, also where the file itself looks whole; and no bag has the sums of another one's account."""
 
 import json
+import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import yaml
 from test_salvage import holdall
 from test_salvage_sqlite import destroy, write_database
-from test_state import account, bag as bag_of
+from test_state import FINAL, account, bag as bag_of
 
 SAMPLE_BAGS = Path(__file__).resolve().parents[2] / "crates/holdall/tests/data/rosbag2"
 COUNT = 288
@@ -115,3 +116,28 @@ def test_no_copy_has_sums_that_are_not_of_its_account(tmp_path, records):
     found = custom_data(folder)
     assert {key: text for key, text in found.items() if key.startswith(("holdall.lost", "holdall.end_unknown"))} == expected, found
     assert found["mine"] == "kept" and json.loads(holdall("info", "--json", folder).stdout)["lost"] == (7 if records else None)
+
+
+@pytest.mark.parametrize("part", [0.3, 0.62, 0.95])
+@pytest.mark.parametrize("records", [[], FINAL], ids=["foreign", "with an account"])
+def test_a_database_that_was_cut_is_damaged_in_every_report(tmp_path, part, records):
+    whole, folder = tmp_path / "whole", tmp_path / "bags" / "x"
+    folder.parent.mkdir()
+    bag_of(whole, records)
+    assert holdall("convert", whole, "-o", folder, "-s", "sqlite3").returncode == 0
+    before = json.loads(holdall("info", folder, "--json").stdout)
+    assert before["state"] in ("complete", "ended"), before
+    (path,) = folder.glob("*.db3")
+    os.truncate(path, int(path.stat().st_size * part))
+    info = json.loads(holdall("info", folder, "--json").stdout)
+    assert info["state"] == "damaged", info
+    audit = holdall("audit", folder, "--json")
+    assert audit.returncode != 0 and (not records or json.loads(audit.stdout)["state"] == "damaged"), audit
+    check = holdall("check", folder, "--json")
+    assert check.returncode == 1 and json.loads(check.stdout)["state"]["state"] == "damaged", check
+    holdall("catalog", folder.parent, "-o", tmp_path / "catalog")
+    assert json.loads(holdall("find", 'name = "x"', tmp_path / "catalog", "--json").stdout)["state"] == "damaged"
+    alone = json.loads(holdall("info", path, "--json").stdout)
+    assert alone["state"] == "damaged", alone
+    assert holdall("repair", folder, "-o", tmp_path / "saved").returncode == 3
+    assert holdall("check", tmp_path / "saved").returncode == 0

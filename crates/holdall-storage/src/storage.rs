@@ -61,6 +61,23 @@ pub trait Storage: Send + Sync {
         None
     }
 
+    /// Whether the file at `path` ends as a whole one does, by its first or last bytes; `None` where they do not show it.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn has_end(&self, path: &Path) -> StorageResult<Option<bool>> {
+        let Some(magic) = self.end_magic() else {
+            return Ok(None);
+        };
+        let file = fs::File::open(path)?;
+        let mut end = vec![0; magic.len()];
+        let Some(offset) = file.len_bytes().checked_sub(magic.len() as u64) else {
+            return Ok(Some(false));
+        };
+        file.read_exact_at(&mut end, offset)?;
+        Ok(Some(end == magic))
+    }
+
     /// Whether its "files" are directories.
     fn is_directory(&self) -> bool {
         false

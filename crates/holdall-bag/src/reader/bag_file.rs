@@ -10,7 +10,7 @@ use crate::{
     },
     rescue::RecordedFile,
 };
-use holdall_io::fs::{self, File, is_stored_sealed};
+use holdall_io::fs::{self, is_stored_sealed};
 use holdall_model::time::Timestamp;
 use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_of_file};
 use std::{
@@ -105,24 +105,18 @@ impl BagFile {
         self.payloads == Payloads::Packed
     }
 
-    /// One sentence for a file that does not end correctly; reads only its last bytes, so that a long bag opens
+    /// One sentence for a file that does not end correctly; reads only its first or last bytes, so that a long bag opens
     /// at once.
     pub(super) fn cut_short(&self) -> Option<String> {
-        let magic = storage_of_file(&self.path)?.end_magic()?;
-        let mut tail = vec![0; magic.len()];
-        let read_tail = |opened: File| {
-            // Not `self.bytes`: an encrypted file is longer than its content.
-            let offset = opened.len_bytes().checked_sub(magic.len() as u64)?;
-            opened.read_exact_at(&mut tail, offset).ok()
-        };
-        let whole = File::open(&self.path).ok().and_then(read_tail).is_some() && tail == magic;
-        if whole {
+        // In an encrypted file, what counts is the end of its content.
+        let ended = storage_of_file(&self.path)?.has_end(&self.path);
+        if matches!(ended, Ok(None | Some(true))) {
             return None;
         }
-        Some(match file::open(&self.path, Payloads::Plain) {
-            Ok(reader) => damage(reader.summary())?,
-            Err(error) => error.to_string(),
-        })
+        match file::open(&self.path, Payloads::Plain) {
+            Ok(reader) => damage(reader.summary()),
+            Err(error) => Some(error.to_string()),
+        }
     }
 }
 

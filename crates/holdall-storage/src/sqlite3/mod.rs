@@ -68,6 +68,10 @@ impl Storage for SqliteStorage {
         Some(format::MAGIC)
     }
 
+    fn has_end(&self, path: &Path) -> StorageResult<Option<bool>> {
+        Ok(recover::lacks_pages(path)?.then_some(false))
+    }
+
     fn check(&self, path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
         check::check(path, progress)
     }

@@ -14,6 +14,7 @@ use crate::{
 };
 use holdall_io::{
     fs::{self, File, Kind},
+    remote,
     scratch::ScratchDirectory,
 };
 use rusqlite::{Connection, OpenFlags};
@@ -191,6 +192,15 @@ pub(super) fn open(path: &Path) -> StorageResult<(Place, Connection, FileConditi
             }
             None => Err(error),
         },
+        Ok((place, connection, FileCondition::Complete)) if !place.is_written && lacks_pages(path)? => {
+            let condition = FileCondition::Damaged {
+                offset: fs::file_len(path)?,
+                reason:
+                    "expected all pages that the first one states, found the end of the file: it was cut off"
+                        .into(),
+            };
+            Ok((place, connection, condition))
+        }
         opened => opened,
     }
 }
@@ -328,6 +338,29 @@ fn leftover(path: &Path, locks: &ReaderLocks) -> StorageResult<(Option<Leftover>
     }
     locks.release();
     Ok((None, true))
+}
+
+/// Whether a database is shorter than the pages that its header states; false while a program may be changing it.
+pub(super) fn lacks_pages(path: &Path) -> StorageResult<bool> {
+    if remote::is_remote(path) || fs::exists(&beside(path, "-wal"))? || fs::exists(&beside(path, "-journal"))?
+    {
+        return Ok(false);
+    }
+    let (file, mut header) = (File::open(path)?, [0; 100]);
+    if file.read_at(&mut header, 0)? < header.len() {
+        return Ok(true);
+    }
+    let number = |at: usize| {
+        let bytes = header.get(at..at + 4).and_then(|bytes| bytes.first_chunk::<4>());
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
+    };
+    let page_bytes = match u64::from(number(16) >> 16) {
+        1 => 65_536,
+        bytes => bytes,
+    };
+    // Programs before 3.7 leave a number that is not valid.
+    let is_valid = number(24) == number(92);
+    Ok(is_valid && file.len_bytes() < page_bytes * u64::from(number(28)))
 }
 
 fn has_journal(path: &Path) -> StorageResult<bool> {

@@ -8,7 +8,7 @@ use holdall_bag::{
     writer::STATE_KEY,
 };
 use holdall_io::{
-    fs::{self, DirEntry, File, is_stored_sealed},
+    fs::{self, DirEntry, is_stored_sealed},
     lock::writer_of,
     sealed::was_closed,
 };
@@ -193,19 +193,13 @@ fn read_metadata(path: &Path) -> Result<Option<BagMetadata>, UploadError> {
 
 /// Whether a storage file ends as whole ones do; `None` for files that do not show it.
 fn has_end(path: &Path) -> Result<Option<bool>, UploadError> {
-    let Some(magic) = storage_of_file(path).and_then(|storage| storage.end_magic()) else {
+    let Some(storage) = storage_of_file(path) else {
         return Ok(None);
     };
-    if is_stored_sealed(path) {
+    if storage.end_magic().is_some() && is_stored_sealed(path) {
         return Ok(Some(was_closed(path)?));
     }
-    let file = File::open(path)?;
-    let mut end = vec![0; magic.len()];
-    let Some(offset) = file.len_bytes().checked_sub(magic.len() as u64) else {
-        return Ok(Some(false));
-    };
-    file.read_exact_at(&mut end, offset)?;
-    Ok(Some(end == magic))
+    Ok(storage.has_end(path).map_err(ReadError::from)?)
 }
 
 /// Removes a bag's directory, and those in it, when nothing is in them.
