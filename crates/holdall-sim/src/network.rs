@@ -83,7 +83,7 @@ pub struct Life {
     pub alive: bool,
     /// Its messages; the first has sequence number 1.
     pub sent: Vec<Sent>,
-    /// When the recorder discovered it.
+    /// When the recorder discovered it, the last time before its first message arrived.
     pub discovered: Discovered,
     /// Whether its creation time, which half of the publishers announce, was within the recording by the clock of that moment.
     pub made_during: bool,
@@ -485,7 +485,8 @@ impl Transport for SimTransport {
         for event in &taken {
             if let GraphEvent::Publisher(info) = event
                 && let Some(life) = state.lives.iter_mut().find(|life| life.gid == info.gid)
-                && life.discovered == Discovered::Never
+                // Again after its link was lost: messages beyond its history went before the recorder matched it anew.
+                && (life.discovered == Discovered::Never || !life.has_arrived)
             {
                 life.discovered = Discovered::At(now);
                 let recording = self.0.started..=self.0.clock.now();
