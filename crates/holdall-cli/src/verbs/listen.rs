@@ -111,6 +111,7 @@ impl Live {
             window: heard.window as usize,
             keeps_messages: heard.is_kept,
             condition: heard.filter.map(condition).transpose()?,
+            clock,
         };
         Ok(Self {
             listener: Listener::new(options, transports),

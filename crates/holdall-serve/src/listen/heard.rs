@@ -1,7 +1,7 @@
 //! Messages received from one topic: counted on the transport's thread, kept on request.
 
-use super::TopicReading;
-use holdall_io::mutex::lock;
+use super::{ListenOptions, TopicReading};
+use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
     dynamic::expression::Predicate,
     message::{MessageHeader, Payload},
@@ -12,7 +12,8 @@ use holdall_transport::Sink;
 use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
-    sync::Mutex,
+    sync::{Arc, Mutex},
+    time::Duration,
 };
 
 /// Most bytes of messages that are kept until they are taken.
@@ -76,7 +77,8 @@ struct Counts {
     bytes: u64,
     lost: u64,
     not_kept: u64,
-    last_time: Option<Timestamp>,
+    /// When the last message came: monotonic time.
+    last: Option<Duration>,
     periods: VecDeque<f64>,
     sizes: VecDeque<f64>,
     delays: VecDeque<f64>,
@@ -94,16 +96,18 @@ pub(super) struct Heard {
     window: usize,
     keeps: bool,
     is_conditional: bool,
+    clock: Arc<dyn Clock>,
     counts: Mutex<Counts>,
 }
 
 impl Heard {
     /// With a condition messages are left out until it is known for their type.
-    pub(super) fn new(window: usize, keeps: bool, is_conditional: bool) -> Self {
+    pub(super) fn new(options: &ListenOptions) -> Self {
         Self {
-            is_conditional,
-            window: window.max(1),
-            keeps,
+            is_conditional: options.condition.is_some(),
+            window: options.window.max(1),
+            keeps: options.keeps_messages,
+            clock: Arc::clone(&options.clock),
             counts: Mutex::default(),
         }
     }
@@ -161,9 +165,9 @@ impl Sink for Heard {
         }
         counts.messages += 1;
         counts.bytes += payload.len() as u64;
-        if let Some(last) = counts.last_time.replace(header.log_time) {
-            let period = (header.log_time.as_nanos() - last.as_nanos()) as f64 / 1e9;
-            self.push(&mut counts.periods, period);
+        let now = self.clock.monotonic();
+        if let Some(last) = counts.last.replace(now) {
+            self.push(&mut counts.periods, now.saturating_sub(last).as_secs_f64());
         }
         self.push(&mut counts.sizes, payload.len() as f64);
         if counts.is_stamped
@@ -265,6 +269,22 @@ fn stamp_of(payload: &Payload<'_>) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall_io::sim::SimClock;
+    use holdall_model::{selection::Selection, topic::NodeName};
+
+    fn heard(keeps_messages: bool) -> (Heard, Arc<SimClock>) {
+        let clock = Arc::new(SimClock::new(Timestamp::from_nanos(0)));
+        let node = NodeName::in_root("listener");
+        let heard = Heard::new(&ListenOptions {
+            filter: Selection::of_topics(["/a"]).compile(&node).unwrap(),
+            ament_prefixes: Vec::new(),
+            window: if keeps_messages { 1 } else { 100 },
+            keeps_messages,
+            condition: None,
+            clock: Arc::<SimClock>::clone(&clock),
+        });
+        (heard, clock)
+    }
 
     fn header(seconds: i64, sequence: u64) -> MessageHeader {
         MessageHeader {
@@ -277,8 +297,10 @@ mod tests {
 
     #[test]
     fn gaps_between_numbers_are_losses_until_what_is_late_comes() {
-        let heard = Heard::new(100, false, false);
-        for (second, number) in [(1, 5), (2, 6), (3, 10), (4, 8)] {
+        let (heard, clock) = heard(false);
+        // The time of day is set in between.
+        for (second, number) in [(1, 5), (2, 6), (7203, 10), (4, 8)] {
+            clock.advance(Duration::from_secs(1));
             heard.offer(header(second, number), Payload::Borrowed(&[0; 10]));
         }
         let reading = heard.reading();
@@ -297,7 +319,7 @@ mod tests {
 
     #[test]
     fn stamps_of_both_byte_orders_are_read_and_short_messages_have_none() {
-        let heard = Heard::new(100, false, false);
+        let (heard, _) = heard(false);
         heard.set_stamped(true);
         let little = [0, 1, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0];
         let big = [0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0];
@@ -310,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let heard = Heard::new(1, true, false);
+        let (heard, _) = heard(true);
         let payload = vec![0; KEPT_BYTES_MAX / 2 + 1];
         for number in 1..=3 {
             heard.offer(header(1, number), Payload::Borrowed(&payload));

@@ -5,6 +5,7 @@ mod heard;
 pub use heard::{HeardMessage, Spread};
 
 use heard::Heard;
+use holdall_io::clock::Clock;
 use holdall_model::{
     dynamic::{
         TypePlan,
@@ -41,6 +42,8 @@ pub struct ListenOptions {
     pub keeps_messages: bool,
     /// Leave out messages for which this condition is not true. Messages of a type that is not known yet are left out, too.
     pub condition: Option<String>,
+    /// Measures the periods between messages.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// Why a listener ends.
@@ -269,11 +272,7 @@ fn note_publisher(
     let topic = topics.entry(endpoint.topic.clone()).or_insert_with(|| Topic {
         type_name: endpoint.type_name.clone(),
         publishers: BTreeMap::new(),
-        heard: Arc::new(Heard::new(
-            options.window,
-            options.keeps_messages,
-            options.condition.is_some(),
-        )),
+        heard: Arc::new(Heard::new(options)),
         plan: None,
         subscriptions: Vec::new(),
     });

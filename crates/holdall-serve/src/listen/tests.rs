@@ -19,13 +19,14 @@ fn listening(condition: Option<&str>) -> (Listener, impl Publisher) {
     };
     let talker = network.publisher(&NodeName::in_root("talker"), &request, &clock);
     let node = NodeName::in_root("listener");
-    let transport = MemoryTransport::new(&network, node.clone(), clock);
+    let transport = MemoryTransport::new(&network, node.clone(), Arc::clone(&clock));
     let options = ListenOptions {
         filter: Selection::of_topics(["/chatter"]).compile(&node).unwrap(),
         ament_prefixes: Vec::new(),
         window: 100,
         keeps_messages: true,
         condition: condition.map(str::to_owned),
+        clock,
     };
     (Listener::new(options, vec![Box::new(transport)]), talker)
 }
