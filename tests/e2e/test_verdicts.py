@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_salvage import holdall
+from test_salvage import holdall, undecodable, write_mcap, zeros
 from test_salvage_sqlite import destroy, write_database
 from test_state import FINAL, account, bag as bag_of
 
@@ -141,3 +141,59 @@ def test_a_database_that_was_cut_is_damaged_in_every_report(tmp_path, part, reco
     assert alone["state"] == "damaged", alone
     assert holdall("repair", folder, "-o", tmp_path / "saved").returncode == 3
     assert holdall("check", tmp_path / "saved").returncode == 0
+
+
+def cut_to(part):
+    return lambda path: os.truncate(path, int(path.stat().st_size * part))
+
+
+# What of a LevelDB is damaged: where it is, and how. Its messages stay as they are.
+PARTS = {
+    "CURRENT cut": ("*/*_ldb_metadata/CURRENT", cut_to(0.5)),
+    "CURRENT empty": ("*/*_ldb_metadata/CURRENT", cut_to(0)),
+    "CURRENT gone": ("*/*_ldb_metadata/CURRENT", Path.unlink),
+    "manifest cut": ("*/*_ldb_metadata/MANIFEST-*", cut_to(0.6)),
+    "manifest empty": ("*/*_ldb_metadata/MANIFEST-*", cut_to(0)),
+    "log cut": ("*/*_ldb_metadata/*.log", cut_to(0.7)),
+    "log empty": ("*/*_ldb_metadata/*.log", cut_to(0)),
+    "records cut": ("*/holdall_records.jsonl", cut_to(0.5)),
+    "end of the records": ("*/holdall_records.jsonl", cut_to(0.99)),
+    "records empty": ("*/holdall_records.jsonl", cut_to(0)),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_cut_description_of_leveldb_is_damage(tmp_path, part):
+    pattern, damage = PARTS[part]
+    folder = tmp_path / "bag"
+    assert holdall("convert", SAMPLE_BAGS / "mcap_split3", "-s", "leveldb", "-o", folder).returncode == 0
+    assert holdall("check", folder).returncode == 0
+    path = next(path for path in sorted(folder.glob(pattern)) if path.stat().st_size > 0)
+    damage(path)
+    check = holdall("check", folder, "--json")
+    assert check.returncode == 1 and json.loads(check.stdout)["state"]["state"] == "damaged", check
+    assert json.loads(holdall("info", folder, "--json").stdout)["state"] == "damaged"
+    told, count = lines_of(folder)
+    assert count == COUNT, (count, told.stderr)
+    assert holdall("repair", folder, "-o", tmp_path / "saved").returncode in (0, 3)
+    assert lines_of(tmp_path / "saved")[1] == COUNT
+    assert holdall("check", tmp_path / "saved").returncode == 0
+
+
+@pytest.mark.parametrize("kind", ["undecodable", "zeros"])
+def test_repair_and_reindex_end_alike_where_messages_cannot_be_read(tmp_path, kind):
+    ends = {}
+    for verb in ("repair", "reindex"):
+        folder = tmp_path / verb
+        folder.mkdir()
+        path = folder / "x_0.mcap"
+        chunks, spans = write_mcap(path, "zstd")
+        assert holdall("reindex", folder).returncode == 0
+        content = bytearray(path.read_bytes())
+        {"undecodable": undecodable, "zeros": zeros}[kind](content, chunks[4])
+        path.write_bytes(content)
+        told = holdall(verb, folder)
+        ends[verb] = told.returncode
+        if kind == "zeros":
+            assert f"{len(spans[4])} of" in told.stdout + told.stderr and told.returncode == 3, told
+    assert ends["repair"] == ends["reindex"] != 0

@@ -12,7 +12,9 @@ use crate::{
 };
 use holdall_io::fs::{self, is_stored_sealed};
 use holdall_model::time::Timestamp;
-use holdall_storage::{Storage, compression::is_packed_name, storage_by_magic, storage_of_file};
+use holdall_storage::{
+    Storage, compression::is_packed_name, reader::FileCondition, storage_by_magic, storage_of_file,
+};
 use std::{
     fmt,
     path::{Path, PathBuf},
@@ -106,11 +108,24 @@ impl BagFile {
     }
 
     /// One sentence for a file that does not end correctly; reads only its first or last bytes, so that a long bag opens
-    /// at once.
-    pub(super) fn cut_short(&self) -> Option<String> {
+    /// at once. A directory without its last record counts if its recording has ended (`is_ended`).
+    pub(super) fn cut_short(&self, is_ended: bool) -> Option<String> {
+        let storage = storage_of_file(&self.path)?;
         // In an encrypted file, what counts is the end of its content.
-        let ended = storage_of_file(&self.path)?.has_end(&self.path);
-        if matches!(ended, Ok(None | Some(true))) {
+        let has_end = matches!(storage.has_end(&self.path), Ok(None | Some(true)));
+        if storage.is_directory() {
+            let opened = file::open(&self.path, Payloads::Plain).ok();
+            let is_damaged = |reader: &SharedReader| reader.outline().condition != FileCondition::Complete;
+            let damaged = opened
+                .filter(is_damaged)
+                .and_then(|reader| damage(reader.summary()));
+            return damaged.or_else(|| {
+                let (path, bytes) = (self.path.display(), self.bytes);
+                let found = "expected the record that closes it, found none: its records were cut off";
+                (is_ended && !has_end).then(|| format!("{path} is damaged at byte {bytes}: {found}"))
+            });
+        }
+        if has_end {
             return None;
         }
         match file::open(&self.path, Payloads::Plain) {

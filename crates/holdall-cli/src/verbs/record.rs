@@ -22,6 +22,7 @@ use crate::{
     },
 };
 use holdall::{
+    reader::{Bag, BagState, Condition},
     record::{
         Platform, RecordControl, RecordError, Recorder, RescueMemory,
         status::{RecordReport, RecordStatus, TopicStatus},
@@ -405,10 +406,14 @@ fn dropped(topic: &TopicStatus) -> u64 {
 }
 
 fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Result<(), Failure> {
+    // A bag that was moved away or that only another key opens has no state here.
+    let state = Bag::open(&report.bag).and_then(|bag| bag.state()).ok();
     if args.console.json {
         let mut object = render::record::json(report);
         if let Some(object) = object.as_object_mut() {
             object.extend(request.json(&report.status));
+            let state = state.as_ref().map(BagState::summary);
+            object.insert("state".to_owned(), serde_json::json!(state));
         }
         let text = serde_json::to_string_pretty(&object).map_err(Failure::failed)?;
         return output::result(&text);
@@ -418,6 +423,10 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
         lines.push(render::record::table(&report.status, output::columns()));
     }
     lines.extend(render::record::summary(report, Paint::stdout()));
+    // The summary has publishers of unknown end.
+    if let Some(state) = state.filter(|state| state.condition > Condition::EndUnknown) {
+        lines.push(Paint::stdout().bad(&format!("state: {}", state.condition.as_str())));
+    }
     lines.extend(request.summary(&report.status, Paint::stdout()));
     output::result(&lines.join("\n"))
 }

@@ -75,6 +75,10 @@ impl Storage for LeveldbStorage {
         is_leveldb(path)
     }
 
+    fn has_end(&self, path: &Path) -> StorageResult<Option<bool>> {
+        reader::has_counts(path)
+    }
+
     fn size_bytes(&self, path: &Path) -> StorageResult<u64> {
         size_bytes(path)
     }

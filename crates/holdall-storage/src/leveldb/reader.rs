@@ -3,7 +3,7 @@
 use super::{
     format::{
         BYTEWISE_COMPARATOR, ByteOrder, KEY_BYTE_ORDER, KEY_NAME, KEY_QOS, KEY_SERIALIZATION_FORMAT,
-        KEY_TYPE, MESSAGE_SUFFIX, METADATA_SUFFIX, RECORDS_FILE, STORAGE_ID, TIMESTAMP_COMPARATOR,
+        KEY_TYPE, MESSAGE_SUFFIX, METADATA_SUFFIX, Malformed, RECORDS_FILE, STORAGE_ID, TIMESTAMP_COMPARATOR,
         batch_entries, split_key,
     },
     merge::{Source, TopicMessages},
@@ -65,6 +65,11 @@ impl LeveldbReader {
             });
         }
         let (described, metadata, counts) = records(path)?;
+        let end = match &counts {
+            Some(_) => End::Closed,
+            None if described.is_empty() => End::Unknown,
+            None => End::Unfinished,
+        };
         let mut opening = Opening::default();
         let mut bases: Vec<String> = Vec::new();
         for entry in fs::list_dir(path)?.into_iter().filter(|entry| entry.is_dir) {
@@ -82,7 +87,7 @@ impl LeveldbReader {
         bases.sort_by_key(|base| order.get(base.as_str()).copied().unwrap_or(usize::MAX));
         for base in bases {
             let more = order.get(base.as_str()).map(|place| &described[*place].1);
-            opening.add(path, base, more);
+            opening.add(path, base, more, end);
         }
         let outline = StorageSummary {
             path: path.to_owned(),
@@ -95,11 +100,7 @@ impl LeveldbReader {
         };
         Ok(Self {
             outline,
-            end: match &counts {
-                Some(_) => End::Closed,
-                None if described.is_empty() => End::Unknown,
-                None => End::Unfinished,
-            },
+            end,
             topics: opening.topics,
             counts,
             summary: OnceLock::new(),
@@ -211,10 +212,16 @@ struct Opening {
 }
 
 impl Opening {
-    fn add(&mut self, path: &Path, base: String, more: Option<&MetadataEntries>) {
+    fn add(&mut self, path: &Path, base: String, more: Option<&MetadataEntries>, end: End) {
         let directory = path.join(format!("{base}{METADATA_SUFFIX}"));
         let keys = match description(&directory) {
-            Ok(keys) => keys,
+            Ok((keys, damage)) => {
+                // A recorder that was killed may have left the rest of it in a file that is not whole.
+                if let Some(damage) = damage.filter(|_| end != End::Unfinished) {
+                    note(&mut self.condition, &damage);
+                }
+                keys
+            }
             Err(error) => {
                 note(&mut self.condition, &error);
                 BTreeMap::new()
@@ -261,9 +268,12 @@ impl Opening {
     }
 }
 
+/// The keys and values of a database that describes a topic, and what is damaged in it.
+type Description = (BTreeMap<Vec<u8>, Vec<u8>>, Option<StorageError>);
+
 /// The keys and newest values of a database that describes a topic.
-fn description(directory: &Path) -> StorageResult<BTreeMap<Vec<u8>, Vec<u8>>> {
-    let database = recover::open(directory, End::Unknown)?;
+fn description(directory: &Path) -> StorageResult<Description> {
+    let mut database = recover::open(directory, End::Unknown)?;
     let mut found: BTreeMap<Vec<u8>, (u64, Vec<u8>)> = BTreeMap::new();
     let mut take = |key: &[u8], sequence: u64, value: &[u8]| {
         if found.get(key).is_none_or(|(known, _)| *known <= sequence) {
@@ -300,11 +310,25 @@ fn description(directory: &Path) -> StorageResult<BTreeMap<Vec<u8>, Vec<u8>>> {
                 }
             }
         }
+        if reader.is_cut() {
+            let what = Malformed::at(file.len_bytes(), "the rest of a description", "the end");
+            database.damage.get_or_insert(recover::malformed(path, what));
+        }
     }
-    match (found.is_empty(), database.damage) {
-        (true, Some(damage)) => Err(damage),
-        _ => Ok(found.into_iter().map(|(key, (_, value))| (key, value)).collect()),
+    if !(found.contains_key(KEY_NAME) && found.contains_key(KEY_TYPE)) {
+        let what = Malformed::at(0, "the name and the type of a topic", "a part of them, or none");
+        database.damage.get_or_insert(recover::malformed(directory, what));
     }
+    let keys = found.into_iter().map(|(key, (_, value))| (key, value));
+    Ok((keys.collect(), database.damage))
+}
+
+/// Whether our records have the one that closes them; `None` where there are none.
+pub(super) fn has_counts(path: &Path) -> StorageResult<Option<bool>> {
+    if !fs::exists(&path.join(RECORDS_FILE))? {
+        return Ok(None);
+    }
+    Ok(Some(records(path)?.2.is_some()))
 }
 
 /// Content of our records: topics by the base of their directories, named records, and counts.

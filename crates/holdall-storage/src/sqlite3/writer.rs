@@ -269,7 +269,10 @@ impl SqliteWriter {
     /// Stores a type's definition once, as rosbag2 does: that of a service event under the name of the service. A type without one has no
     /// row: readers take an encoding that they do not know for a damaged bag.
     fn insert_definition(&mut self, topic: &TopicInfo, definition: &MessageDefinition) -> StorageResult<()> {
-        if definition.encoding == DefinitionEncoding::Unknown {
+        if matches!(
+            definition.encoding,
+            DefinitionEncoding::Unknown | DefinitionEncoding::JsonSchema
+        ) {
             return Ok(());
         }
         let type_name = if definition.type_name.is_empty() {

@@ -111,7 +111,7 @@ impl Changer {
                     Decoder::Cdr(plan) => {
                         Editor::compile(plan, &assignments).map_err(|error| refused(error.to_string()))?
                     }
-                    Decoder::Json => return Err(refused("its messages are JSON texts".to_owned())),
+                    Decoder::Json(_) => return Err(refused("its messages are JSON texts".to_owned())),
                     Decoder::Opaque { reason } => return Err(refused(reason)),
                 };
                 let changes = OfTopic {
@@ -160,7 +160,7 @@ impl Changer {
                     Ok(editor) => (editor, Vec::new()),
                     Err(_) => continue,
                 },
-                (None, Decoder::Json) => continue,
+                (None, Decoder::Json(_)) => continue,
                 (None, Decoder::Opaque { reason }) => {
                     tracing::warn!("{}: frames are unchanged: {reason}", topic.name);
                     continue;

@@ -1,6 +1,9 @@
 //! `check`: reads a whole bag, checks every file, and compares the content with `metadata.yaml`.
 
-use super::check_payloads::check_payloads;
+use super::{
+    check_metadata::{compare_bag, compare_file},
+    check_payloads::check_payloads,
+};
 use holdall_bag::{
     live::writer_of_bag,
     reader::{Bag, BagState, METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
@@ -8,11 +11,9 @@ use holdall_bag::{
 };
 use holdall_io::fs;
 use holdall_io::lock::Holder;
-use holdall_model::units::counted;
 use holdall_model::{
     loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
     metadata::{BagMetadata, FileInformation},
-    time::Timestamp,
 };
 use holdall_storage::{
     StorageError,
@@ -22,7 +23,7 @@ use holdall_storage::{
     storage_of_directory, storage_of_file,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt,
     path::{Component, Path, PathBuf},
 };
@@ -67,9 +68,7 @@ impl BagCheck {
             // Also a bag that this process has locked.
             None => Bag::open_locked(&self.path),
         };
-        let Ok(bag) = opened else {
-            return;
-        };
+        let Ok(bag) = opened else { return };
         if self.writer.is_none() {
             for (path, findings) in check_payloads(&bag) {
                 let file = self.files.iter_mut().find(|file| file.path == path);
@@ -78,6 +77,18 @@ impl BagCheck {
             }
         }
         self.state = bag.state().ok();
+        // What no file shows by itself.
+        if let Some(damage) = bag
+            .damage()
+            .filter(|_| self.writer.is_none() && self.problems() == 0)
+        {
+            self.problem(
+                &self.path.clone(),
+                "storage files",
+                "all that was written",
+                damage,
+            );
+        }
         let is_damaged = self.files.iter().any(|file| file.findings.problems > 0);
         self.state
             .iter_mut()
@@ -103,7 +114,7 @@ impl BagCheck {
         });
     }
 
-    fn problem(
+    pub(super) fn problem(
         &mut self,
         path: &Path,
         what: impl Into<String>,
@@ -113,7 +124,7 @@ impl BagCheck {
         self.note(Severity::Problem, path, what, expected, found);
     }
 
-    fn same<T: PartialEq + fmt::Display>(
+    pub(super) fn same<T: PartialEq + fmt::Display>(
         &mut self,
         path: &Path,
         what: impl Into<String>,
@@ -383,100 +394,6 @@ fn is_none(path: &Path) -> bool {
     }
     let opened = storage_of_file(path).map(|storage| storage.open_reader(path));
     matches!(opened, Some(Err(StorageError::WrongFormat { .. })))
-}
-
-/// Nanoseconds since the epoch as text, for findings.
-fn nanos(time: Option<Timestamp>) -> String {
-    time.map_or_else(|| "none".to_owned(), |time| time.as_nanos().to_string())
-}
-
-fn span_nanos(times: (Option<Timestamp>, Option<Timestamp>)) -> u128 {
-    match times {
-        (Some(start), Some(end)) => end.saturating_since(start).as_nanos(),
-        _ => 0,
-    }
-}
-
-fn compare_file(check: &mut BagCheck, metadata_path: &Path, said: &FileInformation, found: &FileCheck) {
-    let what = |which: &str| format!("{which} of {}", said.path);
-    check.same(
-        metadata_path,
-        what("message count"),
-        found.message_count,
-        said.message_count,
-    );
-    let (start, end) = (found.starting_time, found.ending_time);
-    check.same(
-        metadata_path,
-        what("starting time"),
-        nanos(start),
-        nanos(said.starting_time),
-    );
-    check.same(
-        metadata_path,
-        what("duration"),
-        span_nanos((start, end)),
-        said.duration.as_nanos(),
-    );
-}
-
-/// Compares totals and topics of the metadata with all files.
-fn compare_bag(check: &mut BagCheck, path: &Path, said: &BagMetadata) {
-    let total: u64 = check.files.iter().map(|file| file.message_count).sum();
-    let start = check.files.iter().filter_map(|file| file.starting_time).min();
-    let end = check.files.iter().filter_map(|file| file.ending_time).max();
-    check.same(path, "message count", total, said.message_count);
-    check.same(path, "starting time", nanos(start), nanos(said.starting_time));
-    check.same(
-        path,
-        "duration",
-        span_nanos((start, end)),
-        said.duration.as_nanos(),
-    );
-    let storages: BTreeSet<&str> = check.files.iter().map(|file| file.storage_id).collect();
-    if let Some(storage) = storages.first()
-        && *storage != said.storage_identifier
-    {
-        let storage = (*storage).to_owned();
-        check.problem(path, "storage identifier", storage, &said.storage_identifier);
-    }
-    let mut counts: BTreeMap<(String, String), (u64, String)> = BTreeMap::new();
-    for (topic, count) in check.files.iter().flat_map(|file| &file.topics) {
-        let entry = counts
-            .entry((topic.name.clone(), topic.type_name.clone()))
-            .or_default();
-        entry.0 += count;
-        if entry.1.is_empty() {
-            entry.1.clone_from(&topic.type_description_hash);
-        }
-    }
-    for topic in &said.topics_with_message_count {
-        let info = &topic.topic_metadata;
-        let found = counts
-            .remove(&(info.name.clone(), info.type_name.clone()))
-            .unwrap_or_default();
-        check.same(
-            path,
-            format!("message count of {}", info.name),
-            found.0,
-            topic.message_count,
-        );
-        let hashes = (&found.1, &info.type_description_hash);
-        if !hashes.0.is_empty() && !hashes.1.is_empty() {
-            check.same(
-                path,
-                format!("type hash of {}", info.name),
-                hashes.0.clone(),
-                hashes.1.clone(),
-            );
-        }
-    }
-    for ((name, type_name), (count, _)) in counts {
-        if count > 0 {
-            let expected = format!("{name} ({type_name}) with {}", counted(count, "message"));
-            check.problem(path, "topics", expected, "no such topic");
-        }
-    }
 }
 
 /// A loss ledger must be readable: it lists the missing messages.

@@ -6,6 +6,7 @@ mod bag_copy;
 mod beyond;
 mod change;
 pub mod check;
+mod check_metadata;
 mod check_payloads;
 mod choice;
 mod copy;

@@ -22,6 +22,7 @@ use holdall_model::{
     loss::ledger::{LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger},
     marker::{MARKERS_CUSTOM_KEY, Marker},
     metadata::{BagMetadata, MEMORY_KEY},
+    units::counted,
 };
 use holdall_storage::{
     RepairTarget, Storage, StorageError,
@@ -182,7 +183,16 @@ pub fn repair(
         remove_left_over(path);
         settle_unwritten(path)?;
         let mut report = repair_with(path, &mut OsFiles)?;
-        add_problems(&mut report, progress)?;
+        let found = add_problems(&mut report, progress)?;
+        let readable: u64 = found.files.iter().map(|file| file.message_count).sum();
+        let unreadable = report.messages.saturating_sub(readable);
+        if unreadable > 0 && report.problem_count > 0 {
+            report.unsaved.push(format!(
+                "{}: {unreadable} of {} cannot be read",
+                path.display(),
+                counted(report.messages, "message")
+            ));
+        }
         return Ok(report);
     };
     // The copy gets its name when it is whole.
@@ -242,10 +252,13 @@ fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair
 pub(super) const PROBLEMS_LISTED_MAX: usize = 20;
 
 /// Checks the repaired bag: a bag that a repair cannot mend must not be called whole.
-fn add_problems(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
+fn add_problems(
+    report: &mut RepairReport,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<BagCheck, RepairError> {
     let found = check_locked(&report.bag, progress)?;
     report.set_problems(&found);
-    Ok(())
+    Ok(found)
 }
 
 /// Removes files of a bag in which nothing was written: they were made ahead by a recorder that was killed, and other programs cannot open

@@ -27,7 +27,7 @@ use holdall_model::{
 };
 use holdall_storage::{chunks::ChunkStorage, readable_storages, reader::FileCondition, storage_of_directory};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -342,6 +342,18 @@ impl Bag {
         definitions_of(self.files.iter())
     }
 
+    /// The different JSON schemas of a topic's channels in the first and last file; in all files when those have none.
+    ///
+    /// # Errors
+    /// One of the files cannot be read.
+    pub(crate) fn json_schemas(&self, topic: &str, type_name: &str) -> Result<BTreeSet<String>, ReadError> {
+        let schemas = json_schemas_of(self.outer_files(), topic, type_name)?;
+        match schemas.is_empty() {
+            true => json_schemas_of(self.files.iter(), topic, type_name),
+            false => Ok(schemas),
+        }
+    }
+
     /// Opens a bag's directory by its storage files alone, without messages that are still in memory.
     pub fn open_files(path: &Path) -> Result<Self, ReadError> {
         Self::rebuilt(path, &listing::storage_files(path)?, Ros1View::default(), None)
@@ -352,6 +364,24 @@ impl Bag {
 fn bundled(type_name: &str, type_hash: &str) -> Option<MessageDefinition> {
     let found = Bundle::embedded().define(type_name).ok()?.message_definition();
     (type_hash.is_empty() || found.type_description_hash == type_hash).then_some(found)
+}
+
+fn json_schemas_of<'a>(
+    files: impl Iterator<Item = &'a BagFile>,
+    topic: &str,
+    type_name: &str,
+) -> Result<BTreeSet<String>, ReadError> {
+    let mut found = BTreeSet::new();
+    for file in files {
+        for channel in &file.open()?.outline().channels {
+            let (info, definition) = (&channel.info.topic, &channel.info.definition);
+            let is_schema = definition.encoding == DefinitionEncoding::JsonSchema;
+            if is_schema && info.name == topic && info.type_name == type_name {
+                found.insert(definition.text.clone());
+            }
+        }
+    }
+    Ok(found)
 }
 
 fn definitions_of<'a>(files: impl Iterator<Item = &'a BagFile>) -> Result<Vec<MessageDefinition>, ReadError> {

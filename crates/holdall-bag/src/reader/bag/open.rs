@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     live::writer_of_bag,
-    reader::{error::ReadError, file::payloads, gone::Gone, listing, rebuild::Rebuild},
+    reader::{REPAIRED_KEY, error::ReadError, file::payloads, gone::Gone, listing, rebuild::Rebuild},
     rescue,
     writer::{STATE_KEY, seal_faults},
 };
@@ -189,7 +189,9 @@ impl Bag {
         // In a bucket each end is a request: the first and the last are checked, the others when they are read.
         let is_checked = |place: usize| !remote::is_remote(path) || place == 0 || place + 1 == files.len();
         let checked = files.iter().enumerate().filter(|(place, _)| is_checked(*place));
-        let notices = checked.filter_map(|(_, file)| file.cut_short()).collect();
+        let custom_data = &metadata.custom_data;
+        let is_ended = !custom_data.contains_key(STATE_KEY) && !custom_data.contains_key(REPAIRED_KEY);
+        let notices = checked.filter_map(|(_, file)| file.cut_short(is_ended)).collect();
         let repeats = repeats_from_custom_data(&metadata.custom_data);
         Ok(Self {
             path: path.to_owned(),

@@ -82,6 +82,7 @@ impl Definitions {
             "ros2msg" => DefinitionEncoding::Ros2Msg,
             "ros2idl" => DefinitionEncoding::Ros2Idl,
             "ros1msg" => DefinitionEncoding::Ros1Msg,
+            "jsonschema" => DefinitionEncoding::JsonSchema,
             _ => DefinitionEncoding::Unknown,
         };
         let offered_qos_profiles = stored_profiles(&channel.topic, &text("offered_qos_profiles"));
