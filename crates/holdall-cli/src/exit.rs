@@ -145,7 +145,7 @@ impl Failure {
     /// The failure of an export.
     pub fn exporting(error: ExportError) -> Self {
         let is_refused = match &error {
-            ExportError::Exists { .. } | ExportError::NotBuilt { .. } => true,
+            ExportError::Exists { .. } | ExportError::NotBuilt { .. } | ExportError::NoFfmpeg => true,
             ExportError::Choice(error) => refuses_choice(error),
             _ => false,
         };

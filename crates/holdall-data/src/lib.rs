@@ -4,6 +4,7 @@
 #[cfg(feature = "parquet")]
 pub mod catalog;
 pub mod export;
+mod ffmpeg;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 pub mod plot;

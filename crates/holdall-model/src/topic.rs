@@ -227,18 +227,21 @@ pub enum DefinitionEncoding {
     Ros2Idl,
     /// `.msg` texts of ROS 1, delimited as those of ROS 2.
     Ros1Msg,
+    /// A JSON schema of messages that are JSON texts.
+    JsonSchema,
     /// No definition was found; the text is empty.
     #[default]
     Unknown,
 }
 
 impl DefinitionEncoding {
-    /// The name as bags store it: `ros2msg`, `ros2idl`, `ros1msg` or `unknown`.
+    /// The name as bags store it: `ros2msg`, `ros2idl`, `ros1msg`, `jsonschema` or `unknown`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ros2Msg => "ros2msg",
             Self::Ros2Idl => "ros2idl",
             Self::Ros1Msg => "ros1msg",
+            Self::JsonSchema => "jsonschema",
             Self::Unknown => "unknown",
         }
     }

@@ -184,7 +184,7 @@ impl<'a> Replay<'a> {
         };
         let plan = match self.decoders.find(topic)? {
             Decoder::Cdr(plan) => plan,
-            Decoder::Json => return Err(undecoded("its events are JSON".to_owned())),
+            Decoder::Json(_) => return Err(undecoded("its events are JSON".to_owned())),
             Decoder::Opaque { reason } => return Err(undecoded(reason)),
         };
         let request_plan = plan

@@ -116,7 +116,7 @@ impl Message {
                 };
                 payload.root(py)?.into_py_any(py)
             }
-            Decoder::Json => {
+            Decoder::Json(_) => {
                 let text = String::from_utf8_lossy(&self.payload);
                 Ok(py.import("json")?.call_method1("loads", (text,))?.unbind())
             }
@@ -141,7 +141,7 @@ impl Message {
         let info = &this.channel.info;
         let defined = match this.decoder(py)? {
             Decoder::Cdr(plan) => Some(pickle::parts(&plan, plan.root_index())?),
-            Decoder::Json | Decoder::Opaque { .. } => None,
+            Decoder::Json(_) | Decoder::Opaque { .. } => None,
         };
         let publisher = info.publisher.as_ref().map(serde_json::to_string);
         let words = (

@@ -1,7 +1,7 @@
 //! Messages in the form that `pickle` keeps: a definition of their type, made from its plan, and their payload.
 
 use crate::{bag::Types, message::Message};
-use holdall::decode::Decoder;
+use holdall::decode::{Decoder, JSON_WITHOUT_SCHEMA};
 use holdall_model::{
     dynamic::{ElementPlan, FieldPlan, TypePlan},
     interface::Arity,
@@ -70,7 +70,7 @@ pub(crate) fn message(
     let publisher = publisher.map_err(|error| PyTypeError::new_err(error.to_string()))?;
     let decoder = match types {
         Some(types) => Decoder::Cdr(Arc::clone(types.plan())),
-        None if serialization_format == "json" => Decoder::Json,
+        None if serialization_format == "json" => Decoder::Json(Err(JSON_WITHOUT_SCHEMA.to_owned())),
         None => Decoder::Opaque {
             reason: "its type was not known when it was pickled".to_owned(),
         },

@@ -1,7 +1,7 @@
 //! Selects messages from several bags: by topic, time, number, and the values of their fields.
 
 use super::{
-    Decoder, Decoders,
+    Decoder, Decoders, Fields,
     stamped::{ByHeader, HeaderStamps, Merged, Selected, Stream, TimeBase},
 };
 use crate::reader::{
@@ -453,21 +453,20 @@ impl MessageChoice {
 }
 
 /// The conditions on topics, by name and type.
-type Predicates = BTreeMap<(String, String), Vec<Predicate>>;
+type Predicates = BTreeMap<(String, String), Vec<(Fields, Predicate)>>;
 
 /// Topics that are merged by their stamps: each is read on its own.
 const MERGED_MAX: usize = 64;
 
-fn compile(question: &Question, decoder: Decoder) -> Result<Predicate, ChoiceError> {
+fn compile(question: &Question, decoder: Decoder) -> Result<(Fields, Predicate), ChoiceError> {
     let topic = question.topic.clone();
-    match decoder {
-        Decoder::Cdr(plan) => Predicate::compile(plan, &question.expression)
-            .map_err(|source| ChoiceError::Question { topic, source }),
-        Decoder::Json => Err(ChoiceError::Opaque {
-            topic,
-            reason: "its messages are JSON texts".to_owned(),
-        }),
-        Decoder::Opaque { reason } => Err(ChoiceError::Opaque { topic, reason }),
+    let fields = match decoder.fields() {
+        Ok(fields) => fields,
+        Err(reason) => return Err(ChoiceError::Opaque { topic, reason }),
+    };
+    match Predicate::compile(Arc::clone(fields.plan()), &question.expression) {
+        Ok(predicate) => Ok((fields, predicate)),
+        Err(source) => Err(ChoiceError::Question { topic, source }),
     }
 }
 
@@ -478,9 +477,10 @@ fn answer(predicates: &Predicates, message: &BagMessage) -> Result<bool, ChoiceE
     }
     let topic = &message.topic;
     let key = (topic.name.clone(), topic.type_name.clone());
-    for predicate in predicates.get(&key).into_iter().flatten() {
-        let holds = predicate
-            .matches(&message.payload)
+    for (fields, predicate) in predicates.get(&key).into_iter().flatten() {
+        let holds = fields
+            .payload(&message.payload)
+            .and_then(|payload| predicate.matches(&payload))
             .map_err(|source| ChoiceError::Decode {
                 topic: topic.name.clone(),
                 log_time: message.log_time.as_nanos(),

@@ -1,17 +1,19 @@
 //! Finds how messages are decoded: by the definition in the bag, else by the bundled one, else not at all.
 
 mod choice;
+mod fields;
 mod print;
 mod stamped;
 
 pub use choice::{ChoiceError, MessageChoice, Question};
 pub use choice::{listed, why_no_topic};
+pub use fields::{Fields, JSON_WITHOUT_SCHEMA};
 pub use print::{PrintForm, Printer};
 pub use stamped::TimeBase;
 
 use crate::reader::{Bag, BagSet, ReadError};
 use holdall_model::{
-    dynamic::TypePlan,
+    dynamic::{JsonPlan, TypePlan},
     interface::{Definition, bundle::Bundle, defining_type},
     text::OutsidePath,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
@@ -30,8 +32,8 @@ const REMEMBERED_MAX: usize = 1 << 16;
 pub enum Decoder {
     /// CDR, with the plan of its type.
     Cdr(Arc<TypePlan>),
-    /// JSON texts.
-    Json,
+    /// JSON texts, with the fields that their JSON schema gives them, or one clause why there are none.
+    Json(Result<Arc<JsonPlan>, String>),
     /// Not decoded.
     Opaque {
         /// The reason, one clause.
@@ -113,10 +115,17 @@ impl Decoders {
     /// # Errors
     /// As [`Decoders::decoder`].
     pub fn find(&mut self, topic: &TopicInfo) -> Result<Decoder, ReadError> {
+        let is_json = topic.serialization_format == "json";
+        // Schemas of one name may differ.
+        let of_type = if is_json {
+            &topic.name
+        } else {
+            &topic.type_description_hash
+        };
         let key = (
             topic.serialization_format.clone(),
             topic.type_name.clone(),
-            topic.type_description_hash.clone(),
+            of_type.clone(),
         );
         if let Some(decoder) = self.by_type.get(&key) {
             return Ok(decoder.clone());
@@ -124,7 +133,7 @@ impl Decoders {
         let decoder = match topic.serialization_format.as_str() {
             // Bags of the first versions have no format.
             "cdr" | "" => self.cdr(topic)?,
-            "json" => Decoder::Json,
+            "json" => Decoder::Json(self.json(topic)?),
             other => Decoder::Opaque {
                 reason: format!("its messages are encoded as {other}"),
             },
@@ -255,7 +264,11 @@ fn collect(
     let mut stored: BTreeMap<String, Vec<MessageDefinition>> = BTreeMap::new();
     for bag in bags.bags() {
         for definition in definitions(bag)? {
-            if definition.encoding != DefinitionEncoding::Unknown && !definition.is_name_only() {
+            let is_ros = !matches!(
+                definition.encoding,
+                DefinitionEncoding::Unknown | DefinitionEncoding::JsonSchema
+            );
+            if is_ros && !definition.is_name_only() {
                 let of_type = stored.entry(definition.type_name.clone()).or_default();
                 if !of_type.contains(&definition) {
                     of_type.push(definition);

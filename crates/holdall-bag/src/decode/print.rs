@@ -141,11 +141,11 @@ impl Printer {
                     self.json_bytes(message, out);
                 }
             }
-            Decoder::Json if is_json(&message.payload) => {
+            Decoder::Json(_) if is_json(&message.payload) => {
                 out.extend_from_slice(b",\"message\":");
                 on_one_line(&message.payload, out);
             }
-            Decoder::Json | Decoder::Opaque { .. } => self.json_bytes(message, out),
+            Decoder::Json(_) | Decoder::Opaque { .. } => self.json_bytes(message, out),
         }
         out.push(b'}');
         Ok(())
@@ -192,11 +192,11 @@ impl Printer {
                     self.yaml_bytes(message, out);
                 }
             }
-            Decoder::Json if is_json(&message.payload) => {
+            Decoder::Json(_) if is_json(&message.payload) => {
                 out.extend_from_slice(b"\nmessage: ");
                 on_one_line(&message.payload, out);
             }
-            Decoder::Json | Decoder::Opaque { .. } => self.yaml_bytes(message, out),
+            Decoder::Json(_) | Decoder::Opaque { .. } => self.yaml_bytes(message, out),
         }
         Ok(())
     }

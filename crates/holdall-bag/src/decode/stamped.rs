@@ -1,10 +1,10 @@
 //! Messages by the clock that a caller chooses: when they were received, when they were sent, or their `header.stamp`.
 
-use super::{ChoiceError, Decoder, Decoders};
+use super::{ChoiceError, Decoders, Fields};
 use crate::reader::{BagMessage, MessageOrder, ReadError};
 use bytes::Bytes;
 use holdall_model::{
-    dynamic::{ElementPlan, FieldPlan, Scalar, TypePlan, part::Part},
+    dynamic::{ElementPlan, FieldPlan, Scalar, part::Part},
     interface::Arity,
     time::Timestamp,
     topic::TopicInfo,
@@ -81,7 +81,7 @@ impl FromStr for TimeBase {
 /// Reads the `header.stamp` of the messages of a type.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderStamp {
-    plan: Arc<TypePlan>,
+    fields: Fields,
     header: usize,
     stamp: usize,
     seconds: usize,
@@ -90,7 +90,8 @@ pub(crate) struct HeaderStamp {
 
 impl HeaderStamp {
     /// `None` for a type without one.
-    pub fn of(plan: &Arc<TypePlan>) -> Option<Self> {
+    pub fn of(fields: &Fields) -> Option<Self> {
+        let plan = fields.plan();
         let root = plan.root();
         let at = |fields: &[FieldPlan], name: &str| fields.iter().position(|field| field.name == name);
         let nested = |field: &FieldPlan| match (&field.element, field.arity) {
@@ -101,9 +102,11 @@ impl HeaderStamp {
         let of_header = plan.structure(nested(&root.fields[header])?);
         let stamp = at(&of_header.fields, "stamp")?;
         let of_stamp = plan.structure(nested(&of_header.fields[stamp])?);
-        let (seconds, nanoseconds) = (at(&of_stamp.fields, "sec")?, at(&of_stamp.fields, "nanosec")?);
+        // Foxglove's schemas call them `nsec`.
+        let nanoseconds = at(&of_stamp.fields, "nanosec").or_else(|| at(&of_stamp.fields, "nsec"))?;
+        let seconds = at(&of_stamp.fields, "sec")?;
         Some(Self {
-            plan: Arc::clone(plan),
+            fields: fields.clone(),
             header,
             stamp,
             seconds,
@@ -120,7 +123,8 @@ impl HeaderStamp {
     }
 
     fn nanos(&self, payload: &[u8]) -> Result<i64, String> {
-        let plan = &self.plan;
+        let plan = self.fields.plan();
+        let payload = &*self.fields.payload(payload).map_err(|error| error.to_string())?;
         let part = |place, index| {
             plan.part_of(payload, place, index)
                 .map_err(|error| error.to_string())
@@ -134,6 +138,9 @@ impl HeaderStamp {
         let number = |index| match part(stamp, index)? {
             Part::Scalar(Scalar::I32(value)) => Ok(i64::from(value)),
             Part::Scalar(Scalar::U32(value)) => Ok(i64::from(value)),
+            // JSON schemas have no shorter integers, and no integers without a value.
+            Part::Scalar(Scalar::I64(value)) if i32::try_from(value).is_ok() => Ok(value),
+            Part::Scalar(Scalar::F64(value)) if value.abs() < f64::from(i32::MAX) => Ok(value as i64),
             _ => Err("its header.stamp has other numbers than those of 32 bits".to_owned()),
         };
         Ok(number(self.seconds)? * 1_000_000_000 + number(self.nanoseconds)?)
@@ -155,12 +162,11 @@ impl HeaderStamps {
         topic: &TopicInfo,
         decoders: &mut Decoders,
     ) -> Result<Result<(), String>, ReadError> {
-        let plan = match decoders.find(topic)? {
-            Decoder::Cdr(plan) => plan,
-            Decoder::Json => return Ok(Err("its messages are JSON texts".to_owned())),
-            Decoder::Opaque { reason } => return Ok(Err(reason)),
+        let fields = match decoders.find(topic)?.fields() {
+            Ok(fields) => fields,
+            Err(reason) => return Ok(Err(reason)),
         };
-        Ok(match HeaderStamp::of(&plan) {
+        Ok(match HeaderStamp::of(&fields) {
             Some(stamp) => {
                 let key = (topic.name.clone(), topic.type_name.clone());
                 self.by_topic.insert(key, stamp);

@@ -5,12 +5,12 @@ mod parallel;
 pub use parallel::{Next, ParallelTable};
 
 use crate::{
-    decode::{ChoiceError, Decoder, Decoders, MessageChoice},
+    decode::{ChoiceError, Decoders, Fields, MessageChoice},
     reader::{BagMessage, BagSet},
 };
 pub use holdall_model::dynamic::columns::{Array, Batch, Column, ColumnOptions, UnknownField};
 use holdall_model::dynamic::{DecodeError, columns::ColumnBuilder};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Which messages and fields of a topic become rows and columns.
 #[derive(Clone, Debug, Default)]
@@ -155,6 +155,7 @@ pub struct TableReader {
     topic: String,
     type_name: String,
     messages: Messages,
+    fields: Fields,
     builder: ColumnBuilder,
     every: Every,
     skip_undecodable: bool,
@@ -192,20 +193,13 @@ impl TableReader {
         let messages = choice.messages(bags, decoders)?;
         let found = bags.topics().into_iter().find(|known| known.name == topic);
         let info = found.unwrap_or_default();
-        let opaque = |reason: String| TableError::Opaque {
+        let decoder = decoders.find(&info).map_err(ChoiceError::from)?;
+        let fields = decoder.fields().map_err(|reason| TableError::Opaque {
             topic: topic.to_owned(),
             reason,
-        };
-        let plan = match decoders.find(&info).map_err(ChoiceError::from)? {
-            Decoder::Cdr(plan) => plan,
-            Decoder::Json => {
-                return Err(opaque(
-                    "its messages are JSON texts, whose columns are not known in advance".to_owned(),
-                ));
-            }
-            Decoder::Opaque { reason } => return Err(opaque(reason)),
-        };
-        let builder = ColumnBuilder::new(plan, &options.columns).map_err(|source| TableError::Field {
+        })?;
+        let builder = ColumnBuilder::new(Arc::clone(fields.plan()), &options.columns);
+        let builder = builder.map_err(|source| TableError::Field {
             topic: topic.to_owned(),
             source,
         })?;
@@ -213,6 +207,7 @@ impl TableReader {
             topic: topic.to_owned(),
             type_name: info.type_name,
             messages,
+            fields,
             builder,
             every: Every::new(options.every),
             skip_undecodable: options.skip_undecodable,
@@ -292,8 +287,9 @@ impl TableReader {
         }
         let log_time = message.log_time.as_nanos();
         let pushed = if message.topic.type_name == self.type_name {
-            self.builder
-                .push(&message.payload)
+            self.fields
+                .payload(&message.payload)
+                .and_then(|payload| self.builder.push(&payload))
                 .map_err(|source| TableError::Decode {
                     topic: self.topic.clone(),
                     log_time,

@@ -10,6 +10,7 @@ Examples:
   holdall export lab -f csv                          a table for each topic, in lab_csv/
   holdall export lab -f parquet -o tables            with typed columns, for pandas, DuckDB, Spark
   holdall export lab -f png -t /camera/image_raw     an image file for each message
+  holdall export lab -f pcd -t /lidar/points         a point cloud file for each message
   holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'
   holdall export lab -f csv --time header.stamp      ordered by when the data was measured
   holdall export runs/* -f lerobot --mapping arm.yaml -o dataset";
@@ -29,6 +30,13 @@ Images:
   of the message, in a folder for each topic. 8-bit and 16-bit mono, rgb, bgr, rgba, bgra; bayer
   unchanged, yuv422 and nv12 as RGB; depth in metres (32FC1, compressed depth) as millimetres in 16
   bits, 0 where nothing was measured; 16 bits are always PNG. JPEG and PNG are written unchanged.
+  H.264 and H.265 (CompressedImage, foxglove_msgs/msg/CompressedVideo, FFMPEGPacket) by the program
+  ffmpeg, from the first key frame on.
+
+Point clouds:
+  sensor_msgs/msg/PointCloud2; other topics are left out. Files are named as images are, and have no
+  padding. pcd: PCD 0.7 (binary) with all fields, width and height. ply: binary, a property for each
+  number; rgb and rgba become red, green, blue (alpha); the order in rows is lost.
 
 Training data:
   lerobot: a LeRobot dataset (version 3) of frames at a fixed rate in episodes: tables, statistics,
@@ -56,6 +64,10 @@ pub enum ExportFormat {
     Png,
     /// Images as JPEG.
     Jpeg,
+    /// Point clouds as PCD.
+    Pcd,
+    /// Point clouds as PLY.
+    Ply,
     /// A dataset of LeRobot.
     #[cfg(feature = "parquet")]
     Lerobot,
@@ -72,6 +84,8 @@ impl ExportFormat {
             Self::Parquet => "parquet",
             Self::Png => "png",
             Self::Jpeg => "jpeg",
+            Self::Pcd => "pcd",
+            Self::Ply => "ply",
             #[cfg(feature = "parquet")]
             Self::Lerobot => "lerobot",
             #[cfg(feature = "parquet")]

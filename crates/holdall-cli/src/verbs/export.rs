@@ -1,4 +1,4 @@
-//! `holdall export`: messages as tables and image files.
+//! `holdall export`: messages as tables, images and point clouds.
 
 use super::input;
 use crate::{
@@ -10,14 +10,14 @@ use crate::{
 };
 use holdall::{
     decode::Decoders,
-    export::{ExistingFiles, ExportKind, ExportOptions, Exporter, ImageFormat},
+    export::{CloudFormat, ExistingFiles, ExportKind, ExportOptions, Exporter, ImageFormat},
     reader::{Bag, BagSet},
 };
 use holdall_io::remote;
 use std::path::PathBuf;
 use tracing::{level_filters::LevelFilter, warn};
 
-/// Writes tables or images.
+/// Writes tables, images or clouds.
 pub fn run(args: &ExportArguments) -> VerbResult {
     let mut choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
     let output = args.output.as_deref();
@@ -25,13 +25,11 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         .map_or(Ok(()), resolve::refuse_remote)
         .map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
-    let kind = match args.format {
-        ExportFormat::Csv => ExportKind::Csv,
-        ExportFormat::Parquet => ExportKind::Parquet,
-        ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
-        ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
+    let Some(kind) = kind(args) else {
         #[cfg(feature = "parquet")]
-        ExportFormat::Lerobot | ExportFormat::Webdataset => return super::training::run(args, choice),
+        return super::training::run(args, choice);
+        #[cfg(not(feature = "parquet"))]
+        return Err(Failure::failed("training data needs the feature parquet"));
     };
     refuse_mapping(args)?;
     let input = input::open(&args.choice.bags, &args.choice.definitions)?;
@@ -89,7 +87,21 @@ pub fn run(args: &ExportArguments) -> VerbResult {
     })
 }
 
-/// Tables and images have no features.
+/// The output; `None` for training data.
+const fn kind(args: &ExportArguments) -> Option<ExportKind> {
+    Some(match args.format {
+        ExportFormat::Csv => ExportKind::Csv,
+        ExportFormat::Parquet => ExportKind::Parquet,
+        ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
+        ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
+        ExportFormat::Pcd => ExportKind::Clouds(CloudFormat::Pcd),
+        ExportFormat::Ply => ExportKind::Clouds(CloudFormat::Ply),
+        #[cfg(feature = "parquet")]
+        ExportFormat::Lerobot | ExportFormat::Webdataset => return None,
+    })
+}
+
+/// Only training data has features.
 fn refuse_mapping(args: &ExportArguments) -> Result<(), Failure> {
     let clash = || {
         Failure::refused(resolve::UsageError::Clash {
@@ -106,6 +118,7 @@ fn nothing(kind: ExportKind, is_chosen: bool, bags: &BagSet) -> Failure {
     Failure::refused(if is_chosen {
         let what = match kind {
             ExportKind::Images(_) => "images",
+            ExportKind::Clouds(_) => "point clouds",
             ExportKind::Csv | ExportKind::Parquet => "messages that a table can hold",
         };
         format!("nothing was written: no chosen topic has {what}")

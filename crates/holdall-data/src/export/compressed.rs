@@ -16,6 +16,11 @@ const PIXELS_MAX: usize = 1 << 28;
 /// The same for RVL, in which a few bytes may stand for any number of empty pixels.
 const RVL_PIXELS_MAX: usize = 1 << 26;
 
+/// Whether data begins as a PNG or a JPEG does.
+pub(super) fn is_file(data: &[u8]) -> bool {
+    data.starts_with(PNG_MAGIC) || data.starts_with(JPEG_MAGIC)
+}
+
 /// Contents of a compressed image.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Compressed<'a> {

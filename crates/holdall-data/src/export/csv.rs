@@ -7,7 +7,7 @@
 //! have no column.
 
 use super::ExistingFiles;
-use super::{ExportError, Sink, file::PartialFile, stamp_names};
+use super::{ExportError, Finished, Sink, file::PartialFile, stamp_names};
 use holdall_bag::{decode::TimeBase, reader::BagMessage};
 use holdall_model::{
     dynamic::{
@@ -16,10 +16,7 @@ use holdall_model::{
     },
     interface::Arity,
 };
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::Path, sync::Arc};
 
 /// Longer arrays are one column.
 pub(super) const ARRAY_COLUMNS_MAX: u64 = 64;
@@ -47,8 +44,16 @@ impl CsvSink {
         let mut head = stamp_names(&plan, time);
         columns(&plan, plan.root(), "", &mut head)?;
         let mut file = PartialFile::create(path, existing)?;
-        file.append(head.join(",").as_bytes())?;
-        file.append(b"\n")?;
+        // The properties of JSON schemas may have any name.
+        let mut line = Vec::new();
+        for name in &head {
+            if !line.is_empty() {
+                line.push(b',');
+            }
+            quote(&mut line, name.as_bytes());
+        }
+        line.push(b'\n');
+        file.append(&line)?;
         Ok(Self {
             compiled: CompiledText::cells(&plan, ARRAY_COLUMNS_MAX, &TextOptions::default()),
             plan,
@@ -103,8 +108,8 @@ impl Sink for CsvSink {
         self.file.append(&self.row)
     }
 
-    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
-        self.file.finish()
+    fn finish(self: Box<Self>) -> Result<Finished, ExportError> {
+        Ok(self.file.finish()?.into())
     }
 }
 

@@ -39,6 +39,17 @@ pub enum ExportError {
         /// One clause.
         reason: String,
     },
+    /// The program that decodes videos is missing.
+    #[error(
+        "video (H.264, H.265) needs the program ffmpeg, which is not in any folder of PATH; install it (apt install ffmpeg), or leave out the topic"
+    )]
+    NoFfmpeg,
+    /// The program that decodes videos cannot be used.
+    #[error("ffmpeg failed: {reason}")]
+    Ffmpeg {
+        /// One clause.
+        reason: String,
+    },
     /// The program was built without a feature.
     #[error("this holdall was built without {what}; build it with the feature of that name")]
     NotBuilt {

@@ -1,20 +1,17 @@
-//! Writes image messages as PNG and JPEG files, named by their time in nanoseconds.
+//! Writes image messages, also those of video, as PNG and JPEG files that are named by their time in nanoseconds.
 
 use super::ExistingFiles;
 use super::{
-    ExportError, Sink,
-    compressed::Compressed,
-    file::PartialFile,
+    ExportError, Finished, Sink,
+    compressed::{Compressed, is_file},
+    elementary::Codec,
+    folder::FilesByTime,
     pixels::{Pixels, RawImage, convert},
+    video::Video,
 };
 use holdall_bag::reader::BagMessage;
-use holdall_io::fs::{self, Kind};
 use holdall_model::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
-use std::{
-    borrow::Cow,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{borrow::Cow, path::Path, sync::Arc};
 
 /// The format of raw images. Images that are compressed already keep their format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +25,20 @@ pub enum ImageFormat {
 /// Writes one topic.
 pub(super) struct ImageSink {
     plan: Arc<TypePlan>,
-    folder: PathBuf,
+    files: FilesByTime,
     format: ImageFormat,
     existing: ExistingFiles,
-    is_compressed: bool,
-    last: Option<(i64, u32)>,
+    source: Source,
+    video: Option<Video>,
+}
+
+/// The kind of a topic's messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Raw,
+    /// A file, or a picture of a video.
+    Compressed,
+    Video,
 }
 
 impl ImageSink {
@@ -43,34 +49,36 @@ impl ImageSink {
         format: ImageFormat,
         existing: ExistingFiles,
     ) -> Result<Option<Self>, ExportError> {
-        let is_compressed = match plan.type_name() {
-            "sensor_msgs/msg/Image" => false,
-            "sensor_msgs/msg/CompressedImage" => true,
+        let source = match plan.type_name() {
+            "sensor_msgs/msg/Image" => Source::Raw,
+            "sensor_msgs/msg/CompressedImage" => Source::Compressed,
+            "foxglove_msgs/msg/CompressedVideo" | "ffmpeg_image_transport_msgs/msg/FFMPEGPacket" => {
+                Source::Video
+            }
             _ => return Ok(None),
         };
-        fs::create_dirs(folder).map_err(|error| ExportError::io("make", folder, error.into_io()))?;
-        holdall_io::new_file::remove_left_over(folder);
         Ok(Some(Self {
             plan,
-            folder: folder.to_owned(),
+            files: FilesByTime::create(folder, existing)?,
             format,
             existing,
-            is_compressed,
-            last: None,
+            source,
+            video: None,
         }))
     }
 
-    /// The stamp, followed by a number when several images have the same.
-    fn stem(&mut self, nanos: i64) -> String {
-        let repeated = match self.last {
-            Some((last, count)) if last == nanos => count + 1,
-            _ => 0,
-        };
-        self.last = Some((nanos, repeated));
-        match repeated {
-            0 => nanos.to_string(),
-            count => format!("{nanos}_{count}"),
+    fn write_video(&mut self, codec: Codec, nanos: i64, data: &[u8]) -> Result<(), ExportError> {
+        if self.video.is_none() {
+            self.video = Some(Video::new(
+                codec,
+                nanos,
+                self.files.path(),
+                self.existing,
+                self.format,
+            )?);
         }
+        let video = self.video.as_mut();
+        video.map_or(Ok(()), |video| video.write(codec, nanos, data))
     }
 }
 
@@ -80,7 +88,11 @@ impl Sink for ImageSink {
         self.plan
             .walk(&message.payload, &mut fields)
             .map_err(ExportError::message)?;
-        let (extension, bytes) = if self.is_compressed {
+        let nanos = message.stamp.as_nanos();
+        if let Some(codec) = fields.codec(self.source).map_err(ExportError::message)? {
+            return self.write_video(codec, nanos, fields.data);
+        }
+        let (extension, bytes) = if self.source == Source::Compressed {
             match fields.compressed().map_err(ExportError::message)? {
                 Compressed::File(extension, bytes) => (extension, Cow::Borrowed(bytes)),
                 Compressed::Depth(depth) => {
@@ -93,24 +105,17 @@ impl Sink for ImageSink {
             let (extension, bytes) = encode(&pixels, self.format)?;
             (extension, Cow::Owned(bytes))
         };
-        let stem = self.stem(message.stamp.as_nanos());
-        let path = self.folder.join(format!("{stem}.{extension}"));
-        let mut file = PartialFile::create(&path, self.existing)?;
+        let mut file = self.files.begin(nanos, extension)?;
         file.append(&bytes)?;
         file.finish_unsynced()
     }
 
-    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError> {
-        let listed = fs::list_dir(&self.folder)
-            .map_err(|error| ExportError::io("list", &self.folder, error.into_io()))?;
-        // Entries made by others may not be files at all.
-        let is_file = |path: &Path| fs::about_name(path).is_ok_and(|about| about.kind == Kind::File);
-        for entry in listed.iter().filter(|entry| is_file(&entry.path)) {
-            fs::make_durable(&entry.path)?;
-        }
-        fs::sync_dir(&self.folder)
-            .map_err(|error| ExportError::io("complete", &self.folder, error.into_io()))?;
-        Ok(self.folder.clone())
+    fn finish(self: Box<Self>) -> Result<Finished, ExportError> {
+        let lost = self.video.map(Video::finish).transpose()?;
+        Ok(Finished {
+            path: self.files.finish()?,
+            lost: lost.unwrap_or_default(),
+        })
     }
 }
 
@@ -180,6 +185,22 @@ impl<'a> ImageFields<'a> {
             step: self.step,
             data: self.data,
         })
+    }
+
+    /// The codec if the message is a picture of a video. A file is recognized by its first bytes, whatever the format text states.
+    fn codec(&self, source: Source) -> Result<Option<Codec>, String> {
+        let format = if self.format.is_empty() {
+            &self.encoding
+        } else {
+            &self.format
+        };
+        match source {
+            Source::Raw => Ok(None),
+            Source::Compressed => Ok(Codec::named(format).filter(|_| !is_file(self.data))),
+            Source::Video => Codec::named(format)
+                .map(Some)
+                .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264 and H.265 are")),
+        }
     }
 
     /// Contents of a compressed image.

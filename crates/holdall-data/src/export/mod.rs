@@ -1,17 +1,22 @@
-//! Writes messages for other tools: tables (CSV, Parquet) with a file per topic, images as files.
+//! Writes messages for other tools: tables (CSV, Parquet) with a file per topic, images and point clouds as files.
 //!
 //! Files are written under random temporary names and renamed when they are complete and synced, so that a
 //! file with its final name is whole. Existing files are overwritten only on request.
 
+mod cloud;
 mod compressed;
 mod csv;
+mod elementary;
 mod error;
 mod file;
+mod folder;
 mod image;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pixels;
+mod video;
 
+pub use cloud::CloudFormat;
 #[cfg(feature = "parquet")]
 pub(crate) use compressed::{Compressed, file_pixels};
 #[cfg(feature = "parquet")]
@@ -26,7 +31,7 @@ pub(crate) use image::{ImageFields, encode as encode_pixels};
 pub(crate) use pixels::Pixels;
 
 use holdall_bag::{
-    decode::{Decoder, Decoders, TimeBase},
+    decode::{Decoders, Fields, JSON_WITHOUT_SCHEMA, TimeBase},
     reader::BagMessage,
 };
 use holdall_model::dynamic::TypePlan;
@@ -35,6 +40,7 @@ use serde::Serialize;
 use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The output format.
@@ -46,6 +52,8 @@ pub enum ExportKind {
     Parquet,
     /// Image files.
     Images(ImageFormat),
+    /// Files of point clouds.
+    Clouds(CloudFormat),
 }
 
 /// Handling of existing files.
@@ -66,11 +74,11 @@ pub struct ExportOptions {
     pub kind: ExportKind,
     /// Handling of existing files.
     pub existing: ExistingFiles,
-    /// The clock of the messages, by which images are named. With `HeaderStamp` tables have a column `header_stamp`.
+    /// The clock of the messages, by which images and clouds are named. With `HeaderStamp` tables have a column `header_stamp`.
     pub time: TimeBase,
 }
 
-/// A file (or a folder of images) that was written.
+/// A file (or a folder of images or clouds) that was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Exported {
     /// Its topic.
@@ -84,6 +92,8 @@ pub struct Exported {
     pub messages: u64,
     /// Number of messages that could not be written.
     pub failed: u64,
+    /// Number of messages of a video before its first key frame, or without a picture.
+    pub left_out: u64,
 }
 
 /// The result of an export.
@@ -93,7 +103,7 @@ pub struct ExportReport {
     pub exported: Vec<Exported>,
     /// Notices for the user, one sentence each.
     pub notices: Vec<String>,
-    /// Topics that were left out because their messages are JSON texts, whose columns are not known in advance.
+    /// Topics that were left out because their messages are JSON texts without a JSON schema.
     pub json_topics: Vec<String>,
 }
 
@@ -123,7 +133,23 @@ trait Sink {
     fn write(&mut self, message: &BagMessage) -> Result<(), ExportError>;
 
     /// Completes the output and gives it its final name.
-    fn finish(self: Box<Self>) -> Result<PathBuf, ExportError>;
+    fn finish(self: Box<Self>) -> Result<Finished, ExportError>;
+}
+
+/// A complete output.
+struct Finished {
+    path: PathBuf,
+    /// Of the messages that were taken.
+    lost: video::Lost,
+}
+
+impl From<PathBuf> for Finished {
+    fn from(path: PathBuf) -> Self {
+        Self {
+            path,
+            lost: video::Lost::default(),
+        }
+    }
 }
 
 /// Longest stem of a file name: a name has at most 255 bytes, and 32 are reserved for suffixes.
@@ -134,10 +160,12 @@ const NUMBER_BYTES_MAX: usize = 11;
 /// The output of one topic.
 struct Outlet {
     sink: Box<dyn Sink>,
+    fields: Fields,
     type_name: String,
     messages: u64,
     failed: u64,
-    first_failure: Option<String>,
+    /// Time in nanoseconds and reason.
+    first_failure: Option<(i64, String)>,
 }
 
 /// A running export.
@@ -149,6 +177,7 @@ pub struct Exporter {
     /// Used file names, each with the last number that was appended to it.
     names: HashMap<String, u32>,
     json_topics: Vec<String>,
+    notices: Vec<String>,
     /// Whether the output folder is ready; an export without output creates none.
     has_folder: bool,
 }
@@ -168,6 +197,7 @@ impl Exporter {
             outlets: BTreeMap::new(),
             names: HashMap::new(),
             json_topics: Vec::new(),
+            notices: Vec::new(),
             has_folder: false,
         })
     }
@@ -190,11 +220,14 @@ impl Exporter {
         let Some(outlet) = outlet else {
             return Ok(());
         };
-        match outlet.sink.write(message) {
+        let decodable = outlet.fields.message(message).map_err(ExportError::message);
+        match decodable.and_then(|message| outlet.sink.write(&message)) {
             Ok(()) => outlet.messages += 1,
             Err(ExportError::Message { reason }) => {
                 outlet.failed += 1;
-                outlet.first_failure.get_or_insert(reason);
+                outlet
+                    .first_failure
+                    .get_or_insert((message.stamp.as_nanos(), reason));
             }
             Err(error) => return Err(error),
         }
@@ -207,7 +240,7 @@ impl Exporter {
     /// A file that cannot be completed; earlier files are.
     pub fn finish(mut self) -> Result<ExportReport, ExportError> {
         let mut report = ExportReport {
-            notices: self.decoders.take_notices(),
+            notices: [self.decoders.take_notices(), self.notices].concat(),
             json_topics: self.json_topics,
             ..ExportReport::default()
         };
@@ -219,18 +252,27 @@ impl Exporter {
             let Some(outlet) = outlet else {
                 continue;
             };
-            if let Some(reason) = outlet.first_failure {
+            let Finished { path, lost } = outlet.sink.finish()?;
+            let failed = outlet.failed + lost.failed;
+            if let Some((nanos, reason)) = outlet.first_failure.or(lost.failure) {
                 report.notices.push(format!(
-                    "{topic}: {} could not be written; the first: {reason}",
-                    counted(outlet.failed, "message")
+                    "{topic}: {} could not be written; the first, of time {nanos}: {reason}",
+                    counted(failed, "message")
+                ));
+            }
+            if lost.left_out > 0 {
+                report.notices.push(format!(
+                    "{topic}: {} of video before the first key frame or without a picture",
+                    counted(lost.left_out, "message")
                 ));
             }
             report.exported.push(Exported {
                 topic,
                 type_name: outlet.type_name,
-                path: outlet.sink.finish()?,
-                messages: outlet.messages,
-                failed: outlet.failed,
+                path,
+                messages: outlet.messages - lost.failed - lost.left_out,
+                failed,
+                left_out: lost.left_out,
             });
         }
         Ok(report)
@@ -238,17 +280,21 @@ impl Exporter {
 
     fn open(&mut self, message: &BagMessage) -> Result<Option<Outlet>, ExportError> {
         let topic = &message.topic;
-        let plan = match self.decoders.decoder(topic)? {
-            Decoder::Cdr(plan) => plan,
-            // The decoders' notice reports opaque topics.
-            Decoder::Opaque { .. } => return Ok(None),
-            Decoder::Json => {
-                self.json_topics.push(topic.name.clone());
+        let fields = match self.decoders.decoder(topic)?.fields() {
+            Ok(fields) => fields,
+            Err(reason) => {
+                if reason == JSON_WITHOUT_SCHEMA {
+                    self.json_topics.push(topic.name.clone());
+                } else if topic.serialization_format == "json" {
+                    // The decoders' own notices report other topics.
+                    self.notices.push(format!("{}: left out: {reason}", topic.name));
+                }
                 return Ok(None);
             }
         };
+        let plan = Arc::clone(fields.plan());
         let name = self.name(&topic.name, &topic.type_name);
-        if !matches!(self.options.kind, ExportKind::Images(_)) {
+        if !matches!(self.options.kind, ExportKind::Images(_) | ExportKind::Clouds(_)) {
             self.prepare_folder()?;
         }
         let folder: &Path = &self.options.folder;
@@ -275,9 +321,16 @@ impl Exporter {
                     None => return Ok(None),
                 }
             }
+            ExportKind::Clouds(format) => {
+                match cloud::CloudSink::create(plan, &folder.join(name), format, existing)? {
+                    Some(sink) => Box::new(sink),
+                    None => return Ok(None),
+                }
+            }
         };
         Ok(Some(Outlet {
             sink,
+            fields,
             type_name: topic.type_name.clone(),
             messages: 0,
             failed: 0,
@@ -285,7 +338,7 @@ impl Exporter {
         }))
     }
 
-    /// Creates the output folder before the first table; images have separate folders.
+    /// Creates the output folder before the first table; images and clouds have separate folders.
     fn prepare_folder(&mut self) -> Result<(), ExportError> {
         let folder = &self.options.folder;
         if !self.has_folder {

@@ -9,7 +9,7 @@
 //! Messages are collected as columns (`holdall_model::dynamic::columns`); a row group is made of them one column after another.
 
 use super::ExistingFiles;
-use super::{ExportError, Sink, file::PartialFile, stamp_names};
+use super::{ExportError, Finished, Sink, file::PartialFile, stamp_names};
 use crate::parquet_file::{Levels, Values, group, leaf, list, properties, root, timestamp, write_column};
 use holdall_bag::{decode::TimeBase, reader::BagMessage};
 use holdall_model::{
@@ -153,13 +153,13 @@ impl Sink for ParquetSink {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> Result<PathBuf, ExportError> {
+    fn finish(mut self: Box<Self>) -> Result<Finished, ExportError> {
         self.write_group().map_err(|error| failed(&self.path, error))?;
         let file = self
             .writer
             .into_inner()
             .map_err(|error| failed(&self.path, error))?;
-        file.finish()
+        Ok(file.finish()?.into())
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     losses::add_losses,
 };
 use holdall_bag::{
-    decode::{ChoiceError, Decoder, Decoders, TimeBase},
+    decode::{ChoiceError, Decoders, Fields, TimeBase},
     reader::{BagMessage, BagSet, MessageFilter, ReadError},
 };
 use holdall_model::{
@@ -233,6 +233,7 @@ fn with_lanes(bags: &BagSet, topics: &[TopicInfo]) -> (Vec<TopicInfo>, usize) {
 struct Computed {
     name: String,
     topic: String,
+    fields: Fields,
     formula: Formula,
 }
 
@@ -244,22 +245,20 @@ fn lines(bags: &BagSet, options: &PlotOptions, topics: &[TopicInfo]) -> Result<V
         let Some(topic) = topics.iter().find(|topic| topic.name == one.topic) else {
             continue;
         };
-        let opaque = |reason: String| PlotError::Opaque {
+        let fields = decoders.find(topic)?.fields();
+        let fields = fields.map_err(|reason| PlotError::Opaque {
             topic: one.topic.clone(),
             reason,
-        };
-        let plan = match decoders.find(topic)? {
-            Decoder::Cdr(plan) => plan,
-            Decoder::Json => return Err(opaque("its messages are JSON texts".to_owned())),
-            Decoder::Opaque { reason } => return Err(opaque(reason)),
-        };
-        let formula = Formula::compile(plan, value).map_err(|source| PlotError::Value {
-            topic: one.topic.clone(),
-            source,
         })?;
+        let formula =
+            Formula::compile(Arc::clone(fields.plan()), value).map_err(|source| PlotError::Value {
+                topic: one.topic.clone(),
+                source,
+            })?;
         found.push(Computed {
             name: one.text.clone(),
             topic: one.topic.clone(),
+            fields,
             formula,
         });
     }
@@ -421,8 +420,10 @@ impl Plan<'_> {
             slice.lanes[lane].add(column, time, message.payload.len() as u64);
         }
         for at in &place.lines {
-            let (formula, line) = (&self.formulas[*at].formula, &mut slice.lines[*at]);
-            match formula.value(&message.payload) {
+            let Computed { fields, formula, .. } = &self.formulas[*at];
+            let line = &mut slice.lines[*at];
+            let payload = fields.payload(&message.payload);
+            match payload.and_then(|payload| formula.value(&payload)) {
                 Ok(value) if formula.type_name() == message.topic.type_name => {
                     if let Some(value) = value {
                         line.add(column, value);

@@ -7,11 +7,9 @@ use super::{
     values::{Extractor, Values},
 };
 use holdall_bag::{
-    decode::{Decoder, Decoders},
+    decode::{Decoders, Fields},
     reader::{Bag, BagSet, WholePattern},
 };
-use holdall_model::dynamic::TypePlan;
-use std::sync::Arc;
 
 /// The field that divides a bag: as text, or as a number.
 pub(super) struct DividingField {
@@ -20,7 +18,7 @@ pub(super) struct DividingField {
 }
 
 impl DividingField {
-    fn new(plan: &Arc<TypePlan>, field: &str) -> Result<Self, TrainingError> {
+    fn new(fields: &Fields, field: &str) -> Result<Self, TrainingError> {
         let reason = |reason| TrainingError::Episodes { reason };
         let reading = |dtype| {
             let feature = Feature {
@@ -32,7 +30,7 @@ impl DividingField {
                 names_field: None,
                 video: false,
             };
-            Extractor::new(Arc::clone(plan), &feature).map_err(reason)
+            Extractor::new(fields, &feature).map_err(reason)
         };
         Ok(Self {
             text: Some(reading(Dtype::String)?),
@@ -90,22 +88,19 @@ pub(super) fn dividing_field(
         return Ok(None);
     };
     let failed = |reason| TrainingError::Episodes { reason };
-    let plan = plan_of(bags, decoders, topic, failed)?;
-    DividingField::new(&plan, field).map(Some)
+    let fields = fields_of(bags, decoders, topic, failed)?;
+    DividingField::new(&fields, field).map(Some)
 }
 
-/// The plan of a topic's type.
-pub(super) fn plan_of(
+/// The fields of a topic's messages.
+pub(super) fn fields_of(
     bags: &BagSet,
     decoders: &mut Decoders,
     topic: &str,
     failed: impl Fn(String) -> TrainingError,
-) -> Result<Arc<TypePlan>, TrainingError> {
+) -> Result<Fields, TrainingError> {
     let found = bags.topics().into_iter().find(|known| known.name == topic);
     let found = found.unwrap_or_default();
-    match decoders.find(&found)? {
-        Decoder::Cdr(plan) => Ok(plan),
-        Decoder::Json => Err(failed(format!("{topic}: its messages are JSON texts"))),
-        Decoder::Opaque { reason } => Err(failed(format!("{topic}: {reason}"))),
-    }
+    let fields = decoders.find(&found)?.fields();
+    fields.map_err(|reason| failed(format!("{topic}: {reason}")))
 }

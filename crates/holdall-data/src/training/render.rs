@@ -4,9 +4,8 @@ use super::{
     picture::{self, Picture},
     values::{Extractor, Number, Values},
 };
-use holdall_bag::reader::BagMessage;
+use holdall_bag::{decode::Fields, reader::BagMessage};
 use holdall_io::mutex::lock;
-use holdall_model::dynamic::TypePlan;
 use std::{
     sync::{
         Arc, Mutex,
@@ -21,7 +20,7 @@ pub(super) enum Source {
     /// Fields.
     Fields(Box<Extractor>),
     /// Images.
-    Images { plan: Arc<TypePlan>, is_video: bool },
+    Images { fields: Fields, is_video: bool },
 }
 
 /// The value of a feature in a frame.
@@ -45,7 +44,10 @@ impl Source {
                 Values::Numbers(numbers) => Item::Numbers(numbers),
                 Values::Text(text) => Item::Text(text),
             }),
-            Self::Images { plan, is_video } => picture::read(plan, payload, *is_video).map(Item::Picture),
+            Self::Images { fields, is_video } => {
+                let payload = fields.payload(payload).map_err(|error| error.to_string())?;
+                picture::read(fields.plan(), &payload, *is_video).map(Item::Picture)
+            }
         }
     }
 }

@@ -197,22 +197,22 @@ impl<'a> Run<'a> {
                 feature: name.clone(),
                 reason,
             };
-            let plan = divide::plan_of(bags, decoders, &feature.topic, failed)?;
-            self.types.push(plan.type_name().to_owned());
+            let fields = divide::fields_of(bags, decoders, &feature.topic, failed)?;
+            let type_name = fields.plan().type_name().to_owned();
             self.sources.push(if !feature.is_image() {
-                Source::Fields(Box::new(Extractor::new(plan, feature).map_err(failed)?))
-            } else if picture::is_image(plan.type_name()) {
+                Source::Fields(Box::new(Extractor::new(&fields, feature).map_err(failed)?))
+            } else if picture::is_image(&type_name) {
                 Source::Images {
-                    plan,
+                    fields,
                     is_video: feature.video,
                 }
             } else {
                 return Err(failed(format!(
-                    "{} is a {}, which is no image; name its fields",
+                    "{} is a {type_name}, which is no image; name its fields",
                     feature.topic,
-                    plan.type_name()
                 )));
             });
+            self.types.push(type_name);
         }
         Ok(())
     }

@@ -1,11 +1,9 @@
 //! The numbers of a feature out of a message: fields by path, parts of arrays, elements by their names.
 
 use super::mapping::{Dtype, Feature};
+use holdall_bag::decode::Fields;
 use holdall_model::{
-    dynamic::{
-        TypePlan,
-        columns::{Array, Batch, ColumnBuilder, ColumnOptions, UnknownField},
-    },
+    dynamic::columns::{Array, Batch, ColumnBuilder, ColumnOptions, UnknownField},
     interface::Primitive,
 };
 use std::{ops::Range, sync::Arc};
@@ -86,6 +84,7 @@ impl Path {
 /// Reads one feature out of the messages of a type.
 #[derive(Clone, Debug)]
 pub(super) struct Extractor {
+    fields: Fields,
     builder: ColumnBuilder,
     paths: Vec<Path>,
     dtype: Dtype,
@@ -96,7 +95,7 @@ pub(super) struct Extractor {
 impl Extractor {
     /// # Errors
     /// A field that the type does not have, or a malformed path.
-    pub fn new(plan: Arc<TypePlan>, feature: &Feature) -> Result<Self, String> {
+    pub fn new(fields: &Fields, feature: &Feature) -> Result<Self, String> {
         let paths = feature.fields.iter().map(|text| Path::parse(text));
         let paths = paths.collect::<Result<Vec<_>, _>>()?;
         let named = feature.names_field.iter().cloned();
@@ -106,7 +105,8 @@ impl Extractor {
         };
         let unknown = |error: UnknownField| error.to_string();
         Ok(Self {
-            builder: ColumnBuilder::new(plan, &options).map_err(unknown)?,
+            fields: fields.clone(),
+            builder: ColumnBuilder::new(Arc::clone(fields.plan()), &options).map_err(unknown)?,
             paths,
             dtype: feature.dtype,
             order: feature
@@ -121,7 +121,10 @@ impl Extractor {
     /// # Errors
     /// A payload that does not fit the type; a value that is not a number; an array that lacks wanted elements.
     pub fn read(&mut self, payload: &[u8]) -> Result<Values, String> {
-        self.builder.push(payload).map_err(|error| error.to_string())?;
+        let payload = self.fields.payload(payload);
+        payload
+            .and_then(|payload| self.builder.push(&payload))
+            .map_err(|error| error.to_string())?;
         let batch = self.builder.take();
         if self.dtype == Dtype::String {
             return text(&batch, &self.paths[0]).map(Values::Text);

@@ -81,7 +81,8 @@ pub struct DecodeError(Box<Fault>);
 struct Fault {
     type_name: String,
     path: String,
-    offset: usize,
+    /// `None` in a text, where the path says it.
+    offset: Option<usize>,
     expected: String,
     found: String,
 }
@@ -91,9 +92,26 @@ impl DecodeError {
         Self(Box::new(Fault {
             type_name: String::new(),
             path: String::new(),
-            offset,
+            offset: Some(offset),
             expected: expected.into(),
             found: found.into(),
+        }))
+    }
+
+    /// An error about a message that is a text.
+    pub(super) fn of_text(error: EncodeError) -> Self {
+        let Misfit {
+            type_name,
+            path,
+            expected,
+            found,
+        } = *error.0;
+        Self(Box::new(Fault {
+            type_name,
+            path,
+            offset: None,
+            expected,
+            found,
         }))
     }
 
@@ -102,9 +120,9 @@ impl DecodeError {
         &self.0.path
     }
 
-    /// Bytes from the beginning of the payload.
+    /// Bytes from the beginning of the payload; 0 for a message that is a text.
     pub fn offset(&self) -> usize {
-        self.0.offset
+        self.0.offset.unwrap_or_default()
     }
 }
 
@@ -121,7 +139,10 @@ impl fmt::Display for DecodeError {
         if !path.is_empty() {
             write!(f, " {path}")?;
         }
-        write!(f, " at byte {offset}: expected {expected}, found {found}")
+        if let Some(offset) = offset {
+            write!(f, " at byte {offset}")?;
+        }
+        write!(f, ": expected {expected}, found {found}")
     }
 }
 

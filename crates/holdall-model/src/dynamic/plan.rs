@@ -89,6 +89,11 @@ impl TypePlan {
         Self::with_defaults(&definition.description(), definition.defaults())
     }
 
+    /// Compiles a type whose fields have no defaults.
+    pub(super) fn without_defaults(description: &TypeDescription<'_>) -> Result<Self, PlanError> {
+        Self::with_defaults(description, BTreeMap::new())
+    }
+
     fn with_defaults(
         description: &TypeDescription<'_>,
         defaults: BTreeMap<String, BTreeMap<String, FieldDefault>>,

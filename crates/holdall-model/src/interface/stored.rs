@@ -57,7 +57,7 @@ fn by_bare_name<'a>(
 fn stored_parts(stored: &MessageDefinition) -> BTreeMap<String, InterfaceSource> {
     let mut parts = BTreeMap::new();
     let mut next = match stored.encoding {
-        DefinitionEncoding::Unknown | DefinitionEncoding::Ros1Msg => None,
+        DefinitionEncoding::Unknown | DefinitionEncoding::Ros1Msg | DefinitionEncoding::JsonSchema => None,
         _ => Some(first_part(stored)),
     };
     let mut rest = stored.text.as_str();

@@ -1,21 +1,19 @@
 //! Videos: plain pixels go into the program `ffmpeg`, one for each camera, which encodes the frames of many episodes into one file.
 
 use super::{Column, FileNumber, Kind, Place, TrainingError, VIDEO_FILE_MIB, VideoPlace};
-use crate::training::mapping::VideoOptions;
+use crate::{
+    ffmpeg::{Ffmpeg, FfmpegError, PROGRAM},
+    training::mapping::VideoOptions,
+};
 use holdall_io::fs;
 use std::{
-    io::{self, Read, Write},
+    io::{self, Write},
     path::PathBuf,
-    process::{Child, ChildStdin, Command, Stdio},
-    thread::{self, JoinHandle},
+    process::{ChildStdin, Command, Stdio},
 };
 
-/// The program.
-const PROGRAM: &str = "ffmpeg";
 /// The encoder that LeRobot uses, and the one that every ffmpeg for training has.
 const CODECS: [(&str, &str); 2] = [("libsvtav1", "av1"), ("libx264", "h264")];
-/// Bytes of a report of errors that are shown.
-const REPORT_BYTES_MAX: u64 = 2048;
 
 /// The encoder that is used.
 ///
@@ -47,11 +45,13 @@ pub(super) fn codec(options: &VideoOptions) -> Result<String, TrainingError> {
 }
 
 fn not_started(error: io::Error) -> TrainingError {
-    match error.kind() {
-        io::ErrorKind::NotFound => TrainingError::NoFfmpeg,
-        _ => TrainingError::Ffmpeg {
-            reason: error.to_string(),
-        },
+    failed(error.into())
+}
+
+fn failed(error: FfmpegError) -> TrainingError {
+    match error {
+        FfmpegError::Missing => TrainingError::NoFfmpeg,
+        FfmpegError::Failed(reason) => TrainingError::Ffmpeg { reason },
     }
 }
 
@@ -69,9 +69,8 @@ pub(super) struct Video {
 
 /// A running `ffmpeg`.
 struct Encoder {
-    child: Child,
+    ffmpeg: Ffmpeg,
     pixels: Option<ChildStdin>,
-    report: Option<JoinHandle<String>>,
     path: PathBuf,
 }
 
@@ -183,59 +182,21 @@ impl Encoder {
         if let Some(folder) = path.parent() {
             fs::create_dirs(folder)?;
         }
-        let mut child = Command::new(PROGRAM)
-            .args(arguments)
-            .arg(&path)
-            // Keeps this encoder's log out of the error output.
-            .env("SVT_LOG", "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(not_started)?;
-        let report = child.stderr.take().and_then(|stderr| {
-            let read = move || {
-                let mut text = String::new();
-                // The output is shown only if all of it is text.
-                let _ = stderr.take(REPORT_BYTES_MAX).read_to_string(&mut text);
-                text
-            };
-            thread::Builder::new()
-                .name("ffmpeg-report".into())
-                .spawn(read)
-                .ok()
-        });
+        let mut command = Command::new(PROGRAM);
+        // Keeps this encoder's log out of the error output.
+        command.args(arguments).arg(&path).env("SVT_LOG", "1");
+        let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::null()).map_err(failed)?;
         Ok(Self {
-            pixels: child.stdin.take(),
-            child,
-            report,
+            pixels: ffmpeg.take_input(),
+            ffmpeg,
             path,
         })
     }
 
-    fn finish(mut self) -> Result<(), TrainingError> {
+    fn finish(self) -> Result<(), TrainingError> {
         // The end of its input.
-        self.pixels = None;
-        let status = self.child.wait().map_err(not_started)?;
-        let report = self.report.take().and_then(|report| report.join().ok());
-        if !status.success() {
-            let report = report.unwrap_or_default();
-            let last = report.lines().rfind(|line| !line.trim().is_empty());
-            return Err(TrainingError::Ffmpeg {
-                reason: last.map_or_else(|| status.to_string(), |line| line.trim().to_owned()),
-            });
-        }
+        drop(self.pixels);
+        self.ffmpeg.finish().map_err(failed)?;
         Ok(fs::make_durable(&self.path)?)
-    }
-}
-
-impl Drop for Encoder {
-    fn drop(&mut self) {
-        // After an error elsewhere: without the end of its input it would wait for more.
-        self.pixels = None;
-        if self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
     }
 }

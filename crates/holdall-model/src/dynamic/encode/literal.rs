@@ -64,7 +64,7 @@ impl Literal {
     }
 
     /// How an error names it.
-    pub(super) fn noun(&self) -> String {
+    pub(in crate::dynamic) fn noun(&self) -> String {
         match self {
             Self::Null => "nothing".to_owned(),
             Self::Bool(value) => value.to_string(),

@@ -91,6 +91,14 @@ fn token(chars: &[char], at: usize, first: char) -> Result<(Token, usize), Expre
     if matches!(first, '"' | '\'') {
         return quoted(chars, at, first);
     }
+    if first == '`' {
+        // A name that is no word.
+        let (text, end) = quoted(chars, at, first)?;
+        return match text {
+            Token::Text(name) => Ok((Token::Word(name), end)),
+            other => Ok((other, end)),
+        };
+    }
     let rest: String = chars[at..].iter().take(2).collect();
     match SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
         // A single one, as in SQL, compares too.

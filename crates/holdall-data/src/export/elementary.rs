@@ -1,0 +1,251 @@
+//! Pictures in a stream of H.264 or H.265 (Annex B), as far as is needed to match them with messages.
+
+/// The codec of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Codec {
+    H264,
+    H265,
+}
+
+/// Bytes of a unit that are parsed: heads of slices, parameters of sequences.
+const HEAD_BYTES_MAX: usize = 256;
+
+impl Codec {
+    /// The codec of a format text: `h264`, `hevc`, `libx264;yuv420p`, `hevc_nvenc`.
+    pub fn named(format: &str) -> Option<Self> {
+        let first = format.trim().split([';', ' ', ',']).next().unwrap_or_default();
+        let first = first.to_ascii_lowercase().replace('.', "");
+        match () {
+            () if first.contains("264") => Some(Self::H264),
+            () if first.contains("265") || first.contains("hevc") => Some(Self::H265),
+            () => None,
+        }
+    }
+
+    /// The name of its streams in ffmpeg.
+    pub const fn stream(self) -> &'static str {
+        match self {
+            Self::H264 => "h264",
+            Self::H265 => "hevc",
+        }
+    }
+}
+
+/// Contents of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unit {
+    /// Number of pictures.
+    pub pictures: usize,
+    /// Decoding can begin with it, if its parameters are known.
+    pub is_key: bool,
+    /// Its pictures may be shown in another order.
+    pub is_reordered: bool,
+    /// The parameters of the sequence, if the message has them.
+    pub parameters: Option<Vec<u8>>,
+}
+
+impl Unit {
+    /// Looks at the data of a message; one clause when there is no start code.
+    pub fn read(codec: Codec, data: &[u8]) -> Result<Self, String> {
+        let mut unit = Self::default();
+        let mut rest =
+            after_code(data).filter(|rest| data[..data.len() - rest.len() - 3].iter().all(|byte| *byte == 0));
+        if rest.is_none() {
+            let begin: String = data.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            return Err(format!(
+                "video as {} begins with {begin:?}, expected a start code of Annex B (000001 or 00000001)",
+                codec.stream()
+            ));
+        }
+        while let Some(begin) = rest {
+            rest = after_code(begin);
+            let end = rest.map_or(begin.len(), |rest| begin.len() - rest.len() - 3);
+            // Zeros after a unit belong to the next start code.
+            let last = begin[..end].iter().rposition(|byte| *byte != 0);
+            let bytes = &begin[..last.map_or(0, |last| last + 1)];
+            match codec {
+                Codec::H264 => unit.add_h264(bytes),
+                Codec::H265 => unit.add_h265(bytes),
+            }
+        }
+        Ok(unit)
+    }
+
+    fn add_h264(&mut self, bytes: &[u8]) {
+        let Some(head) = bytes.first() else { return };
+        match head & 31 {
+            kind @ (1 | 2 | 5) => {
+                let mut bits = Bits::of(&bytes[1..]);
+                let (Some(first), Some(slice)) = (bits.number(), bits.number()) else {
+                    return;
+                };
+                self.pictures += usize::from(first == 0);
+                self.is_key |= kind == 5;
+                // B
+                self.is_reordered |= slice % 5 == 1;
+            }
+            7 => self.parameters = Some(bytes.to_vec()),
+            _ => {}
+        }
+    }
+
+    fn add_h265(&mut self, bytes: &[u8]) {
+        let [head, layer, rest @ ..] = bytes else { return };
+        // Other layers are enhancements of the first.
+        if head & 1 != 0 || layer >> 3 != 0 {
+            return;
+        }
+        match (head >> 1) & 63 {
+            kind @ 0..=31 => {
+                self.pictures += usize::from(rest.first().is_some_and(|byte| byte & 0x80 != 0));
+                self.is_key |= (16..=21).contains(&kind);
+            }
+            33 => {
+                self.is_reordered |= reorders_h265(rest).unwrap_or(false);
+                self.parameters = Some(bytes.to_vec());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether pictures of an H.265 sequence may be shown in another order than they are sent in.
+fn reorders_h265(parameters: &[u8]) -> Option<bool> {
+    let mut bits = Bits::of(parameters);
+    bits.skip(4);
+    let layers = bits.take(3)?;
+    // Whether layers nest, then profile and level.
+    bits.skip(1 + 96);
+    let present: Vec<(u32, u32)> = (0..layers)
+        .map(|_| Some((bits.take(1)?, bits.take(1)?)))
+        .collect::<Option<_>>()?;
+    if layers > 0 {
+        bits.skip(2 * (8 - layers as usize));
+    }
+    for (has_profile, has_level) in present {
+        bits.skip(88 * has_profile as usize + 8 * has_level as usize);
+    }
+    bits.number()?;
+    if bits.number()? == 3 {
+        bits.skip(1);
+    }
+    // Width, height.
+    bits.number()?;
+    bits.number()?;
+    if bits.take(1)? == 1 {
+        for _ in 0..4 {
+            bits.number()?;
+        }
+    }
+    // Depths of brightness and colour, length of the picture's number.
+    for _ in 0..3 {
+        bits.number()?;
+    }
+    let first = if bits.take(1)? == 1 { 0 } else { layers };
+    let mut reorders = false;
+    for _ in first..=layers {
+        bits.number()?;
+        reorders = bits.number()? > 0;
+        bits.number()?;
+    }
+    Some(reorders)
+}
+
+/// The data after the next start code.
+fn after_code(data: &[u8]) -> Option<&[u8]> {
+    let place = data.windows(3).position(|window| window == [0, 0, 1])?;
+    Some(&data[place + 3..])
+}
+
+/// The bits of a unit without the bytes that prevent start codes.
+struct Bits {
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Bits {
+    fn of(coded: &[u8]) -> Self {
+        let mut bytes = Vec::with_capacity(HEAD_BYTES_MAX);
+        let mut zeros = 0;
+        for byte in coded.iter().take(HEAD_BYTES_MAX) {
+            if zeros >= 2 && *byte == 3 {
+                zeros = 0;
+                continue;
+            }
+            zeros = if *byte == 0 { zeros + 1 } else { 0 };
+            bytes.push(*byte);
+        }
+        Self { bytes, at: 0 }
+    }
+
+    fn skip(&mut self, bits: usize) {
+        self.at += bits;
+    }
+
+    fn take(&mut self, bits: usize) -> Option<u32> {
+        let mut value = 0;
+        for _ in 0..bits {
+            let byte = self.bytes.get(self.at / 8)?;
+            value = (value << 1) | u32::from((byte >> (7 - self.at % 8)) & 1);
+            self.at += 1;
+        }
+        Some(value)
+    }
+
+    /// A number of Exp-Golomb.
+    fn number(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while self.take(1)? == 0 {
+            zeros += 1;
+            if zeros > 31 {
+                return None;
+            }
+        }
+        Some((1 << zeros) - 1 + self.take(zeros)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codecs_are_found_in_the_words_of_all_senders() {
+        for (format, codec) in [
+            ("h264", Some(Codec::H264)),
+            ("H.264", Some(Codec::H264)),
+            ("libx264;yuv420p;bgr8", Some(Codec::H264)),
+            ("hevc_nvenc", Some(Codec::H265)),
+            ("h265", Some(Codec::H265)),
+            ("rgb8; jpeg compressed bgr8", None),
+            ("vp9", None),
+            ("", None),
+        ] {
+            assert_eq!(Codec::named(format), codec, "{format}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_counted_by_their_first_slices() {
+        // Parameters, a key frame of two slices, then a picture of P and one of B.
+        let key = [
+            0, 0, 0, 1, 0x67, 1, 2, 0, 0, 1, 0x65, 0x88, 0x80, 0, 0, 1, 0x65, 0x42, 0x20,
+        ];
+        let unit = Unit::read(Codec::H264, &key).unwrap();
+        assert_eq!((unit.pictures, unit.is_key, unit.is_reordered), (1, true, false));
+        assert_eq!(unit.parameters.as_deref(), Some(&[0x67, 1, 2][..]));
+        let two = [0, 0, 1, 0x41, 0x9a, 0x80, 0, 0, 1, 0x01, 0x9a, 0x80];
+        let unit = Unit::read(Codec::H264, &two).unwrap();
+        assert_eq!((unit.pictures, unit.is_key, unit.is_reordered), (2, false, false));
+        let b = [0, 0, 1, 0x01, 0b1010_0000];
+        assert!(Unit::read(Codec::H264, &b).unwrap().is_reordered);
+        for cut in 0..key.len() {
+            let _ = Unit::read(Codec::H264, &key[..cut]);
+            let _ = Unit::read(Codec::H265, &key[..cut]);
+        }
+        for bad in [&b""[..], b"\x00\x00\x00\x05\x65", b"abc\x00\x00\x01\x65"] {
+            assert!(Unit::read(Codec::H264, bad).unwrap_err().contains("start code"));
+        }
+        assert_eq!(reorders_h265(&[0; 300]), None);
+    }
+}
