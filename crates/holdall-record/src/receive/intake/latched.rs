@@ -63,7 +63,13 @@ impl Intake {
             return;
         };
         let bytes = payload.to_vec();
-        while held.messages.len() >= held.depth
+        // Messages were recorded in between: the held ones would come after them, in the wrong order, and stay left out.
+        let kept = if received > held.received + 1 {
+            0
+        } else {
+            held.depth - 1
+        };
+        while held.messages.len() > kept
             && let Some((_, oldest)) = held.messages.pop_front()
         {
             gate.release_held(oldest.len());
