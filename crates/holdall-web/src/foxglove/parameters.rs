@@ -66,14 +66,35 @@ pub(super) struct Reach<'a> {
     pub now: Duration,
 }
 
+/// The parameters that a viewer follows.
+enum Followed {
+    All,
+    Names(BTreeSet<String>),
+}
+
+impl Default for Followed {
+    fn default() -> Self {
+        Self::Names(BTreeSet::new())
+    }
+}
+
+impl Followed {
+    fn has(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Names(names) => names.contains(name),
+        }
+    }
+}
+
 /// The queries of all viewers, and the parameters that each follows.
 #[derive(Default)]
 pub(super) struct Parameters {
     queries: BTreeMap<u64, Query>,
     last: u64,
     steps: BTreeMap<Ticket, Step>,
-    /// By viewer; an empty set is all parameters.
-    followers: BTreeMap<u64, BTreeSet<String>>,
+    /// By viewer.
+    followers: BTreeMap<u64, Followed>,
     /// The types of parameters that were read, by full name.
     kinds: BTreeMap<String, u64>,
 }
@@ -137,20 +158,24 @@ impl Parameters {
     pub(super) fn follow(&mut self, client: u64, names: Vec<String>) {
         let followed = self.followers.entry(client).or_default();
         if names.is_empty() {
-            followed.clear();
-        } else {
+            *followed = Followed::All;
+        } else if let Followed::Names(followed) = followed {
             let room = FOLLOWED_MAX.saturating_sub(followed.len());
             followed.extend(names.into_iter().take(room));
         }
     }
 
-    /// It stops following these; if it followed all, it then follows none.
+    /// It stops following these, or all without names. If it followed all, it still follows the others, and is sent these too.
     pub(super) fn unfollow(&mut self, client: u64, names: &[String]) {
-        if let Some(followed) = self.followers.get_mut(&client) {
-            followed.retain(|name| !names.contains(name));
-            if followed.is_empty() {
-                self.followers.remove(&client);
+        let is_done = match self.followers.get_mut(&client) {
+            Some(Followed::Names(followed)) => {
+                followed.retain(|name| !names.contains(name));
+                followed.is_empty()
             }
+            Some(Followed::All) | None => false,
+        };
+        if is_done || names.is_empty() {
+            self.followers.remove(&client);
         }
     }
 
@@ -183,7 +208,7 @@ impl Parameters {
         for (client, followed) in &self.followers {
             let is_followed = |value: &&Value| {
                 let name = value["name"].as_str().unwrap_or_default();
-                followed.is_empty() || followed.contains(name)
+                followed.has(name)
             };
             let values: Vec<&Value> = values.iter().filter(is_followed).collect();
             if !values.is_empty() {
@@ -365,6 +390,34 @@ fn decoded(plan: &TypePlan, payload: &[u8]) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_viewer_that_follows_all_goes_on_when_it_names_or_drops_one() {
+        let mut parameters = Parameters::default();
+        let has = |parameters: &Parameters, name: &str| {
+            parameters
+                .followers
+                .get(&7)
+                .is_some_and(|followed| followed.has(name))
+        };
+        let name = |text: &str| vec![text.to_owned()];
+        parameters.follow(7, Vec::new());
+        parameters.follow(7, name("/a.x"));
+        assert!(has(&parameters, "/b.y"), "naming one does not narrow all to it");
+        parameters.unfollow(7, &name("/a.x"));
+        assert!(has(&parameters, "/b.y"), "dropping one does not drop all");
+        parameters.unfollow(7, &[]);
+        assert!(
+            !parameters.has_followers(),
+            "without names it stops following all"
+        );
+        parameters.follow(7, name("/a.x"));
+        parameters.follow(7, name("/b.y"));
+        parameters.unfollow(7, &name("/a.x"));
+        assert!(!has(&parameters, "/a.x") && has(&parameters, "/b.y"));
+        parameters.unfollow(7, &name("/b.y"));
+        assert!(!parameters.has_followers());
+    }
 
     #[test]
     fn names_are_nodes_and_their_parameters() {
