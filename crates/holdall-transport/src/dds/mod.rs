@@ -28,6 +28,7 @@ mod service_header;
 pub use config::DdsEnvironment;
 #[cfg(test)]
 pub(crate) use node_graph::NodeEntities;
+#[cfg(feature = "rmw")]
 pub(crate) use node_graph::{GRAPH_TOPIC, ParticipantEntities};
 pub use security::Security;
 
