@@ -187,7 +187,7 @@ def test_messages_of_another_type_are_counted_and_named(tmp_path):
     path = write(tmp_path / "bad.mcap", {"/bad": (schema, bad), "/plain": (None, [{"a": 1}]), "/free": ({"type": "object"}, [{}])})
     told = run("export", path, "-f", "csv", "-o", tmp_path / "tables")
     assert told.returncode == 1, told
-    assert "4 messages could not be written; the first, of time " in told.stderr and ": robot.State n: expected a whole number" in told.stderr, told.stderr
+    assert f"4 messages could not be written; the first, of time {START + 1}: robot.State n: expected a whole number" in told.stderr, told.stderr
     assert "/plain: left out: its messages are JSON texts, whose columns are not known in advance" in told.stderr
     assert "/free: left out: its messages are JSON texts, and their schema names no properties" in told.stderr
     with open(tmp_path / "tables" / "bad.csv", newline="") as stream:
@@ -204,3 +204,17 @@ def test_schemas_of_one_name_are_those_of_their_topics(tmp_path):
     for name, value in [("a", "1"), ("b", "2")]:
         with open(tmp_path / "tables" / f"{name}.csv", newline="") as stream:
             assert [row[name] for row in csv.DictReader(stream)] == [value]
+
+
+@pytest.mark.parametrize("required", [["n"], []])
+@pytest.mark.parametrize("value", [2**53, 2**53 + 1])
+def test_an_integer_that_is_rounded_is_named(tmp_path, required, value):
+    schema = {"type": "object", "required": required, "properties": {"n": {"type": "integer"}}}
+    path = write(tmp_path / "large.mcap", {"/large": (schema, [{"n": value}])})
+    told = run("export", path, "-f", "csv", "-o", tmp_path / "tables")
+    assert told.returncode == 0, told
+    with open(tmp_path / "tables" / "large.csv", newline="") as stream:
+        (row,) = csv.DictReader(stream)
+    is_exact = int(float(row["n"])) == value if not required else int(row["n"]) == value
+    assert is_exact == (bool(required) or value == 2**53)
+    assert ("beyond 2^53 were rounded" in told.stderr) != is_exact, told.stderr

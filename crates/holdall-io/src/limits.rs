@@ -38,7 +38,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It was made by `create`; there is no caller to report a failed removal to.
+        // `create` made it. A drop cannot return an error.
         let _ = std::fs::remove_file(&self.path);
     }
 }

@@ -24,6 +24,11 @@ impl Fields {
         &self.plan
     }
 
+    /// Whether an integer of a message was rounded to a `float64`, because a JSON message may lack it.
+    pub fn has_rounded(&self) -> bool {
+        self.json.as_ref().is_some_and(|json| json.has_rounded())
+    }
+
     /// A message's payload as CDR of that type.
     ///
     /// # Errors

@@ -17,19 +17,22 @@ pub struct OverTime {
     pub by_topic: BTreeMap<String, Vec<u64>>,
     /// False if a file was left out because all of its messages would have to be read.
     pub is_whole: bool,
+    /// The first damage met in files that were read, whose messages may be missing in the counts.
+    pub damage: Option<String>,
 }
 
 impl BagSet {
     /// Counts the messages of each topic in `cells` cells. Files without an index are read if they have no more than `read_bytes_max` bytes.
     ///
     /// # Errors
-    /// A file that cannot be read. Damaged parts are passed over.
+    /// A file that cannot be opened. Damaged parts are passed over, and named where messages were read.
     pub fn over_time(&self, cells: usize, read_bytes_max: u64) -> Result<OverTime, ReadError> {
         let times = self.log_times();
         let mut found = OverTime {
             times,
             by_topic: BTreeMap::new(),
             is_whole: true,
+            damage: None,
         };
         let Some(times) = times else {
             return Ok(found);
@@ -53,7 +56,8 @@ impl BagSet {
                     found.is_whole = false;
                     continue;
                 }
-                read(bag, file, &mut counted)?;
+                let damage = read(bag, file, &mut counted)?;
+                found.damage = found.damage.or(damage);
             }
             for (place, channel) in (0..).zip(&reader.outline().channels) {
                 let counts = counted.of(ChannelIndex(place));
@@ -73,8 +77,8 @@ impl BagSet {
     }
 }
 
-/// Counts messages by reading them.
-fn read(bag: &Bag, file: &BagFile, cells: &mut TimeCells) -> Result<(), ReadError> {
+/// Counts messages by reading them; returns the first damage.
+fn read(bag: &Bag, file: &BagFile, cells: &mut TimeCells) -> Result<Option<String>, ReadError> {
     let (start, end) = bag.bounds();
     let query = ReadQuery {
         channels: None,
@@ -83,10 +87,14 @@ fn read(bag: &Bag, file: &BagFile, cells: &mut TimeCells) -> Result<(), ReadErro
         order: ReadOrder::File,
         verified: false,
     };
-    for message in file.open()?.messages(&query)?.flatten() {
-        cells.add(message.channel, cells.cell(message.log_time), 1);
+    let mut damage = None;
+    for message in file.open()?.messages(&query)? {
+        match message {
+            Ok(message) => cells.add(message.channel, cells.cell(message.log_time), 1),
+            Err(error) => _ = damage.get_or_insert_with(|| error.to_string()),
+        }
     }
-    Ok(())
+    Ok(damage)
 }
 
 #[cfg(test)]
@@ -124,8 +132,32 @@ mod tests {
                 [10, 10, 0, 0, 0, 0, 0, 0, 0, 0],
                 "{storage}"
             );
+            assert_eq!(found.damage, None);
             let unread = bags.over_time(10, 0).unwrap();
             assert_eq!(unread.is_whole, storage == "mcap", "only one has an index");
         }
+    }
+
+    #[test]
+    fn damage_in_a_file_that_must_be_read_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bag");
+        let mut writer = Writer::create_with(&path, "sqlite3", SplitOptions::default()).unwrap();
+        let topic = writer.add_topic("/a", "std_msgs/msg/String").unwrap();
+        for number in 0..2000 {
+            writer
+                .write(topic, Timestamp::from_nanos(number), &[7; 100])
+                .unwrap();
+        }
+        writer.close().unwrap();
+        let file = path.join("bag_0.db3");
+        let mut content = std::fs::read(&file).unwrap();
+        let middle = content.len() / 2 / 4096 * 4096;
+        content[middle..middle + 4096].fill(0);
+        std::fs::write(&file, content).unwrap();
+        let found = BagSet::open(&[path]).unwrap().over_time(10, u64::MAX).unwrap();
+        let counted: u64 = found.by_topic["/a"].iter().sum();
+        assert!((1..2000).contains(&counted), "{counted}");
+        assert!(found.damage.is_some_and(|damage| damage.contains("bag_0.db3")));
     }
 }

@@ -107,8 +107,7 @@ pub trait BagFolder: Send {
         fs::file_len(path)
     }
 
-    /// Cuts a storage file of the bag, which is no longer open, and makes that durable: data after that length was never known to be
-    /// written.
+    /// Cuts a closed storage file of the bag to a length in bytes, and makes that durable. Data after that length may never have been written.
     ///
     /// # Errors
     /// When the disk does not do it.

@@ -134,6 +134,7 @@ mod tests {
                 })
                 .collect(),
             is_whole: true,
+            damage: None,
         };
         Timeline::new(names().map(str::to_owned), counted, layout)
     }

@@ -33,8 +33,13 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     output::result(&text_of(&bag, args)?)?;
     if args.timeline {
         let markers = bag.markers().map_err(Failure::failed)?;
-        let lanes = timeline(&bag, &markers).map_err(Failure::failed)?;
+        let (lanes, damage) = timeline(&bag, &markers).map_err(Failure::failed)?;
         output::result(&format!("\n{lanes}"))?;
+        if let Some(damage) = damage {
+            return Err(Failure::failed(format!(
+                "messages are missing in the lanes: {damage}"
+            )));
+        }
     }
     Ok(Outcome::Done)
 }
@@ -107,13 +112,15 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     })
 }
 
-/// When each topic has messages, from the index of each file that has one.
-fn timeline(bag: &Bag, markers: &[Marker]) -> Result<String, ReadError> {
+/// When each topic has messages, from the index of each file that has one; and the first damage in other files.
+fn timeline(bag: &Bag, markers: &[Marker]) -> Result<(String, Option<String>), ReadError> {
     let bags = BagSet::from(vec![bag.clone()]);
     let topics = bags.topics();
     let names = topics.iter().map(|topic| topic.name.as_str());
     let layout = Layout::new(names, output::columns());
-    let counted = bags.over_time(layout.cells, u64::MAX)?;
+    let mut counted = bags.over_time(layout.cells, u64::MAX)?;
+    let damage = counted.damage.take();
     let timeline = Timeline::new(topics.into_iter().map(|topic| topic.name), counted, layout);
-    Ok(timeline.text(markers.iter().map(|marker| marker.time.as_nanos())))
+    let text = timeline.text(markers.iter().map(|marker| marker.time.as_nanos()));
+    Ok((text, damage))
 }

@@ -12,9 +12,9 @@ use std::{collections::HashSet, fmt::Write, path::Path, sync::Arc};
 /// The format of point clouds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloudFormat {
-    /// Of the Point Cloud Library.
+    /// The format of the Point Cloud Library.
     Pcd,
-    /// Of Stanford: the points without their order in rows.
+    /// Stanford's polygon format, without the order of points in rows.
     Ply,
 }
 

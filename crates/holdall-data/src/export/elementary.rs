@@ -45,7 +45,10 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Looks at the data of a message; one clause when there is no start code.
+    /// Reads the data of a message.
+    ///
+    /// # Errors
+    /// One clause if the data does not begin with a start code.
     pub fn read(codec: Codec, data: &[u8]) -> Result<Self, String> {
         let mut unit = Self::default();
         let mut rest =

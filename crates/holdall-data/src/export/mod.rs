@@ -139,7 +139,7 @@ trait Sink {
 /// A complete output.
 struct Finished {
     path: PathBuf,
-    /// Of the messages that were taken.
+    /// Messages that the sink accepted and did not write.
     lost: video::Lost,
 }
 
@@ -264,6 +264,12 @@ impl Exporter {
                 report.notices.push(format!(
                     "{topic}: {} of video before the first key frame or without a picture",
                     counted(lost.left_out, "message")
+                ));
+            }
+            if outlet.fields.has_rounded() {
+                report.notices.push(format!(
+                    "{topic}: whole numbers beyond 2^53 were rounded: a message may lack them, so their columns are float64; `required` in the \
+                     schema keeps them exact"
                 ));
             }
             report.exported.push(Exported {

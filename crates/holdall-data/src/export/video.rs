@@ -41,7 +41,7 @@ pub(super) struct Video {
     format: ImageFormat,
     staged: Staged,
     codec: Codec,
-    /// Of the sequence, the last that was sent.
+    /// The latest parameters of the sequence.
     parameters: Option<Vec<u8>>,
     decoder: Option<Decoder>,
     /// `None` while the decoder's thread has them.

@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
                 }
             } else {
                 return Err(failed(format!(
-                    "{} is a {type_name}, which is no image; name its fields",
+                    "{} is a {type_name}, not an image; name its fields",
                     feature.topic,
                 )));
             });

@@ -79,7 +79,7 @@ pub struct BagOptions {
 pub struct TornFile {
     /// Its number, see [`BagWriter::file_number`](super::BagWriter::file_number).
     pub number: u32,
-    /// Reads the part of it that the disk has kept; `None` if there is no such part.
+    /// A reader of the part that the disk has kept, if any.
     pub reader: Option<Arc<dyn StorageReader>>,
     /// The bag's topic of each of the reader's channels.
     pub topics: Vec<Option<BagTopic>>,

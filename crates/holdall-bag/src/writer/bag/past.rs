@@ -1,7 +1,7 @@
 //! The files that are finished: closed by the disk, packed, announced, and removed when the ring is full.
 
 use super::{
-    BagTopic, TopicCount, UploadedFiles, WriteError,
+    TopicCount, UploadedFiles, WriteError,
     channels::FileChannels,
     content::{FileContent, by_place, counts},
     current::TakenFile,
@@ -310,10 +310,4 @@ impl PastFiles {
     pub fn drop_absent(&mut self, absent: &[String]) {
         self.files.retain(|past| !absent.contains(&past.name));
     }
-}
-
-/// The topic with this place in the list of all.
-pub(super) fn topic_at(place: usize) -> BagTopic {
-    // A bag numbers its topics with 32 bits.
-    BagTopic(place as u32)
 }

@@ -1,11 +1,11 @@
 //! Files that the disk has failed: cut before their first hole, read back, and given an end where that is possible.
 
 use super::{
-    ROSBAG2_RECORD, TopicCount, TornFile, WriteError,
+    BagTopic, ROSBAG2_RECORD, TopicCount, TornFile, WriteError,
     content::counts,
     latched::FileHead,
     metadata::own_metadata,
-    past::{Packing, PastFile, topic_at},
+    past::{Packing, PastFile},
     place::Place,
     room::Room,
     rosbag2_record,
@@ -127,7 +127,8 @@ impl PastFile {
                     if let Some(topic) = topic {
                         readable[topic] += channel.message_count;
                     }
-                    torn.topics.push(topic.map(topic_at));
+                    // A bag numbers its topics with 32 bits.
+                    torn.topics.push(topic.map(|topic| BagTopic(topic as u32)));
                 }
                 content.summary.starting_time = summary.starting_time;
                 content.summary.ending_time = summary.ending_time;

@@ -92,7 +92,7 @@ fn token(chars: &[char], at: usize, first: char) -> Result<(Token, usize), Expre
         return quoted(chars, at, first);
     }
     if first == '`' {
-        // A name that is no word.
+        // A name in backquotes.
         let (text, end) = quoted(chars, at, first)?;
         return match text {
             Token::Text(name) => Ok((Token::Word(name), end)),

@@ -30,7 +30,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use schema::{Shape, Slot};
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// Longest schema, in bytes.
@@ -43,6 +46,14 @@ const VALUES_MAX: u64 = VALUE_BYTES_MAX / size_of::<Value>() as u64;
 pub struct JsonPlan {
     plan: Arc<TypePlan>,
     root: Object,
+    has_rounded: Arc<AtomicBool>,
+}
+
+/// The state of encoding one message.
+struct Encoding {
+    values_left: u64,
+    /// An integer was no double.
+    has_rounded: bool,
 }
 
 /// An object whose properties are fields.
@@ -95,12 +106,18 @@ impl JsonPlan {
         Ok(Self {
             plan: Arc::new(plan),
             root,
+            has_rounded: Arc::default(),
         })
     }
 
     /// The type of the messages.
     pub fn plan(&self) -> &Arc<TypePlan> {
         &self.plan
+    }
+
+    /// Whether an integer of a message was rounded: one that a message may lack is a `float64`.
+    pub fn has_rounded(&self) -> bool {
+        self.has_rounded.load(Ordering::Relaxed)
     }
 
     /// A message as CDR of the type.
@@ -116,8 +133,14 @@ impl JsonPlan {
         let text = std::str::from_utf8(text).map_err(|error| EncodeError::new("UTF-8", error.to_string()))?;
         let literal =
             Literal::from_json(text).map_err(|error| EncodeError::new("a JSON text", error.to_string()))?;
-        let mut values_left = VALUES_MAX;
-        let value = self.root.value(Some(&literal), &mut values_left)?;
+        let mut encoding = Encoding {
+            values_left: VALUES_MAX,
+            has_rounded: false,
+        };
+        let value = self.root.value(Some(&literal), &mut encoding)?;
+        if encoding.has_rounded {
+            self.has_rounded.store(true, Ordering::Relaxed);
+        }
         let mut payload = Vec::new();
         self.plan
             .encode(&value, Representation::default(), &mut payload)?;
@@ -127,7 +150,7 @@ impl JsonPlan {
 
 impl Object {
     /// The struct of an object; of one that a message lacks, all fields lack, too.
-    fn value(&self, given: Option<&Literal>, values_left: &mut u64) -> Result<Value, EncodeError> {
+    fn value(&self, given: Option<&Literal>, encoding: &mut Encoding) -> Result<Value, EncodeError> {
         let entries = match given {
             Some(Literal::Map(entries)) => entries.as_slice(),
             None => &[],
@@ -140,32 +163,30 @@ impl Object {
             }
         }
         let fields = self.fields.iter().zip(found);
-        let values = fields.map(|((name, place), given)| {
-            place
-                .value(given, values_left)
-                .map_err(|error| error.in_field(name))
-        });
+        let values = fields
+            .map(|((name, place), given)| place.value(given, encoding).map_err(|error| error.in_field(name)));
         Ok(Value::Struct(values.collect::<Result<_, _>>()?))
     }
 }
 
 impl Place {
-    fn value(&self, given: Option<&Literal>, values_left: &mut u64) -> Result<Value, EncodeError> {
-        *values_left = values_left
+    fn value(&self, given: Option<&Literal>, encoding: &mut Encoding) -> Result<Value, EncodeError> {
+        encoding.values_left = encoding
+            .values_left
             .checked_sub(1)
             .ok_or_else(|| EncodeError::new(format!("at most {VALUES_MAX} values"), "more"))?;
         let is_json = matches!(self.kind, Kind::Json);
         let given = given.filter(|literal| is_json || !self.is_optional || **literal != Literal::Null);
         match (&self.kind, given) {
-            (Kind::Object(object), Some(_)) => object.value(given, values_left),
-            (Kind::Object(object), None) if self.is_optional => object.value(None, values_left),
+            (Kind::Object(object), Some(_)) => object.value(given, encoding),
+            (Kind::Object(object), None) if self.is_optional => object.value(None, encoding),
             (Kind::List(items), _) if given.is_some() || self.is_optional => {
                 let given = match given {
                     Some(Literal::List(given)) => given.as_slice(),
                     None => &[],
                     Some(other) => return Err(EncodeError::new("a list", other.noun())),
                 };
-                items.list(given, values_left)
+                items.list(given, encoding)
             }
             (Kind::Text | Kind::Json, None) if self.is_optional => Ok(Value::Text(Vec::new())),
             (Kind::Octets, None) if self.is_optional => Ok(Value::Plains(Plains::new(Primitive::Uint8))),
@@ -177,25 +198,25 @@ impl Place {
                 Ok(Value::Text(text))
             }
             (Kind::Octets, Some(literal)) => octets(literal),
-            _ => self.plain(given).map(Value::Plain),
+            _ => self.plain(given, encoding).map(Value::Plain),
         }
     }
 
     /// The elements of a list.
-    fn list(&self, given: &[Literal], values_left: &mut u64) -> Result<Value, EncodeError> {
+    fn list(&self, given: &[Literal], encoding: &mut Encoding) -> Result<Value, EncodeError> {
         let in_item = |index: usize| move |error: EncodeError| error.in_item(index as u64);
         if let Some(kind) = self.primitive() {
             let mut plains = Plains::new(kind);
             for (index, item) in given.iter().enumerate() {
                 let given = Some(item).filter(|item| !self.is_optional || **item != Literal::Null);
-                let plain = self.plain(given).map_err(in_item(index))?;
+                let plain = self.plain(given, encoding).map_err(in_item(index))?;
                 // All are of its kind.
                 let _ = plains.push(plain);
             }
             return Ok(Value::Plains(plains));
         }
         let items = given.iter().enumerate();
-        let items = items.map(|(index, item)| self.value(Some(item), values_left).map_err(in_item(index)));
+        let items = items.map(|(index, item)| self.value(Some(item), encoding).map_err(in_item(index)));
         Ok(Value::List(items.collect::<Result<_, _>>()?))
     }
 
@@ -211,7 +232,7 @@ impl Place {
     }
 
     /// A number or a boolean.
-    fn plain(&self, given: Option<&Literal>) -> Result<Plain, EncodeError> {
+    fn plain(&self, given: Option<&Literal>, encoding: &mut Encoding) -> Result<Plain, EncodeError> {
         let Some(literal) = given else {
             return match self.is_optional {
                 true => Ok(f64::NAN.into()),
@@ -223,7 +244,12 @@ impl Place {
                 let whole = whole(literal);
                 let plain = Plain::of_literal(kind, whole.as_ref().unwrap_or(literal))?;
                 match (self.is_optional, &whole) {
-                    (true, Some(whole)) => Plain::of_literal(Primitive::Double, whole),
+                    (true, Some(whole)) => {
+                        if let Literal::Integer(number) = whole {
+                            encoding.has_rounded |= *number as f64 as i128 != *number;
+                        }
+                        Plain::of_literal(Primitive::Double, whole)
+                    }
                     _ => Ok(plain),
                 }
             }
