@@ -242,7 +242,7 @@ def test_bad_mappings_and_folders_are_refused_in_one_sentence(bag, tmp_path):
         (base + "{topic: /nowhere, fields: [x]}", ["/nowhere", "/joints"]),
         (base + "{topic: /joints, fields: [speed]}", ["feature a", "speed", "position"]),
         (base + "{topic: /joints, fields: [name]}", ["neither a number"]),
-        (base + "{topic: /joints}", ["no image", "name its fields"]),
+        (base + "{topic: /joints}", ["not an image", "name its fields"]),
         (base + "{topic: /joints, fields: ['position[7]']}", ["position has 3 numbers"]),
         (base + "{topic: /joints, fields: [position], names: [x]}", ["1 names for 3"]),
         (base + "{topic: /joints, fields: [position], names_field: name, names: [thumb]}", ["thumb"]),
