@@ -81,7 +81,7 @@ transports! {
     zenoh "zenoh" ["rmw_zenoh_cpp"], false, "Zenoh, as systems with rmw_zenoh do";
     iceoryx2 "iceoryx2" [], false, "Shared memory of this host, through iceoryx2";
     // Other transports reach most of the same nodes.
-    rmw "rmw" [], true, "What the ROS 2 that is sourced reaches, through its rmw implementation";
+    rmw "rmw" [], true, "All that the sourced ROS 2 reaches, through its rmw implementation";
 }
 
 /// All transports, also those that this build lacks.

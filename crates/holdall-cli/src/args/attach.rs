@@ -9,7 +9,7 @@ Examples:
   holdall attach lab calibration.yaml map.pgm               files, under their names
   holdall attach lab cam.yaml --name camera/calibration     under another name
   holdall attach lab --metadata run --entry operator=ada --entry weather=rain
-  holdall attach lab --remove map.pgm                       takes it out again";
+  holdall attach lab --remove map.pgm                       removes it again";
 
 /// Shown below `holdall get --help`.
 pub const GET_EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub struct AttachArguments {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
 
-    /// Media type of the attachments [default: by the end of their names]
+    /// Media type of the attachments [default: from the file extension]
     #[arg(long, value_name = "TYPE")]
     pub media_type: Option<String>,
 

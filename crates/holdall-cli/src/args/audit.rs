@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall audit lab                         reads the whole bag; says what is lost, and whether the account adds up
+  holdall audit lab                         reads the whole bag; reports what is lost, and whether the account adds up
   holdall audit lab && rm -r /robot/lab     only when no loss is known
   holdall audit --json lab | jq .lost.by_topic";
 

@@ -19,7 +19,7 @@ Examples:
   holdall bench run D3 --scale 0.2 --repeat 3 --out /data/bench          middlewares over a link with packet loss
   holdall bench run write --size 1MiB --total 8GB --out /data/bench      the recorder against the disk's own limit
   holdall bench run storage --out /data/bench                            storages alone, one table for each size
-  holdall bench run tools --out /data/bench                              merge, split, filter, check beside cp, mcap crate and pip
+  holdall bench run tools --out /data/bench                              merge, split, filter, check compared with cp, the mcap crate and pip packages
   holdall bench report /data/bench                                       what was found, as a page with plots
   holdall bench link 'rate=54Mb/s,loss=10%' -- CMD_A -- CMD_B            two programs with a bad network between them
   holdall bench gate                                                     what a message costs against the committed baseline";
@@ -35,7 +35,7 @@ pub enum BenchVerb {
     Report(ReportArguments),
     /// The experiments that can be run by name
     List {
-        /// Print the file of one experiment, as a start for your own
+        /// Print the file of one experiment, as a template for your own
         #[arg(value_name = "ID")]
         id: Option<String>,
         /// Print JSON instead of a table
@@ -71,9 +71,9 @@ pub enum BenchVerb {
 /// Shown below the help of `holdall bench report`.
 const REPORT_EXAMPLES: &str = "\
 Examples:
-  holdall bench report /data/bench                         writes /data/bench/report.html with plots, CSV and JSON beside it
+  holdall bench report /data/bench                         writes /data/bench/report.html, plots, CSV and JSON
   holdall bench report /data/bench/A6 --out page           one experiment, elsewhere
-  holdall bench report /data/new --compare /data/old       what changed, and whether the intervals carry it";
+  holdall bench report /data/new --compare /data/old       what changed, and whether the intervals show it";
 
 /// All flags of `holdall bench report`.
 #[derive(Args, Clone, Debug)]
@@ -94,7 +94,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DIR")]
     pub published: Option<PathBuf>,
 
-    /// Write only a short page in Markdown, with up to three plots beside it: at most 800 words
+    /// Write only a short page in Markdown: at most 800 words and three plots
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "out"])]
     pub summary: Option<PathBuf>,
 }
@@ -103,10 +103,10 @@ pub struct ReportArguments {
 const GATE_EXAMPLES: &str = "\
 Examples:
   holdall bench gate                              builds the workloads, counts, and fails when a message costs 5 % more instructions
-  holdall bench gate --only record --json         some of them, for programs
-  holdall bench gate --renew                      what is counted now becomes the baseline; commit it with what changed it
+  holdall bench gate --only record --json         some workloads, with output for programs
+  holdall bench gate --renew                      the new counts become the baseline; commit it with the change
 
-Needs valgrind, cargo and the source tree. Instructions are those of our own code; the same on every machine with the same compiler.";
+Needs valgrind, cargo and the source tree. Only instructions of holdall's code count; they are the same on every machine with the same compiler.";
 
 /// All flags of `holdall bench gate`.
 #[derive(Args, Clone, Debug)]
@@ -127,7 +127,7 @@ pub struct GateArguments {
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub tolerance: f64,
 
-    /// Make what is counted now the baseline
+    /// Make the new counts the baseline
     #[arg(long)]
     pub renew: bool,
 
@@ -142,10 +142,10 @@ Examples:
   holdall bench run A6 --scale 0.1 --out /data/bench       a tenth of the published experiment
   holdall bench run A1 A6 B2 --repeat 3 --out /data/bench  several, three repetitions each
   holdall bench run --producers mixed_110Mbs.yaml --benchmark default_no_transport.yaml --out /data/bench
-                                                           files of rosbag2_performance_benchmarking as they are
-  holdall bench list A6 > mine.yaml                        a start for an experiment file of your own
+                                                           unchanged files of rosbag2_performance_benchmarking
+  holdall bench list A6 > mine.yaml                        a template for your own experiment file
   holdall bench run mine.yaml --out /data/bench
-  holdall bench run A6 --resume --out /data/bench          go on after an interruption
+  holdall bench run A6 --resume --out /data/bench          continue after an interruption
   holdall bench run C1 --transport dds --out /data/bench   over another transport than the experiment asks for
   holdall bench run A3 A4 --recorder holdall --case '500' --scale 0.1 --out /data/bench
                                                            one recorder, one load
@@ -155,7 +155,7 @@ Examples:
   holdall bench run --listen 192.168.1.7                   two machines: first this, on the one with the address 192.168.1.7
   holdall bench run D6 --side publisher --peer 192.168.1.7 --out /data/bench
                                                            then this, on the other one
-  holdall bench run write --help                           the recorder, storages or tools by themselves: flags of their own";
+  holdall bench run write --help                           the recorder, storages or tools alone, with their flags";
 
 /// All flags of `holdall bench run`.
 #[derive(Args, Clone, Debug)]
@@ -165,7 +165,7 @@ Examples:
     disable_help_subcommand = true
 )]
 pub struct RunArguments {
-    /// What has flags of its own instead of an experiment file
+    /// A kind of experiment that takes flags instead of an experiment file
     #[command(subcommand)]
     pub kind: Option<RunKind>,
 
@@ -198,7 +198,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
 
-    /// Continue where an interrupted run has stopped
+    /// Continue an interrupted run
     #[arg(long)]
     pub resume: bool,
 
@@ -210,7 +210,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "N")]
     pub threads: Option<u32>,
 
-    /// How our own publishers and recorders reach each other, instead of what the experiment says [none: no transport]
+    /// Transport between holdall's publishers and recorders, instead of the experiment's [none: no transport]
     #[arg(long, value_name = "NAME")]
     pub transport: Option<BenchTransportName>,
 
@@ -245,7 +245,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "FILE")]
     pub python: Option<PathBuf>,
 
-    /// What each measurement of the disk's limit writes at most
+    /// Most bytes that each measurement of the disk's limit writes
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = parse_bytes)]
     pub limit_total: u64,
 
@@ -254,7 +254,7 @@ pub struct RunArguments {
     pub json: bool,
 }
 
-/// Who records a benchmark.
+/// The recorder of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BenchRecorderName {
     /// This program.

@@ -17,16 +17,16 @@ Examples:
   holdall bench run storage --out /data/bench                            everything, one table for each size
   holdall bench run storage --config mixed.yaml --csv --out /data/bench  a file of the storage plugin comparison, unchanged";
 
-/// Kinds of experiments with flags of their own.
+/// Kinds of experiments that take flags.
 #[derive(Clone, Debug, Subcommand)]
 pub enum RunKind {
     /// Producers, cache, drain and storage, as fast as possible or paced, against the limits of this machine
     #[command(after_help = WRITE_EXAMPLES)]
     Write(Box<WriteArguments>),
-    /// Storages alone: message sizes, batches and configurations of the storage plugin comparison, or one of its own files
+    /// Storages alone: message sizes, batches and configurations of the storage plugin comparison, or one of its files
     #[command(after_help = STORAGE_EXAMPLES)]
     Storage(Box<StorageArguments>),
-    /// Work on whole bags: merge, split, filter, convert, check, reindex, beside cp, a plain read, the mcap crate and pip
+    /// Work on whole bags: merge, split, filter, convert, check and reindex, compared with cp, a plain read, the mcap crate and pip packages
     Tools(ToolsArguments),
 }
 
@@ -145,7 +145,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "N")]
     pub topics: Option<u32>,
 
-    /// Who stores; several take turns: mcap, sqlite3, leveldb, each with +off for no loss window, naive, mcap-crate,
+    /// The storages, which take turns: mcap, sqlite3, leveldb, each with +off for no loss window, naive, mcap-crate,
     /// sqlite-bare, sqlite-bare-resilient, leveldb-bare (the real LevelDB, where libleveldb is installed)
     #[arg(
         long,
@@ -156,11 +156,11 @@ pub struct WriteArguments {
     )]
     pub storage: Vec<String>,
 
-    /// Preset of our storage (mcap: fastwrite, zstd_fast, zstd_small; sqlite3: resilient)
+    /// Preset of the storage (mcap: fastwrite, zstd_fast, zstd_small; sqlite3: resilient)
     #[arg(long, value_name = "NAME", default_value = "")]
     pub preset: String,
 
-    /// Configuration file of our storage
+    /// Configuration file of the storage
     #[arg(long, value_name = "FILE")]
     pub storage_config_file: Option<PathBuf>,
 
@@ -176,7 +176,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub max_cache_size: Option<u64>,
 
-    /// What to do when the cache is full
+    /// Policy for a full cache
     #[arg(long, value_name = "POLICY", default_value = "fair")]
     pub cache_policy: CachePolicyName,
 
@@ -192,7 +192,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "S", default_value = "2", value_parser = parse_seconds)]
     pub max_loss_window: Duration,
 
-    /// Payloads from here on are offered as loans, as transports do
+    /// Offer payloads of this size or more as loans, as transports do
     #[arg(long, value_name = "BYTES", default_value = "64KiB", value_parser = parse_bytes)]
     pub loan_from: u64,
 
@@ -200,7 +200,7 @@ pub struct WriteArguments {
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub fragment: Option<u64>,
 
-    /// How often each candidate runs; from 3 on there are intervals
+    /// Runs of each candidate; 3 or more give intervals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repeat: u32,
 }
@@ -243,7 +243,7 @@ pub struct StorageArguments {
     )]
     pub sizes: Vec<String>,
 
-    /// Bytes that are collected for one call
+    /// Bytes to collect for one call
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',', default_value = "1KiB,10MiB", value_parser = parse_bytes)]
     pub batches: Vec<u64>,
 

@@ -15,18 +15,18 @@ The link:
   rate=54Mb/s          bits a second, counted with 14 bytes of Ethernet header for each packet
   loss=10%             of packets, each by itself; loss=10%/burst=20: 20 in a row on average
   delay=5ms            beyond the rate; delay=5ms±1ms: between 4 and 6 ms, in order
-  reorder=1%           packets that are not delayed, and so overtake
+  reorder=1%           packets without the delay, which overtake others
   queue=200ms          how long packets may wait for the rate; a full queue drops them
   bottleneck=path      where they wait: on the way, or at the sender's own interface (nic), where `send` waits
   down=5s@20s          an outage; may be given several times
   mtu=1500             largest packet in bytes
   seed=1               the same seed loses the same packets
-  backend=netem        the kernel's netem decides instead of holdall's model, where the kernel has it
-  spin=500us           so long before a packet is due the link does not sleep: more exact delays, for more of a processor
-  group=100us          packets of a queue that are due so soon after each other arrive together: less of a processor, so much late
+  backend=netem        use the kernel's netem, where it exists, instead of holdall's model
+  spin=500us           the link does not sleep this long before a packet is due: more exact delays, more processor time
+  group=100us          packets that are due within this time of each other arrive together: less processor time, up to this much late
 
-A has the address 10.99.0.1, B 10.99.0.2; both have their own network and /dev/shm, and nothing else is reached.
-Needs root, or user namespaces and a /dev/net/tun that everybody may open.";
+A has the address 10.99.0.1, B 10.99.0.2; each has its own network and /dev/shm and reaches nothing else.
+Needs root, or user namespaces and a /dev/net/tun that every user may open.";
 
 /// All flags of `holdall bench link`.
 #[derive(Args, Clone, Debug)]

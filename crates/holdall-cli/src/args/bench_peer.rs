@@ -5,11 +5,11 @@ use clap::{Args, ValueEnum};
 /// Two machines instead of an emulated link.
 #[derive(Args, Clone, Debug)]
 pub struct PeerArguments {
-    /// Which side of a run over two machines is here; the other side is on the machine of --peer
+    /// The side that this machine runs; the machine of --peer runs the other
     #[arg(long, value_name = "SIDE", requires = "peer", help_heading = "Two machines")]
     pub side: Option<SideName>,
 
-    /// The other machine, where `holdall bench run --listen` waits, instead of the experiment's links
+    /// The other machine, where `holdall bench run --listen` waits; used instead of the experiment's links
     #[arg(
         long,
         value_name = "HOST[:PORT]",
@@ -18,7 +18,7 @@ pub struct PeerArguments {
     )]
     pub peer: Option<String>,
 
-    /// Wait at this address of this machine for one that runs with --peer, run its other side, and end with it
+    /// Wait at this address for a machine with --peer, run the other side of its run, and end with it
     #[arg(
         long,
         value_name = "ADDRESS[:PORT]",

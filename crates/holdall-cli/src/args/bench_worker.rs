@@ -12,7 +12,7 @@ pub struct LiveArguments {
     #[arg(long, value_name = "NAME", default_value = holdall_transport::registry::default_id())]
     pub transport: TransportName,
 
-    /// Only join the transport, to see whether this build can
+    /// Only join the transport, to find out whether this build can
     #[arg(long)]
     pub probe: bool,
 }
@@ -40,11 +40,11 @@ pub struct WorkerArguments {
     #[arg(long, value_name = "NAME")]
     pub topic: String,
 
-    /// Join when started, send nothing, and report when so many of the other side are known
+    /// Join when started, send nothing, and report when this many processes of the other side are known
     #[arg(long, value_name = "N")]
     pub nodes: Option<usize>,
 
-    /// What a message is: `bytes`, `point_cloud` or `poses`
+    /// Type of the messages: `bytes`, `point_cloud` or `poses`
     #[arg(long, value_name = "NAME", default_value_t)]
     pub message: Shape,
 
@@ -64,7 +64,7 @@ pub struct WorkerArguments {
     #[arg(long, value_name = "NAME")]
     pub reliability: WorkerReliability,
 
-    /// Messages that are kept for receivers that are late
+    /// Messages to keep for late receivers
     #[arg(long, value_name = "N")]
     pub depth: u64,
 

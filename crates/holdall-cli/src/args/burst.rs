@@ -42,7 +42,7 @@ pub struct BurstArguments {
     #[arg(short = 'm', long, value_name = "OLD:=NEW", num_args = 1..)]
     pub remap: Vec<String>,
 
-    /// Accepted for scripts of rosbag2: reading needs no settings, the file must only be there
+    /// Accepted for scripts of rosbag2: reading needs no settings, but the file must exist
     #[arg(long, value_name = "FILE")]
     pub storage_config_file: Option<PathBuf>,
 
@@ -58,7 +58,7 @@ pub struct BurstArguments {
     #[arg(long, value_name = "TRANSPORT", action = clap::ArgAction::Append)]
     pub transport: Vec<TransportName>,
 
-    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` overrides it
     #[arg(long, value_name = "NAME")]
     pub enclave: Option<String>,
 

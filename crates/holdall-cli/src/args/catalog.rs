@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub const CATALOG_EXAMPLES: &str = "\
 Examples:
   holdall catalog runs -o catalog            tables about all bags below runs/: topics, losses, markers, chunks
-  holdall catalog runs -o catalog            again: only what is new or has changed is read
+  holdall catalog runs -o catalog            again: reads only new and changed bags
   holdall catalog s3://fleet/runs -o catalog bags in a bucket: one listing, then the ends of files
   holdall find 'topic = \"/lidar\" and lost > 0' catalog
   duckdb -c \"select bag, lost from 'catalog/bags.parquet' where lost > 0\"";
@@ -19,8 +19,8 @@ Tables:
   when all of them are complete. Messages are not read, only the metadata and the summary at the end
   of each file. A bag that cannot be read is in the table bags with its state and the reason.
 
-  Bags below other folders than those that are named stay in the catalog; a bag below a named folder
-  that is not there any more leaves it. docs/fleet.md describes the columns and shows queries.";
+  The catalog keeps bags below other folders than those that are named. It drops a bag below a named
+  folder that no longer exists. docs/fleet.md describes the columns and shows queries.";
 
 /// Shown below `-h` and `--help`.
 pub const FIND_EXAMPLES: &str = "\

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use holdall::reader::Moment;
 use std::{path::PathBuf, time::Duration};
 
-/// Where definitions are that a bag lacks.
+/// Places of definitions that a bag lacks.
 #[derive(Args, Clone, Debug, Default)]
 pub struct DefinitionArguments {
     /// Folders with the .msg files of types that the bag does not define: packages, a workspace, an installation, or the files alone; may be given
@@ -41,11 +41,11 @@ pub struct ChoiceArguments {
     #[arg(value_name = "BAG", required = true, help_heading = "Which messages")]
     pub bags: Vec<PathBuf>,
 
-    /// These topics only
+    /// Only these topics
     #[arg(short = 't', long, value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
     pub topics: Vec<String>,
 
-    /// Topics only whose whole name matches this pattern
+    /// Only topics whose whole name matches this pattern
     #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "Which messages")]
     pub regex: Option<String>,
 
@@ -57,11 +57,11 @@ pub struct ChoiceArguments {
     #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "Which messages")]
     pub exclude_regex: Option<String>,
 
-    /// Topics of these types only
+    /// Only topics of these types
     #[arg(long, value_name = "TYPE", num_args = 1.., help_heading = "Which messages")]
     pub topic_types: Vec<String>,
 
-    /// Only messages of this topic for which the expression is true, and of topics that are named; may be given for several topics
+    /// Only messages of this topic for which the expression is true, and all messages of topics that are named; may be given for several topics
     #[arg(
         short = 'w',
         long = "where",
@@ -70,7 +70,7 @@ pub struct ChoiceArguments {
     )]
     pub questions: Vec<String>,
 
-    /// The clock that orders messages, and of the times below: when they were received, when they were sent, or the stamp in their header
+    /// The clock for the order of messages and for the times below: when they were received, when they were sent, or the stamp in their header
     /// [default: log_time]
     #[arg(long, value_name = "CLOCK", help_heading = "Which messages")]
     pub time: Option<Clock>,
@@ -79,7 +79,7 @@ pub struct ChoiceArguments {
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 
-    /// Skip messages after this time; as --start
+    /// Skip messages after this time, in the format of --start
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub end: Option<Moment>,
 
@@ -91,7 +91,7 @@ pub struct ChoiceArguments {
     #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "Which messages")]
     pub duration: Option<Duration>,
 
-    /// Where definitions are that the bag lacks
+    /// Places of definitions that the bag lacks
     #[command(flatten)]
     pub definitions: DefinitionArguments,
 

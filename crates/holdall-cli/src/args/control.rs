@@ -18,11 +18,11 @@ Examples:
   holdall control /run/user/1000/play.sock set_rate 2
   holdall control /run/user/1000/play.sock seek 12.5   seconds after the beginning
   holdall control /run/user/1000/play.sock seek time_ns=1700000000500000000
-  holdall control /run/user/1000/play.sock burst 10    while paused; without a number all that is left
+  holdall control /run/user/1000/play.sock burst 10    while paused; without a number, all remaining messages
   holdall control /run/user/1000/play.sock play start_offset=5 duration=10
 
-A playback takes status, is_paused, pause, resume, toggle_paused, get_rate, set_rate, play, play_next, burst, seek, stop; a recording all
-others, and those that both have.
+A playback takes status, is_paused, pause, resume, toggle_paused, get_rate, set_rate, play, play_next, burst, seek and stop. A recording
+takes status, is_paused, pause, resume, toggle_paused, stop and all other requests.
 
 The socket takes one JSON object a line, {\"request\": \"seek\", \"time\": 12.5}, and answers with one: {\"ok\": true, ...}
 or {\"ok\": false, \"error\": \"one sentence\"}. The names are those of rosbag2's services.";

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall diff lab lab_copy                 nothing is printed, exit code 0: they hold the same
+  holdall diff lab lab_copy                 prints nothing, exit code 0: they hold the same
   holdall diff lab lab_copy --fields        with the fields that differ
   holdall diff lab lab_copy --summary       topics, types, QoS and counts only; reads no messages
   holdall diff lab lab_copy --json | jq .topics
@@ -19,10 +19,10 @@ Exit codes:
 
 /// Shown below `--help`.
 pub const NOTES: &str = "\
-Compared are topics, types, type hashes, offered QoS, counts, and messages by topic, log time and
-payload, in whatever files and storages they are. Publish times and sequence numbers are not
-compared, because not every storage keeps them. < begins what only the first bag has, > what only
-the second has.";
+diff compares topics, types, type hashes, offered QoS, counts, and messages by topic, log time and
+payload, in whatever files and storages they are. It does not compare publish times and sequence
+numbers, because not every storage keeps them. < marks what only the first bag has, > what only the
+second has.";
 
 /// All flags of `holdall diff`.
 #[derive(Args, Clone, Debug)]
@@ -47,7 +47,7 @@ pub struct DiffArguments {
     #[arg(long, conflicts_with = "summary")]
     pub fields: bool,
 
-    /// Where definitions are that the bags lack
+    /// Places of definitions that the bags lack
     #[command(flatten)]
     pub definitions: DefinitionArguments,
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall info lab                        summary only: from the indexes of files that have one
+  holdall info lab                        summary only, from the indexes of the files
   holdall info lab/lab_3.mcap             a single storage file
   holdall info -v lab                     reads all messages: bytes of each topic
   holdall info --timeline lab             when each topic has messages, as lanes
@@ -44,7 +44,7 @@ pub struct InfoArguments {
     #[arg(short = 'v', long)]
     pub verbose: bool,
 
-    /// Read all messages and draw when each topic has some, and the markers
+    /// Read all messages, and draw when each topic has messages and where the markers are
     #[arg(long, conflicts_with_all = ["topic_name", "json"])]
     pub timeline: bool,
 

@@ -12,7 +12,7 @@ Examples:
   holdall top -e ^/camera --sort bw       topics that begin with /camera, the largest first
   holdall top --once                      one table, after three seconds
   holdall top --socket /run/user/1000/rec.sock
-                                          what a running recorder receives, without subscriptions of its own";
+                                          what a running recorder receives, without further subscriptions";
 
 /// Shown below `-h` and `--help`.
 pub const HZ_EXAMPLES: &str = "\
@@ -56,7 +56,7 @@ pub struct LiveArguments {
     #[arg(long, value_name = "NAME", default_value = "holdall_listener")]
     pub node_name: String,
 
-    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` overrides it
     #[arg(long, value_name = "NAME")]
     pub enclave: Option<String>,
 }
@@ -68,7 +68,7 @@ pub struct MeasureArguments {
     #[arg(value_name = "TOPIC", required = true)]
     pub topics: Vec<String>,
 
-    /// Number of last messages that the figures are of
+    /// Number of newest messages to compute the figures from
     #[arg(short = 'w', long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub window: u32,
 
@@ -82,11 +82,11 @@ pub struct HzArguments {
     #[command(flatten)]
     pub measure: MeasureArguments,
 
-    /// Measure messages only for which this is true, as in holdall cat -w; m. before a field means nothing
+    /// Measure only messages for which this is true, as in holdall cat -w; m. before a field is ignored
     #[arg(long, value_name = "EXPRESSION")]
     pub filter: Option<String>,
 
-    /// Accepted for scripts: rates are always of wall time
+    /// Accepted for scripts: rates always use wall time
     #[arg(long, hide = true)]
     pub wall_time: bool,
 }
@@ -98,7 +98,7 @@ pub struct EchoArguments {
     #[arg(value_name = "TOPIC", required = true)]
     pub topics: Vec<String>,
 
-    /// End after so many messages
+    /// End after this many messages
     #[arg(short = 'n', long, value_name = "N")]
     pub count: Option<u64>,
 
@@ -110,7 +110,7 @@ pub struct EchoArguments {
     #[arg(long)]
     pub json: bool,
 
-    /// All values of a message on one line with commas between them, lists element by element; texts in quotes where they need them
+    /// Write all values of a message on one line with commas between them, lists element by element, texts in quotes where necessary
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 
@@ -138,7 +138,7 @@ pub struct EchoArguments {
     #[arg(long, value_name = "FIELD", conflicts_with = "raw")]
     pub field: Option<String>,
 
-    /// Show messages only for which this is true, as in holdall cat -w; m. before a field means nothing
+    /// Show only messages for which this is true, as in holdall cat -w; m. before a field is ignored
     #[arg(long, value_name = "EXPRESSION")]
     pub filter: Option<String>,
 
@@ -161,10 +161,10 @@ pub struct EchoArguments {
     pub live: LiveArguments,
 }
 
-/// Flags of `ros2 topic echo` that have no effect here, because every publisher is heard with the QoS that it offers.
+/// Flags of `ros2 topic echo` that have no effect here, because each publisher is received with the QoS that it offers.
 #[derive(Args, Clone, Debug)]
 pub struct QosArguments {
-    /// Accepted for scripts; every publisher is heard with the QoS that it offers
+    /// Accepted for scripts; each publisher is received with the QoS that it offers
     #[arg(long, value_name = "NAME", hide = true)]
     pub qos_profile: Option<String>,
 
@@ -216,7 +216,7 @@ pub struct TopArguments {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Show topics whose name this expression finds
+    /// Show only topics whose name matches this expression
     #[arg(short = 'e', long, value_name = "REGEX")]
     pub regex: Option<String>,
 

@@ -85,12 +85,12 @@ const STYLES: styling::Styles = styling::Styles::styled()
 /// Record live ROS 2 systems into bags, inspect bags and play them back.
 ///
 /// Needs no ROS installation. Bags have the format of `ros2 bag`: MCAP files next to a metadata.yaml, read by `ros2 bag`, the
-/// mcap tools and Foxglove too. Messages that are known to be sent and are not in the bag are counted; what cannot be known is named.
+/// mcap tools and Foxglove too. holdall counts the messages that are known to have been sent but are not in the bag, and names what cannot be known.
 #[derive(Debug, Parser)]
 #[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = STYLES, args_override_self = true, max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Cli {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub verb: Verb,
 
@@ -103,7 +103,7 @@ fn after_long_help() -> String {
     format!("{EXAMPLES}\n\n{ENVIRONMENT}\n\n{}", crate::exit::HELP)
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Record live topics into a bag
@@ -115,7 +115,7 @@ pub enum Verb {
     /// Play a bag back to live topics
     #[command(after_help = play::EXAMPLES, after_long_help = play::after_long_help())]
     Play(Box<play::PlayArguments>),
-    /// Publish messages of a bag at once instead of at their times
+    /// Publish messages of a bag without waiting between them
     #[command(after_help = burst::EXAMPLES)]
     Burst(Box<burst::BurstArguments>),
     /// Show what is in a bag, and what was lost
@@ -145,7 +145,7 @@ pub enum Verb {
     /// Convert bags to another storage or compression, or to a selection of their messages
     #[command(after_help = tools::CONVERT_EXAMPLES)]
     Convert(Box<tools::ConvertArguments>),
-    /// Make one bag out of several
+    /// Merge several bags into one
     #[command(after_help = tools::MERGE_EXAMPLES)]
     Merge(Box<tools::MergeArguments>),
     /// Divide a bag into files by size, span, number of messages or at times
@@ -157,22 +157,22 @@ pub enum Verb {
     /// Compress a bag: its chunks, its files or its messages
     #[command(after_help = compress::COMPRESS_EXAMPLES)]
     Compress(compress::CompressArguments),
-    /// Make an uncompressed bag out of a compressed one
+    /// Write an uncompressed copy of a compressed bag
     #[command(after_help = compress::DECOMPRESS_EXAMPLES)]
     Decompress(compress::DecompressArguments),
-    /// Make the bag that an encrypted bag holds
+    /// Write a decrypted copy of an encrypted bag
     #[command(after_help = decrypt::EXAMPLES)]
     Decrypt(decrypt::DecryptArguments),
-    /// Store files and key-value pairs in a bag, beside its messages
+    /// Store files and key-value pairs in a bag
     #[command(after_help = attach::ATTACH_EXAMPLES)]
     Attach(attach::AttachArguments),
-    /// List what is attached to a bag, or take it out
+    /// List what is attached to a bag, or extract it
     #[command(after_help = attach::GET_EXAMPLES)]
     Get(attach::GetArguments),
     /// Rebuild metadata.yaml, and the index of MCAP files that have none
     #[command(after_help = tools::REINDEX_EXAMPLES)]
     Reindex(tools::ReindexArguments),
-    /// Send a bag into a bucket, and compare what is there
+    /// Upload a bag to a bucket, and verify the copy
     #[command(after_help = upload::EXAMPLES)]
     Upload(upload::UploadArguments),
     /// List storages and codecs, or the topics and chunks of a bag
@@ -193,7 +193,7 @@ pub enum Verb {
     /// Show live topics in Foxglove, Lichtblick and other viewers
     #[command(after_help = viewers::BRIDGE_EXAMPLES)]
     Bridge(viewers::BridgeArguments),
-    /// Show a bag in Foxglove, Lichtblick and other viewers, steered by their timeline
+    /// Show a bag in Foxglove, Lichtblick and other viewers, controlled by their timeline
     #[command(after_help = viewers::SERVE_EXAMPLES)]
     Serve(viewers::ServeArguments),
     /// Show a folder of bags, and what records and plays on this machine, in a browser
@@ -202,7 +202,7 @@ pub enum Verb {
     /// Show rate, bandwidth, delay and loss of live topics in a table
     #[command(after_help = listen::TOP_EXAMPLES)]
     Top(listen::TopArguments),
-    /// Show how often messages of live topics come
+    /// Show how often messages of live topics arrive
     #[command(after_help = listen::HZ_EXAMPLES)]
     Hz(listen::HzArguments),
     /// Show the bandwidth of live topics

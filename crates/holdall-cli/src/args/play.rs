@@ -26,7 +26,7 @@ Keys and signals:
   →           while paused the next message, else 5 s forward
   ←           5 s back; with shift ← and → are 60 s
   0 … 9       to this tenth of what is played
-  [ ]         to the marker before, to the next one
+  [ ]         to the previous marker, to the next one
   ↑ ↓         rate + 0.1, rate - 0.1
   Ctrl-C      end (also SIGTERM and SIGHUP)
 
@@ -85,7 +85,7 @@ pub struct PlayArguments {
     #[arg(short = 's', long, value_name = "STORAGE", help_heading = "What to play")]
     pub storage: Option<String>,
 
-    /// Accepted for scripts of rosbag2: reading needs no settings, the file must only be there
+    /// Accepted for scripts of rosbag2: reading needs no settings, but the file must exist
     #[arg(long, value_name = "FILE", help_heading = "What to play")]
     pub storage_config_file: Option<PathBuf>,
 
@@ -97,7 +97,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "SERVICE", num_args = 1.., help_heading = "What to play")]
     pub services: Vec<String>,
 
-    /// Play topics only whose whole name matches this pattern
+    /// Play only topics whose whole name matches this pattern
     #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "What to play")]
     pub regex: Option<String>,
 
@@ -143,7 +143,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "FILE", help_heading = "What to play")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
-    /// QoS override of one topic, as an entry of that file; may be given several times and comes before the file
+    /// QoS override of one topic, as an entry of that file; may be given several times and overrides the file
     #[arg(long, value_name = "TOPIC: {KEY: VALUE, ...}", help_heading = "What to play")]
     pub qos_override: Vec<String>,
 
@@ -172,7 +172,7 @@ pub struct PlayArguments {
     #[arg(long, help_heading = "What to play")]
     pub keep_publishers: bool,
 
-    /// Do not publish the last message of each latched (transient-local) topic from before the beginning, or before a point that was sought, first
+    /// Do not first publish the last message of each latched (transient-local) topic from before the beginning or before the target of a seek
     #[arg(long, help_heading = "What to play")]
     pub no_latched_state: bool,
 
@@ -220,7 +220,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "When")]
     pub start_at: Option<Timestamp>,
 
-    /// Wait for so many subscriptions in all, or on a topic, before the first message
+    /// Wait for this many subscriptions in all, or on a topic, before the first message
     #[arg(long, value_name = "N|TOPIC=N", num_args = 1.., value_parser = parse_listeners, help_heading = "When")]
     pub wait_for_subscribers: Vec<ListenerCount>,
 
@@ -228,7 +228,7 @@ pub struct PlayArguments {
     #[arg(long, value_name = "S", requires = "wait_for_subscribers", value_parser = units::parse_seconds, help_heading = "When")]
     pub timeout: Option<Duration>,
 
-    /// What sets the pace: time, or listeners, which is as fast as reliable subscriptions that keep all acknowledge
+    /// What sets the pace: time, or listeners (as fast as reliable keep-all subscriptions acknowledge)
     #[arg(long, value_name = "PACE", default_value = "time", help_heading = "When")]
     pub pace: PaceName,
 
@@ -261,7 +261,7 @@ pub struct PlayArguments {
     #[arg(long, help_heading = "Clock")]
     pub clock_topics_all: bool,
 
-    /// Stay after the end, and after a request to stop, until asked to play again; Ctrl-C ends it
+    /// Keep running after the end or a request to stop, until asked to play again; Ctrl-C ends it
     #[arg(long, help_heading = "While it runs")]
     pub persistent: bool,
 
@@ -288,11 +288,11 @@ pub struct PlayArguments {
     )]
     pub node_name: String,
 
-    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` overrides it
     #[arg(long, value_name = "NAME", help_heading = "While it runs")]
     pub enclave: Option<String>,
 
-    /// How often the progress bar is renewed, in Hz, at most 10; 0 for no bar
+    /// How often to redraw the progress bar, in Hz, at most 10; 0 for no bar
     #[arg(
         long,
         value_name = "HZ",
@@ -319,7 +319,7 @@ pub struct PlayArguments {
     #[command(flatten, next_help_heading = "While it runs")]
     pub access: AccessArguments,
 
-    /// Where definitions are that the bag lacks, for viewers
+    /// Places of definitions that the bag lacks, for viewers
     #[command(flatten, next_help_heading = "While it runs")]
     pub definitions: DefinitionArguments,
 

@@ -39,11 +39,11 @@ pub struct PlotArguments {
     #[arg(long, value_name = "S", default_value = "0", value_parser = units::parse_seconds)]
     pub start_offset: Duration,
 
-    /// Draw so many seconds
+    /// Draw this many seconds
     #[arg(long, value_name = "S", value_parser = units::parse_seconds)]
     pub duration: Option<Duration>,
 
-    /// Where definitions are that the bag lacks
+    /// Places of definitions that the bag lacks
     #[command(flatten)]
     pub definitions: DefinitionArguments,
 

@@ -1,4 +1,4 @@
-//! The arguments of `holdall preflight`: those of `record`, and for how long.
+//! The arguments of `holdall preflight`: those of `record`, and the length of the trial.
 
 use super::record::RecordArguments;
 use crate::units;
@@ -8,7 +8,7 @@ use std::{ops::Deref, time::Duration};
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall preflight -a                    records for a minute into a scratch bag, and answers whether a recording would fit
+  holdall preflight -a                    records into a scratch bag for a minute, and reports whether a recording would fit
   holdall preflight -a -d 10 --for 2h -o /data/run7
                                           ten seconds, for a recording of two hours to that disk
   holdall preflight --topics /camera /imu --json > preflight.json
@@ -17,8 +17,8 @@ Examples:
 
 /// Shown below `--help`.
 pub const NOTES: &str = "\
-A trial with the real recorder: its scratch bag is where the bag would be, has at most three sixteenths of the free space (and 768MiB), and is removed.
-Then the disk alone is measured, with at most 512MiB. All flags of holdall record count, but -d; those for the end and for events have no effect.
+A trial with the real recorder: its scratch bag is in the folder of the later bag, uses at most three sixteenths of the free space (and 768MiB), and is removed.
+Then the disk alone is measured, with at most 512MiB. All flags of holdall record but -d apply; those for the end and for events have no effect.
 
 Exit codes:
   0  it fits
@@ -86,11 +86,11 @@ impl Args for RecordFlags {
 /// All flags of `holdall preflight`.
 #[derive(Args, Clone, Debug)]
 pub struct PreflightArguments {
-    /// Record for so long, in seconds
+    /// Record for this long, in seconds
     #[arg(short = 'd', long, value_name = "S", default_value = "60", value_parser = units::parse_seconds, help_heading = "Trial")]
     pub duration: Duration,
 
-    /// How long the recording is to be: 2h; whether the disk lasts for that
+    /// Planned length of the recording, for example 2h, to report whether the disk has room for it
     #[arg(long = "for", value_name = "SPAN", value_parser = units::parse_seconds, help_heading = "Trial")]
     pub planned: Option<Duration>,
 

@@ -20,7 +20,7 @@ Examples:
   holdall record -a                             all topics, services and actions
   holdall record --topics /imu/data /tf -o lab  two topics, into the bag directory lab/
   holdall record -e ^/camera --exclude-topics /camera/depth
-                                                what begins with /camera, without one
+                                                topics that begin with /camera, except one
   holdall record -a -b 1GB --max-bag-files 20   a new file each GB, the newest 20 are kept
   holdall record -a --compression-mode file     each file is compressed with zstd when it is closed
   holdall record -a -b 1GB --on-disk-full ring  until stopped: deletes its oldest files when the disk is full
@@ -30,7 +30,7 @@ Examples:
                                                 ends by itself
   holdall record -a --trigger '/battery: voltage < 11.5' --trigger '/scan silent 2s' --before 30 --after 10
                                                 only around events
-  holdall record -a --preflight                 tries for five seconds first whether it will fit
+  holdall record -a --preflight                 tests for five seconds first whether it will fit
   holdall record -a --json > report.json        the final report for programs";
 
 const KEYS: &str = "\
@@ -62,7 +62,7 @@ fn preset_help() -> String {
     format!("Preset of the storage; {}", presets.join("; "))
 }
 
-/// What to do when the cache is full.
+/// Policy for a full cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CachePolicyName {
     /// Drop new messages of topics that use more than their share, so that no topic starves another.
@@ -86,7 +86,7 @@ pub enum CompressionModeName {
     Message,
 }
 
-/// What to do when the disk is full.
+/// Policy for a full disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OnDiskFullName {
     /// End the recording; everything received until then is in a complete bag.
@@ -224,7 +224,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "FILE", help_heading = "Discovery")]
     pub qos_profile_overrides_path: Option<PathBuf>,
 
-    /// QoS override of one topic, as an entry of that file; may be given several times and comes before the file
+    /// QoS override of one topic, as an entry of that file; may be given several times and overrides the file
     #[arg(long, value_name = "TOPIC: {KEY: VALUE, ...}", help_heading = "Discovery")]
     pub qos_override: Vec<String>,
 
@@ -237,7 +237,7 @@ pub struct RecordArguments {
     )]
     pub node_name: String,
 
-    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` overrides it
     #[arg(long, value_name = "NAME", help_heading = "Discovery")]
     pub enclave: Option<String>,
 
@@ -308,13 +308,13 @@ pub struct RecordArguments {
           help_heading = "Compression")]
     pub compression_threads_priority: i32,
 
-    /// Compress the chunks of these topics otherwise than --storage-preset-profile and --storage-config-file have it (MCAP): none, lz4 or zstd
+    /// Compress the chunks of these topics with another codec than --storage-preset-profile and --storage-config-file set (MCAP): none, lz4 or zstd
     ///
-    /// "/camera/compressed=none" leaves out what is compressed already; "/points=zstd" compresses one topic only
+    /// "/camera/compressed=none" does not compress images twice; "/points=zstd" compresses one topic only
     #[arg(long, value_name = "TOPIC=CODEC", num_args = 1.., help_heading = "Compression")]
     pub topic_compression: Vec<String>,
 
-    /// Store all messages of a topic in one channel, as rosbag2 does, instead of one for each publisher
+    /// Store all messages of a topic in one channel, as rosbag2 does, instead of in one for each publisher
     #[arg(long, help_heading = "Bag")]
     pub merge_publishers: bool,
 
@@ -382,11 +382,11 @@ pub struct RecordArguments {
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Safety")]
     pub min_free_space: Option<u64>,
 
-    /// What to do when the disk is full; ring needs -b or -d
+    /// Policy for a full disk; ring needs -b or -d
     #[arg(long, value_name = "POLICY", default_value = "stop", help_heading = "Safety")]
     pub on_disk_full: OnDiskFullName,
 
-    /// Memory for messages that wait for the disk; 0 is as little as possible, or limited by --max-cache-duration alone [default: a
+    /// Memory for messages that wait for the disk; 0 uses the least possible, or only the limit of --max-cache-duration [default: a
     /// sixteenth of the memory, at least 100MiB, at most 512MiB; 100MiB with --snapshot-mode]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes, help_heading = "Cache")]
     pub max_cache_size: Option<u64>,
@@ -395,7 +395,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Cache")]
     pub max_cache_duration: Duration,
 
-    /// What to do when the cache is full
+    /// Policy for a full cache
     #[arg(long, value_name = "POLICY", default_value = "fair", help_heading = "Cache")]
     pub cache_policy: CachePolicyName,
 
@@ -410,17 +410,17 @@ pub struct RecordArguments {
     /// Record only around events: when this becomes true; may be given several times
     ///
     /// "/battery: voltage < 11.5 && status.code == 3" (fields, as in holdall cat -w), "/scan silent 2s" or "/scan rate < 5". A marker, a snapshot,
-    /// holdall control trigger and SIGUSR1 are events, too. Each is a file of the bag, with a marker; the rest is counted as left out
+    /// holdall control trigger and SIGUSR1 are events, too. Each event is a file of the bag, with a marker; other messages are counted as left out
     #[arg(long, value_name = "EXPRESSION", action = clap::ArgAction::Append, help_heading = "Events")]
     pub trigger: Vec<String>,
 
-    /// Record so much before an event, in seconds [default: 30]
+    /// Record this long before an event, in seconds [default: 30]
     ///
-    /// Held in memory, of which --max-cache-size bounds three quarters for this; with --before or --after but without --trigger events come on request only
+    /// These messages wait in memory, in at most three quarters of --max-cache-size. With --before or --after but without --trigger, events come on request only
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Events")]
     pub before: Option<Duration>,
 
-    /// Record so much after an event, in seconds; another event until then extends it [default: 10]
+    /// Record this long after an event, in seconds; another event within this time extends it [default: 10]
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "Events")]
     pub after: Option<Duration>,
 
@@ -428,7 +428,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "While it runs")]
     pub start_paused: bool,
 
-    /// Stamp messages with the time of /clock; nothing is recorded before the first one
+    /// Stamp messages with the time of /clock; nothing is recorded before its first message
     #[arg(long, help_heading = "While it runs")]
     pub use_sim_time: bool,
 
@@ -469,7 +469,7 @@ pub struct RecordArguments {
     #[arg(long, help_heading = "While it runs")]
     pub no_services: bool,
 
-    /// Let the service `record` make bags anywhere, not only in the folder of the first one
+    /// Let the service `record` create bags anywhere, not only in the folder of the first one
     #[arg(long, conflicts_with = "no_services", help_heading = "While it runs")]
     pub allow_paths: bool,
 
@@ -483,8 +483,8 @@ pub struct RecordArguments {
 
     /// Run this command for each file of the bag that is complete; {} is the file's path
     ///
-    /// A line for sh. HOLDALL_FILE has the path, too, and HOLDALL_BAG the bag's directory. Up to four run at a time, beside the recording; at the end
-    /// they are waited for, up to 30 s
+    /// The command is a line for sh. HOLDALL_FILE also holds the path, and HOLDALL_BAG the bag's directory. Up to four commands run at a time while
+    /// the recording continues; the end of the recording waits for them, up to 30 s
     #[arg(long, value_name = "CMD", help_heading = "While it runs")]
     pub on_file_closed: Option<String>,
 

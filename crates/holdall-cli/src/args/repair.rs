@@ -6,16 +6,16 @@ use std::path::PathBuf;
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall repair lab                      gives a bag whose recorder was killed its end: index, ledger, metadata.yaml
+  holdall repair lab                      completes a bag whose recorder was killed: index, ledger, metadata.yaml
   holdall repair lab/lab_3.mcap           a single storage file
-  holdall repair lab -o lab_repaired      leaves the bag as it is and repairs a copy";
+  holdall repair lab -o lab_repaired      leaves the bag unchanged and repairs a copy";
 
 /// Shown below `--help`.
 pub const NOTES: &str = "\
-A torn bag can be read without repair; other programs open it faster, or at all, when it has an end. A repair writes only behind what can be
-read, and marks what cannot: whenever it is interrupted, everything that could be read before still can, and it can be run again.
-What was lost at the end is known when the recorder's memory is still there; else the bag says that it is not. With -o, what can be read
-of a damaged bag is saved, too. The result is read whole and checked, as by `holdall check`. A bag that is being recorded is refused.
+holdall reads a torn bag without repair; other programs open it faster, or open it at all, when it is complete. A repair writes only after
+the readable data, and marks the rest: when it is interrupted, everything that could be read before still can, and it can be run again.
+The losses at the end are known while the recorder's memory still exists; else the bag records that they are not. With -o, the readable
+part of a damaged bag is saved, too. The result is read whole and checked, as by `holdall check`. A bag that is being recorded is refused.
 
 Exit code 3 when something could not be saved or a storage file is gone, 1 when a problem remains that a repair cannot fix; each is listed.";
 

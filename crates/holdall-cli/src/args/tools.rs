@@ -13,7 +13,7 @@ Examples:
   holdall convert lab -o lab_zstd --compression zstd        compressed chunks
   holdall convert a b -o both -d 60 --topics /imu /tf       merged, split each minute, two topics
   holdall convert ros1.bag -o ros2                          a ROS 1 bag, its messages as those of ROS 2
-  holdall convert -i a -i b sqlite3 -o output_options.yaml  as `ros2 bag convert`: the file says what is made";
+  holdall convert -i a -i b sqlite3 -o output_options.yaml  as `ros2 bag convert`: the file names the outputs";
 
 /// Shown below `holdall merge --help`.
 pub const MERGE_EXAMPLES: &str = "\
@@ -44,7 +44,7 @@ Examples:
 /// Shown below `holdall reindex --help`.
 pub const REINDEX_EXAMPLES: &str = "\
 Example:
-  holdall reindex lab                                       metadata.yaml from what the files hold";
+  holdall reindex lab                                       metadata.yaml from the content of the files";
 
 /// Shown below `holdall list --help`.
 pub const LIST_EXAMPLES: &str = "\
@@ -103,11 +103,11 @@ pub struct SelectionArguments {
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 
-    /// Skip messages after this time; as --start
+    /// Skip messages after this time, in the format of --start
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub end: Option<Moment>,
 
-    /// Keep at most this many messages a second: of one topic, or of each topic without a limit of its own
+    /// Keep at most this many messages a second of one topic, or of each topic that has no other limit
     #[arg(long = "rate", value_name = "[TOPIC=]HZ", help_heading = "Which messages")]
     pub rates: Vec<String>,
 
@@ -185,7 +185,7 @@ pub struct OutputArguments {
     #[arg(long, value_name = "MODE", help_heading = "Output")]
     pub compression_mode: Option<PackMode>,
 
-    /// Begin a file that does not begin with the first message without the latched messages (/tf_static, /map) that were valid then
+    /// Do not repeat the latched messages (/tf_static, /map) at the beginning of a file that begins after the first message
     #[arg(long, help_heading = "Output")]
     pub no_latched_state: bool,
 
@@ -193,7 +193,7 @@ pub struct OutputArguments {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., help_heading = "Output")]
     pub custom_data: Vec<String>,
 
-    /// Where definitions are that the inputs lack
+    /// Places of definitions that the inputs lack
     #[command(flatten)]
     pub definitions: DefinitionArguments,
 
@@ -206,7 +206,7 @@ pub struct OutputArguments {
     pub json: bool,
 }
 
-/// What is changed in messages while they are copied.
+/// Changes to messages while they are copied.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChangeArguments {
     /// Give this field of a topic's messages another value, written as JSON; elements of lists as [0], [-1] or [*] for all; may be given several times
@@ -225,7 +225,7 @@ pub struct ChangeArguments {
     #[arg(long, value_name = "OLD:=NEW", num_args = 1.., help_heading = "What is changed")]
     pub frame: Vec<String>,
 
-    /// Move the stamps of all messages by this many seconds, or 90min, -2h; stamps within messages stay
+    /// Move the stamps of all messages by this many seconds, or 90min, -2h; stamps within messages stay unchanged
     #[arg(long, value_name = "S", default_value = "0", allow_hyphen_values = true, value_parser = units::parse_shift, help_heading = "What is changed")]
     pub shift_time: Shift,
 }
@@ -265,7 +265,7 @@ pub struct ConvertArguments {
     #[arg(long, value_name = "FILE")]
     pub input_options: Option<PathBuf>,
 
-    /// Bag directory to create, or rosbag2's YAML file that lists bags to make under output_bags; - for one storage file on standard output
+    /// Bag directory to create, or rosbag2's YAML file that lists the bags to create under output_bags; - for one storage file on standard output
     #[arg(
         short = 'o',
         long = "output",

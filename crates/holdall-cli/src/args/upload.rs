@@ -12,7 +12,7 @@ Examples:
   holdall upload --limit-rate 2MiB --schedule 22:00-06:00 lab s3://fleet/robot7/
   holdall upload --delete-after-verify lab s3://fleet/robot7/
 
-It continues where an earlier one was killed, and sends nothing again that the service has.";
+It continues an upload that was killed, and does not send again what the service has.";
 
 /// A time of every day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Schedule {
 /// All flags of `holdall upload`.
 #[derive(Args, Clone, Debug)]
 pub struct UploadArguments {
-    /// Bag directory; of one that is being recorded, the files that are finished
+    /// Bag directory; if it is being recorded, its finished files are sent
     #[arg(value_name = "BAG")]
     pub bag: PathBuf,
 
@@ -60,7 +60,7 @@ pub struct UploadArguments {
     #[arg(value_name = "URL")]
     pub url: PathBuf,
 
-    /// Send at most so many bytes each second, on average
+    /// Send at most this many bytes each second, on average
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit_rate: Option<u64>,
 
@@ -68,11 +68,11 @@ pub struct UploadArguments {
     #[arg(long, value_name = "FROM-TO", value_parser = schedule)]
     pub schedule: Option<Schedule>,
 
-    /// Remove the bag here when the service has all of it, each file compared
+    /// Remove the local bag after the service has all of it and each file was compared
     #[arg(long)]
     pub delete_after_verify: bool,
 
-    /// Replace what is there with other content
+    /// Replace files at the URL that have other content
     #[arg(long)]
     pub overwrite: bool,
 
@@ -86,8 +86,8 @@ pub struct UploadArguments {
 pub struct RecordUpload {
     /// Upload each file when it is complete, into a folder of the bag's name at this URL (s3://, gs://, az://)
     ///
-    /// With --on-disk-full ring only files that are uploaded are removed. What is left at the end is sent then; a further Ctrl-C ends that, and
-    /// holdall upload continues with it
+    /// With --on-disk-full ring only uploaded files are removed. The remaining files are sent at the end; another Ctrl-C stops that, and
+    /// holdall upload sends the rest
     #[arg(
         id = "upload",
         long = "upload",
@@ -96,7 +96,7 @@ pub struct RecordUpload {
     )]
     pub url: Option<PathBuf>,
 
-    /// Send at most so many bytes each second to the URL of --upload, on average
+    /// Send at most this many bytes each second to the URL of --upload, on average
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "upload", help_heading = "While it runs")]
     pub limit_rate: Option<u64>,
 }

@@ -28,20 +28,20 @@ Examples:
   holdall web /data/bags 0.0.0.0:8890    for other machines
   holdall web /data/bags 9000            on another port";
 
-/// Who may connect to the ports for browsers and viewers.
+/// Access to the ports for browsers and viewers.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AccessArguments {
     /// Keep the token of the links in this file, for Prometheus and bookmarks
     ///
-    /// Every link has a token, without which nothing is answered: a new one at each start, or the one in this file. The file is made when it
-    /// does not exist; only this user may be able to read it.
+    /// Every link has a token, and requests without it are refused: a new token at each start, or the one in this file. The file is created
+    /// when it does not exist; only this user may be able to read it.
     #[arg(long, value_name = "PATH")]
     pub token_file: Option<PathBuf>,
 
     /// Let pages of this origin connect as viewers; may be given several times
     ///
-    /// Foxglove's own page, the desktop programs of Foxglove and Lichtblick, and programs need none. For a Lichtblick that you serve yourself:
-    /// http://localhost:8080
+    /// Foxglove's own page, the desktop programs of Foxglove and Lichtblick, and other programs do not need this. For a Lichtblick that you serve
+    /// yourself: http://localhost:8080
     #[arg(long, value_name = "ORIGIN", action = clap::ArgAction::Append)]
     pub foxglove_origin: Vec<ViewerOrigin>,
 }
@@ -91,7 +91,7 @@ pub struct BridgeArguments {
     #[arg(long)]
     pub foxglove_assets: bool,
 
-    /// Show viewers the time of /clock, as nodes with use_sim_time have it
+    /// Show viewers the time of /clock, as nodes with use_sim_time do
     #[arg(long)]
     pub use_sim_time: bool,
 
@@ -99,11 +99,11 @@ pub struct BridgeArguments {
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
     pub topics: Vec<String>,
 
-    /// Show topics whose name this expression finds
+    /// Show only topics whose name matches this expression
     #[arg(short = 'e', long, value_name = "REGEX")]
     pub regex: Option<String>,
 
-    /// Leave out topics whose name this expression finds
+    /// Leave out topics whose name matches this expression
     #[arg(long, value_name = "REGEX")]
     pub exclude_regex: Option<String>,
 
@@ -119,7 +119,7 @@ pub struct BridgeArguments {
     #[arg(long, value_name = "NAME", default_value = "holdall_bridge")]
     pub node_name: String,
 
-    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` comes before it
+    /// Enclave of the node in a secured domain (SROS 2); `ROS_SECURITY_ENCLAVE_OVERRIDE` overrides it
     #[arg(long, value_name = "NAME")]
     pub enclave: Option<String>,
 
@@ -142,7 +142,7 @@ pub struct ServeArguments {
     #[command(flatten)]
     pub access: AccessArguments,
 
-    /// Where definitions are that the bags lack
+    /// Places of definitions that the bags lack
     #[command(flatten)]
     pub definitions: DefinitionArguments,
 
@@ -158,7 +158,7 @@ pub struct ServeArguments {
     #[arg(short = 'l', long = "loop")]
     pub r#loop: bool,
 
-    /// Play at once; otherwise a viewer or SPACE does
+    /// Play at once; otherwise a viewer or SPACE starts it
     #[arg(long)]
     pub play: bool,
 
