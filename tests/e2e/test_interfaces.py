@@ -1,10 +1,13 @@
 """Nodes are heard on all networks of a host, whichever came first: hosts with several interfaces in network namespaces of the test's own."""
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
 from conftest import DEADLINE_S
+from served import served, until
 from test_network import MESSAGES, PAYLOAD_BYTES, bare_hosts, big  # noqa: F401
 
 SUBNET = {"ROS_AUTOMATIC_DISCOVERY_RANGE": "SUBNET"}
@@ -58,6 +61,70 @@ def test_a_bridge_that_came_first_hides_no_network(bare_hosts, tmp_path, dds, or
     code, said = recorder.stop()
     assert code == 0, said
     assert said.count("DDS uses the networks docker0 (172.17.0.1), lo (127.0.0.1), wlan0 (10.88.0.1)") == 1, said
+
+
+def addresses(host):
+    """All IPv4 addresses of a host, as the system lists them: interface, address, whether it is up."""
+    listed = json.loads(subprocess.run(host.inside("ip", "-j", "addr"), check=True, capture_output=True, text=True).stdout)
+    return {(link["ifname"], one["local"], "UP" in link["flags"]) for link in listed for one in link["addr_info"] if one["family"] == "inet"}
+
+
+def networks_of(bag_status):
+    return {(one["interface"], one["address"], one["used"]) for one in bag_status["networks"]}
+
+
+def test_the_networks_that_are_used_can_be_read_while_it_records_and_afterwards(bare_hosts, world, tmp_path):
+    (here,) = bare_hosts(1)
+    here.link("net-a", "10.88.0.1/24")
+    here.link("net-b", "10.99.0.1/24")
+    here.ip("link", "set", "net-b", "down")
+    recorder = start(here, tmp_path / "bag", "--json", "--control-socket", tmp_path / "socket", "--web", "127.0.0.1:0")
+    page = served(recorder)
+
+    def status():
+        return json.loads(world.run("control", tmp_path / "socket", "status").stdout)["status"]
+
+    def wait_for(expected):
+        until(lambda: networks_of(status()) == expected, f"{expected} as networks")
+
+    assert ("net-b", "10.99.0.1", False) in addresses(here)
+    wait_for(addresses(here))
+    here.ip("link", "set", "net-b", "up")
+    here.link("net-c", "10.111.0.1/24")
+    wait_for(addresses(here))
+    everywhere = addresses(here)
+    assert all(is_up for _, _, is_up in everywhere) and len(everywhere) == 4, everywhere
+    here.ip("link", "del", "net-c")
+    here.ip("link", "set", "net-a", "down")
+    gone = addresses(here) | {("net-c", "10.111.0.1", False)}
+    wait_for(gone)
+    reasons = {one["interface"]: one["reason"] for one in status()["networks"]}
+    assert reasons["net-a"] == "its interface is down" and "is gone" in reasons["net-c"] and reasons["net-b"] is reasons["lo"] is None, reasons
+    get = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read().decode())"
+    get = here.inside(sys.executable, "-c", get, f"{page.root}api/status?token={page.token}")
+    fetch = lambda: json.loads(subprocess.run(get, check=True, capture_output=True, text=True).stdout)["status"]  # noqa: E731
+    until(lambda: networks_of(fetch()) == gone, "the networks in the page's state")
+    code, said = recorder.stop()
+    assert code == 0, said
+    report, _ = json.JSONDecoder().raw_decode(said[said.index("\n{\n") + 1 :])
+    assert networks_of(report) == gone
+
+
+def test_a_network_without_room_for_its_multicast_is_named(bare_hosts, world, tmp_path):
+    (here,) = bare_hosts(1)
+    subprocess.run(here.inside("sh", "-c", "echo 4 > /proc/sys/net/ipv4/igmp_max_memberships"), check=True)
+    for number in range(6):
+        here.link(f"net-{number}", f"10.88.{number}.1/24")
+    recorder = start(here, tmp_path / "bag", "--control-socket", tmp_path / "socket")
+    recorder.wait_until_says("in part: nodes there are heard only when they know this computer")
+    subprocess.run(here.inside("sh", "-c", "echo 20 > /proc/sys/net/ipv4/igmp_max_memberships"), check=True)
+
+    def all_used():
+        networks = json.loads(world.run("control", tmp_path / "socket", "status").stdout)["status"]["networks"]
+        return len(networks) == 7 and all(one["used"] and one["reason"] is None for one in networks)
+
+    until(all_used, "all networks as used")
+    recorder.stop()
 
 
 def wait_for_messages(world, bag, count):

@@ -10,6 +10,7 @@ pub mod marker;
 pub mod message;
 pub mod metadata;
 pub mod names;
+pub mod network;
 pub mod qos;
 pub mod rates;
 pub mod repeated;

@@ -10,6 +10,7 @@ pub use holdall_io::disk::WritePath;
 pub use holdall_model::loss::DurabilityStatus;
 use holdall_model::{
     loss::{LossStage, UnknownEnds},
+    network::Network,
     unheard::NotHeard,
 };
 use std::{
@@ -86,6 +87,8 @@ pub struct RecordStatus {
     pub unheard_services: BTreeSet<String>,
     /// Live nodes and publishers that could not be received.
     pub not_heard: BTreeSet<NotHeard>,
+    /// The networks of this computer, and whether they are used; empty over transports that do not choose them.
+    pub networks: Vec<Network>,
     /// `None` unless the recording waits for events.
     pub triggered: Option<TriggerStatus>,
     /// Where the clock that stamps messages jumped.

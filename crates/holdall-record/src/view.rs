@@ -96,6 +96,7 @@ impl View {
             must_end: drain.must_end.clone(),
             unheard_services: parts.drain.unheard_services(),
             not_heard: parts.drain.not_heard(),
+            networks: parts.drain.networks(),
             triggered: drain.triggered.clone(),
             clock_jumps: parts.time.jumps(),
             waits_for_clock: parts.gate.waits_for_clock(),

@@ -8,6 +8,7 @@ use crate::{
 use holdall_model::{
     interface::IndividualTypeDescription,
     message::{MessageHeader, Payload},
+    network::Network,
     qos::QosProfile,
     time::Timestamp,
     topic::{Gid, NodeName, TopicOrigin},
@@ -317,6 +318,12 @@ pub trait Transport: Send {
     /// Existing nodes and publishers that this transport cannot receive, as far as it can know; call it about once a second. Never
     /// blocks for long: it may read some files.
     fn not_heard(&mut self) -> Vec<Unreached> {
+        Vec::new()
+    }
+
+    /// The networks of this computer, and whether they are used, as of the last [`Transport::poll_graph`]; at most
+    /// [`NETWORKS_MAX`](holdall_model::network::NETWORKS_MAX). Empty for a transport that does not choose them.
+    fn networks(&self) -> Vec<Network> {
         Vec::new()
     }
 

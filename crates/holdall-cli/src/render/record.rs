@@ -449,6 +449,7 @@ pub fn json(report: &RecordReport) -> Value {
         "undefined_topics": undefined,
         "services_without_introspection": status.unheard_services,
         "not_heard": status.not_heard,
+        "networks": status.networks,
     })
 }
 

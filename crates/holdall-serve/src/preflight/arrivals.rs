@@ -4,6 +4,7 @@ use super::figures::{BURST_MS, TopicFigures};
 use holdall_io::mutex::lock;
 use holdall_model::{
     message::{MessageHeader, Payload},
+    network::Network,
     qos::{History, QosProfile, Reliability},
     time::Timestamp,
     topic::{Gid, NodeName},
@@ -269,6 +270,10 @@ impl Transport for Counted {
 
     fn not_heard(&mut self) -> Vec<Unreached> {
         self.inner.not_heard()
+    }
+
+    fn networks(&self) -> Vec<Network> {
+        self.inner.networks()
     }
 
     fn now(&self) -> Timestamp {

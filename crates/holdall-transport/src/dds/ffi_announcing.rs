@@ -23,9 +23,9 @@ use super::{
 };
 use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
 use holdall_io::{mutex::lock, socket::InterfaceAddress};
-use holdall_model::topic::Gid;
+use holdall_model::{network::Network, topic::Gid};
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::HashSet,
     ffi::c_void,
     mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
@@ -245,15 +245,15 @@ impl Announcing {
 
     /// Applies the addresses that this machine has now; announces our participant on networks that have come. `ports` are the domain and the
     /// highest participant index.
-    pub(super) fn follow(&self, addresses: &[InterfaceAddress], ports: (u32, u32)) -> BTreeSet<String> {
+    pub(super) fn follow(&self, addresses: &[InterfaceAddress], ports: (u32, u32)) -> Vec<Network> {
         let state = &self.0;
-        let (fresh, described) = {
+        let (fresh, list) = {
             let mut networks = state.networks.write().unwrap_or_else(PoisonError::into_inner);
             networks.follow(addresses);
             if networks.has_ways() {
                 ANY_WAYS.store(true, Ordering::Release);
             }
-            (networks.take_fresh(), networks.describe())
+            (networks.take_fresh(), networks.list())
         };
         let packet = lock(&state.announcement).clone();
         if let Some(packet) = packet.filter(|_| !fresh.is_empty()) {
@@ -264,18 +264,18 @@ impl Announcing {
                 self.announce_to(&announcement_ports(address, ports.0, ports.1));
             }
         }
-        described
+        list
     }
 
     /// Applies the addresses that this machine has when the domain starts, which Cyclone announces itself.
-    pub(super) fn begin(&self, addresses: &[InterfaceAddress]) -> BTreeSet<String> {
+    pub(super) fn begin(&self, addresses: &[InterfaceAddress]) -> Vec<Network> {
         let mut networks = self.0.networks.write().unwrap_or_else(PoisonError::into_inner);
         networks.follow(addresses);
         networks.forget_fresh();
         if networks.has_ways() {
             ANY_WAYS.store(true, Ordering::Release);
         }
-        networks.describe()
+        networks.list()
     }
 
     /// Whether all packets of discovery that came from a participant came from an address of this computer, where no link can lose them.

@@ -6,8 +6,10 @@
 
 use super::locators::{AnnouncedInterface, Destination};
 use holdall_io::socket::{InterfaceAddress, source_address};
+use holdall_model::network::{NETWORKS_MAX, Network};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket},
 };
 
@@ -44,8 +46,10 @@ pub(super) struct Networks {
     cyclones: Vec<AnnouncedInterface>,
     /// Those that are announced.
     interfaces: Vec<AnnouncedInterface>,
-    /// Names of the interfaces, by address.
+    /// Names of the interfaces, by address, also of those that are not used.
     names: BTreeMap<Ipv4Addr, String>,
+    /// Addresses of interfaces that are down.
+    down: BTreeSet<Ipv4Addr>,
     /// All addresses that this computer has, or had.
     known: BTreeSet<Ipv4Addr>,
     /// Those that it has no more.
@@ -55,6 +59,8 @@ pub(super) struct Networks {
     hops: Option<u32>,
     /// Cyclone's sockets for multicast.
     receivers: Vec<UdpSocket>,
+    /// Networks whose multicast cannot be received, and why.
+    unjoined: BTreeMap<Ipv4Addr, String>,
     /// Announcements that new networks still get, by address.
     fresh: BTreeMap<Ipv4Addr, u32>,
 }
@@ -73,11 +79,13 @@ impl Networks {
             interfaces: cyclones.clone(),
             cyclones,
             names: BTreeMap::new(),
+            down: BTreeSet::new(),
             known,
             gone: BTreeSet::new(),
             multicast: Vec::new(),
             hops: multicast.first().map(|(_, hops)| *hops),
             receivers,
+            unjoined: BTreeMap::new(),
             fresh: BTreeMap::new(),
         };
         for (from, hops) in multicast {
@@ -109,9 +117,11 @@ impl Networks {
             .copied()
             .filter(|address| !now.contains_key(address))
             .collect();
-        for (address, interface) in &now {
-            self.names.insert(*address, interface.interface.clone());
+        for address in all {
+            self.names.insert(address.address, address.interface.clone());
         }
+        let down = all.iter().map(|address| address.address);
+        self.down = down.filter(|address| !now.contains_key(address)).collect();
         if self.is_wide {
             self.widen(&now);
         }
@@ -136,6 +146,11 @@ impl Networks {
         self.interfaces = interfaces;
         self.multicast.retain(|one| now.contains_key(&one.from));
         self.fresh.retain(|address, _| now.contains_key(address));
+        let mut unjoined = std::mem::take(&mut self.unjoined).into_keys();
+        unjoined
+            .by_ref()
+            .filter(|address| now.contains_key(address))
+            .for_each(|address| self.join(address));
         let new: Vec<AnnouncedInterface> = self
             .interfaces
             .iter()
@@ -145,12 +160,24 @@ impl Networks {
         for one in new {
             if let Some(hops) = self.hops.filter(|_| now[&one.address].has_multicast) {
                 self.open(one.address, hops);
-                for receiver in &self.receivers {
-                    // Joined already where the address was here before.
-                    let _ = receiver.join_multicast_v4(&GROUP, &one.address);
-                }
+                self.join(one.address);
             }
             self.fresh.insert(one.address, FRESH_ROUNDS);
+        }
+    }
+
+    /// Receives what is sent to all on a network.
+    fn join(&mut self, address: Ipv4Addr) {
+        // Joined already where the address was here before, or another one of the same interface.
+        let joins = self
+            .receivers
+            .iter()
+            .map(|socket| socket.join_multicast_v4(&GROUP, &address));
+        let failed = joins
+            .filter_map(Result::err)
+            .find(|error| error.kind() != ErrorKind::AddrInUse);
+        if let Some(error) = failed {
+            self.unjoined.insert(address, error.to_string());
         }
     }
 
@@ -259,16 +286,50 @@ impl Networks {
         (!self.is_wide).then_some(from)
     }
 
-    /// The networks as a person reads them: `lo (127.0.0.1), eth0 (10.0.0.7)`.
-    pub(super) fn describe(&self) -> BTreeSet<String> {
-        let name = |address: &Ipv4Addr| {
-            let name = self.names.get(address);
-            name.map_or_else(|| address.to_string(), |name| format!("{name} ({address})"))
+    /// All networks, those that are used before those that are not; at most [`NETWORKS_MAX`].
+    pub(super) fn list(&self) -> Vec<Network> {
+        let nameless = self
+            .interfaces
+            .iter()
+            .filter(|one| !self.names.contains_key(&one.address));
+        let nameless = nameless.map(|one| self.network(one.address, &one.address.to_string()));
+        let named = self
+            .names
+            .iter()
+            .map(|(address, name)| self.network(*address, name));
+        let mut all: Vec<Network> = nameless.chain(named).collect();
+        all.sort_by(|a, b| b.used.cmp(&a.used).then_with(|| a.cmp(b)));
+        all.truncate(NETWORKS_MAX);
+        all
+    }
+
+    fn network(&self, address: Ipv4Addr, name: &str) -> Network {
+        let is_chosen = self.interfaces.iter().any(|one| one.address == address);
+        let reason = if self.down.contains(&address) {
+            Some(DOWN.to_owned())
+        } else if self.gone.contains(&address) {
+            Some(GONE.to_owned())
+        } else if !is_chosen {
+            Some(LEFT_OUT.to_owned())
+        } else {
+            let unjoined = self.unjoined.get(&address);
+            unjoined.map(|error| {
+                format!("nodes there are heard only when they know this computer ({error}); {JOIN_TIP}")
+            })
         };
-        let addresses = self.interfaces.iter().map(|one| &one.address);
-        addresses.map(name).collect()
+        Network {
+            interface: name.to_owned(),
+            address,
+            used: is_chosen && !self.gone.contains(&address),
+            reason,
+        }
     }
 }
+
+const DOWN: &str = "its interface is down";
+const GONE: &str = "its interface has lost the address, or is gone";
+const LEFT_OUT: &str = "CYCLONEDDS_URI or ROS_AUTOMATIC_DISCOVERY_RANGE leaves it out";
+const JOIN_TIP: &str = "raise the limit: sysctl -w net.ipv4.igmp_max_memberships=200";
 
 /// A socket that sends multicast out of the interface with this address: to other hosts so many hops away, or to this one only.
 fn multicast_socket(from: Ipv4Addr, hops: Option<u32>) -> Option<UdpSocket> {
@@ -287,34 +348,57 @@ fn multicast_socket(from: Ipv4Addr, hops: Option<u32>) -> Option<UdpSocket> {
 
 /// Logs which networks are used, once, and what changes after that.
 #[derive(Default)]
-pub(super) struct NetworkLog(Option<BTreeSet<String>>);
+pub(super) struct NetworkLog {
+    has_begun: bool,
+    networks: Vec<Network>,
+}
 
 impl NetworkLog {
-    /// Takes note of the networks that are used now.
-    pub(super) fn note(&mut self, now: BTreeSet<String>) {
+    /// Takes note of the networks that this computer has now.
+    pub(super) fn note(&mut self, now: Vec<Network>) {
+        if now == self.networks {
+            return;
+        }
+        let used = |networks: &[Network]| -> BTreeSet<String> {
+            let used = networks.iter().filter(|one| one.used);
+            used.map(ToString::to_string).collect()
+        };
         let list = |names: Vec<&String>| {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
             names.join(", ")
         };
-        match &self.0 {
-            None => tracing::info!("DDS uses the networks {}", list(now.iter().collect())),
-            Some(before) => {
-                let (come, gone): (Vec<_>, Vec<_>) = (
-                    now.difference(before).collect(),
-                    before.difference(&now).collect(),
+        let (before, used) = (used(&self.networks), used(&now));
+        if self.has_begun {
+            let come: Vec<_> = used.difference(&before).collect();
+            let gone: Vec<_> = before.difference(&used).collect();
+            if !gone.is_empty() {
+                tracing::warn!(
+                    "DDS has lost the network {}: nodes of other computers there are not heard until it is back",
+                    list(gone)
                 );
-                if !gone.is_empty() {
-                    tracing::warn!(
-                        "DDS has lost the network {}: nodes of other computers there are not heard until it is back",
-                        list(gone)
-                    );
+            }
+            if !come.is_empty() {
+                tracing::info!("DDS uses the network {}, which has come", list(come));
+            }
+        } else {
+            tracing::info!("DDS uses the networks {}", list(used.iter().collect()));
+        }
+        for one in now.iter().filter(|one| !self.networks.contains(one)) {
+            match &one.reason {
+                Some(reason) if one.used => tracing::warn!("DDS uses the network {one} in part: {reason}"),
+                Some(reason) if !before.contains(&one.to_string()) => {
+                    tracing::info!("DDS does not use the network {one}: {reason}");
                 }
-                if !come.is_empty() {
-                    tracing::info!("DDS uses the network {}, which has come", list(come));
-                }
+                _ => {}
             }
         }
-        self.0 = Some(now);
+        self.has_begun = true;
+        self.networks = now;
+    }
+
+    /// The networks as last noted.
+    pub(super) fn networks(&self) -> &[Network] {
+        &self.networks
     }
 }
 
@@ -396,8 +480,22 @@ mod tests {
         assert_eq!(networks.way(WIRED, Ipv4Addr::new(192, 168, 5, 9)), Way::Routed);
         assert_eq!(networks.way(WIRED, Ipv4Addr::new(10, 0, 0, 9)), Way::Routed);
         assert_eq!(networks.way(WIRED, WIRED), Way::Loopback);
-        let described: Vec<_> = networks.describe().into_iter().collect();
-        assert_eq!(described, ["lo (127.0.0.1)", "wlan0 (192.168.5.2)"]);
+        let listed = |networks: &Networks| -> Vec<_> {
+            let one = |one: Network| (one.to_string(), one.used, one.reason.unwrap_or_default());
+            networks.list().into_iter().map(one).collect()
+        };
+        let (lo, wlan0) = (
+            ("lo (127.0.0.1)".to_owned(), true, String::new()),
+            ("wlan0 (192.168.5.2)".to_owned(), true, String::new()),
+        );
+        let eth0 = |reason: &str| ("eth0 (10.0.0.7)".to_owned(), false, reason.to_owned());
+        assert_eq!(listed(&networks), [lo.clone(), wlan0.clone(), eth0(GONE)]);
+        let down = InterfaceAddress {
+            is_up: false,
+            ..interface("eth0", WIRED)
+        };
+        networks.follow(&[interface("lo", LOOPBACK), interface("wlan0", LATE), down]);
+        assert_eq!(listed(&networks), [lo, wlan0, eth0(DOWN)]);
         for _ in 0..FRESH_ROUNDS {
             assert_eq!(networks.take_fresh(), [LATE]);
         }
@@ -417,6 +515,14 @@ mod tests {
         assert!(!networks.has_ways());
         assert_eq!(networks.way(LOOPBACK, FAR), Way::Cyclones);
         assert_eq!(networks.own_addresses().count(), 0);
+        let reason = |name: &str| {
+            let one = networks.list().into_iter().find(|one| one.interface == name);
+            one.unwrap().reason
+        };
+        assert_eq!(
+            (reason("eth0"), reason("docker0")),
+            (None, Some(LEFT_OUT.to_owned()))
+        );
         assert_eq!(networks.interfaces().len(), 2);
         assert!(networks.is_ours(DOCKER));
     }

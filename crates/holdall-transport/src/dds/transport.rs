@@ -32,6 +32,7 @@ use holdall_io::{
     socket::{InterfaceAddress, interface_addresses, raise_receive_buffers, udp_sockets},
 };
 use holdall_model::{
+    network::Network,
     time::Timestamp,
     topic::{Gid, NodeName},
 };
@@ -418,6 +419,10 @@ impl Transport for DdsTransport {
         let mut all = self.unheard.poll(now, || discovery.participants());
         all.extend(self.discovery.undiscovered(now));
         all
+    }
+
+    fn networks(&self) -> Vec<Network> {
+        self.network_log.networks().to_vec()
     }
 
     fn warnings(&self) -> Vec<String> {

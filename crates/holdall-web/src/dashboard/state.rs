@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 /// Most bytes of one event to the page; topics that do not fit are left out and counted.
 const EVENT_BYTES_MAX: usize = 20 * 1000;
 
-/// Alarms, silent services and nodes that are not heard that one event names, and letters of each.
+/// Alarms, silent services, networks and nodes that are not heard that one event names, and letters of each.
 const NAMED_MAX: usize = 20;
 const NAMED_LETTERS_MAX: usize = 160;
 
@@ -139,6 +139,7 @@ impl State {
 fn shortened(key: &str, value: &Value) -> Value {
     match value {
         Value::Array(list) if key == "viewers" => list.iter().map(viewer).collect(),
+        Value::Array(list) if key == "networks" => list.iter().take(NAMED_MAX).map(network).collect(),
         Value::Array(list) => list.iter().take(NAMED_MAX).map(named).collect(),
         // Events that a recording waits for: texts of any length.
         _ if key == "events" => json!({"count": value["count"], "recording": value["recording"]}),
@@ -168,6 +169,22 @@ fn named(entry: &Value) -> Value {
         }
     };
     json!(text)
+}
+
+/// A network in short: `eth0 (10.0.0.7)`, and why it is not used.
+fn network(network: &Value) -> Value {
+    let text = |key: &str| network[key].as_str().unwrap_or_default();
+    let is_used = network["used"] == json!(true);
+    let reason = match text("reason") {
+        "" => String::new(),
+        reason if is_used => format!(": {reason}"),
+        reason => format!(" is not used: {reason}"),
+    };
+    json!(cut(&format!(
+        "{} ({}){reason}",
+        text("interface"),
+        text("address")
+    )))
 }
 
 fn cut(text: &str) -> String {
@@ -346,6 +363,34 @@ mod tests {
             json!("/camera on /image: shared memory only")
         );
         assert_eq!(event["not_heard"].as_array().unwrap().len(), NAMED_MAX);
+    }
+
+    #[test]
+    fn networks_are_named_in_short() {
+        let mut state = State::default();
+        let mut reply = reply(500, 1);
+        let network = |used: bool, reason: Option<&str>| json!({"interface": "eth0", "address": "10.0.0.7", "used": used, "reason": reason});
+        let mut all = vec![
+            network(true, None),
+            network(true, Some("in part")),
+            network(false, Some("it is down")),
+        ];
+        all.extend(vec![network(false, Some(&"long ".repeat(100))); 61]);
+        reply["status"]["networks"] = json!(all);
+        let snapshot = state.note(&reply, "recording", &[], Duration::from_secs(1));
+        assert!(snapshot.event.len() <= EVENT_BYTES_MAX);
+        let event = parsed(&snapshot.event);
+        let named = event["networks"].as_array().unwrap();
+        assert_eq!(
+            named[..3],
+            [
+                "eth0 (10.0.0.7)",
+                "eth0 (10.0.0.7): in part",
+                "eth0 (10.0.0.7) is not used: it is down"
+            ]
+        );
+        assert_eq!(named.len(), NAMED_MAX);
+        assert_eq!(parsed(&snapshot.status)["status"]["networks"], json!(all));
     }
 
     #[test]

@@ -25,12 +25,15 @@ impl Session {
     /// other transports had no time to show, too.
     pub(super) fn report_not_heard(&mut self, now: Duration, is_end: bool) {
         let mut unreached: Vec<(usize, Unreached)> = Vec::new();
+        let mut networks = Vec::new();
         for (number, source) in self.sources.iter_mut().enumerate() {
             if source.failure.is_none() {
                 let found = source.transport.not_heard();
                 unreached.extend(found.into_iter().map(|one| (number, one)));
+                networks.extend(source.transport.networks());
             }
         }
+        self.parts.drain.set_networks(networks);
         if let Some(complement) = &mut self.complement {
             let of_others = unreached
                 .iter()

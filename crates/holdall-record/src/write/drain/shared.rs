@@ -10,6 +10,7 @@ use holdall_model::unheard::NotHeard;
 use holdall_model::{
     loss::DurabilityStatus,
     marker::{MARKERS_MAX, Marker},
+    network::Network,
 };
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -80,6 +81,8 @@ pub struct DrainShared {
     unheard_services: Mutex<BTreeSet<String>>,
     /// At most [`NOT_HEARD_MAX`].
     not_heard: Mutex<BTreeSet<NotHeard>>,
+    /// As the transports last listed them.
+    networks: Mutex<Vec<Network>>,
     /// Wakes the recorder's thread.
     wait: Arc<StepWait>,
 }
@@ -136,6 +139,16 @@ impl DrainShared {
     /// Nodes and publishers not heard so far.
     pub fn not_heard(&self) -> BTreeSet<NotHeard> {
         lock(&self.not_heard).clone()
+    }
+
+    /// Stores which networks are used, for the report.
+    pub(crate) fn set_networks(&self, networks: Vec<Network>) {
+        *lock(&self.networks) = networks;
+    }
+
+    /// The networks as last stored.
+    pub fn networks(&self) -> Vec<Network> {
+        lock(&self.networks).clone()
     }
 
     /// Requests a new file; one that is already requested serves this request, too.

@@ -229,6 +229,7 @@ pub fn status_json(observer: &RecordObserver) -> Value {
         "file": status.current_file,
         "services_without_introspection": status.unheard_services,
         "not_heard": status.not_heard,
+        "networks": status.networks,
         "events": status.triggered.as_ref().map(events_json),
         "topics": topics,
     })
