@@ -32,7 +32,7 @@ class Error(Exception):
 
 
 class BagError(Error):
-    """A bag that cannot be read: it does not exist, is no bag, or is damaged."""
+    """A bag that cannot be read: it does not exist, is not a bag, or is damaged."""
 
 
 class DecodeError(Error):
@@ -40,7 +40,7 @@ class DecodeError(Error):
 
 
 class EncodeError(Error, ValueError):
-    """An object that is no message of its type."""
+    """An object that is not a message of its type."""
 
 
 class TopicError(Error, LookupError):

@@ -128,7 +128,7 @@ def _one(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def check(bags: AnyPath | Sequence[AnyPath], *, progress: Progress = None) -> list[dict[str, Any]]:
-    """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are no errors.
+    """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are not errors.
 
     This and the functions below show how far they are to ``progress``; see :func:`run`.
     """

@@ -21,14 +21,14 @@ def span_ns(span: Any) -> int:
     if isinstance(span, str):
         found = _SPAN.fullmatch(span)
         if not found:
-            raise ValueError(f"{span!r} is no span: expected a number and one of {', '.join(_UNITS)}")
+            raise ValueError(f"{span!r} is not a span: expected a number and one of {', '.join(_UNITS)}")
         return round(float(found[1]) * _UNITS[found[2]])
     if isinstance(span, dt.timedelta):
         return (span.days * 86_400 + span.seconds) * 10**9 + span.microseconds * 1000
     if type(span).__module__ == "numpy" and hasattr(span, "astype") and str(span.dtype).startswith("timedelta64"):
         return int(span.astype("timedelta64[ns]").astype("int64"))
     if not isinstance(span, (int, float)) or not math.isfinite(span):
-        raise ValueError(f"{span!r} is no span: expected seconds, a text like '100ms' or a timedelta")
+        raise ValueError(f"{span!r} is not a span: expected seconds, a text like '100ms' or a timedelta")
     return round(span * 10**9)
 
 
@@ -75,7 +75,7 @@ def time_ns(moment: Any, start: int) -> int:
             return date_ns(moment)
         moment = moment.item()
     if not isinstance(moment, (int, float)) or not math.isfinite(moment):
-        raise ValueError(f"{moment!r} is no point in time")
+        raise ValueError(f"{moment!r} is not a point in time")
     if isinstance(moment, int) and abs(moment) >= _NANOSECONDS_MIN:
         return moment
     if moment >= _SECONDS_SINCE_1970_MIN:

@@ -134,7 +134,7 @@ def _stamp(moment: Any) -> int:
         return int(moment)
     if isinstance(moment, (str, dt.datetime)) or str(getattr(moment, "dtype", "")).startswith("datetime64"):
         return date_ns(moment)
-    raise ValueError(f"{moment!r} is no point in time: expected nanoseconds, a datetime, a text with an ISO date, or seconds since 1970 as a float")
+    raise ValueError(f"{moment!r} is not a point in time: expected nanoseconds, a datetime, a text with an ISO date, or seconds since 1970 as a float")
 
 
 class MessageType:

@@ -57,7 +57,7 @@ def test_an_encrypted_bag_is_its_owners_and_decrypts_to_what_was_sent(world, key
     assert world.run("diff", bag, clear, *key).returncode == 0
     assert world.run("check", clear).returncode == 0
     cut = world.run("filter", bag, "-o", world.folder / "cut", "--topics", "/chatter", *key)
-    assert cut.returncode == 0 and "is not encrypted, as the bag that is read is" in cut.stderr, cut
+    assert cut.returncode == 0 and "is not encrypted, but the bag that is read is" in cut.stderr, cut
     # Copied chunk by chunk, and written anew: encrypted to others, or to the same.
     theirs = ["--identity", keys / "other"]
     for arguments in (
@@ -255,7 +255,7 @@ def test_what_cannot_be_encrypted_is_refused_in_one_sentence(world, keys):
         (["-s", "sqlite3"], "storage sqlite3 writes its files itself"),
         (["-s", "leveldb"], "storage leveldb writes its files itself"),
         (["--compression-mode", "file", "--compression-format", "zstd"], "compression of whole files"),
-        (["--encrypt-to", "age1nonsense"], "is no recipient"),
+        (["--encrypt-to", "age1nonsense"], "is not a recipient"),
         (["--encrypt-to", keys / "owner"], "secret key"),
     ):
         refused = world.run("record", "-a", "-o", world.folder / "bag", "--encrypt-to", owner, *arguments)

@@ -113,7 +113,7 @@ def test_a_recording_asks_when_the_answer_is_no(world, terminal):
     for answer, is_recorded in (("n", False), ("y", True)):
         bag = world.folder / answer
         shown = terminal("record", "--topics", "/imu", "-o", bag, "--preflight", "1", "--max-recording-duration", TOO_LONG)
-        shown.wait_until_shows("Record nevertheless? [y/N]")
+        shown.wait_until_shows("Record anyway? [y/N]")
         assert "Messages will be missing" in shown.text and not bag.exists()
         assert "recording /imu" not in shown.text
         shown.type(f"{answer}\n")

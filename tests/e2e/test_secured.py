@@ -146,7 +146,7 @@ def test_two_secured_programs_exchange_everything_and_one_without_security_names
     assert player.wait()[0] == 0
     code, said = recorder.stop()
     assert code == 0 and messages_of(world.folder / "bag")["/t"] == sent, said
-    outside.wait_until_says("it takes part in a secured domain (SROS 2), and this recording does not")
+    outside.wait_until_says("it takes part in a secured domain (SROS 2), but this recording does not")
     code, said = outside.stop()
     assert code == 0 and "recorded 0 messages" in said, said
 

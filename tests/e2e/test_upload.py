@@ -68,7 +68,7 @@ def test_a_bag_is_there_as_it_is_here_and_is_sent_once(bucket, lab):
     done(bucket, "check", "s3://fleet/once")
     bucket.proxy.take()
     again = done(bucket, "upload", lab, "s3://fleet/once")
-    assert "there already" in again.stdout
+    assert "uploaded already" in again.stdout
     assert not [request for request in bucket.proxy.take() if request[0] in ("PUT", "POST")]
     # Also without the journal.
     for journal in lab.glob(".holdall-upload-*"):
@@ -80,7 +80,7 @@ def test_other_content_is_never_overwritten_unasked(bucket, lab):
     name = files_of(lab)[0].name
     bucket.put(f"taken/{name}", b"something else")
     ran = holdall(bucket, "upload", lab, "s3://fleet/taken")
-    assert ran.returncode == 2 and f"s3://fleet/taken/{name} is there already" in ran.stderr, ran.stderr
+    assert ran.returncode == 2 and f"s3://fleet/taken/{name} already exists" in ran.stderr, ran.stderr
     assert bucket.get(f"taken/{name}") == b"something else"
     done(bucket, "upload", "--overwrite", lab, "s3://fleet/taken")
     equal(bucket, lab, "taken")

@@ -157,7 +157,7 @@ def test_a_catalog_of_another_version_is_refused_with_one_sentence(fleet):
         assert len(errors.splitlines()) == 1 and "version 99, expected version 1" in errors
     assert path.read_bytes() == content
     _, errors = run(fleet, "find", "messages > 0", "runs", code=2)
-    assert "is no catalog" in errors
+    assert "is not a catalog" in errors
     _, errors = run(fleet, "catalog", "nowhere", code=2)
     assert "nowhere" in errors and len(errors.splitlines()) == 1
 

@@ -338,7 +338,7 @@ def test_times_of_messages_that_are_written_have_the_usual_forms(tmp_path):
     with holdall.create(tmp_path / "bag") as out:
         for form in forms:
             out.write("/s", "std_msgs/msg/String", {"data": "x"}, time=form, publish_time=form)
-        with pytest.raises(ValueError, match="no point in time"):
+        with pytest.raises(ValueError, match="not a point in time"):
             out.write("/s", "std_msgs/msg/String", {"data": "x"}, time=[1])
     assert [(message.time, message.publish_time) for message in holdall.open(tmp_path / "bag")] == [(START, START)] * len(forms)
 

@@ -260,7 +260,7 @@ def test_bad_mappings_and_folders_are_refused_in_one_sentence(bag, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "file").write_text("mine")
-    assert "no dataset" in export(bag, good, mine, "--overwrite", code=2) and (mine / "file").exists()
+    assert "not a dataset" in export(bag, good, mine, "--overwrite", code=2) and (mine / "file").exists()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")], "nothing unfinished stays"
 
 

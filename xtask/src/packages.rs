@@ -86,7 +86,7 @@ fn breach(package: &Value, allowed: &BTreeSet<String>) -> Option<String> {
     };
     let Ok(expression) = Expression::parse_mode(text, ParseMode::LAX) else {
         return Some(format!(
-            "Cargo.lock: {name} has the licence {text:?}, which is no SPDX expression"
+            "Cargo.lock: {name} has the licence {text:?}, which is not an SPDX expression"
         ));
     };
     let is_allowed = expression.evaluate(|requirement| allowed.contains(&requirement.to_string()));
@@ -121,7 +121,7 @@ mod tests {
             (Some("GPL-3.0-only"), REGISTRY, "does not allow"),
             (Some("MIT AND GPL-3.0-only"), REGISTRY, "does not allow"),
             (Some("Apache-2.0"), REGISTRY, "does not allow"),
-            (Some("my own"), REGISTRY, "no SPDX expression"),
+            (Some("my own"), REGISTRY, "not an SPDX expression"),
             (None, REGISTRY, "states no licence"),
             (Some("MIT"), "git+https://example.org/p", "crates.io only"),
         ] {

@@ -32,7 +32,7 @@ const KEYS_BYTES_MAX: u64 = 1 << 20;
 pub enum KeyError {
     /// The text is neither a public key nor a file of public keys.
     #[error(
-        "{text:?} is no recipient: expected age1..., ssh-ed25519 ..., ssh-rsa ..., or a file of these: {reason}"
+        "{text:?} is not a recipient: expected age1..., ssh-ed25519 ..., ssh-rsa ..., or a file of these: {reason}"
     )]
     Recipient {
         /// The text.

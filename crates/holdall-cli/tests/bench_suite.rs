@@ -72,7 +72,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         (
             "missing_group.yaml",
             "good_b.yaml",
-            "publisher_groups names h, which is not there",
+            "publisher_groups names h, which does not exist",
         ),
         (
             "zero_rate.yaml",
@@ -94,7 +94,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         ("run no_yaml.yaml --out out", "no_yaml.yaml"),
         (
             "run A99 --out out",
-            "A99 is no experiment and no file; expected one of A1",
+            "A99 is neither an experiment nor a file; expected one of A1",
         ),
         ("run A6", "no folder for results: give --out DIR"),
         ("run A6 --scale 0 --out out", "--scale 0"),
@@ -110,7 +110,7 @@ fn bad_files_and_flags_are_refused_before_anything_is_written() {
         ),
         ("run A8 --ros2 nowhere --out out", "nowhere: no such file"),
         ("run A9 --transport dds --out out", "recorded without a transport"),
-        ("list A99", "A99 is no experiment"),
+        ("list A99", "A99 is neither an experiment"),
         ("report .", "expected a folder with results of holdall bench run"),
         (
             "report nowhere",

@@ -192,7 +192,7 @@ fn a_control_socket_that_cannot_be_made_is_refused_before_anything_is_recorded()
     let long = "x".repeat(200);
     for (path, reason) in [
         ("missing/socket", "No such file or directory"),
-        ("notes.txt", "something else is there already"),
+        ("notes.txt", "something else already exists there"),
         ("taken", "another recording or playback listens there"),
         (&long, "shorter than SUN_LEN"),
     ] {

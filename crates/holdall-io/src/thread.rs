@@ -16,7 +16,7 @@ pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
         if core >= 8 * mem::size_of::<libc::cpu_set_t>() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("core {core} is beyond what the kernel can tell"),
+                format!("core {core} is beyond what the kernel can name"),
             ));
         }
         // SAFETY: `core` is below the number of bits in the set.

@@ -91,6 +91,6 @@ impl ListenerCount {
             None => publications.matched_subscriptions(),
         };
         let on = self.topic.as_deref().unwrap_or("the topics that are played");
-        (found < self.count).then(|| format!("{found} of {} subscriptions to {on} are there", self.count))
+        (found < self.count).then(|| format!("{found} of {} subscriptions to {on} exist", self.count))
     }
 }

@@ -34,7 +34,7 @@ impl Target {
         let invalid = |reason: &str| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("it is no URL of an object: {reason}"),
+                format!("it is not the URL of an object: {reason}"),
             )
         };
         let (scheme, rest) = text

@@ -123,7 +123,7 @@ pub fn read(directory: &Path, passes_over: bool) -> Result<FoundBag, String> {
                 None if passes_over => {}
                 None => {
                     return Err(format!(
-                        "{}: a payload that nobody sent on {topic}",
+                        "{}: a payload that was never sent on {topic}",
                         path.display()
                     ));
                 }
@@ -155,7 +155,7 @@ pub fn compare_foreign(bag: &FoundBag) -> Result<(), String> {
             }
             let Some((found, topic)) = own.next() else {
                 return Err(format!(
-                    "{shown}: the foreign reader finds more messages than ours"
+                    "{shown}: the foreign reader finds more messages than holdall's"
                 ));
             };
             let same = message.channel.topic == *topic
@@ -165,13 +165,13 @@ pub fn compare_foreign(bag: &FoundBag) -> Result<(), String> {
                 && payload::name(&message.data) == Some((found.life, found.sequence));
             if !same {
                 return Err(format!(
-                    "{shown}: the foreign reader finds other messages than ours"
+                    "{shown}: the foreign reader finds other messages than holdall's"
                 ));
             }
         }
         if own.next().is_some() {
             return Err(format!(
-                "{shown}: the foreign reader finds fewer messages than ours"
+                "{shown}: the foreign reader finds fewer messages than holdall's"
             ));
         }
     }

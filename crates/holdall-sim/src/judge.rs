@@ -170,7 +170,7 @@ fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> 
             return Err(not_exact("does not carry its sequence number"));
         }
         if !seen.insert((message.life, message.sequence)) {
-            return Err(not_exact("is there twice"));
+            return Err(not_exact("occurs twice"));
         }
         if arrival.paused && !was_held {
             return Err(Violation::new(

@@ -53,7 +53,10 @@ pub fn judge(plan: &Plan, after: &Aftermath, death: &Death, bag: &Path) -> Resul
         return Ok(());
     }
     if let Some(left) = left.iter().find(|path| path.exists()) {
-        return Err(broken(format!("{} is there after the repair", left.display())));
+        return Err(broken(format!(
+            "{} still exists after the repair",
+            left.display()
+        )));
     }
     // The repair dies too, anywhere in the file that it makes, and is begun again.
     let made = contents(bag).map_err(failed)?;

@@ -95,7 +95,7 @@ pub fn run_in(plan: &Plan, mutation: Option<Mutation>, scratch: &Path) -> Result
             .downcast_ref::<String>()
             .map(String::as_str)
             .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("for a reason that it does not tell");
+            .unwrap_or("for a reason that it does not give");
         Err(Violation::new(Invariant::Runs, format!("it panicked: {text}")))
     })
 }

@@ -191,8 +191,8 @@ fn drain(cache: &SharedCache, budget: &mut i64, writing: &mut VecDeque<(Segment,
 fn main() {
     let disks: [(&str, DiskRate); 3] = [
         ("disk takes half of what arrives", half_speed),
-        ("disk stands still 60 ms a second", stalling),
-        ("disk stands still 100 ms a second", stalling_long),
+        ("disk stalls for 60 ms a second", stalling),
+        ("disk stalls for 100 ms a second", stalling_long),
     ];
     for (load, (name, disk)) in [CAMERAS, FLOOD]
         .iter()

@@ -194,7 +194,7 @@ fn bag_way(settings: &Settings) -> Way {
     );
     let offer = |producer: usize, topic: usize| {
         let name = format!("/producer_{producer}/topic_{topic}");
-        let id = ledger.lock().expect("nobody panics").add_topic(&name);
+        let id = ledger.lock().expect("no thread panics").add_topic(&name);
         let info = TopicInfo {
             name,
             type_name: "std_msgs/msg/String".to_owned(),
@@ -235,7 +235,7 @@ fn bag_way(settings: &Settings) -> Way {
         if let Some(failure) = closed.failure {
             panic!("{failure}");
         }
-        let ledger = ledger.lock().expect("nobody panics");
+        let ledger = ledger.lock().expect("no thread panics");
         format!(
             "recorded {}, lost {}, {} files",
             ledger.recorded(),

@@ -184,7 +184,7 @@ fn metadata_that_names_no_file_is_rebuilt() {
     fs::remove_file(path.join("mcap_default_0.mcap")).unwrap();
     let (_, text) = refusal(&path);
     assert!(
-        text.ends_with("its metadata.yaml names no storage file, and none is there"),
+        text.ends_with("its metadata.yaml names no storage file, and the bag has none"),
         "{text}"
     );
 }

@@ -131,7 +131,7 @@ impl HeaderStamp {
         };
         let inner = |place, index| match part(place, index)? {
             Part::Struct(place) => Ok(place),
-            _ => Err("its header is no struct".to_owned()),
+            _ => Err("its header is not a struct".to_owned()),
         };
         let root = plan.place(payload).map_err(|error| error.to_string())?;
         let stamp = inner(inner(root, self.header)?, self.stamp)?;

@@ -100,7 +100,7 @@ fn parse(text: &str) -> Result<Box<dyn Recipient>, String> {
             Err(ssh::ParseRecipientKeyError::Unsupported(kind)) => {
                 Err(format!("keys of the kind {kind} cannot encrypt"))
             }
-            Err(_) => Err("this is no public key of ssh".to_owned()),
+            Err(_) => Err("this is not an ssh public key".to_owned()),
         };
     }
     match text.parse::<x25519::Recipient>() {
@@ -123,7 +123,8 @@ fn identities(path: &Path) -> Result<Vec<Box<dyn Identity + Send + Sync>>, Strin
     let text = fs::read_to_string(path, KEYS_BYTES_MAX).map_err(|error| error.to_string())?;
     if text.starts_with("age-encryption.org/") || text.starts_with("-----BEGIN AGE") {
         return Err(
-            "it is encrypted with a passphrase, and holdall asks for none; decrypt it first".to_owned(),
+            "it is encrypted with a passphrase, and holdall does not ask for one; decrypt it first"
+                .to_owned(),
         );
     }
     if text.contains("-----BEGIN") {
@@ -131,12 +132,13 @@ fn identities(path: &Path) -> Result<Vec<Box<dyn Identity + Send + Sync>>, Strin
         return match ssh::Identity::from_buffer(text.as_bytes(), name) {
             Ok(identity @ ssh::Identity::Unencrypted(_)) => Ok(vec![Box::new(identity)]),
             Ok(ssh::Identity::Encrypted(_)) => Err(
-                "it is protected by a passphrase, and holdall asks for none; use a key without".to_owned(),
+                "it is protected by a passphrase, and holdall does not ask for one; use a key without"
+                    .to_owned(),
             ),
             Ok(ssh::Identity::Unsupported(_)) => {
                 Err("it is an ssh key of a kind that cannot decrypt; ed25519 and rsa can".to_owned())
             }
-            Err(error) => Err(format!("it is no secret key of ssh: {error}")),
+            Err(error) => Err(format!("it is not an ssh secret key: {error}")),
         };
     }
     let mut found: Vec<Box<dyn Identity + Send + Sync>> = Vec::new();
@@ -148,7 +150,7 @@ fn identities(path: &Path) -> Result<Vec<Box<dyn Identity + Send + Sync>>, Strin
         let identity = line.parse::<x25519::Identity>();
         // The line is not shown: it may be a secret.
         found.push(Box::new(identity.map_err(|_| {
-            format!("line {number} is no secret key of age: expected AGE-SECRET-KEY-1...")
+            format!("line {number} is not an age secret key: expected AGE-SECRET-KEY-1...")
         })?));
     }
     if found.is_empty() {

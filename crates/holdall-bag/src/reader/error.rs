@@ -39,7 +39,7 @@ pub enum ReadError {
         reason: String,
     },
     /// A file that was not encrypted for the bag, although all others are.
-    #[error("{notice}; someone has put it there: nothing is read as long as it is in the bag")]
+    #[error("{notice}; it was put there from outside: nothing is read while it is in the bag")]
     NotOfBag {
         /// The file, and its kind.
         notice: String,
@@ -53,7 +53,7 @@ pub enum ReadError {
         source: MetadataError,
     },
     /// A storage file that the metadata names does not exist.
-    #[error("{}: storage file {} is missing: metadata.yaml names it ({present} of {named} files are there)", bag.display(), file.display())]
+    #[error("{}: storage file {} is missing: metadata.yaml names it ({present} of {named} files exist)", bag.display(), file.display())]
     MissingFile {
         /// The bag.
         bag: PathBuf,

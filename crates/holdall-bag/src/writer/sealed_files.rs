@@ -113,7 +113,7 @@ pub fn seal_faults(directory: &Path, metadata: Option<&BagMetadata>, files: &[Pa
     if matches!(of_metadata, Beginning::Plain) {
         fault(
             &metadata_path,
-            "none: it is not encrypted, and its files are",
+            "none: it is not encrypted, but its files are",
             false,
         );
     }

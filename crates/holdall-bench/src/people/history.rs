@@ -76,7 +76,7 @@ fn read(path: &Path, text: &str) -> BenchResult<History> {
     let broken = |line: usize, reason: &str| BenchError::Verify {
         path: path.to_owned(),
         reason: format!(
-            "is no output of git log --format={FORMAT} --numstat: line {}: {reason}",
+            "is not the output of git log --format={FORMAT} --numstat: line {}: {reason}",
             line + 1
         ),
     };
@@ -88,7 +88,7 @@ fn read(path: &Path, text: &str) -> BenchResult<History> {
             [hash, time, author, parents] if hash.len() >= 40 => {
                 let time: jiff::Timestamp = time
                     .parse()
-                    .map_err(|_| broken(number, &format!("{time:?} is no time")))?;
+                    .map_err(|_| broken(number, &format!("{time:?} is not a time")))?;
                 weeks.push((time.as_second() as f64 / WEEK_S).floor() as i64);
                 merges += u64::from(parents.split(' ').count() > 1);
                 *authors.entry(author).or_default() += 1;
@@ -206,6 +206,6 @@ mod tests {
         }
         let late = text[0].replace("2026-01-22T10:00:00+01:00", "soon");
         let error = read(Path::new("x"), &late).unwrap_err().to_string();
-        assert!(error.contains("\"soon\" is no time"), "{error}");
+        assert!(error.contains("\"soon\" is not a time"), "{error}");
     }
 }

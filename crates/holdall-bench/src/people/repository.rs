@@ -89,12 +89,12 @@ impl ApiItem {
             let mut names = path.split('/');
             Some(format!("{}/{}", names.next()?, names.next()?))
         };
-        let time = |text: &str| days(text).ok_or_else(|| format!("{text:?} is no time"));
+        let time = |text: &str| days(text).ok_or_else(|| format!("{text:?} is not a time"));
         let opened = time(&self.created_at)?;
         let closed = self.closed_at.as_deref().map(time).transpose()?;
         Ok(Row {
             repository: repository(&self.html_url)
-                .ok_or_else(|| format!("{:?} is no address of an issue", self.html_url))?,
+                .ok_or_else(|| format!("{:?} is not the address of an issue", self.html_url))?,
             kind: match (self.head.is_some(), self.pull_request.is_some()) {
                 (true, _) => ItemKind::PullRequest,
                 (_, true) => ItemKind::PullRequestListedAsIssue,
@@ -116,7 +116,7 @@ pub(crate) fn read_api(paths: &[std::path::PathBuf]) -> BenchResult<Vec<Items>> 
     for path in paths {
         let broken = |reason: String| BenchError::Verify {
             path: path.clone(),
-            reason: format!("is no list of issues or pull requests: {reason}"),
+            reason: format!("is not a list of issues or pull requests: {reason}"),
         };
         let bytes = std::fs::read(path).map_err(BenchError::io("read", path))?;
         let items: Vec<ApiItem> =
@@ -135,7 +135,7 @@ pub(crate) fn read_api(paths: &[std::path::PathBuf]) -> BenchResult<Vec<Items>> 
 fn group(rows: &[Row]) -> Result<Vec<Items>, String> {
     let opened: Vec<f64> = rows
         .iter()
-        .map(|row| days(&row.opened_at).ok_or_else(|| format!("{:?} is no time", row.opened_at)))
+        .map(|row| days(&row.opened_at).ok_or_else(|| format!("{:?} is not a time", row.opened_at)))
         .collect::<Result<_, _>>()?;
     // The data end with the last thing that happened in them.
     let closed = rows
@@ -282,7 +282,7 @@ mod tests {
         );
         fs::write(&paths[1], "{}").unwrap();
         let error = read_api(&paths).unwrap_err().to_string();
-        assert!(error.contains("is no list of issues"), "{error}");
+        assert!(error.contains("is not a list of issues"), "{error}");
     }
 
     #[test]
@@ -316,7 +316,7 @@ mod tests {
             read(file.path())
                 .unwrap_err()
                 .to_string()
-                .contains("\"soon\" is no time")
+                .contains("\"soon\" is not a time")
         );
     }
 }

@@ -264,7 +264,7 @@ fn topic_flags(command: &Command, verb: &str, node: &Node) -> Result<Vec<Flag>, 
                 .get_arguments()
                 .any(|argument| argument.get_long() == Some(long))
             {
-                return Err(value.error(format!("{topic}: {verb} has no {key} of single topics")));
+                return Err(value.error(format!("{topic}: {verb} has no {key} for single topics")));
             }
             let text = match value.value {
                 Value::Map(_) => format!("{topic}: {}", flow(value)),
@@ -367,7 +367,10 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         let error = expanded("holdall play bag --profile p", "per-topic: {/a: {throttle: 2}}").unwrap_err();
-        assert!(error.contains("play has no throttle of single topics"), "{error}");
+        assert!(
+            error.contains("play has no throttle for single topics"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn for_argument(verb: &str, argument: &str) -> Vec<String> {
         }
         "bridge" | "serve" if is_address || flag == "--port" => {
             vec![format!(
-                "where viewers connect is a flag: holdall {verb} --foxglove {address}"
+                "the address for viewers is a flag: holdall {verb} --foxglove {address}"
             )]
         }
         _ => Vec::new(),

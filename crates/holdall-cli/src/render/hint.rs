@@ -35,7 +35,7 @@ pub const fn flag(setting: Setting) -> &'static str {
 pub const fn not_heard_hint(kind: NotHeardKind) -> Option<&'static str> {
     match kind {
         NotHeardKind::NoUdp | NotHeardKind::DiscoveryServer => Some(
-            "--transport rmw hears what the ROS 2 that is sourced here hears, in the environment of these nodes",
+            "--transport rmw receives what the sourced ROS 2 receives, in the environment of these nodes",
         ),
         _ => None,
     }

@@ -244,7 +244,10 @@ fn calls_line(name: &str, calls: &ServiceCalls, paint: Paint) -> String {
         (calls.refused, "refused"),
         (calls.unanswered(), "unanswered"),
         (calls.without_server, "not sent, without a server"),
-        (calls.without_content, "not sent, recorded without content"),
+        (
+            calls.without_content,
+            "not sent, because recorded without content",
+        ),
     ];
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let more: String = parts.map(|(count, what)| format!(", {count} {what}")).collect();

@@ -28,7 +28,7 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
             false => format!("; {}", salvaged.left_out.clause()),
         };
         lines.push(format!(
-            "{bag}: made anew of all that can be read, {}{left_out}",
+            "{bag}: rebuilt from all that can be read, {}{left_out}",
             plural(salvaged.messages, "message")
         ));
     }
@@ -40,13 +40,13 @@ pub fn text(report: &RepairReport, paint: Paint) -> Vec<String> {
             plural(report.messages, "message")
         ),
         (true, _) => format!(
-            "{bag}: {}, but for {} that a repair cannot mend",
+            "{bag}: {}, but for {} that a repair cannot fix",
             paint.bad("repaired in part"),
             problems
         ),
         (false, 0) => format!("{bag}: {}", paint.good("nothing to repair")),
         (false, _) => format!(
-            "{bag}: {}: it has {problems} that a repair cannot mend",
+            "{bag}: {}: it has {problems} that a repair cannot fix",
             paint.bad("nothing was changed")
         ),
     });

@@ -28,7 +28,7 @@ pub fn change(args: &AttachArguments) -> Result<Change, UsageError> {
             return Err(bad_value(
                 "FILE",
                 &path,
-                "its name is no text; --name names the attachment",
+                "its name is not UTF-8 text; --name names the attachment",
             ));
         };
         if files.iter().any(|other| other.name == name) {

@@ -12,7 +12,7 @@ pub fn full_name(flag: &'static str, args: &str) -> Result<String, UsageError> {
     };
     if args.starts_with('~') {
         return Err(bad(
-            "not a valid topic name: '~' means nothing outside of a node".to_owned()
+            "not a valid topic name: '~' has no meaning outside of a node".to_owned(),
         ));
     }
     let root = NodeName {

@@ -27,7 +27,7 @@ fn compile_by<T>(
         .map_err(|error| UsageError::BadValue {
             flag,
             value: error.pattern,
-            reason: format!("no regular expression: {}", error.reason),
+            reason: format!("not a regular expression: {}", error.reason),
         })
 }
 
@@ -38,7 +38,10 @@ mod tests {
     #[test]
     fn a_broken_pattern_is_one_sentence() {
         let error = compile("--regex", Some("/cam(")).unwrap_err().to_string();
-        assert_eq!(error, "--regex \"/cam(\": no regular expression: unclosed group");
+        assert_eq!(
+            error,
+            "--regex \"/cam(\": not a regular expression: unclosed group"
+        );
         let error = compile("--regex", Some("a{9999999}")).unwrap_err().to_string();
         assert!(!error.contains('\n'), "{error}");
     }

@@ -68,7 +68,7 @@ fn compressions(pairs: &[String], storage: &dyn Storage) -> Result<BTreeMap<Stri
         };
         if known.is_empty() {
             return Err(refuse(format!(
-                "{} has no compression of single topics",
+                "{} cannot compress single topics",
                 storage.title()
             )));
         }

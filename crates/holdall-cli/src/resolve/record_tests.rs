@@ -210,7 +210,7 @@ fn combinations_without_meaning_are_refused_by_name() {
     assert!(refusal("-a --custom-data novalue").contains("novalue"));
     assert!(refusal("-a --node-name a/b").contains("a/b"));
     assert!(refusal("--topics /bad//topic").contains("/bad//topic"));
-    assert!(refusal("-e [a").contains("no regular expression"));
+    assert!(refusal("-e [a").contains("not a regular expression"));
     assert!(refusal("-a --topic-types Image").contains("package/msg/Name"));
 }
 
@@ -390,7 +390,7 @@ fn topics_have_compressions_of_their_own() {
         ),
         (
             "/a=zstd -s sqlite3",
-            "\"/a=zstd\": SQLite has no compression of single topics",
+            "\"/a=zstd\": SQLite cannot compress single topics",
         ),
         (
             "/a=zstd --storage-preset-profile fastwrite",

@@ -192,7 +192,7 @@ pub fn seal(directory: &Path, recipients: &[String]) -> Result<Option<Seal>, Usa
         return Ok(None);
     }
     if directory == Path::new("-") {
-        let reason = "what goes to standard output is not encrypted; give the output a name";
+        let reason = "standard output is not encrypted; give the output a name";
         return Err(UsageError::Encryption(reason.to_owned()));
     }
     super::seal_for(recipients).map(Some)

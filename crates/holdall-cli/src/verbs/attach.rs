@@ -90,7 +90,7 @@ fn take_out(found: &Attachment, args: &GetArguments) -> VerbResult {
     let mut stdout = output::Stream::stdout();
     if stdout.is_terminal() && !is_text(&found.info.media_type) {
         return Err(Failure::refused(format!(
-            "{} is {}, no text; -o FILE writes it to a file",
+            "{} is {}, not text; -o FILE writes it to a file",
             Outside(&found.info.name),
             Outside(&found.info.media_type)
         )));

@@ -381,7 +381,7 @@ fn unknown(id: &str) -> Failure {
     known.push(people::ID.to_owned());
     known.extend(experiments::evaluations().into_iter().map(|one| one.id));
     Failure::refused(format!(
-        "{id} is no experiment and no file; expected one of {}",
+        "{id} is neither an experiment nor a file; expected one of {}",
         known.join(", ")
     ))
 }

@@ -86,7 +86,7 @@ fn refuse_changes(change: &ChangeArguments) -> Result<(), Failure> {
             Err(Failure::refused(UsageError::Clash {
                 first,
                 second: "an output of a YAML file",
-                reason: "the file says what is made",
+                reason: "the file describes the outputs",
             }))
         })
 }
@@ -298,8 +298,8 @@ fn make(inputs: Vec<Bag>, choice: Choice, mut output: OutputOptions, doing: &str
     let reads_sealed = inputs.iter().flat_map(Bag::files).any(BagFile::is_sealed);
     if reads_sealed && output.seal.is_none() {
         warn!(
-            "what is made ({shown}) is not encrypted, as the bag that is read is: anyone who can open it can read it; \
-             --encrypt-to keeps it encrypted"
+            "the output ({shown}) is not encrypted, but the bag that is read is: anyone who can open the output can read it; \
+             --encrypt-to encrypts it"
         );
     }
     let progress = Progress::of_bytes(&format!("{doing} {shown}"));

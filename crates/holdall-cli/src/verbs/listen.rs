@@ -192,7 +192,7 @@ fn ended(topics: &[TopicReading], named: &[String], sentence: Measure) -> VerbRe
 /// Why no message of a topic fulfils the condition.
 fn untested(topic: &TopicReading) -> String {
     format!(
-        "--filter: {}: the definition of {} is not known, so that nothing can be said of its messages",
+        "--filter: {}: the definition of {} is not known, so its messages cannot be judged",
         visible(&topic.name),
         visible(&topic.type_name)
     )
@@ -381,7 +381,7 @@ fn of_recorder(socket: &Path, regex: Option<&regex::Regex>) -> Result<Vec<TopicR
     let reply = ask(socket, &json!({"request": "status"})).map_err(Failure::asking)?;
     let topics = reply["status"]["topics"].as_object();
     let topics =
-        topics.ok_or_else(|| Failure::refused(format!("{}: this is no recording", socket.display())))?;
+        topics.ok_or_else(|| Failure::refused(format!("{}: this is not a recording", socket.display())))?;
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let taken = topics
         .iter()

@@ -141,10 +141,10 @@ pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events
         return Ok(true);
     }
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        warn!("messages will be missing, and there is no terminal to ask on: recording nevertheless");
+        warn!("messages will be missing, and there is no terminal to ask on: recording anyway");
         return Ok(true);
     }
-    asked("Record nevertheless? [y/N] ", events)
+    asked("Record anyway? [y/N] ", events)
 }
 
 /// Whether a person answers yes.

@@ -142,7 +142,7 @@ pub(super) fn text(report: &UploadReport, url: &str) -> String {
     let sent = report.sent_bytes();
     let mut line = format!("{url}: {files}, {}", format_bytes(report.bytes()));
     line.push_str(&if sent == 0 && !report.files.is_empty() {
-        ", all there already".to_owned()
+        ", all uploaded already".to_owned()
     } else {
         format!(
             ", {} sent now, each compared with what the service has",

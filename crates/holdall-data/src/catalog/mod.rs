@@ -75,7 +75,7 @@ pub enum CatalogError {
         path: PathBuf,
     },
     /// The folder has no catalog.
-    #[error("{} is no catalog: it has no {}.parquet", path.display(), TABLES[table::BAGS].name)]
+    #[error("{} is not a catalog: it has no {}.parquet", path.display(), TABLES[table::BAGS].name)]
     NotACatalog {
         /// The folder.
         path: PathBuf,

@@ -307,7 +307,7 @@ impl GroupWriter<'_, '_> {
         match array {
             Array::Struct { fields, .. } => match field.element {
                 ElementPlan::Struct(index) => self.structure(self.plan.structure(index), fields, levels),
-                _ => Err(ParquetError::General(format!("{} is no struct", field.name))),
+                _ => Err(ParquetError::General(format!("{} is not a struct", field.name))),
             },
             Array::Plain { kind, bytes, .. } => self.write(&numbers(kind, &bytes), levels),
             Array::Text { offsets, bytes } | Array::Octets { offsets, bytes } => {

@@ -34,7 +34,7 @@ pub enum TrainingError {
         source: io::Error,
     },
     /// A folder that would be replaced, but is not a dataset.
-    #[error("{} is not replaced: it is no dataset that holdall has made", path.display())]
+    #[error("{} is not replaced: it is not a dataset that holdall made", path.display())]
     NotADataset {
         /// The folder.
         path: PathBuf,

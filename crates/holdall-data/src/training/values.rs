@@ -52,7 +52,7 @@ struct Path {
 impl Path {
     /// Reads `a.b`, `a.b[2]` or `a.b[0:6]`.
     fn parse(text: &str) -> Result<Self, String> {
-        let bad = || format!("{text:?} is no field; expected a.b, a.b[2] or a.b[0:6]");
+        let bad = || format!("{text:?} is not a field; expected a.b, a.b[2] or a.b[0:6]");
         let Some((field, part)) = text.split_once('[') else {
             return Ok(Self {
                 field: text.to_owned(),
@@ -202,10 +202,10 @@ fn places(batch: &Batch, field: &str, wanted: &[String]) -> Result<Vec<usize>, S
     let column = batch.columns.iter().find(|column| column.name == field);
     let Some(Array::List { items, .. } | Array::Fixed { items, .. }) = column.map(|column| &column.array)
     else {
-        return Err(format!("{field} is no list of texts"));
+        return Err(format!("{field} is not a list of texts"));
     };
     let Array::Text { offsets, bytes } = &**items else {
-        return Err(format!("{field} is no list of texts"));
+        return Err(format!("{field} is not a list of texts"));
     };
     let place = |offset: i64| usize::try_from(offset).unwrap_or_default();
     let names: Vec<&[u8]> = offsets
@@ -223,7 +223,7 @@ fn text(batch: &Batch, path: &Path) -> Result<String, String> {
     let column = batch.columns.iter().find(|column| column.name == path.field);
     match column.map(|column| &column.array) {
         Some(Array::Text { bytes, .. }) => Ok(String::from_utf8_lossy(bytes).into_owned()),
-        _ => Err(format!("{} is no text", path.field)),
+        _ => Err(format!("{} is not a text", path.field)),
     }
 }
 

@@ -82,7 +82,7 @@ impl Beneath {
         if !about.is_file() {
             return Err(fail(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "it is no regular file",
+                "it is not a regular file",
             )));
         }
         Ok(StoredFile {

@@ -82,7 +82,7 @@ impl Seal {
         let wrapped = wrap(&key)?;
         if wrapped.len() > WRAPPED_BYTES_MAX {
             let what = format!(
-                "a key for so many owners has {} bytes, more than {WRAPPED_BYTES_MAX}",
+                "a key for this many owners has {} bytes, more than {WRAPPED_BYTES_MAX}",
                 wrapped.len()
             );
             return Err(E::from(io::Error::new(io::ErrorKind::InvalidInput, what)));

@@ -178,7 +178,7 @@ impl Definitions {
             Ok(sources) => sources,
             Err(reason) => {
                 tracing::debug!(
-                    "{}: a node does not tell its definition: {reason}",
+                    "{}: a node does not send its definition: {reason}",
                     reply.type_name
                 );
                 return None;

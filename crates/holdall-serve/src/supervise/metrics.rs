@@ -52,7 +52,7 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     counter(
         &mut text,
         "sent_before_match_messages",
-        "Messages that were sent before their publisher was matched, which is no loss",
+        "Messages that were sent before their publisher was matched; they are not lost",
         by_topic(|topic| LossSums::of(&topic.lost).before_match),
     );
     gauge(

@@ -230,7 +230,7 @@ fn shorten(source: &Source, (start, end): (u64, u64), target: RepairTarget) -> S
     let records_start = place.body_start() + header_bytes as u64;
     if target == RepairTarget::InPlace && start / SECTOR_BYTES != (records_start - 1) / SECTOR_BYTES {
         return Err(not_in_place(
-            "the header of its last chunk lies in two sectors of the disk",
+            "the header of its last chunk spans two sectors of the disk",
         ));
     }
     let (mut messages, mut times) = (MessageEntries::new(), None);

@@ -28,7 +28,7 @@ pub(crate) fn decompress(compression: &str, stored: Bytes, expect: Expect) -> Re
     let expect = match expect {
         Expect::Exactly(size) if size > plausible => {
             return Err(format!(
-                "{} bytes that say they unpack to {size}, expected at most {plausible}",
+                "{} bytes that claim to unpack to {size}, expected at most {plausible}",
                 stored.len()
             ));
         }

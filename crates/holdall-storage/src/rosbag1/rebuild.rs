@@ -308,7 +308,7 @@ impl Rebuild<'_> {
         out.finish()?;
         disk.finish()?;
         if fs::file_numbers(path)? != read {
-            let what = std::io::Error::other("another file got its name; it was left alone");
+            let what = std::io::Error::other("another file took its name; it was left unchanged");
             return Err(DiskError::new(path, Operation::Rename, what).into());
         }
         fs::rename_over(&temporary, path)?;

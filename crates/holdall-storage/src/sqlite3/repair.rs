@@ -89,7 +89,7 @@ fn mend(path: &Path, records: &[(&str, MetadataEntries)]) -> StorageResult<Optio
     }
     if let Ok(messages) = count("messages") {
         if let Err(error) = connection.pragma_update(None, "journal_mode", "DELETE") {
-            unsaved.push(format!("its write-ahead log is kept beside it: {error}"));
+            unsaved.push(format!("its write-ahead log is kept next to it: {error}"));
         }
         let transaction = connection.transaction().map_err(&refused)?;
         if !has_end {

@@ -36,7 +36,7 @@ pub(super) fn replace_file(
         .and_then(|disk| write_copy(chunks, input, records, attachments, (disk, &temporary)));
     let replaced = made.map_err(ToolError::from).and_then(|()| {
         if fs::file_numbers(path)? != replaced_file {
-            let what = io::Error::other("another file got its name; it was left alone");
+            let what = io::Error::other("another file took its name; it was left unchanged");
             return Err(DiskError::new(path, Operation::Rename, what).into());
         }
         fs::rename_over(&temporary, path)?;

@@ -74,7 +74,7 @@ impl LeftOutMessages {
     pub fn clause(&self) -> String {
         match self.messages {
             Some(count) => format!("{} cannot be read", counted(count, "message")),
-            None => "what is damaged cannot be read, an unknown number of messages".to_owned(),
+            None => "damaged parts cannot be read, an unknown number of messages".to_owned(),
         }
     }
 }

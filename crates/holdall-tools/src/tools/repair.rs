@@ -251,7 +251,7 @@ fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair
 /// Problems that a report lists; the rest is counted.
 pub(super) const PROBLEMS_LISTED_MAX: usize = 20;
 
-/// Checks the repaired bag: a bag that a repair cannot mend must not be called whole.
+/// Checks the repaired bag: a bag that a repair cannot fix must not be called whole.
 fn add_problems(
     report: &mut RepairReport,
     progress: &mut dyn FnMut(u64, u64),

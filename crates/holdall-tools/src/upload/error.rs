@@ -34,7 +34,7 @@ pub enum UploadError {
         source: io::Error,
     },
     /// The object exists with other content.
-    #[error("{url} is there already with other content ({found}); nothing was overwritten")]
+    #[error("{url} already exists with other content ({found}); nothing was overwritten")]
     Exists {
         /// Where.
         url: String,

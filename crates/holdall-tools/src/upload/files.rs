@@ -153,7 +153,7 @@ fn collect(bag: &Path, below: &str, depth: usize, names: &mut Vec<String>) -> Re
     for DirEntry { path, is_dir } in fs::list_dir(&bag.join(below))? {
         let not_text = || UploadError::NotABag {
             path: path.clone(),
-            reason: "its name is no text".to_owned(),
+            reason: "its name is not UTF-8 text".to_owned(),
         };
         let name = path
             .file_name()

@@ -275,7 +275,7 @@ pub(super) struct StaticPeers {
 impl StaticPeers {
     fn add(&mut self, peer: &str) -> Result<(), String> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_%[]".contains(&byte);
-        let refused = || format!("ROS_STATIC_PEERS holds {peer:?}, which is no host name or address");
+        let refused = || format!("ROS_STATIC_PEERS holds {peer:?}, which is not a host name or address");
         if !peer.bytes().all(is_plain) {
             return Err(refused());
         }

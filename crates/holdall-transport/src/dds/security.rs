@@ -165,7 +165,9 @@ fn directory_of(keystore: Option<&Path>, enclave: &str) -> Result<PathBuf, Strin
     let parts: Vec<&str> = enclave.split('/').skip(1).collect();
     let is_root = enclave == ROOT;
     if !enclave.starts_with('/') || (!is_root && parts.iter().any(|part| ["", ".", ".."].contains(part))) {
-        return Err(format!("the enclave {enclave:?} is no name like /robot/recorder"));
+        return Err(format!(
+            "the enclave {enclave:?} is not a name like /robot/recorder"
+        ));
     }
     let directory = keystore.join("enclaves").join(parts.join("/"));
     if !directory.is_dir() {
@@ -260,7 +262,7 @@ mod tests {
         let reason = |enclave: &str| of(&variables, Some(enclave)).unwrap_err();
         assert!(reason("/robot/arm").contains("has no enclave /robot/arm"));
         for bad in ["robot", "/robot/../other", "/robot//arm", "/robot/"] {
-            assert!(reason(bad).contains("is no name like"), "{bad}");
+            assert!(reason(bad).contains("is not a name like"), "{bad}");
         }
         let folder = keystore.path().join("enclaves/robot/arm");
         std::fs::create_dir_all(&folder).unwrap();

@@ -466,7 +466,7 @@ impl ServiceClient for DdsClient {
         check_payload(&self.name, payload)?;
         let server = self
             .server()
-            .ok_or_else(|| service_error(&self.name, "no server is there"))?;
+            .ok_or_else(|| service_error(&self.name, "it has no server"))?;
         let number = self.sent + 1;
         let wrapping = if lock(&self.with_header).contains(&server) {
             Wrapping::Header(header(self.id, number))

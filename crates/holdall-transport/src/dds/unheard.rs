@@ -231,7 +231,7 @@ fn host_name() -> Option<String> {
 /// domain it is not heard unless its endpoints are seen.
 fn not_heard(about: &Announced, in_secured: bool, is_here: bool, name: Option<String>) -> Option<NotHeard> {
     let (kind, reason) = if about.is_secured && !in_secured {
-        let reason = "it takes part in a secured domain (SROS 2), and this recording does not";
+        let reason = "it takes part in a secured domain (SROS 2), but this recording does not";
         (NotHeardKind::Secured, reason.to_owned())
     } else if about.lacks_udp() {
         let carriers: Vec<&str> = about

@@ -269,9 +269,9 @@ const COUNT_MAX: usize = 1 << 20;
 fn read<T: FromStr>(details: &BTreeMap<String, String>, key: &str) -> Result<T, String> {
     let text = details
         .get(key)
-        .ok_or_else(|| format!("the bag does not tell the service's {key}"))?;
+        .ok_or_else(|| format!("the bag does not name the service's {key}"))?;
     text.parse()
-        .map_err(|_| format!("the bag tells {text:?} as the service's {key}"))
+        .map_err(|_| format!("the bag has {text:?} as the service's {key}"))
 }
 
 fn read_count(details: &BTreeMap<String, String>, key: &str) -> Result<usize, String> {

@@ -152,7 +152,7 @@ impl ServiceClient for MemoryClient {
         check_payload(&self.service.name, payload)?;
         let mut state = self.network.state();
         let Some(offered) = state.server_of(&self.service) else {
-            return Err(service_error(&self.service.name, "no server is there"));
+            return Err(service_error(&self.service.name, "it has no server"));
         };
         self.sent += 1;
         if offered.waiting.len() < SERVICE_WAITING_MAX {

@@ -101,7 +101,7 @@ impl RmwService {
         check_service(service)?;
         let ServiceDescription { name, type_name, .. } = service;
         let types = ServiceTypes::of(type_name)
-            .ok_or_else(|| service_error(name, format!("{type_name} is no ROS type")))?;
+            .ok_or_else(|| service_error(name, format!("{type_name} is not a ROS type")))?;
         let raw = RawService::open(context, &types, name, side).map_err(|reason| {
             let package = type_name.split('/').next().unwrap_or_default();
             service_error(
@@ -170,7 +170,7 @@ impl ServiceClient for RmwService {
 
     fn send(&mut self, payload: &[u8]) -> Result<u64, TransportError> {
         if !self.slot.raw.is_ready() {
-            return Err(service_error(&self.slot.name, "no server is there"));
+            return Err(service_error(&self.slot.name, "it has no server"));
         }
         let mut id = RawRequestId::default();
         self.hand_over(payload, &mut id)?;

@@ -37,7 +37,7 @@ impl Typed {
     /// One clause about a type whose number has no place, or that is not installed.
     pub(super) fn new(shim: &Arc<Shim>, types: TypeSupport, type_name: &str) -> Result<Self, String> {
         let number_at = number_at(type_name)?;
-        let (package, name) = parts_of(type_name).ok_or_else(|| format!("{type_name} is no ROS type"))?;
+        let (package, name) = parts_of(type_name).ok_or_else(|| format!("{type_name} is not a ROS type"))?;
         let library = format!("lib{package}__rosidl_generator_c.so");
         Ok(Self {
             structure: Structure::new(shim, types, &library, &name)?,

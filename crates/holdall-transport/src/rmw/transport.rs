@@ -199,7 +199,7 @@ fn follow_farewells(
             })
         }
         Err(reason) => {
-            tracing::info!("rmw: each publisher that goes counts as silent: no {GRAPH_TOPIC}: {reason}");
+            tracing::info!("rmw: each publisher that leaves counts as silent: no {GRAPH_TOPIC}: {reason}");
             None
         }
     }

@@ -34,7 +34,7 @@ impl Types {
 
     fn load(&self, type_name: &str) -> Result<TypeSupport, String> {
         let Some((package, function)) = function_of(type_name) else {
-            return Err(format!("{type_name} is no ROS type"));
+            return Err(format!("{type_name} is not a ROS type"));
         };
         self.shim.type_support(&type_library(package), &function).map_err(|reason| {
             tracing::debug!("{type_name}: {reason}");

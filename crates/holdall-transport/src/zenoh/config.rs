@@ -70,7 +70,7 @@ impl ZenohEnvironment {
             None => Config::from_json5(DEFAULT).map_err(|error| error.to_string())?,
             Some(path) => Config::from_file(path).map_err(|error| {
                 format!(
-                    "ZENOH_SESSION_CONFIG_URI: {} is no configuration of zenoh: {error}",
+                    "ZENOH_SESSION_CONFIG_URI: {} is not a configuration of zenoh: {error}",
                     path.display()
                 )
             })?,

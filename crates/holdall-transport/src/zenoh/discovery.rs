@@ -107,7 +107,7 @@ impl Graph {
             Err(error) => {
                 let mut state = self.lock();
                 if state.refused.len() < REFUSED_TOLD_MAX && state.refused.insert(gid) {
-                    tracing::warn!("zenoh: ignoring {key:?}, which is no token of rmw_zenoh: {error}");
+                    tracing::warn!("zenoh: ignoring {key:?}, which is not a token of rmw_zenoh: {error}");
                 }
                 return;
             }

@@ -261,7 +261,7 @@ impl ServiceClient for ZenohClient {
         let refused = |reason: String| service_error(&self.service.name, reason);
         let hash = self
             .server()
-            .ok_or_else(|| refused("no server is there".to_owned()))?;
+            .ok_or_else(|| refused("it has no server".to_owned()))?;
         let number = self.sent + 1;
         let attachment = Attachment {
             sequence: number,

@@ -440,7 +440,7 @@ fn parameter(request: &Request, name: &str) -> Result<String, Refusal> {
     let text = request
         .parameter(name)
         .ok_or_else(|| Refusal::new(400, &format!("the request has no parameter {name}")))?;
-    percent_decoded(text).ok_or_else(|| Refusal::new(400, &format!("the parameter {name} is no text")))
+    percent_decoded(text).ok_or_else(|| Refusal::new(400, &format!("the parameter {name} is not valid text")))
 }
 
 fn check_bag(path: &Path, progress: &Progress) -> Result<Value, String> {

@@ -77,7 +77,7 @@ pub(super) fn to_ros(value: &Value, kind: Option<&str>, known: Option<u64>) -> R
                 _ => Err("a list has values of one type".to_owned()),
             }
         }
-        Value::Object(_) => Err("a parameter is no object".to_owned()),
+        Value::Object(_) => Err("a parameter cannot be an object".to_owned()),
     }
 }
 
@@ -86,7 +86,7 @@ fn double(number: &Number) -> Result<Value, String> {
     let value = number.as_f64().and_then(Number::from_f64);
     value
         .map(Value::Number)
-        .ok_or_else(|| format!("{number} is no number of 64 bits"))
+        .ok_or_else(|| format!("{number} is not a 64-bit number"))
 }
 
 fn to_base64(bytes: &Value) -> String {

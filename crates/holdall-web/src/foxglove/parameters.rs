@@ -134,7 +134,7 @@ impl Parameters {
                 complain(
                     reach.hub,
                     client,
-                    &format!("{:?} is no name of a parameter", given.name),
+                    &format!("{:?} is not the name of a parameter", given.name),
                 );
                 continue;
             };
@@ -327,7 +327,7 @@ impl Parameters {
     ) {
         let found = reach.services.find(&format!("{node}{end}"));
         let begun = found
-            .ok_or_else(|| format!("{node} is not there, or has no parameters"))
+            .ok_or_else(|| format!("{node} does not exist, or has no parameters"))
             .and_then(|(service, number)| {
                 let plan = plan(&format!("{type_name}_Request"))?;
                 let payload = plan.encode_json(&request.to_string());

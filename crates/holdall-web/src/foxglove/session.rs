@@ -178,7 +178,7 @@ impl Sessions {
             if values.next().is_some_and(|value| value.to_str().is_err()) || values.next().is_some() {
                 return Err(refused(
                     400,
-                    &format!("the header {name} is there twice, or is no text"),
+                    &format!("the header {name} is given twice, or is not text"),
                 ));
             }
         }

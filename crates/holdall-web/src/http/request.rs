@@ -84,7 +84,12 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize)>, Refus
         Err(httparse::Error::TooManyHeaders) => {
             return Err(Refusal::new(431, "the request has too many headers"));
         }
-        Err(error) => return Err(Refusal::new(400, &format!("this is no request of HTTP: {error}"))),
+        Err(error) => {
+            return Err(Refusal::new(
+                400,
+                &format!("this is not an HTTP request: {error}"),
+            ));
+        }
     };
     let method = match parsed.method {
         Some("GET") => Method::Get,
@@ -135,18 +140,18 @@ fn read_header(request: &mut Request, header: &httparse::Header<'_>) -> Result<(
                 Some(length) if length <= BODY_BYTES_MAX => length,
                 Some(_) => return Err(Refusal::new(413, "the body of the request is too long")),
                 None if is_number => return Err(Refusal::new(413, "the body of the request is too long")),
-                None => return Err(Refusal::new(400, "Content-Length is no number")),
+                None => return Err(Refusal::new(400, "Content-Length is not a number")),
             };
             return Ok(());
         }
         _ => return Ok(()),
     };
     let Ok(value) = str::from_utf8(header.value) else {
-        return Err(Refusal::new(400, "a header is no text"));
+        return Err(Refusal::new(400, "a header is not text"));
     };
     // Two of them would let a check and its use see different ones.
     if place.replace(value.to_owned()).is_some() {
-        return Err(Refusal::new(400, "a header is there twice"));
+        return Err(Refusal::new(400, "a header is given twice"));
     }
     Ok(())
 }

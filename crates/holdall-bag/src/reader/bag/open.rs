@@ -69,7 +69,7 @@ impl Bag {
             return Err(match why {
                 Unusable::NamesNothing => ReadError::NotABag {
                     path: path.to_owned(),
-                    reason: format!("its {METADATA_FILE} names no storage file, and none is there"),
+                    reason: format!("its {METADATA_FILE} names no storage file, and the bag has none"),
                 },
                 Unusable::Missing => ReadError::NotABag {
                     path: path.to_owned(),

@@ -126,7 +126,7 @@ impl Line {
         }
         let value = serde_json::from_slice(&line).map_err(|error| {
             io::Error::other(format!(
-                "a line that is no order or answer of this version: {error}"
+                "a line that is neither an order nor an answer of this version: {error}"
             ))
         })?;
         Ok(Some(value))

@@ -178,7 +178,7 @@ fn whole(path: &Path, bytes: &[u8], record: usize) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "{}: {} bytes are no whole records of {record}",
+        "{}: {} bytes are not a multiple of the record's {record}",
         path.display(),
         bytes.len()
     );

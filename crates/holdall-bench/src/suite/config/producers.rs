@@ -207,7 +207,7 @@ impl<'de> Visitor<'de> for Publishers {
             }
         }
         let mut take = |name: String| {
-            let missing = || A::Error::custom(format!("publisher_groups names {name}, which is not there"));
+            let missing = || A::Error::custom(format!("publisher_groups names {name}, which does not exist"));
             found.remove(&name).ok_or_else(missing)
         };
         let groups: Vec<PublisherGroup> = names.into_iter().map(&mut take).collect::<Result<_, _>>()?;
@@ -364,7 +364,7 @@ rosbag2_performance_benchmarking_node:
             error("200\n", "0\n"),
             "line 12: small.rate_hz: expected a rate of 0.001 Hz or more, found 0"
         );
-        assert!(error("\"large\" ]", "\"huge\" ]").contains("names huge, which is not there"));
+        assert!(error("\"large\" ]", "\"huge\" ]").contains("names huge, which does not exist"));
         assert!(error("\"small\", ", "").contains("unknown field `small`"));
         assert!(error("qos_depth", "depth").contains("unknown field `depth`"));
         assert!(error("msg_size_bytes", "msg_size").contains("unknown field `msg_size`"));

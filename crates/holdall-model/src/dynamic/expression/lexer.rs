@@ -130,7 +130,7 @@ fn date(chars: &[char], at: usize) -> Result<Option<(Token, usize)>, ExpressionE
         Some(time) => Ok(Some((Token::Time(time.as_nanos()), end))),
         None => Err(ExpressionError::new(
             at,
-            format!("{text:?} is no date; expected 2026-11-01 or 2026-11-01T12:30:05"),
+            format!("{text:?} is not a date; expected 2026-11-01 or 2026-11-01T12:30:05"),
         )),
     }
 }

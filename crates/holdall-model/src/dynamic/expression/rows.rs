@@ -288,7 +288,7 @@ fn as_time(at: usize, node: Node, sort: ColumnSort) -> Result<(Node, ColumnSort)
         Node::Text(text) => match Timestamp::from_utc_text(&text) {
             Some(time) => Ok((Node::Time(time.as_nanos()), ColumnSort::Time)),
             None => {
-                let reason = format!("{text:?} is no date; expected 2026-11-01 or 2026-11-01T12:30:05");
+                let reason = format!("{text:?} is not a date; expected 2026-11-01 or 2026-11-01T12:30:05");
                 Err(ExpressionError::new(at, reason))
             }
         },
@@ -442,8 +442,8 @@ mod tests {
             ),
             ("topic > 3", "a text cannot be compared with a number"),
             ("lost", "expected true or false, found a number"),
-            ("start > 2026-13-01", "\"2026-13-01\" is no date"),
-            ("start > 'yesterday'", "\"yesterday\" is no date"),
+            ("start > 2026-13-01", "\"2026-13-01\" is not a date"),
+            ("start > 'yesterday'", "\"yesterday\" is not a date"),
             ("topic + 1 = 2", "a text + a number cannot be calculated"),
             ("topic =~ '('", "not a regular expression"),
             ("topic.x = 1", "a column has no parts"),

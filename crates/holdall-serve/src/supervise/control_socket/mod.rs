@@ -174,7 +174,7 @@ fn bind_private(path: &Path) -> io::Result<(UnixListener, FileNumbers)> {
         if about.kind != Kind::Socket {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "something else is there already",
+                "something else already exists there",
             ));
         }
         if UnixStream::connect(path).is_ok() {
