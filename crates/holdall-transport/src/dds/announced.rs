@@ -59,7 +59,7 @@ impl Carrier {
 /// A participant's announcement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Announced {
-    /// Whose.
+    /// The participant that it describes.
     pub participant: GuidPrefix,
     /// Its domain, where it is announced.
     pub domain: Option<u32>,
@@ -102,7 +102,7 @@ pub(super) fn announced_in(packet: &[u8]) -> Vec<Announced> {
     found
 }
 
-/// Reads one announcement, which ends with the bytes.
+/// Reads one announcement, which fills the bytes.
 fn announced(packet: &[u8], data: &Submessage) -> Option<Announced> {
     let payload = payload_of(packet, data)?;
     let order = Order {
@@ -157,7 +157,7 @@ impl Announced {
                 return;
             };
             match name.as_str() {
-                // Fast DDS appends a number of its own to the name.
+                // Fast DDS appends a number to the name.
                 "fastdds.physical_data.host" => {
                     self.host = content.split(':').next().map(str::to_owned);
                 }
@@ -169,7 +169,7 @@ impl Announced {
     }
 }
 
-/// A text with its length before it, at `at`, which is moved to the next aligned place.
+/// Reads a length-prefixed text at `at`, and moves `at` to the next aligned place.
 fn text(bytes: &[u8], at: &mut usize, order: Order) -> Option<String> {
     let len = usize::try_from(order.u32(bytes, *at)?).ok()?;
     let begin = *at + 4;

@@ -1,7 +1,7 @@
 //! Cyclone DDS's configuration from ROS's environment variables: a pure function from an environment to XML.
 //!
-//! Our settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a user's
-//! value replaces ours, and lists (peers, interfaces) are joined.
+//! holdall's settings come first and `CYCLONEDDS_URI` after them, because Cyclone merges lists of sources: a
+//! user's value replaces holdall's, and lists (peers, interfaces) are joined.
 
 use super::unheard::Range;
 use holdall_io::{fs, survivor::buffers::BUFFER_BYTES};
@@ -55,7 +55,7 @@ pub struct DdsEnvironment {
 /// Variables of a file with Fast DDS's profiles, in the order in which Fast DDS looks for them.
 const PROFILES_VARIABLES: [&str; 2] = ["FASTDDS_DEFAULT_PROFILES_FILE", "FASTRTPS_DEFAULT_PROFILES_FILE"];
 
-/// What a file of profiles can have that decides who hears whom: elements, and what they are called here.
+/// Elements of a profile file that decide which participants communicate, with their names in messages.
 const PROFILES_PARTS: [(&str, &str); 6] = [
     ("<initialPeersList", "initial peers"),
     ("hiteList", "interface whitelist"),
@@ -168,7 +168,7 @@ impl DdsEnvironment {
         Ok((number, peers.map(str::to_owned).collect()))
     }
 
-    /// Where announcements of other participants may be listened to.
+    /// Where to listen for announcements of other participants.
     pub(super) fn listening(&self) -> Range {
         match self.range() {
             Ok(DiscoveryRange::Subnet | DiscoveryRange::SystemDefault) => Range::Everywhere,
@@ -329,14 +329,14 @@ const UNDERSTOOD_FAREWELLS: &str = "<GenerateKeyhash>true</GenerateKeyhash>";
 const LARGE_REQUESTS: &str = "<PrimaryReorderMaxSamples>256</PrimaryReorderMaxSamples>\
      <SecondaryReorderMaxSamples>256</SecondaryReorderMaxSamples>";
 
-/// Cyclone drops announcements from interfaces that it does not use, by what the system says of each packet. Without that it takes all.
+/// By the system's information about each packet, Cyclone drops announcements from interfaces that it does not use. Without it, it accepts all.
 const FROM_EVERYWHERE: &str = "<ExtendedPacketInfo>false</ExtendedPacketInfo>";
 
 /// Bytes of a receive buffer after its head: with the head it is as large as a buffer of memory that survives the process, and Cyclone
 /// allocates nothing else of that size.
 const RECEIVE_BUFFER_SIZE: usize = BUFFER_BYTES - RECEIVE_BUFFER_HEAD_BYTES;
 
-/// Bytes of Cyclone's own at the start of a receive buffer.
+/// Bytes at the start of a receive buffer that Cyclone itself uses.
 pub(super) const RECEIVE_BUFFER_HEAD_BYTES: usize = 48;
 
 /// Settings for Cyclone that do not come from the environment.
@@ -363,7 +363,7 @@ pub(super) enum Interfaces {
     Users,
     /// One that Cyclone picks, and loopback.
     OneAndLoopback,
-    /// Loopback: this computer has no other that carries multicast, now.
+    /// Loopback: at present this computer has no other that carries multicast.
     Loopback,
 }
 
@@ -424,7 +424,7 @@ pub(super) fn cyclone_config(
         }
     }
     xml.push_str("</Discovery>");
-    // At most one is allowed, and the user's counts.
+    // At most one is allowed, and the user's applies.
     let uri = environment.cyclonedds_uri.as_deref().unwrap_or_default();
     if !uri.to_ascii_lowercase().contains("security>") {
         xml.push_str(options.security);
@@ -450,7 +450,7 @@ fn interfaces_for(
             "<Interfaces><NetworkInterface autodetermine=\"true\"/>\
              <NetworkInterface name=\"lo\" presence_required=\"false\"/></Interfaces>"
         }
-        // Announcements by multicast, which networks get that come later.
+        // Announcements by multicast, for networks that appear later.
         Interfaces::Loopback if has_multicast && !environment.rules_multicast() => {
             "<Interfaces><NetworkInterface name=\"lo\" multicast=\"true\" allow_multicast=\"spdp\"/></Interfaces>"
         }

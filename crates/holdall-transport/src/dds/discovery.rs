@@ -41,7 +41,7 @@ impl Known {
 
 /// Follows the graph.
 pub(super) struct Discovery {
-    /// Endpoints have come, changed or gone since the last look.
+    /// Endpoints have appeared, changed or left since the last poll.
     news: Arc<GraphNews>,
     publications: BuiltinReader,
     subscriptions: BuiltinReader,
@@ -128,7 +128,7 @@ impl Discovery {
     pub(super) fn new(participant: &Arc<Participant>, sockets: BTreeSet<RawFd>) -> Result<Self, DdsError> {
         let qos = DdsQos {
             history: DdsHistory::KeepAll,
-            // We announce all our endpoints anew with each one: 72 MB waited here after 3 000 subscriptions.
+            // Each new endpoint announces all our endpoints again: after 3 000 subscriptions 72 MB waited here.
             ignores_own: true,
             ..graph_qos()
         };
@@ -154,7 +154,7 @@ impl Discovery {
 
     /// Appends what changed since the last call; never blocks.
     pub(super) fn poll(&mut self, events: &mut Vec<GraphEvent>, now: Timestamp) -> Result<(), DdsError> {
-        // Before the look: what comes while it lasts is news for the next one.
+        // Taken before the poll, so that the next poll sees changes that arrive during this one.
         self.news.take();
         let at = (self.follow_leases(), now);
         let has_dropped = self.drops.follow(at.0);
@@ -222,7 +222,7 @@ impl Discovery {
         Ok(())
     }
 
-    /// Reads the leases of participants again; returns when (elapsed time).
+    /// Reads the leases of participants again; returns the elapsed time of the reading.
     fn follow_leases(&mut self) -> i64 {
         let Self {
             lives,
@@ -257,7 +257,7 @@ impl Discovery {
         }
     }
 
-    /// The last sign of life of a publisher's participant, by the time of day that is `now`.
+    /// The last sign of life of a publisher's participant; `now` is the current time of day.
     pub(super) fn last_heard(&self, publisher: Gid, now: Timestamp) -> Option<Timestamp> {
         let known = self.known.get(&publisher)?;
         let lease = self.graph_messages.lease_of(known.participant);
@@ -332,7 +332,7 @@ impl Discovery {
         found.collect()
     }
 
-    /// The participants of which discovery shows an endpoint, by the first twelve bytes of their GUIDs.
+    /// The participants with an endpoint in discovery, by the first twelve bytes of their GUIDs.
     pub(super) fn participants(&self) -> HashSet<GuidPrefix> {
         let prefix = |gid: &Gid| -> GuidPrefix { std::array::from_fn(|index| gid.0[index]) };
         self.writers.iter().chain(self.known.keys()).map(prefix).collect()
@@ -359,7 +359,7 @@ impl Discovery {
     }
 }
 
-/// What is new about the endpoints of a participant: it has a node that can be asked for types.
+/// Events for the endpoints of a participant that now has a node that can be asked for types.
 fn with_neighbours(
     known: &mut HashMap<Gid, Known>,
     type_services: &TypeServices,
@@ -464,7 +464,7 @@ mod tests {
             discovery.graph_messages.take(&mut batch);
             batch.len()
         };
-        // Within a process a message is with its readers when it is written.
+        // Within a process, a write delivers the message to its readers.
         for (of, expected) in [(&participant, 0), (&other, 4)] {
             let node = node_name("/recorder").unwrap();
             let announcement = NodeAnnouncement::new(of, node).unwrap();

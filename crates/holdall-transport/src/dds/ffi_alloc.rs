@@ -1,7 +1,7 @@
 //! Where Cyclone's receive buffers are: in memory that survives the process while a recording offers some, else in ordinary memory; never on the
 //! heap, which would keep what a backlog has used.
 //!
-//! Cyclone has one set of allocation functions for the process. Ours are those of libc but for blocks of a receive buffer's size.
+//! Cyclone has one set of allocation functions for the process. The functions here are those of libc, except for blocks of a receive buffer's size.
 
 use super::ffi::RECEIVE_BUFFER_BYTES;
 use holdall_io::survivor::{buffers, ordinary};
@@ -29,8 +29,8 @@ unsafe extern "C" {
     fn ddsrt_set_allocator(ops: AllocationOps);
 }
 
-/// Makes Cyclone allocate receive buffers where they survive. To be called before any other of its functions: none of its threads may
-/// allocate in the meantime.
+/// Makes Cyclone allocate receive buffers where they survive. Must be called before any other function of Cyclone: none of its threads may allocate
+/// in the meantime.
 pub(super) fn place_receive_buffers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -63,7 +63,7 @@ unsafe extern "C" fn release(block: *mut c_void) {
             return;
         }
     }
-    // SAFETY: Cyclone passes null, or a block of `allocate` or `reallocate`; it is no buffer, so it is libc's.
+    // SAFETY: Cyclone passes null, or a block of `allocate` or `reallocate`; it is not a buffer, so it belongs to libc.
     unsafe { libc::free(block) }
 }
 
@@ -113,7 +113,7 @@ mod tests {
         unsafe {
             let buffer = allocate(RECEIVE_BUFFER_BYTES);
             ptr::write_bytes(buffer.cast::<u8>(), 7, RECEIVE_BUFFER_BYTES);
-            // There is one only.
+            // There is only one.
             let second = allocate(RECEIVE_BUFFER_BYTES);
             let small = allocate(100);
             assert_eq!([buffer, second, small].map(is_in), [true, false, false]);

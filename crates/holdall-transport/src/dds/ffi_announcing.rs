@@ -1,13 +1,13 @@
-//! Changes some packets that Cyclone sends, participant announcements and replies of services: a function in the place of Cyclone's own for sending.
+//! Changes some packets that Cyclone sends (participant announcements and service replies): replaces Cyclone's function for sending.
 //!
 //! Cyclone has one announcement for all peers, and nothing in its configuration changes that. Each of its connections has a pointer to the
-//! function that sends a packet; ours passes packets on unchanged but for those that [`super::locators`] and [`super::reply_identity`] are about.
-//! An announcement by multicast leaves each network ([`super::networks`]) twice: to other hosts, with the address of its interface, and to
-//! this host (time to live 0), with loopback's. What Cyclone would send from an interface that does not lead to its destination leaves from a
-//! socket of this transport. Discovery is read through a function in the place of Cyclone's own, too.
+//! function that sends a packet; the one here passes packets on unchanged, except those that [`super::locators`] and [`super::reply_identity`]
+//! change. An announcement by multicast leaves each network ([`super::networks`]) twice: to other hosts, with the address of its interface, and to
+//! this host (time to live 0), with loopback's. A packet that Cyclone would send from an interface that does not lead to its destination leaves from
+//! a socket of this transport. Cyclone's function for reading discovery is replaced, too.
 //!
 //! The layouts are those of `ddsi__tran.h` and `ddsi_nwinterfaces.h` of Cyclone DDS 11.0.1. A connection is only touched when it points back
-//! to its domain and to an interface with an IPv4 address; else everything stays as Cyclone does it.
+//! to its domain and to an interface with an IPv4 address; otherwise Cyclone's behaviour stays unchanged.
 
 use super::{
     ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
@@ -38,7 +38,7 @@ use std::{
     },
 };
 
-/// `ddsi_tran_write_msgfrags_t`: what a packet is sent from. The pieces follow this header.
+/// `ddsi_tran_write_msgfrags_t`: the pieces of a packet to send, which follow this header.
 #[repr(C)]
 struct Pieces {
     count: usize,
@@ -127,7 +127,7 @@ unsafe extern "C" {
     fn dds_entity_unpin(entity: *mut c_void);
 }
 
-/// How far into `struct dds_domain` its `ddsi_domaingv` is searched; the struct is larger by far, as the globals end it.
+/// How far into `struct dds_domain` to search for its `ddsi_domaingv`; the struct is far larger, because the globals are at its end.
 const GLOBALS_OFFSET_MAX: usize = 2_048;
 
 /// The globals of a domain.
@@ -170,17 +170,17 @@ pub(super) unsafe fn has_own_connection(globals: *const DomainGlobals) -> bool {
     }
 }
 
-/// Cyclone's own functions; one of each for all connections, as all of ours are UDP.
+/// Cyclone's functions: one of each for all connections, because all of them are UDP.
 static CYCLONES: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static CYCLONES_RECEIVE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Some domain sends some packets another way than Cyclone's: until one does, packets pass with one look at this.
+/// True when some domain sends some packets in another way than Cyclone; until then, each packet costs one look at this.
 static ANY_WAYS: AtomicBool = AtomicBool::new(false);
 
-/// The domains of this process that send through us.
+/// The domains of this process that send through this module.
 static DOMAINS: RwLock<Vec<Arc<State>>> = RwLock::new(Vec::new());
 
-/// What a domain sends with.
+/// The means by which a domain sends.
 struct State {
     /// Address of the domain's globals.
     domain: usize,
@@ -189,7 +189,7 @@ struct State {
     networks: RwLock<Networks>,
     /// The last announcement, with all addresses.
     announcement: Mutex<Option<Vec<u8>>>,
-    /// Sends what Cyclone's connections do not: bound to no address.
+    /// Bound to no address; sends the packets that Cyclone's connections do not send.
     anywhere: OnceLock<UdpSocket>,
     /// Sends announcements to a new participant again.
     repeats: Option<Repeats>,
@@ -204,12 +204,12 @@ const FAR_MAX: usize = 4_096;
 pub(super) struct Announcing(Arc<State>);
 
 impl Announcing {
-    /// Begins; `None` where Cyclone's connections are not as expected (another transport than UDP over IPv4), and nothing is changed.
+    /// Starts; `None`, with nothing changed, where Cyclone's connections are not as expected (another transport than UDP over IPv4).
     ///
     /// `is_wide` uses all networks of this computer, not only those of Cyclone's interfaces.
     ///
     /// # Safety
-    /// `domain` must be live, without participants yet, and deleted before this goes.
+    /// `domain` must be live, without participants yet, and deleted before this value is dropped.
     pub(super) unsafe fn new(domain: dds_entity_t, is_wide: bool) -> Option<Self> {
         // SAFETY: the caller vouches for the domain.
         let domain = unsafe { globals_of(domain) }?;
@@ -346,7 +346,7 @@ unsafe fn connections_of(domain: *const DomainGlobals) -> Option<Vec<(*mut Conne
     }
 }
 
-/// Lets what is discovered be read through [`receive`].
+/// Makes Cyclone read discovery through [`receive`].
 ///
 /// # Safety
 /// `domain` must be live and verified, and in [`DOMAINS`].
@@ -412,8 +412,8 @@ impl State {
         };
         if is_wide && interfaces.iter().all(|interface| interface.is_loopback) {
             for (connection, _) in connections {
-                // Cyclone skips other hosts when it has loopback only, and a network may come.
-                // SAFETY: as above; the interface is part of the domain's globals, and no thread reads it before there is a participant.
+                // Cyclone skips other hosts when it has only loopback, but a network may appear. SAFETY: as above; the interface is part of the
+                // domain's globals, and no thread reads it before there is a participant.
                 unsafe { (*(**connection).interface.cast_mut()).flags &= !INTERFACE_LOOPBACK };
             }
         }
@@ -509,14 +509,14 @@ impl State {
         }
     }
 
-    /// Keeps the requests for fragments in a packet for later; `None` when the whole packet is to be sent now, else the rest of it.
+    /// Keeps the requests for fragments in a packet for later; returns the rest of the packet, or `None` when the whole packet must be sent now.
     fn postpone(&self, packet: &[u8], to: &RawLocator) -> Option<Option<Vec<u8>>> {
         let (rest, requests) = split_fragment_requests(packet);
         let to = SocketAddrV4::new(to.ipv4()?, u16::try_from(to.port).ok()?);
         self.repeats.as_ref()?.send_later(to, requests).then_some(rest)
     }
 
-    /// Sends an announcement by multicast out of the interface `only`, or of all; false when there are no sockets for it.
+    /// Sends an announcement by multicast out of the interface `only`, or of all; false when it has no sockets.
     fn send_multicast(&self, only: Option<Ipv4Addr>, to: SocketAddrV4, packet: &[u8]) -> bool {
         let networks = self.networks();
         networks.each_multicast(only, |socket, destination| {
@@ -537,7 +537,7 @@ unsafe fn sends_multicast(connection: *const Connection) -> bool {
     unsafe { (*(*connection).interface).allow_multicast != 0 }
 }
 
-/// How many hops multicast may take that this socket sends; 1 where the system does not say.
+/// How many hops this socket's multicast may take; 1 where the system does not report it.
 fn multicast_ttl(socket: i32) -> u32 {
     let mut hops = 1u32;
     let mut len = libc::socklen_t::try_from(size_of::<u32>()).unwrap_or(4);
@@ -557,7 +557,7 @@ fn multicast_ttl(socket: i32) -> u32 {
 /// `DDS_RETCODE_OK`.
 const OK: i32 = 0;
 
-/// What Cyclone calls to send a packet.
+/// Called by Cyclone to send a packet.
 ///
 /// # Safety
 /// Cyclone calls it with a live connection, destination and pieces; `written` may be null.
@@ -569,7 +569,7 @@ unsafe extern "C" fn send(
     written: *mut usize,
 ) -> i32 {
     let original = CYCLONES.load(Ordering::Acquire);
-    // SAFETY: set before this function could be called, and never to anything else than a `Send`.
+    // SAFETY: set before this function could be called, and only ever to a `Send`.
     let original: Send = unsafe { std::mem::transmute(original) };
     // SAFETY: Cyclone vouches for all pointers. A panic must not unwind into C.
     let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
@@ -582,7 +582,7 @@ unsafe extern "C" fn send(
     }
 }
 
-/// Sends a packet otherwise than Cyclone would; `None` when it is to be sent unchanged.
+/// Sends a packet in another way than Cyclone would; `None` when it must be sent unchanged.
 ///
 /// # Safety
 /// As for [`send`].
@@ -594,7 +594,7 @@ unsafe fn changed(
     flags: u32,
     written: *mut usize,
 ) -> Option<i32> {
-    // SAFETY: the pieces follow the header, as many as it says, each readable.
+    // SAFETY: the header is followed by the number of pieces that it states, each readable.
     let pieces_of = || unsafe {
         let first = pieces.add(1).cast::<ddsrt_iovec_t>();
         slice::from_raw_parts(first, (*pieces).count)
@@ -665,7 +665,7 @@ unsafe fn changed(
         return Some(code);
     }
     let mut packet: Vec<u8> = pieces_of().flatten().copied().collect();
-    // Cyclone expects as much as it wanted to send.
+    // Cyclone expects the size that it asked to send.
     let wanted = packet.len();
     if has_reply {
         packet = with_identities(&packet);
@@ -720,7 +720,7 @@ unsafe fn changed(
     Some(code)
 }
 
-/// Sends pieces as one packet, as far as there is a way.
+/// Sends pieces as one packet, if a route exists.
 ///
 /// # Safety
 /// The pieces must be readable.
@@ -740,15 +740,15 @@ unsafe fn send_anywhere(socket: &UdpSocket, to: SocketAddrV4, pieces: *const Pie
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
     };
     if sent < 0 {
-        // As with a packet that is lost: what is reliable is sent again.
+        // As with a lost packet: reliable messages are sent again.
         tracing::debug!("nothing sent to {to}: {}", std::io::Error::last_os_error());
     }
 }
 
-/// What Cyclone calls to receive a packet of discovery.
+/// Called by Cyclone to receive a packet of discovery.
 ///
 /// # Safety
-/// Cyclone calls it with a live connection and a buffer of so many bytes; `from` may be null, `received` not.
+/// Cyclone calls it with a live connection and a buffer of `room` bytes; `from` may be null, `received` must not.
 unsafe extern "C" fn receive(
     connection: *mut Connection,
     buffer: *mut u8,
@@ -758,13 +758,13 @@ unsafe extern "C" fn receive(
     received: *mut usize,
 ) -> i32 {
     let original = CYCLONES_RECEIVE.load(Ordering::Acquire);
-    // SAFETY: set before this function could be called, and never to anything else than a `Receive`; Cyclone vouches for the rest.
+    // SAFETY: set before this function could be called, and only ever to a `Receive`; Cyclone vouches for the rest.
     let code = unsafe {
         let original: Receive = mem::transmute(original);
         original(connection, buffer, room, may_be_spurious, from, received)
     };
     if code == OK && !from.is_null() {
-        // SAFETY: Cyclone has written so many bytes, and where they are from. A panic must not unwind into C.
+        // SAFETY: Cyclone has written `received` bytes and their source. A panic must not unwind into C.
         let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
             let packet = slice::from_raw_parts_mut(buffer, (*received).min(room));
             let from = (*from).ipv4()?;

@@ -1,20 +1,20 @@
-//! Packets that had arrived and that the kernel dropped, as the sockets were full.
+//! Packets that arrived but that the kernel dropped because the sockets were full.
 
 use std::{collections::BTreeSet, ffi::c_void, mem, os::fd::RawFd, time::Duration};
 
-/// What was sent before so long was announced again since, and asked for where it was missing: Fast DDS does so each 3 s.
+/// Messages older than this were announced again since then, and missing ones were requested: Fast DDS announces every 3 s.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(4);
 
-/// What the kernel has dropped for some sockets.
+/// Counts the packets that the kernel drops for some sockets.
 pub(super) struct Drops {
     sockets: BTreeSet<RawFd>,
     count: u64,
-    /// When there were more than before (elapsed time in nanoseconds).
+    /// When the count last grew (elapsed time in nanoseconds).
     last: Option<i64>,
 }
 
 impl Drops {
-    /// Counts from now on.
+    /// Starts to count.
     pub(super) fn new(sockets: BTreeSet<RawFd>) -> Self {
         Self {
             count: count(&sockets),
@@ -23,7 +23,7 @@ impl Drops {
         }
     }
 
-    /// Counts again; true when packets were dropped that nothing may have announced since. `elapsed` is in nanoseconds.
+    /// Counts again; true when packets were dropped whose content may not have been announced since. `elapsed` is in nanoseconds.
     pub(super) fn follow(&mut self, elapsed: i64) -> bool {
         let count = count(&self.sockets);
         self.note(count, elapsed)

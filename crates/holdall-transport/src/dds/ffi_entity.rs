@@ -130,7 +130,7 @@ impl Drop for DomainId {
 /// Each one is independent: two in one process on the same ROS domain talk over the network like two processes.
 pub(super) struct Domain {
     entity: dds_entity_t,
-    // Goes after the domain is deleted, which announces that its participants leave.
+    // Dropped after the domain is deleted, because its deletion announces that its participants leave.
     announcing: Option<Announcing>,
     // Released for other domains after this domain is deleted.
     id: DomainId,
@@ -138,7 +138,7 @@ pub(super) struct Domain {
 
 impl Domain {
     /// Starts a domain with the configuration that `config` makes; its argument is the ROS domain where Cyclone must use another id
-    /// inside this process. A configuration that a user had a part in is tried first, where it can end nothing but a child process.
+    /// inside this process. A configuration that comes partly from the user is tried first in a child process, so that it can end only that.
     /// `is_wide` uses all networks of this computer, not only those of Cyclone's interfaces.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ impl Domain {
             dds_create_domain(id.0, config.as_ptr())
         })
         .map_err(|error| format!("{error}; is CYCLONEDDS_URI right and a network interface up?"))?;
-        // SAFETY: the domain is live and new; `Drop` deletes it before its fields go.
+        // SAFETY: the domain is live and new; `Drop` deletes it before its fields are dropped.
         let announcing = unsafe { Announcing::new(entity, is_wide) };
         if announcing.is_none() {
             tracing::debug!("participants are announced with the addresses of all interfaces");
@@ -172,7 +172,7 @@ impl Domain {
         })
     }
 
-    /// What announces its participants, where that is ours to choose.
+    /// Announces its participants, where this transport can choose how.
     pub(super) fn announcing(&self) -> Option<&Announcing> {
         self.announcing.as_ref()
     }
@@ -180,7 +180,7 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours; everything that uses the domain's memory holds an `Arc` of it, so it is the last user.
+        // SAFETY: this value owns the handle; everything that uses the domain's memory holds an `Arc` of it, so this is the last user.
         unsafe { dds_delete(self.entity) };
     }
 }
@@ -256,7 +256,7 @@ impl Participant {
 
 impl Drop for Participant {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours; readers and writers hold an `Arc` of us, so they are gone.
+        // SAFETY: this value owns the handle; readers and writers hold an `Arc` of it, so they are gone.
         unsafe { dds_delete(self.entity) };
     }
 }
@@ -270,7 +270,7 @@ unsafe fn gid_of(entity: dds_entity_t) -> Result<Gid, DdsError> {
     Ok(Gid(guid.v))
 }
 
-/// A topic of ours; deleted together with its one reader or writer.
+/// A topic; deleted together with its one reader or writer.
 struct Topic {
     entity: dds_entity_t,
     sertype: *mut ddsi_sertype,
@@ -299,7 +299,7 @@ impl Topic {
             )
         });
         if created.is_err() && !sertype.is_null() {
-            // SAFETY: on failure the reference is still ours.
+            // SAFETY: on failure we still own the reference.
             unsafe { ddsi_sertype_unref(sertype) };
         }
         let entity = created?;
@@ -313,7 +313,7 @@ impl Topic {
 
 impl Drop for Topic {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours, and its reader or writer is gone.
+        // SAFETY: this value owns the handle, and its reader or writer is gone.
         unsafe { dds_delete(self.entity) };
     }
 }
@@ -445,7 +445,7 @@ impl Reader {
         }
     }
 
-    /// Whether its participant still takes part: one whose certificate or permissions expire does no longer.
+    /// Whether its participant is still in the domain: Cyclone deletes one whose certificate or permissions expire.
     pub(super) fn takes_part(&self) -> bool {
         // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
         unsafe { takes_part(self.topic.sertype, self.topic.participant.gid) }
@@ -459,7 +459,7 @@ impl Reader {
         unsafe { has_heartbeat(self.topic.sertype, participant, (self.gid, writer), since) }
     }
 
-    /// The lease of another participant, while it is there.
+    /// The lease of another participant, while it exists.
     pub(super) fn lease_of(&self, participant: Gid) -> Option<LeaseState> {
         // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
         unsafe { lease_of(self.topic.sertype, self.topic.participant.gid, participant) }
@@ -474,7 +474,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours. Cyclone waits for a listener call in progress before this returns.
+        // SAFETY: this value owns the handle. Cyclone waits for a listener call in progress before this returns.
         unsafe { dds_delete(self.entity) };
     }
 }
@@ -632,7 +632,7 @@ const RETCODE_TIMEOUT: dds_return_t = -10;
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours.
+        // SAFETY: this value owns the handle.
         unsafe { dds_delete(self.entity) };
     }
 }
@@ -659,7 +659,7 @@ pub(super) struct BuiltinEndpoint {
     pub qos: DdsQos,
     /// When its participant announced it, or changed it: nanoseconds since the Unix epoch on the participant's clock.
     pub announced_nanos: i64,
-    /// True for an endpoint of our own participant.
+    /// True for an endpoint of our participant.
     pub own: bool,
 }
 
@@ -791,7 +791,7 @@ pub(super) unsafe fn text_of(text: *const std::ffi::c_char) -> String {
 
 impl Drop for BuiltinReader {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours.
+        // SAFETY: this value owns the handle.
         unsafe { dds_delete(self.entity) };
     }
 }

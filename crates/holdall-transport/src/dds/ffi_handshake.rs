@@ -1,11 +1,10 @@
-//! Functions of OpenSSL in whose place others are called, so that handshakes with Fast DDS succeed: they reach Cyclone DDS through
-//! [`super::ffi_openssl`].
+//! Replacements for functions of OpenSSL, so that handshakes with Fast DDS succeed: they reach Cyclone DDS through [`super::ffi_openssl`].
 //!
 //! DDS Security 1.1 does not define how a Diffie-Hellman key of `DH+MODP-2048-256` is written. Cyclone DDS reads and writes it as an ASN.1
 //! integer; Fast DDS, which proposes this algorithm unless it is configured otherwise, and version 1.2 of the specification use the bytes of
 //! the number alone. Which of two participants proposes depends on their certificates. Cyclone reads and writes these keys, and nothing else,
-//! by two functions: the ones here accept both forms, and answer in that of the other side. The names of algorithms are hashed without the NUL
-//! that Fast DDS refuses ([`super::handshake_names`]).
+//! by two functions. Their replacements accept both forms, and answer in the form of the other side. The names of algorithms are hashed without the
+//! NUL that Fast DDS refuses ([`super::handshake_names`]).
 
 use super::handshake_names::to_be_hashed;
 use holdall_io::mutex::lock;
@@ -58,7 +57,7 @@ thread_local! {
     static IS_ANSWER_PLAIN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The functions to use in place of OpenSSL's, by name; `find` is where OpenSSL's are. `None` when it lacks one.
+/// The functions to use in place of OpenSSL's, by name; `find` finds OpenSSL's. `None` when OpenSSL lacks one.
 pub(super) fn replacements(
     find: &dyn Fn(&str) -> Option<*mut c_void>,
 ) -> Option<[(&'static str, *mut c_void); 3]> {
@@ -124,7 +123,7 @@ unsafe extern "C" fn read(into: *mut *mut Integer, bytes: *mut *const u8, len: c
     let (Some(functions), Ok(length)) = (FUNCTIONS.get(), usize::try_from(len)) else {
         return ptr::null_mut();
     };
-    // SAFETY: the caller passes as many bytes as it says; it moves on by `bytes`, as with OpenSSL's function.
+    // SAFETY: the caller passes `len` bytes at `*bytes`, which moves on as with OpenSSL's function.
     unsafe {
         let key = slice::from_raw_parts(*bytes, length);
         let is_plain = !is_der(key);
@@ -173,12 +172,12 @@ unsafe extern "C" fn write(integer: *const Integer, to: *mut *mut u8) -> c_int {
     }
 }
 
-/// `SHA256`, of our own properties in the form that is sent.
+/// `SHA256`; hashes our properties in the form in which they are sent.
 unsafe extern "C" fn hash(bytes: *const u8, len: usize, digest: *mut u8) -> *mut u8 {
     let Some(functions) = FUNCTIONS.get() else {
         return ptr::null_mut();
     };
-    // SAFETY: the caller passes as many bytes as it says, and room for a digest.
+    // SAFETY: the caller passes `len` bytes, and room for a digest.
     unsafe {
         let given = if len == 0 {
             &[][..]
@@ -230,10 +229,10 @@ mod tests {
         assert_eq!(read_and_written(&der(&other)), der(&other));
         assert_eq!(read_and_written(&number), number);
         assert_eq!(read_and_written(&high), high);
-        // What came plain stays so, whatever came since.
+        // A key that came plain stays plain, whatever came since.
         assert_eq!(read_and_written(&der(&other)), der(&other));
         assert_eq!(read_and_written(&number), number);
-        // Leading zeros are no part of a number.
+        // Leading zeros are not part of a number.
         let padded = [&[0, 0][..], &number[2..]].concat();
         assert_eq!(read_and_written(&padded), number[2..]);
     }

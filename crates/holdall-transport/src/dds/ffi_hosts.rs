@@ -62,7 +62,7 @@ impl Hosts {
             })?;
             let taken = usize::try_from(count).unwrap_or(0);
             for (index, sample) in samples.iter().enumerate().take(taken) {
-                // SAFETY: so many samples and infos were filled in; they are on loan until `dds_return_loan`.
+                // SAFETY: `taken` samples and infos were filled in; they are on loan until `dds_return_loan`.
                 unsafe {
                     let about = &*sample.cast::<dds_builtintopic_participant_t>();
                     let info = &*infos.add(index);
@@ -100,7 +100,7 @@ unsafe fn host_of(qos: *const dds_qos_t) -> Option<String> {
     }
     PROPERTIES.iter().find_map(|name| {
         let mut value: *mut c_char = ptr::null_mut();
-        // SAFETY: the caller vouches for the QoS; the value is ours to free when there is one.
+        // SAFETY: the caller vouches for the QoS; a value that is returned must be freed here.
         let text = unsafe {
             if !dds_qget_prop(qos, name.as_ptr(), &raw mut value) || value.is_null() {
                 return None;
@@ -109,7 +109,7 @@ unsafe fn host_of(qos: *const dds_qos_t) -> Option<String> {
             dds_free(value.cast());
             text
         };
-        // Fast DDS appends a number of its own to the name.
+        // Fast DDS appends a number to the name.
         let name = text.split(':').next().unwrap_or_default().to_owned();
         (!name.is_empty()).then_some(name)
     })
@@ -117,7 +117,7 @@ unsafe fn host_of(qos: *const dds_qos_t) -> Option<String> {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        // SAFETY: the handle is ours.
+        // SAFETY: this value owns the handle.
         unsafe { dds_delete(self.entity) };
     }
 }

@@ -1,6 +1,6 @@
 //! Signs of life that Cyclone DDS does not expose: the lease of a participant, and the HEARTBEATs that a reader has accepted.
 //!
-//! Layouts, checks and locks are as in `ffi_reliability.rs`: what does not look as expected is not used.
+//! Layouts, checks and locks are as in `ffi_reliability.rs`: a struct that does not look as expected is not used.
 
 use super::{
     ffi_reliability::{EntityCommon, Guid, awake, domain_of, proxy_of},
@@ -76,7 +76,7 @@ pub(super) fn elapsed() -> i64 {
     unsafe { ddsrt_time_elapsed() }
 }
 
-/// The lease of another participant; `None` when it is not there any more, or has no end.
+/// The lease of another participant; `None` when it no longer exists, or has no end.
 ///
 /// # Safety
 /// `sertype` must be registered with a live domain, and `own` be a participant of that domain.
@@ -98,7 +98,7 @@ pub(super) unsafe fn lease_of(
                 return None;
             }
             let lease = std::ptr::read_volatile(&raw const (*proxy).lease);
-            // The shortest lease of it: its own, or one of its writers'.
+            // Its shortest lease: its own, or that of one of its writers.
             if lease.is_null() || (*lease).entity.is_null() {
                 return None;
             }

@@ -1,4 +1,4 @@
-//! Brings Cyclone DDS's messages into the program's log, few of each kind ([`super::log_limit`]).
+//! Writes Cyclone DDS's messages to the program's log, a few of each kind ([`super::log_limit`]).
 
 use super::log_limit::LogLimit;
 use cyclors::{dds_log_data_t, dds_set_log_sink};
@@ -25,7 +25,7 @@ thread_local! {
     static WORDS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 
-/// Runs `call`; what Cyclone warns of on this thread until then is returned, and not logged.
+/// Runs `call`; Cyclone's warnings on this thread during the call are returned, not logged.
 pub(super) fn with_words<T>(call: impl FnOnce() -> T) -> (T, Vec<String>) {
     WORDS.set(Some(Vec::new()));
     let outcome = call();
@@ -67,7 +67,7 @@ pub(super) fn take_over_messages() {
 }
 
 unsafe extern "C" fn log(_: *mut c_void, data: *const dds_log_data_t) {
-    // A panic must not unwind into C, and has nowhere to be reported to.
+    // A panic must not unwind into C, and cannot be reported anywhere.
     let _ = catch_unwind(|| {
         // SAFETY: Cyclone passes a message of `size` bytes, which begins with a header of `hdrsize` bytes.
         let (message, priority) = unsafe {

@@ -1,4 +1,4 @@
-//! OpenSSL's functions for Cyclone DDS's security plugins, taken from the system's library when a domain is secured, and not before.
+//! OpenSSL's functions for Cyclone DDS's security plugins, loaded from the system's library only when a domain is secured.
 //!
 //! A program that is linked with OpenSSL does not start where that library is missing, and loads it also when nothing is secured. So each
 //! function that Cyclone calls has a stub here, which jumps to where a slot points. The stubs are linked before OpenSSL, which the linker
@@ -8,7 +8,7 @@
 
 use std::ffi::{CStr, c_void};
 
-/// What OpenSSL 3 is called on Linux. Its own rules allow no other major version.
+/// The name of OpenSSL 3 on Linux. Its rules for names allow no other major version.
 const LIBRARIES: [&CStr; 2] = [c"libcrypto.so.3", c"libssl.so.3"];
 
 macro_rules! stubs {
@@ -107,7 +107,7 @@ unsafe extern "C" {
     static mut holdall_openssl_slots: *mut c_void;
 }
 
-/// What a slot has before [`load`].
+/// The content of a slot before [`load`].
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 extern "C" fn not_loaded() -> ! {
     tracing::error!(
@@ -136,7 +136,7 @@ pub(super) fn load() -> Result<(), String> {
 fn fill_slots() -> Result<(), String> {
     let mut handles = Vec::new();
     for library in LIBRARIES {
-        // SAFETY: the name ends with NUL; the libraries run no code of ours, and stay for the rest of the process.
+        // SAFETY: the name ends with NUL; the libraries call nothing of this program, and stay for the rest of the process.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if handle.is_null() {
             let reason = last_error();

@@ -11,7 +11,7 @@ use std::{
     ptr, slice,
 };
 
-/// A QoS object of Cyclone's own; deleted on drop.
+/// A QoS object of Cyclone; deleted on drop.
 pub(super) struct QosHandle(*mut dds_qos_t);
 
 impl QosHandle {
@@ -25,7 +25,7 @@ impl QosHandle {
                 dds_qset_lifespan(handle.0, qos.lifespan_nanos);
             }
             if qos.durability == DdsDurability::TransientLocal {
-                // What late readers receive is governed by the durability service, not by `history`.
+                // The durability service, not `history`, decides which messages late readers receive.
                 let (kind, depth) = history_of(qos.late_history.unwrap_or(qos.history));
                 dds_qset_durability_service(
                     handle.0,

@@ -56,9 +56,9 @@ pub(super) struct DomainGlobals {
     lease_lock: libc::pthread_mutex_t,
     leases: *mut c_void,
     factories: [*mut c_void; 2],
-    /// What it receives with: multicast and its own ports, of each participants first and data second. Null where there is none.
+    /// Its connections for receiving: multicast and its own ports, each for participants first and for data second. Null where it has none.
     pub connections: [*mut c_void; 4],
-    /// What it sends with, by interface.
+    /// Its connections for sending, by interface.
     pub transmit_connections: [*mut c_void; 4],
     interface_locators: [Locator; 4],
     listener: *mut c_void,
@@ -98,7 +98,7 @@ struct ProxyEndpointCommon {
     vendor: [u8; 2],
     sequence: u64,
     type_pair: *mut c_void,
-    /// `ddsi_security_info_t`: what of it is protected.
+    /// `ddsi_security_info_t`: which parts of it are protected.
     #[cfg(feature = "sros2")]
     security: [u32; 2],
 }
@@ -260,12 +260,12 @@ pub(super) unsafe fn awake<T>(domain: *const DomainGlobals, with: impl FnOnce() 
     }
 }
 
-/// Whether a participant of ours still takes part: Cyclone deletes one whose certificate or permissions expire, and keeps its handles.
+/// Whether one of our participants is still in its domain: Cyclone deletes one whose certificate or permissions expire, but keeps its handles.
 ///
 /// # Safety
 /// `sertype` must be registered with a live domain, and `participant` be one that was of that domain.
 pub(super) unsafe fn takes_part(sertype: *const ddsi_sertype, participant: Gid) -> bool {
-    // SAFETY: the caller vouches for both; what is looked up is compared with null only.
+    // SAFETY: the caller vouches for both; the entity is only compared with null.
     unsafe {
         domain_of(sertype, participant).is_none_or(|domain| {
             awake(domain, || {
@@ -362,7 +362,7 @@ unsafe fn with_locked_writer<T>(
     writer: Gid,
     with: impl FnOnce(*mut LocalWriter) -> T,
 ) -> Option<T> {
-    // SAFETY: the caller vouches for both; what is looked up is not freed while this thread is awake.
+    // SAFETY: the caller vouches for both; the entity is not freed while this thread is awake.
     unsafe {
         let domain = domain_of(sertype, participant)?;
         awake(domain, || {
@@ -385,8 +385,8 @@ unsafe fn with_locked_writer<T>(
 
 /// Makes the next message of one of our writers request an acknowledgement from its reliable readers.
 ///
-/// With a history of a depth, Cyclone requests acknowledgements only after a message that came 8 ms after the one before, so that a stream
-/// of more than 125 messages a second is acknowledged when it ends, and not before. What it compares is set to "long ago" here.
+/// With a KEEP_LAST history, Cyclone requests acknowledgements only after a message that came 8 ms after the one before, so that a stream of more
+/// than 125 messages a second is acknowledged only when it ends. Here the time that it compares is set to "long ago".
 ///
 /// # Safety
 /// `sertype` must be registered with a live domain, and `participant` be of that domain.
@@ -394,7 +394,7 @@ pub(super) unsafe fn request_acknowledgement(sertype: *const ddsi_sertype, parti
     // SAFETY: the caller vouches for both; the writer is changed under its lock, as Cyclone does.
     unsafe {
         with_locked_writer(sertype, participant, writer, |local| {
-            // Another layout would have something else there. Cyclone's clock is this one.
+            // With another layout, something else would be there. Cyclone uses this clock, too.
             let now = SystemClock.monotonic();
             let written = Duration::from_nanos((*local).last_write);
             if (now.saturating_sub(RECENT)..=now).contains(&written) {
@@ -414,9 +414,9 @@ const MISLED_FROM: u64 = 100_000;
 const SEQUENCE_MAX: u64 = i64::MAX as u64;
 
 /// Lets a writer's proxy expect number `next` again, after a forged DATA, GAP or HEARTBEAT with a number far away: a proxy of a best-effort
-/// writer drops everything before the highest number that it has seen, one of a reliable writer what a HEARTBEAT has called gone. What
-/// the proxy holds out of order is dropped, because it may be the forged message; a reliable writer sends the rest again. A proxy that
-/// was not misled in what it delivers only forgets the highest number.
+/// writer drops everything before the highest number that it has seen, one of a reliable writer drops what a HEARTBEAT has declared gone. Messages
+/// that the proxy holds out of order are dropped, because one may be forged; a reliable writer sends the rest again. A proxy whose deliveries were
+/// not misled only forgets the highest number.
 ///
 /// Takes the writer's lock, which Cyclone holds while it delivers: must not be called from a sink.
 ///

@@ -1,7 +1,6 @@
 //! Our own Cyclone DDS sertype: samples stay serialized, keep sequence number and writer, and hold received fragments by reference.
 //!
-//! A received sample is never copied here: it takes a reference to each packet that carries one of its fragments. A sample to be sent is
-//! one block of its own.
+//! A received sample is never copied here: it takes a reference to each packet that carries one of its fragments. A sample to send is one block.
 
 use super::{
     ffi::{RECEIVE_BUFFER_BYTES, Rdata, Rmsg, ddsi_fragchain_unref},
@@ -56,7 +55,7 @@ impl Sample {
         NonNull::new(serdata.cast::<RawSample>()).map(Self)
     }
 
-    /// A sample to be sent: copies `payload` into a block of its own. None when memory is exhausted.
+    /// A sample to send: copies `payload` into a new block. None when memory is exhausted.
     ///
     /// # Safety
     /// `sertype` must be a live sertype made with [`new_sertype`].
@@ -100,7 +99,7 @@ impl Sample {
             return None;
         }
         // SAFETY: the chain and its packets live for as long as the sample. Cyclone has checked the submessage: its fixed part and its
-        // inline QoS are in front of the payload, and the field that says where these begin is in host byte order by now.
+        // inline QoS are in front of the payload, and the field with their offset is in host byte order by now.
         unsafe {
             let (packet, begin) = ((*first).rmsg, usize::from((*first).submsg_zoff));
             let flags = *packet_byte(packet, begin + 1);
@@ -250,7 +249,7 @@ unsafe fn new_with_block(
     len: usize,
 ) -> Option<NonNull<RawSample>> {
     let padded = len.next_multiple_of(4).max(4);
-    // SAFETY: `block` has `padded` bytes, of which the last four are set to zero before the payload is copied over them.
+    // SAFETY: `block` has `padded` bytes; the last four are set to zero before the payload is copied over them.
     unsafe {
         let raw = new_raw(sertype, kind, len)?;
         let block = libc::malloc(padded).cast::<u8>();
@@ -287,8 +286,8 @@ unsafe extern "C" fn sample_from_fragments(
         for (part, offset) in guid.chunks_exact_mut(4).zip([8, 12, 16, submessage + 12]) {
             part.copy_from_slice(&word(offset).to_be_bytes());
         }
-        // A packet that is protected as a whole (DDS Security) begins with INFO_SRC: Cyclone goes by its prefix, at 12 in network byte order, and
-        // leaves that of the header in an order of no host.
+        // A packet that is protected as a whole (DDS Security) begins with INFO_SRC: Cyclone uses its prefix, at 12 in network byte order, and leaves
+        // the header's prefix in a byte order that no host uses.
         if *packet_byte(packet, HEADER_BYTES) == INFO_SOURCE {
             ptr::copy_nonoverlapping(packet_byte(packet, HEADER_BYTES + 12), guid.as_mut_ptr(), 12);
         }
@@ -570,7 +569,7 @@ static OPERATIONS: Operations = Operations {
     },
 };
 
-/// A new sertype for a DDS type name; the caller owns the one reference. Null when memory is out.
+/// A new sertype for a DDS type name; the caller owns the one reference. Null when memory is exhausted.
 pub(super) fn new_sertype(type_name: &CStr, is_keyed: bool) -> *mut ddsi_sertype {
     // SAFETY: all-zero bytes are what Cyclone expects before `init`; the operations live for ever.
     unsafe {

@@ -1,4 +1,4 @@
-//! Who is matched with the endpoints of a service.
+//! The endpoints that are matched with those of a service.
 
 use super::{
     ffi_entity::{Reader, Writer},

@@ -1,7 +1,7 @@
-//! Tries a configuration of Cyclone DDS in a child process: where Cyclone ends the process, only the child ends, with Cyclone's own words.
+//! Tries a configuration of Cyclone DDS in a child process: where Cyclone ends the process, only the child ends, and Cyclone's messages are kept.
 //!
 //! Cyclone calls `abort` for some bad values (a peer in `CYCLONEDDS_URI` whose name has no address), and its clean-up after a start that
-//! failed can crash. A user's own configuration is tried first, so that the answer is a sentence and no core dump.
+//! failed can crash. A user's own configuration is tried first, so that the answer is a sentence and not a core dump.
 
 use cyclors::{dds_create_domain, dds_domainid_t, dds_log_data_t, dds_set_log_mask, dds_set_log_sink};
 use std::{
@@ -57,13 +57,13 @@ fn run_in_child(domain: dds_domainid_t, config: &CStr) -> (Outcome, String) {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return (Outcome::Unknown, String::new());
     }
-    // SAFETY: the child only calls Cyclone, of which this process has no thread yet, and leaves with `_exit`.
+    // SAFETY: the child only calls Cyclone, which has no thread in this process yet, and leaves with `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: as above; the configuration was copied with the process.
         unsafe { start_and_exit(domain, config, ends[1]) };
     }
-    // SAFETY: both are open and ours; each is closed once.
+    // SAFETY: both were opened here; each is closed once.
     let words = unsafe {
         libc::close(ends[1]);
         PipeReader::from_raw_fd(ends[0])
@@ -94,7 +94,7 @@ fn run_in_child(domain: dds_domainid_t, config: &CStr) -> (Outcome, String) {
         }
     }
     let mut status = 0;
-    // SAFETY: the child is ours and not waited for yet, so its id is still its own.
+    // SAFETY: the child was started here and was not waited for yet, so its id is still valid.
     unsafe {
         if is_late {
             libc::kill(child, libc::SIGKILL);
@@ -114,7 +114,7 @@ fn run_in_child(domain: dds_domainid_t, config: &CStr) -> (Outcome, String) {
 }
 
 /// # Safety
-/// Only for a child process that nothing else happens in.
+/// Only for a child process that does nothing else.
 unsafe fn start_and_exit(domain: dds_domainid_t, config: &CStr, words: i32) -> ! {
     // SAFETY: all pointers are valid; the sink writes to a descriptor that stays open.
     unsafe {

@@ -1,12 +1,12 @@
-//! Our handshakes of secured domains in a form that Fast DDS accepts: names of algorithms without the NUL that Cyclone DDS appends, and before
-//! everything in their packet that is protected.
+//! Puts our handshakes of secured domains into a form that Fast DDS accepts: names of algorithms lose the NUL that Cyclone DDS appends, and
+//! handshakes precede the protected parts of their packet.
 //!
-//! DDS Security 1.1 has them as sequences of bytes. Fast DDS refuses a reply to its own proposal when a name ends with NUL. So both go
-//! without: in the packet, and in what is hashed and signed, where it is ours. Cyclone DDS accepts both.
+//! DDS Security 1.1 defines the names as sequences of bytes. Fast DDS refuses a reply to its own proposal when a name ends with NUL. So the NUL is
+//! left out of the packet, and out of our properties that are hashed and signed. Cyclone DDS accepts both forms.
 //!
-//! Fast DDS drops the rest of a packet after a submessage that it cannot decode yet. Cyclone takes a handshake for done when it has queued its
-//! last message, and has begun to ask for keys over a protected channel by then: where one packet had both, that message was lost, and never
-//! repeated. After the message Fast DDS has the key of that channel.
+//! Fast DDS drops the rest of a packet after a submessage that it cannot decode yet. Cyclone considers a handshake done when it has queued the last
+//! message, and by then asks for keys over a protected channel: where one packet had both, the last message was lost and never repeated. After that
+//! message Fast DDS has the key of the channel.
 
 use super::{
     locators::{HEADER_BYTES, Order, Submessage, payload_of, submessage},
@@ -25,16 +25,16 @@ const HANDSHAKES: [u8; 4] = [0, 2, 1, 0xc3];
 const DATA: u8 = 0x15;
 const INFO_TS: u8 = 0x09;
 const INFO_DST: u8 = 0x0e;
-/// What is protected begins and ends with these.
+/// Protected parts begin and end with these.
 const SEC_PREFIX: u8 = 0x31;
 const SEC_POSTFIX: u8 = 0x32;
 
 /// Our secured participants.
 static OWN: RwLock<Vec<GuidPrefix>> = RwLock::new(Vec::new());
-/// There is one; without one, packets pass with one look at this.
+/// True when we have one; until then, each packet costs one look at this.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// A participant of ours that takes part in a secured domain, as long as this lives.
+/// Marks one of our participants as secured, as long as this lives.
 pub(super) struct SecuredParticipant(GuidPrefix);
 
 impl SecuredParticipant {
@@ -73,11 +73,11 @@ pub(super) fn accepted_by_all(packet: &[u8]) -> Vec<u8> {
 fn with_protected_last(packet: &[u8]) -> Option<Vec<u8>> {
     let mut at = HEADER_BYTES;
     let (mut first, mut last) = (packet.get(..at)?.to_vec(), Vec::new());
-    // What was said last of the next submessages: whom they are for, and their time.
+    // The last submessages that set the destination and the time of those after them.
     let (mut receiver, mut time): (&[u8], &[u8]) = (&[], &[]);
     let mut is_protected = false;
     while let Some(next) = submessage(packet, at) {
-        // One of unknown length has to stay the last.
+        // A submessage of unknown length must stay last.
         let bytes = packet.get(at..next.end)?;
         if next.id == SEC_PREFIX && !is_protected {
             is_protected = true;
@@ -141,7 +141,7 @@ fn changed(packet: &[u8], data: &Submessage) -> Option<Vec<u8>> {
     Some(changed)
 }
 
-/// What is to be hashed in place of these properties of a handshake; `None` when they are unchanged, as those of others are.
+/// The bytes to hash in place of these properties of a handshake; `None` when they are unchanged, as those of other participants are.
 #[cfg(any(
     test,
     all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64"))
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(with_protected_last(&parts.concat()).unwrap(), expected.concat());
         let unprotected = [&header[..], &receiver, &heartbeat, &handshake].concat();
         assert_eq!(with_protected_last(&unprotected), None);
-        // The last submessage may have no length, which says that it ends with the packet.
+        // The last submessage may have no length, which means that it ends with the packet.
         let mut open = parts.concat();
         let len = open.len() - handshake.len() + 2;
         open[len..len + 2].fill(0);

@@ -1,8 +1,8 @@
-//! Topics whose type has a key: what their samples are counted as, and which hashes of keys leave this computer.
+//! Topics whose type has a key: how their samples are counted, and which hashes of keys leave this computer.
 //!
-//! The end of an instance (dispose, unregister) has a sequence number, and is no message: messages are counted without them. Payloads are bytes
-//! here, so the hash of a key is not known; Cyclone sends one with each sample, and readers would take all samples for those of one instance.
-//! It leaves as padding, and readers find the key in the payload.
+//! The end of an instance (dispose, unregister) has a sequence number but is not a message: messages are counted without them. Payloads are bytes
+//! here, so the hash of a key is not known; Cyclone sends one with each sample, and readers would take all samples for those of one instance. So the
+//! hash leaves as padding, and readers find the key in the payload.
 
 use super::{
     locators::{FLAG_INLINE_QOS, Submessage, parameters},
@@ -18,13 +18,13 @@ use std::{
     },
 };
 
-/// Some writer of this process has a key: until one has, packets pass with one look at this.
+/// True when some writer of this process has a key; until then, each packet costs one look at this.
 static ANY_WRITER: AtomicBool = AtomicBool::new(false);
 
 /// The ends of instances, by writer.
 static ENDS: Mutex<BTreeMap<Gid, Ends>> = Mutex::new(BTreeMap::new());
 
-/// Numbers that are kept for each writer, and writers: older ends count as before everything that comes.
+/// Most numbers that are kept for each writer, and most writers. Older ends count as before all later messages.
 const ENDS_MAX: usize = 4_096;
 const WRITERS_MAX: usize = 10_000;
 
@@ -70,10 +70,10 @@ const KEY_HASH_BYTES: u16 = 16;
 const PID_PAD: u16 = 0;
 const DATA: u8 = 0x15;
 const DATA_FRAGMENT: u8 = 0x16;
-/// Of an application's writer with a key (RTPS 2.5, 9.3.1.2).
+/// Entity kind of an application's writer with a key (RTPS 2.5, 9.3.1.2).
 const WRITER_WITH_KEY: u8 = 0x02;
 
-/// Where the parameter with the hash of a key begins, in what a writer with a key sends.
+/// Where the parameter with the hash of a key begins, in a submessage of a writer with a key.
 fn key_hash(bytes: &[u8], data: &Submessage) -> Option<usize> {
     let is_data = matches!(data.id, DATA | DATA_FRAGMENT) && data.flags & FLAG_INLINE_QOS != 0;
     if !is_data || bytes.get(data.at + 15) != Some(&WRITER_WITH_KEY) {
@@ -94,7 +94,7 @@ pub(super) fn has_key_hash<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> bool {
         && any_submessage(pieces, |_, piece, next| key_hash(piece, next).is_some())
 }
 
-/// Makes the hashes of keys padding.
+/// Turns the hashes of keys into padding.
 pub(super) fn remove_key_hashes(packet: &mut [u8]) {
     let mut at = super::locators::HEADER_BYTES;
     while let Some(next) = super::locators::submessage(packet, at) {

@@ -1,4 +1,4 @@
-//! How a publisher went: it said so, or its participant was not heard any more until its lease ended.
+//! How a publisher left: it announced that, or its participant stayed silent until its lease ended.
 
 use crate::GraphEvent;
 use holdall_model::{time::Timestamp, topic::Gid};
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// When a participant was heard last, and when its lease ends if it is not heard again: elapsed time in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeaseState {
-    /// The last packet of it.
+    /// Its last packet.
     pub heard: i64,
     /// From then on it counts as gone.
     pub end: i64,
@@ -48,9 +48,9 @@ impl Lives {
         self.0.retain(|participant, _| keeps(*participant));
     }
 
-    /// The event for a publisher that is gone: one whose participant `is_there`, or is gone before its lease could have ended, has said
-    /// farewell. Where its packets can be lost, its last messages may be, with their HEARTBEAT: `is_sure` where none can. The times are of
-    /// this moment.
+    /// The event for a publisher that is gone. It left with a farewell if its participant still exists (`is_there`), or left before its lease could
+    /// have ended. Where packets can be lost, its last messages may be lost, with their HEARTBEAT; `is_sure` means that no packet can. The times are
+    /// of this moment.
     pub(super) fn gone(
         &self,
         publisher: Gid,
@@ -113,7 +113,7 @@ mod tests {
             lives.gone(publisher, participant, (false, true), now(160)),
             silent(Some(Timestamp::from_nanos(1130)))
         );
-        // Of one that was never seen nothing is known.
+        // Nothing is known about one that was never seen.
         lives.keep(|_| false);
         assert_eq!(
             lives.gone(publisher, participant, (false, true), now(160)),

@@ -1,13 +1,13 @@
-//! What leaves otherwise than Cyclone DDS writes it: announcements with the addresses that a peer needs, and first acknowledgements that
+//! Packets that leave in another form than Cyclone DDS writes: announcements with the addresses that a peer needs, and first acknowledgements that
 //! Fast DDS answers at once.
 //!
 //! Cyclone announces the addresses of all interfaces that it uses, loopback among them, to everyone. A Fast DDS publisher then sends each
-//! message once to each address: a publisher on this host twice, one on another host once more to its own loopback. So the addresses are
-//! chosen when an announcement leaves, by where it goes to.
+//! message once to each address: a publisher on this host twice, one on another host once more to its own loopback. So the addresses are chosen when
+//! an announcement leaves, by its destination.
 //!
-//! A Fast DDS participant that discovers us sends the heartbeats of its discovery writers first, and who it is after that, so Cyclone
-//! does not know yet whose they are and drops them. Cyclone then asks with an empty ACKNACK that begins at 1; Fast DDS takes that for an
-//! acknowledgement and stays silent until its next heartbeat, a second later. One that begins at 0 is what it sends itself to ask for one.
+//! A Fast DDS participant that discovers us sends the heartbeats of its discovery writers first, and announces itself after that, so Cyclone does not
+//! know their participant yet and drops them. Cyclone then asks with an empty ACKNACK that begins at 1; Fast DDS takes that for an acknowledgement
+//! and stays silent until its next heartbeat, a second later. To ask for a heartbeat, Fast DDS itself sends an ACKNACK that begins at 0.
 
 use super::repeats::GuidPrefix;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -17,7 +17,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 pub(super) struct AnnouncedInterface {
     /// Its own address.
     pub address: Ipv4Addr,
-    /// The address that is announced for it; another one across a NAT.
+    /// The address that is announced for it, which differs across a NAT.
     pub announced: Ipv4Addr,
     /// Its network mask.
     pub mask: Ipv4Addr,
@@ -33,7 +33,7 @@ impl AnnouncedInterface {
     }
 }
 
-/// Where a packet goes to.
+/// The destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Destination {
     /// Participants of this host.
@@ -49,7 +49,7 @@ pub(super) enum Destination {
     },
 }
 
-/// The announced addresses that a destination needs; empty when there is no better choice than all.
+/// The announced addresses that a destination needs; empty when no choice is better than all.
 pub(super) fn needed(interfaces: &[AnnouncedInterface], destination: Destination) -> Vec<Ipv4Addr> {
     let announced = |wanted: &dyn Fn(&AnnouncedInterface) -> bool| -> Vec<Ipv4Addr> {
         let chosen = interfaces.iter().filter(|interface| wanted(interface));
@@ -58,7 +58,7 @@ pub(super) fn needed(interfaces: &[AnnouncedInterface], destination: Destination
     match destination {
         Destination::ThisHost => {
             let loopback = announced(&|interface| interface.is_loopback);
-            // Without loopback one of the others does: each is an address of this host.
+            // Without loopback, any other one works: each is an address of this host.
             let first = || interfaces.first().map(|interface| interface.announced);
             if loopback.is_empty() {
                 first().into_iter().collect()
@@ -68,7 +68,7 @@ pub(super) fn needed(interfaces: &[AnnouncedInterface], destination: Destination
         }
         Destination::Neighbours(from) => announced(&|interface| interface.address == from),
         Destination::Host { address, source } => {
-            // One address, where one is known to lead back: a publisher sends each message to each.
+            // Only one address, where one is known to lead back: a publisher sends each message to each address.
             let is_network = |interface: &AnnouncedInterface| !interface.is_loopback;
             let mut chosen =
                 announced(&|interface| is_network(interface) && source == Some(interface.address));
@@ -109,7 +109,7 @@ pub(super) const VENDOR_FAST_DDS: [u8; 2] = [0x01, 0x0f];
 /// `ENTITYID_SPDP_BUILTIN_PARTICIPANT_WRITER`.
 const PARTICIPANT_WRITER: [u8; 4] = [0x00, 0x01, 0x00, 0xc2];
 pub(super) const PID_SENTINEL: u16 = 0x0001;
-/// Writers of what is discovered: participants, publishers and subscriptions.
+/// Writers of discovery: participants, publishers and subscriptions.
 const DISCOVERY_WRITERS: [[u8; 4]; 3] = [
     PARTICIPANT_WRITER,
     [0x00, 0x00, 0x03, 0xc2],
@@ -130,7 +130,7 @@ pub(super) const KIND_UDP_V4: u32 = 1;
 pub(super) struct Submessage {
     /// Its kind.
     pub id: u8,
-    /// What follows, and in which byte order.
+    /// Which parts follow, and in which byte order.
     pub flags: u8,
     /// Where its header begins.
     pub at: usize,
@@ -198,7 +198,7 @@ pub(super) fn submessage(bytes: &[u8], at: usize) -> Option<Submessage> {
     };
     let len = usize::from(order.u16(bytes, at + 2)?);
     let end = if len == 0 && !matches!(id, PAD | INFO_TIMESTAMP) {
-        // The last one of a packet may leave its length out.
+        // The last one of a packet may omit its length.
         usize::MAX
     } else {
         at + SUBMESSAGE_HEADER_BYTES + len
@@ -217,9 +217,9 @@ pub(super) enum Change {
     FragmentRequest,
 }
 
-/// Whether a packet, given in the pieces that it is sent from, is to be changed.
+/// Whether a packet, given in the pieces that it is sent from, must be changed.
 ///
-/// Each packet that leaves is asked, so nothing is copied: a submessage that matters is never split before its payload.
+/// Called for each packet that leaves, so nothing is copied: a submessage that matters is never split before its payload.
 pub(super) fn change_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Change> {
     let mut at = HEADER_BYTES;
     let mut is_for_fast_dds = false;
@@ -255,7 +255,7 @@ fn names_fast_dds(bytes: &[u8], destination: &Submessage) -> bool {
     bytes.get(prefix..prefix + 2) == Some(&VENDOR_FAST_DDS)
 }
 
-/// An ACKNACK that nothing was received before: it begins at 1, names no number, and is the 0th.
+/// An ACKNACK from before anything was received: it begins at 1, names no number, and has the count 0.
 fn is_first_acknowledgement(bytes: &[u8], acknowledgement: &Submessage) -> bool {
     let order = Order {
         is_little: acknowledgement.flags & FLAG_LITTLE_ENDIAN != 0,
@@ -310,9 +310,9 @@ pub(super) fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
     submessage.id == DATA && bytes.get(writer..writer + 4) == Some(&PARTICIPANT_WRITER)
 }
 
-/// A copy of a packet whose participant announcements hold the unicast addresses in `needed` instead of their own.
+/// A copy of a packet; its participant announcements hold the unicast addresses in `needed` instead of the original ones.
 ///
-/// With none needed an announcement keeps its own.
+/// With none needed, an announcement keeps its addresses.
 pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
     let mut copy = Vec::with_capacity(packet.len() + needed.len() * 2 * LOCATOR_PARAMETER_BYTES);
     let mut at = HEADER_BYTES.min(packet.len());
@@ -388,11 +388,11 @@ fn unicast_locators(packet: &[u8], data: &Submessage, ids: &[u16]) -> Vec<Unicas
         .collect()
 }
 
-/// Leaves a participant or endpoint of another host, whose packet came from the address `from`, the address that we reach it by: the one that
-/// the packet came from, where it is among those announced, else all that are not ours. The others become padding.
+/// Keeps only the addresses by which we reach a participant or endpoint of another host, whose packet came from `from`: that address, where it is
+/// among those announced, else all that this computer does not have itself. The others become padding.
 ///
-/// A host announces the addresses of all its interfaces, also of those that do not lead here, and such as we have, too: each computer with
-/// Docker is 172.17.0.1.
+/// A host announces the addresses of all its interfaces, including those that do not lead here and those that we have, too: each computer with Docker
+/// is 172.17.0.1.
 pub(super) fn keep_reachable(packet: &mut [u8], from: Ipv4Addr, is_ours: impl Fn(Ipv4Addr) -> bool) {
     let mut at = HEADER_BYTES;
     while let Some(next) = submessage(packet, at) {
@@ -476,7 +476,7 @@ pub(super) fn named_destination(packet: &[u8]) -> Option<GuidPrefix> {
     named
 }
 
-/// True when a packet announces that a participant leaves: without a payload, only with what it was.
+/// True when a packet announces that a participant leaves: an announcement without a payload.
 pub(super) fn is_farewell(packet: &[u8]) -> bool {
     let mut at = HEADER_BYTES;
     while let Some(next) = submessage(packet, at) {
@@ -718,7 +718,7 @@ mod tests {
             directed
         };
         assert_eq!(named_destination(&packet(&[(0x31, LOOPBACK)], false)), None);
-        // What Cyclone announces to an address before it knows who is there.
+        // An announcement of Cyclone to an address before it knows the participant there.
         assert_eq!(named_destination(&to([0; 12])), None);
         assert_eq!(named_destination(&to([7; 12])), Some([7; 12]));
     }

@@ -2,7 +2,7 @@
 //!
 //! Three layers: `ffi*` is all that is unsafe, and offers owned, safe entities; the other files build the
 //! transport from those.
-//! What needs no Cyclone is built for unit tests also without the feature `dds`.
+//! Files that do not need Cyclone are also built for unit tests without the feature `dds`.
 #![cfg_attr(
     not(feature = "dds"),
     allow(dead_code, reason = "only unit tests use it without the feature")

@@ -16,15 +16,15 @@ use std::{
 /// Where participants announce themselves to all.
 pub(super) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 255, 0, 1);
 
-/// How often a network that has come gets an announcement, a poll apart: its first packets may be lost.
+/// Number of announcements to a new network, one poll apart: its first packets may be lost.
 const FRESH_ROUNDS: u32 = 6;
 
-/// By which way a packet leaves.
+/// How a packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// By the connection that Cyclone has chosen.
     Cyclones,
-    /// To this computer, at an address that it has no more.
+    /// To this computer, at an address that it no longer has.
     Loopback,
     /// By the system's routes.
     Routed,
@@ -52,7 +52,7 @@ pub(super) struct Networks {
     down: BTreeSet<Ipv4Addr>,
     /// All addresses that this computer has, or had.
     known: BTreeSet<Ipv4Addr>,
-    /// Those that it has no more.
+    /// Those that it no longer has.
     gone: BTreeSet<Ipv4Addr>,
     multicast: Vec<Multicast>,
     /// How many hops multicast may take; `None` where Cyclone sends none.
@@ -181,20 +181,20 @@ impl Networks {
         }
     }
 
-    /// An interface that announcements could leave by, and do not.
+    /// An interface that announcements could leave by, but do not.
     fn is_unopened(&self, one: &AnnouncedInterface, now: &BTreeMap<Ipv4Addr, &InterfaceAddress>) -> bool {
         self.hops.is_some()
             && now[&one.address].has_multicast
             && self.multicast.iter().all(|open| open.from != one.address)
     }
 
-    /// Whether some packets go another way than Cyclone's.
+    /// Whether some packets leave in another way than Cyclone's.
     pub(super) fn has_ways(&self) -> bool {
         let is_other = |one: &AnnouncedInterface| !self.cyclones.contains(one);
         !self.gone.is_empty() || self.is_wide && self.interfaces.iter().any(is_other)
     }
 
-    /// By which way a packet leaves that Cyclone sends from the interface with the address `from`.
+    /// How a packet leaves that Cyclone sends from the interface with the address `from`.
     pub(super) fn way(&self, from: Ipv4Addr, to: Ipv4Addr) -> Way {
         if to.is_multicast() || to.is_loopback() {
             return Way::Cyclones;
@@ -249,7 +249,7 @@ impl Networks {
         own.map(|one| one.address)
     }
 
-    /// The networks that have come lately and that are to get an announcement now.
+    /// The new networks that need an announcement now.
     pub(super) fn take_fresh(&mut self) -> Vec<Ipv4Addr> {
         let due = self.fresh.keys().copied().collect();
         self.fresh.retain(|_, rounds| {
@@ -259,7 +259,7 @@ impl Networks {
         due
     }
 
-    /// Networks that are there from the start are announced to by Cyclone.
+    /// Cyclone announces to the networks that exist at the start.
     pub(super) fn forget_fresh(&mut self) {
         self.fresh.clear();
     }
@@ -331,7 +331,7 @@ const GONE: &str = "its interface has lost the address, or is gone";
 const LEFT_OUT: &str = "CYCLONEDDS_URI or ROS_AUTOMATIC_DISCOVERY_RANGE leaves it out";
 const JOIN_TIP: &str = "raise the limit: sysctl -w net.ipv4.igmp_max_memberships=200";
 
-/// A socket that sends multicast out of the interface with this address: to other hosts so many hops away, or to this one only.
+/// A socket that sends multicast out of the interface with this address: to other hosts at most `hops` away, or only to this one.
 fn multicast_socket(from: Ipv4Addr, hops: Option<u32>) -> Option<UdpSocket> {
     // Linux sends multicast out of the interface that has the address that the socket is bound to.
     let open = || {

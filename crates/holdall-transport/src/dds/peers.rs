@@ -67,7 +67,7 @@ impl Drop for NamedPeers {
 }
 
 impl Stop {
-    /// Waits so long; false when the thread is to end.
+    /// Waits for this time; false when the thread must end.
     fn wait(&self, at_most: Duration) -> bool {
         let is_set = lock(&self.is_set);
         let waited = self

@@ -184,7 +184,7 @@ impl Processes {
         self.found.iter().map(|(id, found)| (*id, found))
     }
 
-    /// What a process of this computer is called; `None` where it is not there or another user's.
+    /// The name of a process of this computer; `None` where it does not exist or belongs to another user.
     pub(super) fn name(&self, id: u32) -> Option<String> {
         let line = bytes_of(&self.root.join(id.to_string()).join("cmdline"));
         (!line.is_empty()).then(|| who(id, &line))
@@ -195,7 +195,7 @@ fn bytes_of(path: &Path) -> Vec<u8> {
     read(path, TEXT_BYTES_MAX).unwrap_or_default()
 }
 
-/// What a process has; `None` for one that has nothing to do with ROS 2, or that is another user's.
+/// The traits of a process; `None` for one that does not take part in ROS 2, or that belongs to another user.
 fn facts_of(folder: &Path) -> Option<Facts> {
     let environment = bytes_of(&folder.join("environ"));
     let variables = || environment.split(|byte| *byte == 0);
@@ -278,7 +278,7 @@ fn who(id: u32, command_line: &[u8]) -> String {
         let namespace = remapped("__ns:=").unwrap_or("").trim_end_matches('/');
         return format!("{namespace}/{node}");
     }
-    // Of an interpreter the script says more.
+    // For an interpreter, the name of the script is more useful.
     let named = arguments
         .iter()
         .skip(1)

@@ -20,10 +20,10 @@ pub(super) struct DdsPublisher {
     since_request: (u32, usize),
 }
 
-/// Of so many messages one requests an acknowledgement: at 10 000 a second 78 are sent.
+/// One message in this many requests an acknowledgement: at 10 000 messages a second, 78 requests are sent.
 const REQUEST_EVERY: u32 = 128;
 
-/// Or of so many bytes.
+/// Or one message in this many bytes.
 const REQUEST_EVERY_BYTES: usize = 4 << 20;
 
 impl DdsPublisher {
@@ -55,7 +55,7 @@ impl DdsPublisher {
         })
     }
 
-    /// Requests acknowledgements now and then from who keeps messages until then: Cyclone requests none during a stream.
+    /// Requests acknowledgements now and then, so that kept messages can be released: Cyclone requests none during a stream.
     fn request_acknowledgement(&mut self, len: usize) {
         let (messages, bytes) = (self.since_request.0 + 1, self.since_request.1.saturating_add(len));
         self.since_request = (messages, bytes);

@@ -45,12 +45,12 @@ pub(super) struct DdsQos {
     pub lifespan_nanos: i64,
     pub liveliness: DdsLiveliness,
     pub lease_nanos: i64,
-    /// What late readers of a transient local writer receive, where that differs from `history`.
+    /// The history for late readers of a transient-local writer, where it differs from `history`.
     pub late_history: Option<DdsHistory>,
     pub user_data: Vec<u8>,
     /// Its type has a key.
     pub is_keyed: bool,
-    /// Of a reader: not from writers of its own participant.
+    /// For a reader: ignores the writers of its participant.
     pub ignores_own: bool,
 }
 
@@ -121,7 +121,7 @@ pub(super) fn keeping_unacknowledged(mut qos: DdsQos) -> Option<DdsQos> {
     Some(qos)
 }
 
-/// The depth that a writer of holdall's offers, where its history is deeper.
+/// The depth that a writer of holdall offers, where its history is deeper.
 fn offered_depth(user_data: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(user_data).ok()?;
     let depth = text
@@ -164,7 +164,7 @@ fn endpoint_qos(profile: &QosProfile) -> DdsQos {
 /// An endpoint's QoS from discovery, as a ROS profile.
 pub(super) fn profile_of(qos: &DdsQos, endpoint: Gid) -> QosProfile {
     let (history, depth) = match qos.history {
-        // History and depth are not part of DDS discovery; only Cyclone DDS sends them even so.
+        // History and depth are not part of DDS discovery; only Cyclone DDS sends them nevertheless.
         _ if !is_cyclone(endpoint) => (History::Unknown, 0),
         DdsHistory::KeepAll => (History::KeepAll, 0),
         DdsHistory::KeepLast(depth) => {

@@ -1,11 +1,11 @@
 //! Announcements to one participant that are sent again soon: a participant that has only just announced itself may not listen yet.
 //!
 //! Fast DDS announces itself before it opens its receivers, and drops what arrives in between. Cyclone answers an announcement at once and
-//! then after a second, so a node that started beside a recorder was heard a second late in about half of all tries (traced with Fast DDS
+//! then after a second, so a node that started while a recorder ran was discovered a second late in about half of all tries (traced with Fast DDS
 //! 2.14.5: the answer came 1.1 ms after the announcement and was lost).
 //!
-//! Also packets that are sent a little later than Cyclone wants to: Fast DDS announces a message with each of its fragments, so Cyclone asks
-//! for those that are in flight. Fast DDS ignores a request for what was acknowledged before it came.
+//! Some packets are also sent a little later than Cyclone would: Fast DDS announces a message with each of its fragments, so Cyclone asks for those
+//! that are in flight. Fast DDS ignores a request for what was acknowledged before it came.
 
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_io::mutex::lock;
@@ -56,11 +56,11 @@ impl Followed {
     }
 }
 
-/// What is to be sent again, and when; times are those of one monotonic clock.
+/// Packets to send again, with their times on one monotonic clock.
 #[derive(Default)]
 struct Queue {
     followed: Vec<Followed>,
-    /// Packets that are sent once, the one that is due first in front.
+    /// Packets to send once, the earliest first.
     later: VecDeque<(Duration, SocketAddrV4, Vec<u8>)>,
     is_stopped: bool,
 }
@@ -123,7 +123,7 @@ struct Shared {
     changed: Condvar,
 }
 
-/// Sends announcements again, on a thread of its own, as long as this lives.
+/// Sends announcements again, on a separate thread, as long as this lives.
 pub(super) struct Repeats(Arc<Shared>);
 
 impl Repeats {
@@ -158,7 +158,7 @@ impl Repeats {
         is_kept
     }
 
-    /// Sends nothing more: what follows a farewell would be taken for a return.
+    /// Sends nothing more: a packet after a farewell would be taken for a return.
     pub(super) fn stop(&self) {
         let mut queue = lock(&self.0.queue);
         queue.is_stopped = true;

@@ -1,8 +1,8 @@
 //! Which request a reply answers, in the way that Fast DDS clients need it: the *related sample identity* in the inline QoS of a reply.
 //!
-//! Cyclone DDS has no call for such a parameter. The function that each of its packets leaves through is ours
-//! ([`super::ffi_announcing`]), so it is added there, to the first packet of a reply and to each repetition (docs/adr/0015). What Cyclone
-//! keeps, and what a client gets as payload, is the reply alone.
+//! Cyclone DDS has no call for such a parameter. Each of its packets leaves through a function of this transport ([`super::ffi_announcing`]), which
+//! adds the parameter to the first packet of a reply and to each repetition (docs/adr/0015). Cyclone keeps the reply alone, and a client gets it
+//! alone as payload.
 
 use super::locators::{FLAG_INLINE_QOS, HEADER_BYTES, Order, PID_SENTINEL, Submessage, submessage};
 use holdall_model::topic::Gid;
@@ -25,7 +25,7 @@ pub(super) struct RequestIdentity {
 
 /// `PID_RELATED_SAMPLE_IDENTITY`: Fast DDS from 2.10 on reads it from every vendor.
 const PID_RELATED: u16 = 0x0083;
-/// The same before it had a number of its own: Fast DDS 2.6 reads only this one, later versions ignore it from others.
+/// The same parameter before it had a standard number: Fast DDS 2.6 reads only this one, later versions ignore it from other vendors.
 const PID_RELATED_OLD: u16 = 0x800f;
 const IDENTITY_BYTES: usize = 24;
 const DATA: u8 = 0x15;
@@ -40,7 +40,7 @@ static REPLIES: RwLock<BTreeMap<Gid, Kept>> = RwLock::new(BTreeMap::new());
 /// Sequence number and request, in ascending order.
 type Kept = VecDeque<(u64, RequestIdentity)>;
 
-/// Some writer of this process sends replies; without one, packets pass with one look at this.
+/// True when some writer of this process sends replies; until then, each packet costs one look at this.
 static ANY: AtomicBool = AtomicBool::new(false);
 
 /// The identities of one writer's replies, as long as this lives.
@@ -54,7 +54,7 @@ impl ReplyIdentities {
         Self(writer)
     }
 
-    /// The sample with this number will answer `request`. To be called before it is written.
+    /// The sample with this number will answer `request`. Must be called before the sample is written.
     pub(super) fn add(&self, sequence: u64, request: RequestIdentity) {
         replies_mut(|replies| {
             let kept = replies.entry(self.0).or_default();
@@ -115,10 +115,10 @@ pub(super) fn has_reply<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> bool {
         })
 }
 
-/// Whether `is_wanted` is true of a submessage of a packet, given in the pieces that it is sent from; it is called with the packet's GUID
-/// prefix, and the piece that the submessage's head is in.
+/// Whether `is_wanted` is true for a submessage of a packet, given in the pieces that it is sent from; it is called with the packet's GUID prefix,
+/// and the piece that the submessage's head is in.
 ///
-/// Each packet that leaves is asked, so nothing is copied: the head of a submessage is never split.
+/// Called for each packet that leaves, so nothing is copied: the head of a submessage is never split.
 pub(super) fn any_submessage<'a>(
     mut pieces: impl Iterator<Item = &'a [u8]>,
     is_wanted: impl Fn(&[u8], &[u8], &Submessage) -> bool,

@@ -1,5 +1,5 @@
-//! What ROS's security variables (SROS 2) ask for: a secured participant with the files of an enclave, or one that is not secured. Refused or
-//! named where that cannot be had, never an empty bag without a word.
+//! What ROS's security variables (SROS 2) ask for: a secured participant with the files of an enclave, or one that is not secured. Where that is
+//! impossible, the start is refused or a warning names the reason: a bag is never empty without a word.
 
 use std::path::{Path, PathBuf};
 
@@ -48,10 +48,10 @@ pub struct Security {
 }
 
 impl Security {
-    /// What the variables ask for, and a warning where security is turned on and cannot be had. `enclave` is the one that the user names.
+    /// What the variables ask for, and a warning where security is turned on but not available. `enclave` is the one that the user names.
     ///
     /// # Errors
-    /// One sentence when security is enforced and cannot be had.
+    /// One sentence when security is enforced but not available.
     pub(crate) fn of(
         variable: &dyn Fn(&str) -> Option<String>,
         enclave: Option<&str>,
@@ -96,7 +96,7 @@ impl Security {
         self.directory.is_some()
     }
 
-    /// What the participant announces of itself, as rmw implementations do.
+    /// What the participant announces about itself, as rmw implementations do.
     pub(super) fn user_data(&self) -> String {
         format!("enclave={};", self.enclave())
     }
@@ -117,7 +117,7 @@ impl Security {
     /// Cyclone DDS's configuration of a secured domain, as XML; empty without security, or without a build for it.
     ///
     /// Fast DDS accepts a handshake only with its optional fields, which Cyclone sends when it is configured so. Such a configuration must name
-    /// the files, too; the participant's properties come before it.
+    /// the files, too; the participant's properties override it.
     pub(super) fn configuration(&self) -> String {
         let Some(directory) = self.directory.as_ref().filter(|_| cfg!(feature = "sros2")) else {
             return String::new();
@@ -139,7 +139,7 @@ impl Security {
         )
     }
 
-    /// What a secured participant is refused with, for Cyclone DDS's reason.
+    /// The error for a refused secured participant, with Cyclone DDS's reason.
     pub(super) fn refusal(&self, reason: &str) -> Option<String> {
         let directory = self.directory.as_ref()?;
         Some(format!(
@@ -149,7 +149,7 @@ impl Security {
         ))
     }
 
-    /// Why a participant that had joined takes part no longer.
+    /// Why a participant that had joined is no longer in the domain.
     pub(super) fn expiry(&self) -> String {
         format!(
             "the certificate or the permissions of enclave {} have expired, and nothing of the secured domain is heard any more",

@@ -1,10 +1,10 @@
 //! Services over DDS, for nodes on Fast DDS and on Cyclone DDS.
 //!
-//! Requests go to `rq/<service>Request`, replies to `rr/<service>Reply`, which all servers and clients of a service share. Which reply is
-//! whose, the two families of rmw say in two ways: rmw_fastrtps by the *related sample identity* of a reply
-//! ([`super::reply_identity`]), rmw_cyclonedds by a header in the payload ([`super::service_header`]). A client of the latter has
-//! `clientid=` in the user data of its request writer; a server is known by `serviceid=` in that of its reply writer. The vendor in an
-//! endpoint's identifier does not do: in a secured domain identifiers are made from certificates.
+//! Requests go to `rq/<service>Request`, replies to `rr/<service>Reply`, which all servers and clients of a service share. The two families of rmw
+//! mark the client of a reply in two ways: rmw_fastrtps by the *related sample identity* of a reply ([`super::reply_identity`]), rmw_cyclonedds by a
+//! header in the payload ([`super::service_header`]). A client of the latter has `clientid=` in the user data of its request writer; a server is
+//! known by `serviceid=` in that of its reply writer. The vendor in an endpoint's identifier is not enough: in a secured domain identifiers are made
+//! from certificates.
 
 use super::{
     announcement::{EndpointKind, NodeAnnouncement},
@@ -48,7 +48,7 @@ const KEPT: u32 = 256;
 /// Clients whose request writer is remembered.
 const CLIENTS_MAX: usize = 4096;
 
-/// Requests of ours that may have a reply.
+/// Most of our requests that may still get a reply.
 const OPEN_MAX: usize = 4096;
 
 /// `rmw_qos_profile_services_default`, with more that may wait.
@@ -62,7 +62,7 @@ fn service_qos(user_data: &str) -> DdsQos {
     }
 }
 
-/// What a service's endpoints have as user data: `<key>=<16 numbers>;`, and the hash of the service's type.
+/// User data of a service's endpoints: `<key>=<16 numbers>;`, and the hash of the service's type.
 fn user_data(participant: Gid, key: &str, service: &ServiceDescription) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -141,11 +141,11 @@ pub(super) struct DdsServer {
     name: String,
     inbox: Arc<Inbox>,
     endpoints: Endpoints,
-    // Goes after the writer, which may repeat replies until then.
+    // Dropped after the writer, which may repeat replies until then.
     identities: ReplyIdentities,
     clients: HashMap<Gid, RequestWriter>,
     written: u64,
-    /// The log says that some clients get no replies.
+    /// The log has named clients that get no replies.
     is_warned: bool,
     other_types: OtherTypes,
     held: VecDeque<Held>,
@@ -164,7 +164,7 @@ impl DdsServer {
         let [requests, replies] = topics(service);
         let user_data = user_data(participant.gid(), "serviceid", service);
         let inbox = Inbox::new(wake);
-        // The writer first: who sees the reader sends.
+        // The writer first: a client sends as soon as it sees the reader.
         let writer = Writer::new(participant, &replies.0, &replies.1, &service_qos(&user_data))?;
         let identities = ReplyIdentities::of(writer.gid());
         let qos = DdsQos {
@@ -217,7 +217,7 @@ impl DdsServer {
             };
             self.clients.insert(writer, announced);
         }
-        // One that is gone already hears no reply.
+        // A client that is already gone gets no reply.
         self.clients.get(&client).cloned().unwrap_or_default()
     }
 
@@ -286,7 +286,7 @@ impl DdsServer {
         }
     }
 
-    /// A packet that is protected is not ours to change when it leaves.
+    /// A protected packet cannot be changed when it leaves.
     fn warn_of_lost_replies(&mut self) {
         if self.endpoints.writer.participant().is_secured() && !std::mem::replace(&mut self.is_warned, true) {
             tracing::warn!(
@@ -358,7 +358,7 @@ pub(super) struct DdsClient {
     name: String,
     inbox: Arc<Inbox>,
     endpoints: Endpoints,
-    /// How we are named in headers.
+    /// Our name in headers.
     id: u64,
     /// Servers whose replies have the header, found before anything is sent to them.
     with_header: Arc<Mutex<BTreeSet<Gid>>>,

@@ -1,4 +1,4 @@
-//! What rmw_cyclonedds puts between encapsulation header and body of requests and replies: the client's number and the request's.
+//! The header that rmw_cyclonedds puts between encapsulation header and body of requests and replies: the client's number and the request's.
 
 use crate::service::Wrapping;
 use holdall_model::topic::Gid;

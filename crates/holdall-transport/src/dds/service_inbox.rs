@@ -22,7 +22,7 @@ pub(super) struct Arrived {
     pub from: Gid,
     /// Its writer's number.
     pub sequence: u64,
-    /// The request that it answers, where it says so outside of the payload.
+    /// The request that it answers, where that is given outside of the payload.
     pub answers: Option<RequestIdentity>,
     /// With encapsulation header.
     pub payload: Vec<u8>,
@@ -57,7 +57,7 @@ impl Inbox {
         std::mem::take(&mut waiting.samples)
     }
 
-    /// How many found no room since the last call.
+    /// How many samples found no room since the last call.
     pub(super) fn take_dropped(&self) -> u64 {
         std::mem::take(&mut lock(&self.waiting).dropped)
     }

@@ -84,8 +84,8 @@ struct FragmentLoan {
 }
 
 impl FragmentLoan {
-    /// What a loan pins is charged to the first one on each receive buffer, so that the sum over all loans is
-    /// what is really held (except for the buffers that the oldest loans share).
+    /// The first loan on each receive buffer is charged for it, so that the sum over all loans is the memory
+    /// that is really held (except for the buffers that the oldest loans share).
     fn new(sample: Sample, pinned: &Arc<PinnedBuffers>, domain: &Arc<Domain>) -> Self {
         let mut buffers = Vec::new();
         sample.for_each_receive_buffer(|buffer| {
@@ -194,7 +194,7 @@ pub(super) struct DdsSubscription {
     reader: Reader,
     announcement: Arc<NodeAnnouncement>,
     sockets: Arc<Sockets>,
-    /// What the reader was made with.
+    /// The parameters of the reader.
     made_with: MadeWith,
     /// A second reader: each reliable writer sends a HEARTBEAT to one that is new to it. With the elapsed time before it was made.
     question: Option<(Reader, i64)>,
@@ -216,7 +216,7 @@ pub(super) fn receives(thread: &str) -> bool {
 /// The sockets that a domain receives with.
 pub(super) struct Sockets {
     all: BTreeSet<RawFd>,
-    /// They were seen empty, and what was read from them done, since the first question.
+    /// Since the first question they were seen empty, and everything read from them was handled.
     were_empty: AtomicBool,
 }
 
@@ -274,7 +274,7 @@ impl DdsSubscription {
                 participant: Arc::clone(participant),
                 topic,
                 type_name,
-                // Nothing of what it receives is wanted.
+                // Nothing that it receives is wanted.
                 qos: DdsQos {
                     durability: DdsDurability::Volatile,
                     history: DdsHistory::KeepLast(1),

@@ -56,7 +56,7 @@ pub(crate) static BACKEND: Backend = Backend {
         };
         let joined = DdsTransport::new(&dds, Arc::clone(&options.clock));
         Ok(Box::new(joined.map_err(|error| match error {
-            // The keystore that variables name does not let us in.
+            // The keystore that the variables name does not admit us.
             TransportError::Start { reason, .. } if dds.security.is_on() => OpenError::Variable(reason),
             error => error.into(),
         })?))
@@ -225,7 +225,7 @@ fn load_security(options: &DdsOptions) -> Result<(), String> {
             .any(|sign| uri.contains(sign))
     {
         let loaded = super::ffi_openssl::load();
-        // A configuration may be without either after all; one that is not ends the process with a sentence.
+        // A configuration may use neither after all; one that does ends the process with a sentence.
         return if options.security.is_on() { loaded } else { Ok(()) };
     }
     Ok(())
@@ -275,7 +275,7 @@ fn start_domain(ros_domain: u32, options: &DdsOptions) -> Result<Domain, String>
     )
 }
 
-/// Looks for the static peers that are given by name; says which peers cannot be reached.
+/// Looks for the static peers that are given by name; logs which peers cannot be reached.
 fn start_named_peers(
     ros_domain: u32,
     options: &DdsOptions,
@@ -368,7 +368,7 @@ impl Transport for DdsTransport {
     ) -> Result<Box<dyn ServiceServer>, TransportError> {
         check_service(service)?;
         if self.participant.domain().announcing().is_none() {
-            // Cyclone's packets are not ours to change, see `reply_identity`.
+            // Cyclone's packets cannot be changed here, see `reply_identity`.
             tracing::debug!(
                 "{}: clients on Fast DDS get no replies without UDP over IPv4",
                 service.name

@@ -34,7 +34,7 @@ const NUMBERS_MAX: usize = 16;
 struct Question {
     type_name: String,
     type_hash: String,
-    /// What it was sent as, the last time last.
+    /// The numbers of its requests, the latest last.
     numbers: Vec<u64>,
     sent: Option<Duration>,
 }

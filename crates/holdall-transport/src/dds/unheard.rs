@@ -1,7 +1,7 @@
 //! Which participants of a domain cannot be heard: those whose announcements Cyclone DDS drops, and those that announce nothing.
 //!
-//! Cyclone does not show announcements that it has no use for, so they are received a second time, by sockets of our own: where all
-//! participants listen (multicast), and at one of the ports of this computer that those send to which do not use multicast.
+//! Cyclone does not show announcements that it has no use for, so they are received a second time, by separate sockets: where all participants listen
+//! (multicast), and at one of the ports of this computer to which participants without multicast send.
 
 use super::{
     announced::{Announced, announced_in},
@@ -29,9 +29,9 @@ const LAST_INDEX: u32 = 31;
 const PACKET_BYTES_MAX: usize = 65_536;
 /// Packets that are read at a time.
 const PACKETS_MAX: usize = 256;
-/// Participants that are kept; what a hostile network shows beyond them is not named.
+/// Most participants that are kept; further ones of a hostile network are not named.
 const PARTICIPANTS_MAX: usize = 1_000;
-/// Time between two looks for interfaces that are new.
+/// Time between two looks for new interfaces.
 const INTERFACES_EVERY: Duration = Duration::from_secs(5);
 
 /// How long a participant of a secured domain may take until its endpoints are seen: the handshake has round trips, and is repeated when a
@@ -80,14 +80,14 @@ struct Named {
 enum Verdict {
     /// Its announcement proves that it cannot.
     Unheard,
-    /// Not, unless an endpoint of it is seen until then.
+    /// It cannot, unless one of its endpoints is seen until then.
     UnlessSeen(Duration),
     /// An endpoint of it was seen.
     Heard,
 }
 
 impl Unheard {
-    /// Listens in a domain; `own` is our participant, which is secured or not. Sockets that the system refuses are done without.
+    /// Listens in a domain; `own` is our participant, which is secured or not. Sockets that the system refuses are left out.
     pub(super) fn new(own: GuidPrefix, domain: u32, range: Range, is_secured: bool) -> Self {
         let port = u16::try_from(7_400 + 250 * domain).ok();
         let note = |error: std::io::Error| tracing::debug!("no second look at announcements: {error}");
@@ -167,7 +167,7 @@ impl Unheard {
         for interface in interface_addresses() {
             let is_wanted = interface.is_up && (interface.is_loopback || self.range == Range::Everywhere);
             if is_wanted && self.joined.insert(interface.address) {
-                // An interface without multicast is done without.
+                // An interface without multicast is left out.
                 let _ = socket.join_multicast_v4(&GROUP, &interface.address);
             }
         }
@@ -227,8 +227,8 @@ fn host_name() -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-/// What a participant's announcement says of it; `name` is what its process is called, where that is one of this computer. In a secured
-/// domain it is not heard unless its endpoints are seen.
+/// Whether a participant can be heard, by its announcement; `name` is the name of its process, where it runs on this computer. In a secured domain it
+/// is not heard unless its endpoints are seen.
 fn not_heard(about: &Announced, in_secured: bool, is_here: bool, name: Option<String>) -> Option<NotHeard> {
     let (kind, reason) = if about.is_secured && !in_secured {
         let reason = "it takes part in a secured domain (SROS 2), but this recording does not";
