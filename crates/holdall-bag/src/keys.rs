@@ -9,7 +9,7 @@
 //! let platform = Platform::sealed(DiskMode::Auto, seal);
 //! let recorder = Recorder::start_on(RecordOptions::new("lab", Selection::all()), transports, platform)?;
 //! # drop(recorder);
-//! // Elsewhere, who has the secret key:
+//! // Elsewhere, on the computer with the secret key:
 //! keys::add_identity("key.txt".as_ref())?;
 //! println!("{}", holdall::Bag::open("lab")?.messages().count());
 //! # Ok(())

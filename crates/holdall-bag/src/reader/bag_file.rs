@@ -111,7 +111,7 @@ impl BagFile {
     /// at once. A directory without its last record counts if its recording has ended (`is_ended`).
     pub(super) fn cut_short(&self, is_ended: bool) -> Option<String> {
         let storage = storage_of_file(&self.path)?;
-        // In an encrypted file, what counts is the end of its content.
+        // In an encrypted file, the end of its content counts.
         let has_end = matches!(storage.has_end(&self.path), Ok(None | Some(true)));
         if storage.is_directory() {
             let opened = file::open(&self.path, Payloads::Plain).ok();

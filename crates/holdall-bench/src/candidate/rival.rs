@@ -1,4 +1,4 @@
-//! Foreign storages in the same run as ours: how each is opened, and its abilities.
+//! Foreign storages in the same run as holdall's: how each is opened, and its abilities.
 
 use super::{
     leveldb_bare::{self, LeveldbBareWriter},

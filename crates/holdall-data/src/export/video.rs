@@ -1,8 +1,8 @@
 //! Decodes messages that are pictures of an H.264 or H.265 stream with the program `ffmpeg`.
 //!
-//! The stream goes in, pictures come out; the n-th belongs to the n-th message. Whether that is so is known when a segment of the stream has ended:
-//! until then its files are in a folder of their own. A damaged stream has fewer pictures than messages, and the images of that segment are
-//! refused, because any of them could have the time of another one.
+//! The stream goes in, pictures come out; the n-th belongs to the n-th message. This can be checked only when a segment of the stream has ended:
+//! until then its files are in a folder of their own. A damaged stream has fewer pictures than messages, and the images of that segment are refused,
+//! because any of them could have the time of another one.
 
 use super::{
     ExistingFiles, ExportError,

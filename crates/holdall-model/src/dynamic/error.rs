@@ -81,7 +81,7 @@ pub struct DecodeError(Box<Fault>);
 struct Fault {
     type_name: String,
     path: String,
-    /// `None` in a text, where the path says it.
+    /// `None` in a text, where the path names it.
     offset: Option<usize>,
     expected: String,
     found: String,

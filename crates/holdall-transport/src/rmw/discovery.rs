@@ -66,12 +66,12 @@ impl Discovery {
         }
     }
 
-    /// What participants say of their publishers is noted there.
+    /// Announcements of participants about their publishers are noted there.
     pub(super) fn farewells(&self) -> Arc<Farewells> {
         Arc::clone(&self.farewells)
     }
 
-    /// Whether publishers are gone and it is not decided how, so that the graph is to be compared again.
+    /// Whether it is not yet decided how some publishers left, so that the graph must be compared again.
     pub(super) fn awaits_farewell(&self) -> bool {
         !self.leaving.is_empty()
     }

@@ -29,7 +29,7 @@ struct State {
 pub(super) struct Farewells(Mutex<State>);
 
 impl Farewells {
-    /// Whether a publisher has said farewell; asked once.
+    /// Whether a publisher has sent a farewell; asked once.
     pub(super) fn take(&self, publisher: Gid) -> bool {
         lock(&self.0).said.remove(&publisher)
     }

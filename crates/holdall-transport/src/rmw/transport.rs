@@ -51,7 +51,7 @@ pub(crate) static BACKEND: Backend = Backend {
     },
 };
 
-/// The ROS type of what participants say of their nodes.
+/// The ROS type of the announcements of participants about their nodes.
 const GRAPH_TYPE: &str = "rmw_dds_common/msg/ParticipantEntitiesInfo";
 
 /// Shortest time between two looks at the whole graph.
@@ -173,8 +173,8 @@ impl RmwTransport {
     }
 }
 
-/// Subscribes to what participants say of their publishers. With an implementation that has no such topic, no publisher is known to have
-/// said farewell.
+/// Subscribes to the announcements of participants about their publishers. With an implementation that has no such topic, no farewell of a publisher
+/// is known.
 fn follow_farewells(
     context: &Arc<Context>,
     receiving: &Arc<Receiving>,

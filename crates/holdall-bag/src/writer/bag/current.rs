@@ -183,7 +183,7 @@ impl CurrentFile {
         Ok(self.writer.hand_over_large(queue)?)
     }
 
-    /// Its first messages that the system has; what it repeats comes before them and does not count.
+    /// Its first messages that the system has; repeated messages come before them and do not count.
     pub fn handed(&mut self, queue: &DiskQueue) -> u64 {
         let handed = self.writer.handed(queue);
         handed.saturating_sub(self.head.messages())

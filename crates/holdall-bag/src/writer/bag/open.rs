@@ -20,7 +20,7 @@ pub(super) struct OpenFiles {
     next: Option<NextFile>,
     /// Files that were begun.
     begun: u32,
-    /// What files carry at their end that are closed before the last one.
+    /// Records at the end of files that are closed before the last one.
     end_records: Option<EndRecords>,
 }
 

@@ -291,12 +291,12 @@ impl PastFiles {
         self.files.push_front(oldest);
     }
 
-    /// What the ring has removed.
+    /// The files that the ring removed.
     pub fn removed(&mut self) -> &mut Removed {
         &mut self.removed
     }
 
-    /// For the metadata of a bag that is being written: what the ring has removed.
+    /// For the metadata of a bag that is being written: the files that the ring removed.
     pub fn removed_entry(&self) -> Option<(String, String)> {
         self.removed.entry()
     }

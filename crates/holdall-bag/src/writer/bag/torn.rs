@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// How a file that was closed at the end of its bag has ended.
 pub(super) struct Ended {
-    /// What the disk has kept of it, when it has failed.
+    /// The file as the disk kept it, after a failure.
     pub torn: Option<TornFile>,
     /// It could not be made, or a full disk left it without a byte: it is not part of the bag.
     pub is_absent: bool,

@@ -52,7 +52,7 @@ pub struct JsonPlan {
 /// The state of encoding one message.
 struct Encoding {
     values_left: u64,
-    /// An integer was no double.
+    /// An integer did not fit a double exactly and was rounded.
     has_rounded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Reads a JSON schema as far as it says which columns its messages have.
+//! Reads from a JSON schema which columns its messages have.
 
 use crate::{dynamic::encode::Literal, interface::Primitive};
 use std::collections::BTreeSet;

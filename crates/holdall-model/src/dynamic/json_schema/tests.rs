@@ -279,7 +279,7 @@ fn a_schema_that_contains_itself_ends_in_json() {
     );
 }
 
-/// A schema, a value of it that is there, and what its field then holds.
+/// A schema, a value of it, and the content of its field then.
 fn described(depth: u32) -> BoxedStrategy<(Json, Json, Json)> {
     // serde_json rounds most others.
     let number = any::<i32>().prop_map(|number| {

@@ -23,7 +23,7 @@ impl Scanner<'_> {
             Step::Record(place) => {
                 let is_other = is_chunk_of_other_length(walk, &place)?;
                 let is_followed = self.is_at_end(step) || may_follow(walk, self.source, place.end())?;
-                // The checksum of a chunk says whether it is good.
+                // The checksum of a chunk shows whether it is good.
                 if is_followed || (place.opcode == op::CHUNK && !is_other) {
                     return Ok(None);
                 }

@@ -64,7 +64,7 @@ pub(crate) struct Structure {
     pub cut: Option<String>,
     /// Unreadable records in the order of their offsets: kind and offset.
     pub torn: Vec<(&'static str, u64)>,
-    /// Message indexes of a chunk of which nothing can be read, by where they begin.
+    /// Message indexes of an unreadable chunk, by their beginning.
     pub orphans: Vec<u64>,
     /// Where the records cannot be followed, in order; good ones are after each.
     pub gaps: Vec<Gap>,

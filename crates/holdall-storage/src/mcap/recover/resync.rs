@@ -99,11 +99,11 @@ impl Default for Resync {
     }
 }
 
-/// What is known of a file in which is searched.
+/// The known facts about a file that is searched.
 pub(crate) struct Known {
     /// Numbers of its channels.
     pub channels: BTreeSet<u16>,
-    /// It was closed: what is in it was written for it.
+    /// It was closed: its content was written for it.
     pub has_end: bool,
     /// It has messages outside of chunks only.
     pub is_bare: bool,
@@ -155,7 +155,7 @@ impl Resync {
             start,
             body_bytes: little_endian(&prefix[1..]),
         };
-        // Rules out nearly all bytes that are no record.
+        // Rules out nearly all bytes that are not a record.
         let left = source.len() - place.body_start();
         if place.body_bytes == 0 || place.body_bytes > left || self.tries >= TRIES_MAX {
             return Ok(None);
@@ -224,7 +224,7 @@ impl Resync {
     }
 }
 
-/// The result of looking at bytes that may be anything: what is wrong with them is no error.
+/// The result of looking at arbitrary bytes: a fault in them is not an error.
 fn unless_damaged<T>(found: StorageResult<Option<T>>) -> StorageResult<Option<T>> {
     match found {
         Err(error @ StorageError::Disk(_)) => Err(error),
@@ -353,7 +353,7 @@ fn index_entries(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     is_one.then_some((entries, rest))
 }
 
-/// Whether a metadata record or an attachment is exactly as long as its fields, and what it says.
+/// Whether a metadata record or an attachment is exactly as long as its fields, and its content.
 fn is_exact(source: &Source, place: &RecordPlace) -> StorageResult<bool> {
     if place.opcode == op::METADATA {
         if place.body_bytes > METADATA_BYTES_MAX {
