@@ -342,7 +342,7 @@ fn repair_or_refuse(name: &str, bytes: &[u8]) {
     match McapStorage.plan_repair(&path, &[], RepairTarget::InPlace) {
         Ok(_) => drop(repair(name, bytes)),
         Err(error) => {
-            assert!(error.to_string().contains("-o"), "{name}: {error}");
+            assert!(error.to_string().contains("into a new bag"), "{name}: {error}");
             assert!(
                 McapStorage
                     .plan_repair(&path, &[], RepairTarget::Copy)
@@ -430,4 +430,32 @@ fn chunks_behind_one_whose_header_is_lost_are_kept_whenever_the_repair_is_killed
         let repaired = repair("two gaps", &damaged);
         assert_eq!(repaired[victims[0].offset as usize], 0x82);
     }
+}
+
+#[test]
+fn messages_whose_definitions_were_lost_get_them_back_in_front() {
+    let mut cases = 0;
+    for compression in [Compression::None, Compression::Zstd] {
+        let (mut files, whole) = torn_files(compression, 500);
+        // Its summary has the definitions, and is cut off by the repair.
+        files.push(whole[..whole.len() - 40].to_vec());
+        let summary = mcap::Summary::read(&whole).unwrap().unwrap();
+        let first = summary.chunk_indexes.iter().map(|it| it.chunk_start_offset).min();
+        let start = first.unwrap() as usize;
+        // The first record after the header says where the last checkpoint is: without it the file is read from its front.
+        let anchor = 8 + 9 + usize::from(whole[9]);
+        let anchor =
+            anchor + 9..anchor + 9 + usize::from(u16::from_le_bytes([whole[anchor + 1], whole[anchor + 2]]));
+        for (number, file) in files.iter().enumerate() {
+            // A record that leads nowhere, and one whose content is not what was written.
+            for (what, lost) in [("gap", start..start + 700), ("torn", start + 100..start + 164)] {
+                let mut damaged = file.clone();
+                damaged[lost].fill(0);
+                damaged[anchor.clone()].fill(0);
+                cases += usize::from(!read(&damaged).is_empty());
+                repair_or_refuse(&format!("{compression:?} {number} {what}"), &damaged);
+            }
+        }
+    }
+    assert!(cases > 4, "definitions are found further back");
 }

@@ -3,6 +3,7 @@
 pub mod check;
 mod checkpoints;
 pub mod format;
+mod late;
 pub mod options;
 mod packer;
 pub mod reader;

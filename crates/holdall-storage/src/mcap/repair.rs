@@ -3,10 +3,11 @@
 use super::{
     McapStorage,
     format::{
-        Channel, ChunkHeader, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MessageHeader,
-        MetadataIndex, RECORD_PREFIX_BYTES, Schema, Statistics, SummaryOffset, checkpoint::HEAD_BYTES,
-        encode_data_end, encode_metadata, op, put_record,
+        ChunkHeader, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MessageHeader, MetadataIndex,
+        RECORD_PREFIX_BYTES, Statistics, SummaryOffset, checkpoint::HEAD_BYTES, encode_data_end,
+        encode_metadata, op, put_record,
     },
+    late,
     reader::{
         McapReaderOptions,
         extent::Records,
@@ -38,11 +39,11 @@ const PIECE_BYTES: u64 = 4 << 20;
 
 /// Plans the summary and footer of a torn file; `None` for a file that has them. `records` go before them.
 ///
-/// The order: the file is cut after the last whole record, because nothing after it could be read, so that
-/// lost parts of the rest read as zeros; torn records are marked (one byte each; no part of them could be
-/// read) and a cut-off chunk is shortened to its whole messages (one sector); then the tail is written, and
-/// last its footer, which states that the tail is complete. A sync separates all of these. A copy needs none
-/// of these guarantees while it is being repaired.
+/// The order: definitions that messages lack are put before them, because what is cut off may be where they are from; the file is cut
+/// after the last whole record, because nothing after it could be read, so that lost parts of the rest read as zeros; torn records are
+/// marked (one byte each; no part of them could be read) and a cut-off chunk is shortened to its whole messages (one sector); then the
+/// tail is written, and last its footer, which states that the tail is complete. A sync separates all of these. A copy needs none of these
+/// guarantees while it is being repaired.
 ///
 /// # Errors
 /// A file that cannot be read, or whose last chunk cannot be shortened in place.
@@ -62,7 +63,14 @@ pub(super) fn plan(
     let end = reindexed
         .as_ref()
         .map_or(found.structure.end, |(chunk, _)| end_of(chunk));
-    let (mut steps, mut unsaved) = mark_damage(source, &found, &mut chunks, (end, target))?;
+    let (mut steps, taken) = match late::place(source, &found.structure) {
+        // A check of the copy finds that they are missing.
+        Err(StorageError::NotInPlace { .. }) if target == RepairTarget::Copy => (Vec::new(), None),
+        placed => placed?.map_or_else(Default::default, |it| (it.steps, Some(it.start))),
+    };
+    steps.extend([RepairStep::SetLength(end), RepairStep::Sync]);
+    let (marks, mut unsaved) = mark_damage(source, &found, &mut chunks, (end, target, taken))?;
+    steps.extend(marks);
     unsaved.extend(found.structure.cut.clone());
     let begin = reindexed.as_ref().map(|(chunk, _)| chunk.chunk_start_offset);
     // If some message indexes of a chunk are gone, the remaining ones would hide the channels without one.
@@ -89,9 +97,7 @@ pub(super) fn plan(
     } else if let Some((chunk, messages)) = reindexed {
         chunks.insert(chunk.chunk_start_offset, tail.index_chunk(chunk, &messages));
     }
-    if !steps.is_empty() {
-        steps.push(RepairStep::Sync);
-    }
+    steps.push(RepairStep::Sync);
     tail.put_definitions(&found);
     tail.put_records(&found, records);
     let crc = data_crc(source, &found, &steps, &tail)?;
@@ -99,14 +105,12 @@ pub(super) fn plan(
     let tail_bytes = tail.bytes.len() as u64;
     let footer = tail.bytes.split_off(tail.bytes.len() - FOOTER_AND_MAGIC_BYTES);
     let footer_start = tail.position();
-    let begin = [RepairStep::SetLength(tail.start), RepairStep::Sync];
-    let end = [
+    steps.extend([
         RepairStep::write(tail.start, tail.bytes),
         RepairStep::Sync,
         RepairStep::write(footer_start, footer),
         RepairStep::Sync,
-    ];
-    let steps = begin.into_iter().chain(steps).chain(end).collect();
+    ]);
     Ok(Some(RepairPlan {
         path: source.path().to_owned(),
         steps,
@@ -118,18 +122,23 @@ pub(super) fn plan(
     }))
 }
 
-/// The steps that make what cannot be read before `end` records that no reader looks into, and a sentence on each; torn chunks are removed.
+/// The steps that make what cannot be read before `end` records that no reader looks into, except what is at `taken`, and a sentence on
+/// each; torn chunks are removed.
 fn mark_damage(
     source: &Source,
     found: &Scan,
     chunks: &mut BTreeMap<u64, ChunkIndex>,
-    (end, target): (u64, RepairTarget),
+    (end, target, taken): (u64, RepairTarget, Option<u64>),
 ) -> StorageResult<(Vec<RepairStep>, Vec<String>)> {
     let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
     for (what, start) in found.structure.torn.iter().filter(|(_, start)| *start < end) {
         let indexes = chunks.remove(start).map(|chunk| chunk.message_index_offsets);
         let indexes = indexes.iter().flat_map(BTreeMap::values);
-        for torn in [start].into_iter().chain(indexes) {
+        for torn in [start]
+            .into_iter()
+            .chain(indexes)
+            .filter(|it| Some(**it) != taken)
+        {
             steps.push(RepairStep::write(*torn, vec![op::TORN]));
         }
         unsaved.push(format!("the {what} at byte {start} is torn and cannot be read"));
@@ -138,6 +147,7 @@ fn mark_damage(
     steps.extend(orphans.map(|start| RepairStep::write(*start, vec![op::TORN])));
     for gap in &found.structure.gaps {
         match bridge(source, gap) {
+            _ if Some(gap.start) == taken => {}
             // A check of the copy finds it.
             Err(_) if target == RepairTarget::Copy => {}
             step => steps.push(step?),
@@ -413,22 +423,8 @@ impl Tail {
     fn put_group(&mut self, opcode: u8, found: &Scan, chunks: &BTreeMap<u64, ChunkIndex>) {
         let out = &mut self.bytes;
         match opcode {
-            op::SCHEMA => {
-                for (id, schema) in &found.definitions.schemas {
-                    Schema {
-                        id: *id,
-                        name: schema.name.as_str().into(),
-                        encoding: schema.encoding.as_str().into(),
-                        data: schema.text.as_bytes().into(),
-                    }
-                    .encode(out);
-                }
-            }
-            op::CHANNEL => found
-                .definitions
-                .channels
-                .values()
-                .for_each(|channel: &Channel| channel.encode(out)),
+            op::SCHEMA => found.definitions.encode_schemas(out),
+            op::CHANNEL => found.definitions.encode_channels(out),
             op::STATISTICS => statistics(found, chunks.len(), self.metadata.len()).encode(out),
             op::CHUNK_INDEX => {
                 for chunk in chunks.values() {

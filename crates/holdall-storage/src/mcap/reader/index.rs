@@ -69,6 +69,24 @@ impl Definitions {
         }
     }
 
+    /// The schema records.
+    pub(crate) fn encode_schemas(&self, out: &mut Vec<u8>) {
+        for (id, schema) in &self.schemas {
+            Schema {
+                id: *id,
+                name: schema.name.as_str().into(),
+                encoding: schema.encoding.as_str().into(),
+                data: schema.data.as_ref().into(),
+            }
+            .encode(out);
+        }
+    }
+
+    /// The channel records.
+    pub(crate) fn encode_channels(&self, out: &mut Vec<u8>) {
+        self.channels.values().for_each(|channel| channel.encode(out));
+    }
+
     /// Whether the channel's schema is known, or the channel has no schema.
     pub(crate) fn has_schema(&self, channel: &Channel) -> bool {
         channel.schema_id == 0 || self.schemas.contains_key(&channel.schema_id)

@@ -29,7 +29,7 @@ impl Scanner<'_> {
                 _ => true,
             };
             if holds {
-                self.apply_extent(extent, tally);
+                self.apply_extent(extent, tally, true);
             } else {
                 let reason = "chunk checksum does not match: a part of it never reached the disk";
                 self.found.tear("chunk", extent.start, reason);
@@ -73,7 +73,7 @@ impl Scanner<'_> {
                 kind: ExtentKind::Records,
                 ..Extent::default()
             };
-            self.apply_extent(extent, tally);
+            self.apply_extent(extent, tally, true);
             self.found.structure.cut_chunk = Some(place.start);
             self.found.structure.end = end;
         }

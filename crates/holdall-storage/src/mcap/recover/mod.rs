@@ -68,10 +68,20 @@ pub(crate) struct Structure {
     pub orphans: Vec<u64>,
     /// Where the records cannot be followed, in order; good ones are after each.
     pub gaps: Vec<Gap>,
+    /// Definitions that some messages lack, because those before them are lost; from further back in the file.
+    pub late: Option<Late>,
     /// A checkpoint lists everything before it.
     pub has_checkpoint: bool,
     /// Checksum of the file from the head to an offset, from a checkpoint.
     pub crc: Option<(u32, u64)>,
+}
+
+/// Definitions that come after messages that need them.
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// Where the first extent with such messages begins.
+    pub before: u64,
+    pub definitions: Definitions,
 }
 
 impl Scan {
@@ -282,12 +292,14 @@ impl Scanner<'_> {
         }
     }
 
-    fn apply_extent(&mut self, mut extent: Extent, tally: Tally) {
+    /// Counts an extent in; one whose definitions are not known waits for them. `may_wait`: they may still be found.
+    fn apply_extent(&mut self, mut extent: Extent, tally: Tally, may_wait: bool) {
         // The chunk that introduced the channel is lost.
         let [known, own] = [&self.found.definitions, &tally.definitions];
         let is_unknown = |id: &u16| !known.channels.contains_key(id) && !own.channels.contains_key(id);
         let has_schema = |channel: &Channel| own.has_schema(channel) || known.has_schema(channel);
-        let lacks_schema = !self.has_end && !own.channels.values().all(has_schema);
+        // A closed file may have a channel without its schema from the start.
+        let lacks_schema = (may_wait || !self.has_end) && !own.channels.values().all(has_schema);
         if lacks_schema || tally.counts.keys().any(is_unknown) {
             self.unidentified.push((extent, tally));
             return;
@@ -312,7 +324,7 @@ impl Scanner<'_> {
             .is_some_and(|first| first.extent.start < window_start)
         {
             if let Some(Recent { extent, tally, .. }) = self.recent.pop_front() {
-                self.apply_extent(extent, tally);
+                self.apply_extent(extent, tally, true);
             }
         }
     }

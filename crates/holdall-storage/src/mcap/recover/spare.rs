@@ -1,6 +1,6 @@
 //! Definitions that are repeated elsewhere in the file, for messages whose own were in a part that is lost.
 
-use super::Scanner;
+use super::{Late, Scanner, Tally};
 use crate::{
     error::StorageResult,
     mcap::{
@@ -11,6 +11,7 @@ use crate::{
         },
     },
 };
+use std::collections::BTreeSet;
 
 impl Scanner<'_> {
     /// Notes the definitions of a summary, which begins at the next record.
@@ -53,7 +54,16 @@ impl Scanner<'_> {
         }
         self.found.definitions.add(std::mem::take(&mut self.spare));
         for (extent, tally) in waiting {
-            self.apply_extent(extent, tally);
+            let (start, lacked, waiting) = (extent.start, self.lacked(&tally), self.unidentified.len());
+            self.apply_extent(extent, tally, false);
+            if self.unidentified.len() == waiting {
+                let late = self.found.structure.late.get_or_insert_with(|| Late {
+                    before: start,
+                    definitions: Definitions::default(),
+                });
+                late.before = late.before.min(start);
+                late.definitions.add(lacked);
+            }
         }
         for (extent, tally) in std::mem::take(&mut self.unidentified) {
             let known = &self.found.definitions.channels;
@@ -68,6 +78,24 @@ impl Scanner<'_> {
             };
             self.found.tear(extent.kind.name(), extent.start, reason);
         }
+    }
+
+    /// The known ones of the definitions that these messages and channels need and do not bring.
+    fn lacked(&self, tally: &Tally) -> Definitions {
+        let (known, own) = (&self.found.definitions, &tally.definitions);
+        let mut lacked = Definitions::default();
+        let needed = tally.counts.keys().filter(|id| !own.channels.contains_key(id));
+        for channel in needed.filter_map(|id| known.channels.get(id)) {
+            lacked.add_channel(channel.clone());
+        }
+        let channels = lacked.channels.values().chain(own.channels.values());
+        let schemas: BTreeSet<u16> = channels.map(|channel| channel.schema_id).collect();
+        for id in schemas.iter().filter(|id| !own.schemas.contains_key(id)) {
+            if let Some(schema) = known.schemas.get(id) {
+                lacked.schemas.insert(*id, schema.clone());
+            }
+        }
+        lacked
     }
 }
 
