@@ -16,6 +16,9 @@ from conftest import DEADLINE_S, HOLDALL, NODES, Node, Program
 
 PAYLOAD_BYTES = 500_000
 MESSAGES = 40
+# Bytes on the wire for each byte of payload: 1.01 on loopback, 1.02 on a network. What a busy machine's socket buffer drops of a reliable publisher is sent
+# again; a best-effort one sends nothing twice. With two addresses it would be 2.0.
+MOST_SENT = {"best_effort": 1.05, "reliable": 1.3}
 
 
 class Host:
@@ -123,16 +126,15 @@ def test_a_publisher_of_this_host_sends_each_byte_once(hosts, tmp_path, discover
     env = {"ROS_AUTOMATIC_DISCOVERY_RANGE": discovery_range}
     recorder = host.record("--topics", "/big", "-o", tmp_path / "bag", **env)
     recorder.wait_until_says("Listening for topics")
-    talker = host.talker(big("/big", reliability=reliability), env=env, wait_for_subscriptions=1)
-    talker.wait_for("matched")
+    # Before the first message, so that none is left out; discovery is a thousandth of the payload.
     before = host.sent_bytes("lo")
+    talker = host.talker(big("/big", reliability=reliability), env=env, wait_for_subscriptions=1)
     talker.done()
     sent = host.sent_bytes("lo") - before
     code, said = recorder.stop()
     assert code in (0, 3) and "recorded" in said, said
     payload = MESSAGES * PAYLOAD_BYTES
-    # What a busy machine's socket buffer drops of a reliable publisher is sent again; before, it was 2.0.
-    assert sent < 1.3 * payload, f"{sent / payload:.3f} bytes on loopback for each byte of payload"
+    assert payload <= sent < MOST_SENT[reliability] * payload, f"{sent / payload:.3f} bytes on loopback for each byte of payload"
 
 
 def test_a_publisher_of_another_host_sends_nothing_to_its_own_loopback(hosts, tmp_path):
