@@ -54,21 +54,16 @@ pub(super) struct Discovery {
 
 impl Discovery {
     /// Nothing was seen; `node` is our own.
-    pub(super) fn new(node: NodeName, own: OwnPublishers) -> Self {
+    pub(super) fn new(node: NodeName, own: OwnPublishers, farewells: Arc<Farewells>) -> Self {
         Self {
             node,
             own,
             known: HashMap::new(),
-            farewells: Arc::default(),
+            farewells,
             leaving: HashMap::new(),
             servers: BTreeMap::new(),
             not_heard: BTreeMap::new(),
         }
-    }
-
-    /// Announcements of participants about their publishers are noted there.
-    pub(super) fn farewells(&self) -> Arc<Farewells> {
-        Arc::clone(&self.farewells)
     }
 
     /// Whether it is not yet decided how some publishers left, so that the graph must be compared again.
@@ -146,11 +141,12 @@ impl Discovery {
                 leaving.remove(gid);
                 return true;
             }
+            let gone_at = *leaving.entry(*gid).or_insert(now);
             events.push(if !*is_publisher {
                 GraphEvent::SubscriptionGone(*gid)
-            } else if farewells.take(*gid) {
+            } else if farewells.take(*gid, gone_at) {
                 GraphEvent::PublisherGone(*gid)
-            } else if now < *leaving.entry(*gid).or_insert(now) + FAREWELL_LATE_MAX {
+            } else if now < gone_at + FAREWELL_LATE_MAX {
                 return true;
             } else {
                 GraphEvent::PublisherSilent {
@@ -222,6 +218,7 @@ fn gid_of_service(service: &(String, String)) -> Gid {
 mod tests {
     use super::*;
     use crate::rmw::ffi::Qos;
+    use holdall_io::clock::SystemClock;
 
     fn endpoint(number: u8, topic: &str, node: &str, is_publisher: bool) -> Endpoint {
         Endpoint {
@@ -237,7 +234,8 @@ mod tests {
     }
 
     fn discovery() -> Discovery {
-        Discovery::new(NodeName::in_root("recorder"), OwnPublishers::default())
+        let farewells = Arc::new(Farewells::new(Arc::new(SystemClock)));
+        Discovery::new(NodeName::in_root("recorder"), OwnPublishers::default(), farewells)
     }
 
     #[test]
@@ -270,7 +268,7 @@ mod tests {
     #[test]
     fn a_publisher_without_a_farewell_is_silent() {
         let mut discovery = discovery();
-        let farewells = discovery.farewells();
+        let farewells = Arc::clone(&discovery.farewells);
         let mut events = Vec::new();
         let both = vec![
             endpoint(1, "/a", "talker", true),

@@ -2,6 +2,7 @@
 
 use super::{
     discovery::{Discovery, OwnPublishers},
+    farewells::Farewells,
     ffi::{Context, Join, Shim, TypeSupport},
     ffi_entity::{RawPublisher, RawSubscription},
     ffi_service::Side,
@@ -155,9 +156,10 @@ impl RmwTransport {
         let thread = receiving.start(waiter, Arc::clone(&clock));
         let thread = thread.map_err(|error| start(format!("no thread: {error}")))?;
         let own = OwnPublishers::default();
-        let discovery = Discovery::new(options.node.clone(), own.clone());
+        let farewells = Arc::new(Farewells::new(Arc::clone(&clock)));
+        let discovery = Discovery::new(options.node.clone(), own.clone(), Arc::clone(&farewells));
         let mut types = Types::new(shim);
-        let farewells = follow_farewells(&context, &receiving, &mut types, discovery.farewells());
+        let farewells = follow_farewells(&context, &receiving, &mut types, farewells);
         Ok(Self {
             discovery,
             _farewells: farewells,
