@@ -8,7 +8,6 @@ use crate::{
     verdict::{Invariant, Violation},
 };
 use holdall_model::loss::ledger::{Ledger, PublisherAccount};
-use holdall_transport::EndProof;
 
 /// Longest time between a publisher's last sign of life and a later message, in nanoseconds: delays in transit, and waits for the processor.
 const LATE_MAX: i64 = 500_000_000;
@@ -29,15 +28,11 @@ pub fn claimed(
     number: usize,
     account: Option<&PublisherAccount>,
 ) -> Option<u64> {
-    let (signs, ends) = (plan.signs?, after.ends.as_ref()?);
+    plan.signs?;
+    let ends = after.ends.as_ref()?;
     let life = after.lives.get(number)?;
-    let has_arrived = life.sent.iter().any(|sent| sent.arrival.is_some());
-    // Without announcements, nothing follows from a publisher that exists and was never heard.
-    let seems_there = life.alive || life.lost.is_some() && !life.is_expired;
-    let can_be_known = has_arrived || !seems_there || signs.proof != EndProof::LaterMessage;
     let claims = account.is_some_and(|account| !account.end_unknown);
-    (claims && can_be_known && life.was_matched)
-        .then(|| ends.sent.get(number).map_or(0, |count| *count as u64))
+    (claims && life.was_matched).then(|| ends.sent.get(number).map_or(0, |count| *count as u64))
 }
 
 /// Judges each publisher's end in the account.

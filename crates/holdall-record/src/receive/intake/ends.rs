@@ -12,8 +12,6 @@ pub(super) enum End {
     /// Only a later message can.
     #[default]
     Open,
-    /// Only a later message can show it, although the publisher's transport announces sent messages: it is not received reliably.
-    Unannounced,
     /// Its answer can.
     Asked,
     /// It is shown.
@@ -53,13 +51,7 @@ impl PublisherTrack {
 
     /// Whether its last message is unknown when its account is closed.
     fn is_end_unknown(&self) -> bool {
-        match self.end {
-            _ if !self.has_end() => false,
-            End::Shown => false,
-            // A transport that never announces ends proves nothing about a live publisher that was never heard.
-            End::Open => self.received > 0 || self.silent_since.is_some(),
-            End::Unannounced | End::Asked => true,
-        }
+        self.has_end() && self.end != End::Shown
     }
 
     /// Writes the knowledge about its end into its account.
@@ -92,8 +84,7 @@ impl Intake {
         let end = match proof {
             EndProof::OfAll => End::Asked,
             EndProof::OfReliable if is_reliable => End::Asked,
-            EndProof::OfReliable => End::Unannounced,
-            EndProof::LaterMessage => End::Open,
+            EndProof::OfReliable | EndProof::LaterMessage => End::Open,
         };
         // Where several transports serve it, the one that shows most decides.
         if track.end == End::Shown || end as u8 > track.end as u8 {
@@ -114,11 +105,7 @@ impl Intake {
         match departure {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
             // It can no longer answer.
-            Departure::Left if track.end == End::Asked => track.end = End::Unannounced,
-            // It has left, and its messages may have gone with it: none was ever heard.
-            Departure::Farewell | Departure::Left if track.end == End::Open && track.received == 0 => {
-                track.end = End::Unannounced;
-            }
+            Departure::Left if track.end == End::Asked => track.end = End::Open,
             Departure::Farewell | Departure::Left => {}
             // A message after the stop has shown it.
             Departure::Silent(_) if track.end == End::Shown => {}

@@ -4,6 +4,7 @@ use super::*;
 use crate::cache::{CacheOptions, Place, Stored};
 use crate::receive::discovery::Departure;
 use holdall_model::loss::ledger::TopicAccount;
+use holdall_transport::EndProof;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -236,6 +237,25 @@ fn a_new_publisher_of_which_nothing_came_is_lost_whole() {
     bench.sinks[0].announced(A, 5);
     let (_, account) = bench.finish();
     assert_eq!(account.lost(), 5);
+}
+
+#[test]
+fn the_end_of_a_publisher_that_cannot_answer_is_unknown_although_nothing_came() {
+    for (proof, is_reliable, is_unknown) in [
+        (EndProof::LaterMessage, true, true),
+        (EndProof::LaterMessage, false, true),
+        (EndProof::OfReliable, false, true),
+        (EndProof::OfReliable, true, false),
+    ] {
+        let bench = Bench::new();
+        bench
+            .intake
+            .publisher_discovered(A, PublisherOrigin::During, None);
+        bench.intake.serves(A, proof, is_reliable);
+        bench.intake.ends_shown(&bench.intake.ends_asked());
+        let (_, account) = bench.finish();
+        assert_eq!(account.publishers[0].end_unknown, is_unknown, "{proof:?}");
+    }
 }
 
 #[test]
