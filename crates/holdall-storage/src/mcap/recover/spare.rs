@@ -52,9 +52,9 @@ impl Scanner<'_> {
         if waiting.is_empty() {
             return;
         }
-        self.found.definitions.add(std::mem::take(&mut self.spare));
         for (extent, tally) in waiting {
             let (start, lacked, waiting) = (extent.start, self.lacked(&tally), self.unidentified.len());
+            self.found.definitions.add(lacked.clone());
             self.apply_extent(extent, tally, false);
             if self.unidentified.len() == waiting {
                 let late = self.found.structure.late.get_or_insert_with(|| Late {
@@ -80,18 +80,18 @@ impl Scanner<'_> {
         }
     }
 
-    /// The known ones of the definitions that these messages and channels need and do not bring.
+    /// The definitions that these messages and channels need and do not bring, as far as the file has them anywhere.
     fn lacked(&self, tally: &Tally) -> Definitions {
-        let (known, own) = (&self.found.definitions, &tally.definitions);
+        let (own, all) = (&tally.definitions, [&self.found.definitions, &self.spare]);
         let mut lacked = Definitions::default();
         let needed = tally.counts.keys().filter(|id| !own.channels.contains_key(id));
-        for channel in needed.filter_map(|id| known.channels.get(id)) {
+        for channel in needed.filter_map(|id| all.iter().find_map(|it| it.channels.get(id))) {
             lacked.add_channel(channel.clone());
         }
         let channels = lacked.channels.values().chain(own.channels.values());
         let schemas: BTreeSet<u16> = channels.map(|channel| channel.schema_id).collect();
         for id in schemas.iter().filter(|id| !own.schemas.contains_key(id)) {
-            if let Some(schema) = known.schemas.get(id) {
+            if let Some(schema) = all.iter().find_map(|it| it.schemas.get(id)) {
                 lacked.schemas.insert(*id, schema.clone());
             }
         }
