@@ -2,7 +2,7 @@
 
 Usage: cyclone_node.py PLAN.json    (or `-` for standard input; the domain is ROS_DOMAIN_ID)
 
-PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME, "keyed": true, "dispose": true, "count": N
+PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME or [NAME...], "keyed": true, "dispose": true, "count": N
 Without an interface it is in the range LOCALHOST, with one in SUBNET. Publishes std_msgs/msg/String twenty times a second until SIGINT or SIGTERM, or N messages from the first match on, or subscribes until N messages were received. With `keyed` the type is
 lab_msgs/msg/Wheel: `id`, its key, and `speed`. With `dispose` every tenth message is followed by the end of its instance.
 Prints {"event": "ready"}, and at the end {"event": "done", "count", "values"}.
@@ -17,7 +17,9 @@ from dataclasses import dataclass
 
 plan = json.load(sys.stdin if sys.argv[1] == "-" else open(sys.argv[1], encoding="utf-8"))
 if "interface" in plan:
-    os.environ["CYCLONEDDS_URI"] = f"<General><Interfaces><NetworkInterface name='{plan['interface']}'/></Interfaces></General>"
+    names = [plan["interface"]] if isinstance(plan["interface"], str) else plan["interface"]
+    interfaces = "".join(f"<NetworkInterface name='{name}'/>" for name in names)
+    os.environ["CYCLONEDDS_URI"] = f"<General><Interfaces>{interfaces}</Interfaces></General>"
     if plan["interface"] == "lo":
         os.environ["CYCLONEDDS_URI"] += (
             "<Discovery><ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex>"
