@@ -85,6 +85,8 @@ pub struct Life {
     pub sent: Vec<Sent>,
     /// When the recorder discovered it, the last time before its first message arrived.
     pub discovered: Discovered,
+    /// It was discovered before that, too.
+    pub was_found_before: bool,
     /// Whether its creation time, which half of the publishers announce, was within the recording by the clock of that moment.
     pub made_during: bool,
     /// The first announcement that the recorder received before any of its messages arrived.
@@ -114,6 +116,7 @@ impl Life {
             alive: true,
             sent: Vec::new(),
             discovered: Discovered::Never,
+            was_found_before: false,
             made_during: false,
             announced_before: None,
             announced_last: None,
@@ -488,6 +491,7 @@ impl Transport for SimTransport {
                 // Again after its link was lost: messages beyond its history went before the recorder matched it anew.
                 && (life.discovered == Discovered::Never || !life.has_arrived)
             {
+                life.was_found_before = life.discovered != Discovered::Never;
                 life.discovered = Discovered::At(now);
                 let recording = self.0.started..=self.0.clock.now();
                 // Times of before and after the clock was set do not compare.

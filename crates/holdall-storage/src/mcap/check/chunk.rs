@@ -219,6 +219,7 @@ impl Checker<'_> {
                 let expected = format!("{} bytes of {codec} records", declared.size);
                 self.file
                     .problem(head.start, "content of the chunk", expected, error);
+                self.content.drop_chunk();
                 return Ok(false);
             }
         };
@@ -227,6 +228,7 @@ impl Checker<'_> {
                 let expected = format!("{} bytes, as stated", declared.size);
                 self.file
                     .problem(head.start, "decompressed size of the chunk", expected, "more");
+                self.content.drop_chunk();
                 return Ok(false);
             }
             Walked::Cut(at) => {
@@ -242,6 +244,7 @@ impl Checker<'_> {
         if declared.crc != 0 && declared.crc != crc {
             let (expected, found) = (format!("{:#010x}", declared.crc), format!("{crc:#010x}"));
             self.file.problem(head.start, "chunk checksum", expected, found);
+            self.content.drop_chunk();
         }
         Ok(matches!(walked, Walked::Whole))
     }

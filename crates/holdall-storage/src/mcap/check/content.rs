@@ -61,6 +61,10 @@ pub(super) struct Content {
     pub times: Option<(u64, u64)>,
     /// Smallest and largest log time of the current chunk.
     pub chunk_times: Option<(u64, u64)>,
+    /// `times` before the current chunk.
+    times_before: Option<(u64, u64)>,
+    /// Some chunk cannot be read: what the file says about its content includes more than what was found.
+    pub lacks_chunk: bool,
 }
 
 /// A schema, owned.
@@ -135,13 +139,23 @@ impl Content {
         is_unknown
     }
 
+    /// Takes the messages of the current chunk back: no reader gives them out.
+    pub(super) fn drop_chunk(&mut self) {
+        for place in &self.in_chunk {
+            let channel = &mut self.channels[*place];
+            channel.messages -= channel.in_chunk.count;
+        }
+        self.times = self.times_before;
+        self.lacks_chunk = true;
+    }
+
     /// Resets the state of the current chunk.
     pub(crate) fn end_chunk(&mut self) {
         for place in self.in_chunk.drain(..) {
             let channel = &mut self.channels[place];
             (channel.in_chunk, channel.indexed) = (EntrySum::default(), None);
         }
-        self.chunk_times = None;
+        (self.chunk_times, self.times_before) = (None, self.times);
     }
 
     /// The numbers of the channels that are defined.
