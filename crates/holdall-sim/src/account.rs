@@ -264,11 +264,7 @@ impl LifeJudge<'_> {
 
     /// Whether a message that is not in the bag must be in the ledger.
     fn must_be_in_ledger(&self, sequence: u64, sent: &Sent) -> bool {
-        // A recorder that goes by the first discovery takes these for messages sent before the recording.
-        let may_be_older = self.life.was_found_before
-            && sent.arrival.is_none()
-            && self.covered(true).is_none_or(|(begin, _)| sequence < begin);
-        !may_be_older && self.belongs_in_ledger(sequence, sent, self.counts_announced())
+        self.belongs_in_ledger(sequence, sent, self.counts_announced())
     }
 
     /// Whether a message that is not in the bag is one of those that the ledger is about.

@@ -83,10 +83,10 @@ pub struct Life {
     pub alive: bool,
     /// Its messages; the first has sequence number 1.
     pub sent: Vec<Sent>,
-    /// When the recorder discovered it, the last time before its first message arrived.
+    /// When the recorder discovered it, the last time before it asked for its topic and type.
     pub discovered: Discovered,
-    /// It was discovered before that, too.
-    pub was_found_before: bool,
+    /// The recorder has asked for its topic and type since it was discovered.
+    was_asked_for: bool,
     /// Whether its creation time, which half of the publishers announce, was within the recording by the clock of that moment.
     pub made_during: bool,
     /// The first announcement that the recorder received before any of its messages arrived.
@@ -116,7 +116,7 @@ impl Life {
             alive: true,
             sent: Vec::new(),
             discovered: Discovered::Never,
-            was_found_before: false,
+            was_asked_for: false,
             made_during: false,
             announced_before: None,
             announced_last: None,
@@ -158,11 +158,14 @@ impl Life {
         }
     }
 
+    fn is_asked_for(&self, request: &SubscribeRequest) -> bool {
+        self.topic == request.topic && self.info.type_name == request.type_name
+    }
+
     fn matches(&self, request: &SubscribeRequest) -> bool {
         self.alive
             && self.lost.is_none()
-            && self.topic == request.topic
-            && self.info.type_name == request.type_name
+            && self.is_asked_for(request)
             && is_compatible(&self.qos, &request.qos)
     }
 }
@@ -485,14 +488,15 @@ impl Transport for SimTransport {
         let now = state.step;
         state.expire(self.0.clock.monotonic());
         let taken = std::mem::take(&mut state.events);
+        let State { lives, requests, .. } = &mut *state;
         for event in &taken {
             if let GraphEvent::Publisher(info) = event
-                && let Some(life) = state.lives.iter_mut().find(|life| life.gid == info.gid)
-                // Again after its link was lost: messages beyond its history went before the recorder matched it anew.
-                && (life.discovered == Discovered::Never || !life.has_arrived)
+                && let Some(life) = lives.iter_mut().find(|life| life.gid == info.gid)
+                // Again after its link was lost, when nothing was asked of it before.
+                && !life.was_asked_for
             {
-                life.was_found_before = life.discovered != Discovered::Never;
                 life.discovered = Discovered::At(now);
+                life.was_asked_for = requests.values().any(|it| life.is_asked_for(&it.asked));
                 let recording = self.0.started..=self.0.clock.now();
                 // Times of before and after the clock was set do not compare.
                 life.made_during =
@@ -518,6 +522,7 @@ impl Transport for SimTransport {
         } = &mut *state;
         for life in lives.iter_mut() {
             life.was_matched |= life.matches(request);
+            life.was_asked_for |= life.discovered != Discovered::Never && life.is_asked_for(request);
         }
         if request.qos.durability == Durability::TransientLocal {
             for (number, life) in lives.iter().enumerate().filter(|(_, life)| life.matches(request)) {
