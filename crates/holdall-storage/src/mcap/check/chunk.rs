@@ -38,6 +38,7 @@ impl Checker<'_> {
     pub(super) fn chunk(&mut self, head: Head) -> Checked {
         self.content.end_chunk();
         let Some((declared, header_bytes)) = self.chunk_header(head)? else {
+            self.content.drop_chunk();
             return Ok(());
         };
         let records_start = head.start + 9 + header_bytes;
@@ -62,8 +63,11 @@ impl Checker<'_> {
         self.open_chunk_read =
             self.chunk_records(head, records_start, &declared, declared.stored.min(left))?;
         // One of the two lengths is wrong: the record's end is not to be trusted.
-        if declared.stored != left && self.pass_gap(head.start)? {
-            return Ok(());
+        if declared.stored != left {
+            self.content.drop_chunk();
+            if self.pass_gap(head.start)? {
+                return Ok(());
+            }
         }
         let passed = self.stream.position() - head.start - 9;
         skip(&mut self.stream, head.body_bytes.saturating_sub(passed))?;
@@ -162,6 +166,7 @@ impl Checker<'_> {
                 let found = format!("{other:?}");
                 self.file
                     .problem(head.start, "codec of the chunk", "none, lz4 or zstd", found);
+                self.content.drop_chunk();
                 return Ok(false);
             }
         };
@@ -241,6 +246,9 @@ impl Checker<'_> {
         }
         self.file
             .same(head.start, "decompressed size of the chunk", declared.size, size);
+        if declared.size != size {
+            self.content.drop_chunk();
+        }
         if declared.crc != 0 && declared.crc != crc {
             let (expected, found) = (format!("{:#010x}", declared.crc), format!("{crc:#010x}"));
             self.file.problem(head.start, "chunk checksum", expected, found);

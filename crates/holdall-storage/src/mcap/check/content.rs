@@ -42,6 +42,8 @@ pub(super) struct ChannelContent {
     pub messages: u64,
     pub last_time: u64,
     pub out_of_order: u64,
+    /// `last_time` and `out_of_order` before the current chunk.
+    before_chunk: (u64, u64),
     /// Entries of the current chunk.
     pub in_chunk: EntrySum,
     /// Entries of that chunk's message index; `None` until it was read.
@@ -63,8 +65,10 @@ pub(super) struct Content {
     pub chunk_times: Option<(u64, u64)>,
     /// `times` before the current chunk.
     times_before: Option<(u64, u64)>,
-    /// Some chunk cannot be read: what the file says about its content includes more than what was found.
-    pub lacks_chunk: bool,
+    /// The messages of the current chunk were taken back.
+    is_dropped: bool,
+    /// Some part of the file cannot be read: its statistics count more than what was found.
+    pub is_partial: bool,
 }
 
 /// A schema, owned.
@@ -105,6 +109,7 @@ impl Content {
                 messages: 0,
                 last_time: 0,
                 out_of_order: 0,
+                before_chunk: (0, 0),
                 in_chunk: EntrySum::default(),
                 indexed: None,
             });
@@ -122,6 +127,10 @@ impl Content {
         let channel = &mut self.channels[place];
         let time = header.log_time;
         let is_unknown = channel.record.is_none() && channel.messages == 0;
+        if offset.is_some() && channel.in_chunk.count == 0 {
+            channel.before_chunk = (channel.last_time, channel.out_of_order);
+            self.in_chunk.push(place);
+        }
         channel.messages += 1;
         channel.out_of_order += u64::from(time < channel.last_time);
         channel.last_time = time;
@@ -130,9 +139,6 @@ impl Content {
         };
         widen(&mut self.times);
         if let Some(offset) = offset {
-            if channel.in_chunk.count == 0 {
-                self.in_chunk.push(place);
-            }
             channel.in_chunk.add(time, offset);
             widen(&mut self.chunk_times);
         }
@@ -141,12 +147,16 @@ impl Content {
 
     /// Takes the messages of the current chunk back: no reader gives them out.
     pub(super) fn drop_chunk(&mut self) {
+        if std::mem::replace(&mut self.is_dropped, true) {
+            return;
+        }
         for place in &self.in_chunk {
             let channel = &mut self.channels[*place];
             channel.messages -= channel.in_chunk.count;
+            (channel.last_time, channel.out_of_order) = channel.before_chunk;
         }
         self.times = self.times_before;
-        self.lacks_chunk = true;
+        self.is_partial = true;
     }
 
     /// Resets the state of the current chunk.
@@ -155,7 +165,7 @@ impl Content {
             let channel = &mut self.channels[place];
             (channel.in_chunk, channel.indexed) = (EntrySum::default(), None);
         }
-        (self.chunk_times, self.times_before) = (None, self.times);
+        (self.chunk_times, self.times_before, self.is_dropped) = (None, self.times, false);
     }
 
     /// The numbers of the channels that are defined.

@@ -90,6 +90,7 @@ impl Checker<'_> {
             return Ok(false);
         };
         self.close_chunk();
+        self.content.is_partial = true;
         skip(&mut self.stream, found.start - position)?;
         let none = format!(
             "none that can be followed in {} bytes from here on",

@@ -176,7 +176,10 @@ impl Checker<'_> {
     fn statistics(&mut self, head: Head, declared: &Statistics) {
         let at = head.start;
         let content = &self.content;
-        let times = content.times.unwrap_or((0, 0));
+        let is_partial = content.is_partial;
+        let times = content
+            .times
+            .unwrap_or((if is_partial { u64::MAX } else { 0 }, 0));
         let defined = content
             .channels
             .iter()
@@ -209,8 +212,7 @@ impl Checker<'_> {
             .filter(|channel| channel.messages > 0)
             .count() as u64;
         let declared_channels = u64::from(declared.channel_count);
-        let lacks_chunk = content.lacks_chunk;
-        if declared_channels != defined && !(lacks_chunk && declared_channels > defined) {
+        if declared_channels != defined && !(is_partial && declared_channels > defined) {
             // A filtered copy may define channels whose messages it left out.
             let is_harmless = (used..defined).contains(&declared_channels);
             let severity = if is_harmless {
@@ -222,9 +224,12 @@ impl Checker<'_> {
             self.file
                 .note(severity, Some(at), what, &defined, &declared_channels);
         }
-        // What was in a chunk that cannot be read is not known.
-        let is_known = |what| !lacks_chunk || ["attachments", "metadata records", "chunks"].contains(&what);
-        for (what, expected, found) in counts.into_iter().filter(|(what, ..)| is_known(*what)) {
+        let is_wrong = |(what, expected, found): &(&str, u64, u64)| match *what {
+            _ if !is_partial => true,
+            "first log time" => found > expected,
+            _ => found < expected,
+        };
+        for (what, expected, found) in counts.into_iter().filter(is_wrong) {
             self.file.same(at, format!("statistics: {what}"), expected, found);
         }
         self.channel_statistics(at, declared);
@@ -233,7 +238,7 @@ impl Checker<'_> {
     /// Compares the statistics of each channel.
     fn channel_statistics(&mut self, at: u64, declared: &Statistics) {
         let content = &self.content;
-        let lacks_chunk = content.lacks_chunk;
+        let is_partial = content.is_partial;
         let mut by_channel: Vec<(u16, u64, u64)> = content
             .channels
             .iter()
@@ -251,8 +256,8 @@ impl Checker<'_> {
             .iter()
             .filter(|(id, _)| content.channel(**id).is_none());
         by_channel.extend(unknown.map(|(id, declared)| (*id, 0, *declared)));
-        let is_known = |(_, expected, found): &(u16, u64, u64)| !lacks_chunk || found < expected;
-        for (id, expected, found) in by_channel.into_iter().filter(is_known) {
+        let is_wrong = |(_, expected, found): &(u16, u64, u64)| !is_partial || found < expected;
+        for (id, expected, found) in by_channel.into_iter().filter(is_wrong) {
             let what = format!("statistics: messages of channel {id}");
             self.file.same(at, what, expected, found);
         }

@@ -87,6 +87,10 @@ impl Definitions {
         self.channels.values().for_each(|channel| channel.encode(out));
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.schemas.is_empty() && self.channels.is_empty()
+    }
+
     /// Whether the channel's schema is known, or the channel has no schema.
     pub(crate) fn has_schema(&self, channel: &Channel) -> bool {
         channel.schema_id == 0 || self.schemas.contains_key(&channel.schema_id)

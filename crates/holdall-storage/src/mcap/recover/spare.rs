@@ -56,7 +56,7 @@ impl Scanner<'_> {
             let (start, lacked, waiting) = (extent.start, self.lacked(&tally), self.unidentified.len());
             self.found.definitions.add(lacked.clone());
             self.apply_extent(extent, tally, false);
-            if self.unidentified.len() == waiting {
+            if self.unidentified.len() == waiting && !lacked.is_empty() {
                 let late = self.found.structure.late.get_or_insert_with(|| Late {
                     before: start,
                     definitions: Definitions::default(),
