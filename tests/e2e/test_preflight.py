@@ -128,7 +128,7 @@ def test_a_recording_without_a_terminal_begins_in_any_case(world):
     nodes(world)
     bag = world.folder / "bag"
     recorder = world.holdall("record", "--topics", "/imu", "-o", bag, "--preflight", "1", "--max-recording-duration", TOO_LONG)
-    recorder.wait_until_says("no terminal to ask on")
+    recorder.wait_until_says("without a terminal, nothing can be asked")
     recorder.wait_until_says("recording /imu")
     code, said = recorder.stop()
     assert code == 0, said

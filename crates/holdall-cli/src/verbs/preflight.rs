@@ -141,7 +141,7 @@ pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events
         return Ok(true);
     }
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
-        warn!("messages will be missing, and there is no terminal to ask on: recording anyway");
+        warn!("recording although messages will be missing: without a terminal, nothing can be asked");
         return Ok(true);
     }
     asked("Record anyway? [y/N] ", events)

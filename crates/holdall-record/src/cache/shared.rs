@@ -260,7 +260,10 @@ impl SharedCache {
         if !is_unkept || self.source.region().is_none() {
             return false;
         }
-        let is_due = entry.log_time.saturating_since(inner.prompted) >= PROMPT_INTERVAL;
+        // Either way: the time of day may have been set.
+        let [since, until] = [(entry.log_time, inner.prompted), (inner.prompted, entry.log_time)]
+            .map(|(later, earlier)| later.saturating_since(earlier));
+        let is_due = since.max(until) >= PROMPT_INTERVAL;
         if is_due {
             inner.prompted = entry.log_time;
         }

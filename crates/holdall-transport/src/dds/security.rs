@@ -149,7 +149,7 @@ impl Security {
         ))
     }
 
-    /// Why a participant that had joined is no longer in the domain.
+    /// Why a participant has left the domain after it had joined.
     pub(super) fn expiry(&self) -> String {
         format!(
             "the certificate or the permissions of enclave {} have expired, and nothing of the secured domain is heard any more",

@@ -52,7 +52,7 @@ pub(super) fn draw(bag: &Bag, progress: &Progress) -> Result<Value, String> {
         }
         read += 1;
         if !progress.note(read, metadata.message_count) {
-            return Err("it is no longer wanted".to_owned());
+            return Err("it was cancelled".to_owned());
         }
     }
     let ledger = bag.any_ledger().map_err(text)?;
