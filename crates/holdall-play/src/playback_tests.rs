@@ -290,7 +290,7 @@ impl Stage {
     fn ask(&mut self, command: Command) -> Receiver<Reply> {
         let (asker, answer) = Asker::new();
         let asker = Some(asker);
-        self.playback.carry_out(self.now, Request { command, asker });
+        self.playback.execute(self.now, Request { command, asker });
         answer
     }
 

@@ -249,7 +249,7 @@ fn play(
     let closing = Closing(shared);
     loop {
         while let Some(request) = shared.next_request() {
-            playback.carry_out(shared.clock.monotonic(), request);
+            playback.execute(shared.clock.monotonic(), request);
         }
         let next = playback.step(shared.clock.monotonic());
         let look = neighbours.look(&*shared.clock, &mut transports);

@@ -326,7 +326,7 @@ impl Recording {
         let begun = clock.monotonic();
         let (mut caught_up_by, mut next_question) = (begun + CATCH_UP_MAX, begun);
         self.session.poll_announcements();
-        self.session.stops();
+        self.session.note_stop();
         loop {
             let now = clock.monotonic();
             if now >= next_question {

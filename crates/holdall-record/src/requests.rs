@@ -50,7 +50,7 @@ pub enum SubscribeError {
 }
 
 /// Topics that somebody wants recorded.
-pub(crate) struct Wish {
+pub(crate) struct TopicRequest {
     /// Full ROS names, with the type if one was given.
     pub topics: Vec<(String, Option<String>)>,
     pub answer: SyncSender<SubscribeAnswer>,
@@ -59,7 +59,7 @@ pub(crate) struct Wish {
 /// Shared by the control and the session.
 pub(crate) struct SessionRequests {
     discovers: AtomicBool,
-    wishes: Mutex<Vec<Wish>>,
+    pending: Mutex<Vec<TopicRequest>>,
     wait: Arc<StepWait>,
 }
 
@@ -68,7 +68,7 @@ impl SessionRequests {
     pub(crate) fn new(discovers: bool, wait: Arc<StepWait>) -> Self {
         Self {
             discovers: AtomicBool::new(discovers),
-            wishes: Mutex::default(),
+            pending: Mutex::default(),
             wait,
         }
     }
@@ -101,24 +101,26 @@ impl SessionRequests {
         let type_of = |index: usize| types.get(index).filter(|name| !name.is_empty()).cloned();
         let topics = topics.iter().enumerate();
         let topics = topics.map(|(index, name)| (absolute(name), type_of(index)));
-        let answer = self.wish(topics.collect()).ok_or(SubscribeError::NoAnswer)?;
+        let answer = self
+            .send_request(topics.collect())
+            .ok_or(SubscribeError::NoAnswer)?;
         answer
             .recv_timeout(ANSWER_MAX)
             .map_err(|_| SubscribeError::NoAnswer)
     }
 
-    fn wish(&self, topics: Vec<(String, Option<String>)>) -> Option<Receiver<SubscribeAnswer>> {
+    fn send_request(&self, topics: Vec<(String, Option<String>)>) -> Option<Receiver<SubscribeAnswer>> {
         let (answer, receiver) = sync_channel(1);
-        let mut wishes = lock(&self.wishes);
-        (wishes.len() < WAITING_MAX).then(|| {
-            wishes.push(Wish { topics, answer });
+        let mut pending = lock(&self.pending);
+        (pending.len() < WAITING_MAX).then(|| {
+            pending.push(TopicRequest { topics, answer });
             self.wait.wake();
             receiver
         })
     }
 
-    pub(crate) fn take_wishes(&self) -> Vec<Wish> {
-        std::mem::take(&mut *lock(&self.wishes))
+    pub(crate) fn take_pending(&self) -> Vec<TopicRequest> {
+        std::mem::take(&mut *lock(&self.pending))
     }
 }
 

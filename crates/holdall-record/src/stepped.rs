@@ -111,13 +111,13 @@ impl SteppedRecorder {
 
     /// Asks the recording to end: it need not contain messages sent from now on.
     pub fn begin_stop(&mut self) {
-        self.0.session.stops();
+        self.0.session.note_stop();
     }
 
     /// As [`SteppedRecorder::stop`], with the ledger from memory: a bag on a failed disk does not have it.
     pub fn stop_with_ledger(mut self) -> (RecordReport, Ledger) {
         self.0.session.poll_announcements();
-        self.0.session.stops();
+        self.0.session.note_stop();
         self.0.session.ask_ends();
         self.0.session.end_questions();
         self.0.session.close();

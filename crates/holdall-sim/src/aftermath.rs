@@ -1,6 +1,6 @@
 //! The remains of a simulated recording, for the judges.
 
-use crate::{death::Death, ends::EndsTruth, network::Life};
+use crate::{death::Death, ends::ExpectedEnds, network::Life};
 use holdall::record::status::{RecordReport, RecordStatus};
 use holdall_model::loss::ledger::Ledger;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -42,5 +42,5 @@ pub struct Aftermath {
     /// The time of day was set.
     pub clock_set: bool,
     /// The ends of publishers at the end of a recording that was stopped.
-    pub ends: Option<EndsTruth>,
+    pub ends: Option<ExpectedEnds>,
 }

@@ -13,7 +13,7 @@ use holdall_model::loss::ledger::{Ledger, PublisherAccount};
 const LATE_MAX: i64 = 500_000_000;
 
 /// The ends of publishers, as they know them.
-pub struct EndsTruth {
+pub struct ExpectedEnds {
     /// Number of messages that each had sent when the user requested the end, by publisher number; later ones are not
     /// counted.
     pub sent: Vec<usize>,

@@ -27,7 +27,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, scratch: &Path) -> Result<(), Viola
         return Err(Violation::new(Invariant::Memory, what));
     }
     let bag = scratch.join("bag");
-    lay_down(after, &bag).map_err(|error| Violation::new(Invariant::Runs, error.to_string()))?;
+    write_files(after, &bag).map_err(|error| Violation::new(Invariant::Runs, error.to_string()))?;
     match plan.ending {
         Ending::Stop => judge_stopped(plan, after, &bag),
         Ending::PowerCut | Ending::Kill => judge_crashed(plan, after, &bag),
@@ -38,7 +38,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, scratch: &Path) -> Result<(), Viola
     }
 }
 
-fn lay_down(after: &Aftermath, bag: &Path) -> std::io::Result<()> {
+fn write_files(after: &Aftermath, bag: &Path) -> std::io::Result<()> {
     fs::create_dir(bag)?;
     for (path, content) in &after.files {
         if let Some(name) = path.file_name() {

@@ -207,7 +207,7 @@ impl CrashingDisk {
     }
 
     /// The file after the plan, or after as much of it as a power cut leaves; true when all of it was done.
-    fn carry_out(&mut self, plan: &RepairPlan, content: &mut Vec<u8>) -> bool {
+    fn execute(&mut self, plan: &RepairPlan, content: &mut Vec<u8>) -> bool {
         let mut unsynced: Vec<Unsynced<'_>> = Vec::new();
         for step in &plan.steps {
             if self.fails() {
@@ -295,7 +295,7 @@ impl RepairDisk for CrashingDisk {
         self.check_plan(&plan);
         let failed = |_| Self::failure(path);
         let mut content = fs::read(path).map_err(failed)?;
-        let is_done = self.carry_out(&plan, &mut content);
+        let is_done = self.execute(&plan, &mut content);
         fs::write(path, content).map_err(failed)?;
         if is_done {
             Ok(Some(plan.outcome))

@@ -3,7 +3,7 @@
 use crate::{
     aftermath::{Aftermath, Crashed},
     death::{DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
-    ends::EndsTruth,
+    ends::ExpectedEnds,
     folder::SimFolder,
     mutation::{self, Mutation},
     network::{Network, SimTransport, random_way},
@@ -415,7 +415,7 @@ impl<'a> World<'a> {
             self.pass(CATCH_UP);
         }
         let ended = self.clock.monotonic();
-        let ends = EndsTruth {
+        let ends = ExpectedEnds {
             sent: self
                 .sent_at_stop
                 .take()

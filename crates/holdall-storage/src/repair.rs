@@ -26,7 +26,7 @@ impl RepairStep {
     }
 
     /// Applies a write to a piece of the file that begins at `start`.
-    pub(crate) fn lay_over(&self, start: u64, piece: &mut [u8]) {
+    pub(crate) fn overlay(&self, start: u64, piece: &mut [u8]) {
         let Self::Write { offset, bytes } = self else {
             return;
         };

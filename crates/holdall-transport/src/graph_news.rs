@@ -12,7 +12,7 @@ pub type GraphWake = Arc<dyn Fn() + Send + Sync>;
 /// A flag that calls its waiter when it is set.
 #[derive(Default)]
 pub(crate) struct GraphNews {
-    is_there: AtomicBool,
+    is_pending: AtomicBool,
     wake: Mutex<Option<GraphWake>>,
 }
 
@@ -20,14 +20,14 @@ impl GraphNews {
     /// Calls `wake` for every change from now on, and at once for one not taken yet. Replaces an earlier `wake`.
     pub(crate) fn call(&self, wake: GraphWake) {
         *lock(&self.wake) = Some(Arc::clone(&wake));
-        if self.is_there() {
+        if self.is_pending() {
             wake();
         }
     }
 
     /// The graph has changed. Changes not taken yet count as one.
     pub(crate) fn set(&self) {
-        if self.is_there.swap(true, Ordering::AcqRel) {
+        if self.is_pending.swap(true, Ordering::AcqRel) {
             return;
         }
         let wake = lock(&self.wake).clone();
@@ -37,13 +37,13 @@ impl GraphNews {
     }
 
     /// True when the graph has changed since the last [`GraphNews::take`].
-    pub(crate) fn is_there(&self) -> bool {
-        self.is_there.load(Ordering::Acquire)
+    pub(crate) fn is_pending(&self) -> bool {
+        self.is_pending.load(Ordering::Acquire)
     }
 
     /// Returns whether the graph has changed, and begins anew.
     pub(crate) fn take(&self) -> bool {
-        self.is_there.swap(false, Ordering::AcqRel)
+        self.is_pending.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
         news.set();
         news.set();
         assert_eq!(calls.load(Ordering::Relaxed), 1);
-        assert!(news.is_there());
+        assert!(news.is_pending());
         assert!(news.take());
         news.set();
         assert_eq!(calls.load(Ordering::Relaxed), 2);

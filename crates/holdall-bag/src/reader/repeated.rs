@@ -196,8 +196,8 @@ fn change_counts(metadata: &mut BagMetadata, files: &[BagFile], change: fn(u64, 
         let count = hidden.counts().map(|(.., count)| count).sum();
         metadata.message_count = change(metadata.message_count, count);
         let name = name_of(&file.path);
-        let is_it = |information: &str| name_of(Path::new(information)) == name;
-        if let Some(file) = metadata.files.iter_mut().find(|file| is_it(&file.path)) {
+        let is_match = |information: &str| name_of(Path::new(information)) == name;
+        if let Some(file) = metadata.files.iter_mut().find(|file| is_match(&file.path)) {
             file.message_count = change(file.message_count, count);
         }
         for (name, type_name, count) in hidden.counts() {

@@ -154,11 +154,11 @@ mod tests {
     use proptest::prelude::*;
 
     /// Counts of messages with this many cells between them.
-    fn counts(cells: usize, period: f64, phase: f64, is_there: impl Fn(f64) -> bool) -> Vec<u64> {
+    fn counts(cells: usize, period: f64, phase: f64, is_present: impl Fn(f64) -> bool) -> Vec<u64> {
         let mut counts = vec![0; cells];
         let mut at = phase * period;
         while at < cells as f64 {
-            if is_there(at) {
+            if is_present(at) {
                 counts[at as usize] += 1;
             }
             at += period;

@@ -174,11 +174,11 @@ fn begins_of<F: RecordedFile>(
         let is_stored = match last_late(publisher) {
             None => true,
             Some(late) => {
-                let is_it = |Found { entry, .. }: &Found| {
+                let is_match = |Found { entry, .. }: &Found| {
                     let is_its = topic.publisher(entry.publisher.0) == Some(place);
                     is_its && entry.topic == id && entry.sequence == Some(late)
                 };
-                in_memory.iter().any(is_it) || is_in_files(files, &topic.info.name, publisher, late)?
+                in_memory.iter().any(is_match) || is_in_files(files, &topic.info.name, publisher, late)?
             }
         };
         if is_stored {

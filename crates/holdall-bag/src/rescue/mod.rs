@@ -100,9 +100,9 @@ fn in_buffers(
         bytes = bytes.checked_add(range.bytes())?;
         let is_possible = range.len > 0 && range.count > 0 && bytes <= *left_bytes;
         let last = is_possible.then(|| range.last_start())?;
-        let is_there = survivor.has_in_buffers(range.start, u64::from(range.len))
+        let is_present = survivor.has_in_buffers(range.start, u64::from(range.len))
             && survivor.has_in_buffers(last, u64::from(range.len));
-        if !is_there {
+        if !is_present {
             return None;
         }
     }

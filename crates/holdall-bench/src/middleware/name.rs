@@ -54,7 +54,7 @@ impl Settings {
     }
 
     /// Whether a kind of middleware has them.
-    fn are_those_of(self, kind: &MiddlewareKind) -> bool {
+    fn are_valid_for(self, kind: &MiddlewareKind) -> bool {
         match self {
             Self::Default => true,
             Self::Tuned => matches!(
@@ -206,7 +206,7 @@ impl FromStr for MiddlewareSide {
             }
             _ => return Err(format!("middleware {name:?}: expected one of {NAMES}")),
         };
-        if !settings.are_those_of(&kind) {
+        if !settings.are_valid_for(&kind) {
             return Err(format!(
                 "middleware {name:?}: has no {}; expected one of {NAMES}",
                 settings.noun()

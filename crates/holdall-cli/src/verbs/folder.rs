@@ -185,10 +185,10 @@ impl Requests for StoppableRequests {
         self.inner.names()
     }
 
-    fn carry_out(&self, name: &str, request: &Value) -> Value {
+    fn execute(&self, name: &str, request: &Value) -> Value {
         if name == "stop" {
             self.is_over.store(true, Ordering::SeqCst);
         }
-        self.inner.carry_out(name, request)
+        self.inner.execute(name, request)
     }
 }

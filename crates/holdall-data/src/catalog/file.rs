@@ -2,7 +2,7 @@
 
 use super::{
     CatalogError,
-    table::{Cells, ColumnSpec, NO_TEXT, Sort, TABLES, Table, TableSpec, Texts},
+    table::{CellType, Cells, ColumnSpec, NO_TEXT, TABLES, Table, TableSpec, Texts},
 };
 use crate::parquet_file::{self, Levels, Values, write_column};
 use bytes::Bytes;
@@ -92,7 +92,7 @@ fn write(
         start = rows.end;
         let mut group = writer.next_row_group()?;
         for (column, cells) in spec.columns.iter().zip(&table.columns) {
-            let (values, levels) = column_values(column.sort, cells, &rows, texts);
+            let (values, levels) = column_values(column.cell_type, cells, &rows, texts);
             write_column(&mut group, &values, &levels)?;
         }
         group.close()?;
@@ -105,21 +105,21 @@ fn write(
 
 fn schema(column: &ColumnSpec) -> Result<TypePtr, ParquetError> {
     let text = Some(LogicalType::String);
-    match column.sort {
-        Sort::Number => parquet_file::optional_leaf(column.name, Physical::INT64, None),
-        Sort::Time => {
+    match column.cell_type {
+        CellType::Number => parquet_file::optional_leaf(column.name, Physical::INT64, None),
+        CellType::Time => {
             parquet_file::optional_leaf(column.name, Physical::INT64, Some(parquet_file::timestamp()))
         }
-        Sort::Truth => parquet_file::optional_leaf(column.name, Physical::BOOLEAN, None),
-        Sort::Text => parquet_file::optional_leaf(column.name, Physical::BYTE_ARRAY, text),
-        Sort::Texts => {
+        CellType::Bool => parquet_file::optional_leaf(column.name, Physical::BOOLEAN, None),
+        CellType::Text => parquet_file::optional_leaf(column.name, Physical::BYTE_ARRAY, text),
+        CellType::Texts => {
             let element = parquet_file::leaf("element", Physical::BYTE_ARRAY, text)?;
             parquet_file::list(column.name, element)
         }
     }
 }
 
-fn column_values(sort: Sort, cells: &Cells, rows: &Range<usize>, texts: &Texts) -> (Values, Levels) {
+fn column_values(cell_type: CellType, cells: &Cells, rows: &Range<usize>, texts: &Texts) -> (Values, Levels) {
     let bytes = |id: u32| texts.get(id).map(ByteArray::from);
     match cells {
         Cells::Numbers { values, present } => {
@@ -128,8 +128,8 @@ fn column_values(sort: Sort, cells: &Cells, rows: &Range<usize>, texts: &Texts) 
                 .iter()
                 .zip(present)
                 .filter(|(_, present)| **present);
-            let values = match sort {
-                Sort::Truth => Values::Bool(found.map(|(value, _)| *value != 0).collect()),
+            let values = match cell_type {
+                CellType::Bool => Values::Bool(found.map(|(value, _)| *value != 0).collect()),
                 _ => Values::I64(found.map(|(value, _)| *value).collect()),
             };
             (values, Levels::of_present(present))
@@ -198,7 +198,7 @@ fn columns(
     let schema = reader.metadata().file_metadata().schema_descr();
     let mut table = Table::new(spec);
     for (column, cells) in spec.columns.iter().zip(&mut table.columns) {
-        let is_it = |place: &usize| {
+        let is_match = |place: &usize| {
             let parts = schema.column(*place);
             parts
                 .path()
@@ -206,7 +206,7 @@ fn columns(
                 .first()
                 .is_some_and(|name| name == column.name)
         };
-        let Some(place) = (0..schema.num_columns()).find(is_it) else {
+        let Some(place) = (0..schema.num_columns()).find(is_match) else {
             return Err(ParquetError::General(format!("it has no column {}", column.name)));
         };
         for group in 0..reader.num_row_groups() {

@@ -3,11 +3,11 @@
 
 use super::{
     Catalog, CatalogError,
-    table::{self, Sort, TABLES, Table, TextId},
+    table::{self, CellType, TABLES, Table, TextId},
 };
 use holdall_model::dynamic::expression::{
     ExpressionError,
-    rows::{ColumnSort, RowCondition, RowValue},
+    rows::{ColumnType, RowCondition, RowValue},
 };
 use serde_json::{Map, Value};
 use std::{collections::HashMap, ops::Range};
@@ -97,9 +97,9 @@ impl Catalog {
     /// # Errors
     /// A wrong expression; tables that cannot be read.
     pub fn find(&mut self, expression: &str) -> Result<Vec<Found>, FindError> {
-        let sorts: Vec<(&str, ColumnSort)> =
-            COLUMNS.iter().map(|column| (column.0, sort_of(column))).collect();
-        let condition = RowCondition::compile(expression, &sorts)?;
+        let types: Vec<(&str, ColumnType)> =
+            COLUMNS.iter().map(|column| (column.0, type_of(column))).collect();
+        let condition = RowCondition::compile(expression, &types)?;
         let mut tables: Vec<usize> = condition.used().iter().map(|used| COLUMNS[*used].1).collect();
         tables.push(table::BAGS);
         tables.sort_unstable();
@@ -126,14 +126,14 @@ impl Catalog {
     }
 }
 
-fn sort_of(FindColumn(name, table, column): &FindColumn) -> ColumnSort {
+fn type_of(FindColumn(name, table, column): &FindColumn) -> ColumnType {
     let spec = &TABLES[*table];
-    match spec.column(column).map(|place| spec.columns[place].sort) {
-        _ if matches!(*name, "rate" | "duration") => ColumnSort::Number,
-        Some(Sort::Number) | None => ColumnSort::Number,
-        Some(Sort::Time) => ColumnSort::Time,
-        Some(Sort::Truth) => ColumnSort::Truth,
-        Some(Sort::Text | Sort::Texts) => ColumnSort::Text,
+    match spec.column(column).map(|place| spec.columns[place].cell_type) {
+        _ if matches!(*name, "rate" | "duration") => ColumnType::Number,
+        Some(CellType::Number) | None => ColumnType::Number,
+        Some(CellType::Time) => ColumnType::Time,
+        Some(CellType::Bool) => ColumnType::Bool,
+        Some(CellType::Text | CellType::Texts) => ColumnType::Text,
     }
 }
 
@@ -235,7 +235,7 @@ impl<'a> Search<'a> {
             return RowValue::Missing;
         };
         let number = |value: i64| value as f64;
-        match (*name, spec.columns[place].sort) {
+        match (*name, spec.columns[place].cell_type) {
             ("duration", _) => cells
                 .number(place, row)
                 .map_or(RowValue::Missing, |nanos| RowValue::Number(number(nanos) / 1e9)),
@@ -251,14 +251,14 @@ impl<'a> Search<'a> {
                     _ => RowValue::Missing,
                 }
             }
-            (_, Sort::Number) => cells
+            (_, CellType::Number) => cells
                 .number(place, row)
                 .map_or(RowValue::Missing, |value| RowValue::Number(number(value))),
-            (_, Sort::Time) => cells.number(place, row).map_or(RowValue::Missing, RowValue::Time),
-            (_, Sort::Truth) => cells
+            (_, CellType::Time) => cells.number(place, row).map_or(RowValue::Missing, RowValue::Time),
+            (_, CellType::Bool) => cells
                 .number(place, row)
-                .map_or(RowValue::Missing, |value| RowValue::Truth(value != 0)),
-            (_, Sort::Text | Sort::Texts) => {
+                .map_or(RowValue::Missing, |value| RowValue::Bool(value != 0)),
+            (_, CellType::Text | CellType::Texts) => {
                 let text = cells.id(place, row).and_then(|id| self.catalog.texts.get(id));
                 text.map_or(RowValue::Missing, RowValue::Text)
             }
@@ -278,7 +278,7 @@ impl<'a> Search<'a> {
                 RowValue::Missing => continue,
                 RowValue::Text(text) => text.into(),
                 RowValue::Time(nanos) => nanos.into(),
-                RowValue::Truth(truth) => truth.into(),
+                RowValue::Bool(boolean) => boolean.into(),
                 RowValue::Number(number)
                     if number.fract() == 0.0 && !matches!(column.0, "duration" | "rate") =>
                 {

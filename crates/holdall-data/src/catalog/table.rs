@@ -4,13 +4,13 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 
 /// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(super) enum CellType {
     /// Counts, bytes, offsets.
     Number,
     /// Nanoseconds since 1970.
     Time,
     /// True or false.
-    Truth,
+    Bool,
     /// A text.
     Text,
     /// A list of texts.
@@ -21,7 +21,7 @@ pub(super) enum Sort {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnSpec {
     pub name: &'static str,
-    pub sort: Sort,
+    pub cell_type: CellType,
 }
 
 /// A table of the catalog: its file's name and its columns. The first column of each is the bag.
@@ -34,35 +34,35 @@ pub(super) struct TableSpec {
 const fn number(name: &'static str) -> ColumnSpec {
     ColumnSpec {
         name,
-        sort: Sort::Number,
+        cell_type: CellType::Number,
     }
 }
 
 const fn time(name: &'static str) -> ColumnSpec {
     ColumnSpec {
         name,
-        sort: Sort::Time,
+        cell_type: CellType::Time,
     }
 }
 
-const fn truth(name: &'static str) -> ColumnSpec {
+const fn boolean(name: &'static str) -> ColumnSpec {
     ColumnSpec {
         name,
-        sort: Sort::Truth,
+        cell_type: CellType::Bool,
     }
 }
 
 const fn text(name: &'static str) -> ColumnSpec {
     ColumnSpec {
         name,
-        sort: Sort::Text,
+        cell_type: CellType::Text,
     }
 }
 
 const fn texts(name: &'static str) -> ColumnSpec {
     ColumnSpec {
         name,
-        sort: Sort::Texts,
+        cell_type: CellType::Texts,
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) const TABLES: [TableSpec; 8] = [
             text("storage"),
             text("compression"),
             text("ros_distro"),
-            truth("encrypted"),
+            boolean("encrypted"),
             number("files"),
             number("size_bytes"),
             number("topics"),
@@ -137,7 +137,7 @@ pub(super) const TABLES: [TableSpec; 8] = [
             text("topic"),
             text("stage"),
             number("messages"),
-            truth("is_loss"),
+            boolean("is_loss"),
             time("first"),
             time("last"),
         ],
@@ -217,8 +217,8 @@ impl From<Option<i64>> for Cell {
 }
 
 impl From<bool> for Cell {
-    fn from(truth: bool) -> Self {
-        Self::Number(truth.into())
+    fn from(boolean: bool) -> Self {
+        Self::Number(boolean.into())
     }
 }
 
@@ -275,14 +275,14 @@ pub(super) enum Cells {
 }
 
 impl Cells {
-    pub fn new(sort: Sort) -> Self {
-        match sort {
-            Sort::Number | Sort::Time | Sort::Truth => Self::Numbers {
+    pub fn new(cell_type: CellType) -> Self {
+        match cell_type {
+            CellType::Number | CellType::Time | CellType::Bool => Self::Numbers {
                 values: Vec::new(),
                 present: Vec::new(),
             },
-            Sort::Text => Self::Texts(Vec::new()),
-            Sort::Texts => Self::Lists {
+            CellType::Text => Self::Texts(Vec::new()),
+            CellType::Texts => Self::Lists {
                 ends: Vec::new(),
                 items: Vec::new(),
             },
@@ -371,7 +371,7 @@ impl Table {
             columns: spec
                 .columns
                 .iter()
-                .map(|column| Cells::new(column.sort))
+                .map(|column| Cells::new(column.cell_type))
                 .collect(),
         }
     }

@@ -216,7 +216,7 @@ pub fn is_private_dir(path: &Path) -> bool {
 /// Whether `path` is a regular file, itself and not by a link, that only this user or root can change.
 pub fn is_changed_by_us_only(path: &Path) -> bool {
     fs::symlink_metadata(path)
-        .is_ok_and(|about| about.is_file() && is_of_us_or_root(&about) && about.mode() & 0o022 == 0)
+        .is_ok_and(|about| about.is_file() && is_owned_by_user_or_root(&about) && about.mode() & 0o022 == 0)
 }
 
 /// The first of `folder` and its ancestors in which a user other than this one or root can rename or replace entries. A folder that the group
@@ -227,14 +227,14 @@ pub fn folder_of_others(folder: &Path) -> Option<PathBuf> {
     let is_ours = |about: &fs::Metadata| {
         let (mode, is_sticky) = (about.mode(), about.mode() & 0o1000 != 0);
         let may_group = mode & 0o020 != 0 && about.gid() != group;
-        is_of_us_or_root(about) && (is_sticky || (mode & 0o002 == 0 && !may_group))
+        is_owned_by_user_or_root(about) && (is_sticky || (mode & 0o002 == 0 && !may_group))
     };
     let mut folders = whole.ancestors();
     let found = folders.find(|folder| !fs::symlink_metadata(folder).is_ok_and(|about| is_ours(&about)));
     found.map(Path::to_owned)
 }
 
-fn is_of_us_or_root(about: &fs::Metadata) -> bool {
+fn is_owned_by_user_or_root(about: &fs::Metadata) -> bool {
     about.uid() == rustix::process::geteuid().as_raw() || about.uid() == 0
 }
 

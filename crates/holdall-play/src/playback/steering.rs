@@ -19,11 +19,11 @@ impl<S: Source> Playback<S> {
     /// Carries out a user's command.
     #[cfg(test)]
     pub fn command(&mut self, now: Duration, command: Command) {
-        self.carry_out(now, command.into());
+        self.execute(now, command.into());
     }
 
     /// Carries out a user's command and answers.
-    pub fn carry_out(&mut self, now: Duration, Request { command, asker }: Request) {
+    pub fn execute(&mut self, now: Duration, Request { command, asker }: Request) {
         let reply = match command {
             Command::Pause => self.pause(now),
             Command::Resume => self.resume(now),

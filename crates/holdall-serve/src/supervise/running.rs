@@ -90,13 +90,13 @@ impl RunningFolder {
             .into_iter()
             .filter_map(|entry| of_socket(&entry.path))
             .filter(|running| {
-                let is_there = UnixStream::connect(&running.socket).is_ok();
+                let is_alive = UnixStream::connect(&running.socket).is_ok();
                 let is_socket =
                     |about: fs::About| about.kind == fs::Kind::Socket && !process::exists(running.process);
-                if !is_there && fs::about_name(&running.socket).is_ok_and(is_socket) {
+                if !is_alive && fs::about_name(&running.socket).is_ok_and(is_socket) {
                     drop(fs::remove_file(&running.socket));
                 }
-                is_there
+                is_alive
             })
             .collect();
         running.sort();
@@ -128,7 +128,7 @@ impl Requests for RemoteRequests {
         }
     }
 
-    fn carry_out(&self, name: &str, request: &Value) -> Value {
+    fn execute(&self, name: &str, request: &Value) -> Value {
         let mut request = request.clone();
         request["request"] = json!(name);
         ask(&self.0.socket, &request).unwrap_or_else(|error| json!({"ok": false, "error": error.to_string()}))
@@ -146,7 +146,7 @@ mod tests {
             RECORD_REQUESTS
         }
 
-        fn carry_out(&self, name: &str, request: &Value) -> Value {
+        fn execute(&self, name: &str, request: &Value) -> Value {
             json!({"ok": true, "asked": name, "of": request})
         }
     }
@@ -165,14 +165,14 @@ mod tests {
             (std::process::id(), RunningKind::Recording)
         );
         let remote = RemoteRequests(running[0].clone());
-        let reply = remote.carry_out("pause", &json!({"a": 1}));
+        let reply = remote.execute("pause", &json!({"a": 1}));
         assert_eq!(
             reply,
             json!({"ok": true, "asked": "pause", "of": {"a": 1, "request": "pause"}})
         );
         drop(socket);
         assert_eq!(folder.list(), []);
-        let reply = remote.carry_out("pause", &json!({}));
+        let reply = remote.execute("pause", &json!({}));
         assert_eq!(reply["ok"], json!(false));
     }
 

@@ -159,7 +159,7 @@ struct MutatedWriter {
 
 impl MutatedWriter {
     /// Writes or forgets the message held back.
-    fn let_go(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+    fn release_held(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         match self.held.take() {
             Some(held) if self.mutation == Mutation::OrderSwapped => held.write(&mut *self.writer, q),
             _ => Ok(()),
@@ -253,7 +253,7 @@ impl StorageWriter for MutatedWriter {
     }
 
     fn close_chunks(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
-        self.let_go(q)?;
+        self.release_held(q)?;
         self.writer.close_chunks(q)
     }
 
@@ -265,17 +265,17 @@ impl StorageWriter for MutatedWriter {
     }
 
     fn hand_over(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
-        self.let_go(q)?;
+        self.release_held(q)?;
         self.writer.hand_over(q)
     }
 
     fn hand_over_large(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
-        self.let_go(q)?;
+        self.release_held(q)?;
         self.writer.hand_over_large(q)
     }
 
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
-        self.let_go(q)?;
+        self.release_held(q)?;
         self.writer.make_durable(q)
     }
 
@@ -284,7 +284,7 @@ impl StorageWriter for MutatedWriter {
         q: &mut DiskQueue,
         closing_metadata: &[(&str, MetadataEntries)],
     ) -> StorageResult<FileSummary> {
-        self.let_go(q)?;
+        self.release_held(q)?;
         let mut closing = closing_metadata.to_vec();
         match self.mutation {
             Mutation::LedgerNotWritten => closing.retain(|(name, _)| *name != LEDGER_RECORD),

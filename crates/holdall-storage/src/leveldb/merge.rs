@@ -299,8 +299,8 @@ impl LogCursor {
     }
 
     fn read(&mut self, place: LogPlace) -> StorageResult<Entry> {
-        let is_there = self.record.as_ref().is_some_and(|(at, _)| *at == place.record);
-        if !is_there {
+        let is_present = self.record.as_ref().is_some_and(|(at, _)| *at == place.record);
+        if !is_present {
             let record = log_reader(&self.file, place.record).next_record()?;
             let bytes = match record {
                 Some(Ok(record)) => record.bytes,

@@ -301,7 +301,7 @@ fn hash(
     let mut at = start;
     while at < end {
         let mut piece = source.read(at, (end - at).min(PIECE_BYTES), "file")?.to_vec();
-        steps.iter().for_each(|step| step.lay_over(at, &mut piece));
+        steps.iter().for_each(|step| step.overlay(at, &mut piece));
         crc.update(&piece);
         at += piece.len() as u64;
     }

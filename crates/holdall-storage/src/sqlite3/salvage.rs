@@ -198,7 +198,7 @@ fn leave_out_unknown(connection: &Connection, gaps: &mut Vec<Gap>) -> rusqlite::
     }
     let listed = metadata(connection).map(|metadata| metadata.topics_with_message_count);
     let mut listed = listed.unwrap_or_default();
-    let is_there = |name: &str| {
+    let is_present = |name: &str| {
         let query = "SELECT count(*) FROM topics WHERE name = ?1";
         connection
             .query_row(query, [name], |row| row.get::<_, i64>(0))
@@ -206,7 +206,7 @@ fn leave_out_unknown(connection: &Connection, gaps: &mut Vec<Gap>) -> rusqlite::
     };
     let mut missing = Vec::new();
     for topic in listed.drain(..) {
-        if topic.message_count > 0 && !is_there(&topic.topic_metadata.name)? {
+        if topic.message_count > 0 && !is_present(&topic.topic_metadata.name)? {
             missing.push(topic);
         }
     }

@@ -297,12 +297,12 @@ impl<'a> Heads<'a> {
                 id: *self.ids.entry(key).or_insert(next),
                 file: self.file_of(message.log_time),
             };
-            let is_it = |channel: &&mut RepeatedChannel| {
+            let is_match = |channel: &&mut RepeatedChannel| {
                 channel.topic == topic.name
                     && channel.type_name == topic.type_name
                     && channel.publisher == publisher
             };
-            match channels.iter_mut().find(is_it) {
+            match channels.iter_mut().find(is_match) {
                 Some(channel) => channel.messages.push(copy),
                 None => channels.push(RepeatedChannel {
                     topic: topic.name.clone(),

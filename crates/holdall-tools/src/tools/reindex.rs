@@ -221,8 +221,8 @@ fn correct_counts(
 
 fn change_topic(metadata: &mut BagMetadata, topic: &TopicInfo, count: u64, change: fn(u64, u64) -> u64) {
     let mut topics = metadata.topics_with_message_count.iter_mut();
-    let is_it = |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
-    if let Some(topic) = topics.find(|topic| is_it(&topic.topic_metadata)) {
+    let is_match = |known: &TopicInfo| known.name == topic.name && known.type_name == topic.type_name;
+    if let Some(topic) = topics.find(|topic| is_match(&topic.topic_metadata)) {
         topic.message_count = change(topic.message_count, count);
     }
 }

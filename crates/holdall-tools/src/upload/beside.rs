@@ -32,7 +32,7 @@ struct Shared {
     waiting: Mutex<VecDeque<PathBuf>>,
     woken: Condvar,
     is_ended: AtomicBool,
-    stops: Arc<AtomicBool>,
+    stop_flag: Arc<AtomicBool>,
     sent_bytes: AtomicU64,
     uploaded: UploadedFiles,
     outcome: Mutex<Option<Result<UploadReport, UploadError>>>,
@@ -53,7 +53,7 @@ impl BesideRecording {
     pub fn start(bag: &Path, options: UploadOptions, uploaded: &UploadedFiles) -> Result<Self, UploadError> {
         let uploader = Uploader::new(bag, options)?;
         let shared = Arc::new(Shared {
-            stops: uploader.stops(),
+            stop_flag: uploader.stop_flag(),
             uploaded: uploaded.clone(),
             ..Shared::default()
         });
@@ -92,7 +92,7 @@ impl BesideRecording {
                 (sent, since) = (sent_now, now);
             }
             if now.saturating_sub(since) >= NO_PROGRESS_MAX || pause(POLL) {
-                self.shared.stops.store(true, Ordering::Relaxed);
+                self.shared.stop_flag.store(true, Ordering::Relaxed);
                 self.shared.woken.notify_all();
                 return lock(&self.shared.outcome)
                     .take()
@@ -146,7 +146,7 @@ impl Shared {
                 tracing::warn!("{error}; it is tried again");
             }
             *lock(&self.outcome) = Some(sent);
-            if !again || self.stops.load(Ordering::Relaxed) {
+            if !again || self.stop_flag.load(Ordering::Relaxed) {
                 return;
             }
             self.wait(RETRY_AFTER);
@@ -173,7 +173,7 @@ impl Shared {
     fn wait(&self, span: Duration) {
         let until = SystemClock.monotonic() + span;
         if self.is_ended.load(Ordering::Relaxed) {
-            while SystemClock.monotonic() < until && !self.stops.load(Ordering::Relaxed) {
+            while SystemClock.monotonic() < until && !self.stop_flag.load(Ordering::Relaxed) {
                 std::thread::sleep(POLL);
             }
             return;

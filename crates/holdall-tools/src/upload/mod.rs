@@ -118,7 +118,7 @@ pub struct Uploader {
     client: &'static Arc<dyn Objects>,
     journal: Mutex<Journal>,
     pace: Pace,
-    stops: Arc<AtomicBool>,
+    stop_flag: Arc<AtomicBool>,
 }
 
 /// Receives a file's name, the bytes of it that the service has, and its bytes.
@@ -141,7 +141,7 @@ impl Uploader {
         Ok(Self {
             journal: Mutex::new(Journal::open(&bag, &options.url)?),
             pace: Pace::new(options.bytes_per_s, options.allowed.clone()),
-            stops: Arc::default(),
+            stop_flag: Arc::default(),
             bag,
             options,
             client,
@@ -149,12 +149,12 @@ impl Uploader {
     }
 
     /// Set to end the upload after the parts in flight.
-    pub fn stops(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stops)
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop_flag)
     }
 
     fn refuse_if_stopped(&self) -> Result<(), UploadError> {
-        if self.stops.load(Ordering::Relaxed) {
+        if self.stop_flag.load(Ordering::Relaxed) {
             return Err(UploadError::Stopped);
         }
         Ok(())
@@ -199,8 +199,9 @@ impl Uploader {
                 .client
                 .object(&url)
                 .map_err(|error| UploadError::remote(&url, error))?;
-            let is_it = there.is_some_and(|about| about.len_bytes == identity.bytes && about.e_tag == e_tag);
-            if !is_it {
+            let is_match =
+                there.is_some_and(|about| about.len_bytes == identity.bytes && about.e_tag == e_tag);
+            if !is_match {
                 return Err(missing());
             }
             found.push(FileReport {

@@ -61,10 +61,10 @@ impl Pace {
     ///
     /// # Errors
     /// When the upload is stopped.
-    pub(super) fn wait(&self, bytes: u64, stops: &AtomicBool) -> Result<(), UploadError> {
+    pub(super) fn wait(&self, bytes: u64, stop_flag: &AtomicBool) -> Result<(), UploadError> {
         let until = self.reserve(bytes, SystemClock.monotonic());
         loop {
-            if stops.load(Ordering::Relaxed) {
+            if stop_flag.load(Ordering::Relaxed) {
                 return Err(UploadError::Stopped);
             }
             let left = until

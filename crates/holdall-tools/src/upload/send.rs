@@ -49,7 +49,7 @@ impl Uploader {
         };
         self.refuse_if_stopped()?;
         progress(0, identity.bytes);
-        if self.is_there(name, &path, identity)? {
+        if self.is_uploaded(name, &path, identity)? {
             progress(identity.bytes, identity.bytes);
             return Ok(report(0));
         }
@@ -71,7 +71,7 @@ impl Uploader {
     }
 
     /// Whether the service has the file; other content in its place is an error.
-    fn is_there(&self, name: &str, path: &Path, identity: FileIdentity) -> Result<bool, UploadError> {
+    fn is_uploaded(&self, name: &str, path: &Path, identity: FileIdentity) -> Result<bool, UploadError> {
         let url = self.url_of(name);
         let about = self
             .client
@@ -180,7 +180,7 @@ impl Uploader {
         let count = usize::try_from(identity.bytes).unwrap_or(usize::MAX);
         let bytes = file.read_bytes_at(0, count)?;
         let tag = hex(&md5(&bytes));
-        self.pace.wait(identity.bytes, &self.stops)?;
+        self.pace.wait(identity.bytes, &self.stop_flag)?;
         self.again(&url, || {
             sent.fetch_add(identity.bytes, Ordering::Relaxed);
             self.client.put(&url, bytes.clone())
@@ -268,7 +268,7 @@ impl Uploader {
         // At most some MiB.
         let content = file.read_bytes_at(offset, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let ours = hex(&md5(&content));
-        self.pace.wait(bytes, &self.stops)?;
+        self.pace.wait(bytes, &self.stop_flag)?;
         let id = self.again(url, || {
             self.refuse_if_stopped().map_err(io::Error::other)?;
             sent.fetch_add(bytes, Ordering::Relaxed);

@@ -208,9 +208,9 @@ impl Discovery {
                     }
                     events.extend(known.remove(&gid).map(|known| match kind {
                         BuiltinKind::Publications => {
-                            let is_there = graph_messages.lease_of(known.participant).is_some();
+                            let is_alive = graph_messages.lease_of(known.participant).is_some();
                             let is_sure = !has_dropped && is_near(participant, known.participant);
-                            lives.gone(gid, known.participant, (is_there, is_sure), at)
+                            lives.gone(gid, known.participant, (is_alive, is_sure), at)
                         }
                         BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
                     }));
@@ -345,7 +345,7 @@ impl Discovery {
 
     /// True when there is something to poll for.
     pub(super) fn has_news(&self) -> bool {
-        self.news.is_there()
+        self.news.is_pending()
     }
 
     /// Calls `wake` whenever there is something to poll for.

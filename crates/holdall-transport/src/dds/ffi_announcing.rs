@@ -239,7 +239,7 @@ impl Announcing {
                 .store(send as *mut c_void, Ordering::Release);
         }
         // SAFETY: as above.
-        unsafe { read_through_us(domain) };
+        unsafe { hook_receive(domain) };
         Some(Self(state))
     }
 
@@ -350,7 +350,7 @@ unsafe fn connections_of(domain: *const DomainGlobals) -> Option<Vec<(*mut Conne
 ///
 /// # Safety
 /// `domain` must be live and verified, and in [`DOMAINS`].
-unsafe fn read_through_us(domain: *const DomainGlobals) {
+unsafe fn hook_receive(domain: *const DomainGlobals) {
     // SAFETY: the caller vouches for the domain; a connection is live as long as its domain. Cyclone's threads read the pointer as one word.
     unsafe {
         let [group, _, own, _] = (*domain).connections;

@@ -48,18 +48,18 @@ impl Lives {
         self.0.retain(|participant, _| keeps(*participant));
     }
 
-    /// The event for a publisher that is gone. It left with a farewell if its participant still exists (`is_there`), or left before its lease could
+    /// The event for a publisher that is gone. It left with a farewell if its participant still exists (`is_alive`), or left before its lease could
     /// have ended. Where packets can be lost, its last messages may be lost, with their HEARTBEAT; `is_sure` means that no packet can. The times are
     /// of this moment.
     pub(super) fn gone(
         &self,
         publisher: Gid,
         participant: Gid,
-        (is_there, is_sure): (bool, bool),
+        (is_alive, is_sure): (bool, bool),
         (elapsed, now): (i64, Timestamp),
     ) -> GraphEvent {
         let lease = self.of(participant);
-        if is_there || lease.is_some_and(|lease| elapsed < lease.end) {
+        if is_alive || lease.is_some_and(|lease| elapsed < lease.end) {
             return if is_sure {
                 GraphEvent::PublisherGone(publisher)
             } else {

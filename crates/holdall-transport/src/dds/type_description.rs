@@ -85,13 +85,13 @@ impl TypeDescriptions {
     pub(super) fn poll(
         &mut self,
         now: Duration,
-        is_there: impl Fn(&NodeName) -> bool,
+        is_present: impl Fn(&NodeName) -> bool,
         replies: &mut Vec<TypeDescriptionReply>,
     ) {
         replies.append(&mut self.ready);
         self.clients.retain(|node, client| {
             client.read_replies(replies);
-            if !is_there(node) {
+            if !is_present(node) {
                 let gone = client.questions.drain(..);
                 replies.extend(gone.map(|question| {
                     failure(

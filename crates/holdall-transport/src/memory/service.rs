@@ -28,10 +28,10 @@ pub(super) struct Calling {
 
 impl State {
     fn server_of(&mut self, service: &ServiceDescription) -> Option<&mut Offered> {
-        let is_it = |offered: &&mut Offered| {
+        let is_match = |offered: &&mut Offered| {
             offered.service.name == service.name && offered.service.type_name == service.type_name
         };
-        self.servers.values_mut().find(is_it)
+        self.servers.values_mut().find(is_match)
     }
 }
 

@@ -166,11 +166,11 @@ impl Discovery {
         let services = services.into_iter().filter(|(name, _)| !name.starts_with(&own));
         let now: BTreeSet<(String, String)> = services.collect();
         self.servers.retain(|service, gid| {
-            let is_there = now.contains(service);
-            if !is_there {
+            let is_present = now.contains(service);
+            if !is_present {
                 events.push(GraphEvent::ServerGone(*gid));
             }
-            is_there
+            is_present
         });
         for service in now {
             if self.servers.contains_key(&service) {

@@ -92,7 +92,7 @@ impl Installation {
             .iter()
             .chain(&of_loader)
             .map(|folder| folder.join(&file));
-        let library = folders.find(|path| is_there(path)).ok_or_else(|| {
+        let library = folders.find(|path| exists(path)).ok_or_else(|| {
             let searched: Vec<_> = prefixes
                 .iter()
                 .map(|prefix| prefix.display().to_string())
@@ -123,7 +123,7 @@ impl Installation {
     /// A library that a package brings: its path, or its name if only the loader may know it.
     fn library(&self, file: &str) -> PathBuf {
         let mut folders = self.libraries.iter().chain(&self.of_loader);
-        let found = folders.find_map(|folder| Some(folder.join(file)).filter(|path| is_there(path)));
+        let found = folders.find_map(|folder| Some(folder.join(file)).filter(|path| exists(path)));
         found.unwrap_or_else(|| PathBuf::from(file))
     }
 
@@ -222,7 +222,7 @@ impl Installation {
     }
 }
 
-fn is_there(path: &Path) -> bool {
+fn exists(path: &Path) -> bool {
     fs::about(path).is_ok_and(|about| about.kind == fs::Kind::File)
 }
 

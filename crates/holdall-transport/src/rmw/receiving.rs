@@ -301,7 +301,7 @@ impl Receiving {
 
     /// True when the graph has changed.
     pub(super) fn has_graph_news(&self) -> bool {
-        self.graph_news.is_there()
+        self.graph_news.is_pending()
     }
 
     /// Calls `wake` whenever the graph has changed.

@@ -57,9 +57,7 @@ impl Sampler {
     pub(super) fn sample(&self) {
         let now = SystemClock.monotonic();
         let subject = &self.subject;
-        let mut reply = subject
-            .requests
-            .carry_out("status", &json!({"request": "status"}));
+        let mut reply = subject.requests.execute("status", &json!({"request": "status"}));
         if let (Some(viewers), true) = (&subject.viewers, reply["status"].is_object()) {
             reply["status"]["viewers"] = viewers.json();
         }
@@ -99,6 +97,6 @@ impl Sampler {
             .names()
             .iter()
             .find(|known| **known == name)?;
-        Some(self.subject.requests.carry_out(name, arguments))
+        Some(self.subject.requests.execute(name, arguments))
     }
 }

@@ -16,7 +16,7 @@ impl Requests for Subjected {
         &["status", "metrics", "toggle_paused", "add_marker", "stop"]
     }
 
-    fn carry_out(&self, name: &str, request: &Value) -> Value {
+    fn execute(&self, name: &str, request: &Value) -> Value {
         match name {
             "status" => {
                 let topics: Map<String, Value> = [(

@@ -79,7 +79,7 @@ impl Watched {
             (true, "/api/status") => Ok(Response::json(self.sampler.newest().status.clone())),
             (true, "/api/history") => Ok(Response::json(self.sampler.history())),
             (true, "/metrics") => self.metrics(),
-            (false, _) if path.starts_with("/api/") => self.carry_out(&path["/api/".len()..], &request.body),
+            (false, _) if path.starts_with("/api/") => self.execute(&path["/api/".len()..], &request.body),
             _ => return Ok(false),
         };
         let response = response.unwrap_or_else(Response::from);
@@ -95,7 +95,7 @@ impl Watched {
     }
 
     /// A request of the control socket: its name in the path, its arguments as the body.
-    fn carry_out(&self, name: &str, body: &[u8]) -> Result<Response<'static>, Refusal> {
+    fn execute(&self, name: &str, body: &[u8]) -> Result<Response<'static>, Refusal> {
         let reply = self.sampler.request(name, &json_body(body)?);
         let reply = reply.ok_or_else(|| Refusal::new(404, "there is no such request"))?;
         let is_done = reply["ok"] == json!(true);

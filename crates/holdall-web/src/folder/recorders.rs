@@ -24,11 +24,11 @@ impl Recorders {
     pub(super) fn follow(&self, running: &[Running]) {
         let mut watched = lock(&self.0);
         watched.retain(|_, (known, watched)| {
-            let is_there = running.contains(known);
-            if !is_there {
+            let is_running = running.contains(known);
+            if !is_running {
                 watched.end();
             }
-            is_there
+            is_running
         });
         for one in running {
             if watched.len() >= WATCHED_MAX || watched.contains_key(&one.process) {

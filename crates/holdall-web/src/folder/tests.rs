@@ -260,7 +260,7 @@ fn what_runs_on_the_machine_has_its_dashboard() {
             holdall::supervise::control_socket::RECORD_REQUESTS
         }
 
-        fn carry_out(&self, name: &str, _request: &Value) -> Value {
+        fn execute(&self, name: &str, _request: &Value) -> Value {
             json!({"ok": true, "status": {"recorded": 5, "bag": "lab", "topics": {}}, "done": name})
         }
     }

@@ -197,7 +197,7 @@ impl LiveTopics {
             for subscription in &mut self.clock_subscriptions {
                 subscription.pump();
             }
-            self.carry_out(now);
+            self.execute(now);
             self.answer(now);
             SystemClock.sleep_until(now + ROUND);
         }
@@ -386,7 +386,7 @@ impl LiveTopics {
     }
 
     /// Carries out requests of viewers.
-    fn carry_out(&mut self, now: Duration) {
+    fn execute(&mut self, now: Duration) {
         while let Ok(order) = self.orders.try_recv() {
             let mut reach = Reach {
                 hub: &self.hub,

@@ -135,7 +135,7 @@ pub(super) trait Subject: Send + Sync {
     }
 
     /// Carries out a client's request; the reason if that cannot be.
-    fn carry_out(&self, _order: Order) -> Result<(), String> {
+    fn execute(&self, _order: Order) -> Result<(), String> {
         Err("a playback publishes nothing for viewers, and has no services and no parameters".to_owned())
     }
 }

@@ -40,7 +40,7 @@ impl Subject for Live {
         self.assets.read(uri)
     }
 
-    fn carry_out(&self, order: Order) -> Result<(), String> {
+    fn execute(&self, order: Order) -> Result<(), String> {
         if !self.control {
             return match order {
                 // A viewer that leaves has nothing to be forgotten.
@@ -151,7 +151,7 @@ mod tests {
                 follow: true,
             },
         ] {
-            assert!(live.carry_out(order.clone()).is_err(), "{order:?}");
+            assert!(live.execute(order.clone()).is_err(), "{order:?}");
         }
         assert!(received.try_recv().is_err(), "nothing reaches the transports");
     }

@@ -130,7 +130,7 @@ impl Sessions {
             Ok(())
         };
         self.hub.remove_client(number);
-        let _ = self.subject.carry_out(Order::Gone { client: number });
+        let _ = self.subject.execute(Order::Gone { client: number });
         let _ = client.shutdown(Shutdown::Both);
         if let Ok(writer) = writer {
             let _ = writer.join();
@@ -223,7 +223,7 @@ impl Sessions {
         loop {
             let done = match socket.read() {
                 Ok(Message::Text(text)) => {
-                    protocol::parse_text(&text).and_then(|request| self.carry_out(number, client, request))
+                    protocol::parse_text(&text).and_then(|request| self.execute(number, client, request))
                 }
                 Ok(Message::Binary(bytes)) => {
                     protocol::parse_bytes(&bytes).and_then(|bytes| self.take(number, client, bytes))
@@ -238,7 +238,7 @@ impl Sessions {
         }
     }
 
-    fn carry_out(&self, number: u64, client: &Client, request: Request) -> Result<(), String> {
+    fn execute(&self, number: u64, client: &Client, request: Request) -> Result<(), String> {
         match request {
             Request::Subscribe { subscriptions } => {
                 for wanted in subscriptions {
@@ -252,7 +252,7 @@ impl Sessions {
             }
             Request::Advertise { channels } => {
                 for channel in channels {
-                    self.subject.carry_out(Order::Begin {
+                    self.subject.execute(Order::Begin {
                         client: number,
                         channel,
                     })?;
@@ -260,7 +260,7 @@ impl Sessions {
             }
             Request::Unadvertise { channel_ids } => {
                 for channel in channel_ids {
-                    self.subject.carry_out(Order::End {
+                    self.subject.execute(Order::End {
                         client: number,
                         channel,
                     })?;
@@ -271,12 +271,12 @@ impl Sessions {
             Request::GetParameters {
                 parameter_names: names,
                 id,
-            } => self.subject.carry_out(Order::GetParameters {
+            } => self.subject.execute(Order::GetParameters {
                 client: number,
                 names,
                 id,
             })?,
-            Request::SetParameters { parameters, id } => self.subject.carry_out(Order::SetParameters {
+            Request::SetParameters { parameters, id } => self.subject.execute(Order::SetParameters {
                 client: number,
                 parameters,
                 id,
@@ -284,7 +284,7 @@ impl Sessions {
             Request::SubscribeParameterUpdates {
                 parameter_names: names,
             } => {
-                self.subject.carry_out(Order::FollowParameters {
+                self.subject.execute(Order::FollowParameters {
                     client: number,
                     names,
                     follow: true,
@@ -293,7 +293,7 @@ impl Sessions {
             Request::UnsubscribeParameterUpdates {
                 parameter_names: names,
             } => {
-                self.subject.carry_out(Order::FollowParameters {
+                self.subject.execute(Order::FollowParameters {
                     client: number,
                     names,
                     follow: false,
@@ -315,14 +315,14 @@ impl Sessions {
 
     fn take(&self, number: u64, client: &Client, bytes: Bytes<'_>) -> Result<(), String> {
         match bytes {
-            Bytes::Message { channel, payload } => self.subject.carry_out(Order::Message {
+            Bytes::Message { channel, payload } => self.subject.execute(Order::Message {
                 client: number,
                 channel,
                 payload: payload.to_vec(),
             }),
             Bytes::Call(call) => {
                 let (service, id) = (call.service, call.call);
-                let begun = self.subject.carry_out(Order::Call { client: number, call });
+                let begun = self.subject.execute(Order::Call { client: number, call });
                 if let Err(reason) = begun {
                     // The viewer waits for it.
                     let failure = protocol::service_failure(service, id, &reason);

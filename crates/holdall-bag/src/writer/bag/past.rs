@@ -223,8 +223,8 @@ impl PastFiles {
             let Some(PackedFile { plain, result }) = packer.take_done(wait) else {
                 return Ok(changed);
             };
-            let is_it = |past: &&mut PastFile| place.path_of(&past.name) == plain;
-            let Some(past) = self.files.iter_mut().find(is_it) else {
+            let is_match = |past: &&mut PastFile| place.path_of(&past.name) == plain;
+            let Some(past) = self.files.iter_mut().find(is_match) else {
                 continue;
             };
             match result {

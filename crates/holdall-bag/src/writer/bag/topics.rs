@@ -67,9 +67,9 @@ impl Topics {
 
     /// The number of the topic with the name and type of another bag's topic.
     pub fn place_of(&self, other: &TopicInfo) -> Option<usize> {
-        let is_it =
+        let is_match =
             |info: &ChannelInfo| info.topic.name == other.name && info.topic.type_name == other.type_name;
-        self.infos.iter().position(is_it)
+        self.infos.iter().position(is_match)
     }
 
     /// The most bytes that all of them need in a metadata record.

@@ -247,7 +247,7 @@ impl<'a> Bench<'a> {
     ) -> bool {
         let sides = middleware.sides.iter().enumerate();
         let reason = sides.into_iter().find_map(|(place, side)| match &self.peer {
-            Some(peer) if peer.is_there(place) => peer.absence(side),
+            Some(peer) if peer.is_remote(place) => peer.absence(side),
             _ => self.site.absence(side),
         });
         let links = || self.peer.is_some() || self.evaluation.links.iter().all(|link| link.spec.is_some());

@@ -199,7 +199,7 @@ impl Peer {
 
     fn port_of_subscriber(&self) -> BenchResult<u16> {
         let own = self.address(1);
-        if !self.is_there(1) {
+        if !self.is_remote(1) {
             return free_port(own);
         }
         match self.ask(&Ask::FreePort { own })? {
@@ -209,13 +209,13 @@ impl Peer {
     }
 
     /// Whether a side runs on the other machine.
-    pub(super) fn is_there(&self, side: usize) -> bool {
+    pub(super) fn is_remote(&self, side: usize) -> bool {
         side == self.side_there
     }
 
     /// The address of the machine of a side.
     pub(super) fn address(&self, side: usize) -> IpAddr {
-        self.addresses[usize::from(self.is_there(side))]
+        self.addresses[usize::from(self.is_remote(side))]
     }
 
     /// The address where pair `number` of workers meets: on the subscriber's machine.

@@ -305,7 +305,7 @@ impl Bench<'_> {
             domain: ends.is_none().then_some(1 + std::process::id() % 100),
         };
         let worker = match &self.peer {
-            Some(peer) if peer.is_there(side) => Worker::There(peer.start(&spec)?),
+            Some(peer) if peer.is_remote(side) => Worker::There(peer.start(&spec)?),
             _ => {
                 let mut command = self.site.command(&spec, &stream.records[side])?;
                 if let Some(ends) = ends {

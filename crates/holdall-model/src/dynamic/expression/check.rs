@@ -23,16 +23,16 @@ pub(super) struct Checked {
 
 /// The type of a part of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sort {
-    Truth,
+enum ValueType {
+    Bool,
     Number,
     Text,
 }
 
-impl Sort {
+impl ValueType {
     const fn noun(self) -> &'static str {
         match self {
-            Self::Truth => "a truth",
+            Self::Bool => "a boolean",
             Self::Number => "a number",
             Self::Text => "a text",
         }
@@ -41,7 +41,7 @@ impl Sort {
 
 struct Part {
     node: Node,
-    sort: Sort,
+    value_type: ValueType,
     /// Names any element of a list.
     is_any: bool,
 }
@@ -53,7 +53,7 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
         selection: Selection::default(),
         known: Vec::new(),
     };
-    let node = checker.truth(parsed)?;
+    let node = checker.boolean(parsed)?;
     Ok(Checked {
         selection: checker.selection,
         slots: checker.known.len(),
@@ -61,7 +61,7 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
     })
 }
 
-/// Checks an expression that is to have one number for each message; a truth is 1 or 0.
+/// Checks an expression that is to have one number for each message; a boolean is 1 or 0.
 pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, ExpressionError> {
     let mut checker = Checker {
         plan,
@@ -73,7 +73,7 @@ pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, 
         let reason = "it has many values; name one, as in [0]";
         return Err(ExpressionError::new(parsed.at, reason));
     }
-    if part.sort == Sort::Text {
+    if part.value_type == ValueType::Text {
         return Err(ExpressionError::new(parsed.at, "a text is not a number"));
     }
     Ok(Checked {
@@ -105,17 +105,17 @@ struct Checker<'p> {
 
 impl<'p> Checker<'p> {
     /// A part that must be true or false.
-    fn truth(&mut self, parsed: &Parsed) -> Result<Node, ExpressionError> {
+    fn boolean(&mut self, parsed: &Parsed) -> Result<Node, ExpressionError> {
         let part = self.part(parsed)?;
-        match part.sort {
-            Sort::Truth if part.is_any => Ok(Node::Compare(
+        match part.value_type {
+            ValueType::Bool if part.is_any => Ok(Node::Compare(
                 Comparison::Equal,
                 Box::new(part.node),
-                Box::new(Node::Truth(true)),
+                Box::new(Node::Bool(true)),
             )),
-            Sort::Truth => Ok(part.node),
-            sort => {
-                let noun = sort.noun();
+            ValueType::Bool => Ok(part.node),
+            value_type => {
+                let noun = value_type.noun();
                 let reason = format!("{noun} is not a condition; compare it with something");
                 Err(ExpressionError::new(parsed.at, reason))
             }
@@ -123,28 +123,28 @@ impl<'p> Checker<'p> {
     }
 
     fn part(&mut self, parsed: &Parsed) -> Result<Part, ExpressionError> {
-        let plain = |node, sort| Part {
+        let plain = |node, value_type| Part {
             node,
-            sort,
+            value_type,
             is_any: false,
         };
         Ok(match &parsed.kind {
             Kind::Or(left, right) => {
-                let (left, right) = (self.truth(left)?, self.truth(right)?);
-                plain(Node::Or(Box::new(left), Box::new(right)), Sort::Truth)
+                let (left, right) = (self.boolean(left)?, self.boolean(right)?);
+                plain(Node::Or(Box::new(left), Box::new(right)), ValueType::Bool)
             }
             Kind::And(left, right) => {
-                let (left, right) = (self.truth(left)?, self.truth(right)?);
-                plain(Node::And(Box::new(left), Box::new(right)), Sort::Truth)
+                let (left, right) = (self.boolean(left)?, self.boolean(right)?);
+                plain(Node::And(Box::new(left), Box::new(right)), ValueType::Bool)
             }
             Kind::Not(inner) => {
-                let inner = self.truth(inner)?;
-                plain(Node::Not(Box::new(inner)), Sort::Truth)
+                let inner = self.boolean(inner)?;
+                plain(Node::Not(Box::new(inner)), ValueType::Bool)
             }
-            Kind::Truth(value) => plain(Node::Truth(*value), Sort::Truth),
-            Kind::Integer(value) => plain(Node::Integer(*value), Sort::Number),
-            Kind::Float(value) => plain(Node::Float(*value), Sort::Number),
-            Kind::Text(text) => plain(Node::Text(text.clone()), Sort::Text),
+            Kind::Bool(value) => plain(Node::Bool(*value), ValueType::Bool),
+            Kind::Integer(value) => plain(Node::Integer(*value), ValueType::Number),
+            Kind::Float(value) => plain(Node::Float(*value), ValueType::Number),
+            Kind::Text(text) => plain(Node::Text(text.clone()), ValueType::Text),
             Kind::Time(_) => return Err(ExpressionError::new(parsed.at, "messages have no dates")),
             Kind::Negative(inner) => {
                 let part = self.number(inner, parsed.at, "-")?;
@@ -165,7 +165,7 @@ impl<'p> Checker<'p> {
 
     fn number(&mut self, parsed: &Parsed, at: usize, sign: &str) -> Result<Part, ExpressionError> {
         let part = self.part(parsed)?;
-        if part.sort == Sort::Number {
+        if part.value_type == ValueType::Number {
             Ok(part)
         } else {
             Err(ExpressionError::new(at, format!("{sign} needs numbers")))
@@ -185,7 +185,7 @@ impl<'p> Checker<'p> {
             .ok_or_else(|| ExpressionError::new(at, format!("unexpected {sign}")))?;
         Ok(Part {
             node: Node::Calculate(operator, Box::new(left.node), Box::new(right.node)),
-            sort: Sort::Number,
+            value_type: ValueType::Number,
             is_any: left.is_any || right.is_any,
         })
     }
@@ -199,15 +199,17 @@ impl<'p> Checker<'p> {
     ) -> Result<Part, ExpressionError> {
         let (left, right) = (self.part(left)?, self.part(right)?);
         one_any(at, &left, &right)?;
-        if left.sort != right.sort {
+        if left.value_type != right.value_type {
             let reason = format!(
                 "{} and {} cannot be compared",
-                left.sort.noun(),
-                right.sort.noun()
+                left.value_type.noun(),
+                right.value_type.noun()
             );
             return Err(ExpressionError::new(at, reason));
         }
-        if left.sort == Sort::Truth && !matches!(comparison, Comparison::Equal | Comparison::Unequal) {
+        if left.value_type == ValueType::Bool
+            && !matches!(comparison, Comparison::Equal | Comparison::Unequal)
+        {
             return Err(ExpressionError::new(
                 at,
                 "true and false can only be compared by == and !=",
@@ -215,7 +217,7 @@ impl<'p> Checker<'p> {
         }
         Ok(Part {
             node: Node::Compare(comparison, Box::new(left.node), Box::new(right.node)),
-            sort: Sort::Truth,
+            value_type: ValueType::Bool,
             is_any: false,
         })
     }
@@ -228,7 +230,7 @@ impl<'p> Checker<'p> {
         right: &Parsed,
     ) -> Result<Part, ExpressionError> {
         let part = self.part(left)?;
-        let (Sort::Text, Kind::Text(pattern)) = (part.sort, &right.kind) else {
+        let (ValueType::Text, Kind::Text(pattern)) = (part.value_type, &right.kind) else {
             let reason = format!("{sign} needs a text and a regular expression in quotes");
             return Err(ExpressionError::new(at, reason));
         };
@@ -244,7 +246,7 @@ impl<'p> Checker<'p> {
                 regex,
                 wanted: sign == "=~",
             },
-            sort: Sort::Truth,
+            value_type: ValueType::Bool,
             is_any: false,
         })
     }
@@ -272,7 +274,7 @@ impl<'p> Checker<'p> {
             if path.is_list {
                 return Ok(Part {
                     node: self.slot(path.steps, Taken::Length),
-                    sort: Sort::Number,
+                    value_type: ValueType::Number,
                     is_any: path.is_any,
                 });
             }
@@ -281,12 +283,12 @@ impl<'p> Checker<'p> {
             Kind::Path(_) | Kind::Text(_) => self.part(argument)?,
             _ => return Err(ExpressionError::new(argument.at, "len needs a list or a text")),
         };
-        if part.sort != Sort::Text {
+        if part.value_type != ValueType::Text {
             return Err(ExpressionError::new(argument.at, "len needs a list or a text"));
         }
         Ok(Part {
             node: Node::Characters(Box::new(part.node)),
-            sort: Sort::Number,
+            value_type: ValueType::Number,
             is_any: part.is_any,
         })
     }
@@ -302,10 +304,10 @@ impl<'p> Checker<'p> {
             );
             return Err(ExpressionError::new(at, reason));
         }
-        let (sort, taken) = match path.field.element {
-            ElementPlan::Primitive(Primitive::Boolean) => (Sort::Truth, Taken::Value),
-            ElementPlan::Primitive(_) => (Sort::Number, Taken::Value),
-            ElementPlan::Text { .. } | ElementPlan::WideText { .. } => (Sort::Text, Taken::Value),
+        let (value_type, taken) = match path.field.element {
+            ElementPlan::Primitive(Primitive::Boolean) => (ValueType::Bool, Taken::Value),
+            ElementPlan::Primitive(_) => (ValueType::Number, Taken::Value),
+            ElementPlan::Text { .. } | ElementPlan::WideText { .. } => (ValueType::Text, Taken::Value),
             ElementPlan::Struct(index) => {
                 let structure = self.plan.structure(index);
                 if !is_time(structure) {
@@ -316,13 +318,13 @@ impl<'p> Checker<'p> {
                     );
                     return Err(ExpressionError::new(at, reason));
                 }
-                (Sort::Number, Taken::Seconds)
+                (ValueType::Number, Taken::Seconds)
             }
         };
         let is_any = path.is_any;
         Ok(Part {
             node: self.slot(path.steps, taken),
-            sort,
+            value_type,
             is_any,
         })
     }

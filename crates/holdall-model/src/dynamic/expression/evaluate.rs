@@ -26,7 +26,7 @@ pub(super) enum Node {
     Integer(i128),
     Float(f64),
     Text(String),
-    Truth(bool),
+    Bool(bool),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,19 +91,19 @@ impl Operator {
 /// An intermediate value.
 #[derive(Clone, Debug)]
 enum Value<'a> {
-    Truth(bool),
+    Bool(bool),
     Integer(i128),
     Float(f64),
     Text(Cow<'a, str>),
 }
 
 /// The result of a boolean node.
-pub(super) fn truth(node: &Node, slots: &[Found<'_>]) -> bool {
+pub(super) fn boolean(node: &Node, slots: &[Found<'_>]) -> bool {
     match node {
-        Node::Or(left, right) => truth(left, slots) || truth(right, slots),
-        Node::And(left, right) => truth(left, slots) && truth(right, slots),
-        Node::Not(inner) => !truth(inner, slots),
-        Node::Truth(value) => *value,
+        Node::Or(left, right) => boolean(left, slots) || boolean(right, slots),
+        Node::And(left, right) => boolean(left, slots) && boolean(right, slots),
+        Node::Not(inner) => !boolean(inner, slots),
+        Node::Bool(value) => *value,
         Node::Compare(comparison, left, right) => compares(*comparison, left, right, slots),
         Node::Match { text, regex, wanted } => {
             let matches = |value: Value<'_>| match value {
@@ -112,14 +112,14 @@ pub(super) fn truth(node: &Node, slots: &[Found<'_>]) -> bool {
             };
             any(text, slots, matches)
         }
-        node => matches!(single(node, slots), Some(Value::Truth(true))),
+        node => matches!(single(node, slots), Some(Value::Bool(true))),
     }
 }
 
-/// The value of a node that is a number or a truth; `None` if a list is too short.
+/// The value of a node that is a number or a boolean; `None` if a list is too short.
 pub(super) fn number(node: &Node, slots: &[Found<'_>]) -> Option<f64> {
     match single(node, slots)? {
-        Value::Truth(value) => Some(f64::from(u8::from(value))),
+        Value::Bool(value) => Some(f64::from(u8::from(value))),
         value => float(&value),
     }
 }
@@ -142,7 +142,7 @@ fn order(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
     match (left, right) {
         (Value::Integer(left), Value::Integer(right)) => Some(left.cmp(right)),
         (Value::Text(left), Value::Text(right)) => Some(left.cmp(right)),
-        (Value::Truth(left), Value::Truth(right)) => Some(left.cmp(right)),
+        (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
         (left, right) => float(left)?.partial_cmp(&float(right)?),
     }
 }
@@ -151,7 +151,7 @@ fn float(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Integer(value) => Some(*value as f64),
         Value::Float(value) => Some(*value),
-        Value::Truth(_) | Value::Text(_) => None,
+        Value::Bool(_) | Value::Text(_) => None,
     }
 }
 
@@ -236,13 +236,13 @@ fn single<'s>(node: &'s Node, slots: &'s [Found<'_>]) -> Option<Value<'s>> {
         | Node::Not(_)
         | Node::Compare(..)
         | Node::Match { .. }
-        | Node::Truth(_) => Some(Value::Truth(truth(node, slots))),
+        | Node::Bool(_) => Some(Value::Bool(boolean(node, slots))),
     }
 }
 
 fn value(scalar: Scalar<'_>) -> Value<'_> {
     match scalar {
-        Scalar::Bool(value) => Value::Truth(value),
+        Scalar::Bool(value) => Value::Bool(value),
         Scalar::I8(value) => Value::Integer(value.into()),
         Scalar::U8(value) => Value::Integer(value.into()),
         Scalar::I16(value) => Value::Integer(value.into()),
@@ -262,7 +262,7 @@ fn negative(value: Value<'_>) -> Option<Value<'_>> {
     match value {
         Value::Integer(value) => Some(Value::Integer(value.checked_neg()?)),
         Value::Float(value) => Some(Value::Float(-value)),
-        Value::Truth(_) | Value::Text(_) => None,
+        Value::Bool(_) | Value::Text(_) => None,
     }
 }
 
@@ -270,7 +270,7 @@ fn absolute(value: Value<'_>) -> Option<Value<'_>> {
     match value {
         Value::Integer(value) => Some(Value::Integer(value.checked_abs()?)),
         Value::Float(value) => Some(Value::Float(value.abs())),
-        Value::Truth(_) | Value::Text(_) => None,
+        Value::Bool(_) | Value::Text(_) => None,
     }
 }
 

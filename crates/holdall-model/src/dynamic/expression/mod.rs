@@ -86,7 +86,7 @@ impl Predicate {
         let mut many = Vec::new();
         let slots = slots(&mut few, &mut many, self.slots);
         self.selection.find(&self.plan, payload, slots)?;
-        Ok(evaluate::truth(&self.question, slots))
+        Ok(evaluate::boolean(&self.question, slots))
     }
 
     /// The type of the messages.

@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Integer(i128),
     Float(f64),
     Text(String),
-    Truth(bool),
+    Bool(bool),
     /// A point in time in nanoseconds; only where dates are read.
     Time(i64),
 }
@@ -232,7 +232,7 @@ impl Parser {
             Token::Float(value) => Kind::Float(value),
             Token::Text(text) => Kind::Text(text),
             Token::Time(nanos) => Kind::Time(nanos),
-            Token::Word(word) if word == "true" || word == "false" => Kind::Truth(word == "true"),
+            Token::Word(word) if word == "true" || word == "false" => Kind::Bool(word == "true"),
             Token::Word(word) if self.peek().1 == Token::Sign("(") => {
                 self.expect("(")?;
                 let inner = self.either()?;

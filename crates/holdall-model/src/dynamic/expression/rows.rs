@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 
 /// The kind of values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ColumnSort {
+pub enum ColumnType {
     /// Numbers.
     Number,
     /// Texts.
@@ -20,16 +20,16 @@ pub enum ColumnSort {
     /// Points in time.
     Time,
     /// True or false.
-    Truth,
+    Bool,
 }
 
-impl ColumnSort {
+impl ColumnType {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Number => "a number",
             Self::Text => "a text",
             Self::Time => "a time",
-            Self::Truth => "true or false",
+            Self::Bool => "true or false",
         }
     }
 }
@@ -44,7 +44,7 @@ pub enum RowValue<'a> {
     /// A point in time.
     Time(i64),
     /// True or false.
-    Truth(bool),
+    Bool(bool),
     /// The row does not have it.
     Missing,
 }
@@ -52,8 +52,8 @@ pub enum RowValue<'a> {
 /// A compiled condition on rows.
 ///
 /// ```
-/// use holdall_model::dynamic::expression::rows::{ColumnSort, RowCondition, RowValue};
-/// let columns = [("topic", ColumnSort::Text), ("lost", ColumnSort::Number)];
+/// use holdall_model::dynamic::expression::rows::{ColumnType, RowCondition, RowValue};
+/// let columns = [("topic", ColumnType::Text), ("lost", ColumnType::Number)];
 /// let condition = RowCondition::compile(r#"topic = "/lidar" and lost > 0"#, &columns)?;
 /// let row = |column: usize| [RowValue::Text("/lidar"), RowValue::Number(3.0)][column];
 /// assert!(condition.matches(&row));
@@ -80,7 +80,7 @@ enum Node {
     Number(f64),
     Text(String),
     Time(i64),
-    Truth(bool),
+    Bool(bool),
 }
 
 impl RowCondition {
@@ -88,14 +88,14 @@ impl RowCondition {
     ///
     /// # Errors
     /// A text that cannot be parsed, an unknown column (with the known ones), or values that cannot be compared.
-    pub fn compile(text: &str, columns: &[(&str, ColumnSort)]) -> Result<Self, ExpressionError> {
+    pub fn compile(text: &str, columns: &[(&str, ColumnType)]) -> Result<Self, ExpressionError> {
         let parsed = parse_with_dates(text)?;
         let mut checker = Checker {
             columns,
             used: Vec::new(),
         };
-        let (root, sort) = checker.check(&parsed)?;
-        expect(parsed.at, sort, ColumnSort::Truth)?;
+        let (root, column_type) = checker.check(&parsed)?;
+        expect(parsed.at, column_type, ColumnType::Bool)?;
         let mut used = checker.used;
         used.sort_unstable();
         used.dedup();
@@ -109,11 +109,11 @@ impl RowCondition {
 
     /// Whether a row fulfils the condition; `row` returns the value of a column.
     pub fn matches<'a>(&'a self, row: &dyn Fn(usize) -> RowValue<'a>) -> bool {
-        evaluate(&self.root, row) == RowValue::Truth(true)
+        evaluate(&self.root, row) == RowValue::Bool(true)
     }
 }
 
-fn expect(at: usize, found: ColumnSort, wanted: ColumnSort) -> Result<(), ExpressionError> {
+fn expect(at: usize, found: ColumnType, wanted: ColumnType) -> Result<(), ExpressionError> {
     if found == wanted {
         return Ok(());
     }
@@ -122,29 +122,32 @@ fn expect(at: usize, found: ColumnSort, wanted: ColumnSort) -> Result<(), Expres
 }
 
 struct Checker<'a> {
-    columns: &'a [(&'a str, ColumnSort)],
+    columns: &'a [(&'a str, ColumnType)],
     used: Vec<usize>,
 }
 
 impl Checker<'_> {
-    fn check(&mut self, parsed: &Parsed) -> Result<(Node, ColumnSort), ExpressionError> {
+    fn check(&mut self, parsed: &Parsed) -> Result<(Node, ColumnType), ExpressionError> {
         Ok(match &parsed.kind {
-            Kind::Or(left, right) => (Node::Or(self.truth(left)?, self.truth(right)?), ColumnSort::Truth),
+            Kind::Or(left, right) => (
+                Node::Or(self.boolean(left)?, self.boolean(right)?),
+                ColumnType::Bool,
+            ),
             Kind::And(left, right) => (
-                Node::And(self.truth(left)?, self.truth(right)?),
-                ColumnSort::Truth,
+                Node::And(self.boolean(left)?, self.boolean(right)?),
+                ColumnType::Bool,
             ),
-            Kind::Not(inner) => (Node::Not(self.truth(inner)?), ColumnSort::Truth),
+            Kind::Not(inner) => (Node::Not(self.boolean(inner)?), ColumnType::Bool),
             Kind::Negative(inner) => (
-                Node::Negative(self.of(inner, ColumnSort::Number)?),
-                ColumnSort::Number,
+                Node::Negative(self.of(inner, ColumnType::Number)?),
+                ColumnType::Number,
             ),
-            Kind::Truth(value) => (Node::Truth(*value), ColumnSort::Truth),
+            Kind::Bool(value) => (Node::Bool(*value), ColumnType::Bool),
             // Exact up to 2^53, which no count of a bag exceeds.
-            Kind::Integer(value) => (Node::Number(*value as f64), ColumnSort::Number),
-            Kind::Float(value) => (Node::Number(*value), ColumnSort::Number),
-            Kind::Text(text) => (Node::Text(text.clone()), ColumnSort::Text),
-            Kind::Time(nanos) => (Node::Time(*nanos), ColumnSort::Time),
+            Kind::Integer(value) => (Node::Number(*value as f64), ColumnType::Number),
+            Kind::Float(value) => (Node::Number(*value), ColumnType::Number),
+            Kind::Text(text) => (Node::Text(text.clone()), ColumnType::Text),
+            Kind::Time(nanos) => (Node::Time(*nanos), ColumnType::Time),
             Kind::Path(steps) => self.column(parsed.at, steps)?,
             Kind::Call(name, argument) => self.call(parsed.at, name, argument)?,
             Kind::Binary(sign @ ("=~" | "!~"), left, right) => self.matching(sign, left, right)?,
@@ -155,21 +158,21 @@ impl Checker<'_> {
         })
     }
 
-    fn of(&mut self, parsed: &Parsed, wanted: ColumnSort) -> Result<Box<Node>, ExpressionError> {
-        let (node, sort) = self.check(parsed)?;
-        expect(parsed.at, sort, wanted)?;
+    fn of(&mut self, parsed: &Parsed, wanted: ColumnType) -> Result<Box<Node>, ExpressionError> {
+        let (node, column_type) = self.check(parsed)?;
+        expect(parsed.at, column_type, wanted)?;
         Ok(Box::new(node))
     }
 
-    fn truth(&mut self, parsed: &Parsed) -> Result<Box<Node>, ExpressionError> {
-        self.of(parsed, ColumnSort::Truth)
+    fn boolean(&mut self, parsed: &Parsed) -> Result<Box<Node>, ExpressionError> {
+        self.of(parsed, ColumnType::Bool)
     }
 
     fn column(
         &mut self,
         at: usize,
         steps: &[(usize, PathStep)],
-    ) -> Result<(Node, ColumnSort), ExpressionError> {
+    ) -> Result<(Node, ColumnType), ExpressionError> {
         let name = match steps {
             [(_, PathStep::Field(name))] => name,
             _ => return Err(ExpressionError::new(at, "a column has no parts")),
@@ -191,15 +194,15 @@ impl Checker<'_> {
         at: usize,
         name: &str,
         argument: &Parsed,
-    ) -> Result<(Node, ColumnSort), ExpressionError> {
+    ) -> Result<(Node, ColumnType), ExpressionError> {
         Ok(match name {
             "len" => (
-                Node::Length(self.of(argument, ColumnSort::Text)?),
-                ColumnSort::Number,
+                Node::Length(self.of(argument, ColumnType::Text)?),
+                ColumnType::Number,
             ),
             "abs" => (
-                Node::Absolute(self.of(argument, ColumnSort::Number)?),
-                ColumnSort::Number,
+                Node::Absolute(self.of(argument, ColumnType::Number)?),
+                ColumnType::Number,
             ),
             _ => {
                 let reason = format!("there is no function {name}; the functions are len and abs");
@@ -213,8 +216,8 @@ impl Checker<'_> {
         sign: &str,
         left: &Parsed,
         right: &Parsed,
-    ) -> Result<(Node, ColumnSort), ExpressionError> {
-        let text = self.of(left, ColumnSort::Text)?;
+    ) -> Result<(Node, ColumnType), ExpressionError> {
+        let text = self.of(left, ColumnType::Text)?;
         let Kind::Text(pattern) = &right.kind else {
             return Err(ExpressionError::new(
                 right.at,
@@ -223,7 +226,7 @@ impl Checker<'_> {
         };
         let pattern = Regex::new(pattern)
             .map_err(|error| ExpressionError::new(right.at, format!("not a regular expression: {error}")))?;
-        Ok((Node::Matches(sign == "=~", text, pattern), ColumnSort::Truth))
+        Ok((Node::Matches(sign == "=~", text, pattern), ColumnType::Bool))
     }
 
     fn compare(
@@ -232,26 +235,26 @@ impl Checker<'_> {
         comparison: fn(Ordering) -> bool,
         left: &Parsed,
         right: &Parsed,
-    ) -> Result<(Node, ColumnSort), ExpressionError> {
-        let (mut first, mut first_sort) = self.check(left)?;
-        let (mut second, mut second_sort) = self.check(right)?;
+    ) -> Result<(Node, ColumnType), ExpressionError> {
+        let (mut first, mut first_type) = self.check(left)?;
+        let (mut second, mut second_type) = self.check(right)?;
         // A time in quotes.
-        if first_sort == ColumnSort::Time {
-            (second, second_sort) = as_time(right.at, second, second_sort)?;
-        } else if second_sort == ColumnSort::Time {
-            (first, first_sort) = as_time(left.at, first, first_sort)?;
+        if first_type == ColumnType::Time {
+            (second, second_type) = as_time(right.at, second, second_type)?;
+        } else if second_type == ColumnType::Time {
+            (first, first_type) = as_time(left.at, first, first_type)?;
         }
-        if first_sort != second_sort {
+        if first_type != second_type {
             let reason = format!(
                 "{} cannot be compared with {}",
-                first_sort.as_str(),
-                second_sort.as_str()
+                first_type.as_str(),
+                second_type.as_str()
             );
             return Err(ExpressionError::new(at, reason));
         }
         Ok((
             Node::Compare(comparison, Box::new(first), Box::new(second)),
-            ColumnSort::Truth,
+            ColumnType::Bool,
         ))
     }
 
@@ -261,39 +264,42 @@ impl Checker<'_> {
         sign: &'static str,
         left: &Parsed,
         right: &Parsed,
-    ) -> Result<(Node, ColumnSort), ExpressionError> {
-        let (first, first_sort) = self.check(left)?;
-        let (second, second_sort) = self.check(right)?;
-        let sort = match (first_sort, sign, second_sort) {
-            (ColumnSort::Number, _, ColumnSort::Number) | (ColumnSort::Time, "-", ColumnSort::Time) => {
-                ColumnSort::Number
+    ) -> Result<(Node, ColumnType), ExpressionError> {
+        let (first, first_type) = self.check(left)?;
+        let (second, second_type) = self.check(right)?;
+        let column_type = match (first_type, sign, second_type) {
+            (ColumnType::Number, _, ColumnType::Number) | (ColumnType::Time, "-", ColumnType::Time) => {
+                ColumnType::Number
             }
-            (ColumnSort::Time, "+" | "-", ColumnSort::Number) => ColumnSort::Time,
+            (ColumnType::Time, "+" | "-", ColumnType::Number) => ColumnType::Time,
             _ => {
                 let reason = format!(
                     "{} {sign} {} cannot be calculated",
-                    first_sort.as_str(),
-                    second_sort.as_str()
+                    first_type.as_str(),
+                    second_type.as_str()
                 );
                 return Err(ExpressionError::new(at, reason));
             }
         };
-        Ok((Node::Calculate(sign, Box::new(first), Box::new(second)), sort))
+        Ok((
+            Node::Calculate(sign, Box::new(first), Box::new(second)),
+            column_type,
+        ))
     }
 }
 
 /// A text or a number of seconds that is compared with a time, as a time.
-fn as_time(at: usize, node: Node, sort: ColumnSort) -> Result<(Node, ColumnSort), ExpressionError> {
+fn as_time(at: usize, node: Node, column_type: ColumnType) -> Result<(Node, ColumnType), ExpressionError> {
     match node {
         Node::Text(text) => match Timestamp::from_utc_text(&text) {
-            Some(time) => Ok((Node::Time(time.as_nanos()), ColumnSort::Time)),
+            Some(time) => Ok((Node::Time(time.as_nanos()), ColumnType::Time)),
             None => {
                 let reason = format!("{text:?} is not a date; expected 2026-11-01 or 2026-11-01T12:30:05");
                 Err(ExpressionError::new(at, reason))
             }
         },
-        Node::Number(seconds) => Ok((Node::Time(nanos(seconds)), ColumnSort::Time)),
-        node => Ok((node, sort)),
+        Node::Number(seconds) => Ok((Node::Time(nanos(seconds)), ColumnType::Time)),
+        node => Ok((node, column_type)),
     }
 }
 
@@ -315,16 +321,16 @@ fn comparison(sign: &str) -> Option<fn(Ordering) -> bool> {
 }
 
 fn evaluate<'a>(node: &'a Node, row: &dyn Fn(usize) -> RowValue<'a>) -> RowValue<'a> {
-    let truth = |node: &'a Node| evaluate(node, row) == RowValue::Truth(true);
+    let boolean = |node: &'a Node| evaluate(node, row) == RowValue::Bool(true);
     let number = |node: &'a Node| match evaluate(node, row) {
         RowValue::Number(value) => Some(value),
         _ => None,
     };
     let some = |value: Option<f64>| value.map_or(RowValue::Missing, RowValue::Number);
     match node {
-        Node::Or(left, right) => RowValue::Truth(truth(left) || truth(right)),
-        Node::And(left, right) => RowValue::Truth(truth(left) && truth(right)),
-        Node::Not(inner) => RowValue::Truth(!truth(inner)),
+        Node::Or(left, right) => RowValue::Bool(boolean(left) || boolean(right)),
+        Node::And(left, right) => RowValue::Bool(boolean(left) && boolean(right)),
+        Node::Not(inner) => RowValue::Bool(!boolean(inner)),
         Node::Negative(inner) => some(number(inner).map(|value| -value)),
         Node::Absolute(inner) => some(number(inner).map(f64::abs)),
         Node::Length(inner) => match evaluate(inner, row) {
@@ -333,18 +339,18 @@ fn evaluate<'a>(node: &'a Node, row: &dyn Fn(usize) -> RowValue<'a>) -> RowValue
         },
         Node::Compare(holds, left, right) => {
             let order = order(evaluate(left, row), evaluate(right, row));
-            RowValue::Truth(order.is_some_and(holds))
+            RowValue::Bool(order.is_some_and(holds))
         }
         Node::Calculate(sign, left, right) => calculate(sign, evaluate(left, row), evaluate(right, row)),
         Node::Matches(wanted, text, pattern) => match evaluate(text, row) {
-            RowValue::Text(text) => RowValue::Truth(pattern.is_match(text) == *wanted),
-            _ => RowValue::Truth(false),
+            RowValue::Text(text) => RowValue::Bool(pattern.is_match(text) == *wanted),
+            _ => RowValue::Bool(false),
         },
         Node::Column(place) => row(*place),
         Node::Number(value) => RowValue::Number(*value),
         Node::Text(text) => RowValue::Text(text),
         Node::Time(nanos) => RowValue::Time(*nanos),
-        Node::Truth(value) => RowValue::Truth(*value),
+        Node::Bool(value) => RowValue::Bool(*value),
     }
 }
 
@@ -353,7 +359,7 @@ fn order(left: RowValue<'_>, right: RowValue<'_>) -> Option<Ordering> {
         (RowValue::Number(left), RowValue::Number(right)) => left.partial_cmp(&right),
         (RowValue::Text(left), RowValue::Text(right)) => Some(left.cmp(right)),
         (RowValue::Time(left), RowValue::Time(right)) => Some(left.cmp(&right)),
-        (RowValue::Truth(left), RowValue::Truth(right)) => Some(left.cmp(&right)),
+        (RowValue::Bool(left), RowValue::Bool(right)) => Some(left.cmp(&right)),
         _ => None,
     }
 }
@@ -384,13 +390,13 @@ fn calculate<'a>(sign: &str, left: RowValue<'_>, right: RowValue<'_>) -> RowValu
 mod tests {
     use super::*;
 
-    const COLUMNS: [(&str, ColumnSort); 6] = [
-        ("topic", ColumnSort::Text),
-        ("lost", ColumnSort::Number),
-        ("start", ColumnSort::Time),
-        ("end", ColumnSort::Time),
-        ("sealed", ColumnSort::Truth),
-        ("gone", ColumnSort::Number),
+    const COLUMNS: [(&str, ColumnType); 6] = [
+        ("topic", ColumnType::Text),
+        ("lost", ColumnType::Number),
+        ("start", ColumnType::Time),
+        ("end", ColumnType::Time),
+        ("sealed", ColumnType::Bool),
+        ("gone", ColumnType::Number),
     ];
 
     fn holds(text: &str) -> Result<bool, String> {
@@ -402,7 +408,7 @@ mod tests {
                 RowValue::Number(3.0),
                 RowValue::Time(start),
                 RowValue::Time(start + 90_500_000_000),
-                RowValue::Truth(false),
+                RowValue::Bool(false),
                 RowValue::Missing,
             ][place]
         };

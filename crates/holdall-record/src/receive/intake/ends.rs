@@ -132,7 +132,7 @@ impl Intake {
     }
 
     /// The recording was asked to end at `now`: a message that was sent later shows that all earlier ones are known.
-    pub(crate) fn stops(&self, now: Timestamp) {
+    pub(crate) fn note_stop(&self, now: Timestamp) {
         let mut state = self.lock();
         let IntakeState { tracks, by_gid, .. } = &*state;
         if by_gid.values().any(|&index| tracks[index].end != End::Shown) {

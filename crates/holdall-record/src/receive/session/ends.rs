@@ -66,9 +66,9 @@ impl Session {
     }
 
     /// The recording was asked to end: from now on each publisher whose end is not known is watched for a later message.
-    pub(crate) fn stops(&self) {
+    pub(crate) fn note_stop(&self) {
         let now = self.clock.now();
-        self.topics.values().for_each(|topic| topic.intake.stops(now));
+        self.topics.values().for_each(|topic| topic.intake.note_stop(now));
     }
 
     /// Asks publishers how many messages they have sent, and notes those that have left since; true if an end was shown.
@@ -144,7 +144,7 @@ impl Session {
             });
             self.defer(number, decisions);
         }
-        self.carry_out_decided();
+        self.execute_decided();
         self.report_silent();
     }
 }

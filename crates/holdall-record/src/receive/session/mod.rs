@@ -254,7 +254,7 @@ impl Session {
             self.next_poll = now + self.options.polling_interval;
             self.poll_graph(now);
         }
-        self.grant_wishes();
+        self.answer_topic_requests();
         if now >= self.next_announcements {
             self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
             self.poll_announcements();
@@ -371,7 +371,7 @@ impl Session {
     }
 
     fn poll_graph(&mut self, now: Duration) {
-        self.carry_out_decided();
+        self.execute_decided();
         if !self.decided.is_empty() {
             return;
         }
@@ -409,32 +409,32 @@ impl Session {
                 self.transport_failed(number, &error);
             }
             self.defer(number, decisions);
-            self.carry_out_decided();
+            self.execute_decided();
         }
         self.complete(now);
-        self.carry_out_decided();
+        self.execute_decided();
         self.report_silent();
     }
 
     /// Subscribes to topics that the control asked for.
-    fn grant_wishes(&mut self) {
-        for wish in self.parts.requests.take_wishes() {
-            let mut there = Vec::new();
-            for (name, type_name) in wish.topics {
-                let mut is_there = false;
+    fn answer_topic_requests(&mut self) {
+        for request in self.parts.requests.take_pending() {
+            let mut requested = Vec::new();
+            for (name, type_name) in request.topics {
+                let mut is_known = false;
                 for number in 0..self.sources.len() {
                     let found = self.sources[number]
                         .discovery
                         .request(&name, type_name.as_deref());
-                    is_there |= found.is_some();
+                    is_known |= found.is_some();
                     self.defer(number, found.into_iter().flatten());
                 }
-                there.push((name, is_there));
+                requested.push((name, is_known));
             }
-            self.carry_out_decided();
+            self.execute_decided();
             let mut answer = SubscribeAnswer::default();
-            for (name, is_there) in there {
-                let is_recorded = is_there && self.is_or_will_be_recorded(&name);
+            for (name, is_known) in requested {
+                let is_recorded = is_known && self.is_or_will_be_recorded(&name);
                 let list = if is_recorded {
                     &mut answer.subscribed
                 } else {
@@ -443,7 +443,7 @@ impl Session {
                 list.push(name);
             }
             // The asker may have stopped waiting.
-            let _ = wish.answer.try_send(answer);
+            let _ = request.answer.try_send(answer);
         }
     }
 

@@ -59,11 +59,11 @@ impl Session {
     }
 
     /// Carries out pending decisions, each of which queues at most one command, while the drain's queue has room.
-    pub(super) fn carry_out_decided(&mut self) {
+    pub(super) fn execute_decided(&mut self) {
         while self.parts.drain.has_room()
             && let Some(next) = self.decided.pop_front()
         {
-            if let Err(error) = self.carry_out(next.number, &next.decision, next.moment) {
+            if let Err(error) = self.execute(next.number, &next.decision, next.moment) {
                 tracing::error!("not recorded: {error}");
                 self.note_refused(&next.decision, &error);
             }
@@ -79,7 +79,7 @@ impl Session {
         }
     }
 
-    fn carry_out(
+    fn execute(
         &mut self,
         number: usize,
         decision: &GraphDecision,

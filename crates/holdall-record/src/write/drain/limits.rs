@@ -68,7 +68,7 @@ impl Drain {
     }
 
     /// Checks the clock after messages were taken and before they are written, so that the clock that stamped them is known.
-    pub(super) fn look_at_clock(&mut self) {
+    pub(super) fn check_clock(&mut self) {
         let Some(time) = &self.time else { return };
         time.look();
         if time.count() > 0 {

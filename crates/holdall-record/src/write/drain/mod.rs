@@ -97,7 +97,7 @@ pub struct Drain {
     /// The journal's place that the sync in flight covers.
     syncing_journal: u64,
     /// The journal's end when places of folded publishers were last released.
-    places_given: u64,
+    places_released_at: u64,
     next_space: Duration,
     next_space_guard: Duration,
     checkpoints: Checkpoints,
@@ -157,7 +157,7 @@ impl Drain {
             syncing: Vec::new(),
             journal: Journal::default(),
             syncing_journal: 0,
-            places_given: 0,
+            places_released_at: 0,
             next_space: Duration::ZERO,
             next_space_guard: Duration::ZERO,
             checkpoints: Checkpoints::default(),
@@ -198,7 +198,7 @@ impl Drain {
     /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
         self.last_step = now;
-        self.look_at_clock();
+        self.check_clock();
         self.run_commands();
         if self.triggered.is_some() {
             self.step_triggered(segment, now);

@@ -18,9 +18,9 @@ impl Drain {
     /// Releases the places of folded publishers whose messages the journal has forgotten, for other
     /// publishers.
     pub(super) fn free_places(&mut self) {
-        let is_new = self.journal.end() != self.places_given;
-        if is_new && self.journal.start() >= self.places_given {
-            self.places_given = self.journal.end();
+        let is_new = self.journal.end() != self.places_released_at;
+        if is_new && self.journal.start() >= self.places_released_at {
+            self.places_released_at = self.journal.end();
             lock(&self.ledger).release_places();
         }
     }

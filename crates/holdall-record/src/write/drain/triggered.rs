@@ -106,7 +106,7 @@ impl Drain {
             triggered.conditions.check(time);
         }
         self.begin_fired(&mut triggered);
-        self.let_go(&mut triggered, now);
+        self.release_decided(&mut triggered, now);
         if triggered.is_over(is_caught_up) {
             self.end_events(&mut triggered);
         }
@@ -217,7 +217,7 @@ impl Drain {
     }
 
     /// Takes messages out of the ring whose fate is known, some at a time.
-    fn let_go(&mut self, triggered: &mut Triggered, now: Duration) {
+    fn release_decided(&mut self, triggered: &mut Triggered, now: Duration) {
         self.forget_vacated();
         if let Some(watch) = &mut self.watch {
             watch.reread_length();

@@ -63,7 +63,7 @@ pub trait Requests: Send + Sync + 'static {
 
     /// Carries out the request of this name, one of [`Requests::names`], and replies. `request` is the whole object, with the
     /// arguments.
-    fn carry_out(&self, name: &str, request: &Value) -> Value;
+    fn execute(&self, name: &str, request: &Value) -> Value;
 }
 
 /// Longest request in bytes.
@@ -267,7 +267,7 @@ impl Server {
             Err(error) => return refusal(&format!("the request is not a JSON object: {error}")),
         };
         match request.get("request").and_then(Value::as_str) {
-            Some(name) if self.requests.names().contains(&name) => self.requests.carry_out(name, &request),
+            Some(name) if self.requests.names().contains(&name) => self.requests.execute(name, &request),
             Some(other) => refusal(&format!(
                 "there is no request {other:?}, expected one of {}",
                 self.requests.names().join(", ")

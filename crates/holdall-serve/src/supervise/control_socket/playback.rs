@@ -36,7 +36,7 @@ impl Requests for PlayRequests {
         PLAY_REQUESTS
     }
 
-    fn carry_out(&self, name: &str, request: &Value) -> Value {
+    fn execute(&self, name: &str, request: &Value) -> Value {
         let reply = match name {
             "status" => Ok(json!({"ok": true, "status": status(&self.0.status())})),
             "is_paused" => Ok(self.paused()),

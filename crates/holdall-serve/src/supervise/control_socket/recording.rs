@@ -53,7 +53,7 @@ impl Requests for RecordRequests {
         RECORD_REQUESTS
     }
 
-    fn carry_out(&self, name: &str, request: &Value) -> Value {
+    fn execute(&self, name: &str, request: &Value) -> Value {
         let control = &self.control;
         match name {
             "status" => json!({"ok": true, "status": self.status()}),
