@@ -64,9 +64,10 @@ def test_a_bridge_that_came_first_hides_no_network(bare_hosts, tmp_path, dds, or
 
 
 def addresses(host):
-    """All IPv4 addresses of a host, as the system lists them: interface, address, whether it is up."""
+    """All IPv4 addresses of a host, as the system lists them: interface, address, whether it is up and has a carrier."""
     listed = json.loads(subprocess.run(host.inside("ip", "-j", "addr"), check=True, capture_output=True, text=True).stdout)
-    return {(link["ifname"], one["local"], "UP" in link["flags"]) for link in listed for one in link["addr_info"] if one["family"] == "inet"}
+    works = lambda link: "UP" in link["flags"] and "NO-CARRIER" not in link["flags"]  # noqa: E731
+    return {(link["ifname"], one["local"], works(link)) for link in listed for one in link["addr_info"] if one["family"] == "inet"}
 
 
 def networks_of(bag_status):
@@ -91,6 +92,14 @@ def test_the_networks_that_are_used_can_be_read_while_it_records_and_afterwards(
     wait_for(addresses(here))
     here.ip("link", "set", "net-b", "up")
     here.link("net-c", "10.111.0.1/24")
+    wait_for(addresses(here))
+    # The other end of an interface, as a switch that is turned off.
+    here.ip("link", "set", "net-b-far", "down")
+    recorder.wait_until_says("DDS has lost the network net-b (10.99.0.1): no carrier")
+    assert ("net-b", "10.99.0.1", False) in addresses(here)
+    wait_for(addresses(here))
+    assert [one["reason"].split(":")[0] for one in status()["networks"] if not one["used"]] == ["no carrier"]
+    here.ip("link", "set", "net-b-far", "up")
     wait_for(addresses(here))
     everywhere = addresses(here)
     assert all(is_up for _, _, is_up in everywhere) and len(everywhere) == 4, everywhere

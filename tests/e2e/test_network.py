@@ -55,6 +55,12 @@ class Host:
             other.ip("link", "set", other_name, "up")
         self.ip("addr", "add", address, "dev", name)
         self.ip("link", "set", name, "up")
+        # The system takes up to a second to see that both ends are up.
+        deadline = time.monotonic() + DEADLINE_S
+        for host, end in ((self, name), (other or self, other_name if other else f"{name}-far")):
+            while "NO-CARRIER" in subprocess.run(host.inside("ip", "link", "show", end), check=True, capture_output=True, text=True).stdout:
+                assert time.monotonic() < deadline, f"{end} has no carrier"
+                time.sleep(0.02)
 
     def inside(self, *command):
         return (*self.enter(*self.namespaces), *command)

@@ -161,6 +161,8 @@ pub struct InterfaceAddress {
     pub mask: Ipv4Addr,
     /// The interface is up.
     pub is_up: bool,
+    /// Something that works is at the other end: a cable, an access point, a port of a bridge. Never so while the interface is down.
+    pub has_carrier: bool,
     /// The interface reaches this machine only.
     pub is_loopback: bool,
     /// The interface carries multicast.
@@ -199,6 +201,7 @@ pub fn interface_addresses() -> Vec<InterfaceAddress> {
                         ipv4(entry.ifa_netmask)
                     },
                     is_up: has(libc::IFF_UP),
+                    has_carrier: has(libc::IFF_RUNNING),
                     is_loopback: has(libc::IFF_LOOPBACK),
                     has_multicast: has(libc::IFF_MULTICAST),
                 });

@@ -50,6 +50,8 @@ pub(super) struct Networks {
     names: BTreeMap<Ipv4Addr, String>,
     /// Addresses of interfaces that are down.
     down: BTreeSet<Ipv4Addr>,
+    /// Addresses of interfaces that are up and have no carrier: only nodes of this computer can be heard there.
+    unplugged: BTreeSet<Ipv4Addr>,
     /// All addresses that this computer has, or had.
     known: BTreeSet<Ipv4Addr>,
     /// Those that it no longer has.
@@ -80,6 +82,7 @@ impl Networks {
             cyclones,
             names: BTreeMap::new(),
             down: BTreeSet::new(),
+            unplugged: BTreeSet::new(),
             known,
             gone: BTreeSet::new(),
             multicast: Vec::new(),
@@ -122,8 +125,15 @@ impl Networks {
         }
         let down = all.iter().map(|address| address.address);
         self.down = down.filter(|address| !now.contains_key(address)).collect();
+        let unplugged = now.values().filter(|one| !one.has_carrier);
+        let unplugged = unplugged.map(|one| one.address).collect();
+        let before = std::mem::replace(&mut self.unplugged, unplugged);
         if self.is_wide {
             self.widen(&now);
+            let plugged = before
+                .iter()
+                .filter(|one| !self.unplugged.contains(one) && now.contains_key(one));
+            self.fresh.extend(plugged.map(|one| (*one, FRESH_ROUNDS)));
         }
     }
 
@@ -311,6 +321,8 @@ impl Networks {
             Some(GONE.to_owned())
         } else if !is_chosen {
             Some(LEFT_OUT.to_owned())
+        } else if self.unplugged.contains(&address) {
+            Some(UNPLUGGED.to_owned())
         } else {
             let unjoined = self.unjoined.get(&address);
             unjoined.map(|error| {
@@ -320,7 +332,7 @@ impl Networks {
         Network {
             interface: name.to_owned(),
             address,
-            used: is_chosen && !self.gone.contains(&address),
+            used: is_chosen && !self.gone.contains(&address) && !self.unplugged.contains(&address),
             reason,
         }
     }
@@ -328,6 +340,7 @@ impl Networks {
 
 const DOWN: &str = "its interface is down";
 const GONE: &str = "its interface has lost the address, or is gone";
+const UNPLUGGED: &str = "no carrier: its cable is unplugged, or its other end is down";
 const LEFT_OUT: &str = "CYCLONEDDS_URI or ROS_AUTOMATIC_DISCOVERY_RANGE leaves it out";
 const JOIN_TIP: &str = "raise the limit: sysctl -w net.ipv4.igmp_max_memberships=200";
 
@@ -370,11 +383,13 @@ impl NetworkLog {
         let (before, used) = (used(&self.networks), used(&now));
         if self.has_begun {
             let come: Vec<_> = used.difference(&before).collect();
-            let gone: Vec<_> = before.difference(&used).collect();
-            if !gone.is_empty() {
+            for one in now
+                .iter()
+                .filter(|one| !one.used && before.contains(&one.to_string()))
+            {
+                let reason = one.reason.as_deref().unwrap_or(GONE);
                 tracing::warn!(
-                    "DDS has lost the network {}: nodes of other computers there are not heard until it is back",
-                    list(gone)
+                    "DDS has lost the network {one}: {reason}; nodes of other computers there are not heard until it is back"
                 );
             }
             if !come.is_empty() {
@@ -423,6 +438,7 @@ mod tests {
             address,
             mask: Ipv4Addr::new(255, 255, 255, 0),
             is_up: true,
+            has_carrier: true,
             is_loopback: address.is_loopback(),
             has_multicast: false,
         }
@@ -499,6 +515,19 @@ mod tests {
         for _ in 0..FRESH_ROUNDS {
             assert_eq!(networks.take_fresh(), [LATE]);
         }
+        assert!(networks.take_fresh().is_empty());
+        networks.follow(&[interface("lo", LOOPBACK), interface("eth0", WIRED)]);
+        for _ in 0..FRESH_ROUNDS {
+            assert_eq!(networks.take_fresh(), [WIRED]);
+        }
+        let unplugged = InterfaceAddress {
+            has_carrier: false,
+            ..interface("eth0", WIRED)
+        };
+        networks.follow(&[interface("lo", LOOPBACK), unplugged]);
+        assert!(listed(&networks).contains(&eth0(UNPLUGGED)));
+        // Nodes of this computer can use it.
+        assert_eq!(networks.own_addresses().collect::<Vec<_>>(), [WIRED]);
         assert!(networks.take_fresh().is_empty());
         networks.follow(&[interface("lo", LOOPBACK), interface("eth0", WIRED)]);
         assert_eq!(networks.take_fresh(), [WIRED]);
