@@ -13,9 +13,9 @@ TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 
 # The programs that `sim`, `gate` and `e2e` run, as `unit` has built them: with a test among the targets cargo counts in what only tests ask of
 # libraries, and so compiles nothing again.
-PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-sim --lib --test program
+PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-bench --bin holdall-sim --lib --test program
 
-.PHONY: help demo test build install wheel check lint unit sim gate e2e bench setup-build setup-demo setup-nodes clean
+.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e setup-build setup-demo setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,12 @@ install: build ## install the program, its manual pages and completions below PR
 	target/release/holdall man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/holdall completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdall
+
+# Beside `holdall`, which runs it; of the same tree, because both start each other.
+install-bench: setup-build ## install holdall-bench, the program that `holdall bench` runs, below PREFIX
+	cargo build --release -p holdall-bench --features "$(FEATURES)"
+	install -D -m 755 $(TARGET)/release/holdall-bench $(DESTDIR)$(PREFIX)/bin/holdall-bench
+	$(TARGET)/release/holdall-bench man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 
 check: ## the inner loop: types and unit tests of everything but the heavy transports
 	cargo test -q --workspace --no-default-features --lib

@@ -10,7 +10,7 @@ import pytest
 from conftest import HOLDALL
 
 TREE = Path(__file__).resolve().parents[2]
-BASELINE = TREE / "crates/holdall-bench/gate/baseline.json"
+BASELINE = TREE / "tools/bench/gate/baseline.json"
 # The cheapest workload: it counts some ten million instructions.
 WORKLOAD = "offer-100B"
 

@@ -77,7 +77,7 @@ def test_every_message_is_accounted_for(world, tmp_path):
     assert runs["cyclone", "good"]["wire"]["fragments"] > 0
 
     page = tmp_path / "page"
-    published = Path(__file__).resolve().parents[2] / "crates/holdall-bench/tests/data/tsc-rmw"
+    published = Path(__file__).resolve().parents[2] / "tools/bench/tests/data/tsc-rmw"
     command = [HOLDALL, "bench", "report", tmp_path / "out", "--out", page, "--published", published]
     subprocess.run(list(map(str, command)), check=True, capture_output=True)
     html = (page / "report.html").read_text()

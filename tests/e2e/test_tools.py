@@ -317,7 +317,7 @@ def test_bad_input_is_one_sentence(tmp_path, verb):
 def test_manual_pages_come_from_the_program(tmp_path):
     done("man", "--dir", tmp_path)
     pages = {path.name for path in tmp_path.iterdir()}
-    assert {"holdall.1", "holdall-record.1", "holdall-convert.1", "holdall-bench-run-tools.1"} <= pages
+    assert {"holdall.1", "holdall-record.1", "holdall-convert.1", "holdall-bench.1"} <= pages
     assert ".TH" in (tmp_path / "holdall-convert.1").read_text()
 
 

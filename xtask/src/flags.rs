@@ -1,6 +1,6 @@
 //! The rule that texts of the libraries name no flags of a command line: errors are typed, and the command adds what its flags can do.
 
-/// Crates that know no command line. `holdall-bench` is not a library for others: it is the body of `holdall bench`, and starts
+/// Crates that know no command line. The library of `holdall-bench` is for its program only, and starts
 /// programs.
 const LIBRARIES: [&str; 11] = [
     "crates/holdall-model/src/",
@@ -27,7 +27,7 @@ pub fn check_flags(shown: &str, text: &str, breaches: &mut Vec<String>) {
         if let Some(flag) = flag_in(literal) {
             breaches.push(format!(
                 "{shown}:{line}: a text of a library names the flag {flag}; give the error a variant, or the log line a `setting`, and add the \
-                 flag in holdall-cli/src/render/hint.rs"
+                 flag in holdall-program/src/hint.rs"
             ));
         }
     }
@@ -134,8 +134,8 @@ mod tests {
         let line = "let a = \"see --all\";\n";
         let in_tests = format!("fn a() {{}}\n#[cfg(test)]\nmod tests {{\n    {line}}}\n");
         for (place, text) in [
-            ("crates/holdall-cli/src/render/hint.rs", line),
-            ("crates/holdall-bench/src/error.rs", line),
+            ("crates/holdall-program/src/hint.rs", line),
+            ("tools/bench/src/error.rs", line),
             ("crates/holdall-bag/src/writer/tests.rs", line),
             ("crates/holdall-record/src/tests/bags.rs", line),
             ("crates/holdall-data/src/export/mod.rs", in_tests.as_str()),

@@ -12,7 +12,7 @@ const FOLDERS_OF_OTHERS: [&str; 3] = ["check", "compression", "memory"];
 const PLACES_ALLOWED: [&str; 4] = [
     "crates/holdall-storage/src/registry.rs",
     "crates/holdall-transport/src/registry.rs",
-    "crates/holdall-bench/",
+    "tools/bench/",
     "xtask/",
 ];
 
@@ -83,7 +83,7 @@ mod tests {
             "crates/holdall-storage/src/registry.rs",
             "crates/holdall-storage/tests/check.rs",
             "crates/holdall/src/writer/tests.rs",
-            "crates/holdall-bench/src/verify.rs",
+            "tools/bench/src/verify.rs",
         ] {
             assert_eq!(breaches_of(place, line), 0, "{place}");
         }

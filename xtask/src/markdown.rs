@@ -29,15 +29,20 @@ pub struct Sources {
 impl Sources {
     /// Reads the tree below `root`.
     pub fn read(root: &Path) -> Self {
-        let arguments = sources_below(&root.join("crates/holdall-cli/src"), "rs");
+        let programs = [
+            "crates/holdall-cli/src",
+            "crates/holdall-program/src",
+            "tools/bench/src/args",
+        ];
+        let arguments = programs.map(|folder| sources_below(&root.join(folder), "rs"));
         let mut flags: BTreeSet<String> = FOREIGN_FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
         let mut verbs: BTreeSet<String> = BUILT_IN_VERBS.iter().map(|verb| (*verb).to_owned()).collect();
-        for text in &arguments {
+        for text in arguments.iter().flatten() {
             flags.extend(words(text).map(|word| word.replace('_', "-")));
             verbs.extend(words(text).filter(|word| starts_upper(word)).map(kebab));
         }
         let mut identifiers = BTreeSet::new();
-        let rust = ["crates", "xtask"].map(|folder| sources_below(&root.join(folder), "rs"));
+        let rust = ["crates", "tools", "xtask"].map(|folder| sources_below(&root.join(folder), "rs"));
         let python = ["tests", "demo", "scripts"].map(|folder| sources_below(&root.join(folder), "py"));
         for text in rust.iter().chain(&python).flatten() {
             identifiers.extend(words(text).filter(|word| is_test_name(word)).map(str::to_owned));
@@ -262,7 +267,9 @@ fn long_flags(code: &str) -> impl Iterator<Item = &str> {
 
 /// A path of the source tree: it begins with one of its folders and has no space.
 fn is_source_path(code: &str) -> bool {
-    const FOLDERS: [&str; 6] = ["crates/", "docs/", "scripts/", "tests/", "xtask/", "demo/"];
+    const FOLDERS: [&str; 7] = [
+        "crates/", "tools/", "docs/", "scripts/", "tests/", "xtask/", "demo/",
+    ];
     let begins = FOLDERS.iter().any(|folder| code.starts_with(folder))
         || code.starts_with("holdall-") && code.contains("/")
         || code.starts_with("holdall/");

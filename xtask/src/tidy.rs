@@ -21,7 +21,7 @@ const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
 
 /// Each crate with the crates of this project that it may depend on.
-const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 15] = [
+const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 17] = [
     ("holdall-model", &[]),
     ("holdall-io", &["holdall-model"]),
     ("holdall-storage", &["holdall-model", "holdall-io"]),
@@ -82,6 +82,17 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 15] = [
             "holdall-serve",
         ],
     ),
+    // What the programs have in common; it knows no verb.
+    (
+        "holdall-program",
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-storage",
+            "holdall-transport",
+            "holdall",
+        ],
+    ),
     // The simulator knows the library from outside, as a user of it does; nothing depends on it.
     (
         "holdall-sim",
@@ -99,6 +110,20 @@ const DEPENDENCIES_ALLOWED: [(&str, &[&str]); 15] = [
     (
         "holdall-web",
         &["holdall-model", "holdall-io", "holdall-transport", "holdall"],
+    ),
+    // The product: none of the bench is in it.
+    (
+        "holdall-cli",
+        &[
+            "holdall-model",
+            "holdall-io",
+            "holdall-storage",
+            "holdall-transport",
+            "holdall",
+            "holdall-program",
+            "holdall-remote",
+            "holdall-web",
+        ],
     ),
     // Built separately with its own profile: only the data path.
     (
@@ -119,7 +144,7 @@ pub fn run() -> ExitCode {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     let root = Path::new(&package).join("..");
     let mut breaches = Vec::new();
-    let files: Vec<PathBuf> = ["crates", "xtask"]
+    let files: Vec<PathBuf> = ["crates", "tools", "xtask"]
         .iter()
         .flat_map(|folder| files_below(&root.join(folder), "rs"))
         .collect();
@@ -135,7 +160,7 @@ pub fn run() -> ExitCode {
         owners.add(&shown, &text);
     }
     breaches.extend(owners.breaches());
-    let python = ["tests", "scripts", "python", "demo", "crates"].iter();
+    let python = ["tests", "scripts", "python", "demo", "crates", "tools"].iter();
     for file in python
         .flat_map(|folder| files_below(&root.join(folder), "py"))
         .chain(
@@ -297,7 +322,9 @@ fn may_be_unsafe(shown: &str) -> bool {
 
 /// The workspace's lints (nothing left open, no debug prints, reasons for unsafe blocks) hold only for crates that inherit them.
 fn check_lints(root: &Path, breaches: &mut Vec<String>) {
-    let crates = fs::read_dir(root.join("crates")).into_iter().flatten().flatten();
+    let crates =
+        ["crates", "tools"].map(|folder| fs::read_dir(root.join(folder)).into_iter().flatten().flatten());
+    let crates = crates.into_iter().flatten();
     let folders = crates.map(|entry| entry.path()).chain([root.join("xtask")]);
     for manifest in folders.map(|folder| folder.join("Cargo.toml")) {
         let text = fs::read_to_string(&manifest).unwrap_or_default();

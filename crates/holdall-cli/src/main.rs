@@ -2,23 +2,18 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod exit;
-mod output;
-mod panics;
 mod render;
 mod resolve;
-mod terminal;
-mod transport;
-mod units;
 mod verbs;
 
 use clap::Parser;
-use exit::{Failure, Outcome};
+use exit::Outcome;
+pub(crate) use holdall_program::{VerbResult, exit, output, panics, terminal, transport, units};
 use resolve::surroundings::read_small_file;
 use std::{ffi::OsString, process::ExitCode};
 
 fn main() -> ExitCode {
-    panics::install();
+    panics::install(Some(holdall_web::THREADS));
     holdall_storage::compression::choose_scratch(|| std::env::var_os("TMPDIR").map(Into::into));
     #[cfg(feature = "remote")]
     holdall_remote::install(|| std::env::vars_os().collect());
@@ -58,6 +53,3 @@ fn main() -> ExitCode {
         result => exit::code(&result),
     }
 }
-
-/// Shorthand of all verbs.
-type VerbResult = Result<Outcome, Failure>;

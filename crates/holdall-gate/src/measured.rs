@@ -36,7 +36,7 @@ pub fn measure(
 }
 
 /// Callgrind counts from the call of this function until it returns, by its name; see
-/// `holdall-bench/src/gate/valgrind.rs`.
+/// `tools/bench/src/gate/valgrind.rs`.
 #[inline(never)]
 fn counted_by_callgrind(work: &mut dyn FnMut()) {
     work();

@@ -2,16 +2,7 @@
 
 pub mod attach;
 pub mod audit;
-#[cfg(feature = "bench")]
 pub mod bench;
-#[cfg(feature = "bench")]
-pub mod bench_kinds;
-#[cfg(feature = "bench")]
-pub mod bench_link;
-#[cfg(feature = "bench")]
-pub mod bench_peer;
-#[cfg(feature = "bench")]
-pub mod bench_worker;
 pub mod burst;
 pub mod cat;
 #[cfg(feature = "parquet")]
@@ -44,12 +35,8 @@ pub mod tools;
 pub mod upload;
 pub mod viewers;
 
-use clap::{
-    Parser, Subcommand, ValueEnum,
-    builder::{PossibleValue, styling},
-};
-use holdall_transport::registry::transports;
-use std::sync::LazyLock;
+use clap::{Parser, Subcommand, ValueEnum};
+pub use holdall_program::names::TransportName;
 use tracing::level_filters::LevelFilter;
 
 const EXAMPLES: &str = "\
@@ -75,19 +62,12 @@ Environment:
   ROS_DISTRO, AMENT_PREFIX_PATH  stored in the bag; searched for message definitions
   NO_COLOR                       no colours";
 
-/// Colours of help and errors.
-const STYLES: styling::Styles = styling::Styles::styled()
-    .header(styling::AnsiColor::Green.on_default().bold())
-    .usage(styling::AnsiColor::Green.on_default().bold())
-    .literal(styling::AnsiColor::Cyan.on_default())
-    .placeholder(styling::AnsiColor::Cyan.on_default());
-
 /// Record live ROS 2 systems into bags, inspect bags and play them back.
 ///
 /// Needs no ROS installation. Bags have the format of `ros2 bag`: MCAP files next to a metadata.yaml, read by `ros2 bag`, the
 /// mcap tools and Foxglove too. holdall counts the messages that are known to have been sent but are not in the bag, and names what cannot be known.
 #[derive(Debug, Parser)]
-#[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = STYLES, args_override_self = true, max_term_width = 110)]
+#[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = holdall_program::names::STYLES, args_override_self = true, max_term_width = 110)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Cli {
     /// The verb.
@@ -218,13 +198,10 @@ pub enum Verb {
     #[command(after_help = control::EXAMPLES)]
     Control(control::ControlArguments),
     /// Benchmark recording on this machine: speed, cost, losses
-    #[cfg(feature = "bench")]
-    #[command(after_help = bench::EXAMPLES)]
-    Bench {
-        /// What to measure.
-        #[command(subcommand)]
-        verb: bench::BenchVerb,
-    },
+    ///
+    /// This is the program holdall-bench, which `make install-bench` installs; all arguments are its own.
+    #[command(disable_help_flag = true)]
+    Bench(bench::BenchArguments),
     /// Write the manual pages
     #[command(after_help = tools::MAN_EXAMPLES)]
     Man(tools::ManArguments),
@@ -236,38 +213,6 @@ pub enum Verb {
         /// The shell.
         shell: clap_complete::Shell,
     },
-}
-
-/// A way to reach live topics (`--transport`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TransportName {
-    /// The transport with this id.
-    Id(&'static str),
-    /// Every transport of this build that can be started here.
-    Auto,
-}
-
-impl ValueEnum for TransportName {
-    fn value_variants<'a>() -> &'a [Self] {
-        static NAMES: LazyLock<Vec<TransportName>> = LazyLock::new(|| {
-            let mut ids: Vec<&str> = transports().iter().map(|entry| entry.id).collect();
-            ids.sort_unstable();
-            let named = ids.into_iter().map(TransportName::Id);
-            named.chain([TransportName::Auto]).collect()
-        });
-        &NAMES
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::Id(id) => {
-                let entry = transports().iter().find(|entry| entry.id == *id)?;
-                PossibleValue::new(entry.id).help(entry.about)
-            }
-            Self::Auto => PossibleValue::new("auto")
-                .help("Every transport of this build that can be started here; rmw to record only"),
-        })
-    }
 }
 
 /// Lowest severity to log (`--log-level`).

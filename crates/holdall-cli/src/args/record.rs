@@ -7,6 +7,7 @@ use crate::units;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use holdall_io::thread::RT_PRIORITY_MAX;
+use holdall_program::names::{CachePolicyName, DiskModeName};
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -62,18 +63,6 @@ fn preset_help() -> String {
     format!("Preset of the storage; {}", presets.join("; "))
 }
 
-/// Policy for a full cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CachePolicyName {
-    /// Drop new messages of topics that use more than their share, so that no topic starves another.
-    #[default]
-    Fair,
-    /// Drop new messages, as rosbag2 does.
-    DropNew,
-    /// Drop the oldest messages.
-    DropOld,
-}
-
 /// What rosbag2's own compression packs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum CompressionModeName {
@@ -94,18 +83,6 @@ pub enum OnDiskFullName {
     Stop,
     /// Delete the oldest files of this recording, report and count them, and continue.
     Ring,
-}
-
-/// How storage files are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DiskModeName {
-    /// Direct where the file system supports it, else buffered.
-    #[default]
-    Auto,
-    /// Bypass the page cache (`O_DIRECT`); fail where that is not supported.
-    Direct,
-    /// Through the page cache, with early write-back.
-    Buffered,
 }
 
 /// All flags of `holdall record`.

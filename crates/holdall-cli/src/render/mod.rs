@@ -7,16 +7,13 @@ pub mod diff;
 pub mod events;
 pub mod export;
 mod fit;
-pub mod hint;
 pub mod info;
 pub mod labels;
-pub mod line;
 pub mod listen;
 mod marker;
 pub mod paint;
 pub mod play;
 pub mod preflight;
-pub mod rate;
 pub mod record;
 pub mod repair;
 pub mod timeline;
@@ -25,6 +22,8 @@ pub mod tools;
 pub mod training;
 mod undefined;
 pub mod unheard;
+
+pub use holdall_program::{hint, line, rate};
 
 use comfy_table::{LineStyle, TableStyle};
 

@@ -8,14 +8,12 @@ use super::{
     static_topics,
     surroundings::Surroundings,
 };
-use crate::args::record::{
-    CachePolicyName, CompressionModeName, DiskModeName, OnDiskFullName, RecordArguments,
-};
+use crate::args::record::{CompressionModeName, OnDiskFullName, RecordArguments};
 use holdall::{
     keys::Seal,
     record::{
         events::EventOptions,
-        options::{CacheOptions, CachePolicy, OnDiskFull, RecordOptions, RecordingLimits},
+        options::{CacheOptions, OnDiskFull, RecordOptions, RecordingLimits},
     },
     writer::{self, CompressionMode, CompressionOptions, SplitOptions, UploadedFiles},
 };
@@ -111,7 +109,7 @@ pub fn resolve(
     };
     Ok(ResolvedRecord {
         options,
-        disk_mode: disk_mode(args.disk_mode),
+        disk_mode: args.disk_mode.into(),
         node,
         seal: seal(args)?,
         warnings: warnings(args),
@@ -399,27 +397,9 @@ fn cache(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<Cach
     Ok(CacheOptions {
         bytes_max,
         duration_max: some_unless_zero(args.max_cache_duration),
-        policy: cache_policy(args.cache_policy),
+        policy: args.cache_policy.into(),
         snapshot: args.snapshot_mode,
     })
-}
-
-/// How files are written.
-pub fn disk_mode(name: DiskModeName) -> DiskMode {
-    match name {
-        DiskModeName::Auto => DiskMode::Auto,
-        DiskModeName::Direct => DiskMode::Direct,
-        DiskModeName::Buffered => DiskMode::Buffered,
-    }
-}
-
-/// Policy for a full cache.
-pub fn cache_policy(name: CachePolicyName) -> CachePolicy {
-    match name {
-        CachePolicyName::Fair => CachePolicy::Fair,
-        CachePolicyName::DropNew => CachePolicy::DropNew,
-        CachePolicyName::DropOld => CachePolicy::DropOld,
-    }
 }
 
 /// `KEY=VALUE` pairs; the last one of a key counts.

@@ -3,6 +3,7 @@
 use super::{super::surroundings::fake::Fake, *};
 use crate::args::{Cli, Verb};
 use clap::Parser;
+use holdall::record::options::CachePolicy;
 
 fn in_fake(fake: &Fake, line: &str) -> Result<ResolvedRecord, String> {
     let words = ["holdall", "record"].into_iter().chain(line.split_whitespace());

@@ -2,11 +2,9 @@
 //! replaceable in tests.
 
 use holdall::node::Distribution;
+pub use holdall_program::settings::read_small_file;
 use jiff::civil::DateTime;
 use std::{ffi::OsString, io, path::Path};
-
-/// Largest file of settings that is read; real ones have a few kilobytes.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// The surroundings of a run.
 pub struct Surroundings<'a> {
@@ -49,14 +47,6 @@ pub fn real(now: holdall_model::time::Timestamp) -> Surroundings<'static> {
     }
 }
 
-/// The text of a file of settings.
-///
-/// # Errors
-/// As [`holdall_io::fs::read_any_to_string`].
-pub fn read_small_file(path: &Path) -> io::Result<String> {
-    holdall_io::fs::read_any_to_string(path, FILE_BYTES_MAX)
-}
-
 #[cfg(test)]
 pub mod fake {
     //! Surroundings made up for tests.
@@ -88,25 +78,5 @@ pub mod fake {
                 exists: &|path| path.to_str().is_some_and(|path| self.files.contains_key(path)),
             })
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn directories_and_huge_files_are_no_settings() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(read_small_file(folder.path()).is_err());
-        let path = folder.path().join("huge.yaml");
-        std::fs::File::create(&path)
-            .unwrap()
-            .set_len(FILE_BYTES_MAX + 1)
-            .unwrap();
-        assert_eq!(
-            read_small_file(&path).unwrap_err().kind(),
-            io::ErrorKind::FileTooLarge
-        );
     }
 }

@@ -1,77 +1,48 @@
-//! `holdall bench`: the cost and the limits of recording on this machine.
+//! `holdall bench`: the program `holdall-bench`, where it is installed.
 
-use super::{bench_gate, bench_kinds, bench_link, bench_live, bench_suite};
-use crate::{
-    VerbResult,
-    args::{bench::BenchVerb, bench_kinds::RunKind},
-    exit::Failure,
-    output,
-    terminal::log,
+use crate::{VerbResult, args::bench::BenchArguments, exit::Failure};
+use std::{
+    env,
+    ffi::OsString,
+    io::ErrorKind,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
 };
-use holdall_bench::{BenchError, engine::Progress};
-use tracing::{info, level_filters::LevelFilter, warn};
 
-/// Runs the command.
-pub fn run(verb: &BenchVerb) -> VerbResult {
-    match verb {
-        BenchVerb::Run(args) => match &args.kind {
-            Some(RunKind::Write(kind)) => bench_kinds::write(kind),
-            Some(RunKind::Storage(kind)) => bench_kinds::storage(kind),
-            Some(RunKind::Tools(kind)) => bench_kinds::tools(kind),
-            None => bench_suite::run(args),
-        },
-        BenchVerb::Report(args) => bench_suite::report(args),
-        BenchVerb::List { id, json } => bench_suite::list(id.as_deref(), *json),
-        BenchVerb::Link(args) => bench_link::run(args),
-        BenchVerb::Gate(args) => bench_gate::run(args),
-        BenchVerb::Publish(args) => bench_live::publish(args),
-        BenchVerb::Worker(args) => bench_live::worker(args),
-        BenchVerb::Rival(args) => bench_live::rival(args),
-        BenchVerb::Write(args) => bench_kinds::write(args),
-        BenchVerb::Storage(args) => bench_kinds::storage(args),
-        BenchVerb::Tools(args) => bench_kinds::tools(args),
-    }
-}
+/// The program's name.
+const PROGRAM: &str = "holdall-bench";
 
-/// Begins the log: only warnings if the output is JSON.
-pub(super) fn start_log(json: bool) {
-    log::start(if json {
-        LevelFilter::WARN
+/// Replaces this program by `holdall-bench`: its process, environment, signals and exit code are those of the bench.
+pub fn run(args: &BenchArguments) -> VerbResult {
+    let program = beside(env::current_exe().ok().as_deref()).unwrap_or_else(|| PROGRAM.into());
+    // Returns only if that fails.
+    let error = Command::new(&program).args(words(args.arguments.len())).exec();
+    Err(if error.kind() == ErrorKind::NotFound {
+        Failure::refused(
+            "holdall bench needs the program holdall-bench, which is neither beside holdall nor in PATH: `make install-bench` in holdall's source tree installs it",
+        )
     } else {
-        LevelFilter::INFO
-    });
-}
-
-/// Prints a result as JSON or as a table.
-pub(super) fn show(
-    json: bool,
-    report: &impl serde::Serialize,
-    table: impl FnOnce() -> String,
-) -> Result<(), Failure> {
-    output::result(&if json {
-        serde_json::to_string_pretty(report).map_err(Failure::failed)?
-    } else {
-        table()
+        Failure::failed(format!(
+            "{}: {}",
+            program.display(),
+            holdall_io::disk::reason(&error)
+        ))
     })
 }
 
-/// Writes the progress of an experiment to the log.
-pub(super) fn show_progress(progress: Progress) {
-    match progress {
-        Progress::Limits => info!("measuring the limits of this machine"),
-        Progress::Running { number, of, name, .. } => info!("run {number} of {of}: {name}"),
-        Progress::Verifying => info!("reading back what was written"),
-        Progress::Found(result) => info!("done before: {result}"),
-        Progress::Skipped(sentence) => warn!("{sentence}"),
-        Progress::Ended(clause) => info!("{clause}"),
+/// The last words of the command line, of which clap has found this many, with the `--` before them that clap takes for itself.
+fn words(parsed: usize) -> Vec<OsString> {
+    let mut words: Vec<OsString> = env::args_os().collect();
+    let mut first = words.len().saturating_sub(parsed);
+    if first > 0 && words[first - 1] == "--" {
+        first -= 1;
     }
+    words.split_off(first)
 }
 
-/// The exit code of an error.
-pub(super) fn failure(error: BenchError) -> Failure {
-    if error.is_refusal() {
-        Failure::refused(error)
-    } else {
-        Failure::failed(error)
-    }
+/// `holdall-bench` in the folder of this program, so that both have the same version.
+fn beside(holdall: Option<&Path>) -> Option<PathBuf> {
+    let beside = holdall?.parent()?.join(PROGRAM);
+    beside.is_file().then_some(beside)
 }

@@ -19,28 +19,14 @@ use holdall_io::{
 };
 use holdall_storage::compression::scratch;
 use std::{
-    borrow::Cow,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 use tracing::warn;
 
 /// The name of the copy of standard input in messages.
 const STANDARD_INPUT: &str = "standard-input";
-
-/// Where the copy of standard input is, while there is one.
-static KEPT: OnceLock<String> = OnceLock::new();
-
-/// A text for the user, in which the copy of standard input is named as standard input.
-pub fn as_named(text: &str) -> Cow<'_, str> {
-    match KEPT.get() {
-        Some(kept) if text.contains(kept.as_str()) => {
-            Cow::Owned(text.replace(kept.as_str(), "standard input"))
-        }
-        _ => Cow::Borrowed(text),
-    }
-}
 
 /// Paths of bags with `-` resolved: standard input is kept in a temporary file as long as this lives. A bag's
 /// index is at its end, so it cannot be read before all of it has arrived.
@@ -159,6 +145,6 @@ fn keep_standard_input() -> Result<ScratchDirectory, Failure> {
     let path = directory.path().join(STANDARD_INPUT);
     write_new(&path, &mut io::stdin().lock()).map_err(|error| failed(&error))?;
     // A command line names standard input once.
-    let _ = KEPT.set(path.display().to_string());
+    holdall_program::standard_input::keep_as(path.display().to_string());
     Ok(directory)
 }

@@ -2,20 +2,7 @@
 
 mod attach;
 mod audit;
-#[cfg(feature = "bench")]
 mod bench;
-#[cfg(feature = "bench")]
-mod bench_gate;
-#[cfg(feature = "bench")]
-mod bench_kinds;
-#[cfg(feature = "bench")]
-mod bench_link;
-#[cfg(feature = "bench")]
-mod bench_live;
-#[cfg(feature = "bench")]
-mod bench_middleware;
-#[cfg(feature = "bench")]
-mod bench_suite;
 mod cat;
 #[cfg(feature = "parquet")]
 mod catalog;
@@ -66,9 +53,9 @@ fn handles_signals(verb: &Verb) -> bool {
         | Verb::Hz(_)
         | Verb::Bw(_)
         | Verb::Delay(_)
-        | Verb::Echo(_) => true,
-        #[cfg(feature = "bench")]
-        Verb::Bench { verb } => matches!(verb, crate::args::bench::BenchVerb::Link(_)),
+        | Verb::Echo(_)
+        // Another program takes this one's place.
+        | Verb::Bench(_) => true,
         _ => false,
     }
 }
@@ -123,8 +110,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Delay(arguments) => listen::delay(&arguments),
         Verb::Echo(arguments) => listen::echo(&arguments),
         Verb::Control(arguments) => control::run(&arguments),
-        #[cfg(feature = "bench")]
-        Verb::Bench { verb } => bench::run(&verb),
+        Verb::Bench(arguments) => bench::run(&arguments),
         Verb::Completion { shell } => completion::run(shell),
     }
 }

@@ -1,0 +1,250 @@
+//! The outcome of a run, and its exit code: which errors refuse the input, and which are failures during the work.
+
+use crate::hint::Hint;
+#[cfg(feature = "parquet")]
+use holdall::training::TrainingError;
+use holdall::{
+    decode::ChoiceError,
+    export::ExportError,
+    live::LockError,
+    play::PlayError,
+    reader::ReadError,
+    supervise::control_socket::ControlError,
+    tools::{Ending, ToolError, repair::RepairError},
+};
+use holdall_storage::StorageError;
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+/// Everything was done.
+pub const OK: u8 = 0;
+/// Something failed on the way: a damaged bag, a full disk.
+pub const FAILED: u8 = 1;
+/// Refused before anything was done: wrong flags, no such file, not a bag, no such topic, nothing chosen.
+pub const REFUSED: u8 = 2;
+/// Done, but messages were lost or cannot be read.
+pub const LOST: u8 = 3;
+
+/// The table of exit codes in `--help`.
+pub const HELP: &str = "\
+Exit codes:
+  0  done
+  1  failed: a damaged bag, a full disk; or check, audit or diff found something
+  2  refused before anything was done: wrong flags, no such file, not a bag, nothing selected
+  3  done, but messages were lost or cannot be read, or a reliable publisher went silent (the report says which)";
+
+/// How a run ended when nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything was done.
+    Done,
+    /// Done, but messages were lost or cannot be read.
+    Lost,
+    /// Two things that were compared are not the same.
+    Different,
+    /// Ended early for a reason that has been logged already.
+    Failed,
+}
+
+impl Outcome {
+    /// The outcome of a verb that repairs a bag or describes it anew.
+    pub fn of(ending: Ending) -> Self {
+        match ending {
+            Ending::Lost => Self::Lost,
+            Ending::Wrong => Self::Failed,
+            Ending::Whole => Self::Done,
+        }
+    }
+
+    /// The worse of two.
+    #[must_use]
+    pub fn or_worse(self, other: Self) -> Self {
+        let rank = |outcome| match outcome {
+            Self::Done => 0,
+            Self::Lost => 1,
+            Self::Different => 2,
+            Self::Failed => 3,
+        };
+        if rank(other) > rank(self) { other } else { self }
+    }
+}
+
+/// Why a run failed: one sentence for the user.
+#[derive(Debug)]
+pub enum Failure {
+    /// Wrong usage or bad input; nothing was done.
+    Refused(String),
+    /// Failed during the work.
+    Failed(String),
+}
+
+impl Failure {
+    /// Refuses bad input with the sentence in `reason`.
+    pub fn refused(reason: impl fmt::Display) -> Self {
+        Self::Refused(reason.to_string())
+    }
+
+    /// Fails with the sentence in `reason`.
+    pub fn failed(reason: impl fmt::Display) -> Self {
+        Self::Failed(reason.to_string())
+    }
+
+    fn when(is_refused: bool, error: &impl Hint) -> Self {
+        if is_refused {
+            Self::Refused(error.with_hint())
+        } else {
+            Self::Failed(error.with_hint())
+        }
+    }
+
+    /// The failure to open a bag; `named` are the paths of the command line.
+    pub fn opening(error: ReadError, named: &[PathBuf]) -> Self {
+        Self::when(refuses(&error, named), &error)
+    }
+
+    /// The failure of a choice of messages.
+    pub fn choosing(error: ChoiceError) -> Self {
+        Self::when(refuses_choice(&error), &error)
+    }
+
+    /// The failure of a verb that makes a bag, or changes the bag `named`.
+    pub fn making(error: ToolError, named: &[PathBuf]) -> Self {
+        Self::when(refuses_tool(&error, named), &error)
+    }
+
+    /// The failure to repair the bag `named`.
+    pub fn repairing(error: RepairError, named: &Path) -> Self {
+        let named = [named.to_owned()];
+        let is_refused = match &error {
+            RepairError::Bag(error) => refuses(error, &named),
+            RepairError::Storage(error) => refuses_file(error, &named),
+            RepairError::Lock(error) => refuses_lock(error, &named),
+            RepairError::Disk(error) => error.lacks_key() || named.contains(&error.path),
+            RepairError::Output(error) => refuses_tool(error, &named),
+            _ => false,
+        };
+        Self::when(is_refused, &error)
+    }
+
+    /// The failure to play the bags `named`.
+    pub fn playing(error: PlayError, named: &[PathBuf]) -> Self {
+        let is_refused = match &error {
+            PlayError::Option { .. }
+            | PlayError::Regex { .. }
+            | PlayError::Nothing { .. }
+            | PlayError::SerializationFormat { .. } => true,
+            PlayError::Bag(error) => refuses(error, named),
+            _ => false,
+        };
+        Self::when(is_refused, &error)
+    }
+
+    /// The failure of an export.
+    pub fn exporting(error: ExportError) -> Self {
+        let is_refused = match &error {
+            ExportError::Exists { .. } | ExportError::NotBuilt { .. } | ExportError::NoFfmpeg => true,
+            ExportError::Choice(error) => refuses_choice(error),
+            _ => false,
+        };
+        Self::when(is_refused, &error)
+    }
+
+    /// The failure of an export of training data.
+    #[cfg(feature = "parquet")]
+    pub fn training(error: TrainingError) -> Self {
+        match error {
+            TrainingError::Choice(error) => Self::choosing(error),
+            error => Self::when(error.is_refusal(), &error),
+        }
+    }
+
+    /// The failure of a request to a running recording.
+    pub fn asking(error: ControlError) -> Self {
+        let is_refused = match &error {
+            ControlError::Bind { .. } | ControlError::Refused { .. } => true,
+            ControlError::Reach { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+            ),
+            _ => false,
+        };
+        Self::when(is_refused, &error)
+    }
+
+    /// The sentence.
+    pub fn sentence(&self) -> &str {
+        match self {
+            Self::Refused(sentence) | Self::Failed(sentence) => sentence,
+        }
+    }
+}
+
+/// Whether opening a bag was refused: the named path does not exist, is not a bag, or has an unsupported form. An error in a
+/// file inside of a bag is damage.
+fn refuses(error: &ReadError, named: &[PathBuf]) -> bool {
+    match error {
+        ReadError::Unsupported { .. } | ReadError::Publishers { .. } | ReadError::NoPublishers { .. } => true,
+        ReadError::NotABag { path, .. } | ReadError::Io { path, .. } => named.contains(path),
+        ReadError::Disk(error) => error.lacks_key() || named.contains(&error.path),
+        ReadError::Storage(error) => refuses_file(error, named),
+        _ => false,
+    }
+}
+
+fn refuses_file(error: &StorageError, named: &[PathBuf]) -> bool {
+    match error {
+        StorageError::Unsupported { .. } | StorageError::NotInPlace { .. } => true,
+        StorageError::WrongFormat { path, .. } | StorageError::Io { path, .. } => named.contains(path),
+        StorageError::Disk(error) => error.lacks_key() || named.contains(&error.path),
+        _ => false,
+    }
+}
+
+fn refuses_lock(error: &LockError, named: &[PathBuf]) -> bool {
+    match error {
+        LockError::BeingRecorded { .. } | LockError::Remote { .. } => true,
+        LockError::Disk(error) => named.contains(&error.path),
+    }
+}
+
+fn refuses_choice(error: &ChoiceError) -> bool {
+    matches!(
+        error,
+        ChoiceError::UnknownTopic { .. }
+            | ChoiceError::Outside(_)
+            | ChoiceError::Question { .. }
+            | ChoiceError::Opaque { .. }
+            | ChoiceError::Nothing { .. }
+    )
+}
+
+fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
+    match error {
+        ToolError::OutputExists { .. }
+        | ToolError::OutputName { .. }
+        | ToolError::Selection(_)
+        | ToolError::Change { .. }
+        | ToolError::Rename { .. }
+        | ToolError::Shift { .. }
+        | ToolError::Unsupported { .. } => true,
+        ToolError::Choice(error) => refuses_choice(error),
+        ToolError::Lock(error) => refuses_lock(error, named),
+        ToolError::Read(error) => refuses(error, named),
+        ToolError::Disk(error) => error.lacks_key() || named.contains(&error.path),
+        ToolError::Storage(error) => matches!(error, StorageError::Disk(error) if error.lacks_key()),
+        _ => false,
+    }
+}
+
+/// The exit code of a run.
+pub fn code(result: &Result<Outcome, Failure>) -> ExitCode {
+    ExitCode::from(match result {
+        Ok(Outcome::Done) => OK,
+        Ok(Outcome::Lost) => LOST,
+        Ok(Outcome::Different | Outcome::Failed) | Err(Failure::Failed(_)) => FAILED,
+        Err(Failure::Refused(_)) => REFUSED,
+    })
+}

@@ -1,0 +1,424 @@
+//! Runs an evaluation: every repetition of every case over every link with every middleware in turn; each result is stored as soon as it exists.
+
+mod discover;
+mod host;
+mod peer;
+mod plan;
+mod programs;
+mod sides;
+
+pub use peer::CONTROL_PORT;
+
+use super::{
+    Account, CaseKind, EvaluatedLink, Evaluation, EvaluationResult, Middleware, MiddlewareRun, RESULT_FILE,
+    WorkerCost,
+    account::{Planned, account},
+    result::{AbsentMiddleware, ClockOffset, Discovery, WireUse},
+    worker::{read_received, read_sent},
+};
+use crate::{
+    engine,
+    error::{BenchError, BenchResult},
+    link,
+    machine::Machine,
+};
+use holdall_io::{clock::Clock, fs::write_atomically_unsynced};
+use peer::Peer;
+use plan::{Run, Stream, earlier, plan};
+use programs::Site;
+use sides::Sides;
+use std::{
+    fs, io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A link that delivers later than this does not keep its promise.
+const LINK_LATENESS_MAX_US: f64 = 1000.0;
+/// Latencies between two machines mean nothing when their clocks differ by more than is known.
+const CLOCK_ERROR_MAX_US: f64 = 1000.0;
+/// A run that is not valid is repeated this often.
+const TRIES: u32 = 3;
+/// The experiment itself, next to its results.
+const EXPERIMENT_FILE: &str = "experiment.yaml";
+
+/// Another machine, which has one side of each run.
+#[derive(Clone, Debug)]
+pub struct PeerOptions {
+    /// `HOST` or `HOST:PORT` of a waiting [`serve`].
+    pub address: String,
+    /// Whether the publishers run on this machine, else the subscribers.
+    pub publishes_here: bool,
+}
+
+/// Options of an evaluation.
+#[derive(Clone, Debug)]
+pub struct EvaluationOptions {
+    /// The folder for results; each experiment gets a subfolder.
+    pub out: PathBuf,
+    /// Factor on the duration of each run.
+    pub scale: f64,
+    /// Repetitions instead of those of the file.
+    pub repeat: Option<u32>,
+    /// Continue an interrupted run.
+    pub resume: bool,
+    /// Keep the records of single messages.
+    pub keep: bool,
+    /// These middlewares instead of those of the file.
+    pub middlewares: Vec<Middleware>,
+    /// The command line, stored with the results.
+    pub command: String,
+    /// This program.
+    pub bench: PathBuf,
+    /// A Python with rclpy, whose ROS 2 is used.
+    pub python: Option<PathBuf>,
+    /// Another machine to reach over the network, instead of the experiment's links.
+    pub peer: Option<PeerOptions>,
+}
+
+/// Progress of an evaluation.
+#[derive(Clone, Debug)]
+pub enum EvaluationProgress {
+    /// A middleware is not run.
+    Absent(AbsentMiddleware),
+    /// A run is about to begin.
+    Running {
+        /// Its number among all runs, from 1.
+        number: usize,
+        /// Number of all runs.
+        of: usize,
+        /// Its description.
+        name: String,
+    },
+    /// A run has a stored result and is not repeated.
+    Found(PathBuf),
+    /// A run has ended.
+    Ended(Box<MiddlewareRun>),
+    /// A run could not be done.
+    Failed {
+        /// Its description.
+        name: String,
+        /// The reason: one sentence.
+        reason: String,
+    },
+}
+
+/// Runs an evaluation and returns all results, stored in a folder of its name.
+///
+/// # Errors
+/// A folder that exists already, a system that allows no links, no middleware at all.
+pub fn run(
+    evaluation: &Evaluation,
+    options: &EvaluationOptions,
+    clock: &Arc<dyn Clock>,
+    on_progress: &mut dyn FnMut(EvaluationProgress),
+) -> BenchResult<EvaluationResult> {
+    let mut evaluation = evaluation.clone().scaled(options.scale);
+    let peer = options
+        .peer
+        .as_ref()
+        .map(|peer| connect(peer, &mut evaluation, clock))
+        .transpose()?;
+    let folder = options.out.join(&evaluation.id);
+    if folder.exists() && !options.resume {
+        return Err(BenchError::NotEmpty { path: folder });
+    }
+    if evaluation.links.iter().any(|link| link.spec.is_some()) {
+        // Refused before anything is stored where links are not allowed.
+        link::probe()?;
+    }
+    fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
+    let folder = folder.canonicalize().map_err(BenchError::io("find", &folder))?;
+    write_atomically_unsynced(&folder.join(EXPERIMENT_FILE), evaluation.text.as_bytes())?;
+    let mut bench = Bench {
+        site: Site::find(&options.bench, options.python.as_deref(), &folder)?,
+        peer,
+        evaluation: &evaluation,
+        options,
+        clock,
+        folder: folder.clone(),
+        absent: Vec::new(),
+    };
+    let present = bench.present(on_progress);
+    let planned = plan(&evaluation, &present, options, &folder);
+    let mut result = bench.result(&present);
+    result.runs = earlier(&folder, &planned, options)?;
+    for (index, one) in planned.iter().enumerate() {
+        let kept = one.files();
+        if kept.iter().all(|path| path.exists()) {
+            on_progress(EvaluationProgress::Found(kept[0].clone()));
+            for path in &kept {
+                result.runs.push(engine::load(path, "the result of a run")?);
+            }
+            continue;
+        }
+        on_progress(EvaluationProgress::Running {
+            number: index + 1,
+            of: planned.len(),
+            name: one.name(),
+        });
+        match bench.one(one) {
+            Ok(runs) => {
+                for (run, path) in runs.into_iter().zip(&kept) {
+                    engine::store(path, &run)?;
+                    on_progress(EvaluationProgress::Ended(Box::new(run.clone())));
+                    result.runs.push(run);
+                }
+            }
+            // A middleware that fails on one link may work on the next; the run is tried again with --resume.
+            Err(error @ BenchError::Program { .. }) => on_progress(EvaluationProgress::Failed {
+                name: one.name(),
+                reason: error.to_string(),
+            }),
+            Err(error) => return Err(error),
+        }
+        engine::store(&folder.join(RESULT_FILE), &result)?;
+    }
+    engine::store(&folder.join(RESULT_FILE), &result)?;
+    Ok(result)
+}
+
+/// Connects to the other machine, and uses the network between instead of the experiment's links.
+fn connect(options: &PeerOptions, evaluation: &mut Evaluation, clock: &Arc<dyn Clock>) -> BenchResult<Peer> {
+    let side_there = usize::from(options.publishes_here);
+    let peer = Peer::connect(&options.address, side_there, clock)?;
+    evaluation.cases.retain(|case| case.kind == CaseKind::Load);
+    let label = if options.publishes_here {
+        format!("to {}", options.address)
+    } else {
+        format!("from {}", options.address)
+    };
+    evaluation.links = vec![EvaluatedLink {
+        label,
+        spec: None,
+        place: 0,
+    }];
+    Ok(peer)
+}
+
+/// Waits at `address` for a machine that drives runs, and starts workers as it asks, in a temporary folder; `on_end` is called after each
+/// connection, and stops the wait when it returns false.
+///
+/// # Errors
+/// An address that cannot be listened on.
+pub fn serve(
+    address: SocketAddr,
+    bench: &Path,
+    python: Option<&Path>,
+    clock: &Arc<dyn Clock>,
+    on_end: &mut dyn FnMut(BenchResult<SocketAddr>) -> bool,
+) -> BenchResult<()> {
+    let listener = TcpListener::bind(address).map_err(BenchError::io("listen on", address.to_string()))?;
+    let folder = tempfile::tempdir().map_err(BenchError::io("create", "a temporary folder"))?;
+    let site = Site::find(bench, python, folder.path())?;
+    while on_end(host::serve(&listener, &site, folder.path(), clock)) {}
+    Ok(())
+}
+
+struct Bench<'a> {
+    site: Site,
+    peer: Option<Peer>,
+    evaluation: &'a Evaluation,
+    options: &'a EvaluationOptions,
+    clock: &'a Arc<dyn Clock>,
+    folder: PathBuf,
+    absent: Vec<AbsentMiddleware>,
+}
+impl<'a> Bench<'a> {
+    /// The requested middlewares that can run.
+    fn present(&mut self, on_progress: &mut dyn FnMut(EvaluationProgress)) -> Vec<&'a Middleware> {
+        let wanted: &'a [Middleware] = match &self.options.middlewares[..] {
+            [] => &self.evaluation.middlewares,
+            chosen => chosen,
+        };
+        wanted
+            .iter()
+            .filter(|one| self.is_present(one, on_progress))
+            .collect()
+    }
+
+    /// Whether a middleware can be run here; otherwise that is reported.
+    fn is_present(
+        &mut self,
+        middleware: &Middleware,
+        on_progress: &mut dyn FnMut(EvaluationProgress),
+    ) -> bool {
+        let sides = middleware.sides.iter().enumerate();
+        let reason = sides.into_iter().find_map(|(place, side)| match &self.peer {
+            Some(peer) if peer.is_remote(place) => peer.absence(side),
+            _ => self.site.absence(side),
+        });
+        let links = || self.peer.is_some() || self.evaluation.links.iter().all(|link| link.spec.is_some());
+        let reason = reason.or_else(|| {
+            (!middleware.crosses_networks() && links()).then(|| "it stays on one host".to_owned())
+        });
+        if let Some(reason) = &reason {
+            let absent = AbsentMiddleware {
+                middleware: middleware.to_string(),
+                reason: reason.clone(),
+            };
+            on_progress(EvaluationProgress::Absent(absent.clone()));
+            self.absent.push(absent);
+        }
+        reason.is_none()
+    }
+    fn result(&self, middlewares: &[&Middleware]) -> EvaluationResult {
+        let evaluation = self.evaluation;
+        EvaluationResult {
+            experiment: evaluation.id.clone(),
+            title: evaluation.title.clone(),
+            source: evaluation.source.clone(),
+            scale: self.options.scale,
+            duration_s: evaluation.duration.as_secs_f64(),
+            warm_up_s: evaluation.warm_up.as_secs_f64(),
+            command: self.options.command.clone(),
+            machine: Machine::inspect(&self.folder),
+            runs: Vec::new(),
+            absent: self.absent.clone(),
+            settings: self.site.all_settings(middlewares),
+        }
+    }
+    /// Runs once, and again while the machine does not keep up with the link. A concurrent load gets a separate result.
+    fn one(&self, run: &Run<'_>) -> BenchResult<Vec<MiddlewareRun>> {
+        fs::create_dir_all(&run.folder).map_err(BenchError::io("create", &run.folder))?;
+        let mut tried = self.attempt(run)?;
+        for _ in 1..TRIES {
+            if tried.iter().all(|run| run.invalid.is_none()) {
+                break;
+            }
+            tried = self.attempt(run)?;
+        }
+        Ok(tried)
+    }
+
+    fn attempt(&self, run: &Run<'_>) -> BenchResult<Vec<MiddlewareRun>> {
+        if let Some(peer) = &self.peer {
+            peer.begin()?;
+        }
+        if let CaseKind::Discovery { nodes } = run.case.kind {
+            let (discovery, wire) = self.on_link(run, |ends| self.drive_nodes(run, nodes, ends))?;
+            return Ok(vec![discovered(run, discovery, wire)]);
+        }
+        let ((start, sides), wire) = self.on_link(run, |ends| self.drive(run, ends))?;
+        let clock = self.peer.as_ref().map(Peer::finish).transpose()?;
+        let streams = run.streams(self.evaluation);
+        let labels: Vec<&String> = streams.iter().map(|stream| &stream.case.label).collect();
+        let result = |(stream, sides): (&Stream<'_>, Sides)| {
+            let account = self.account(stream, start)?;
+            Ok(MiddlewareRun {
+                case: stream.case.label.clone(),
+                link: run.link.label.clone(),
+                middleware: run.middleware.clone(),
+                repetition: run.repetition,
+                invalid: invalid(&account, wire.as_ref(), clock.as_ref()),
+                message_bytes: stream.case.bytes as u64,
+                matched_s: sides.matched_s,
+                account,
+                publisher: sides.costs[0],
+                subscriber: sides.costs[1],
+                wire,
+                discovery: None,
+                clock,
+                samples: sides.samples,
+                beside: labels.get(1 - stream.place.min(1)).map(|label| (*label).clone()),
+            })
+        };
+        streams.iter().zip(sides).map(result).collect()
+    }
+
+    /// Lets `work` run on both ends of a run's link, or on this host.
+    fn on_link<T>(
+        &self,
+        run: &Run<'_>,
+        work: impl FnOnce(Option<&[holdall_io::link::LinkEnd; 2]>) -> BenchResult<T>,
+    ) -> BenchResult<(T, Option<WireUse>)> {
+        let Some(spec) = &run.link.spec else {
+            return Ok((work(None)?, None));
+        };
+        // Repetitions differ, middlewares meet the same losses.
+        let mut spec = spec.clone();
+        spec.seed += u64::from(run.repetition);
+        let (done, carried) = link::carry(&spec, |ends| work(Some(ends)))?;
+        Ok((done?, Some(WireUse::from(&carried))))
+    }
+
+    /// The fate of every message of a stream, from the records of both sides.
+    fn account(&self, stream: &Stream<'_>, start: Duration) -> BenchResult<Account> {
+        if stream.case.kind != CaseKind::Load {
+            return Ok(Account::default());
+        }
+        let [sent, received] = &stream.records;
+        let broken = |path: &Path, error: io::Error| BenchError::Verify {
+            path: path.to_owned(),
+            reason: error.to_string(),
+        };
+        let planned = Planned {
+            count: stream.count,
+            rate_hz: stream.case.rate_hz,
+            start: u64::try_from(start.as_nanos()).unwrap_or(u64::MAX),
+            warm_up: self.evaluation.warm_up,
+            is_reliable: stream.case.is_reliable,
+        };
+        let account = account(
+            planned,
+            &read_sent(sent).map_err(|error| broken(sent, error))?,
+            &read_received(received).map_err(|error| broken(received, error))?,
+        );
+        if !self.options.keep {
+            for path in [sent, received] {
+                fs::remove_file(path).map_err(BenchError::io("remove", path))?;
+            }
+        }
+        Ok(account)
+    }
+}
+
+/// The result of nodes that only discover each other.
+fn discovered(run: &Run<'_>, discovery: Discovery, wire: Option<WireUse>) -> MiddlewareRun {
+    MiddlewareRun {
+        case: run.case.label.clone(),
+        link: run.link.label.clone(),
+        middleware: run.middleware.clone(),
+        repetition: run.repetition,
+        invalid: invalid(&Account::default(), wire.as_ref(), None),
+        message_bytes: 0,
+        matched_s: [None; 2],
+        account: Account::default(),
+        publisher: WorkerCost::default(),
+        subscriber: WorkerCost::default(),
+        wire,
+        discovery: Some(discovery),
+        clock: None,
+        samples: Default::default(),
+        beside: None,
+    }
+}
+
+/// Why a run means nothing, if so.
+fn invalid(account: &Account, wire: Option<&WireUse>, clock: Option<&ClockOffset>) -> Option<String> {
+    if account.accounted() != account.planned {
+        return Some(format!(
+            "{} messages planned, {} accounted for",
+            account.planned,
+            account.accounted()
+        ));
+    }
+    if let Some(clock) = clock.filter(|clock| clock.uncertainty_us() > CLOCK_ERROR_MAX_US) {
+        return Some(format!(
+            "the clocks of both machines are known to {:.1} ms only",
+            clock.uncertainty_us() / 1e3
+        ));
+    }
+    let wire = wire?;
+    if !wire.balances {
+        return Some("the link lost count of its packets".to_owned());
+    }
+    (wire.lateness_p99_us > LINK_LATENESS_MAX_US).then(|| {
+        format!(
+            "the link delivered packets {:.1} ms late (p99): the machine is busy",
+            wire.lateness_p99_us / 1e3
+        )
+    })
+}

@@ -1,0 +1,464 @@
+//! `holdall bench run` and `holdall bench list`: the published experiments.
+
+use super::{failure, holdall, kinds::size_mix, link, middleware, own_file, show, show_progress, start_log};
+use crate::{
+    VerbResult,
+    args::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
+    output,
+};
+use comfy_table::{LineStyle, Table, TableStyle};
+use holdall_bench::suite::{
+    config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind, Transport},
+    experiments,
+    live::{Named, Programs},
+    report as suite_report,
+    run::{SuiteOptions, run as run_experiment},
+    table::table,
+};
+use holdall_bench::{
+    candidate::ours::DiskChoice,
+    engine::Common,
+    kinds::storage::{self, StorageBenchOptions, default_configurations, storage_table},
+    middleware::PublishedEvaluation,
+    people,
+    workload::Content,
+};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    os::DiskMode,
+};
+use holdall_program::{
+    exit::{Failure, Outcome},
+    terminal::log,
+    units::format_bytes,
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use tracing::{info, level_filters::LevelFilter};
+
+/// The experiment that measures storages alone.
+const STORAGE_COMPARISON: &str = "B1";
+
+/// The description of B1 in `holdall bench list B1`: it has no file of a load and recorders.
+const STORAGE_COMPARISON_TEXT: &str = "\
+B1 measures storages alone, so it has no experiment file. `holdall bench run B1 --out DIR` is this, with results in DIR/B1:
+
+  holdall bench run storage --sizes 1MiB,10KiB,100B,mixed --batches 1KiB,10MiB --total 250MiB --repeat 5 --out DIR/B1
+
+`holdall bench run storage --help` shows how to choose sizes, batches and configurations, and how to run a file of the storage plugin
+comparison as it is.
+";
+
+/// Payload bytes of each of its runs at full size.
+const STORAGE_COMPARISON_BYTES: f64 = 250.0 * 1024.0 * 1024.0;
+
+/// At any scale there are some messages of each size.
+const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
+
+/// Runs experiments one after the other.
+pub fn run(args: &RunArguments) -> VerbResult {
+    start_log(args.json);
+    if !(args.scale.is_finite() && args.scale > 0.0) {
+        return Err(Failure::refused(format!(
+            "--scale {}: expected a number above 0",
+            args.scale
+        )));
+    }
+    if args.repeat == Some(0) {
+        return Err(Failure::refused("--repeat 0: expected 1 or more"));
+    }
+    if let Some(at) = &args.peer.listen {
+        return middleware::listen(args, at);
+    }
+    let (outcome, others) = run_other_kinds(args)?;
+    let Some(args) = &others else {
+        return Ok(outcome);
+    };
+    let with_storages = args.experiments.iter().any(|name| is_storage_comparison(name));
+    if with_storages && !(args.recorder.is_empty() && args.case.is_empty() && args.transport.is_none()) {
+        return Err(Failure::refused(format!(
+            "{STORAGE_COMPARISON} measures storages alone, without --recorder, --case and --transport; holdall bench run storage chooses among them"
+        )));
+    }
+    let mut experiments = experiments_of(args)?;
+    for experiment in &mut experiments {
+        adapt(experiment, args)?;
+    }
+    let out = out_folder(args, &experiments)?;
+    let programs = programs_of(args, &experiments)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    for experiment in &experiments {
+        let options = SuiteOptions {
+            out: out.clone(),
+            scale: args.scale,
+            repeat: args.repeat,
+            resume: args.resume,
+            keep: args.keep,
+            threads: args.threads,
+            command: command_of(args, &experiment.id),
+            limit_bytes_max: Some(args.limit_total),
+            programs: programs.clone(),
+        };
+        let result = run_experiment(experiment, &options, &clock, &mut show_progress).map_err(failure)?;
+        show(args.json, &result, || table(&result, Some(experiment)))?;
+    }
+    if with_storages {
+        storage_comparison(args, &out)?;
+    }
+    Ok(outcome)
+}
+
+/// Runs the experiments that are not about recorders; how that went, and the arguments with the others, if there are any.
+fn run_other_kinds(args: &RunArguments) -> Result<(Outcome, Option<RunArguments>), Failure> {
+    let chosen = middleware::chosen(&args.experiments)?;
+    let is_other = !chosen.others.is_empty() || args.producers.is_some();
+    let mut outcome = Outcome::Done;
+    if chosen.is_people {
+        outcome = middleware::run_people(args)?;
+    }
+    if !chosen.evaluations.is_empty() {
+        if is_other && link::needs_user_namespace() {
+            return Err(Failure::refused(
+                "experiments over links begin again in a user namespace when they are not run by root; run them by themselves",
+            ));
+        }
+        outcome = outcome.or_worse(middleware::run(args, &chosen.evaluations)?);
+    } else if args.peer.peer.is_some() {
+        return Err(middleware::none_of_them("--peer"));
+    } else if !args.middleware.is_empty() {
+        return Err(middleware::none_of_them("--middleware"));
+    }
+    let others = is_other.then(|| RunArguments {
+        experiments: chosen.others,
+        ..args.clone()
+    });
+    Ok((outcome, others))
+}
+
+/// The storage comparison by its name.
+fn is_storage_comparison(name: &str) -> bool {
+    name.eq_ignore_ascii_case(STORAGE_COMPARISON)
+}
+
+/// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench run storage` has more flags.
+fn storage_comparison(args: &RunArguments, out: &Path) -> Result<(), Failure> {
+    let out = out.join(STORAGE_COMPARISON);
+    if args.resume && out.join("storage-1.json").is_file() {
+        info!("done before: {}", out.join("storage-1.json").display());
+        return Ok(());
+    }
+    let total = (STORAGE_COMPARISON_BYTES * args.scale)
+        .round()
+        .max(STORAGE_COMPARISON_BYTES_MIN);
+    let sizes = ["1MiB", "10KiB", "100B", "mixed"].into_iter();
+    let options = StorageBenchOptions {
+        common: Common {
+            out,
+            keep: args.keep,
+            verify: true,
+            repeat: args.repeat.unwrap_or(5),
+            resume: args.resume,
+            disk: DiskChoice::Os(DiskMode::Auto),
+            limit_bytes: Some(args.limit_total),
+            content: Content::Entropy(8.0),
+            seed: 1,
+            command: command_of(args, STORAGE_COMPARISON),
+        },
+        sizes: sizes
+            .map(|size| size_mix(size, "size"))
+            .collect::<Result<_, _>>()?,
+        batches: vec![1 << 10, 10 << 20],
+        configurations: default_configurations(),
+        // Between a byte and what fits a disk.
+        total_bytes: total as u64,
+        config: None,
+    };
+    let report = storage::run(&options, &SystemClock, &mut show_progress).map_err(failure)?;
+    show(args.json, &report, || storage_table(&report))
+}
+
+/// Applies the settings of the command line, which override those of the file.
+fn adapt(experiment: &mut Experiment, args: &RunArguments) -> Result<(), Failure> {
+    if let Some(name) = args.transport {
+        let transport = match name {
+            BenchTransportName::None => Transport::None,
+            BenchTransportName::Dds => Transport::Dds,
+            BenchTransportName::Iceoryx2 => Transport::Iceoryx2,
+            BenchTransportName::Zenoh => Transport::Zenoh,
+        };
+        *experiment = experiment.clone().over(transport).map_err(Failure::refused)?;
+    }
+    if !args.recorder.is_empty() {
+        let recorders: Vec<RecorderKind> = args.recorder.iter().copied().map(recorder_kind).collect();
+        *experiment = experiment
+            .clone()
+            .recorded_by(&recorders)
+            .map_err(Failure::refused)?;
+    }
+    if !args.case.is_empty() {
+        let labels: Vec<String> = experiment.cases.iter().map(|case| case.label.clone()).collect();
+        experiment.cases.retain(|case| {
+            args.case
+                .iter()
+                .any(|wanted| case.label.contains(wanted.as_str()))
+        });
+        if experiment.cases.is_empty() {
+            return Err(Failure::refused(format!(
+                "--case {}: {} has only {}",
+                args.case.join(", "),
+                experiment.id,
+                labels.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn recorder_kind(name: BenchRecorderName) -> RecorderKind {
+    match name {
+        BenchRecorderName::Holdall => RecorderKind::Holdall,
+        BenchRecorderName::Synchronous => RecorderKind::Synchronous,
+        BenchRecorderName::DoubleBuffered => RecorderKind::DoubleBuffered,
+        BenchRecorderName::Ros2Bag => RecorderKind::Ros2Bag,
+        BenchRecorderName::Rosbag => RecorderKind::Rosbag,
+        BenchRecorderName::Discard => RecorderKind::Discard,
+    }
+}
+
+/// Searches for programs when a run over a transport needs them.
+fn programs_of(args: &RunArguments, experiments: &[Experiment]) -> Result<Programs, Failure> {
+    let mut transports: Vec<Transport> = experiments
+        .iter()
+        .flat_map(|experiment| &experiment.benchmarks)
+        .map(|benchmark| benchmark.transport)
+        .filter(|transport| *transport != Transport::None)
+        .collect();
+    transports.sort_unstable();
+    transports.dedup();
+    for file in [&args.ros2, &args.python].into_iter().flatten() {
+        if !(file.is_file() || file.join("bin/ros2").is_file()) {
+            return Err(Failure::refused(format!("{}: no such file", file.display())));
+        }
+    }
+    if let Some(prefix) = args.ros1.as_ref().filter(|prefix| !prefix.is_dir()) {
+        return Err(Failure::refused(format!("{}: no such folder", prefix.display())));
+    }
+    let bench = own_file()?;
+    Ok(Programs::find(
+        holdall(&bench),
+        bench,
+        Named {
+            ros2: args.ros2.as_deref(),
+            ros1: args.ros1.as_deref(),
+            python: args.python.as_deref(),
+        },
+        &transports,
+    ))
+}
+
+/// Writes the page of results.
+pub fn report(args: &ReportArguments) -> VerbResult {
+    log::start(LevelFilter::INFO);
+    let mut loaded = suite_report::Results::default();
+    for folder in &args.folders {
+        loaded.append(suite_report::load(folder).map_err(failure)?);
+    }
+    if let Some(folder) = &args.published {
+        loaded.published = Some(PublishedEvaluation::read(folder).map_err(failure)?);
+    }
+    if let Some(path) = &args.summary {
+        suite_report::write_summary(&loaded, path).map_err(failure)?;
+        output::result(&path.display().to_string())?;
+        return Ok(Outcome::Done);
+    }
+    let other = match &args.compare {
+        Some(folder) => suite_report::load(folder).map_err(failure)?,
+        None => suite_report::Results::default(),
+    };
+    let out = args.out.as_deref().unwrap_or(&args.folders[0]);
+    let page = suite_report::write(&loaded, &other, out).map_err(failure)?;
+    output::result(&page.display().to_string())?;
+    Ok(Outcome::Done)
+}
+
+/// Lists what can be run by name, or prints one file.
+pub fn list(id: Option<&str>, json: bool) -> VerbResult {
+    if let Some(id) = id {
+        if is_storage_comparison(id) {
+            output::result(STORAGE_COMPARISON_TEXT)?;
+            return Ok(Outcome::Done);
+        }
+        let text = experiments::text_of(id).ok_or_else(|| unknown(id))?;
+        output::result(text)?;
+        return Ok(Outcome::Done);
+    }
+    let all = experiments::shipped();
+    if json {
+        let evaluations = experiments::evaluations();
+        let rows: Vec<_> = all
+            .iter()
+            .map(as_json)
+            .chain(evaluations.iter().map(middleware::as_json))
+            .collect();
+        output::result(&serde_json::to_string_pretty(&rows).map_err(Failure::failed)?)?;
+        return Ok(Outcome::Done);
+    }
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─')));
+    table.set_header(["id", "what it shows", "cases", "runs", "largest bag"]);
+    let evaluations = experiments::evaluations();
+    for experiment in &all {
+        if experiment.id == "L1" {
+            for one in &evaluations {
+                let places = one.links.len() * one.middlewares.len();
+                let runs = one.cases.len() * places * one.repeat_each as usize;
+                let cases = one.cases.len() * one.links.len();
+                table.add_row([
+                    one.id.clone(),
+                    one.title.clone(),
+                    cases.to_string(),
+                    runs.to_string(),
+                    "–".to_owned(),
+                ]);
+            }
+        }
+        if experiment.id == "B2" {
+            let title = "raw write throughput of storages (as holdall bench run storage)";
+            table.add_row([STORAGE_COMPARISON, title, "8", "520", "250.0 MiB"]);
+        }
+        table.add_row([
+            experiment.id.clone(),
+            experiment.title.clone(),
+            experiment.cases.len().to_string(),
+            runs(experiment).to_string(),
+            format_bytes(largest_bytes(experiment)),
+        ]);
+    }
+    output::result(&format!("{table}\n{LIST_END}"))?;
+    Ok(Outcome::Done)
+}
+
+/// The actions for a name.
+const LIST_END: &str = "
+holdall bench run A6 --scale 0.1 --out DIR   runs one, here with a tenth of its messages
+holdall bench list A6                        prints its file, a start for one of your own
+holdall bench run write, storage, tools      kinds with flags instead of a file: the recorder, storages alone, work on bags
+";
+
+fn as_json(experiment: &Experiment) -> serde_json::Value {
+    serde_json::json!({
+        "id": experiment.id,
+        "title": experiment.title,
+        "source": experiment.source,
+        "cases": experiment.cases.iter().map(|case| case.label.as_str()).collect::<Vec<_>>(),
+        "runs": runs(experiment),
+        "largest_bag_bytes": largest_bytes(experiment),
+    })
+}
+
+fn runs(experiment: &Experiment) -> u64 {
+    let of = |benchmark: &BenchmarkConfig| u64::from(benchmark.repeat_each) * benchmark.settings.len() as u64;
+    experiment.cases.len() as u64 * experiment.benchmarks.iter().map(of).sum::<u64>()
+}
+
+fn largest_bytes(experiment: &Experiment) -> u64 {
+    experiment
+        .cases
+        .iter()
+        .map(|case| case.producers.bytes())
+        .max()
+        .unwrap_or(0)
+}
+
+fn unknown(id: &str) -> Failure {
+    let mut known: Vec<String> = experiments::shipped().into_iter().map(|one| one.id).collect();
+    known.push(STORAGE_COMPARISON.to_owned());
+    known.push(people::ID.to_owned());
+    known.extend(experiments::evaluations().into_iter().map(|one| one.id));
+    Failure::refused(format!(
+        "{id} is neither an experiment nor a file; expected one of {}",
+        known.join(", ")
+    ))
+}
+
+fn experiments_of(args: &RunArguments) -> Result<Vec<Experiment>, Failure> {
+    if let (Some(producers), Some(benchmark)) = (&args.producers, &args.benchmark) {
+        let stem = |path: &Path| {
+            path.file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned()
+        };
+        let id = format!("{}_{}", stem(benchmark), stem(producers));
+        let producers = ProducerConfig::read(producers).map_err(Failure::refused)?;
+        let benchmark = BenchmarkConfig::read(benchmark).map_err(Failure::refused)?;
+        return Ok(vec![Experiment::of_files(&id, producers, benchmark)]);
+    }
+    let names = args.experiments.iter();
+    names
+        .filter(|name| !is_storage_comparison(name))
+        .map(|name| one_experiment(name))
+        .collect()
+}
+
+fn one_experiment(name: &str) -> Result<Experiment, Failure> {
+    if let Some(experiment) = experiments::by_id(name) {
+        return Ok(experiment);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        return Err(unknown(name));
+    }
+    Experiment::read(path).map_err(Failure::refused)
+}
+
+/// The command line's folder, or that of the benchmark file.
+fn out_folder(args: &RunArguments, experiments: &[Experiment]) -> Result<PathBuf, Failure> {
+    let of_file = || {
+        experiments
+            .iter()
+            .flat_map(|one| &one.benchmarks)
+            .find_map(|one| one.bag_root_folder.clone())
+    };
+    args.out.clone().or_else(of_file).ok_or_else(|| {
+        Failure::refused("no folder for results: give --out DIR, or bag_root_folder in the benchmark file")
+    })
+}
+
+/// The command line to run the same.
+fn command_of(args: &RunArguments, id: &str) -> String {
+    let mut words = vec!["holdall bench run".to_owned()];
+    match (&args.producers, &args.benchmark) {
+        (Some(producers), Some(benchmark)) => {
+            words.push(format!(
+                "--producers {} --benchmark {}",
+                producers.display(),
+                benchmark.display()
+            ));
+        }
+        _ => words.push(id.to_owned()),
+    }
+    if args.scale != 1.0 {
+        words.push(format!("--scale {}", args.scale));
+    }
+    if let Some(transport) = args.transport {
+        words.push(format!("--transport {}", format!("{transport:?}").to_lowercase()));
+    }
+    if !args.recorder.is_empty() {
+        let names = args.recorder.iter().filter_map(|name| {
+            let value = clap::ValueEnum::to_possible_value(name)?;
+            Some(value.get_name().to_owned())
+        });
+        words.push(format!("--recorder {}", names.collect::<Vec<_>>().join(",")));
+    }
+    for case in &args.case {
+        words.push(format!("--case '{case}'"));
+    }
+    if let Some(repeat) = args.repeat {
+        words.push(format!("--repeat {repeat}"));
+    }
+    words.push("--out DIR".to_owned());
+    words.join(" ")
+}
