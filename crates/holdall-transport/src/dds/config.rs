@@ -337,7 +337,7 @@ const FROM_EVERYWHERE: &str = "<ExtendedPacketInfo>false</ExtendedPacketInfo>";
 const RECEIVE_BUFFER_SIZE: usize = BUFFER_BYTES - RECEIVE_BUFFER_HEAD_BYTES;
 
 /// Bytes at the start of a receive buffer that Cyclone itself uses.
-pub(super) const RECEIVE_BUFFER_HEAD_BYTES: usize = 48;
+const RECEIVE_BUFFER_HEAD_BYTES: usize = 48;
 
 /// Settings for Cyclone that do not come from the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

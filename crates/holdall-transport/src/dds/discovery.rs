@@ -3,8 +3,8 @@
 use super::{
     ffi_drops::Drops,
     ffi_entity::{BuiltinChange, BuiltinEndpoint, BuiltinKind, BuiltinReader, DdsError, Participant, Reader},
+    ffi_globals::elapsed,
     ffi_hosts::Hosts,
-    ffi_life::elapsed,
     lives::{Lives, time_of},
     node_graph::{GRAPH_TOPIC, GRAPH_TYPE, NodeGraph, ParticipantEntities, graph_qos},
     qos::{DdsHistory, DdsQos, profile_of, type_hash_in},

@@ -3,7 +3,8 @@
 //!
 //! Cyclone has one set of allocation functions for the process. The functions here are those of libc, except for blocks of a receive buffer's size.
 
-use super::ffi::RECEIVE_BUFFER_BYTES;
+use super::ffi_sertype::RECEIVE_BUFFER_BYTES;
+use holdall_cyclone_sys::{ddsrt_allocation_ops_t, ddsrt_set_allocator};
 use holdall_io::survivor::{buffers, ordinary};
 use std::{
     ffi::c_void,
@@ -11,30 +12,12 @@ use std::{
     sync::Once,
 };
 
-type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
-type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
-type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-type Free = unsafe extern "C" fn(*mut c_void);
-
-/// `ddsrt_allocation_ops_t` (`dds/ddsrt/heap.h`).
-#[repr(C)]
-struct AllocationOps {
-    malloc: Option<Malloc>,
-    calloc: Option<Calloc>,
-    realloc: Option<Realloc>,
-    free: Option<Free>,
-}
-
-unsafe extern "C" {
-    fn ddsrt_set_allocator(ops: AllocationOps);
-}
-
 /// Makes Cyclone allocate receive buffers where they survive. Must be called before any other function of Cyclone: none of its threads may allocate
 /// in the meantime.
 pub(super) fn place_receive_buffers() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let ops = AllocationOps {
+        let ops = ddsrt_allocation_ops_t {
             malloc: Some(allocate),
             // Null means libc's.
             calloc: None,

@@ -5,12 +5,9 @@
 //! change. An announcement by multicast leaves each network ([`super::networks`]) twice: to other hosts, with the address of its interface, and to
 //! this host (time to live 0), with loopback's. A packet that Cyclone would send from an interface that does not lead to its destination leaves from
 //! a socket of this transport. Cyclone's function for reading discovery is replaced, too.
-//!
-//! The layouts are those of `ddsi__tran.h` and `ddsi_nwinterfaces.h` of Cyclone DDS 11.0.1. A connection is only touched when it points back
-//! to its domain and to an interface with an IPv4 address; otherwise Cyclone's behaviour stays unchanged.
 
 use super::{
-    ffi_reliability::{DomainGlobals, ENTITY_ID_PARTICIPANT},
+    ffi_globals::Globals,
     handshake_names::{accepted_by_all, has_handshake},
     keys::{has_key_hash, remove_key_hashes},
     locators::{
@@ -21,158 +18,28 @@ use super::{
     repeats::{GuidPrefix, Repeats},
     reply_identity::{has_reply, with_identities},
 };
-use cyclors::{dds_entity_t, dds_return_t, ddsrt_iovec_t};
+use holdall_cyclone_sys::*;
 use holdall_io::{mutex::lock, socket::InterfaceAddress};
 use holdall_model::{network::Network, topic::Gid};
 use std::{
     collections::HashSet,
-    ffi::c_void,
+    io::{self, IoSlice},
     mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
     os::fd::{AsRawFd as _, BorrowedFd},
     panic::{AssertUnwindSafe, catch_unwind},
-    ptr, slice,
+    slice,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard,
-        atomic::{AtomicBool, AtomicPtr, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
-/// `ddsi_tran_write_msgfrags_t`: the pieces of a packet to send, which follow this header.
-#[repr(C)]
-struct Pieces {
-    count: usize,
-    reserved: ddsrt_iovec_t,
-}
-
-/// [`Pieces`] with one piece.
-#[repr(C)]
-struct OnePiece {
-    head: Pieces,
-    piece: ddsrt_iovec_t,
-}
-
-/// `ddsi_tran_write_fn_t`.
-type Send = unsafe extern "C" fn(*mut Connection, *const RawLocator, *const Pieces, u32, *mut usize) -> i32;
-
-/// `ddsi_tran_read_fn_t`; the fifth argument begins with the locator that the packet came from.
-type Receive =
-    unsafe extern "C" fn(*mut Connection, *mut u8, usize, bool, *mut RawLocator, *mut usize) -> i32;
-
-/// The beginning of `struct ddsi_tran_conn`.
-#[repr(C)]
-pub(super) struct Connection {
-    port: u32,
-    kind: u32,
-    is_multicast: bool,
-    domain: *mut DomainGlobals,
-    /// `ddsi_tran_handle_fn_t`: the socket.
-    socket: unsafe extern "C" fn(*mut Connection) -> i32,
-    /// [`Receive`]; read by Cyclone's threads.
-    receive: *mut c_void,
-    /// [`Send`]; read by Cyclone's threads.
-    send: *mut c_void,
-    others: [*mut c_void; 3],
-    flags: [bool; 4],
-    references: u32,
-    interface: *const NetworkInterface,
-}
-
-/// `ddsi_locator_t`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct RawLocator {
-    kind: i32,
-    port: u32,
-    address: [u8; 16],
-}
-
-impl RawLocator {
-    /// The IPv4 address, which is in the last four bytes.
-    fn ipv4(&self) -> Option<Ipv4Addr> {
-        let [.., a, b, c, d] = self.address;
-        (self.kind == KIND_UDP_V4).then(|| Ipv4Addr::new(a, b, c, d))
-    }
-}
-
-/// The beginning of `struct ddsi_network_interface`.
-#[repr(C)]
-struct NetworkInterface {
-    address: RawLocator,
-    announced: RawLocator,
-    mask: RawLocator,
-    index: u32,
-    flags: u32,
-    allow_multicast: u32,
-}
-
-const KIND_UDP_V4: i32 = 1;
-/// `ddsi_network_interface::loopback`, a bit field.
-const INTERFACE_LOOPBACK: u32 = 1 << 3;
-
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-const _: () = {
-    use std::mem::{offset_of, size_of};
-    assert!(offset_of!(Connection, domain) == 16);
-    assert!(offset_of!(Connection, receive) == 32);
-    assert!(offset_of!(Connection, send) == 40);
-    assert!(offset_of!(Connection, interface) == 80);
-    assert!(offset_of!(NetworkInterface, flags) == 76);
-    assert!(size_of::<Pieces>() == 24 && offset_of!(OnePiece, piece) == 24);
+/// What Cyclone calls.
+static HOOKS: holdall_hooks = holdall_hooks {
+    send: Some(send),
+    received: Some(received),
 };
-
-unsafe extern "C" {
-    /// The struct of an entity (`dds__entity.h`), which stays until it is unpinned.
-    fn dds_entity_pin(handle: dds_entity_t, entity: *mut *mut c_void) -> dds_return_t;
-    fn dds_entity_unpin(entity: *mut c_void);
-}
-
-/// How far into `struct dds_domain` to search for its `ddsi_domaingv`; the struct is far larger, because the globals are at its end.
-const GLOBALS_OFFSET_MAX: usize = 2_048;
-
-/// The globals of a domain.
-///
-/// They are part of `struct dds_domain`, after members of many sizes. The right place is where the first GUID is one of a participant and
-/// the first connection points back to that very place.
-///
-/// # Safety
-/// `domain` must be a live domain.
-unsafe fn globals_of(domain: dds_entity_t) -> Option<*const DomainGlobals> {
-    // SAFETY: the caller vouches for the domain. All reads but the last are inside of `struct dds_domain`, which is larger than the furthest
-    // place and `DomainGlobals`; a pointer is followed only where a participant's GUID is in front of it, so that it is a connection.
-    unsafe {
-        let mut entity = ptr::null_mut();
-        if dds_entity_pin(domain, &raw mut entity) < 0 {
-            return None;
-        }
-        let found = (0..GLOBALS_OFFSET_MAX).step_by(8).find_map(|offset| {
-            let globals = entity.byte_add(offset).cast::<DomainGlobals>().cast_const();
-            has_own_connection(globals).then_some(globals)
-        });
-        dds_entity_unpin(entity);
-        found
-    }
-}
-
-/// Whether these are a domain's globals: they have a participant's GUID, and a connection that points back to them.
-///
-/// # Safety
-/// All of `DomainGlobals` must be readable there.
-pub(super) unsafe fn has_own_connection(globals: *const DomainGlobals) -> bool {
-    // SAFETY: the caller vouches for the globals; a pointer is followed only where a participant's GUID is in front of it, so that it is a
-    // connection.
-    unsafe {
-        let connection = (*globals).transmit_connections[0].cast::<Connection>();
-        (*globals).participant_base.0[3] == ENTITY_ID_PARTICIPANT
-            && !connection.is_null()
-            && connection.is_aligned()
-            && ptr::eq((*connection).domain, globals)
-    }
-}
-
-/// Cyclone's functions: one of each for all connections, because all of them are UDP.
-static CYCLONES: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static CYCLONES_RECEIVE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// True when some domain sends some packets in another way than Cyclone; until then, each packet costs one look at this.
 static ANY_WAYS: AtomicBool = AtomicBool::new(false);
@@ -209,38 +76,16 @@ impl Announcing {
     /// `is_wide` uses all networks of this computer, not only those of Cyclone's interfaces.
     ///
     /// # Safety
-    /// `domain` must be live, without participants yet, and deleted before this value is dropped.
-    pub(super) unsafe fn new(domain: dds_entity_t, is_wide: bool) -> Option<Self> {
+    /// The domain must be live, without participants yet, and deleted before this value is dropped.
+    pub(super) unsafe fn new(domain: Globals, is_wide: bool) -> Option<Self> {
         // SAFETY: the caller vouches for the domain.
-        let domain = unsafe { globals_of(domain) }?;
-        // SAFETY: as above; its connections live as long as it does.
-        let connections = unsafe { connections_of(domain) }?;
-        // SAFETY: as above.
-        let original = unsafe { (*connections.first()?.0).send };
-        // SAFETY: as above.
-        let all_same = connections
-            .iter()
-            .all(|(connection, _)| unsafe { (**connection).send } == original);
-        if !all_same || original.is_null() || original == send as *mut c_void {
-            return None;
-        }
-        let others = CYCLONES.swap(original, Ordering::AcqRel);
-        if !others.is_null() && others != original {
-            CYCLONES.store(others, Ordering::Release);
-            return None;
-        }
-        // SAFETY: as above.
-        let state = Arc::new(unsafe { State::new(domain, &connections, is_wide) });
+        let state = Arc::new(unsafe { State::new(domain, is_wide) }?);
         let mut domains = DOMAINS.write().unwrap_or_else(PoisonError::into_inner);
         domains.push(Arc::clone(&state));
-        for (connection, _) in &connections {
-            // SAFETY: the pointer is live and aligned; Cyclone's threads read it as one word, before or after.
-            unsafe { AtomicPtr::from_ptr(&raw mut (**connection).send) }
-                .store(send as *mut c_void, Ordering::Release);
-        }
-        // SAFETY: as above.
-        unsafe { hook_receive(domain) };
-        Some(Self(state))
+        drop(domains);
+        let started = Self(state);
+        // SAFETY: as above; the hooks live for ever.
+        unsafe { holdall_hook(domain.as_ptr(), &raw const HOOKS) }.then_some(started)
     }
 
     /// Applies the addresses that this machine has now; announces our participant on networks that have come. `ports` are the domain and the
@@ -315,113 +160,68 @@ impl Drop for Announcing {
     }
 }
 
-/// The UDP connections that a domain sends with, and their interfaces; `None` when one is not as expected.
-///
-/// # Safety
-/// `domain` must be live and verified.
-unsafe fn connections_of(domain: *const DomainGlobals) -> Option<Vec<(*mut Connection, AnnouncedInterface)>> {
-    // SAFETY: the caller vouches for the domain; a connection is live as long as its domain, and so is the interface that it points to.
-    unsafe {
-        let mut found = Vec::new();
-        for connection in (*domain).transmit_connections {
-            if connection.is_null() {
-                continue;
-            }
-            let connection = connection.cast::<Connection>();
-            let interface = (*connection).interface;
-            if !ptr::eq((*connection).domain, domain) || interface.is_null() {
-                return None;
-            }
-            found.push((
-                connection,
-                AnnouncedInterface {
-                    address: (*interface).address.ipv4()?,
-                    announced: (*interface).announced.ipv4()?,
-                    mask: (*interface).mask.ipv4()?,
-                    is_loopback: (*interface).flags & INTERFACE_LOOPBACK != 0,
-                },
-            ));
-        }
-        (!found.is_empty()).then_some(found)
-    }
-}
-
-/// Makes Cyclone read discovery through [`receive`].
-///
-/// # Safety
-/// `domain` must be live and verified, and in [`DOMAINS`].
-unsafe fn hook_receive(domain: *const DomainGlobals) {
-    // SAFETY: the caller vouches for the domain; a connection is live as long as its domain. Cyclone's threads read the pointer as one word.
-    unsafe {
-        let [group, _, own, _] = (*domain).connections;
-        for connection in [group, own].map(<*mut c_void>::cast::<Connection>) {
-            if connection.is_null() || !ptr::eq((*connection).domain, domain) {
-                continue;
-            }
-            let original = (*connection).receive;
-            let before = CYCLONES_RECEIVE.swap(original, Ordering::AcqRel);
-            if !before.is_null() && before != original {
-                CYCLONES_RECEIVE.store(before, Ordering::Release);
-                continue;
-            }
-            AtomicPtr::from_ptr(&raw mut (*connection).receive)
-                .store(receive as *mut c_void, Ordering::Release);
-        }
-    }
-}
-
 /// The sockets by which a domain receives multicast: of its participants and of its data.
 ///
 /// # Safety
-/// `domain` must be live and verified.
-unsafe fn multicast_receivers(domain: *const DomainGlobals) -> Vec<UdpSocket> {
-    // SAFETY: the caller vouches for the domain; a connection is live as long as its domain, and so is its socket, which is copied here.
+/// The domain must be live.
+unsafe fn multicast_receivers(domain: Globals) -> Vec<UdpSocket> {
+    let mut sockets = [-1; 2];
+    // SAFETY: the caller vouches for the domain; its sockets live as long, and are copied here.
     unsafe {
-        let [participants, data, ..] = (*domain).connections;
-        let connections = [participants, data].map(<*mut c_void>::cast::<Connection>);
-        let sockets = connections.into_iter().filter_map(|connection| {
-            let is_ours = !connection.is_null() && ptr::eq((*connection).domain, domain);
-            let socket = is_ours.then(|| ((*connection).socket)(connection))?;
-            let copy = (socket >= 0).then(|| BorrowedFd::borrow_raw(socket).try_clone_to_owned());
-            copy?.ok().map(UdpSocket::from)
-        });
-        sockets.collect()
+        holdall_multicast_sockets(domain.as_ptr(), sockets.as_mut_ptr());
+        let valid = sockets.into_iter().filter(|socket| *socket >= 0);
+        let copies = valid.filter_map(|socket| BorrowedFd::borrow_raw(socket).try_clone_to_owned().ok());
+        copies.map(UdpSocket::from).collect()
+    }
+}
+
+/// The connections by which a domain sends; none where one of them is not UDP over IPv4.
+///
+/// # Safety
+/// The domain must be live.
+unsafe fn senders(domain: Globals) -> Vec<holdall_sender> {
+    // SAFETY: all-zero bytes are valid; the caller vouches for the domain.
+    unsafe {
+        let mut senders: [holdall_sender; HOLDALL_SENDERS_MAX as usize] = mem::zeroed();
+        let count = holdall_senders(domain.as_ptr(), senders.as_mut_ptr());
+        senders[..count].to_vec()
     }
 }
 
 impl State {
+    /// `None` where a connection is not UDP over IPv4.
+    ///
     /// # Safety
-    /// The domain and its connections must be live.
-    unsafe fn new(
-        domain: *const DomainGlobals,
-        connections: &[(*mut Connection, AnnouncedInterface)],
-        is_wide: bool,
-    ) -> Self {
-        let interfaces: Vec<_> = connections.iter().map(|(_, interface)| *interface).collect();
-        let loopback = connections.iter().find(|(_, interface)| interface.is_loopback);
-        // SAFETY: the caller vouches for the connections, whose function takes the connection itself.
-        let multicast: Vec<_> = unsafe {
-            let able = connections
-                .iter()
-                .filter(|(connection, _)| sends_multicast(*connection));
-            able.map(|(connection, interface)| {
-                let hops = multicast_ttl(((**connection).socket)(*connection));
-                (interface.address, hops)
+    /// The domain must be live, and without participants.
+    unsafe fn new(domain: Globals, is_wide: bool) -> Option<Self> {
+        // SAFETY: the caller vouches for the domain.
+        let senders = unsafe { senders(domain) };
+        let interfaces: Vec<_> = senders
+            .iter()
+            .map(|sender| AnnouncedInterface {
+                address: Ipv4Addr::from_bits(sender.address),
+                announced: Ipv4Addr::from_bits(sender.announced),
+                mask: Ipv4Addr::from_bits(sender.mask),
+                is_loopback: sender.is_loopback,
             })
-            .collect()
-        };
-        if is_wide && interfaces.iter().all(|interface| interface.is_loopback) {
-            for (connection, _) in connections {
-                // Cyclone skips other hosts when it has only loopback, but a network may appear. SAFETY: as above; the interface is part of the
-                // domain's globals, and no thread reads it before there is a participant.
-                unsafe { (*(**connection).interface.cast_mut()).flags &= !INTERFACE_LOOPBACK };
-            }
+            .collect();
+        if interfaces.is_empty() {
+            return None;
+        }
+        let able = senders.iter().filter(|sender| sender.has_multicast);
+        let multicast: Vec<_> = able
+            .map(|sender| (Ipv4Addr::from_bits(sender.address), multicast_ttl(sender.socket)))
+            .collect();
+        let loopback = senders.iter().find(|sender| sender.is_loopback);
+        if is_wide && senders.iter().all(|sender| sender.is_loopback) {
+            // SAFETY: as above; no thread reads the interfaces before there is a participant.
+            unsafe { holdall_reach_other_hosts(domain.as_ptr()) };
         }
         // SAFETY: the caller vouches for the domain.
         let receivers = unsafe { multicast_receivers(domain) };
-        Self {
-            domain: domain as usize,
-            loopback: loopback.map(|(connection, _)| *connection as usize),
+        Some(Self {
+            domain: domain.as_ptr() as usize,
+            loopback: loopback.map(|sender| sender.connection as usize),
             networks: RwLock::new(Networks::new(is_wide, interfaces, &multicast, receivers)),
             announcement: Mutex::new(None),
             anywhere: OnceLock::new(),
@@ -429,7 +229,7 @@ impl State {
                 .inspect_err(|error| tracing::debug!("announcements are sent once: {error}"))
                 .ok(),
             far: Mutex::default(),
-        }
+        })
     }
 
     /// Notes the participant that a packet of another computer comes from.
@@ -497,22 +297,18 @@ impl State {
     }
 
     /// Sends an announcement to one participant again, which may not listen yet.
-    fn repeat(&self, packet: &[u8], to: &RawLocator) {
-        let address = to.ipv4().zip(u16::try_from(to.port).ok());
-        let (Some(repeats), Some((address, port))) = (&self.repeats, address) else {
-            return;
-        };
-        if !is_farewell(packet)
+    fn repeat(&self, packet: &[u8], to: SocketAddrV4) {
+        if let Some(repeats) = &self.repeats
+            && !is_farewell(packet)
             && let Some(participant) = named_destination(packet)
         {
-            repeats.add(participant, SocketAddrV4::new(address, port), packet);
+            repeats.add(participant, to, packet);
         }
     }
 
     /// Keeps the requests for fragments in a packet for later; returns the rest of the packet, or `None` when the whole packet must be sent now.
-    fn postpone(&self, packet: &[u8], to: &RawLocator) -> Option<Option<Vec<u8>>> {
+    fn postpone(&self, packet: &[u8], to: SocketAddrV4) -> Option<Option<Vec<u8>>> {
         let (rest, requests) = split_fragment_requests(packet);
-        let to = SocketAddrV4::new(to.ipv4()?, u16::try_from(to.port).ok()?);
         self.repeats.as_ref()?.send_later(to, requests).then_some(rest)
     }
 
@@ -526,15 +322,6 @@ impl State {
             }
         })
     }
-}
-
-/// Whether Cyclone announces participants by multicast on a connection's interface.
-///
-/// # Safety
-/// The connection must be live.
-unsafe fn sends_multicast(connection: *const Connection) -> bool {
-    // SAFETY: the caller vouches for the connection; its interface lives as long.
-    unsafe { (*(*connection).interface).allow_multicast != 0 }
 }
 
 /// How many hops this socket's multicast may take; 1 where the system does not report it.
@@ -555,178 +342,146 @@ fn multicast_ttl(socket: i32) -> u32 {
 }
 
 /// `DDS_RETCODE_OK`.
-const OK: i32 = 0;
+const OK: dds_return_t = 0;
 
 /// Called by Cyclone to send a packet.
 ///
 /// # Safety
-/// Cyclone calls it with a live connection, destination and pieces; `written` may be null.
-unsafe extern "C" fn send(
-    connection: *mut Connection,
-    destination: *const RawLocator,
-    pieces: *const Pieces,
-    flags: u32,
-    written: *mut usize,
-) -> i32 {
-    let original = CYCLONES.load(Ordering::Acquire);
-    // SAFETY: set before this function could be called, and only ever to a `Send`.
-    let original: Send = unsafe { std::mem::transmute(original) };
-    // SAFETY: Cyclone vouches for all pointers. A panic must not unwind into C.
-    let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-        changed(original, connection, &*destination, pieces, flags, written)
-    }));
-    match outcome {
-        Ok(Some(code)) => code,
-        // SAFETY: as Cyclone has called us.
-        _ => unsafe { original(connection, destination, pieces, flags, written) },
+/// C passes a packet that is valid during the call, and a place to write to.
+unsafe extern "C" fn send(packet: *const holdall_packet, code: *mut dds_return_t) -> bool {
+    // A panic must not unwind into C. SAFETY: C vouches for both pointers.
+    let outcome = catch_unwind(AssertUnwindSafe(|| changed(unsafe { Packet(&*packet) })));
+    let Ok(Some(outcome)) = outcome else { return false };
+    // SAFETY: as above.
+    unsafe { *code = outcome };
+    true
+}
+
+/// A packet that Cyclone is about to send; valid as C has passed it.
+#[derive(Clone, Copy)]
+struct Packet<'a>(&'a holdall_packet);
+
+impl Packet<'_> {
+    fn vectors(self) -> &'static [ddsrt_iovec_t] {
+        // SAFETY: C vouches for the number of pieces; the result is used during its call only.
+        unsafe { slice::from_raw_parts(self.0.pieces, self.0.count) }
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        // SAFETY: each piece is readable during the call.
+        let bytes = |piece: &ddsrt_iovec_t| unsafe {
+            slice::from_raw_parts(piece.iov_base.cast::<u8>().cast_const(), piece.iov_len)
+        };
+        self.vectors().iter().map(bytes)
+    }
+
+    fn to(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.0.to)
+    }
+
+    /// Sends it, or `other` in its place, as Cyclone would: by `connection` to an address.
+    fn send_by(self, connection: *mut ddsi_tran_conn, to: Ipv4Addr, other: Option<&[u8]>) -> dds_return_t {
+        // SAFETY: the connection lives as long as the domain, which Cyclone sends with right now; `other` is readable.
+        unsafe {
+            match other {
+                Some(bytes) => {
+                    holdall_send_other(self.0, connection, to.to_bits(), bytes.as_ptr(), bytes.len())
+                }
+                None => holdall_send(self.0, connection, to.to_bits()),
+            }
+        }
+    }
+
+    /// Sends it, or `other` in its place, where the system's routes lead, if a route exists.
+    fn send_anywhere(self, socket: &UdpSocket, to: SocketAddrV4, other: Option<&[u8]>) {
+        let own;
+        let vectors = match other {
+            Some(bytes) => {
+                own = [IoSlice::new(bytes)];
+                &own[..]
+            }
+            None => &self.pieces().map(IoSlice::new).collect::<Vec<_>>(),
+        };
+        if let Err(error) = send_pieces(socket, to, vectors) {
+            // As with a lost packet: reliable messages are sent again.
+            tracing::debug!("nothing sent to {to}: {error}");
+        }
     }
 }
 
 /// Sends a packet in another way than Cyclone would; `None` when it must be sent unchanged.
-///
-/// # Safety
-/// As for [`send`].
-unsafe fn changed(
-    original: Send,
-    connection: *mut Connection,
-    destination: &RawLocator,
-    pieces: *const Pieces,
-    flags: u32,
-    written: *mut usize,
-) -> Option<i32> {
-    // SAFETY: the header is followed by the number of pieces that it states, each readable.
-    let pieces_of = || unsafe {
-        let first = pieces.add(1).cast::<ddsrt_iovec_t>();
-        slice::from_raw_parts(first, (*pieces).count)
-            .iter()
-            .map(|piece| slice::from_raw_parts(piece.iov_base.cast::<u8>().cast_const(), piece.iov_len))
-    };
-    let address = destination.ipv4()?;
-    let change = change_of(pieces_of());
-    let has_reply = has_reply(pieces_of());
-    let has_handshake = has_handshake(pieces_of());
-    let has_key_hash = has_key_hash(pieces_of());
-    // SAFETY: the connection is live, and so are the domain and the interface that it points to.
-    let (domain, from) = unsafe {
-        (
-            (*connection).domain as usize,
-            (*(*connection).interface).address.ipv4()?,
-        )
-    };
+fn changed(packet: Packet) -> Option<dds_return_t> {
+    let address = packet.to();
+    let from = Ipv4Addr::from_bits(packet.0.from);
+    let change = change_of(packet.pieces());
+    let has_reply = has_reply(packet.pieces());
+    let has_handshake = has_handshake(packet.pieces());
+    let has_key_hash = has_key_hash(packet.pieces());
     let is_as_written = change.is_none() && !has_reply && !has_handshake && !has_key_hash;
     // Loopback leads to this computer only.
     let is_stray = from.is_loopback() && !address.is_loopback() && !address.is_multicast();
     if is_as_written && !is_stray && !ANY_WAYS.load(Ordering::Acquire) {
         return None;
     }
-    let state = State::of(domain)?;
+    let state = State::of(packet.0.domain as usize)?;
+    let to = socket_address(address, packet.0.port)?;
     let way = state.networks().way(from, address);
-    let report = |wanted: usize| {
-        if !written.is_null() {
-            // SAFETY: Cyclone passes null or a writable place.
-            unsafe { *written = wanted };
+    let deliver = |other: Option<&[u8]>| match way {
+        Way::Cyclones => Some(packet.send_by(packet.0.connection, address, other)),
+        Way::Loopback => {
+            // A participant of this host at an address of an interface that is down: loopback still leads there.
+            let loopback = state.loopback? as *mut ddsi_tran_conn;
+            Some(packet.send_by(loopback, Ipv4Addr::LOCALHOST, other))
         }
-    };
-    // SAFETY: Cyclone vouches for the connection, and the loopback connection lives as long as the domain; the pieces are readable.
-    let deliver = |pieces: *const Pieces| unsafe {
-        match way {
-            Way::Cyclones => Some(original(
-                connection,
-                &raw const *destination,
-                pieces,
-                flags,
-                written,
-            )),
-            Way::Loopback => {
-                // A participant of this host at an address of an interface that is down: loopback still leads there.
-                let mut to = *destination;
-                to.address[12..].copy_from_slice(&Ipv4Addr::LOCALHOST.octets());
-                Some(original(
-                    state.loopback? as *mut Connection,
-                    &raw const to,
-                    pieces,
-                    flags,
-                    written,
-                ))
-            }
-            Way::Routed => {
-                let to = socket_address(address, destination.port)?;
-                send_anywhere(state.anywhere()?, to, pieces);
-                Some(OK)
-            }
+        Way::Routed => {
+            packet.send_anywhere(state.anywhere()?, to, other);
+            Some(OK)
         }
     };
     if is_as_written {
-        if way == Way::Cyclones {
-            return None;
-        }
-        let code = deliver(pieces)?;
-        report(pieces_of().map(<[u8]>::len).sum());
-        return Some(code);
+        return if way == Way::Cyclones { None } else { deliver(None) };
     }
-    let mut packet: Vec<u8> = pieces_of().flatten().copied().collect();
-    // Cyclone expects the size that it asked to send.
-    let wanted = packet.len();
+    let mut bytes: Vec<u8> = packet.pieces().flatten().copied().collect();
     if has_reply {
-        packet = with_identities(&packet);
+        bytes = with_identities(&bytes);
     }
     if has_handshake {
-        packet = accepted_by_all(&packet);
+        bytes = accepted_by_all(&bytes);
     }
     if has_key_hash {
-        remove_key_hashes(&mut packet);
+        remove_key_hashes(&mut bytes);
     }
     let is_announcement = change == Some(Change::Announcement);
     if is_announcement {
-        state.remember(&packet);
+        state.remember(&bytes);
     }
     if is_announcement && address.is_multicast() {
-        let to = socket_address(address, destination.port)?;
         let only = state.networks().only(from);
-        if !state.send_multicast(only, to, &packet) {
-            return None;
-        }
-        report(wanted);
-        return Some(OK);
+        return state.send_multicast(only, to, &bytes).then_some(OK);
     }
     let chosen = if change == Some(Change::FragmentRequest) {
-        let Some(rest) = state.postpone(&packet, destination)? else {
-            report(wanted);
+        let Some(rest) = state.postpone(&bytes, to)? else {
             return Some(OK);
         };
         rest
     } else if is_announcement {
-        state.for_unicast(&packet, address)
+        state.for_unicast(&bytes, address)
     } else {
-        asking_for_heartbeats(&packet)
+        asking_for_heartbeats(&bytes)
     };
-    if is_announcement && address.is_loopback() && named_destination(&packet).is_none() {
-        state.to_own_addresses(&chosen, destination.port);
+    if is_announcement && address.is_loopback() && named_destination(&bytes).is_none() {
+        state.to_own_addresses(&chosen, packet.0.port);
     }
-    let one = OnePiece {
-        head: Pieces {
-            count: 1,
-            reserved: iovec(&[]),
-        },
-        piece: iovec(&chosen),
-    };
-    let code = deliver((&raw const one).cast())?;
+    let code = deliver(Some(&chosen))?;
     if is_announcement {
-        state.repeat(&chosen, destination);
-    }
-    if code == OK {
-        report(wanted);
+        state.repeat(&chosen, to);
     }
     Some(code)
 }
 
-/// Sends pieces as one packet, if a route exists.
-///
-/// # Safety
-/// The pieces must be readable.
-unsafe fn send_anywhere(socket: &UdpSocket, to: SocketAddrV4, pieces: *const Pieces) {
-    // SAFETY: an all-zero address and message are valid; both live until the call returns, and the caller vouches for the pieces, which
-    // `sendmsg` only reads.
+/// Sends pieces as one packet.
+fn send_pieces(socket: &UdpSocket, to: SocketAddrV4, pieces: &[IoSlice]) -> io::Result<()> {
+    // SAFETY: an all-zero address and message are valid; both live until the call returns, as do the pieces, which `sendmsg` only reads.
     let sent = unsafe {
         let mut address: libc::sockaddr_in = mem::zeroed();
         address.sin_family = libc::AF_INET as libc::sa_family_t;
@@ -735,59 +490,39 @@ unsafe fn send_anywhere(socket: &UdpSocket, to: SocketAddrV4, pieces: *const Pie
         let mut message: libc::msghdr = mem::zeroed();
         message.msg_name = (&raw mut address).cast();
         message.msg_namelen = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-        message.msg_iov = pieces.add(1).cast::<libc::iovec>().cast_mut();
-        message.msg_iovlen = (*pieces).count;
+        message.msg_iov = pieces.as_ptr().cast::<libc::iovec>().cast_mut();
+        message.msg_iovlen = pieces.len();
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
     };
     if sent < 0 {
-        // As with a lost packet: reliable messages are sent again.
-        tracing::debug!("nothing sent to {to}: {}", std::io::Error::last_os_error());
+        return Err(io::Error::last_os_error());
     }
+    Ok(())
 }
 
-/// Called by Cyclone to receive a packet of discovery.
+/// Called by Cyclone with a packet of discovery.
 ///
 /// # Safety
-/// Cyclone calls it with a live connection and a buffer of `room` bytes; `from` may be null, `received` must not.
-unsafe extern "C" fn receive(
-    connection: *mut Connection,
-    buffer: *mut u8,
-    room: usize,
-    may_be_spurious: bool,
-    from: *mut RawLocator,
-    received: *mut usize,
-) -> i32 {
-    let original = CYCLONES_RECEIVE.load(Ordering::Acquire);
-    // SAFETY: set before this function could be called, and only ever to a `Receive`; Cyclone vouches for the rest.
-    let code = unsafe {
-        let original: Receive = mem::transmute(original);
-        original(connection, buffer, room, may_be_spurious, from, received)
-    };
-    if code == OK && !from.is_null() {
-        // SAFETY: Cyclone has written `received` bytes and their source. A panic must not unwind into C.
-        let outcome = catch_unwind(AssertUnwindSafe(|| unsafe {
-            let packet = slice::from_raw_parts_mut(buffer, (*received).min(room));
-            let from = (*from).ipv4()?;
-            let state = State::of((*connection).domain as usize)?;
-            let networks = state.networks();
-            if !networks.is_ours(from) {
-                state.note_far(packet);
-                if networks.is_wide() {
-                    keep_reachable(packet, from, |address| networks.is_ours(address));
-                }
-            }
-            Some(())
-        }));
-        if outcome.is_err() {
-            tracing::error!("an announcement could not be read");
+/// C passes `len` bytes that may be changed.
+unsafe extern "C" fn received(domain: *mut ddsi_domaingv, packet: *mut u8, len: usize, from: u32) {
+    // A panic must not unwind into C.
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let from = Ipv4Addr::from_bits(from);
+        let Some(state) = State::of(domain as usize) else {
+            return;
+        };
+        let networks = state.networks();
+        if networks.is_ours(from) || len == 0 {
+            return;
         }
-    }
-    code
-}
-
-fn iovec(bytes: &[u8]) -> ddsrt_iovec_t {
-    ddsrt_iovec_t {
-        iov_base: bytes.as_ptr().cast_mut().cast(),
-        iov_len: bytes.len(),
+        // SAFETY: C vouches for it.
+        let packet = unsafe { slice::from_raw_parts_mut(packet, len) };
+        state.note_far(packet);
+        if networks.is_wide() {
+            keep_reachable(packet, from, |address| networks.is_ours(address));
+        }
+    }));
+    if outcome.is_err() {
+        tracing::error!("an announcement could not be read");
     }
 }

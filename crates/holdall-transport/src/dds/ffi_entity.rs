@@ -3,13 +3,9 @@
 
 use super::{
     ffi_announcing::Announcing,
-    ffi_life::{has_heartbeat, lease_of},
+    ffi_globals::Globals,
     ffi_log::{log_words, with_words},
     ffi_qos::{QosHandle, read_qos},
-    ffi_reliability::{
-        acknowledged_sequence, announced_sequences, ask_late_writers_for_all, expect_next,
-        request_acknowledgement, takes_part,
-    },
     ffi_sertype::{Sample, new_sertype},
     ffi_trial::try_configuration,
     handshake_names::SecuredParticipant,
@@ -18,7 +14,7 @@ use super::{
     qos::DdsQos,
 };
 use crate::graph_news::GraphNews;
-use cyclors::*;
+use holdall_cyclone_sys::*;
 use holdall_io::mutex::lock;
 use holdall_model::topic::Gid;
 use std::{
@@ -132,6 +128,7 @@ pub(super) struct Domain {
     entity: dds_entity_t,
     // Dropped after the domain is deleted, because its deletion announces that its participants leave.
     announcing: Option<Announcing>,
+    globals: Globals,
     // Released for other domains after this domain is deleted.
     id: DomainId,
 }
@@ -160,14 +157,17 @@ impl Domain {
             dds_create_domain(id.0, config.as_ptr())
         })
         .map_err(|error| format!("{error}; is CYCLONEDDS_URI right and a network interface up?"))?;
+        // SAFETY: they are used as long as this value lives, which deletes the domain when it is dropped.
+        let globals = unsafe { Globals::new(entity) }.ok_or("Cyclone DDS has deleted its new domain")?;
         // SAFETY: the domain is live and new; `Drop` deletes it before its fields are dropped.
-        let announcing = unsafe { Announcing::new(entity, is_wide) };
+        let announcing = unsafe { Announcing::new(globals, is_wide) };
         if announcing.is_none() {
             tracing::debug!("participants are announced with the addresses of all interfaces");
         }
         Ok(Self {
             entity,
             announcing,
+            globals,
             id,
         })
     }
@@ -383,7 +383,7 @@ impl Reader {
             };
             reader.gid = gid_of(entity)?;
             if reader._listener.is_some() {
-                ask_late_writers_for_all(reader.topic.sertype, participant.gid, reader.gid);
+                participant.domain.globals.request_history(reader.gid);
             }
             Ok(reader)
         }
@@ -435,40 +435,33 @@ impl Reader {
 impl Reader {
     /// The last sequence numbers that matched writers have announced; must not be called from a handler.
     pub(super) fn announced_sequences(&self) -> Vec<(Gid, u64)> {
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe {
-            announced_sequences(
-                self.topic.sertype,
-                self.topic.participant.gid,
-                &self.matched_gids(),
-            )
-        }
+        let last = |gid| Some((gid, self.globals().announced_sequence(gid)?));
+        self.matched_gids().into_iter().filter_map(last).collect()
     }
 
     /// Whether its participant is still in the domain: Cyclone deletes one whose certificate or permissions expire.
     pub(super) fn takes_part(&self) -> bool {
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { takes_part(self.topic.sertype, self.topic.participant.gid) }
+        self.globals().takes_part(self.topic.participant.gid)
     }
 
     /// Whether it has accepted a HEARTBEAT of a writer in a packet that was read after `since` (elapsed time in nanoseconds); must not be called
     /// from a handler.
     pub(super) fn has_heartbeat(&self, writer: Gid, since: i64) -> bool {
-        let participant = self.topic.participant.gid;
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { has_heartbeat(self.topic.sertype, participant, (self.gid, writer), since) }
+        self.globals().has_heartbeat(self.gid, writer, since)
     }
 
     /// The lease of another participant, while it exists.
     pub(super) fn lease_of(&self, participant: Gid) -> Option<LeaseState> {
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { lease_of(self.topic.sertype, self.topic.participant.gid, participant) }
+        self.globals().lease(participant)
     }
 
     /// Resets a writer's proxy after a forged number; must not be called from a handler.
     pub(super) fn expect_next(&self, writer: Gid, next: u64) {
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { expect_next(self.topic.sertype, self.topic.participant.gid, writer, next) };
+        self.globals().expect_next(writer, next);
+    }
+
+    fn globals(&self) -> Globals {
+        self.topic.participant.domain.globals
     }
 }
 
@@ -606,14 +599,13 @@ impl Writer {
 
     /// The last of its samples that all matched reliable readers have acknowledged, counted from 1.
     pub(super) fn acknowledged(&self) -> Option<u64> {
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { acknowledged_sequence(self.topic.sertype, self.topic.participant.gid, self.gid) }
+        self.topic.participant.domain.globals.acknowledged(self.gid)
     }
 
     /// Lets its next sample request an acknowledgement from all matched reliable readers.
     pub(super) fn request_acknowledgement(&self) {
-        // SAFETY: the topic keeps its sertype registered, and its participant is of the same domain.
-        unsafe { request_acknowledgement(self.topic.sertype, self.topic.participant.gid, self.gid) };
+        let globals = self.topic.participant.domain.globals;
+        globals.request_acknowledgement(self.gid);
     }
 
     /// Waits until all matched reliable readers have acknowledged everything; false when the time ran out.
@@ -687,8 +679,8 @@ impl BuiltinReader {
         news: &Arc<GraphNews>,
     ) -> Result<Self, DdsError> {
         let topic = match kind {
-            BuiltinKind::Publications => DDS_BUILTIN_TOPIC_DCPSPUBLICATION,
-            BuiltinKind::Subscriptions => DDS_BUILTIN_TOPIC_DCPSSUBSCRIPTION,
+            BuiltinKind::Publications => HOLDALL_TOPIC_PUBLICATIONS,
+            BuiltinKind::Subscriptions => HOLDALL_TOPIC_SUBSCRIPTIONS,
         };
         // SAFETY: the participant is live; a null QoS is allowed. Cyclone copies the listener; its argument outlives the reader.
         let entity = check("dds_create_reader", unsafe {

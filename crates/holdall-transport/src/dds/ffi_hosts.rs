@@ -1,7 +1,7 @@
 //! The computers that participants run on: properties of DDS's builtin participant topic.
 
 use super::ffi_entity::{DdsError, Participant, check, text_of};
-use cyclors::*;
+use holdall_cyclone_sys::*;
 use holdall_model::topic::Gid;
 use std::{
     collections::HashMap,
@@ -32,7 +32,7 @@ impl Hosts {
         let entity = check("dds_create_reader", unsafe {
             dds_create_reader(
                 participant.entity(),
-                DDS_BUILTIN_TOPIC_DCPSPARTICIPANT,
+                HOLDALL_TOPIC_PARTICIPANTS,
                 ptr::null(),
                 ptr::null(),
             )

@@ -1,7 +1,7 @@
 //! Writes Cyclone DDS's messages to the program's log, a few of each kind ([`super::log_limit`]).
 
 use super::log_limit::LogLimit;
-use cyclors::{dds_log_data_t, dds_set_log_sink};
+use holdall_cyclone_sys::{dds_log_data_t, dds_set_log_sink};
 use holdall_io::clock::{Clock as _, SystemClock};
 use holdall_io::mutex::lock;
 use std::{

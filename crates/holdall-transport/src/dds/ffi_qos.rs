@@ -5,7 +5,7 @@
 )]
 
 use super::qos::{DdsDurability, DdsHistory, DdsLiveliness, DdsQos, INFINITE_NANOS};
-use cyclors::*;
+use holdall_cyclone_sys::*;
 use std::{
     ffi::{CString, c_void},
     ptr, slice,

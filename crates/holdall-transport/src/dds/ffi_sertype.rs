@@ -2,16 +2,12 @@
 //!
 //! A received sample is never copied here: it takes a reference to each packet that carries one of its fragments. A sample to send is one block.
 
-use super::{
-    ffi::{RECEIVE_BUFFER_BYTES, Rdata, Rmsg, ddsi_fragchain_unref},
-    keys::note_end,
-    locators::HEADER_BYTES,
-};
-use cyclors::{
-    DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY, dds_free_op_t, ddsi_keyhash, ddsi_rdata, ddsi_serdata,
+use super::{keys::note_end, locators::HEADER_BYTES};
+use holdall_cyclone_sys::{
+    DDSI_SERTYPE_FLAG_TOPICKIND_NO_KEY, dds_free_op_t, ddsi_keyhash, ddsi_rdata, ddsi_rmsg, ddsi_serdata,
     ddsi_serdata_init, ddsi_serdata_kind, ddsi_serdata_kind_SDK_DATA, ddsi_serdata_kind_SDK_KEY,
     ddsi_serdata_ops, ddsi_serdata_unref, ddsi_sertype, ddsi_sertype_fini, ddsi_sertype_init_flags,
-    ddsi_sertype_ops, ddsi_sertype_v0, ddsrt_iovec_t, ddsrt_msg_iovlen_t,
+    ddsi_sertype_ops, ddsi_sertype_v0, ddsrt_iovec_t, ddsrt_msg_iovlen_t, holdall_release_fragments,
 };
 use holdall_model::topic::Gid;
 use std::{
@@ -22,6 +18,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+/// Bytes that Cyclone allocates for a receive buffer, the unit in which fragments pin memory: a whole number of pages, and a size that
+/// it asks for nothing else (`Sizing/ReceiveBufferSize` and the head).
+pub(super) const RECEIVE_BUFFER_BYTES: usize = holdall_io::survivor::buffers::BUFFER_BYTES;
+
 /// What `ddsi_serdata` pointers of our sertype point to; allocated with `calloc`, so that null and zero are the defaults.
 #[repr(C)]
 struct RawSample {
@@ -29,7 +29,7 @@ struct RawSample {
     /// Payload length in bytes, with encapsulation header.
     len: usize,
     /// First fragment of a received payload; null when `block` holds it.
-    fragments: *mut Rdata,
+    fragments: *mut ddsi_rdata,
     /// Payload in one piece (`malloc`), padded to a multiple of four; null when `fragments` hold it.
     block: *mut u8,
     /// The writer's sequence number; 0 when the sample did not come over the network.
@@ -170,7 +170,7 @@ impl Drop for Sample {
 
 /// Iterator over the pieces of a payload: skips fragments, and parts of fragments, that repeat what came before.
 pub(super) struct Pieces<'a> {
-    fragment: *mut Rdata,
+    fragment: *mut ddsi_rdata,
     offset: usize,
     end: usize,
     block: &'a [u8],
@@ -216,9 +216,9 @@ const INFO_SOURCE: u8 = 0x0c;
 ///
 /// # Safety
 /// `rmsg` must be live and `offset` within its packet.
-unsafe fn packet_byte(rmsg: *mut Rmsg, offset: usize) -> *const u8 {
+unsafe fn packet_byte(rmsg: *mut ddsi_rmsg, offset: usize) -> *const u8 {
     // SAFETY: the packet directly follows its header.
-    unsafe { rmsg.cast::<u8>().add(size_of::<Rmsg>() + offset) }
+    unsafe { rmsg.cast::<u8>().add(size_of::<ddsi_rmsg>() + offset) }
 }
 
 /// A sample without payload. None when memory is exhausted.
@@ -277,7 +277,7 @@ unsafe extern "C" fn sample_from_fragments(
             return ptr::null_mut();
         };
         let raw = raw.as_ptr();
-        let first = chain.cast::<Rdata>().cast_mut();
+        let first = chain.cast_mut();
         let packet = (*first).rmsg;
         let submessage = (*first).submsg_zoff as usize;
         let word = |offset: usize| packet_byte(packet, offset).cast::<u32>().read_unaligned();
@@ -299,7 +299,7 @@ unsafe extern "C" fn sample_from_fragments(
         (*raw).fragments = first;
         let mut fragment = first;
         while !fragment.is_null() {
-            (*(*fragment).rmsg).refcount.fetch_add(1, Ordering::Relaxed);
+            AtomicU32::from_ptr(&raw mut (*(*fragment).rmsg).refcount.v).fetch_add(1, Ordering::Relaxed);
             fragment = (*fragment).nextfrag;
         }
         raw.cast()
@@ -427,7 +427,7 @@ unsafe extern "C" fn sample_take_back(serdata: *mut ddsi_serdata, _: *const ddsr
 unsafe fn add_reference(serdata: *const ddsi_serdata) -> *mut ddsi_serdata {
     let serdata = serdata.cast_mut();
     // SAFETY: `refc` is a 32-bit atomic counter in C.
-    unsafe { (*(&raw mut (*serdata).refc).cast::<AtomicU32>()).fetch_add(1, Ordering::Relaxed) };
+    unsafe { AtomicU32::from_ptr(&raw mut (*serdata).refc.v).fetch_add(1, Ordering::Relaxed) };
     serdata
 }
 
@@ -450,7 +450,7 @@ unsafe extern "C" fn sample_free(serdata: *mut ddsi_serdata) {
     unsafe {
         let raw = serdata.cast::<RawSample>();
         if !(*raw).fragments.is_null() {
-            ddsi_fragchain_unref((*raw).fragments);
+            holdall_release_fragments((*raw).fragments);
         }
         libc::free((*raw).block.cast());
         libc::free(raw.cast());

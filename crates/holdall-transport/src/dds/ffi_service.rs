@@ -4,7 +4,7 @@ use super::{
     ffi_entity::{Reader, Writer},
     ffi_qos::read_qos,
 };
-use cyclors::{
+use holdall_cyclone_sys::{
     dds_builtintopic_free_endpoint, dds_get_matched_publication_data, dds_get_matched_publications,
     dds_get_matched_subscription_data, dds_get_matched_subscriptions, dds_instance_handle_t,
 };

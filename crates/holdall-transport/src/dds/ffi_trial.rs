@@ -3,7 +3,9 @@
 //! Cyclone calls `abort` for some bad values (a peer in `CYCLONEDDS_URI` whose name has no address), and its clean-up after a start that
 //! failed can crash. A user's own configuration is tried first, so that the answer is a sentence and not a core dump.
 
-use cyclors::{dds_create_domain, dds_domainid_t, dds_log_data_t, dds_set_log_mask, dds_set_log_sink};
+use holdall_cyclone_sys::{
+    dds_create_domain, dds_domainid_t, dds_log_data_t, dds_set_log_mask, dds_set_log_sink,
+};
 use std::{
     ffi::{CStr, c_void},
     io::{PipeReader, Read as _},

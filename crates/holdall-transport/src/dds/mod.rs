@@ -37,28 +37,22 @@ mod announcement;
 #[cfg(feature = "dds")]
 mod discovery;
 #[cfg(feature = "dds")]
-mod ffi;
-#[cfg(feature = "dds")]
 mod ffi_alloc;
 #[cfg(feature = "dds")]
 mod ffi_announcing;
 #[cfg(feature = "dds")]
 mod ffi_drops;
 mod ffi_entity;
-#[cfg(all(feature = "sros2", any(target_arch = "x86_64", target_arch = "aarch64")))]
+#[cfg(feature = "dds")]
+mod ffi_globals;
+#[cfg(feature = "sros2")]
 mod ffi_handshake;
 #[cfg(feature = "dds")]
 mod ffi_hosts;
 #[cfg(feature = "dds")]
-mod ffi_life;
-#[cfg(feature = "dds")]
 mod ffi_log;
-#[cfg(feature = "sros2")]
-mod ffi_openssl;
 #[cfg(feature = "dds")]
 mod ffi_qos;
-#[cfg(feature = "dds")]
-mod ffi_reliability;
 #[cfg(feature = "dds")]
 mod ffi_sertype;
 #[cfg(feature = "dds")]

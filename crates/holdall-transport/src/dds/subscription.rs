@@ -3,7 +3,7 @@
 use super::{
     announcement::{EndpointKind, NodeAnnouncement},
     ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
-    ffi_life::elapsed,
+    ffi_globals::elapsed,
     ffi_sertype::Sample,
     keys::number_of_message,
     qos::{DdsDurability, DdsHistory, DdsQos, dds_topic, reader_qos},

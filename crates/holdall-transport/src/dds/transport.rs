@@ -224,7 +224,7 @@ fn load_security(options: &DdsOptions) -> Result<(), String> {
             .iter()
             .any(|sign| uri.contains(sign))
     {
-        let loaded = super::ffi_openssl::load();
+        let loaded = super::ffi_handshake::load_openssl();
         // A configuration may use neither after all; one that does ends the process with a sentence.
         return if options.security.is_on() { loaded } else { Ok(()) };
     }

@@ -1,0 +1,22 @@
+/* The declarations of OpenSSL that Cyclone's security plugins use. */
+#pragma once
+#include <openssl/opensslv.h>
+#include <openssl/opensslconf.h>
+#include <openssl/asn1.h>
+#include <openssl/bio.h>
+#include <openssl/conf.h>
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/pem.h>
+#include <openssl/pkcs7.h>
+#include <openssl/provider.h>
+#include <openssl/rand.h>
+#include <openssl/sha.h>
+#include <openssl/store.h>
+#include <openssl/x509.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
