@@ -27,7 +27,12 @@ const BANNED: &[&str] = &[
     "all the same",
 ];
 
-/// A banned word in a text that people read.
+/// Words after "is no" that make it plain English.
+const AFTER_IS_NO: &[&str] = &[
+    "longer", "more", "need", "way", "room", "such", "other", "one", "reason", "when", "it",
+];
+
+/// A banned word or construction in a text that people read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The line, from 1.
@@ -54,16 +59,58 @@ pub fn banned_words(text: &str, is_markdown: bool) -> Vec<Found> {
             let Some((_, comment)) = line.split_once("//") else {
                 continue;
             };
-            without_code(comment)
+            without_code(comment.trim_start_matches(['/', '!']))
         };
         let spaced = spaced_words(&prose);
-        for word in BANNED {
-            if spaced.contains(&format!(" {word} ")) {
-                found.push(Found {
-                    line: number + 1,
-                    word,
-                });
+        let is_there = |word: &&&str| spaced.contains(&format!(" {word} "));
+        let words = BANNED.iter().filter(is_there).copied();
+        found.extend(words.chain(constructions(&prose)).map(|word| Found {
+            line: number + 1,
+            word,
+        }));
+    }
+    found
+}
+
+/// Constructions that read as translated.
+fn constructions(prose: &str) -> Vec<&'static str> {
+    let tokens: Vec<&str> = prose.split_whitespace().collect();
+    let ends_clause = |token: &str| token.ends_with(['.', ',', ';', ':', '!', '?']);
+    let mut found = Vec::new();
+    for (index, three) in tokens.windows(3).enumerate() {
+        let starts_sentence = index == 0 || tokens[index - 1].ends_with('.');
+        match three {
+            ["Of", "the" | "a" | "each" | "those" | "what" | "one", _] if starts_sentence => {
+                found.push("a sentence that begins with \"Of\"");
             }
+            ["There", "where" | "for" | "while" | "when", _] if starts_sentence => {
+                found.push("a sentence that begins with \"There where\"");
+            }
+            // "There is no" is plain; a line that begins with "is" continues one that is not known here.
+            ["is" | "are" | "was", "no", noun] => {
+                let noun = noun.trim_end_matches(|c: char| c.is_ascii_punctuation());
+                let is_plain = index == 0
+                    || tokens[index - 1].eq_ignore_ascii_case("there")
+                    || AFTER_IS_NO.contains(&noun);
+                if !is_plain {
+                    found.push("is no");
+                }
+            }
+            ["so", "often" | "long" | "many" | "much", next] if !["as", "that", "of"].contains(next) => {
+                found.push("so much, without \"as\" or \"that\"");
+            }
+            _ => {}
+        }
+    }
+    for pair in tokens.windows(2) {
+        match pair {
+            ["is" | "are" | "was" | "were", there] if ends_clause(there) && there.starts_with("there") => {
+                found.push("is there, at the end of a clause");
+            }
+            ["of", ours] if ours.trim_end_matches(|c: char| c.is_ascii_punctuation()) == "ours" => {
+                found.push("of ours");
+            }
+            _ => {}
         }
     }
     found
@@ -92,6 +139,23 @@ fn spaced_words(prose: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn translated_constructions_are_found() {
+        for (text, count) in [
+            ("/// Of the files that are finished.", 1),
+            ("/// Bytes.\n/// of the file", 0),
+            ("/// There where it waits.", 1),
+            ("// It is no file, and there is no room.", 1),
+            ("// A file is no longer there.", 0),
+            ("// It comes so often here.", 1),
+            ("// It comes so often that it counts.", 0),
+            ("// Which messages are there?", 1),
+            ("// A folder of ours.", 1),
+        ] {
+            assert_eq!(banned_words(text, false).len(), count, "{text}");
+        }
+    }
 
     #[test]
     fn banned_words_are_found_in_comments_and_prose_only() {

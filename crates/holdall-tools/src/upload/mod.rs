@@ -108,7 +108,7 @@ impl UploadReport {
 /// # fn main() -> Result<(), holdall::upload::UploadError> {
 /// let uploader = Uploader::new("lab", UploadOptions::new("s3://fleet/lab"))?;
 /// let report = uploader.send_bag(&mut |_name, _sent, _bytes| {})?;
-/// println!("{} files are there", report.files.len());
+/// println!("{} files uploaded", report.files.len());
 /// # Ok(())
 /// # }
 /// ```
