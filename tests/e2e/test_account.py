@@ -7,6 +7,7 @@ import socket
 import stat
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import DEADLINE_S, Node, messages_of, suspend, text_of
@@ -59,6 +60,18 @@ def by_prometheus(text):
     return values
 
 
+def packets_dropped(pid):
+    """Packets that the kernel dropped because a UDP socket of a process was full, as the kernel counts them."""
+    own = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            own.add(os.readlink(descriptor))
+        except OSError:
+            continue
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/udp").read_text().splitlines()[1:]]
+    return sum(int(row[12]) for row in rows if f"socket:[{row[9]}]" in own)
+
+
 def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
     plans = [
         {"topic": "/best", "type": BYTES, "size": 200_000, "count": 1500, "hash": False, "qos": {"reliability": "best_effort", "depth": 1}},
@@ -68,6 +81,7 @@ def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
     talker.wait_for("ready")
     recorder = record(world, "--topics", "/best", "/sure", "--max-cache-size", "64KiB", "--cache-policy", "drop-new")
     sent = talker.done()["sent"]
+    dropped = packets_dropped(recorder.process.pid)
     code, said = recorder.stop()
     audited, told = audit(world)
     assert told["balanced"], (told["faults"], said)
@@ -79,7 +93,8 @@ def test_a_flood_into_a_tiny_cache_is_accounted_for_to_the_message(world):
         count = sent[topic][0]["count"]
         # Best-effort messages after the last one that arrived are announced by no publisher: then the account names that.
         is_end_unknown = account["ends_unknown"] > 0
-        assert not (topic == "/sure" and is_end_unknown), (account, said)
+        # So are a reliable publisher's when the kernel drops packets: the last HEARTBEAT may be one of them.
+        assert not (topic == "/sure" and is_end_unknown) or dropped > 0, (account, said)
         assert known + sent_before == count or (is_end_unknown and known + sent_before < count), (account, said)
     assert told["lost"]["total"] > 0, "the flood was no flood"
 
