@@ -164,6 +164,17 @@ pub(crate) fn run_all<K: Kind>(
     Ok(done)
 }
 
+/// Items in the order in which they first occur, each once.
+pub(crate) fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
+        }
+    }
+    all
+}
+
 /// Items with an equal key together, in the order in which keys first occur.
 pub(crate) fn grouped<K: PartialEq, T>(
     items: impl IntoIterator<Item = T>,

@@ -7,8 +7,7 @@ use super::{
     table::{Cell, delivered_percent},
 };
 use crate::{
-    engine::Csv,
-    error::BenchResult,
+    engine::{Csv, distinct},
     link::spec::Loss,
     suite::report::plots::{
         Plot,
@@ -29,10 +28,7 @@ struct Figure<'a> {
 }
 
 /// Everything that has lines.
-///
-/// # Errors
-/// A plot that cannot be drawn.
-pub(crate) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+pub(crate) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> Vec<Plot> {
     let mut plots = Vec::new();
     let discoveries: Vec<&Cell<'_>> = cells.iter().filter(|cell| nodes(cell).is_some()).collect();
     for (number, link) in distinct(discoveries.iter().map(|cell| cell.link.to_owned()))
@@ -41,7 +37,7 @@ pub(crate) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Ve
     {
         let those = |cell: &&Cell<'_>| (cell.link == link).then(|| nodes(cell)).flatten();
         for figure in DISCOVERY {
-            plots.extend(draw(number, &figure, (&link, "nodes"), &discoveries, &those)?);
+            plots.extend(draw(number, &figure, (&link, "nodes"), &discoveries, &those));
         }
     }
     let all: Vec<&Cell<'_>> = cells.iter().collect();
@@ -58,21 +54,15 @@ pub(crate) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Ve
         let first = all.iter().find(|cell| those(cell).is_some());
         let name = first.map_or(String::new(), |cell| format!("{}, {}", cell.case, cell.link));
         for figure in OVER_LOSS {
-            plots.extend(draw(
-                number,
-                &figure,
-                (&name, "loss of packets, %"),
-                &all,
-                &those,
-            )?);
+            plots.extend(draw(number, &figure, (&name, "loss of packets, %"), &all, &those));
         }
     }
-    plots.extend(over_types(&all, context)?);
-    Ok(plots)
+    plots.extend(over_types(&all, context));
+    plots
 }
 
 /// Figures over the loads of one host, in the order of their sizes (1.2.3); published ones in grey.
-fn over_types(cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+fn over_types(cells: &[&Cell<'_>], context: &Context<'_>) -> Vec<Plot> {
     let is_local = |cell: &&&Cell<'_>| {
         context
             .place(cell)
@@ -81,7 +71,7 @@ fn over_types(cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plo
     let local: Vec<&&Cell<'_>> = cells.iter().filter(is_local).collect();
     let cases = distinct(local.iter().map(|cell| cell.case.to_owned()));
     if cases.len() < VALUES_MIN {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let places: Vec<&str> = cases.iter().map(String::as_str).collect();
     let mut plots = Vec::new();
@@ -129,14 +119,10 @@ fn over_types(cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plo
             places: &places,
             ..Axes::around(&lines, "", figure.axis)
         };
-        plots.push(Plot {
-            name: figure.name.to_owned(),
-            title: format!("{}; grey: published", figure.title),
-            svg: lines::draw(&lines, &axes)?,
-            csv: csv.text(),
-        });
+        let title = format!("{}; grey: published", figure.title);
+        plots.push(lines::plot(figure.name, title, (&lines, &axes), csv));
     }
-    Ok(plots)
+    plots
 }
 
 /// With the names of published figures.
@@ -226,16 +212,6 @@ fn family(cell: &Cell<'_>, context: &Context<'_>) -> Option<(String, f64)> {
     Some((format!("{} {spec:?}", cell.case), 100.0 * loss.share))
 }
 
-fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
-    let mut all = Vec::new();
-    for name in names {
-        if !all.contains(&name) {
-            all.push(name);
-        }
-    }
-    all
-}
-
 /// A line for each middleware over the place that `x` gives its cells; `None` if too few have one.
 fn draw(
     number: usize,
@@ -243,7 +219,7 @@ fn draw(
     (name, x_axis): (&str, &str),
     cells: &[&Cell<'_>],
     x: &dyn Fn(&&Cell<'_>) -> Option<f64>,
-) -> BenchResult<Option<Plot>> {
+) -> Option<Plot> {
     let mut csv = Csv::of(["middleware", "x", figure.name]);
     let mut drawn = Vec::new();
     for (colour, middleware) in distinct(cells.iter().map(|cell| cell.middleware.clone()))
@@ -267,13 +243,10 @@ fn draw(
         }
     }
     if drawn.iter().all(|line| line.points.len() < VALUES_MIN) {
-        return Ok(None);
+        return None;
     }
     let axes = Axes::around(&drawn, x_axis, figure.axis);
-    Ok(Some(Plot {
-        name: format!("{}_{number}", figure.name),
-        title: format!("{}: {name}", figure.title),
-        svg: lines::draw(&drawn, &axes)?,
-        csv: csv.text(),
-    }))
+    let title = format!("{}: {name}", figure.title);
+    let name = format!("{}_{number}", figure.name);
+    Some(lines::plot(name, title, (&drawn, &axes), csv))
 }

@@ -6,11 +6,12 @@ use super::{
     table::{Cell, delivered_percent},
 };
 use crate::{
-    engine::Csv,
-    error::BenchResult,
-    suite::report::plots::{INK, PUBLISHED, Plot, WIDTH, failed},
+    engine::{Csv, distinct},
+    suite::report::plots::{
+        Plot,
+        picture::{Anchor, Colour, INK, PUBLISHED, Picture, WHITE, WIDTH, pixels},
+    },
 };
-use plotters::prelude::*;
 
 /// Height of a row, width of its name, space on the right.
 const ROW: i32 = 30;
@@ -36,74 +37,49 @@ struct Square {
 }
 
 /// Draws a map.
-fn draw(
-    rows: &[&str],
-    columns: &[&str],
-    square: &dyn Fn(&str, &str) -> Option<Square>,
-) -> BenchResult<String> {
-    let count = |number: usize| i32::try_from(number).unwrap_or(1000).min(1000);
-    let height = ROW * count(rows.len() + 1) + NAME * count(columns.len()) + 12;
-    let width = (count(WIDTH as usize) - LEFT - RIGHT) / count(columns.len()).max(1);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
-        let write = |words: &str, at: (i32, i32), colour: RGBColor| {
-            let style = ("sans-serif", 13).into_font().color(&colour);
-            root.draw(&Text::new(words.to_owned(), at, style)).map_err(failed)
-        };
-        for (column, name) in columns.iter().enumerate() {
-            let (place, left) = (count(column), LEFT + width * count(column));
-            write(&(place + 1).to_string(), (left + width / 2 - 4, 8), INK)?;
-            let below = ROW * count(rows.len() + 1) + 6 + NAME * place;
-            write(&format!("{}  {name}", place + 1), (LEFT, below), INK)?;
-        }
-        for (row, name) in rows.iter().enumerate() {
-            let top = ROW * count(row + 1);
-            write(name, (8, top + 8), INK)?;
-            for (column, other) in columns.iter().enumerate() {
-                let Some(square) = square(name, other) else {
-                    continue;
-                };
-                let left = LEFT + width * count(column);
-                let ends = [(left, top), (left + width - 2, top + ROW - 2)];
-                root.draw(&Rectangle::new(ends, colour(square.percent).filled()))
-                    .map_err(failed)?;
-                let is_dark = !(20.0..=80.0).contains(&square.percent);
-                let ink = if is_dark { WHITE } else { INK };
-                let shift = if square.published.is_some() { 40 } else { 14 };
-                write(&square.text, (left + width / 2 - shift, top + 8), ink)?;
-                if let Some(theirs) = &square.published {
-                    let ends = [(left + width / 2 + 8, top + 4), (left + width - 6, top + ROW - 6)];
-                    root.draw(&Rectangle::new(ends, PUBLISHED.filled()))
-                        .map_err(failed)?;
-                    write(theirs, (left + width / 2 + 14, top + 8), INK)?;
-                }
+fn draw(rows: &[&str], columns: &[&str], square: &dyn Fn(&str, &str) -> Option<Square>) -> String {
+    let below = pixels(rows.len() + 1, ROW) + 6;
+    let mut picture = Picture::new(below + pixels(columns.len(), NAME) + 6);
+    let width = (WIDTH - LEFT - RIGHT) / pixels(columns.len().max(1), 1);
+    for (column, name) in columns.iter().enumerate() {
+        let middle = LEFT + pixels(column, width) + width / 2;
+        picture.words(&(column + 1).to_string(), (middle, 8), Anchor::Middle, INK);
+        let name = format!("{}  {name}", column + 1);
+        picture.words(&name, (LEFT, below + pixels(column, NAME)), Anchor::Start, INK);
+    }
+    for (row, name) in rows.iter().enumerate() {
+        let top = pixels(row + 1, ROW);
+        picture.words(name, (8, top + 8), Anchor::Start, INK);
+        for (column, other) in columns.iter().enumerate() {
+            let Some(square) = square(name, other) else {
+                continue;
+            };
+            let (left, right) = (LEFT + pixels(column, width), LEFT + pixels(column + 1, width) - 2);
+            picture.rectangle([(left, top), (right, top + ROW - 2)], colour(square.percent));
+            let is_dark = !(20.0..=80.0).contains(&square.percent);
+            let ink = if is_dark { WHITE } else { INK };
+            let half = left + width / 2;
+            let middle = if square.published.is_some() {
+                left + width / 4
+            } else {
+                half
+            };
+            picture.words(&square.text, (middle, top + 8), Anchor::Middle, ink);
+            if let Some(theirs) = &square.published {
+                picture.rectangle([(half + 8, top + 4), (right - 4, top + ROW - 6)], PUBLISHED);
+                picture.words(theirs, (half + 14, top + 8), Anchor::Start, INK);
             }
         }
-        root.present().map_err(failed)?;
     }
-    Ok(svg)
-}
-
-fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut all = Vec::new();
-    for name in names {
-        if !all.contains(&name) {
-            all.push(name);
-        }
-    }
-    all
+    picture.finish()
 }
 
 /// Draws the heat map of one load; `None` if it has too few links.
-///
-/// # Errors
-/// Only because of a bug in this program.
-pub(crate) fn plot(number: usize, cells: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
+pub(crate) fn plot(number: usize, cells: &[&Cell<'_>]) -> Option<Plot> {
     let links = distinct(cells.iter().map(|cell| cell.link));
     let middlewares = distinct(cells.iter().map(|cell| cell.middleware.as_str()));
     if links.len() < LINKS_MIN || middlewares.len() < 2 {
-        return Ok(None);
+        return None;
     }
     let share = |middleware: &str, link: &str| {
         let cell = cells
@@ -127,15 +103,15 @@ pub(crate) fn plot(number: usize, cells: &[&Cell<'_>]) -> BenchResult<Option<Plo
             published: None,
         })
     };
-    Ok(Some(Plot {
+    Some(Plot {
         name: format!("heat_{number}"),
         title: format!(
             "Messages that arrived within a second, in percent of planned: {}",
             cells[0].case
         ),
-        svg: draw(&middlewares, &links, &square)?,
+        svg: draw(&middlewares, &links, &square),
         csv: csv.text(),
-    }))
+    })
 }
 
 /// A figure of each pair of middlewares.
@@ -178,16 +154,13 @@ fn sides<'a>(cell: &&'a Cell<'_>) -> Option<([&'a str; 2], &'a Cell<'a>)> {
 }
 
 /// A matrix of publishers and subscribers for each figure; empty when all pairs use one middleware.
-///
-/// # Errors
-/// Only because of a bug in this program.
-pub(crate) fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+pub(crate) fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> Vec<Plot> {
     let named: Vec<_> = cells.iter().filter_map(sides).collect();
     if named
         .iter()
         .all(|([publisher, subscriber], _)| publisher == subscriber)
     {
-        return Ok(Vec::new());
+        return Vec::new();
     }
     let figures = PAIR_FIGURES.iter();
     figures
@@ -200,7 +173,7 @@ fn matrix(
     named: &[([&str; 2], &Cell<'_>)],
     figure: &PairFigure,
     context: &Context<'_>,
-) -> BenchResult<Plot> {
+) -> Plot {
     let [publishers, subscribers] = [0, 1].map(|side| distinct(named.iter().map(|(names, _)| names[side])));
     let value = |from: &str, to: &str| {
         let (_, cell) = named.iter().find(|(names, _)| *names == [from, to])?;
@@ -240,19 +213,19 @@ fn matrix(
         ""
     };
     let case = named.first().map_or("", |(_, cell)| cell.case);
-    Ok(Plot {
+    Plot {
         name: format!("pairs_{}_{number}", figure.name),
         title: format!(
             "{} by publisher (row) and subscriber (column): {case}{grey}",
             figure.title
         ),
-        svg: draw(&publishers, &subscribers, &square)?,
+        svg: draw(&publishers, &subscribers, &square),
         csv: csv.text(),
-    })
+    }
 }
 
 /// The colour from none over half to all.
-fn colour(percent: f64) -> RGBColor {
+fn colour(percent: f64) -> Colour {
     let (from, to, share) = if percent < 50.0 {
         (NOTHING, MIDDLE, percent / 50.0)
     } else {
@@ -260,7 +233,7 @@ fn colour(percent: f64) -> RGBColor {
     };
     // Between 0 and 255.
     let mix = |place: usize| (from[place] + (to[place] - from[place]) * share.clamp(0.0, 1.0)).round() as u8;
-    RGBColor(mix(0), mix(1), mix(2))
+    Colour(mix(0), mix(1), mix(2))
 }
 
 #[cfg(test)]
@@ -269,8 +242,8 @@ mod tests {
 
     #[test]
     fn colours_go_from_red_to_blue() {
-        assert_eq!(colour(0.0), RGBColor(213, 94, 0));
-        assert_eq!(colour(50.0), RGBColor(247, 247, 240));
-        assert_eq!(colour(100.0), RGBColor(0, 114, 178));
+        assert_eq!(colour(0.0), Colour(213, 94, 0));
+        assert_eq!(colour(50.0), Colour(247, 247, 240));
+        assert_eq!(colour(100.0), Colour(0, 114, 178));
     }
 }

@@ -3,7 +3,6 @@
 use super::{MiddlewareRun, plots::Context, published::Side, table::Cell};
 use crate::{
     engine::Csv,
-    error::BenchResult,
     measure::ProcessSample,
     suite::report::plots::{
         Plot,
@@ -100,19 +99,17 @@ const COST: [Figure; 5] = [
 ];
 
 /// The arrivals in each second, and with `has_cost` their costs.
-///
-/// # Errors
-/// A plot that cannot be drawn.
 pub(crate) fn plots(
     number: usize,
     name: &str,
     group: &[&Cell<'_>],
     context: &Context<'_>,
     has_cost: bool,
-) -> BenchResult<Vec<Plot>> {
+) -> Vec<Plot> {
     let figures = ARRIVAL.into_iter().chain(COST.into_iter().filter(|_| has_cost));
-    let drawn = figures.map(|figure| draw(number, name, &figure, group, context));
-    drawn.filter_map(Result::transpose).collect()
+    figures
+        .filter_map(|figure| draw(number, name, &figure, group, context))
+        .collect()
 }
 
 /// The mean of all runs at each second, of those that have it.
@@ -133,7 +130,7 @@ fn draw(
     figure: &Figure,
     group: &[&Cell<'_>],
     context: &Context<'_>,
-) -> BenchResult<Option<Plot>> {
+) -> Option<Plot> {
     let mut csv = Csv::of(["middleware", "second", figure.axis]);
     let mut lines = Vec::new();
     for (colour, cell) in group.iter().enumerate() {
@@ -168,16 +165,16 @@ fn draw(
     }
     let axes = Axes::around(&lines, "second", figure.axis);
     if axes.x.0.end < 2.0 {
-        return Ok(None);
+        return None;
     }
     let axes = Axes {
         x: (1.0..axes.x.0.end, "second"),
         ..axes
     };
-    Ok(Some(Plot {
-        name: format!("{}_{number}", figure.name),
-        title: format!("{}, each run faint, their mean bold: {name}", figure.title),
-        svg: lines::draw(&lines, &axes)?,
-        csv: csv.text(),
-    }))
+    Some(lines::plot(
+        format!("{}_{number}", figure.name),
+        format!("{}, each run faint, their mean bold: {name}", figure.title),
+        (&lines, &axes),
+        csv,
+    ))
 }

@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{
     engine::{Csv, grouped},
-    error::BenchResult,
     statistics::Estimate,
     suite::report::plots::{
         Bar, Chart, Plot,
@@ -65,10 +64,7 @@ impl<'a> Context<'a> {
 }
 
 /// All plots for which there is data.
-///
-/// # Errors
-/// A plot that cannot be drawn.
-pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> Vec<Plot> {
     let cells = cells(result);
     let mut plots = Vec::new();
     // A node without topics has only a cost.
@@ -77,12 +73,12 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
         .iter()
         .all(|run| run.account.planned == 0 && run.discovery.is_none())
     {
-        plots.extend(idle::plots(&cells, context)?);
-        return Ok(plots);
+        plots.extend(idle::plots(&cells, context));
+        return plots;
     }
     let groups = groups(&cells);
     for (number, group) in groups.iter().enumerate() {
-        plots.push(delivered(number, group)?);
+        plots.push(delivered(number, group));
         let is_linked =
             group.iter().any(|cell| context.is_linked(cell)) && groups.len() <= LINKS_OVER_TIME_MAX;
         plots.extend(over_time::plots(
@@ -91,23 +87,23 @@ pub(crate) fn plots(result: &EvaluationResult, context: &Context<'_>) -> BenchRe
             group,
             context,
             is_linked,
-        )?);
-        plots.extend(silences(number, group)?);
+        ));
+        plots.extend(silences(number, group));
     }
-    plots.extend(curves::plots(&cells, context)?);
+    plots.extend(curves::plots(&cells, context));
     if result.runs.iter().any(|run| run.discovery.is_some()) {
         plots.retain(|plot| plot.name.starts_with("discovery"));
-        return Ok(plots);
+        return plots;
     }
     for (number, of_case) in by_case(&cells).iter().enumerate() {
-        plots.extend(heat::plot(number, of_case)?);
-        plots.extend(heat::pairs(number, of_case, context)?);
+        plots.extend(heat::plot(number, of_case));
+        plots.extend(heat::pairs(number, of_case, context));
     }
     let cores = result.machine.cores.max(1) as f64;
     for bar in arrival_plots().into_iter().chain(cost_plots()) {
-        plots.extend(bar.draw(&cells, context, cores)?);
+        plots.extend(bar.draw(&cells, context, cores));
     }
-    Ok(plots)
+    plots
 }
 
 /// With more links than this, cost is not drawn over time.
@@ -220,7 +216,7 @@ fn name_of(group: &[&Cell<'_>]) -> String {
 }
 
 /// Share of planned messages over the time since they were due.
-fn delivered(number: usize, group: &[&Cell<'_>]) -> BenchResult<Plot> {
+fn delivered(number: usize, group: &[&Cell<'_>]) -> Plot {
     let mut csv = Csv::of(["middleware", "deadline_ms", "delivered_percent"]);
     let line = |(colour, cell): (usize, &&Cell<'_>)| {
         let mut points = Vec::new();
@@ -244,19 +240,13 @@ fn delivered(number: usize, group: &[&Cell<'_>]) -> BenchResult<Plot> {
         places: &DEADLINES,
         ..Axes::around(&lines, "", "")
     };
-    Ok(Plot {
-        name: format!("delivered_{number}"),
-        title: format!("Messages that arrived in time: {}", name_of(group)),
-        svg: lines::draw(&lines, &axes)?,
-        csv: csv.text(),
-    })
+    let title = format!("Messages that arrived in time: {}", name_of(group));
+    lines::plot(format!("delivered_{number}"), title, (&lines, &axes), csv)
 }
 
 /// Each second of each run.
-fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
-    let Some(svg) = raster::draw(group)? else {
-        return Ok(None);
-    };
+fn silences(number: usize, group: &[&Cell<'_>]) -> Option<Plot> {
+    let svg = raster::draw(group)?;
     let mut csv = Csv::of(["middleware", "run", "second", "received"]);
     for cell in group {
         for run in &cell.runs {
@@ -265,7 +255,7 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
             }
         }
     }
-    Ok(Some(Plot {
+    Some(Plot {
         name: format!("silences_{number}"),
         title: format!(
             "Each second of each run, red where nothing arrived: {}",
@@ -273,7 +263,7 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> BenchResult<Option<Plot>> {
         ),
         svg,
         csv: csv.text(),
-    }))
+    })
 }
 
 /// A figure of every cell as a bar, by link.
@@ -289,7 +279,7 @@ struct BarPlot {
 }
 
 impl BarPlot {
-    fn draw(&self, cells: &[Cell<'_>], context: &Context<'_>, cores: f64) -> BenchResult<Option<Plot>> {
+    fn draw(&self, cells: &[Cell<'_>], context: &Context<'_>, cores: f64) -> Option<Plot> {
         let columns = "case,link,middleware,median,low,high,published";
         let scale = (self.unit, self.digits, 1e-3);
         let mut chart = Chart::new(scale, &columns.split(',').collect::<Vec<_>>());
@@ -321,13 +311,7 @@ impl BarPlot {
                 chart.add(&name_of(&group), bar, &row);
             }
         }
-        let grey = if chart.is_compared() {
-            "; grey: published"
-        } else {
-            ""
-        };
-        let title = format!("{}{grey}", self.title);
-        chart.plot(self.name, title)
+        chart.plot_with_published(self.name, self.title)
     }
 }
 
@@ -339,7 +323,7 @@ mod idle {
     type Part = (&'static str, &'static str, FigureOf);
 
     /// Processor at the 95th percentile of its seconds, their median, their mean; memory of each kind.
-    pub(super) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> BenchResult<Vec<Plot>> {
+    pub(super) fn plots(cells: &[Cell<'_>], context: &Context<'_>) -> Vec<Plot> {
         let busy: [Part; 3] = [
             ("95 % of the seconds", "cpu_p95", |run| quantile(run, 0.95)),
             ("median of the seconds", "cpu_median", |run| quantile(run, 0.5)),
@@ -363,7 +347,7 @@ mod idle {
             &busy,
             cells,
             context,
-        )?;
+        );
         let memory = plot(
             "idle_memory",
             "Memory of an idle node, in MiB",
@@ -371,8 +355,8 @@ mod idle {
             &memory,
             cells,
             context,
-        )?;
-        Ok(processor.into_iter().chain(memory).collect())
+        );
+        processor.into_iter().chain(memory).collect()
     }
 
     fn quantile(run: &MiddlewareRun, share: f64) -> Option<f64> {
@@ -388,7 +372,7 @@ mod idle {
         parts: &[Part],
         cells: &[Cell<'_>],
         context: &Context<'_>,
-    ) -> BenchResult<Option<Plot>> {
+    ) -> Option<Plot> {
         let mut chart = Chart::new(
             (unit, digits, 1e-3),
             &["figure", "link", "middleware", "median", "published"],
@@ -410,11 +394,6 @@ mod idle {
                 chart.add(part, bar, &[part, &cell.link, &cell.middleware, &median, &theirs]);
             }
         }
-        let grey = if chart.is_compared() {
-            "; grey: published"
-        } else {
-            ""
-        };
-        chart.plot(name, format!("{title}{grey}"))
+        chart.plot_with_published(name, title)
     }
 }

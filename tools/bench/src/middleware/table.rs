@@ -62,7 +62,7 @@ pub(crate) fn delivered_percent(run: &MiddlewareRun, deadline_ms: f64) -> Option
 }
 
 /// Nodes without topics, for which there is only a cost.
-fn idle_sheet(cells: &[Cell<'_>]) -> Sheet {
+fn idle_sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
     let rows = cells.iter().map(|cell| {
         let figure = |digits: usize, of: &dyn Fn(&WorkerCost) -> f64| {
             let estimate = cell.estimate(|run| Some(of(&run.publisher)));
@@ -97,7 +97,7 @@ fn idle_sheet(cells: &[Cell<'_>]) -> Sheet {
 }
 
 /// Nodes that only discover each other.
-fn discovery_sheet(cells: &[Cell<'_>]) -> Sheet {
+fn discovery_sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
     let rows = cells.iter().map(|cell| {
         let figure = |digits: usize, of: &dyn Fn(&MiddlewareRun) -> Option<f64>| {
             let estimate = cell.estimate(of);
@@ -149,7 +149,7 @@ fn discovery_sheet(cells: &[Cell<'_>]) -> Sheet {
 }
 
 /// The tables for people.
-pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet> {
+pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet<'static>> {
     let cells = cells(result);
     if result.runs.iter().any(|run| run.discovery.is_some()) {
         vec![discovery_sheet(&cells)]
@@ -161,7 +161,7 @@ pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet> {
 }
 
 /// The table of all cells.
-fn sheet(cells: &[Cell<'_>]) -> Sheet {
+fn sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
     let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
     let mut header = vec!["link", "middleware"];
     if has_cases {
@@ -223,7 +223,7 @@ fn sheet(cells: &[Cell<'_>]) -> Sheet {
 }
 
 /// The fate of the planned messages, all runs of a cell together.
-fn loss_sheet(cells: &[Cell<'_>]) -> Sheet {
+fn loss_sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
     let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
     let rows = cells.iter().map(|cell| {
         let sum =

@@ -113,7 +113,7 @@ fn declaration(package: &str, node: &Node) -> Result<Declaration, YamlError> {
 }
 
 /// The table of all packages.
-pub(super) fn sheet(declarations: &[Declaration]) -> Sheet {
+pub(super) fn sheet(declarations: &[Declaration]) -> Sheet<'static> {
     let rows = declarations.iter().map(|one| {
         let mut all = Points::default();
         one.categories.iter().for_each(|points| all.add(*points));

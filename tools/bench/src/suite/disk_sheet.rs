@@ -10,7 +10,7 @@ use crate::{measure::LatencySummary, statistics::median};
 use holdall_model::units::format_bytes;
 
 /// The table; without rows where no disk was measured.
-pub(crate) fn sheet<'a>(rows: &[&'a Row<'a>]) -> Sheet {
+pub(crate) fn sheet<'a>(rows: &[&'a Row<'a>]) -> Sheet<'static> {
     let is_known =
         |run: &&RunResult| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some();
     let known = rows.iter().filter(|row| row.runs.iter().any(is_known));

@@ -4,11 +4,11 @@ use crate::engine::TABLE_STYLE;
 use comfy_table::{CellAlignment, Table};
 
 /// A table to be drawn as text or HTML: the first columns are words, the others figures.
-pub(crate) struct Sheet {
+pub(crate) struct Sheet<'n> {
     /// Its title.
-    pub title: &'static str,
+    pub title: &'n str,
     /// Names of the columns.
-    pub header: Vec<&'static str>,
+    pub header: Vec<&'n str>,
     /// Number of columns that are words.
     pub words: usize,
     /// Cells by row.
@@ -21,10 +21,10 @@ pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
 /// An empty cell.
 pub(crate) const DASH: &str = "–";
 
-impl Sheet {
+impl<'n> Sheet<'n> {
     /// A row for each of `rows`.
     pub fn of<'t, T: 't>(
-        title: &'static str,
+        title: &'n str,
         words: usize,
         columns: &[Column<T>],
         rows: impl IntoIterator<Item = &'t T>,

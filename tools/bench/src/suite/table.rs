@@ -192,7 +192,7 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
 
 /// The tables of a result: messages recorded, processor time, work on the disk, and playback; those without
 /// rows are left out.
-pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
+pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet<'static>> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
     let (has_processes, time) = (

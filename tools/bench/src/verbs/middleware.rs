@@ -83,7 +83,7 @@ pub(super) fn run_people(args: &RunArguments) -> VerbResult {
         )));
     }
     let command = format!("holdall bench run {} --data DIR --out DIR", people::ID);
-    let result = people::run(data, out, &command).map_err(failure)?;
+    let result = people::run(data, out, &command, args.python.as_deref()).map_err(failure)?;
     output::result(&if args.json {
         serde_json::to_string_pretty(&result).map_err(Failure::failed)?
     } else {

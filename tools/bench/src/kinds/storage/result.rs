@@ -191,7 +191,7 @@ const COLUMNS: [Column<Cell>; 9] = [
 ];
 
 /// A table of cells.
-pub(crate) fn sheet(cells: &[Cell]) -> Sheet {
+pub(crate) fn sheet(cells: &[Cell]) -> Sheet<'static> {
     Sheet::of("Storages alone", 3, &COLUMNS, cells)
 }
 

@@ -51,7 +51,7 @@ pub struct LoadedEvaluation {
 
 impl LoadedEvaluation {
     /// Its plots, with published figures in grey.
-    fn plots(&self, published: Option<&PublishedEvaluation>) -> BenchResult<Vec<plots::Plot>> {
+    fn plots(&self, published: Option<&PublishedEvaluation>) -> Vec<plots::Plot> {
         let context = middleware::Context {
             evaluation: self.evaluation.as_ref(),
             published,
@@ -169,7 +169,11 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
         keep(&format!("{id}_{}.svg", plot.name), svg.as_bytes())?;
         keep(
             &format!("{id}_{}.png", plot.name),
-            &painter.png(&svg).map_err(plots::failed)?,
+            &painter.png(&svg).map_err(|error| BenchError::Rival {
+                library: "resvg",
+                path: out.to_owned(),
+                reason: error.to_string(),
+            })?,
         )?;
         keep(&format!("{id}_{}.csv", plot.name), plot.csv.as_bytes())
     };
@@ -181,9 +185,9 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
             .experiments
             .iter()
             .find(|other| other.result.experiment == one.result.experiment);
-        let mut drawn = plots::of(one)?;
+        let mut drawn = plots::of(one);
         if let Some(there) = there {
-            drawn.extend(plots::of_changes(&compare::changes(one, there))?);
+            drawn.extend(plots::of_changes(&compare::changes(one, there)));
         }
         for plot in drawn {
             keep_plot(&id, &plot)?;
@@ -191,28 +195,21 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
     }
     for one in &loaded.evaluations {
         let id = file_stem(&one.result.experiment);
-        for plot in one.plots(loaded.published.as_ref())? {
+        for plot in one.plots(loaded.published.as_ref()) {
             keep_plot(&id, &plot)?;
         }
     }
-    for plot in loaded
-        .people
-        .iter()
-        .map(people::plots)
-        .collect::<BenchResult<Vec<_>>>()?
-        .iter()
-        .flatten()
-    {
-        keep_plot(people::ID, plot)?;
+    for plot in loaded.people.iter().flat_map(people::plots) {
+        keep_plot(people::ID, &plot)?;
     }
     for one in &loaded.storages {
         let there = other.storages.iter().find(|other| other.id == one.id);
         let id = file_stem(&one.id);
-        for plot in one.plots(there)? {
+        for plot in one.plots(there) {
             keep_plot(&id, &plot)?;
         }
     }
-    keep("report.html", html(loaded, other)?.as_bytes())
+    keep("report.html", html(loaded, other).as_bytes())
 }
 
 /// Letters, digits, `-` and `_` of a name, so that it stays a file name.

@@ -3,7 +3,6 @@
 use super::{Loaded, LoadedEvaluation, Results, Storages, compare, plots};
 use crate::{
     engine::{UNSUPPORTED, limits_text},
-    error::BenchResult,
     kinds::storage::sheet,
     middleware::{self, PublishedEvaluation},
     people::{self, PeopleResult},
@@ -27,10 +26,7 @@ macro_rules! put {
 const STYLE: &str = include_str!("style.css");
 
 /// The whole page; `other` are results to compare with.
-///
-/// # Errors
-/// A plot that cannot be drawn.
-pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
+pub fn html(loaded: &Results, other: &Results) -> String {
     let mut body = String::from(
         "<a class=skip href=\"#results\">To the results</a><header><h1>holdall bench: results</h1>",
     );
@@ -78,27 +74,27 @@ pub fn html(loaded: &Results, other: &Results) -> BenchResult<String> {
             .experiments
             .iter()
             .find(|other| other.result.experiment == one.result.experiment);
-        section(&mut body, one, there)?;
+        section(&mut body, one, there);
     }
     for one in &loaded.evaluations {
-        evaluation(&mut body, one, loaded.published.as_ref())?;
+        evaluation(&mut body, one, loaded.published.as_ref());
     }
     for one in &loaded.people {
-        people_section(&mut body, one)?;
+        people_section(&mut body, one);
     }
     for one in &loaded.storages {
         let there = other.storages.iter().find(|other| other.id == one.id);
-        storages(&mut body, one, there)?;
+        storages(&mut body, one, there);
     }
     body.push_str("</main>");
-    Ok(format!(
+    format!(
         "<!doctype html><html lang=en><head><meta charset=utf-8><meta name=viewport content=\"width=device-width, initial-scale=1\">\
          <meta name=color-scheme content=\"light dark\"><title>holdall bench: results</title><style>{STYLE}</style></head>\
          <body>{body}</body></html>\n"
-    ))
+    )
 }
 
-fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResult<()> {
+fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) {
     let result = &one.result;
     let id = escape(&result.experiment);
     put!(
@@ -122,20 +118,19 @@ fn section(body: &mut String, one: &Loaded, there: Option<&Loaded>) -> BenchResu
     let name = (result.experiment.as_str(), result.command.as_str());
     if let Some(there) = there {
         let changes = compare::changes(one, there);
-        for plot in plots::of_changes(&changes)? {
+        for plot in plots::of_changes(&changes) {
             figure(body, name, &plot);
         }
         comparison(body, &changes, there);
         body.push_str("<h3>This folder by itself</h3>");
     }
-    for plot in plots::of(one)? {
+    for plot in plots::of(one) {
         figure(body, name, &plot);
     }
     for sheet in sheets(&rows) {
         table(body, &sheet);
     }
     body.push_str("</section>");
-    Ok(())
 }
 
 /// The words that explain columns and marks, before the first of them.
@@ -150,7 +145,7 @@ fn how_to_read(body: &mut String) {
     );
 }
 
-fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> BenchResult<()> {
+fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) {
     put!(
         body,
         "<section id=\"{0}\"><h2>{0}: {1}</h2><p class=soft>{2}. <code>{3}</code></p>",
@@ -174,19 +169,14 @@ fn storages(body: &mut String, one: &Storages, there: Option<&Storages>) -> Benc
              Brackets: 95 % bootstrap interval of the median. ÷ limit, ÷ rival: round by round.</li></ul>",
         escape(&limits_text(&one.result.limit))
     );
-    for plot in one.plots(there)? {
+    for plot in one.plots(there) {
         figure(body, (&one.id, &one.result.command), &plot);
     }
     table(body, &sheet(&one.result.body.cells));
     body.push_str("</section>");
-    Ok(())
 }
 
-fn evaluation(
-    body: &mut String,
-    one: &LoadedEvaluation,
-    published: Option<&PublishedEvaluation>,
-) -> BenchResult<()> {
+fn evaluation(body: &mut String, one: &LoadedEvaluation, published: Option<&PublishedEvaluation>) {
     let result = &one.result;
     let source = result
         .source
@@ -216,18 +206,17 @@ fn evaluation(
         table(body, &sheet);
     }
     put!(body, "<p class=soft>{}</p>", escape(middleware::WORDS));
-    for plot in one.plots(published)? {
+    for plot in one.plots(published) {
         figure(body, (&result.experiment, &result.command), &plot);
     }
     body.push_str("</section>");
-    Ok(())
 }
 
 const STORAGES_TITLE: &str = "raw write throughput of storages";
 
 const PEOPLE_TITLE: &str = "answers of users, issues and pull requests";
 
-fn people_section(body: &mut String, one: &PeopleResult) -> BenchResult<()> {
+fn people_section(body: &mut String, one: &PeopleResult) {
     put!(
         body,
         "<section id=\"{0}\"><h2>{0}: {PEOPLE_TITLE}</h2><p class=soft>{1} <code>{2}</code></p>",
@@ -235,14 +224,13 @@ fn people_section(body: &mut String, one: &PeopleResult) -> BenchResult<()> {
         escape(people::WORDS),
         escape(&one.command)
     );
-    for plot in people::plots(one)? {
+    for plot in people::plots(one) {
         figure(body, (people::ID, &one.command), &plot);
     }
     for sheet in people::sheets(one) {
         table(body, &sheet);
     }
     body.push_str("</section>");
-    Ok(())
 }
 
 /// A picture with its data and its command below.
@@ -285,7 +273,7 @@ fn labelled(svg: &str, title: &str) -> String {
     )
 }
 
-fn table(body: &mut String, sheet: &Sheet) {
+fn table(body: &mut String, sheet: &Sheet<'_>) {
     put!(
         body,
         "<h3>{0}</h3>{1}<div class=scroll tabindex=0 role=region aria-label=\"{0}\"><table><thead><tr>",
@@ -315,7 +303,7 @@ const PAGE_CELLS: usize = 150;
 const COLUMN_CELLS: usize = 3;
 
 /// A hint that a table scrolls: always when it is wider than the page, else on narrow screens only.
-fn scroll_hint(sheet: &Sheet) -> String {
+fn scroll_hint(sheet: &Sheet<'_>) -> String {
     let width = (0..sheet.header.len()).map(|column| sheet.width(column) + COLUMN_CELLS);
     let class = if width.sum::<usize>() > PAGE_CELLS {
         "hint"
@@ -395,7 +383,7 @@ fn with_ends(estimate: &Estimate, digits: usize) -> String {
     }
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

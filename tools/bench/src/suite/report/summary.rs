@@ -37,7 +37,7 @@ struct Shown {
 pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
     let mut shown: Vec<Shown> = Vec::new();
     for one in &loaded.experiments {
-        let Some(plot) = plots::of(one)?.into_iter().next() else {
+        let Some(plot) = plots::of(one).into_iter().next() else {
             continue;
         };
         let ending = match shown.len() {

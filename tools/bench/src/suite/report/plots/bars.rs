@@ -1,21 +1,21 @@
 //! Horizontal bars in groups: a figure with its interval for each setting, and a thin second bar for its
 //! comparison; or the parts of a sum one after the other.
 
-use super::{GRID, INK, PUBLISHED, Plot, SERIES, WIDTH, failed};
+use super::{
+    Plot, colour,
+    picture::{Anchor, Colour, GRID, INK, PUBLISHED, Picture, Stroke, WIDTH, pixels, room},
+};
 use crate::{
     engine::Csv,
-    error::BenchResult,
     statistics::{Estimate, Interval},
 };
-use plotters::{prelude::*, style::FontStyle};
 use std::fmt::Display;
 
 /// Least and most room for the names; the bars get the rest, which a phone would not show next to empty room.
 const LEFT_MIN: i32 = 130;
 const LEFT_MAX: i32 = 380;
-/// Average width of a letter of a name, and room around the name, in pixels.
-const LETTER: usize = 6;
-const AROUND: usize = 34;
+/// Room around a name, in pixels.
+const AROUND: i32 = 34;
 /// Room for the figures.
 const RIGHT: i32 = 76;
 /// Height of a bar with its second one and the space below.
@@ -24,7 +24,7 @@ const STEP: i32 = 26;
 const HEAD: i32 = 26;
 
 /// Height and least width of an entry of the legend of parts.
-const LEGEND: (i32, usize) = (24, 168);
+const LEGEND: (i32, i32) = (24, 168);
 
 /// One setting.
 pub(crate) struct Bar {
@@ -74,9 +74,9 @@ struct Group {
 /// Bars that are collected with their data, and then drawn.
 pub(crate) struct Chart {
     /// Names and colours of the parts of stacked bars.
-    pub parts: Vec<(String, RGBColor)>,
+    pub parts: Vec<(String, Colour)>,
     /// Unit after each figure of the axis.
-    unit: &'static str,
+    unit: String,
     /// Digits of the figures.
     digits: usize,
     /// Smallest end of the axis.
@@ -97,7 +97,7 @@ struct Axis {
 
 impl Axis {
     fn x(self, value: f64) -> i32 {
-        let pixels = f64::from(i32::try_from(WIDTH).unwrap_or(0) - self.left - RIGHT);
+        let pixels = f64::from(WIDTH - self.left - RIGHT);
         // A share between 0 and 1, so pixels fit.
         self.left + (pixels * (value / self.most).clamp(0.0, 1.0)).round() as i32
     }
@@ -116,23 +116,33 @@ fn round_up(most: f64) -> f64 {
 impl Chart {
     /// A chart without bars, with the unit and digits of its figures, the smallest end of its axis, and the columns of
     /// its data.
-    pub(crate) fn new((unit, digits, most): (&'static str, usize, f64), columns: &[&str]) -> Self {
+    pub(crate) fn new((unit, digits, most): (&str, usize, f64), columns: &[&str]) -> Self {
+        Self::with((unit.to_owned(), digits, most), Csv::of(columns))
+    }
+
+    /// A chart without bars, with data that are complete.
+    pub(crate) fn with((unit, digits, most): (String, usize, f64), csv: Csv) -> Self {
         Self {
             parts: Vec::new(),
             unit,
             digits,
             most,
             groups: Vec::new(),
-            csv: Csv::of(columns),
+            csv,
         }
     }
 
     /// Adds a bar to the group of this name, and a row to the data.
     pub(crate) fn add(&mut self, group: &str, bar: Bar, row: &[&dyn Display]) {
+        self.csv.row(row);
+        self.put(group, bar);
+    }
+
+    /// Adds a bar to the group of this name.
+    pub(crate) fn put(&mut self, group: &str, bar: Bar) {
         let both = bar.estimate.iter().chain(&bar.other);
         let ends = both.map(|figure| figure.ends().1.max(figure.median));
         self.most = ends.fold(self.most, f64::max);
-        self.csv.row(row);
         match self.groups.iter_mut().find(|known| known.name == group) {
             Some(known) => known.bars.push(bar),
             None => self.groups.push(Group {
@@ -142,33 +152,32 @@ impl Chart {
         }
     }
 
-    /// Whether a bar has a comparison.
-    pub(crate) fn is_compared(&self) -> bool {
-        let mut bars = self.groups.iter().flat_map(|group| &group.bars);
-        bars.any(|bar| bar.other.is_some())
-    }
-
     /// Draws the bars; `None` if none has a figure.
-    ///
-    /// # Errors
-    /// Only because of a bug in this program.
-    pub(crate) fn plot(self, name: impl Into<String>, title: impl Into<String>) -> BenchResult<Option<Plot>> {
+    pub(crate) fn plot(self, name: impl Into<String>, title: impl Into<String>) -> Option<Plot> {
         let mut bars = self.groups.iter().flat_map(|group| &group.bars);
-        if bars.all(|bar| bar.estimate.is_none()) {
-            return Ok(None);
-        }
-        Ok(Some(Plot {
+        bars.any(|bar| bar.estimate.is_some()).then(|| Plot {
             name: name.into(),
             title: title.into(),
-            svg: self.svg()?,
+            svg: self.svg(),
             csv: self.csv.text(),
-        }))
+        })
+    }
+
+    /// As [`Chart::plot`]; the title says so if bars have published figures beside them.
+    pub(crate) fn plot_with_published(self, name: &str, title: &str) -> Option<Plot> {
+        let mut bars = self.groups.iter().flat_map(|group| &group.bars);
+        let grey = if bars.any(|bar| bar.other.is_some()) {
+            "; grey: published"
+        } else {
+            ""
+        };
+        self.plot(name, format!("{title}{grey}"))
     }
 
     fn axis(&self) -> Axis {
         let bars = self.groups.iter().flat_map(|group| &group.bars);
         let letters = bars.map(|bar| bar.label.chars().count()).max().unwrap_or(0);
-        let left = i32::try_from(letters * LETTER + AROUND).unwrap_or(LEFT_MAX);
+        let left = room(letters) + AROUND;
         Axis {
             most: round_up(self.most),
             digits: self.digits,
@@ -176,148 +185,87 @@ impl Chart {
         }
     }
 
-    fn svg(&self) -> BenchResult<String> {
+    fn svg(&self) -> String {
         let bars: usize = self.groups.iter().map(|group| group.bars.len()).sum();
-        let rows = |count: usize, step: i32| step * i32::try_from(count).unwrap_or(i32::MAX / STEP / 4);
-        let letters = self
-            .parts
-            .iter()
-            .map(|(name, _)| name.chars().count())
-            .max()
-            .unwrap_or(0);
-        let entry = (letters * (LETTER + 1) + AROUND).max(LEGEND.1);
-        let columns = (usize::try_from(WIDTH).unwrap_or(0) / entry).max(1);
-        let begin = rows(self.parts.len().div_ceil(columns), LEGEND.0);
-        let height = begin + 34 + rows(self.groups.len(), HEAD + 6) + rows(bars, STEP);
-        let mut svg = String::new();
-        let axis = self.axis();
-        {
-            let root = SVGBackend::with_string(&mut svg, (WIDTH, height.unsigned_abs())).into_drawing_area();
-            let text = ("sans-serif", 13).into_font().color(&INK);
-            for (place, (name, colour)) in self.parts.iter().enumerate() {
-                let (left, top) = (
-                    4 + rows(entry, i32::try_from(place % columns).unwrap_or(0)),
-                    6 + rows(place / columns, LEGEND.0),
-                );
-                root.draw(&Rectangle::new(
-                    [(left, top), (left + 12, top + 12)],
-                    colour.filled(),
-                ))
-                .map_err(failed)?;
-                root.draw(&Text::new(name.clone(), (left + 18, top), text.clone()))
-                    .map_err(failed)?;
-            }
-            for quarter in 0..=4 {
-                let value = axis.most * f64::from(quarter) / 4.0;
-                let at = axis.x(value);
-                root.draw(&PathElement::new(vec![(at, begin + 22), (at, height - 4)], GRID))
-                    .map_err(failed)?;
-                let name = format!("{} {}", super::lines::figure(value), self.unit);
-                root.draw(&Text::new(name, (at - 14, begin + 4), text.clone()))
-                    .map_err(failed)?;
-            }
-            let mut top = begin + 28;
-            for group in &self.groups {
-                let bold = ("sans-serif", 13, FontStyle::Bold).into_font().color(&INK);
-                root.draw(&Text::new(group.name.clone(), (4, top + 8), bold))
-                    .map_err(failed)?;
-                top += HEAD;
-                for bar in &group.bars {
-                    self.one(&root, bar, top, axis)?;
-                    top += STEP;
-                }
-                top += 6;
-            }
-            root.present().map_err(failed)?;
+        let names = self.parts.iter().map(|(name, _)| name.chars().count());
+        let entry = (room(names.max().unwrap_or(0)) + AROUND).max(LEGEND.1);
+        let columns = usize::try_from(WIDTH / entry).unwrap_or(1).max(1);
+        let begin = pixels(self.parts.len().div_ceil(columns), LEGEND.0);
+        let height = begin + 34 + pixels(self.groups.len(), HEAD + 6) + pixels(bars, STEP);
+        let mut picture = Picture::new(height);
+        for (place, (name, colour)) in self.parts.iter().enumerate() {
+            let left = 4 + pixels(place % columns, entry);
+            let top = 6 + pixels(place / columns, LEGEND.0);
+            picture.rectangle([(left, top), (left + 12, top + 12)], *colour);
+            picture.words(name, (left + 18, top), Anchor::Start, INK);
         }
-        Ok(svg)
+        let axis = self.axis();
+        for quarter in 0..=4 {
+            let value = axis.most * f64::from(quarter) / 4.0;
+            let at = axis.x(value);
+            picture.straight([(at, begin + 22), (at, height - 4)], Stroke::new(GRID, 1));
+            let name = format!("{} {}", super::lines::figure(value), self.unit);
+            picture.words(&name, (at, begin + 4), Anchor::Middle, INK);
+        }
+        let mut top = begin + 28;
+        for group in &self.groups {
+            picture.heading(&group.name, (4, top + 8));
+            top += HEAD;
+            for bar in &group.bars {
+                self.one(&mut picture, bar, top, axis);
+                top += STEP;
+            }
+            top += 6;
+        }
+        picture.finish()
     }
 
-    fn one(
-        &self,
-        root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-        bar: &Bar,
-        top: i32,
-        axis: Axis,
-    ) -> BenchResult<()> {
-        let text = ("sans-serif", 13).into_font().color(&INK);
+    fn one(&self, picture: &mut Picture, bar: &Bar, top: i32, axis: Axis) {
         let zero = axis.x(0.0);
-        root.draw(&Text::new(bar.label.clone(), (14, top + 2), text.clone()))
-            .map_err(failed)?;
-        let whole = bar
-            .estimate
-            .iter()
-            .map(|estimate| (estimate.median, SERIES[bar.series % SERIES.len()]));
-        let parts = bar
-            .stack
-            .iter()
-            .copied()
-            .zip(self.parts.iter().map(|part| part.1));
-        let drawn: Vec<(f64, RGBColor)> = if bar.stack.is_empty() {
-            whole.collect()
-        } else {
-            parts.collect()
-        };
-        let mut from = 0.0;
-        for (figure, colour) in drawn {
-            let ends = [axis.x(from), axis.x(from + figure)];
-            from += figure;
-            if figure <= 0.0 && !bar.stack.is_empty() {
-                continue;
+        picture.words(&bar.label, (14, top + 2), Anchor::Start, INK);
+        if bar.stack.is_empty() {
+            if let Some(estimate) = &bar.estimate {
+                let end = axis.x(estimate.median).max(zero + 1);
+                picture.rectangle([(zero, top), (end, top + 13)], colour(bar.series));
             }
-            let end = if bar.stack.is_empty() {
-                ends[1].max(zero + 1)
-            } else {
-                ends[1]
-            };
-            root.draw(&Rectangle::new(
-                [(ends[0], top), (end, top + 13)],
-                colour.filled(),
-            ))
-            .map_err(failed)?;
+        }
+        let mut from = 0.0;
+        for (part, (_, colour)) in bar.stack.iter().zip(&self.parts) {
+            let ends = [axis.x(from), axis.x(from + part)];
+            from += part;
+            if *part > 0.0 {
+                picture.rectangle([(ends[0], top), (ends[1], top + 13)], *colour);
+            }
         }
         let interval = bar.estimate.as_ref().and_then(|estimate| estimate.interval);
-        whisker(root, interval, top + 6, axis)?;
+        whisker(picture, interval, top + 6, axis);
         let figure = |estimate: &Estimate| format!("{:.*}", axis.digits, estimate.median);
         let figure = bar.estimate.as_ref().map_or("none".to_owned(), figure);
-        root.draw(&Text::new(figure, (axis.x(axis.most) + 8, top + 2), text))
-            .map_err(failed)?;
+        picture.words(&figure, (axis.x(axis.most) + 8, top + 2), Anchor::Start, INK);
         if let Some(other) = &bar.other {
             let end = axis.x(other.median).max(zero + 1);
-            root.draw(&Rectangle::new(
-                [(zero, top + 14), (end, top + 19)],
-                PUBLISHED.filled(),
-            ))
-            .map_err(failed)?;
-            whisker(root, other.interval, top + 16, axis)?;
+            picture.rectangle([(zero, top + 14), (end, top + 19)], PUBLISHED);
+            whisker(picture, other.interval, top + 16, axis);
         }
-        Ok(())
     }
 }
 
 /// The ends of an interval with a line between them; nothing if both are equal.
-fn whisker(
-    root: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
-    interval: Option<Interval>,
-    middle: i32,
-    axis: Axis,
-) -> BenchResult<()> {
+fn whisker(picture: &mut Picture, interval: Option<Interval>, middle: i32, axis: Axis) {
     let Some(Interval { low, high }) = interval else {
-        return Ok(());
+        return;
     };
     let (low, high) = (axis.x(low), axis.x(high));
     if low == high {
-        return Ok(());
+        return;
     }
-    for line in [
-        vec![(low, middle), (high, middle)],
-        vec![(low, middle - 3), (low, middle + 3)],
-        vec![(high, middle - 3), (high, middle + 3)],
+    for ends in [
+        [(low, middle), (high, middle)],
+        [(low, middle - 3), (low, middle + 3)],
+        [(high, middle - 3), (high, middle + 3)],
     ] {
-        root.draw(&PathElement::new(line, INK.stroke_width(2)))
-            .map_err(failed)?;
+        picture.straight(ends, Stroke::new(INK, 2));
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -363,7 +311,7 @@ mod tests {
             };
             chart.add("camera", bar, &[&label]);
         }
-        let plot = chart.plot("bars", "Bars").unwrap().unwrap();
+        let plot = chart.plot("bars", "Bars").unwrap();
         assert_eq!(plot.csv, "name\none\ntwo\n");
         let svg = plot.svg;
         for word in ["camera", "one", "two", "50.0", "75.5", "100 %"] {
@@ -375,14 +323,14 @@ mod tests {
     #[test]
     fn parts_of_a_bar_are_drawn_one_after_the_other_with_a_legend() {
         let mut chart = Chart::new(("", 0, 1.0), &[]);
-        chart.parts = [("open", SERIES[0]), ("closed", SERIES[1])]
+        chart.parts = [("open", colour(0)), ("closed", colour(1))]
             .map(|(name, colour)| (name.to_owned(), colour))
             .to_vec();
         chart.add("repository", Bar::stacked("issues", &[3.0, 4.0]), &[]);
-        let svg = chart.plot("items", "Items").unwrap().unwrap().svg;
-        for word in ["open", "closed", "issues", ">\n7\n"] {
+        let svg = chart.plot("items", "Items").unwrap().svg;
+        for word in ["open", "closed", "issues", ">7<"] {
             assert!(svg.contains(word), "{word} in {svg}");
         }
-        assert!(Chart::new(("", 0, 1.0), &[]).plot("none", "").unwrap().is_none());
+        assert!(Chart::new(("", 0, 1.0), &[]).plot("none", "").is_none());
     }
 }

@@ -1,12 +1,10 @@
 //! Lines over an axis: time, percentiles, offered load.
 
-use super::{GRID, INK, PUBLISHED, SERIES, WIDTH, failed};
-use crate::error::{BenchError, BenchResult};
-use plotters::{
-    coord::{Shift, ranged1d::ValueFormatter, types::RangedCoordf64},
-    element::DashedPathElement,
-    prelude::*,
+use super::{
+    Plot, colour,
+    picture::{Anchor, Colour, GRID, INK, PUBLISHED, Picture, Stroke, pixels},
 };
+use crate::engine::Csv;
 use std::ops::Range;
 
 /// The least that a logarithmic axis shows.
@@ -50,116 +48,136 @@ impl<'a> Axes<'a> {
             is_log: false,
         }
     }
+
+    /// The pixel of a point; of one outside of the ranges, that of their nearest one.
+    fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
+        let share = |value: f64, range: &Range<f64>| {
+            ((value - range.start) / (range.end - range.start).max(1e-12)).clamp(0.0, 1.0)
+        };
+        let up = if self.is_log {
+            let log = |value: f64| value.max(LOG_MIN).log10();
+            share(log(y), &(log(self.y.0.start)..log(self.y.0.end)))
+        } else {
+            share(y, &self.y.0)
+        };
+        (
+            ACROSS.0 + (ACROSS.1 - ACROSS.0) * share(x, &self.x.0),
+            UP.1 - (UP.1 - UP.0) * up,
+        )
+    }
 }
 
-/// Height of the plot itself.
-const PLOT: u32 = 300;
+/// Left and right end of the lines, and their upper and lower end.
+const ACROSS: (f64, f64) = (82.0, 812.0);
+const UP: (f64, f64) = (10.0, 246.0);
+/// The place of the first name below them.
+const NAMES: i32 = 300;
 /// Opacity of lines without a name.
 const FAINT: f64 = 0.35;
 /// Height of a line of the legend.
 const LEGEND: i32 = 20;
+/// Figures at an axis.
+const FIGURES_MAX: f64 = 10.0;
+
+/// Lines with their data as a plot.
+pub(crate) fn plot(
+    name: impl Into<String>,
+    title: impl Into<String>,
+    (lines, axes): (&[Line], &Axes<'_>),
+    csv: Csv,
+) -> Plot {
+    Plot {
+        name: name.into(),
+        title: title.into(),
+        svg: draw(lines, axes),
+        csv: csv.text(),
+    }
+}
 
 /// Draws the lines with the legend below.
-///
-/// # Errors
-/// Only because of a bug in this program.
-pub(crate) fn draw(lines: &[Line], axes: &Axes<'_>) -> BenchResult<String> {
-    let height = PLOT + 12 + LEGEND.unsigned_abs() * u32::try_from(named(lines).count()).unwrap_or(0);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let (plot, legend) = root.split_vertically(PLOT);
-        let mut builder = ChartBuilder::on(&plot);
-        builder
-            .margin(10)
-            .margin_right(48)
-            .x_label_area_size(44)
-            .y_label_area_size(72);
-        let ((x, _), (y, _)) = (axes.x.clone(), axes.y.clone());
-        if axes.is_log {
-            let chart = builder.build_cartesian_2d(x, y.log_scale()).map_err(failed)?;
-            series(chart, lines, axes)?;
-        } else {
-            let chart = builder.build_cartesian_2d(x, y).map_err(failed)?;
-            series(chart, lines, axes)?;
-        }
-        names(&legend, lines)?;
-        root.present().map_err(failed)?;
+fn draw(lines: &[Line], axes: &Axes<'_>) -> String {
+    let mut picture = Picture::new(NAMES + 12 + pixels(named(lines).count(), LEGEND));
+    mesh(&mut picture, axes);
+    let faint = lines.iter().filter(|line| line.name.is_empty());
+    for line in faint {
+        let stroke = Stroke {
+            opacity: FAINT,
+            ..Stroke::new(colour_of(line), 1)
+        };
+        picture.line(line.points.iter().map(|at| axes.place(*at)), stroke);
     }
-    Ok(svg)
-}
-
-fn series<Y>(
-    mut chart: ChartContext<'_, SVGBackend<'_>, Cartesian2d<RangedCoordf64, Y>>,
-    lines: &[Line],
-    axes: &Axes<'_>,
-) -> BenchResult<()>
-where
-    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
-{
-    let place = |x: &f64| {
-        // Positions are few and not negative.
-        let name = axes.places.get(x.round() as usize);
-        name.map_or(String::new(), ToString::to_string)
-    };
-    let mut mesh = chart.configure_mesh();
-    mesh.bold_line_style(GRID)
-        .light_line_style(TRANSPARENT)
-        .axis_style(INK)
-        .label_style(("sans-serif", 13).into_font().color(&INK))
-        .x_desc(axes.x.1)
-        .y_desc(axes.y.1)
-        .y_label_formatter(&|y: &f64| figure(*y));
-    if axes.places.is_empty() {
-        mesh.x_label_formatter(&|x: &f64| figure(*x)).draw()
-    } else {
-        mesh.x_labels(axes.places.len()).x_label_formatter(&place).draw()
-    }
-    .map_err(failed)?;
-    for border in axes.borders {
-        let ends = vec![(*border, axes.y.0.start), (*border, axes.y.0.end)];
-        chart
-            .draw_series([PathElement::new(ends, INK.stroke_width(1))])
-            .map_err(failed)?;
-    }
-    for line in lines.iter().filter(|line| line.name.is_empty()) {
-        let style = colour_of(line).mix(FAINT).stroke_width(1);
-        chart
-            .draw_series(LineSeries::new(line.points.iter().copied(), style))
-            .map_err(failed)?;
-    }
-    for (line, dash) in named(lines).zip(dashes(lines)) {
-        let colour = colour_of(line);
-        let (points, style) = (line.points.iter().copied(), colour.stroke_width(2));
-        match dash {
-            None => chart.draw_series(LineSeries::new(points, style)).map(drop),
-            Some((on, off)) => chart
-                .draw_series(DashedLineSeries::new(points, on, off, style))
-                .map(drop),
-        }
-        .map_err(failed)?;
+    for ((line, dash), row) in named(lines).zip(dashes(lines)).zip(0..) {
+        let stroke = Stroke {
+            dash,
+            ..Stroke::new(colour_of(line), 2)
+        };
+        picture.line(line.points.iter().map(|at| axes.place(*at)), stroke);
         if line.dotted {
-            let dots = line.points.iter().map(|at| Circle::new(*at, 4, colour.filled()));
-            chart.draw_series(dots).map_err(failed)?;
+            for at in &line.points {
+                picture.dot(axes.place(*at), colour_of(line));
+            }
         }
+        let middle = NAMES + 8 + row * LEGEND;
+        picture.straight([(82, middle), (106, middle)], Stroke { width: 3, ..stroke });
+        picture.words(&line.name, (114, middle - 6), Anchor::Start, INK);
     }
-    Ok(())
+    picture.finish()
 }
 
-fn names(area: &DrawingArea<SVGBackend<'_>, Shift>, lines: &[Line]) -> Result<(), BenchError> {
-    let text = ("sans-serif", 13).into_font().color(&INK);
-    for ((line, dash), row) in named(lines).zip(dashes(lines)).zip(0_i32..) {
-        let middle = 8 + row * LEGEND;
-        let (ends, style) = ([(82, middle), (106, middle)], colour_of(line).stroke_width(3));
-        match dash {
-            None => area.draw(&PathElement::new(ends.to_vec(), style)),
-            Some((on, off)) => area.draw(&DashedPathElement::new(ends, on, off, style)),
-        }
-        .map_err(failed)?;
-        area.draw(&Text::new(line.name.clone(), (114, middle - 6), text.clone()))
-            .map_err(failed)?;
+/// The axes with their figures, the grid, and the borders between runs.
+fn mesh(picture: &mut Picture, axes: &Axes<'_>) {
+    let [left, right, top, bottom] = [ACROSS.0, ACROSS.1, UP.0, UP.1];
+    let pixel = |place: f64| place.round() as i32;
+    let at_x: Vec<f64> = if axes.places.is_empty() {
+        figures(&axes.x.0)
+    } else {
+        (0..axes.places.len()).map(|place| place as f64).collect()
+    };
+    for value in at_x {
+        let at = axes.place((value, axes.y.0.start)).0;
+        // Positions are few and not negative.
+        let name = axes.places.get(value as usize);
+        let name = name.map_or_else(|| figure(value), ToString::to_string);
+        picture.line([(at, top), (at, bottom)], Stroke::new(GRID, 1));
+        picture.words(&name, (pixel(at), pixel(bottom) + 8), Anchor::Middle, INK);
     }
-    Ok(())
+    let at_y = if axes.is_log {
+        let powers = (-2..12).map(|power| 10_f64.powi(power));
+        powers.filter(|value| axes.y.0.contains(value)).collect()
+    } else {
+        figures(&axes.y.0)
+    };
+    for value in at_y {
+        let at = axes.place((axes.x.0.start, value)).1;
+        picture.line([(left, at), (right, at)], Stroke::new(GRID, 1));
+        picture.words(&figure(value), (pixel(left) - 6, pixel(at) - 5), Anchor::End, INK);
+    }
+    picture.line(
+        [(left, top), (left, bottom), (right, bottom)],
+        Stroke::new(INK, 1),
+    );
+    picture.words(
+        axes.x.1,
+        (pixel(f64::midpoint(left, right)), NAMES - 26),
+        Anchor::Middle,
+        INK,
+    );
+    picture.upwards(axes.y.1, (10, pixel(f64::midpoint(top, bottom))));
+    for border in axes.borders {
+        let at = axes.place((*border, axes.y.0.start)).0;
+        picture.line([(at, top), (at, bottom)], Stroke::new(INK, 1));
+    }
+}
+
+/// Round figures in a range, few enough to be read.
+fn figures(range: &Range<f64>) -> Vec<f64> {
+    let least = (range.end - range.start).max(1e-9) / FIGURES_MAX;
+    let power = 10_f64.powf(least.log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    let step = steps.into_iter().find(|step| *step >= least).unwrap_or(least);
+    let first = (range.start / step).ceil() as i64;
+    let last = (range.end / step).floor() as i64;
+    (first..=last).map(|number| number as f64 * step).collect()
 }
 
 /// Lines with an entry in the legend.
@@ -180,9 +198,8 @@ fn dashes(lines: &[Line]) -> impl Iterator<Item = Option<(u32, u32)>> {
     })
 }
 
-fn colour_of(line: &Line) -> RGBColor {
-    line.colour
-        .map_or(PUBLISHED, |place| SERIES[place % SERIES.len()])
+fn colour_of(line: &Line) -> Colour {
+    line.colour.map_or(PUBLISHED, colour)
 }
 
 /// A figure of an axis with no more digits than it needs.
@@ -212,11 +229,21 @@ mod tests {
         ];
         let dashes: Vec<_> = dashes(&lines).collect();
         assert_eq!(dashes, [None, None, Some((10, 5))]);
-        let parts = |lines: &[Line]| {
-            let axes = Axes::around(lines, "s", "");
-            draw(lines, &axes).unwrap().matches("polyline").count()
-        };
-        assert!(parts(&lines) > parts(&lines[..3]) + 10);
+        let svg = draw(&lines, &Axes::around(&lines, "s", ""));
+        // In the plot and in the legend.
+        assert_eq!(svg.matches("stroke-dasharray=\"10 5\"").count(), 2);
+    }
+
+    #[test]
+    fn figures_at_an_axis_are_round_and_few() {
+        assert_eq!(
+            figures(&(0.0..4.0)),
+            [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]
+        );
+        assert_eq!(
+            figures(&(1.0..95.0)),
+            [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]
+        );
     }
 
     #[test]
@@ -235,7 +262,7 @@ mod tests {
             is_log,
         };
         for is_log in [false, true] {
-            let svg = draw(&lines, &axes(is_log)).unwrap();
+            let svg = draw(&lines, &axes(is_log));
             for word in ["recorder", "worst", "µs", "circle"] {
                 assert!(svg.contains(word), "{word} in {svg}");
             }

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{
     engine::{Csv, grouped},
-    error::BenchResult,
     suite::{config::Experiment, table::Row},
 };
 use holdall_model::units::MIB;
@@ -36,32 +35,26 @@ fn lines_of(rows: &[&Row<'_>]) -> (Vec<Line>, Csv) {
     (lines, csv)
 }
 
-fn plot(rows: &[&Row<'_>], name: String, title: String) -> BenchResult<Plot> {
+fn plot(rows: &[&Row<'_>], name: String, title: String) -> Plot {
     let (lines, csv) = lines_of(rows);
-    let svg = lines::draw(&lines, &Axes::around(&lines, "offered, MiB/s", "lost, %"))?;
-    let csv = csv.text();
-    Ok(Plot {
-        name,
-        title,
-        svg,
-        csv,
-    })
+    let axes = Axes::around(&lines, "offered, MiB/s", "lost, %");
+    lines::plot(name, title, (&lines, &axes), csv)
 }
 
 /// Loss over load, if any message was lost and more than one load was run.
-pub(super) fn against_load(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+pub(super) fn against_load(rows: &[Row<'_>]) -> Option<Plot> {
     let all: Vec<&Row<'_>> = rows.iter().collect();
     let (lines, _) = lines_of(&all);
     let has_loss = rows.iter().any(|row| row.recorded_percent.median < 100.0);
     if !has_loss || lines.iter().all(|line| line.points.len() < 2) {
-        return Ok(None);
+        return None;
     }
     let title = "Messages lost against the offered load (the worst where several cases offer the same)";
-    plot(&all, "loss".to_owned(), title.to_owned()).map(Some)
+    Some(plot(&all, "loss".to_owned(), title.to_owned()))
 }
 
 /// A plot for each ladder of the experiment.
-pub(super) fn ladders(rows: &[Row<'_>], experiment: Option<&Experiment>) -> BenchResult<Vec<Plot>> {
+pub(super) fn ladders(rows: &[Row<'_>], experiment: Option<&Experiment>) -> Vec<Plot> {
     let ladder_of = |case: &str| {
         let cases = experiment.map_or(&[][..], |experiment| &experiment.cases);
         cases.iter().find(|one| one.label == case)?.ladder.as_deref()

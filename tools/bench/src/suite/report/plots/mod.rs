@@ -5,12 +5,12 @@ mod bars;
 pub(crate) mod lines;
 mod loss;
 mod over_time;
+pub(crate) mod picture;
 mod time;
 
 use super::{Loaded, compare::Change};
 use crate::{
     engine::Csv,
-    error::{BenchError, BenchResult},
     measure::LatencySummary,
     statistics::Estimate,
     suite::{
@@ -23,34 +23,25 @@ pub(crate) use bars::{Bar, Chart};
 pub(crate) use holdall::plot::Painter;
 use holdall_model::units::format_bytes;
 use lines::{Axes, LOG_MIN, Line};
-use plotters::style::RGBColor;
+use picture::Colour;
 use std::fmt::{Display, Write};
 
-/// Ink of axes and text. The page maps it to a colour of its theme.
-pub(crate) const INK: RGBColor = RGBColor(0x11, 0x11, 0x11);
-/// Grid lines.
-pub(crate) const GRID: RGBColor = RGBColor(0xDD, 0xDD, 0xDD);
-/// Published figures.
-pub(crate) const PUBLISHED: RGBColor = RGBColor(0xAA, 0xAA, 0xAA);
 /// Series, distinguished by hue and brightness.
-const SERIES: [RGBColor; 8] = [
-    RGBColor(0x00, 0x72, 0xB2),
-    RGBColor(0xE6, 0x9F, 0x00),
-    RGBColor(0x00, 0x9E, 0x73),
-    RGBColor(0xCC, 0x79, 0xA7),
-    RGBColor(0x56, 0xB4, 0xE9),
-    RGBColor(0xD5, 0x5E, 0x00),
-    RGBColor(0x6A, 0x3D, 0x9A),
-    RGBColor(0x8C, 0x6D, 0x31),
+const SERIES: [Colour; 8] = [
+    Colour(0x00, 0x72, 0xB2),
+    Colour(0xE6, 0x9F, 0x00),
+    Colour(0x00, 0x9E, 0x73),
+    Colour(0xCC, 0x79, 0xA7),
+    Colour(0x56, 0xB4, 0xE9),
+    Colour(0xD5, 0x5E, 0x00),
+    Colour(0x6A, 0x3D, 0x9A),
+    Colour(0x8C, 0x6D, 0x31),
 ];
 
 /// The colour of a series or a part.
-pub(crate) fn colour(place: usize) -> RGBColor {
+pub(crate) fn colour(place: usize) -> Colour {
     SERIES[place % SERIES.len()]
 }
-
-/// Wide enough for a page; a phone scrolls.
-pub(crate) const WIDTH: u32 = 860;
 
 /// One plot.
 pub struct Plot {
@@ -64,35 +55,23 @@ pub struct Plot {
     pub csv: String,
 }
 
-/// Why plotters could not draw; drawing into text fails only because of a bug in this program.
-pub(crate) fn failed(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Rival {
-        library: "plotters",
-        path: "report.html".into(),
-        reason: error.to_string(),
-    }
-}
-
 /// All plots for which there is data.
-///
-/// # Errors
-/// A plot that cannot be drawn.
-pub fn of(loaded: &Loaded) -> BenchResult<Vec<Plot>> {
+pub fn of(loaded: &Loaded) -> Vec<Plot> {
     let experiment = loaded.experiment.as_ref();
     let rows = rows(&loaded.result, experiment);
     let mut plots = Vec::new();
-    let ladders = loss::ladders(&rows, experiment)?;
-    plots.extend(generator(&rows)?);
+    let ladders = loss::ladders(&rows, experiment);
+    plots.extend(generator(&rows));
     if ladders.is_empty() {
-        plots.extend(recorded(&rows)?);
-        plots.extend(loss::against_load(&rows)?);
+        plots.extend(recorded(&rows));
+        plots.extend(loss::against_load(&rows));
     }
     plots.extend(ladders);
-    plots.extend(time::plot(&rows)?);
-    plots.extend(latencies(&rows)?);
-    plots.extend(lateness(&rows)?);
-    plots.extend(over_time::of(&rows)?);
-    Ok(plots)
+    plots.extend(time::plot(&rows));
+    plots.extend(latencies(&rows));
+    plots.extend(lateness(&rows));
+    plots.extend(over_time::of(&rows));
+    plots
 }
 
 /// Recorder, storage, cache and everything else special about a row, without its case.
@@ -109,7 +88,7 @@ fn label(row: &Row<'_>) -> String {
 }
 
 /// A horizontal bar for each row, with its interval; the published figure as a thin bar below it.
-fn recorded(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+fn recorded(rows: &[Row<'_>]) -> Option<Plot> {
     let mut chart = Chart::new(
         ("%", 1, 100.0),
         &[
@@ -145,16 +124,11 @@ fn recorded(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
             &[&row.case, &name, &median, &low, &high, &published],
         );
     }
-    let grey = if chart.is_compared() {
-        "; grey: published"
-    } else {
-        ""
-    };
-    chart.plot("recorded", format!("Messages recorded, in percent{grey}"))
+    chart.plot_with_published("recorded", "Messages recorded, in percent")
 }
 
 /// The cost of the generator itself, without a recorder.
-fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+fn generator(rows: &[Row<'_>]) -> Option<Plot> {
     let mut chart = Chart::new(("%", 1, 10.0), &["case", "percent_of_one_processor"]);
     let alone = rows
         .iter()
@@ -177,10 +151,7 @@ fn generator(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
 
 /// The recorded share here and, thin and grey, in the other folder; then processor time for each GiB in the
 /// same way.
-///
-/// # Errors
-/// A plot that cannot be drawn.
-pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
+pub(crate) fn of_changes(changes: &[Change]) -> Vec<Plot> {
     type Pick = fn(&Change) -> &[Estimate; 2];
     let one = |name: &str, title: &str, pick: Pick, scale, columns: [&str; 4]| {
         let mut chart = Chart::new(scale, &columns);
@@ -206,22 +177,22 @@ pub(crate) fn of_changes(changes: &[Change]) -> BenchResult<Vec<Plot>> {
             "there_recorded_percent",
             "here_recorded_percent",
         ],
-    )?;
+    );
     let cpu = one(
         "compared_cpu",
         "Processor time of the recorder for each GiB recorded; grey: the other folder",
         |change| &change.cpu_s_per_gib,
         ("s", 3, 0.1),
         ["case", "setting", "there_cpu_s_per_gib", "here_cpu_s_per_gib"],
-    )?;
-    Ok(recorded.into_iter().chain(cpu).collect())
+    );
+    recorded.into_iter().chain(cpu).collect()
 }
 
 /// Percentiles along the axis of latency plots.
 const PLACES: [&str; 5] = ["p50", "p99", "p99.9", "p99.99", "worst"];
 
 /// Offer latencies by percentile; `None` if nothing was timed.
-fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+fn latencies(rows: &[Row<'_>]) -> Option<Plot> {
     percentiles(
         rows,
         &|run| run.offer,
@@ -234,7 +205,7 @@ fn latencies(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
 }
 
 /// How late playback was, by percentile; `None` if nothing was played.
-fn lateness(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+fn lateness(rows: &[Row<'_>]) -> Option<Plot> {
     percentiles(
         rows,
         &|run| run.playback?.lateness,
@@ -250,7 +221,7 @@ fn percentiles(
     rows: &[Row<'_>],
     pick: &dyn Fn(&RunResult) -> Option<LatencySummary>,
     (name, axis, title): (&str, &str, &str),
-) -> BenchResult<Option<Plot>> {
+) -> Option<Plot> {
     let plays = name == "lateness";
     let timed: Vec<(&Row<'_>, [f64; 5])> = rows
         .iter()
@@ -268,7 +239,7 @@ fn percentiles(
         .max_by(|a, b| offered(a.0).total_cmp(&offered(b.0)))
         .map(|(row, _)| row.case)
     else {
-        return Ok(None);
+        return None;
     };
     let drawn = timed.iter().filter(|(row, _)| row.case == heaviest);
     let lines: Vec<Line> = drawn
@@ -299,12 +270,12 @@ fn percentiles(
         let names = [row.case.to_owned(), label(row)];
         csv.cells(names.into_iter().chain(micros.map(|micros| micros.to_string())));
     }
-    Ok(Some(Plot {
-        name: name.to_owned(),
-        title: format!("{title}: {heaviest}"),
-        svg: lines::draw(&lines, &axes)?,
-        csv: csv.text(),
-    }))
+    Some(lines::plot(
+        name,
+        format!("{title}: {heaviest}"),
+        (&lines, &axes),
+        csv,
+    ))
 }
 
 /// A plot by itself: on white, because no page sets its theme.

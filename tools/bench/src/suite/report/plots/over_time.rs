@@ -6,7 +6,6 @@ use super::{
 };
 use crate::{
     engine::Csv,
-    error::BenchResult,
     suite::{config::PlayRate, result::RunResult, table::Row},
 };
 
@@ -17,7 +16,7 @@ const BACK_TO_BACK_MAX: usize = 2;
 const DRAWN_OVER_TIME_MAX: usize = 4;
 
 /// Processors, and any processes, over time: of every setting where there are few, else of the longest run.
-pub(super) fn of(rows: &[Row<'_>]) -> BenchResult<Vec<Plot>> {
+pub(super) fn of(rows: &[Row<'_>]) -> Vec<Plot> {
     let mut long: Vec<&Row<'_>> = rows
         .iter()
         .filter(|row| row.runs.iter().any(|run| run.cores.len() > 2))
@@ -50,7 +49,7 @@ pub(super) fn of(rows: &[Row<'_>]) -> BenchResult<Vec<Plot>> {
             &core,
             (format!("cores_{place}"), "busy, %"),
             format!("How busy each processor was: {of_what}"),
-        )?);
+        ));
         if runs.iter().any(|run| run.processes.is_empty()) {
             continue;
         }
@@ -68,9 +67,9 @@ pub(super) fn of(rows: &[Row<'_>]) -> BenchResult<Vec<Plot>> {
             &process,
             (format!("processes_{place}"), "% of one processor"),
             format!("Recorder and publishers: {of_what}"),
-        )?);
+        ));
     }
-    Ok(plots)
+    plots
 }
 
 /// Seconds and percent of a run's line with this place.
@@ -83,7 +82,7 @@ fn back_to_back(
     points: &PointsOf<'_>,
     (name, axis): (String, &str),
     title: String,
-) -> BenchResult<Plot> {
+) -> Plot {
     let mut lines: Vec<Line> = names
         .into_iter()
         .enumerate()
@@ -116,11 +115,5 @@ fn back_to_back(
         borders: &borders,
         ..axes
     };
-    let (svg, csv) = (lines::draw(&lines, &axes)?, csv.text());
-    Ok(Plot {
-        name,
-        title,
-        svg,
-        csv,
-    })
+    lines::plot(name, title, (&lines, &axes), csv)
 }

@@ -1,12 +1,8 @@
 //! The processor time of a run over a transport, by recorder, publishers and the rest of the machine, as
 //! stacked bars.
 
-use super::{Bar, Chart, Plot, SERIES, label};
-use crate::{
-    error::BenchResult,
-    suite::{result::RunResult, table::Row},
-};
-use plotters::style::RGBColor;
+use super::{Bar, Chart, Plot, SERIES, label, picture::Colour};
+use crate::suite::{result::RunResult, table::Row};
 
 /// The parts of a bar, in order.
 const PARTS: [&str; 5] = [
@@ -18,12 +14,12 @@ const PARTS: [&str; 5] = [
 ];
 
 /// Colours of the parts: the kernel's share of each is the lighter one.
-const COLOURS: [RGBColor; 5] = [
+const COLOURS: [Colour; 5] = [
     SERIES[0],
     SERIES[4],
     SERIES[5],
     SERIES[1],
-    RGBColor(0x99, 0x99, 0x99),
+    Colour(0x99, 0x99, 0x99),
 ];
 
 /// Percent of one processor for each of [`PARTS`]; `None` without processes.
@@ -71,7 +67,7 @@ fn of_row(row: &Row<'_>) -> Option<[f64; 5]> {
 }
 
 /// The picture and its data; `None` without processes.
-pub(super) fn plot(rows: &[Row<'_>]) -> BenchResult<Option<Plot>> {
+pub(super) fn plot(rows: &[Row<'_>]) -> Option<Plot> {
     let columns: Vec<&str> = ["case", "setting"].into_iter().chain(PARTS).collect();
     let mut chart = Chart::new(("%", 0, 100.0), &columns);
     chart.parts = PARTS.map(str::to_owned).into_iter().zip(COLOURS).collect();
