@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 from conftest import HOLDALL
+from mcap.reader import make_reader
 from mcap.writer import Writer as McapWriter
-from test_salvage import COUNT, START, STEP, message
+from test_salvage import COUNT, START, STEP, message, one_bit, undecodable, write_ros1, zeros
 
 HALF = COUNT // 2
 SILENT_NS = START + 3 * STEP
@@ -228,6 +229,141 @@ def test_reindex_ends_as_a_repair_of_the_same_bag(tmp_path, make):
     assert reindexed.returncode == 0 or "missing:" in said or "problem:" in said, said
     if repaired.returncode == 3 and "missing:" in repaired.stdout:
         assert "missing:" in said and reindexed.returncode == 3, (repaired, reindexed)
+
+
+def chunk_of(kind):
+    """Damages a chunk in the middle of a file; returns how many messages are in it."""
+
+    def damage(folder):
+        path = folder / "x_1.mcap"
+        with open(path, "rb") as stream:
+            chunks = make_reader(stream).get_summary().chunk_indexes
+            chunk = sorted(chunks, key=lambda chunk: chunk.chunk_start_offset)[3]
+            times = (chunk.message_start_time, chunk.message_end_time)
+            count = sum(times[0] <= it.log_time <= times[1] for _, _, it in make_reader(stream).iter_messages())
+        content = bytearray(path.read_bytes())
+        kind(content, chunk)
+        path.write_bytes(content)
+        return count
+
+    return damage
+
+
+def cut(name, part):
+    def damage(folder):
+        os.truncate(folder / name, int((folder / name).stat().st_size * part))
+
+    return damage
+
+
+def page_of_zeros(folder):
+    content = bytearray((folder / "x_0.db3").read_bytes())
+    at = len(content) // 2 // 4096 * 4096
+    content[at : at + 4096] = bytes(4096)
+    (folder / "x_0.db3").write_bytes(content)
+
+
+def block_of_leveldb(folder):
+    path = sorted(folder.glob("*/*_ldb_message/*.ldb"))[0]
+    content = bytearray(path.read_bytes())
+    at = len(content) // 2
+    content[at : at + 300] = bytes(byte ^ 0x5A for byte in content[at : at + 300])
+    path.write_bytes(content)
+
+
+def manifest_of_leveldb(folder):
+    path = sorted(folder.glob("*/*_ldb_message/MANIFEST-*"))[0]
+    os.truncate(path, path.stat().st_size // 2)
+    return 0
+
+
+DAMAGES = {
+    "mcap cut": ("mcap", cut("x_1.mcap", 0.53)),
+    "mcap undecodable": ("mcap", chunk_of(undecodable)),
+    "mcap zeros": ("mcap", chunk_of(zeros)),
+    "mcap one bit": ("mcap", chunk_of(one_bit)),
+    "sqlite3 cut": ("sqlite3", cut("x_0.db3", 0.62)),
+    "sqlite3 page": ("sqlite3", page_of_zeros),
+    "leveldb block": ("leveldb", block_of_leveldb),
+    "leveldb manifest": ("leveldb", manifest_of_leveldb),
+}
+
+
+def verdicts(folder, catalog):
+    """State, known losses, whether these are all, and the number of messages, by report."""
+    told = {verb: json.loads(holdall(verb, folder, "--json").stdout) for verb in ("info", "check", "audit")}
+    shutil.rmtree(catalog, ignore_errors=True)
+    holdall("catalog", folder.parent, "-o", catalog)
+    found = json.loads(holdall("find", "messages >= 0", catalog, "--json").stdout)
+    info, check, audit = told["info"], told["check"]["state"], told["audit"]
+    reports = {"find": (found["state"], found.get("lost"))}
+    reports.update({name: (report["state"], report["lost"]) for name, report in (("info", info), ("check", check))})
+    reports["audit"] = (audit["state"], audit["lost"]["total"] if info["lost"] is not None else None)
+    assert info["all_losses_known"] == check["all_losses_known"] == audit["all_losses_known"]
+    assert info["message_count"] == found["messages"] == sum(1 for _ in json_lines(folder)), (info, found)
+    return reports, info
+
+
+@pytest.mark.parametrize("records", [(), FINAL], ids=["foreign", "with an account"])
+@pytest.mark.parametrize("name", DAMAGES)
+def test_damage_is_in_every_report_once_a_verb_has_found_it(tmp_path, name, records):
+    """`info` does not read the messages: that they are damaged is said by what was found when the bag was described or repaired last."""
+    storage, damage = DAMAGES[name]
+    folder, saved = tmp_path / "bags" / "x", tmp_path / "saved"
+    folder.parent.mkdir()
+    bag(tmp_path / "whole", records)
+    if storage == "mcap":
+        shutil.copytree(tmp_path / "whole", folder)
+    else:
+        assert holdall("convert", tmp_path / "whole", "-o", folder, "-s", storage).returncode == 0
+    shutil.copytree(folder, saved)
+    count = damage(folder)
+    lost = COUNT - sum(1 for _ in json_lines(folder))
+    assert count is None or lost == count, (count, lost)
+    only_repaired = tmp_path / "repaired" / "x"
+    only_repaired.parent.mkdir()
+    shutil.copytree(folder, only_repaired)
+    known = lost if lost or records else None
+
+    assert holdall("reindex", folder).returncode == (3 if lost else 1)
+    reports, info = verdicts(folder, tmp_path / "catalog")
+    assert set(reports.values()) == {("damaged", known)} and not info["all_losses_known"], reports
+
+    is_mended = name == "mcap cut"
+    described = (folder / "metadata.yaml").read_text()
+    # Such a database is not repaired in place: nothing was changed.
+    is_refused = name == "sqlite3 cut"
+    for path in [folder] if is_refused else [folder, only_repaired]:
+        done = holdall("repair", path)
+        reports, info = verdicts(path, tmp_path / "catalog")
+        assert done.returncode == (2 if is_refused else 3 if lost else 1), done
+        assert set(reports.values()) == {("files missing" if is_mended else "damaged", known)}, reports
+        if is_mended:
+            continue
+        if path == folder:
+            assert (folder / "metadata.yaml").read_text() == described
+        # What was found is not said of a bag that has only what can be read, nor of one whose file came back.
+        assert holdall("repair", path, "-o", tmp_path / "new" / path.parent.name).returncode in (0, 3)
+        assert json.loads(holdall("info", tmp_path / "new" / path.parent.name, "--json").stdout)["state"] != "damaged"
+    for path in saved.iterdir():
+        if path.name != "metadata.yaml":
+            shutil.rmtree(folder / path.name) if path.is_dir() else None
+            (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / path.name)
+    holdall("reindex", folder)
+    assert json.loads(holdall("info", folder, "--json").stdout)["state"] != "damaged"
+
+
+@pytest.mark.parametrize("part", [0.5, 0.98])
+def test_a_torn_bag_of_ros_1_has_the_same_state_in_every_report(tmp_path, part):
+    path = tmp_path / "bags" / "x.bag"
+    path.parent.mkdir()
+    write_ros1(path, "lz4", 2000)
+    os.truncate(path, int(path.stat().st_size * part))
+    reports, info = verdicts(path, tmp_path / "catalog")
+    assert set(reports.values()) == {("damaged", None)} and not info["all_losses_known"], reports
+    assert holdall("repair", path).returncode in (0, 3)
+    reports, info = verdicts(path, tmp_path / "catalog")
+    assert set(reports.values()) == {("ended", None)} and not info["all_losses_known"], reports
 
 
 def json_lines(folder):

@@ -208,7 +208,7 @@ impl Bag {
     }
 
     /// An account for a bag that has none, made of its files and of the messages known to be gone.
-    pub(super) fn account_of_files(&self) -> Ledger {
+    pub fn account_of_files(&self) -> Ledger {
         let (mut ledger, mut left) = (Ledger::new(), self.originals_by_topic());
         for gone in self.gone().by_topic.keys() {
             left.entry(gone.clone()).or_default();

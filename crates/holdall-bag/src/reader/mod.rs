@@ -53,6 +53,6 @@ pub use publishers::TopicPublisher;
 pub use ros1::Ros1View;
 pub use set::BagSet;
 pub use set::FileHook;
-pub use state::REPAIRED_KEY;
 pub use state::{AccountSource, BagState, Condition, StateSummary};
+pub use state::{DAMAGED_KEY, REPAIRED_KEY};
 pub use strip::Strip;

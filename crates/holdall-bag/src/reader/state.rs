@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 /// Key in `custom_data` that marks a bag as repaired: whether what was lost at its end is known, and not 0.
 pub const REPAIRED_KEY: &str = "holdall.repaired";
 
+/// Key in `custom_data` that marks a bag in which a tool found damage that its files show only when they are read: what was found.
+pub const DAMAGED_KEY: &str = "holdall.damaged";
+
 /// The condition of a bag in one word: the worst that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Condition {

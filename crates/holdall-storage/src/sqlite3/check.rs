@@ -4,7 +4,7 @@ use super::{SqliteReader, failed, format::STORAGE_ID, recover};
 use crate::{
     check::{FileCheck, Progress},
     error::StorageResult,
-    reader::{FileCondition, StorageReader},
+    reader::{FileCondition, ReadOrder, ReadQuery, StorageReader},
 };
 use holdall_io::lock::writer_of;
 use holdall_model::time::Timestamp;
@@ -42,8 +42,8 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
         integrity(&connection, path, &mut check)?
     };
     progress(check.file_bytes / 2);
-    // Reading a damaged database is recovery, not a check.
     if !is_sound {
+        count_readable(path, &mut check);
         return Ok(check);
     }
     let reader = SqliteReader::open(path)?;
@@ -66,6 +66,32 @@ pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     schema(&connection, path, &mut check)?;
     progress(check.file_bytes);
     Ok(check)
+}
+
+/// Counts the messages of a damaged database that its reader gives out.
+fn count_readable(path: &Path, check: &mut FileCheck) {
+    let Ok(reader) = SqliteReader::open(path) else {
+        return;
+    };
+    let query = ReadQuery {
+        order: ReadOrder::File,
+        ..ReadQuery::default()
+    };
+    let channels = &reader.summary().channels;
+    let mut counts = vec![0; channels.len()];
+    let mut times: Option<(Timestamp, Timestamp)> = None;
+    for message in reader.messages(&query).into_iter().flatten().flatten() {
+        let time = message.log_time;
+        times = Some(times.map_or((time, time), |(first, last)| (first.min(time), last.max(time))));
+        if let Some(count) = counts.get_mut(message.channel.0 as usize) {
+            *count += 1;
+        }
+    }
+    check.message_count = counts.iter().sum();
+    (check.starting_time, check.ending_time) = times.unzip();
+    let topics = channels.iter().map(|channel| channel.info.topic.clone());
+    check.topics = topics.zip(counts).collect();
+    check.metadata = reader.summary().metadata.clone();
 }
 
 /// A number that changes when another program commits a transaction.

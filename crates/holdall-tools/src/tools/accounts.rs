@@ -6,7 +6,7 @@ use super::{
     relabel::Relabel,
 };
 use holdall_bag::{
-    reader::{Bag, PublisherChoice, damage, is_account_sum},
+    reader::{Bag, DAMAGED_KEY, PublisherChoice, damage, is_account_sum},
     writer::{SEALED_KEY, STATE_KEY},
 };
 use holdall_io::fs;
@@ -31,7 +31,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const ROSBAG2_RECORD: &str = "rosbag2";
 
 /// Entries of `custom_data` that each output makes itself.
-const OWN_KEYS: [&str; 8] = [
+const OWN_KEYS: [&str; 9] = [
+    DAMAGED_KEY,
     STATE_KEY,
     SEALED_KEY,
     MEMORY_KEY,
@@ -255,17 +256,44 @@ pub(super) fn gather(
     Ok(accounts)
 }
 
-/// The account of a bag with its missing storage files: by the metadata that will be replaced, or by the account of the whole
-/// recording, which has more messages than the files. `None` if the bag's own account is right.
-pub(super) fn corrected(bag: &Bag) -> Result<Option<Ledger>, ToolError> {
-    let Some(mut ledger) = bag.any_ledger()? else {
+/// Messages that the indexes of files have and that cannot be read.
+#[derive(Default)]
+pub(super) struct Unreadable {
+    /// The files with their counts.
+    pub files: Vec<MissingFile>,
+    /// The same messages by topic.
+    pub by_topic: BTreeMap<String, u64>,
+}
+
+impl Unreadable {
+    /// The files that lack `more` messages of an account, by name if these are the messages that cannot be read.
+    fn files_of(&self, more: &BTreeMap<String, u64>) -> Vec<MissingFile> {
+        let counted: u64 = self.files.iter().map(|file| file.messages).sum();
+        match counted == more.values().sum::<u64>() {
+            true => self.files.clone(),
+            false => vec![MissingFile::unnamed(more.clone())],
+        }
+    }
+}
+
+/// The account of a bag with its missing storage files and `unreadable` messages: by the metadata that will be replaced, or by the account
+/// of the whole recording, which has more messages than the files. `None` if the bag's own account is right.
+pub(super) fn corrected(bag: &Bag, unreadable: &Unreadable) -> Result<Option<Ledger>, ToolError> {
+    let ledger = match bag.any_ledger()? {
+        None if !unreadable.files.is_empty() => Some(bag.account_of_files()),
+        known => known,
+    };
+    let Some(mut ledger) = ledger else {
         return Ok(None);
     };
     let left = bag.originals_by_topic();
-    let left = |topic: &str| left.get(topic).copied().unwrap_or(0);
+    let left = |topic: &str| {
+        let gone = unreadable.by_topic.get(topic).copied().unwrap_or(0);
+        left.get(topic).copied().unwrap_or(0).saturating_sub(gone)
+    };
     let more = ledger.more_than(left);
     if !more.is_empty() && ledger.checkpoint.is_none() {
-        ledger.lose_files([MissingFile::unnamed(more.clone())], &more, left);
+        ledger.lose_files(unreadable.files_of(&more), &more, left);
     }
     let is_corrected = bag
         .ledger()?

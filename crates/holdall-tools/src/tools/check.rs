@@ -77,16 +77,23 @@ impl BagCheck {
             }
         }
         self.state = bag.state().ok();
-        // What no file shows by itself.
-        if let Some(damage) = bag
-            .damage()
-            .filter(|_| self.writer.is_none() && self.problems() == 0)
-        {
+        if self.writer.is_some() || self.problems() > 0 {
+            // Said already.
+        } else if let Some(damage) = bag.damages().next() {
+            // What no file shows by itself.
             self.problem(
                 &self.path.clone(),
                 "storage files",
                 "all that was written",
                 damage,
+            );
+        } else if bag.damage().is_some() {
+            let found = "none (`holdall reindex` removes the mark)";
+            self.problem(
+                &self.path.join("metadata.yaml"),
+                "mark of damage",
+                "damage in the files",
+                found,
             );
         }
         let is_damaged = self.files.iter().any(|file| file.findings.problems > 0);

@@ -1,20 +1,27 @@
 //! `reindex`: rewrites `metadata.yaml` from the storage files, and indexes MCAP files without an index.
 
 use super::{
-    Ending, ToolError, accounts, check::check_locked, description::replace_metadata, in_place::replace_file,
-    relabel::Relabel, repair::PROBLEMS_LISTED_MAX,
+    Ending, ToolError,
+    accounts::{self, Unreadable},
+    check::check_locked,
+    check_payloads::check_payloads,
+    description::replace_metadata,
+    in_place::replace_file,
+    relabel::Relabel,
+    repair::PROBLEMS_LISTED_MAX,
 };
 use holdall_bag::{
     live::lock_bag,
-    reader::{Bag, io_error, is_account_sum, listing},
+    reader::{Bag, DAMAGED_KEY, io_error, is_account_sum, listing},
     writer::{STATE_KEY, note_sealed},
 };
 use holdall_io::{fs, new_file::remove_left_over};
 use holdall_model::{
-    loss::ledger::LEDGER_CUSTOM_KEY,
+    loss::ledger::{LEDGER_CUSTOM_KEY, MissingFile},
     metadata::{BagMetadata, FileInformation, MEMORY_KEY},
     time::Timestamp,
     topic::TopicInfo,
+    units::counted,
 };
 use holdall_storage::{
     Storage,
@@ -49,6 +56,16 @@ pub struct Reindexed {
 }
 
 impl Reindexed {
+    /// What was found in the files when they were read; `None` if they are whole.
+    fn damage(&self) -> Option<String> {
+        let found = match (self.unreadable, self.problem_count) {
+            (0, 0) => return None,
+            (0, _) => "files of this bag are damaged".to_owned(),
+            (count, _) => format!("{} of this bag cannot be read", counted(count, "message")),
+        };
+        Some(format!("{found} (`holdall check` lists the damage)"))
+    }
+
     /// How it ended, as a repair of the same bag does.
     pub fn ending(&self) -> Ending {
         Ending::of(self.unreadable > 0 || self.has_missing_files, self.problem_count)
@@ -73,6 +90,14 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         });
     }
     let _lock = lock_bag(path)?;
+    reindex_locked(path, progress)
+}
+
+/// As [`reindex`], of a bag that this process has locked.
+pub(super) fn reindex_locked(
+    path: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Reindexed, ToolError> {
     remove_left_over(path);
     let listed = listing::storage_files(path)?;
     // Each file is read twice: to add an index, and to check it.
@@ -103,17 +128,15 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
     };
     let kept = described.map(|bag| bag.metadata().clone()).unwrap_or_default();
     let mut metadata = bag.stored_metadata();
-    correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
+    let unreadable = correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
         progress(bytes + at, total)
     })?;
     for (key, value) in kept.custom_data {
-        if key != STATE_KEY && key != MEMORY_KEY && !is_account_sum(&key) {
-            metadata.custom_data.entry(key).or_insert(value);
-        }
+        metadata.custom_data.entry(key).or_insert(value);
     }
     metadata
         .custom_data
-        .retain(|key, _| key != STATE_KEY && key != MEMORY_KEY && !is_account_sum(key));
+        .retain(|key, _| ![STATE_KEY, MEMORY_KEY, DAMAGED_KEY].contains(&&**key) && !is_account_sum(key));
     metadata.ros_distro = metadata.ros_distro.or(kept.ros_distro);
     let all = accounts::Taken {
         topic: &|_, _| true,
@@ -128,8 +151,11 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
         &BTreeMap::new(),
     )?;
     metadata.custom_data.extend(accounts.custom_data);
+    if let Some(damage) = done.damage() {
+        metadata.custom_data.insert(DAMAGED_KEY.to_owned(), damage);
+    }
     note_sealed(path, &mut metadata);
-    if let Some(ledger) = accounts::corrected(&bag)? {
+    if let Some(ledger) = accounts::corrected(&bag, &unreadable)? {
         metadata.custom_data.extend(ledger.custom_data());
         metadata
             .custom_data
@@ -166,17 +192,22 @@ fn note_state(path: &Path, was_right: bool, done: &mut Reindexed) -> Result<(), 
 }
 
 /// Reads the files that have an index, and corrects the metadata if they have fewer messages than the index
-/// states. The messages of a file without an end were counted already.
+/// states. The messages of a file without an end were counted already. Returns those that cannot be read.
 fn correct_counts(
     bag: &Bag,
     metadata: &mut BagMetadata,
     done: &mut Reindexed,
     progress: &mut dyn FnMut(u64),
-) -> Result<(), ToolError> {
+) -> Result<Unreadable, ToolError> {
+    let mut unreadable = Unreadable::default();
+    for (_, findings) in check_payloads(bag) {
+        done.problem_count += findings.problems;
+    }
     for (index, file) in bag.files().iter().enumerate() {
         let reader = file.open_whole()?;
         let summary = reader.summary();
         if matches!(summary.condition, FileCondition::Damaged { .. }) {
+            done.problem_count += 1;
             continue;
         }
         let found = check_file(&file.path, progress)?;
@@ -191,7 +222,9 @@ fn correct_counts(
             file.path.display(),
             summary.message_count
         ));
+        let mut gone = BTreeMap::new();
         for channel in &summary.channels {
+            *gone.entry(channel.info.topic.name.clone()).or_default() += channel.message_count;
             change_topic(
                 metadata,
                 &channel.info.topic,
@@ -200,9 +233,20 @@ fn correct_counts(
             );
         }
         for (topic, count) in &found.topics {
+            let gone: &mut u64 = gone.entry(topic.name.clone()).or_default();
+            *gone = gone.saturating_sub(*count);
             change_topic(metadata, topic, *count, u64::saturating_add);
         }
+        for (topic, count) in gone {
+            *unreadable.by_topic.entry(topic).or_default() += count;
+        }
         if let Some(about) = metadata.files.get_mut(index) {
+            unreadable.files.push(MissingFile {
+                file: Some(about.path.clone()),
+                messages: missing,
+                of: summary.message_count,
+                ..MissingFile::default()
+            });
             describe(about, &found);
         }
     }
@@ -216,7 +260,7 @@ fn correct_counts(
             .max();
         metadata.duration = span(metadata.starting_time, end);
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 fn change_topic(metadata: &mut BagMetadata, topic: &TopicInfo, count: u64, change: fn(u64, u64) -> u64) {

@@ -7,13 +7,16 @@ use crate::tools::{
     Ending, Staged, ToolError,
     bag_copy::copy_bag,
     check::{BagCheck, check_locked},
+    reindex::reindex_locked,
     repair_account,
     repair_disk::OsFiles,
     salvage::salvage,
 };
 use holdall_bag::{
     live::{LockError, lock_bag, refuse_if_recorded},
-    reader::{Bag, BagState, Gone, REPAIRED_KEY, ReadError, expect_bag, listing},
+    reader::{
+        Bag, BagState, DAMAGED_KEY, Gone, METADATA_BYTES_MAX, REPAIRED_KEY, ReadError, expect_bag, listing,
+    },
     rescue::{RESCUED_KEY, Rescue, RescueError},
     writer::{STATE_KEY, note_sealed},
 };
@@ -184,6 +187,7 @@ pub fn repair(
         settle_unwritten(path)?;
         let mut report = repair_with(path, &mut OsFiles)?;
         let found = add_problems(&mut report, progress)?;
+        describe_damage(&mut report, progress)?;
         let readable: u64 = found.files.iter().map(|file| file.message_count).sum();
         let unreadable = report.messages.saturating_sub(readable);
         if unreadable > 0 && report.problem_count > 0 {
@@ -246,6 +250,19 @@ fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair
         salvage(copy, &mut report, progress)?;
     }
     Ok(report)
+}
+
+/// Describes a bag anew that a repair cannot fix, as `reindex` does, so that every verb knows of the damage.
+fn describe_damage(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
+    if report.problem_count == 0 || !fs::is_dir(&report.bag) || storage_of_directory(&report.bag).is_some() {
+        return Ok(());
+    }
+    let metadata = report.bag.join(METADATA_FILE);
+    let before = fs::read(&metadata, METADATA_BYTES_MAX).ok();
+    reindex_locked(&report.bag, &mut |_, _| ()).map_err(Box::new)?;
+    report.metadata_written |= before != fs::read(&metadata, METADATA_BYTES_MAX).ok();
+    add_problems(report, progress)?;
+    Ok(())
 }
 
 /// Problems that a report lists; the rest is counted.
@@ -420,6 +437,7 @@ fn repaired_metadata(bag: &Bag) -> BagMetadata {
     let mut metadata = bag.stored_metadata();
     metadata.custom_data.remove(STATE_KEY);
     metadata.custom_data.remove(MEMORY_KEY);
+    metadata.custom_data.remove(DAMAGED_KEY);
     // From now on readers find them here only.
     let markers = bag.markers_of_all_files();
     if !markers.is_empty() {

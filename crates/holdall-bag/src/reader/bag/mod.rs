@@ -15,7 +15,7 @@ use super::{
     listing,
     ros1::Ros1View,
 };
-use crate::{definitions::DefinitionFolders, live::writer_of_bag};
+use crate::{definitions::DefinitionFolders, live::writer_of_bag, reader::DAMAGED_KEY};
 use holdall_io::{fs, lock::Holder, remote};
 use holdall_model::{
     interface::bundle::Bundle,
@@ -132,9 +132,10 @@ impl Bag {
         Self::rebuilt(path, &listed, Ros1View::default(), None)
     }
 
-    /// The first notice about damage: a part of the bag cannot be read.
+    /// The first notice about damage: a part of the bag cannot be read. If the files show none, what a tool found that read them.
     pub fn damage(&self) -> Option<&str> {
-        self.damages().next()
+        let marked = self.metadata.custom_data.get(DAMAGED_KEY);
+        self.damages().next().or(marked.map(String::as_str))
     }
 
     /// Whether a part of the bag cannot be read, by its notices, or, of files that have to be unpacked, by what they hold.

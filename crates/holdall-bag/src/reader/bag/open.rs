@@ -6,7 +6,9 @@ use super::{
 };
 use crate::{
     live::writer_of_bag,
-    reader::{REPAIRED_KEY, error::ReadError, file::payloads, gone::Gone, listing, rebuild::Rebuild},
+    reader::{
+        DAMAGED_KEY, REPAIRED_KEY, error::ReadError, file::payloads, gone::Gone, listing, rebuild::Rebuild,
+    },
     rescue,
     writer::{STATE_KEY, seal_faults},
 };
@@ -163,9 +165,14 @@ impl Bag {
             return Ok((opened?, false));
         }
         bag.compare_with(&said)?;
-        let is_described = opened.is_ok_and(|opened| opened.notices.is_empty())
-            && bag.gone.is_none()
-            && bag.stored_metadata().message_count == said.message_count;
+        let indexed = bag.stored_metadata().message_count;
+        // Messages that the index of a damaged file has and that cannot be read were left out.
+        let is_counted = match said.custom_data.contains_key(DAMAGED_KEY) {
+            true => said.message_count <= indexed,
+            false => said.message_count == indexed,
+        };
+        let is_described =
+            opened.is_ok_and(|opened| opened.notices.is_empty()) && bag.gone.is_none() && is_counted;
         for (key, value) in said.custom_data {
             bag.metadata.custom_data.entry(key).or_insert(value);
         }
