@@ -11,6 +11,7 @@ import time
 import pytest
 from buckets import SECRET, SERVER
 from conftest import HOLDALL
+from mcap.reader import make_reader
 from test_remote import write_bag
 
 pytestmark = pytest.mark.skipif(not SERVER.exists(), reason="moto is not installed: scripts/setup.sh nodes")
@@ -168,6 +169,22 @@ def test_what_is_no_finished_bag_is_not_sent(bucket, lab, tmp_path):
     assert ran.returncode == 1 and "holdall repair" in ran.stderr, ran.stderr
     assert bucket.get(f"torn/{file.name}") is None and bucket.get("torn/metadata.yaml") is None
     assert bucket.get(f"torn/{files_of(lab)[1].name}") is not None
+
+
+def test_a_damaged_bag_is_sent_as_it_is_and_said_to_be_damaged(bucket, lab):
+    file = files_of(lab)[0]
+    content = bytearray(file.read_bytes())
+    # A chunk near the middle: its first records.
+    with open(file, "rb") as stream:
+        chunks = make_reader(stream).get_summary().chunk_indexes
+    at = sorted(chunk.chunk_start_offset for chunk in chunks)[len(chunks) // 2] + 100
+    content[at : at + 400] = bytes(byte ^ 0x5A for byte in content[at : at + 400])
+    file.write_bytes(content)
+    assert subprocess.run([HOLDALL, "reindex", lab], capture_output=True).returncode == 3
+    ran = holdall(bucket, "upload", "--json", "--delete-after-verify", lab, "s3://fleet/damaged")
+    assert ran.returncode == 3 and "is damaged" in ran.stderr and "holdall check" in json.loads(ran.stdout)["damage"], ran
+    assert file.read_bytes() == content
+    equal(bucket, lab, "damaged")
 
 
 def test_a_rate_is_kept(bucket, lab):

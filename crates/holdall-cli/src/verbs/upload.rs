@@ -39,7 +39,13 @@ pub fn run(args: &UploadArguments) -> VerbResult {
     let sent = uploader.send_bag(&mut show);
     drop(show);
     let mut report = sent.map_err(|error| failure(error, &args.bag))?;
-    if args.delete_after_verify {
+    if let Some(damage) = &report.damage {
+        tracing::warn!(
+            "{}: the bag is damaged, and was uploaded as it is: {damage}",
+            args.bag.display()
+        );
+    }
+    if args.delete_after_verify && report.damage.is_none() {
         if report.unfinished.is_empty() {
             let removed = uploader.remove_sent(&report);
             report.removed = removed.map_err(|error| failure(error, &args.bag))?;
@@ -55,7 +61,10 @@ pub fn run(args: &UploadArguments) -> VerbResult {
     } else {
         text(&report, &url)
     })?;
-    Ok(Outcome::Done)
+    Ok(match report.damage {
+        Some(_) => Outcome::Lost,
+        None => Outcome::Done,
+    })
 }
 
 /// The upload of a recording that has begun, into a folder of its bag's name.
@@ -171,6 +180,7 @@ fn json(report: &UploadReport, url: &str) -> serde_json::Value {
         "bytes": report.bytes(),
         "sent_bytes": report.sent_bytes(),
         "unfinished": report.unfinished,
+        "damage": report.damage,
         "removed": report.removed,
     })
 }

@@ -3,7 +3,7 @@
 use super::{UploadError, journal::JOURNAL_BEGIN};
 use holdall_bag::{
     live::writer_of_bag,
-    reader::{METADATA_BYTES_MAX, ReadError},
+    reader::{Bag, Condition, METADATA_BYTES_MAX, ReadError},
     rescue::POINTER_FILE,
     writer::STATE_KEY,
 };
@@ -41,22 +41,13 @@ impl FileIdentity {
     }
 }
 
-/// How far a bag's recording is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum BagState {
-    Finished,
-    BeingRecorded,
-    /// It ended without closing the bag.
-    Torn {
-        path: PathBuf,
-        reason: String,
-    },
-}
-
 /// The files of a bag.
 #[derive(Debug)]
 pub(super) struct BagFiles {
-    pub state: BagState,
+    /// What was not closed although no recorder writes it, and why it is unfinished: the bag or one of its files.
+    pub torn: Option<(PathBuf, &'static str)>,
+    /// What cannot be read of a bag that was ended, if its state is damaged.
+    pub damage: Option<String>,
     /// Names of finished files, in the order in which they are sent.
     pub finished: Vec<String>,
     pub unfinished: Vec<String>,
@@ -92,11 +83,8 @@ impl BagFiles {
             None => !(is_hidden && fs::exists(&bag.join(POINTER_FILE))?),
         };
         let mut files = Self {
-            state: if is_recorded {
-                BagState::BeingRecorded
-            } else {
-                BagState::Finished
-            },
+            torn: None,
+            damage: None,
             finished: Vec::new(),
             unfinished: Vec::new(),
             missing: if is_recorded { Vec::new() } else { missing },
@@ -115,26 +103,31 @@ impl BagFiles {
                 continue;
             }
             if is_final {
-                files.state = BagState::Torn {
-                    path,
-                    reason: "it has no end".to_owned(),
-                };
+                files.torn = Some((path, "it has no end"));
             }
             files.unfinished.push(name);
         }
         if !is_recorded && !was_ended {
-            files.state = BagState::Torn {
-                path: bag.to_owned(),
-                reason: "its recording was not ended".to_owned(),
-            };
+            files.torn = Some((bag.to_owned(), "its recording was not ended"));
         }
-        if matches!(files.state, BagState::Torn { .. }) {
+        if files.torn.is_some() {
             // It would describe missing files.
             files.finished.retain(|name| name != METADATA_FILE);
+        }
+        if is_final && !is_hidden && files.torn.is_none() {
+            files.damage = damage_of(bag);
         }
         files.finished.sort_by_key(|name| name == METADATA_FILE);
         Ok(files)
     }
+}
+
+/// What cannot be read of a bag; `None` unless that is its state. Files may have been uploaded and removed before: then it is not known.
+fn damage_of(path: &Path) -> Option<String> {
+    let bag = Bag::open(path).ok()?;
+    let state = bag.state().ok()?;
+    let damage = bag.damage().filter(|_| state.condition == Condition::Damaged);
+    damage.map(str::to_owned)
 }
 
 /// Whether a storage file that the metadata names is here: older metadata has the bag's name before it, and a file may have been packed since.

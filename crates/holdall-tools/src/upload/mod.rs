@@ -13,7 +13,7 @@ pub use error::UploadError;
 pub use holdall_bag::writer::UploadedFiles;
 pub use pace::Allowed;
 
-use files::{BagFiles, BagState, FileIdentity};
+use files::{BagFiles, FileIdentity};
 use holdall_bag::live::lock_bag;
 use holdall_io::{
     fs,
@@ -85,6 +85,8 @@ pub struct UploadReport {
     pub files: Vec<FileReport>,
     /// Files that are not finished, because the bag is being recorded.
     pub unfinished: Vec<String>,
+    /// What cannot be read of the bag, if its state is damaged: it was sent as it is.
+    pub damage: Option<String>,
     /// Files that were removed here.
     pub removed: u64,
 }
@@ -178,9 +180,13 @@ impl Uploader {
         }
         report.files.extend(self.sent_and_removed(&files)?);
         report.unfinished = files.unfinished;
-        match files.state {
-            BagState::Torn { path, reason } => Err(UploadError::Unfinished { path, reason }),
-            BagState::Finished | BagState::BeingRecorded => Ok(report),
+        report.damage = files.damage;
+        match files.torn {
+            Some((path, reason)) => Err(UploadError::Unfinished {
+                path,
+                reason: reason.to_owned(),
+            }),
+            None => Ok(report),
         }
     }
 
