@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import DEADLINE_S, Node
+from conftest import DEADLINE_S, Node, cdr_string
 from rosbags.rosbag2 import StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
@@ -211,3 +211,28 @@ def test_a_copy_of_a_bag_whose_clock_was_reset_is_read_in_the_order_of_recording
     assert world.info(world.folder / "copy")["clock_jumps"] == world.info(world.folder / "bag")["clock_jumps"]
     assert "Clock jumps: " in world.run("info", world.folder / "copy").stdout
     assert world.run("audit", world.folder / "copy").returncode == 0
+
+
+def test_since_when_a_publisher_is_silent_does_not_jump_with_the_clock(world, set_clock):
+    """Over zenoh the last sign of life is the last message, which was stamped before the jump."""
+    from test_zenoh import Meeting
+
+    meeting = Meeting(world)
+    talker = meeting.host()
+    try:
+        talker.advertise("/chatter")
+        recorder = record(world, "--topics", "/chatter", env=set_clock.env)
+        recorder.wait_until_says("Listening")
+        talker.do("await_subscription", topic="/chatter")
+        talker.publish("/chatter", *(cdr_string(f"{number}") for number in range(20)))
+        wait_until("all are received", lambda: status(world).get("topics", {}).get("/chatter", {}).get("received") == 20)
+        set_clock.set_by(HOUR_NS)
+        wait_until("the jump is in the status", lambda: status(world).get("clock_jump_count") == 1)
+        talker.close()
+        recorder.wait_until_says("went silent without a farewell")
+        code, said = recorder.stop()
+    finally:
+        for node in meeting.nodes:
+            node.close()
+    (seconds,) = re.findall(r"the last sign of life was ([0-9.]+) s ago", said)
+    assert float(seconds) < 600, said

@@ -153,6 +153,16 @@ impl ClockWatch {
         lock(&self.line).now()
     }
 
+    /// How long ago it was this time of day, without jumps since.
+    pub fn ago(&self, time: Timestamp) -> Duration {
+        if self.is_simulated {
+            // The jumps of the time of day are not watched.
+            return self.clock.now().saturating_since(time);
+        }
+        self.look();
+        self.steady_now().saturating_since(self.steady_of(time))
+    }
+
     /// When a message was stamped, in time that does not jump.
     pub fn steady_of(&self, stamp: Timestamp) -> Timestamp {
         lock(&self.line).steady_of(stamp)

@@ -338,8 +338,8 @@ pub trait Transport: Send {
         EndProof::LaterMessage
     }
 
-    /// The last sign of life of a publisher, by this computer's time of day, if the transport knows it.
-    fn last_heard(&self, _publisher: Gid) -> Option<Timestamp> {
+    /// How long ago a publisher gave its last sign of life, by a clock that is not set, if the transport knows it.
+    fn silent_for(&self, _publisher: Gid) -> Option<Duration> {
         None
     }
 

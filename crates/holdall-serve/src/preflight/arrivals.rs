@@ -17,6 +17,7 @@ use holdall_transport::{
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 /// Publishers whose QoS is kept.
@@ -197,8 +198,8 @@ impl Transport for Counted {
         self.inner.end_proof()
     }
 
-    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
-        self.inner.last_heard(publisher)
+    fn silent_for(&self, publisher: Gid) -> Option<Duration> {
+        self.inner.silent_for(publisher)
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {

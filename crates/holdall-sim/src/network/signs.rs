@@ -172,10 +172,13 @@ impl Network {
         signs.map_or(EndProof::LaterMessage, |signs| signs.proof)
     }
 
-    pub(super) fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
+    pub(super) fn silent_for(&self, publisher: Gid) -> Option<Duration> {
         let state = self.lock();
         state.signs?;
         let life = state.lives.iter().find(|life| life.gid == publisher)?;
-        Some(life.lost.map_or_else(|| self.clock.now(), |(_, since)| since))
+        let heard = life
+            .lost
+            .map_or_else(|| self.clock.monotonic(), |(since, _)| since);
+        Some(self.clock.monotonic().saturating_sub(heard))
     }
 }

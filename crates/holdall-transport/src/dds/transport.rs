@@ -409,8 +409,11 @@ impl Transport for DdsTransport {
         EndProof::OfReliable
     }
 
-    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
-        self.discovery.last_heard(publisher, self.clock.now())
+    fn silent_for(&self, publisher: Gid) -> Option<Duration> {
+        // It goes by a clock that is not set, and writes it as a time of day.
+        let now = self.clock.now();
+        let heard = self.discovery.last_heard(publisher, now)?;
+        Some(now.saturating_since(heard))
     }
 
     fn not_heard(&mut self) -> Vec<Unreached> {

@@ -9,10 +9,17 @@ use std::{collections::BTreeSet, time::Duration};
 /// Topics that a line of the log names.
 const TOPICS_LISTED_MAX: usize = 8;
 
+/// The time of day this long ago.
+fn time_before(now: Timestamp, ago: Duration) -> Timestamp {
+    let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp::from_nanos(now.as_nanos().saturating_sub(ago))
+}
+
 /// A publisher that went silent without a farewell.
 pub(super) struct SilentPublisher {
     topic: String,
-    since: Timestamp,
+    /// Its last sign of life, in monotonic time: the time of day may have been set since.
+    heard: Duration,
 }
 
 impl Session {
@@ -23,10 +30,18 @@ impl Session {
             return;
         };
         if let Some(since) = recorded.publisher_gone(gid, departure, now) {
-            self.silent.push(SilentPublisher {
-                topic: topic.to_owned(),
-                since,
-            });
+            let ago = match departure {
+                Departure::Silent(Some(heard)) => now.saturating_since(heard),
+                _ => self.parts.time.ago(since),
+            };
+            self.silent.push(self.silent_for(topic, ago));
+        }
+    }
+
+    fn silent_for(&self, topic: &str, ago: Duration) -> SilentPublisher {
+        SilentPublisher {
+            topic: topic.to_owned(),
+            heard: self.clock.monotonic().saturating_sub(ago),
         }
     }
 
@@ -37,7 +52,7 @@ impl Session {
     }
 
     fn warn_of(&self, silent: &[SilentPublisher], what: &str) {
-        let Some(since) = silent.iter().map(|one| one.since).min() else {
+        let Some(heard) = silent.iter().map(|one| one.heard).min() else {
             return;
         };
         let topics: BTreeSet<&str> = silent.iter().map(|one| &*one.topic).collect();
@@ -51,17 +66,12 @@ impl Session {
             more => format!(" and {more} more topics"),
         };
         let publishers = counted(silent.len() as u64, "publisher");
-        let ago = self
-            .clock
-            .now()
-            .as_nanos()
-            .saturating_sub(since.as_nanos())
-            .max(0);
+        let ago = self.clock.monotonic().saturating_sub(heard);
         tracing::warn!(
             "{}: {publishers} ({}{more}) {what}; the last sign of life was {:.1} s ago, and what was sent after it is not known",
             UnknownEnds::SILENT,
             named.join(", "),
-            ago as f64 / 1e9
+            ago.as_secs_f64()
         );
     }
 
@@ -87,18 +97,18 @@ impl Session {
         topics.any(|topic| !topic.intake.ends_asked().is_empty())
     }
 
-    /// True while one of them that was heard within the last `span` has not. A span, because the time of day may be set in between.
+    /// True while one of them that was heard within the last `span` has not.
     pub(crate) fn awaits_answer_of_living(&self, span: Duration) -> bool {
-        let is_recent = |heard: Timestamp| self.clock.now().saturating_since(heard) <= span;
         self.topics.values().any(|topic| {
             let mut asked = topic.intake.ends_asked().into_iter();
-            asked.any(|gid| self.last_heard(topic, gid).is_some_and(is_recent))
+            asked.any(|gid| self.heard_ago(topic, gid).is_some_and(|ago| ago <= span))
         })
     }
 
-    fn last_heard(&self, topic: &RecordedTopic, gid: Gid) -> Option<Timestamp> {
+    /// How long ago a publisher gave its last sign of life, if its transport knows it.
+    fn heard_ago(&self, topic: &RecordedTopic, gid: Gid) -> Option<Duration> {
         let transport = &self.sources[topic.transport_of(gid)?].transport;
-        transport.last_heard(gid)
+        transport.silent_for(gid)
     }
 
     /// True while a later message can show the end of a publisher.
@@ -113,11 +123,11 @@ impl Session {
         let mut silent = Vec::new();
         for topic in self.topics.values() {
             for gid in topic.intake.ends_asked() {
-                let since = topic.intake.not_answered(gid, self.last_heard(topic, gid), now);
-                silent.push(SilentPublisher {
-                    topic: topic.name.clone(),
-                    since,
-                });
+                let ago = self.heard_ago(topic, gid);
+                let heard = ago.map(|ago| time_before(now, ago));
+                let since = topic.intake.not_answered(gid, heard, now);
+                let ago = ago.unwrap_or_else(|| self.parts.time.ago(since));
+                silent.push(self.silent_for(&topic.name, ago));
             }
         }
         self.warn_of(&silent, "did not answer at the end");
