@@ -129,6 +129,10 @@ def test_no_reader_costs_a_recording_anything(world, mode):
     holder.close()
     code, text = recorder.wait()
     assert code == 0 and "lost: none" in text, text
+    if mode != "wal":
+        # The reader was the cause, and no other is named.
+        (line,) = (line for line in text.splitlines() if "loss window" in line and "was not kept" in line)
+        assert "another program had locked the storage file for" in line and "processors" not in line, line
 
     numbers = [number for number, _ in struct.iter_unpack("<Qd", log.read_bytes())]
     assert numbers_in(path) == numbers and len(numbers) >= sent + 800

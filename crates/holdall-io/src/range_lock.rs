@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "the kernel's call has no safe interface")]
 
 use crate::{
+    clock::{Clock, SystemClock},
     disk::{DiskError, Operation},
     lock::Holder,
     new_file::open_regular,
@@ -14,21 +15,34 @@ use std::{
     ops::Range,
     os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
+    time::Duration,
 };
 
 /// How many threads wait until other programs release a file.
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
+/// How long threads have waited for that in all, in nanoseconds.
+static WAITED_NANOS: AtomicU64 = AtomicU64::new(0);
+
 /// A thread waits, while this lives, until another program releases a file: nothing is written, and no disk is at fault.
 #[derive(Debug)]
-pub struct Waiting(());
+pub struct Waiting {
+    begun: Duration,
+}
 
 impl Waiting {
     /// Begins to wait.
     pub fn begin() -> Self {
         WAITING.fetch_add(1, Ordering::Relaxed);
-        Self(())
+        Self {
+            begun: SystemClock.monotonic(),
+        }
+    }
+
+    /// How long threads of this process have waited in all; a wait that goes on is not counted yet.
+    pub fn total() -> Duration {
+        Duration::from_nanos(WAITED_NANOS.load(Ordering::Relaxed))
     }
 
     /// Whether a thread of this process waits.
@@ -40,6 +54,9 @@ impl Waiting {
 impl Drop for Waiting {
     /// Ends the wait.
     fn drop(&mut self) {
+        let span = SystemClock.monotonic().saturating_sub(self.begun);
+        let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        WAITED_NANOS.fetch_add(nanos, Ordering::Relaxed);
         WAITING.fetch_sub(1, Ordering::Relaxed);
     }
 }

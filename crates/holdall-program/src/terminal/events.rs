@@ -1,10 +1,14 @@
 //! Events from outside for a running verb: keys and signals, in one bounded queue.
 
 use super::keyboard::Key;
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    mutex::lock,
+};
 use std::{
+    collections::VecDeque,
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     time::Duration,
@@ -12,6 +16,12 @@ use std::{
 
 /// More than a person types between two polls; further keys are dropped.
 const QUEUE_LEN: usize = 64;
+
+/// With this many requests to end that the verb has not handled for [`HANG_MIN`], the program hangs.
+const STOPS_WAITING_MAX: usize = 2;
+
+/// A busy computer delays a program by less.
+const HANG_MIN: Duration = Duration::from_secs(2);
 
 /// An event from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,27 +44,27 @@ impl Event {
 #[derive(Clone)]
 pub struct EventSender {
     queue: SyncSender<Event>,
-    /// Requests to end that the verb has not handled yet.
-    stops_waiting: Arc<AtomicUsize>,
+    /// When requests to end came that the verb has not handled yet, in monotonic time.
+    stops_waiting: Arc<Mutex<VecDeque<Duration>>>,
 }
 
 impl EventSender {
     /// Reports an event; false if no verb listens any more.
     pub fn send(&self, event: Event) -> bool {
-        // Counted before it can be taken, so that the count never falls below zero.
-        self.stops_waiting
-            .fetch_add(usize::from(event.is_stop()), Ordering::SeqCst);
+        // The verb notes what it takes under the same lock.
+        let mut waiting = lock(&self.stops_waiting);
         let sent = self.queue.try_send(event);
-        if sent.is_err() {
-            self.stops_waiting
-                .fetch_sub(usize::from(event.is_stop()), Ordering::SeqCst);
+        if sent.is_ok() && event.is_stop() {
+            waiting.push_back(SystemClock.monotonic());
         }
         !matches!(sent, Err(TrySendError::Disconnected(_)))
     }
 
-    /// Requests to end that the verb has not handled yet: it is busy with work that it cannot interrupt.
-    pub fn stops_waiting(&self) -> usize {
-        self.stops_waiting.load(Ordering::SeqCst)
+    /// Whether the verb hangs at `now` (monotonic): several requests to end have waited for long.
+    pub fn hangs(&self, now: Duration) -> bool {
+        let waiting = lock(&self.stops_waiting);
+        let is_long = |since: &Duration| now.saturating_sub(*since) >= HANG_MIN;
+        waiting.len() >= STOPS_WAITING_MAX && waiting.front().is_some_and(is_long)
     }
 }
 
@@ -69,9 +79,9 @@ impl Events {
     /// The next event; `None` if there was none for `wait`.
     pub fn next(&self, wait: Duration) -> Option<Event> {
         let event = self.receiver.recv_timeout(wait).ok()?;
-        self.sender
-            .stops_waiting
-            .fetch_sub(usize::from(event.is_stop()), Ordering::SeqCst);
+        if event.is_stop() {
+            lock(&self.sender.stops_waiting).pop_front();
+        }
         Some(event)
     }
 }
@@ -91,16 +101,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_to_end_are_counted_until_they_are_taken() {
+    fn a_verb_hangs_when_it_leaves_requests_to_end_for_long() {
         let (sender, events) = queue();
         assert!(sender.send(Event::Stop("SIGINT")) && sender.send(Event::Key(Key::Space)));
+        let later = SystemClock.monotonic() + HANG_MIN;
+        assert!(!sender.hangs(later), "one may be handled late");
         assert!(sender.send(Event::Stop("SIGTERM")));
-        assert_eq!(sender.stops_waiting(), 2);
+        assert!(sender.hangs(later));
+        assert!(!sender.hangs(later - HANG_MIN), "the computer may be busy");
         assert_eq!(events.next(Duration::ZERO), Some(Event::Stop("SIGINT")));
+        assert!(!sender.hangs(later));
         assert_eq!(events.next(Duration::ZERO), Some(Event::Key(Key::Space)));
-        assert_eq!(sender.stops_waiting(), 1);
         assert_eq!(events.next(Duration::ZERO), Some(Event::Stop("SIGTERM")));
-        assert_eq!((sender.stops_waiting(), events.next(Duration::ZERO)), (0, None));
+        assert_eq!(events.next(Duration::ZERO), None);
     }
 
     #[test]
@@ -109,7 +122,7 @@ mod tests {
         for _ in 0..2 * QUEUE_LEN {
             assert!(sender.send(Event::Stop("SIGINT")));
         }
-        assert_eq!(sender.stops_waiting(), QUEUE_LEN);
+        assert_eq!(lock(&sender.stops_waiting).len(), QUEUE_LEN);
         drop(events);
         assert!(!sender.send(Event::Key(Key::Space)));
     }

@@ -4,16 +4,13 @@ use super::{
     events::{Event, EventSender},
     mode, screen,
 };
+use holdall_io::clock::{Clock, SystemClock};
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1},
     iterator::Signals,
     low_level::emulate_default_handler,
 };
 use std::{io, path::Path, thread};
-
-/// With this many requests to end that no verb has handled, the program hangs: the next one ends it as if it
-/// had no handler.
-const STOPS_WAITING_MAX: usize = 2;
 
 /// Starts to listen. From now on the signals that end a program do not end it: they are events.
 ///
@@ -46,7 +43,8 @@ fn handle(number: i32, events: &EventSender) {
         // Ctrl-Z and Ctrl-\ act as usual, with the terminal restored to the shell's mode.
         other => return do_default(other),
     };
-    if events.stops_waiting() >= STOPS_WAITING_MAX {
+    if events.hangs(SystemClock.monotonic()) {
+        // As if it had no handler.
         do_default(number);
     }
     events.send(Event::Stop(name));

@@ -66,11 +66,17 @@ impl Flight {
 }
 
 impl Miss {
-    /// Why, one clause. `absence` is how long this process has just not run.
-    pub fn why(&self, absence: Option<Duration>) -> String {
+    /// Why, one clause. `absence` is how long this process has just not run; `held`, how long writes waited until other programs released
+    /// the file.
+    pub fn why(&self, absence: Option<Duration>, held: Duration) -> String {
         let sync = self.sync.unwrap_or(Duration::ZERO);
         match absence {
             Some(span) => not_running(span),
+            // They hold up the thread that begins syncs, and the sync itself.
+            None if held > 2 * STEP_MAX && held >= self.late.max(sync) / 2 => format!(
+                "another program had locked the storage file for {:.1} s",
+                held.as_secs_f64()
+            ),
             // The disk may hold up the thread that writes, too.
             None if self.late > sync.max(2 * STEP_MAX) => format!(
                 "a sync began {:.1} s late, because the processors are busy, or writes to the disk wait",
@@ -343,10 +349,14 @@ mod tests {
         };
         assert_eq!((miss.age, miss.late, miss.sync), (ms(1500), ms(850), None));
         assert!(
-            miss.why(None)
+            miss.why(None, ms(300))
                 .starts_with("a sync began 0.8 s late, because the processors are busy")
         );
-        let stopped = miss.why(Some(ms(27_000)));
+        assert_eq!(
+            miss.why(None, ms(800)),
+            "another program had locked the storage file for 0.8 s"
+        );
+        let stopped = miss.why(Some(ms(27_000)), ms(800));
         assert!(
             stopped.starts_with("this program did not run for 27.0 s"),
             "{stopped}"
@@ -363,7 +373,10 @@ mod tests {
             panic!("kept");
         };
         assert_eq!((miss.age, miss.late, miss.sync), (ms(1001), ms(0), Some(ms(351))));
-        assert_eq!(miss.why(None), "the disk is slow: a sync has taken 0.4 s");
+        assert_eq!(
+            miss.why(None, Duration::ZERO),
+            "the disk is slow: a sync has taken 0.4 s"
+        );
         assert_eq!(window.check(ms(3000)), Verdict::Kept, "reported once");
         window.received(ms(700));
         assert_eq!(window.ended(ms(3650), 1), Verdict::Kept, "reported already");

@@ -3,8 +3,8 @@
 use super::Drain;
 use crate::{Setting, write::durability::Verdict};
 use holdall_bag::writer::WriteError;
-use holdall_io::mutex::lock;
 use holdall_io::wait::Wait;
+use holdall_io::{mutex::lock, range_lock::Waiting};
 use std::time::Duration;
 
 /// So many complete files that no caller has taken are enough.
@@ -46,6 +46,7 @@ impl Drain {
             self.journal.forget_before(self.syncing_journal);
             let verdict = self.window.ended(now, self.syncing.iter().sum());
             self.warn_of(verdict);
+            self.held_before = Waiting::total();
             let durability = self.window.status().clone();
             let mut status = lock(&self.shared.status);
             status.durability = durability;
@@ -72,12 +73,13 @@ impl Drain {
     /// Warns once when the loss window cannot be kept; the report and the bag have the details.
     pub(super) fn warn_of(&mut self, verdict: Verdict) {
         if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.options.max_loss_window) {
+            let held = Waiting::total().saturating_sub(self.held_before);
             tracing::warn!(
                 setting = Setting::MaxLossWindow.name(),
                 "the loss window of {:.3} s was not kept, a power cut would have taken the last {:.3} s: {}",
                 window.as_secs_f64(),
                 miss.age.as_secs_f64(),
-                miss.why(self.absence.map(|absence| absence.span)),
+                miss.why(self.absence.map(|absence| absence.span), held),
             );
         }
         if verdict != Verdict::Kept {

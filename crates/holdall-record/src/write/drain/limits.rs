@@ -77,7 +77,7 @@ impl Drain {
     }
 
     /// Begins a new file where the clock has jumped back before this message: times of one file do not come twice, and files are read
-    /// one after the other.
+    /// one after the other. So does one of before the jump that was held back until after it.
     fn split_where_time_comes_again(&mut self, stamp: Timestamp) {
         let Some((time, seen)) = self
             .time
@@ -87,10 +87,10 @@ impl Drain {
             return;
         };
         let before = time.jumps_before(stamp);
-        if before <= seen {
+        if before == seen {
             return;
         }
-        let is_back = time.jumped_back_since(seen, before);
+        let is_back = time.jumped_back_since(seen.min(before), seen.max(before));
         if let Some(watch) = &mut self.watch {
             watch.jumps = Some(before);
         }

@@ -16,7 +16,7 @@ mod types;
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
 use holdall_io::wait::Wait;
-use holdall_io::{disk::WritePath, mutex::lock};
+use holdall_io::{disk::WritePath, mutex::lock, range_lock::Waiting};
 use holdall_model::unheard::{names_to_custom_data, not_heard_to_custom_data};
 use limits::Watch;
 use markers::custom_data_of;
@@ -24,6 +24,7 @@ use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
 use shared::DrainRequests;
 pub use shared::{DrainShared, DrainStatus};
+use space::SpaceGuard;
 pub use thread::DrainThread;
 pub(crate) use triggered::RequestedEvent;
 use types::OtherTypes;
@@ -99,7 +100,7 @@ pub struct Drain {
     /// The journal's end when places of folded publishers were last released.
     places_released_at: u64,
     next_space: Duration,
-    next_space_guard: Duration,
+    space_guard: SpaceGuard,
     checkpoints: Checkpoints,
     /// In the files; and requested while no file was open.
     markers: Vec<Marker>,
@@ -115,6 +116,8 @@ pub struct Drain {
     last_step: Duration,
     /// A span in which this process did not run, as long as it can explain findings.
     absence: Option<Absence>,
+    /// How long writes had waited for other programs in all when the last sync ended.
+    held_before: Duration,
     /// Set when the clock that stamps messages is watched.
     time: Option<Arc<ClockWatch>>,
 }
@@ -159,7 +162,7 @@ impl Drain {
             syncing_journal: 0,
             places_released_at: 0,
             next_space: Duration::ZERO,
-            next_space_guard: Duration::ZERO,
+            space_guard: SpaceGuard::default(),
             checkpoints: Checkpoints::default(),
             markers: Vec::new(),
             unwritten_markers: Vec::new(),
@@ -169,6 +172,7 @@ impl Drain {
             triggered: None,
             last_step: Duration::ZERO,
             absence: None,
+            held_before: Waiting::total(),
             time: None,
         };
         drain.begin_retaining();
