@@ -137,8 +137,11 @@ impl TimeLine {
         let step = to.saturating_sub(last);
         let waited = nanos(monotonic.saturating_sub(seen)).max(1) as f64;
         let expected = SIMULATED_FACTOR * speed.max(1.0) * waited;
-        self.simulated = Some((monotonic, to, (speed + step.max(0) as f64 / waited) / 2.0));
-        let is_forward = step as f64 > SIMULATED_NANOS_MIN + expected;
+        let step_max = SIMULATED_NANOS_MIN + expected;
+        // A jump is no speed, but a clock that goes on so fast is believed in the end.
+        let speed_now = (step.max(0) as f64).min(step_max) / waited;
+        self.simulated = Some((monotonic, to, (speed + speed_now) / 2.0));
+        let is_forward = step as f64 > step_max;
         if step > -JUMP_NANOS_MIN && !is_forward {
             self.now = self.now.saturating_add(step);
             return None;
@@ -264,6 +267,22 @@ mod tests {
             );
         }
         assert!((steady(&line, 50_000 + 10_500) - 10_000).abs() < 20);
+    }
+
+    #[test]
+    fn jumps_of_simulated_time_that_follow_each_other_are_all_named() {
+        let mut line = TimeLine::default();
+        assert_eq!(line.see_simulated(at(1000), ms(0)), None);
+        assert_eq!(line.see_simulated(at(1010), ms(10)), None);
+        for number in 1..=3 {
+            let jump = line.see_simulated(at(1010 + number * 3_600_000), ms(10 + 10 * number as u64));
+            assert_eq!(
+                jump.map(ClockJump::nanos),
+                Some(3_600_000 * 1_000_000),
+                "{number}"
+            );
+        }
+        assert_eq!(line.jumps(), 3);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The remains of a simulated recording, for the judges.
 
-use crate::{death::Death, ends::ExpectedEnds, network::Life};
+use crate::{clocks::Clocks, death::Death, ends::ExpectedEnds, network::Life};
 use holdall::record::status::{RecordReport, RecordStatus};
 use holdall_model::loss::ledger::Ledger;
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -39,8 +39,8 @@ pub struct Aftermath {
     pub memory_excess: Option<(&'static str, usize, usize)>,
     /// A failure that was planned for the disk has happened.
     pub disk_failed: bool,
-    /// The time of day was set.
-    pub clock_set: bool,
+    /// The truth about its clocks.
+    pub clocks: Clocks,
     /// The ends of publishers at the end of a recording that was stopped.
     pub ends: Option<ExpectedEnds>,
 }

@@ -49,7 +49,7 @@ pub fn judge(plan: &Plan, after: &Aftermath, ledger: &Ledger) -> Result<(), Viol
             continue;
         };
         let answers = ends.answering.get(number) == Some(&true);
-        if let Err(what) = judge_one(life, account, answers, after.clock_set) {
+        if let Err(what) = judge_one(life, account, answers, after.clocks.was_set) {
             let what = format!("publisher {number} ({}): {what}", life.topic);
             return Err(Violation::new(Invariant::Ends, what));
         }

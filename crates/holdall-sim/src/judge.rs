@@ -73,6 +73,7 @@ fn judge_stopped(plan: &Plan, after: &Aftermath, bag: &Path) -> Result<(), Viola
         return Err(Violation::new(Invariant::Reported, what));
     }
     let found = judge_bag(plan, after, bag)?;
+    crate::clocks::judge(plan, after, bag, &found)?;
     if report.failure.is_some() {
         // The file may have no end to hold it.
         return account::judge(plan, after, &found, ledger);
@@ -159,7 +160,7 @@ fn judge_messages(after: &Aftermath, found: &FoundBag) -> Result<(), Violation> 
         // Messages that a latched publisher sends during a pause get into the bag when recording continues.
         let was_held = arrival.paused && life.qos.durability == Durability::TransientLocal;
         let arrived = arrival.log_time.as_nanos().unsigned_abs();
-        let is_later = was_held && (after.clock_set || message.log_time >= arrived);
+        let is_later = was_held && (after.clocks.was_set || message.log_time >= arrived);
         if message.log_time != arrived && !is_later {
             return Err(not_exact("is not stamped with the time of its arrival"));
         }

@@ -3,6 +3,7 @@
 
 pub mod account;
 pub mod aftermath;
+pub mod clocks;
 pub mod death;
 pub mod durable;
 pub mod ends;

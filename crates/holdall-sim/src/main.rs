@@ -5,7 +5,7 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_io::mutex::lock;
 use holdall_sim::{
     mutation::Mutation,
-    plan::{ENDS_FROM, Plan},
+    plan::{CLOCKS_FROM, Plan},
     run::{Failure, Summary, run, run_in, run_many},
     shrink::shrink,
 };
@@ -32,7 +32,7 @@ struct Arguments {
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
     /// The first seed.
-    #[arg(long, default_value_t = ENDS_FROM)]
+    #[arg(long, default_value_t = CLOCKS_FROM)]
     first: u64,
     /// This seed only.
     #[arg(long)]

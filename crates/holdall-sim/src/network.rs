@@ -214,6 +214,8 @@ struct State {
     offered: Option<(usize, u64)>,
     /// When the recorder's current step began: by that time it judges when a publisher came.
     step: Duration,
+    /// What `/clock` said last.
+    simulated: Option<Timestamp>,
 }
 
 /// The network; clones are the same one. Everything happens in the caller's thread.
@@ -275,6 +277,28 @@ impl Network {
     /// Sets whether messages from now on arrive in a paused recording.
     pub fn set_paused(&self, paused: bool) {
         self.lock().paused = paused;
+    }
+
+    /// Says a time in nanoseconds on `/clock`; it stamps messages from now on.
+    pub fn say_time(&self, nanos: i64) {
+        let mut state = self.lock();
+        state.simulated = Some(Timestamp::from_nanos(nanos));
+        let of_clock = state.requests.values().filter(|it| it.asked.topic == "/clock");
+        let sinks: Vec<_> = of_clock.map(|request| Arc::clone(&request.sink)).collect();
+        drop(state);
+        let header = MessageHeader {
+            publisher: None,
+            sequence: None,
+            publish_time: None,
+            log_time: self.clock.now(),
+        };
+        let (seconds, rest) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
+        let mut payload = vec![0, 1, 0, 0];
+        payload.extend((seconds as i32).to_le_bytes());
+        payload.extend((rest as u32).to_le_bytes());
+        for sink in sinks {
+            sink.offer(header.clone(), Payload::Borrowed(&payload));
+        }
     }
 
     /// Lets nodes answer requests for a type from now on, also earlier ones.
@@ -426,6 +450,7 @@ impl Network {
             arrivals,
             paused,
             offered,
+            simulated,
             ..
         } = &mut *state;
         let due = requests
@@ -451,7 +476,7 @@ impl Network {
             .then_some((flight.life, flight.index as u64 + 1));
         sent.arrival.get_or_insert(Arrival {
             at: now,
-            log_time,
+            log_time: simulated.unwrap_or(log_time),
             place: *arrivals,
             paused: *paused,
         });
@@ -592,8 +617,8 @@ impl Transport for SimTransport {
         self.0.end_proof()
     }
 
-    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
-        self.0.last_heard(publisher)
+    fn silent_for(&self, publisher: Gid) -> Option<Duration> {
+        self.0.silent_for(publisher)
     }
 
     fn now(&self) -> Timestamp {

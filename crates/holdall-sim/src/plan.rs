@@ -31,6 +31,9 @@ pub const DEATH_FROM: u64 = 2_000_000;
 /// From this seed on publishers vanish, some networks announce nothing, and messages are sent after the user has requested the end.
 pub const ENDS_FROM: u64 = 1_000_000_000;
 
+/// From this seed on clocks jump in most worlds: the time of day, or simulated time that stamps the messages.
+pub const CLOCKS_FROM: u64 = 3_000_000_000;
+
 /// Topics of the simulated system.
 pub const TOPICS: [TopicPlan; 5] = [
     TopicPlan::plain("/small", SizeClass::Small),
@@ -170,6 +173,8 @@ pub enum Event {
     Starve(Duration),
     /// The time of day is set.
     SetClock(i64),
+    /// Simulated time begins, or jumps by this many nanoseconds.
+    Simulate(i64),
     /// The user pauses or resumes.
     TogglePause,
     /// The user asks for a new file.
@@ -232,6 +237,8 @@ pub struct Plan {
     pub keeps_memory: bool,
     /// The signs that show the ends of publishers, from [`ENDS_FROM`] on.
     pub signs: Option<Signs>,
+    /// Clocks jump, all of them so far that it must be said, from [`CLOCKS_FROM`] on.
+    pub has_jumps: bool,
 }
 
 impl fmt::Debug for Plan {
@@ -244,13 +251,14 @@ impl fmt::Debug for Plan {
         )?;
         writeln!(
             f,
-            "preset {:?}, config {:?}, {:?}, {:?}, paused at start: {}, asks for one QoS: {}",
+            "preset {:?}, config {:?}, {:?}, {:?}, paused at start: {}, asks for one QoS: {}, simulated time: {}",
             options.storage_preset.as_deref().unwrap_or_default(),
             options.storage_config,
             options.cache,
             options.split,
             options.start_paused,
             !options.qos_overrides.is_empty(),
+            options.use_sim_time,
         )?;
         writeln!(
             f,
@@ -303,6 +311,7 @@ impl Plan {
             ending,
             keeps_memory: false,
             signs: None,
+            has_jumps: false,
         };
         if seed >= SMALL_FROM {
             plan.make_small(&mut rng);
@@ -313,7 +322,34 @@ impl Plan {
         if seed >= ENDS_FROM {
             plan.make_ends(&mut rng);
         }
+        if seed >= CLOCKS_FROM && rng.chance(600_000) {
+            plan.has_jumps = true;
+            plan.make_clocks(&mut rng);
+        }
         plan
+    }
+
+    /// Lets simulated time stamp most recordings, and clocks jump.
+    fn make_clocks(&mut self, rng: &mut SimRng) {
+        let mut jumps = 0;
+        for event in &mut self.events {
+            if let Event::SetClock(nanos) = event {
+                *nanos = jump(rng, &mut jumps);
+            }
+        }
+        let is_simulated = rng.chance(600_000);
+        self.options.use_sim_time = is_simulated;
+        for number in 0..1 + rng.below(4) {
+            let is_first = number == 0 && is_simulated;
+            let places = if is_first { 8 } else { self.events.len() as u64 + 1 };
+            let place = rng.below(places.min(self.events.len() as u64 + 1)) as usize;
+            let nanos = jump(rng, &mut jumps);
+            let event = match is_simulated && (is_first || rng.chance(800_000)) {
+                true => Event::Simulate(nanos),
+                false => Event::SetClock(nanos),
+            };
+            self.events.insert(place, event);
+        }
     }
 
     /// Most worlds are short and cheap, so that more of them are seen; the plans of seeds below
@@ -533,6 +569,15 @@ fn send(rng: &mut SimRng) -> Event {
 fn set_by(rng: &mut SimRng) -> i64 {
     let span_max = [1_000_000, 1_000_000_000, 3_600_000_000_000][rng.below(3) as usize];
     let span = rng.below(span_max) as i64;
+    if rng.coin() { span } else { -span }
+}
+
+/// How far a clock jumps, in nanoseconds: at least ten seconds, also several jumps together. A message that waits for its definition is written
+/// up to two seconds after it was stamped, and small steps in between leave open which time was meant.
+fn jump(rng: &mut SimRng, before: &mut u32) -> i64 {
+    let seconds = 10 * 3_i64.pow((*before).min(13));
+    *before += 1;
+    let span = seconds * 1_000_000_000 + rng.below(100_000_000) as i64;
     if rng.coin() { span } else { -span }
 }
 

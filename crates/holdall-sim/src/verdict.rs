@@ -37,6 +37,8 @@ pub enum Invariant {
     Reported,
     /// Messages during the user's pause are not recorded.
     Paused,
+    /// Jumps of the clock that stamps messages are said, and no others.
+    Clocks,
 }
 
 /// A broken invariant.

@@ -2,6 +2,7 @@
 
 use crate::{
     aftermath::{Aftermath, Crashed},
+    clocks::Clocks,
     death::{DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
     ends::ExpectedEnds,
     folder::SimFolder,
@@ -22,6 +23,8 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// Time between two steps of the session, as the recorder's thread takes them.
 const SESSION_INTERVAL: Duration = Duration::from_millis(10);
+/// Time between two times on `/clock`.
+const TICK_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two steps of the drain when there is nothing to write.
 const DRAIN_IDLE: Duration = Duration::from_millis(100);
 /// How long the recorder waits at its end for messages in flight.
@@ -42,7 +45,10 @@ pub struct World<'a> {
     last_drain: Duration,
     pauses: Vec<(Duration, bool)>,
     memory_excess: Option<(&'static str, usize, usize)>,
-    clock_set: bool,
+    clocks: Clocks,
+    /// The user has paused.
+    is_paused: bool,
+    next_tick: Duration,
     /// Number of messages that each publisher had sent when the user requested the end.
     sent_at_stop: Option<Vec<usize>>,
     watch: DeathWatch,
@@ -103,7 +109,8 @@ impl<'a> World<'a> {
             );
         }
         let ready = clock.monotonic();
-        network.set_paused(plan.options.start_paused);
+        let is_shut = plan.options.start_paused || plan.options.use_sim_time;
+        network.set_paused(is_shut);
         Ok(Self {
             plan,
             mutation,
@@ -116,9 +123,11 @@ impl<'a> World<'a> {
             next_session: ready,
             next_drain: ready,
             last_drain: ready,
-            pauses: vec![(started, plan.options.start_paused)],
+            pauses: vec![(started, is_shut)],
             memory_excess: None,
-            clock_set: false,
+            clocks: Clocks::new(plan.options.use_sim_time),
+            is_paused: plan.options.start_paused,
+            next_tick: ready,
             sent_at_stop: None,
             watch,
         })
@@ -184,16 +193,23 @@ impl<'a> World<'a> {
                 self.network.deliver_due();
             }
             Event::SetClock(nanos) => {
+                if self.plan.has_jumps {
+                    // It is not set twice before the recorder looks at it again.
+                    self.pass(SESSION_INTERVAL);
+                }
                 self.clock.set_by(nanos);
-                self.clock_set = true;
+                self.clocks.set_by(nanos);
+            }
+            Event::Simulate(nanos) => {
+                let time = self.clocks.simulate(nanos, self.clock.monotonic());
+                self.say_time(time);
             }
             Event::TogglePause => {
-                let paused = self.pauses.last().is_some_and(|(_, paused)| !paused);
+                self.is_paused = !self.is_paused;
                 if mutation::pauses_on_request(self.mutation) {
                     self.recorder.control().toggle_pause();
                 }
-                self.network.set_paused(paused);
-                self.pauses.push((self.clock.monotonic(), paused));
+                self.note_pause();
             }
             Event::Split => self.recorder.control().split(),
             Event::Snapshot => drop(self.recorder.control().snapshot()),
@@ -209,6 +225,22 @@ impl<'a> World<'a> {
             Event::LimitDisk(bytes) => self.disk.set_capacity_bytes(bytes),
             Event::Die(points) => self.watch.arm(points),
         }
+    }
+
+    /// Whether messages from now on are wanted: not in a pause, nor before the first time on `/clock`.
+    fn note_pause(&mut self) {
+        let is_shut = self.is_paused || self.clocks.are_awaited();
+        self.network.set_paused(is_shut);
+        if self.pauses.last().is_some_and(|(_, before)| *before != is_shut) {
+            self.pauses.push((self.clock.monotonic(), is_shut));
+        }
+    }
+
+    /// Says a time on `/clock`.
+    fn say_time(&mut self, time: Option<i64>) {
+        let Some(time) = time else { return };
+        self.network.say_time(time);
+        self.note_pause();
     }
 
     fn chosen(&self, number: u64) -> Option<usize> {
@@ -291,6 +323,11 @@ impl<'a> World<'a> {
     fn pass(&mut self, span: Duration) {
         let end = self.clock.monotonic() + span;
         loop {
+            if self.clock.monotonic() >= self.next_tick {
+                let time = self.clocks.tick(self.clock.monotonic());
+                self.say_time(time);
+                self.next_tick = self.clock.monotonic() + TICK_INTERVAL;
+            }
             self.network.deliver_due();
             self.check_loans();
             if self.clock.monotonic() >= self.next_session {
@@ -309,6 +346,9 @@ impl<'a> World<'a> {
                 return;
             }
             let mut next = end.min(self.next_session).min(self.next_drain);
+            if self.plan.options.use_sim_time {
+                next = next.min(self.next_tick);
+            }
             if let Some(due) = self.network.next_due() {
                 next = next.min(due);
             }
@@ -367,7 +407,7 @@ impl<'a> World<'a> {
             death,
             memory_excess: self.memory_excess,
             disk_failed,
-            clock_set: self.clock_set,
+            clocks: self.clocks,
             ends: None,
         })
     }
@@ -405,7 +445,7 @@ impl<'a> World<'a> {
             death: None,
             memory_excess: self.memory_excess,
             disk_failed,
-            clock_set: self.clock_set,
+            clocks: self.clocks,
             ends: None,
         }
     }
@@ -448,7 +488,7 @@ impl<'a> World<'a> {
             death: None,
             memory_excess: self.memory_excess,
             disk_failed,
-            clock_set: self.clock_set,
+            clocks: self.clocks,
             ends: Some(ends),
         }
     }

@@ -2,7 +2,7 @@
 
 use holdall_sim::{
     mutation::Mutation,
-    plan::{DEATH_FROM, ENDS_FROM, Plan},
+    plan::{CLOCKS_FROM, DEATH_FROM, ENDS_FROM, Plan},
     run::{run, run_in},
 };
 use std::{fs, path::Path};
@@ -75,6 +75,7 @@ fn one_seed_gives_the_same_bag_byte_by_byte() {
     for seed in (0..40)
         .chain(DEATH_FROM..DEATH_FROM + 20)
         .chain(ENDS_FROM..ENDS_FROM + 20)
+        .chain(CLOCKS_FROM..CLOCKS_FROM + 20)
     {
         let bags = [(); 2].map(|()| {
             let scratch = tempfile::tempdir().unwrap();

@@ -80,11 +80,13 @@ pub enum Mutation {
     AnswerInvented,
     /// The ledger in the bag claims that all ends are known.
     EndClaimed,
+    /// Simulated time that goes back is not believed.
+    ResetIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::SkippedSync,
         Self::EarlySync,
         Self::ForgottenDirectorySync,
@@ -115,6 +117,7 @@ impl Mutation {
         Self::FarewellBelieved,
         Self::AnswerInvented,
         Self::EndClaimed,
+        Self::ResetIgnored,
     ];
 
     /// Its name on the command line and in the documentation.
@@ -166,6 +169,7 @@ pub fn transport(mutation: Option<Mutation>, transport: impl Transport + 'static
         Some(
             mutation @ (Mutation::WrongStamp
             | Mutation::LoanKept
+            | Mutation::ResetIgnored
             | Mutation::FarewellBelieved
             | Mutation::AnswerInvented),
         ) => Box::new(transport::MutatedTransport::new(mutation, Box::new(transport))),

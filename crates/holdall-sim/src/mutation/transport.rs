@@ -10,7 +10,10 @@ use holdall_transport::{
     EndProof, GraphEvent, PublishRequest, Publisher, Sink, SubscribeRequest, Subscription, Transport,
     TransportError, TypeDescriptionReply,
 };
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 /// The transport with wrong sinks in front of the recorder's.
 pub struct MutatedTransport {
@@ -38,8 +41,8 @@ impl Transport for MutatedTransport {
         self.transport.end_proof()
     }
 
-    fn last_heard(&self, publisher: Gid) -> Option<Timestamp> {
-        self.transport.last_heard(publisher)
+    fn silent_for(&self, publisher: Gid) -> Option<Duration> {
+        self.transport.silent_for(publisher)
     }
 
     fn poll_graph(&mut self, events: &mut Vec<GraphEvent>) -> Result<(), TransportError> {
@@ -64,6 +67,8 @@ impl Transport for MutatedTransport {
             mutation: self.mutation,
             sink,
             kept: Mutex::default(),
+            is_clock: request.topic == "/clock",
+            latest: Mutex::default(),
         };
         let subscription = self.transport.subscribe(request, Arc::new(sink))?;
         if self.mutation == Mutation::AnswerInvented {
@@ -115,6 +120,10 @@ struct MutatedSink {
     mutation: Mutation,
     sink: Arc<dyn Sink>,
     kept: Mutex<Vec<Box<dyn Loan>>>,
+    /// Its messages are simulated time.
+    is_clock: bool,
+    /// Seconds and nanoseconds of the latest one.
+    latest: Mutex<(u32, u32)>,
 }
 
 impl Sink for MutatedSink {
@@ -131,6 +140,20 @@ impl Sink for MutatedSink {
             (Mutation::WrongStamp, payload) => {
                 let log_time = header.publish_time.unwrap_or(header.log_time);
                 self.sink.offer(MessageHeader { log_time, ..header }, payload);
+            }
+            (Mutation::ResetIgnored, payload) if self.is_clock => {
+                let bytes = payload.to_vec();
+                let word = |at: usize| {
+                    let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+                    word.map_or(0, u32::from_le_bytes)
+                };
+                let time = (word(4), word(8));
+                if let Ok(mut latest) = self.latest.lock()
+                    && time >= *latest
+                {
+                    *latest = time;
+                    self.sink.offer(header, Payload::Borrowed(&bytes));
+                }
             }
             (_, payload) => self.sink.offer(header, payload),
         }
