@@ -134,7 +134,7 @@ def test_what_new_publishers_sent_before_the_match_is_told_to_the_message_and_is
         assert publisher["covered"] == [1, last] and account["lost"] == last - numbers[0] - len(numbers), (account, said)
     assert told["topics"]["/sure"]["lost"] == 0
     assert (code, audited) == ((0, 0) if told["lost"]["total"] == 0 else (3, 3)), said
-    assert "sent before the match" in said, said
+    assert "sent while not matched" in said, said
 
 
 def test_what_a_publisher_sent_before_the_recording_is_known_by_number_and_not_missing(world):

@@ -252,7 +252,7 @@ fn type_hash(type_name: &str) -> Option<String> {
     Bundle::embedded().type_hash(type_name).map(str::to_owned)
 }
 
-/// What rosbag2 calls lost: in transit, or in the recorder. What was sent before the match, or left out on
+/// What rosbag2 calls lost: in transit, or in the recorder. What was sent while not matched, or left out on
 /// request, is neither.
 fn lost(missing: &BTreeMap<LossStage, u64>) -> Lost {
     let mut lost = Lost::default();

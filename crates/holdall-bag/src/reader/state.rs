@@ -90,7 +90,7 @@ pub struct BagState {
     pub source: AccountSource,
     /// The account in short; `None` without one, and where it is packed.
     pub account: Option<AccountSummary>,
-    /// What is known to be lost, by topic and stage, with what was sent before the match; `None` if no loss can be known.
+    /// What is known to be lost, by topic and stage, with what was sent while not matched; `None` if no loss can be known.
     pub lost: Option<LostByTopic>,
     /// Storage files that are gone, or have lost messages since.
     pub missing_files: Vec<MissingFile>,

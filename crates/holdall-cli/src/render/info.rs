@@ -250,7 +250,7 @@ impl BagView<'_> {
                 ));
             }
             if before_match > 0 {
-                lines.push(format!("Topic: {topic} | Sent before the match: {before_match}"));
+                lines.push(format!("Topic: {topic} | Sent while not matched: {before_match}"));
             }
         }
         lines.extend(self.state.more_lines(time));

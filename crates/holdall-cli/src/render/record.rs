@@ -128,7 +128,7 @@ fn sums(status: &RecordStatus) -> LossSums {
     LossSums::of_all(status.topics.iter().map(|topic| &topic.lost))
 }
 
-/// `lost      12 messages: cache 12  (30 sent before the match)`.
+/// `lost      12 messages: cache 12  (30 sent while not matched)`.
 fn lost_line(status: &RecordStatus, paint: Paint, columns: usize) -> String {
     let sums = sums(status);
     let lost = match sums.lost {
@@ -296,7 +296,7 @@ fn window_missed(status: &RecordStatus) -> Option<String> {
     })
 }
 
-/// `lost: none`, or how many, where, and on which topics; then messages sent before the match.
+/// `lost: none`, or how many, where, and on which topics; then messages sent while not matched.
 fn lost(status: &RecordStatus, paint: Paint) -> Vec<String> {
     let sums = sums(status);
     let mut lines = vec![match sums.lost {
@@ -406,7 +406,7 @@ pub fn table(status: &RecordStatus, width: Option<usize>) -> String {
     }
     if all.before_match > 0 {
         let count = |topic: &TopicStatus| LossSums::of(&topic.lost).before_match.to_string();
-        columns.push(Column::of_numbers(4, "Sent before the match", each(&count)));
+        columns.push(Column::of_numbers(4, "Sent while not matched", each(&count)));
     }
     fit::table(columns, width)
 }

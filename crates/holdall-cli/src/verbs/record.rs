@@ -496,7 +496,7 @@ mod tests {
         let mut report = RecordReport::default();
         assert_eq!(outcome(&report), Outcome::Done);
         report.status.topics = vec![topic(5, 5, &[(LossStage::Head, 2)])];
-        assert_eq!(outcome(&report), Outcome::Done, "sent before the match");
+        assert_eq!(outcome(&report), Outcome::Done, "sent while not matched");
         report.status.topics = vec![topic(5, 4, &[(LossStage::Cache, 1)])];
         assert_eq!(outcome(&report), Outcome::Lost);
         report.failure = Some("disk full".to_owned());

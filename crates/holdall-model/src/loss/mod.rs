@@ -64,7 +64,7 @@ impl LossStage {
         Self::AnotherType,
     ];
 
-    /// True if the recording lost a message that it should have had. Messages sent before the match
+    /// True if the recording lost a message that it should have had. Messages sent while not matched
     /// were never sent to the recorder, and messages that the user left out are not lost; both are
     /// accounted for anyway.
     pub const fn is_shortfall(self) -> bool {

@@ -10,7 +10,7 @@ pub struct LossSums {
     pub lost: u64,
     /// Lost messages by stage; stages without a loss are absent.
     pub by_stage: BTreeMap<LossStage, u64>,
-    /// Sent before the match: publisher and recorder had not discovered each other yet. No loss.
+    /// Sent while not matched: publisher and recorder had not discovered each other yet, or not again. No loss.
     pub before_match: u64,
     /// Left out on the user's request. No loss.
     pub left_out: u64,
@@ -18,7 +18,7 @@ pub struct LossSums {
 
 impl LossSums {
     /// The words for [`LossSums::before_match`], the same in every report.
-    pub const BEFORE_MATCH: &str = "sent before the match";
+    pub const BEFORE_MATCH: &str = "sent while not matched";
     /// The words for [`LossSums::left_out`].
     pub const LEFT_OUT: &str = "left out on request";
 
