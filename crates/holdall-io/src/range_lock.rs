@@ -40,7 +40,7 @@ impl Waiting {
         }
     }
 
-    /// How long threads of this process have waited in all; a wait that goes on is not counted yet.
+    /// How long threads of this process have waited in all; one that has not ended is not counted yet.
     pub fn total() -> Duration {
         Duration::from_nanos(WAITED_NANOS.load(Ordering::Relaxed))
     }

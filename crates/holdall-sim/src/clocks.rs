@@ -18,11 +18,16 @@ const SIMULATED_START: i64 = 1_200_000_000_000_000_000;
 /// By so much a jump may be said too long or too short, in nanoseconds: the clocks run on until it is seen.
 const JUMP_OFF_MAX: u64 = 500_000_000;
 
+/// Time between two times on `/clock`.
+const TICK_INTERVAL: Duration = Duration::from_millis(10);
+
 /// The truth about a world's clocks.
 #[derive(Clone, Debug, Default)]
 pub struct Clocks {
     /// `/clock` stamps messages.
     is_simulated: bool,
+    /// When `/clock` is due again.
+    next: Duration,
     /// What `/clock` said last in nanoseconds, and when; `None` before its first message.
     said: Option<(i64, Duration)>,
     /// The time of day was set, or simulated time jumped.
@@ -75,10 +80,22 @@ impl Clocks {
         }
     }
 
-    /// The time to be said on `/clock` at `now`, which goes on; `None` before it has begun.
+    /// The time to be said on `/clock` at `now`; `None` before it has begun, and until it is due again.
     pub fn tick(&mut self, now: Duration) -> Option<i64> {
+        if now < self.next {
+            return None;
+        }
+        self.next = now + TICK_INTERVAL;
         let time = self.going_on(now)?;
         self.say(time, now)
+    }
+
+    /// When `/clock` is due again; never if it stamps nothing.
+    pub fn next_tick(&self) -> Duration {
+        match self.is_simulated {
+            true => self.next,
+            false => Duration::MAX,
+        }
     }
 
     fn going_on(&self, now: Duration) -> Option<i64> {
@@ -91,7 +108,7 @@ impl Clocks {
         Some(time)
     }
 
-    /// Compares what is said about jumps with the truth. Jumps that nobody looked between are one.
+    /// Compares what is said about jumps with the truth. Two jumps between two looks are one.
     fn judge_said(&self, said: &[ClockJump], by: &str) -> Result<(), Violation> {
         let violation = |what: String| Err(Violation::new(Invariant::Clocks, format!("{by}: {what}")));
         let clock = match self.is_simulated {

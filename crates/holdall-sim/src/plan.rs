@@ -329,6 +329,11 @@ impl Plan {
         plan
     }
 
+    /// Whether nothing is recorded at first.
+    pub fn is_shut_at_first(&self) -> bool {
+        self.options.start_paused || self.options.use_sim_time
+    }
+
     /// Lets simulated time stamp most recordings, and clocks jump.
     fn make_clocks(&mut self, rng: &mut SimRng) {
         let mut jumps = 0;

@@ -23,8 +23,6 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 /// Time between two steps of the session, as the recorder's thread takes them.
 const SESSION_INTERVAL: Duration = Duration::from_millis(10);
-/// Time between two times on `/clock`.
-const TICK_INTERVAL: Duration = Duration::from_millis(10);
 /// Time between two steps of the drain when there is nothing to write.
 const DRAIN_IDLE: Duration = Duration::from_millis(100);
 /// How long the recorder waits at its end for messages in flight.
@@ -48,7 +46,6 @@ pub struct World<'a> {
     clocks: Clocks,
     /// The user has paused.
     is_paused: bool,
-    next_tick: Duration,
     /// Number of messages that each publisher had sent when the user requested the end.
     sent_at_stop: Option<Vec<usize>>,
     watch: DeathWatch,
@@ -78,8 +75,7 @@ impl<'a> World<'a> {
         mutation::prepare_disk(mutation, &handle);
         let watch = DeathWatch::default();
         if plan.keeps_memory {
-            let directory = memory_directory(scratch).map_err(|error| error.to_string())?;
-            options.rescue_directory = Some(directory);
+            options.rescue_directory = Some(memory_directory(scratch).map_err(|error| error.to_string())?);
         }
         let (of_disk, of_folder) = (watch.clone(), watch.clone());
         let recorder = SteppedRecorder::with_storage(
@@ -109,8 +105,7 @@ impl<'a> World<'a> {
             );
         }
         let ready = clock.monotonic();
-        let is_shut = plan.options.start_paused || plan.options.use_sim_time;
-        network.set_paused(is_shut);
+        network.set_paused(plan.is_shut_at_first());
         Ok(Self {
             plan,
             mutation,
@@ -123,11 +118,10 @@ impl<'a> World<'a> {
             next_session: ready,
             next_drain: ready,
             last_drain: ready,
-            pauses: vec![(started, is_shut)],
+            pauses: vec![(started, plan.is_shut_at_first())],
             memory_excess: None,
             clocks: Clocks::new(plan.options.use_sim_time),
             is_paused: plan.options.start_paused,
-            next_tick: ready,
             sent_at_stop: None,
             watch,
         })
@@ -193,12 +187,7 @@ impl<'a> World<'a> {
                 self.network.deliver_due();
             }
             Event::SetClock(nanos) => {
-                if self.plan.has_jumps {
-                    // It is not set twice before the recorder looks at it again.
-                    self.pass(SESSION_INTERVAL);
-                }
-                self.clock.set_by(nanos);
-                self.clocks.set_by(nanos);
+                self.set_clock(nanos);
             }
             Event::Simulate(nanos) => {
                 let time = self.clocks.simulate(nanos, self.clock.monotonic());
@@ -225,6 +214,15 @@ impl<'a> World<'a> {
             Event::LimitDisk(bytes) => self.disk.set_capacity_bytes(bytes),
             Event::Die(points) => self.watch.arm(points),
         }
+    }
+
+    fn set_clock(&mut self, nanos: i64) {
+        if self.plan.has_jumps {
+            // It is not set twice before the recorder looks at it again.
+            self.pass(SESSION_INTERVAL);
+        }
+        self.clock.set_by(nanos);
+        self.clocks.set_by(nanos);
     }
 
     /// Whether messages from now on are wanted: not in a pause, nor before the first time on `/clock`.
@@ -323,11 +321,8 @@ impl<'a> World<'a> {
     fn pass(&mut self, span: Duration) {
         let end = self.clock.monotonic() + span;
         loop {
-            if self.clock.monotonic() >= self.next_tick {
-                let time = self.clocks.tick(self.clock.monotonic());
-                self.say_time(time);
-                self.next_tick = self.clock.monotonic() + TICK_INTERVAL;
-            }
+            let time = self.clocks.tick(self.clock.monotonic());
+            self.say_time(time);
             self.network.deliver_due();
             self.check_loans();
             if self.clock.monotonic() >= self.next_session {
@@ -346,9 +341,7 @@ impl<'a> World<'a> {
                 return;
             }
             let mut next = end.min(self.next_session).min(self.next_drain);
-            if self.plan.options.use_sim_time {
-                next = next.min(self.next_tick);
-            }
+            next = next.min(self.clocks.next_tick());
             if let Some(due) = self.network.next_due() {
                 next = next.min(due);
             }

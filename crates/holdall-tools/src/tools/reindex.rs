@@ -12,7 +12,7 @@ use super::{
 };
 use holdall_bag::{
     live::lock_bag,
-    reader::{Bag, DAMAGED_KEY, io_error, is_account_sum, listing},
+    reader::{Bag, DAMAGED_KEY, METADATA_BYTES_MAX, io_error, is_account_sum, listing},
     writer::{STATE_KEY, note_sealed},
 };
 use holdall_io::{fs, new_file::remove_left_over};
@@ -28,7 +28,7 @@ use holdall_storage::{
     check::{FileCheck, Finding, Severity, check_file},
     chunks::{AttachmentChange, ChunkStorage},
     reader::FileCondition,
-    storage_of_file,
+    storage_of_directory, storage_of_file,
 };
 use std::{
     collections::BTreeMap,
@@ -94,10 +94,7 @@ pub fn reindex(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reinde
 }
 
 /// As [`reindex`], of a bag that this process has locked.
-pub(super) fn reindex_locked(
-    path: &Path,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<Reindexed, ToolError> {
+fn reindex_locked(path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Reindexed, ToolError> {
     remove_left_over(path);
     let listed = listing::storage_files(path)?;
     // Each file is read twice: to add an index, and to check it.
@@ -131,12 +128,7 @@ pub(super) fn reindex_locked(
     let unreadable = correct_counts(&bag, &mut metadata, &mut done, &mut |at| {
         progress(bytes + at, total)
     })?;
-    for (key, value) in kept.custom_data {
-        metadata.custom_data.entry(key).or_insert(value);
-    }
-    metadata
-        .custom_data
-        .retain(|key, _| ![STATE_KEY, MEMORY_KEY, DAMAGED_KEY].contains(&&**key) && !is_account_sum(key));
+    keep_entries(&mut metadata.custom_data, kept.custom_data);
     metadata.ros_distro = metadata.ros_distro.or(kept.ros_distro);
     let all = accounts::Taken {
         topic: &|_, _| true,
@@ -166,6 +158,30 @@ pub(super) fn reindex_locked(
     done.notices.splice(0..0, bag.notices().iter().cloned());
     note_state(path, was_right.unwrap_or(false), &mut done)?;
     Ok(done)
+}
+
+/// Adds entries that no storage file has, and removes those that are made anew.
+fn keep_entries(entries: &mut BTreeMap<String, String>, kept: BTreeMap<String, String>) {
+    for (key, value) in kept {
+        entries.entry(key).or_insert(value);
+    }
+    let is_made = |key: &str| [STATE_KEY, MEMORY_KEY, DAMAGED_KEY].contains(&key) || is_account_sum(key);
+    entries.retain(|key, _| !is_made(key));
+}
+
+/// Describes a bag anew, which this process has locked and a repair cannot fix, so that every verb knows of the damage; true if its metadata is
+/// another one now.
+///
+/// # Errors
+/// As [`reindex`].
+pub(super) fn describe_damage(path: &Path) -> Result<bool, ToolError> {
+    if !fs::is_dir(path) || storage_of_directory(path).is_some() {
+        return Ok(false);
+    }
+    let text = || fs::read(&path.join("metadata.yaml"), METADATA_BYTES_MAX).ok();
+    let before = text();
+    reindex_locked(path, &mut |_, _| ())?;
+    Ok(before != text())
 }
 
 /// Notes what is missing or wrong in the bag that was described anew. Files that a description which `was_right` had as missing were reported before.

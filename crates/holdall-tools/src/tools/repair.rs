@@ -7,16 +7,14 @@ use crate::tools::{
     Ending, Staged, ToolError,
     bag_copy::copy_bag,
     check::{BagCheck, check_locked},
-    reindex::reindex_locked,
+    reindex::describe_damage,
     repair_account,
     repair_disk::OsFiles,
     salvage::salvage,
 };
 use holdall_bag::{
     live::{LockError, lock_bag, refuse_if_recorded},
-    reader::{
-        Bag, BagState, DAMAGED_KEY, Gone, METADATA_BYTES_MAX, REPAIRED_KEY, ReadError, expect_bag, listing,
-    },
+    reader::{Bag, BagState, DAMAGED_KEY, Gone, REPAIRED_KEY, ReadError, expect_bag, listing},
     rescue::{RESCUED_KEY, Rescue, RescueError},
     writer::{STATE_KEY, note_sealed},
 };
@@ -153,6 +151,19 @@ impl RepairReport {
             .collect();
     }
 
+    /// Notes how many messages of its files' lists a check of the bag could not read.
+    fn note_unreadable(&mut self, found: &BagCheck) {
+        let readable: u64 = found.files.iter().map(|file| file.message_count).sum();
+        let unreadable = self.messages.saturating_sub(readable);
+        if unreadable > 0 && self.problem_count > 0 {
+            self.unsaved.push(format!(
+                "{}: {unreadable} of {} cannot be read",
+                self.bag.display(),
+                counted(self.messages, "message")
+            ));
+        }
+    }
+
     /// How it ended: lost are messages that could not be saved, and a storage file that was found to be gone.
     pub fn ending(&self) -> Ending {
         let missing = self.state.iter().any(|state| !state.missing_files.is_empty());
@@ -187,16 +198,11 @@ pub fn repair(
         settle_unwritten(path)?;
         let mut report = repair_with(path, &mut OsFiles)?;
         let found = add_problems(&mut report, progress)?;
-        describe_damage(&mut report, progress)?;
-        let readable: u64 = found.files.iter().map(|file| file.message_count).sum();
-        let unreadable = report.messages.saturating_sub(readable);
-        if unreadable > 0 && report.problem_count > 0 {
-            report.unsaved.push(format!(
-                "{}: {unreadable} of {} cannot be read",
-                path.display(),
-                counted(report.messages, "message")
-            ));
+        if report.problem_count > 0 && fs::is_dir(path) {
+            report.metadata_written |= describe_damage(path).map_err(Box::new)?;
+            add_problems(&mut report, progress)?;
         }
+        report.note_unreadable(&found);
         return Ok(report);
     };
     // The copy gets its name when it is whole.
@@ -250,19 +256,6 @@ fn repair_copy(copy: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Repair
         salvage(copy, &mut report, progress)?;
     }
     Ok(report)
-}
-
-/// Describes a bag anew that a repair cannot fix, as `reindex` does, so that every verb knows of the damage.
-fn describe_damage(report: &mut RepairReport, progress: &mut dyn FnMut(u64, u64)) -> Result<(), RepairError> {
-    if report.problem_count == 0 || !fs::is_dir(&report.bag) || storage_of_directory(&report.bag).is_some() {
-        return Ok(());
-    }
-    let metadata = report.bag.join(METADATA_FILE);
-    let before = fs::read(&metadata, METADATA_BYTES_MAX).ok();
-    reindex_locked(&report.bag, &mut |_, _| ()).map_err(Box::new)?;
-    report.metadata_written |= before != fs::read(&metadata, METADATA_BYTES_MAX).ok();
-    add_problems(report, progress)?;
-    Ok(())
 }
 
 /// Problems that a report lists; the rest is counted.

@@ -85,7 +85,7 @@ pub struct UploadReport {
     pub files: Vec<FileReport>,
     /// Files that are not finished, because the bag is being recorded.
     pub unfinished: Vec<String>,
-    /// What cannot be read of the bag, if its state is damaged: it was sent as it is.
+    /// What cannot be read of the bag, if its state is damaged: it was sent unchanged.
     pub damage: Option<String>,
     /// Files that were removed here.
     pub removed: u64,
