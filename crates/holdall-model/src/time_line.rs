@@ -138,7 +138,7 @@ impl TimeLine {
         let waited = nanos(monotonic.saturating_sub(seen)).max(1) as f64;
         let expected = SIMULATED_FACTOR * speed.max(1.0) * waited;
         let step_max = SIMULATED_NANOS_MIN + expected;
-        // A jump is no speed, but a clock that stays so fast is believed in the end.
+        // A jump is not a speed, but a clock that stays so fast is believed in the end.
         let speed_now = (step.max(0) as f64).min(step_max) / waited;
         self.simulated = Some((monotonic, to, (speed + speed_now) / 2.0));
         let is_forward = step as f64 > step_max;

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, path::Path, time::Duration};
 /// The first time on `/clock`, in nanoseconds.
 const SIMULATED_START: i64 = 1_200_000_000_000_000_000;
 
-/// By so much a jump may be said too long or too short, in nanoseconds: the clocks run on until it is seen.
+/// A jump may be said too long or too short by this much, in nanoseconds: the clocks run on until it is seen.
 const JUMP_OFF_MAX: u64 = 500_000_000;
 
 /// Time between two times on `/clock`.

@@ -184,7 +184,7 @@ fn gaps_head_and_tail_are_counted_and_listed_in_the_bag() {
     assert_eq!(
         recorded.metadata().custom_data["holdall.lost"],
         "9",
-        "sent while not matched is no loss"
+        "sent while not matched is not a loss"
     );
 }
 
