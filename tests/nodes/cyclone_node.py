@@ -2,7 +2,7 @@
 
 Usage: cyclone_node.py PLAN.json    (or `-` for standard input; the domain is ROS_DOMAIN_ID)
 
-PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME or [NAME...], "keyed": true, "dispose": true, "count": N
+PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME or [NAME...], "keyed": true, "dispose": true, "count": N, "size": BYTES, "reliability": "best_effort"
 Without an interface it is in the range LOCALHOST, with one in SUBNET. Publishes std_msgs/msg/String twenty times a second until SIGINT or SIGTERM, or N messages from the first match on, or subscribes until N messages were received. With `keyed` the type is
 lab_msgs/msg/Wheel: `id`, its key, and `speed`. With `dispose` every tenth message is followed by the end of its instance.
 Prints {"event": "ready"}, and at the end {"event": "done", "count", "values"}.
@@ -65,9 +65,9 @@ def main():
     participant = DomainParticipant(int(os.environ["ROS_DOMAIN_ID"]))
     name = plan.get("publish") or plan["subscribe"]
     topic = Topic(participant, "rt" + name, Wheel if plan.get("keyed") else String)
-    qos = Qos(
-        Policy.Reliability.Reliable(duration(seconds=1)), Policy.History.KeepAll, Policy.DataRepresentation(use_cdrv0_representation=True)
-    )
+    reliable = Policy.Reliability.Reliable(duration(seconds=1))
+    reliability = Policy.Reliability.BestEffort if plan.get("reliability") == "best_effort" else reliable
+    qos = Qos(reliability, Policy.History.KeepAll, Policy.DataRepresentation(use_cdrv0_representation=True))
     values = []
     if "publish" in plan:
         writer = DataWriter(participant, topic, qos)
@@ -76,7 +76,7 @@ def main():
             if "count" in plan and not values and not writer.get_matched_subscriptions():
                 continue
             number = len(values)
-            sample = Wheel(id=number % 4, speed=number) if plan.get("keyed") else String(str(number))
+            sample = Wheel(id=number % 4, speed=number) if plan.get("keyed") else String(str(number).ljust(plan.get("size", 0)))
             writer.write(sample)
             values.append(number)
             if plan.get("dispose") and number % 10 == 9:

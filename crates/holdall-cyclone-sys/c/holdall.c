@@ -277,7 +277,7 @@ static dds_return_t hooked_read (struct ddsi_tran_conn *conn, unsigned char *buf
   const dds_return_t code = original (conn, buf, room, allow_spurious, info, len);
   uint32_t from;
   if (code == DDS_RETCODE_OK && info != NULL && *len <= room && ipv4_of (&info->src, &from))
-    hooks->received (conn->m_base.gv, buf, *len, from);
+    hooks->received (conn->m_base.gv, buf, *len, from, conn == conn->m_base.gv->disc_conn_mc);
   return code;
 }
 

@@ -96,8 +96,8 @@ struct holdall_packet {
 struct holdall_hooks {
   /* A packet is about to leave; false when Cyclone is to send it as it is, else with the outcome in `code`. */
   bool (*send) (const struct holdall_packet *packet, dds_return_t *code);
-  /* A packet of discovery came in, which may be changed. `from` is in host byte order. */
-  void (*received) (struct ddsi_domaingv *domain, uint8_t *packet, size_t len, uint32_t from);
+  /* A packet of discovery came in, by multicast or not, which may be changed. `from` is in host byte order. */
+  void (*received) (struct ddsi_domaingv *domain, uint8_t *packet, size_t len, uint32_t from, bool is_multicast);
 };
 
 /* Puts the hooks in the place of the functions by which a domain's connections send, and receive discovery; false, with nothing changed, when

@@ -53,7 +53,12 @@ pub enum GraphEvent {
     /// those that arrived or were announced.
     PublisherGone(Gid),
     /// A publisher announced that it went away, but its last messages may be lost on the way, and their announcement too.
-    PublisherLeft(Gid),
+    PublisherLeft {
+        /// The publisher.
+        gid: Gid,
+        /// Since when the network is lost that it sends by, where the announcement came over another one: messages sent after that may be missing.
+        cut: Option<Timestamp>,
+    },
     /// A publisher is gone without an announcement: its process was killed, its link was lost, or its lease has expired.
     PublisherSilent {
         /// The publisher.

@@ -153,7 +153,7 @@ fn own_endpoints_are_not_shown_and_those_of_others_come_and_go(Pair { mut ours, 
                     drop(subscriptions.insert(info.gid, info))
                 }
                 GraphEvent::PublisherGone(gid)
-                | GraphEvent::PublisherLeft(gid)
+                | GraphEvent::PublisherLeft { gid, .. }
                 | GraphEvent::PublisherSilent { gid, .. } => {
                     drop(publishers.remove(&gid));
                 }

@@ -39,7 +39,10 @@ pub(crate) enum Departure {
     /// It announced its end, after all that it had sent.
     Farewell,
     /// It announced its end, and the last messages it sent may be lost.
-    Left,
+    Left {
+        /// Since when the network is lost that it sent by.
+        cut: Option<Timestamp>,
+    },
     /// It fell silent; its last sign of life, if known.
     Silent(Option<Timestamp>),
 }
@@ -250,8 +253,8 @@ impl Discovery {
                 GraphEvent::PublisherGone(gid) | GraphEvent::SubscriptionGone(gid) => {
                     changed.extend(self.remove(gid, Departure::Farewell, &mut decisions));
                 }
-                GraphEvent::PublisherLeft(gid) => {
-                    changed.extend(self.remove(gid, Departure::Left, &mut decisions));
+                GraphEvent::PublisherLeft { gid, cut } => {
+                    changed.extend(self.remove(gid, Departure::Left { cut }, &mut decisions));
                 }
                 GraphEvent::PublisherSilent { gid, since } => {
                     changed.extend(self.remove(gid, Departure::Silent(since), &mut decisions));

@@ -150,7 +150,7 @@ impl Listener {
                         note_publisher(&mut self.topics, &self.options, number, endpoint);
                     }
                     GraphEvent::PublisherGone(gid)
-                    | GraphEvent::PublisherLeft(gid)
+                    | GraphEvent::PublisherLeft { gid, .. }
                     | GraphEvent::PublisherSilent { gid, .. } => {
                         for topic in self.topics.values_mut() {
                             topic.publishers.remove(&gid);

@@ -128,7 +128,7 @@ impl Arrivals {
                 offered.insert(endpoint.gid, (endpoint.topic.clone(), endpoint.qos));
             }
             GraphEvent::PublisherGone(gid)
-            | GraphEvent::PublisherLeft(gid)
+            | GraphEvent::PublisherLeft { gid, .. }
             | GraphEvent::PublisherSilent { gid, .. } => {
                 drop(offered.remove(gid));
             }

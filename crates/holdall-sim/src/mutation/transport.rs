@@ -50,7 +50,9 @@ impl Transport for MutatedTransport {
         self.transport.poll_graph(events)?;
         if self.mutation == Mutation::FarewellBelieved {
             for event in &mut events[before..] {
-                if let GraphEvent::PublisherLeft(gid) | GraphEvent::PublisherSilent { gid, .. } = *event {
+                if let GraphEvent::PublisherLeft { gid, .. } | GraphEvent::PublisherSilent { gid, .. } =
+                    *event
+                {
                     *event = GraphEvent::PublisherGone(gid);
                 }
             }

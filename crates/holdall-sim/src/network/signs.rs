@@ -94,7 +94,7 @@ impl Network {
         state.events.push(if is_known {
             GraphEvent::PublisherGone(gid)
         } else {
-            GraphEvent::PublisherLeft(gid)
+            GraphEvent::PublisherLeft { gid, cut: None }
         });
     }
 

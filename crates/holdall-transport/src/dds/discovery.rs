@@ -210,7 +210,9 @@ impl Discovery {
                         BuiltinKind::Publications => {
                             let is_alive = graph_messages.lease_of(known.participant).is_some();
                             let is_sure = !has_dropped && is_near(participant, known.participant);
-                            lives.gone(gid, known.participant, (is_alive, is_sure), at)
+                            let announcing = participant.domain().announcing();
+                            let cut = announcing.and_then(|announcing| announcing.lost(known.participant));
+                            lives.gone(gid, known.participant, (is_alive, is_sure, cut), at)
                         }
                         BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
                     }));
@@ -247,7 +249,7 @@ impl Discovery {
             matches!(
                 event,
                 GraphEvent::PublisherGone(_)
-                    | GraphEvent::PublisherLeft(_)
+                    | GraphEvent::PublisherLeft { .. }
                     | GraphEvent::PublisherSilent { .. }
             )
         };

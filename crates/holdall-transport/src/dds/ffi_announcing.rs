@@ -7,22 +7,27 @@
 //! a socket of this transport. Cyclone's function for reading discovery is replaced, too.
 
 use super::{
-    ffi_globals::Globals,
+    far_peers::FarPeers,
+    ffi_globals::{Globals, elapsed},
     handshake_names::{accepted_by_all, has_handshake},
     keys::{has_key_hash, remove_key_hashes},
     locators::{
-        AnnouncedInterface, Change, HEADER_BYTES, announcement_ports, asking_for_heartbeats, change_of,
-        is_farewell, keep_reachable, named_destination, needed, split_fragment_requests, with_addresses,
+        AnnouncedInterface, Change, Destination, HEADER_BYTES, announcement_ports, asking_for_heartbeats,
+        change_of, is_farewell, keep_reachable, named_destination, needed, split_fragment_requests,
+        with_addresses,
     },
     networks::{GROUP, Networks, Way, socket_address},
-    repeats::{GuidPrefix, Repeats},
+    repeats::Repeats,
     reply_identity::{has_reply, with_identities},
+    way_back::{data_port, with_way_back},
 };
 use holdall_cyclone_sys::*;
-use holdall_io::{mutex::lock, socket::InterfaceAddress};
+use holdall_io::{
+    mutex::lock,
+    socket::{InterfaceAddress, interface_addresses},
+};
 use holdall_model::{network::Network, topic::Gid};
 use std::{
-    collections::HashSet,
     io::{self, IoSlice},
     mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
@@ -44,6 +49,9 @@ static HOOKS: holdall_hooks = holdall_hooks {
 /// True when some domain sends some packets in another way than Cyclone; until then, each packet costs one look at this.
 static ANY_WAYS: AtomicBool = AtomicBool::new(false);
 
+/// True once some domain has lost a network and reaches peers by another one.
+static ANY_DETOURS: AtomicBool = AtomicBool::new(false);
+
 /// The domains of this process that send through this module.
 static DOMAINS: RwLock<Vec<Arc<State>>> = RwLock::new(Vec::new());
 
@@ -61,11 +69,8 @@ struct State {
     /// Sends announcements to a new participant again.
     repeats: Option<Repeats>,
     /// Participants whose packets come from other computers.
-    far: Mutex<HashSet<GuidPrefix>>,
+    far: Mutex<FarPeers>,
 }
-
-/// Participants of other computers that are remembered; with more, every participant counts as one of them.
-const FAR_MAX: usize = 4_096;
 
 /// Announces a domain's participants to each peer with the addresses that it needs, as long as this lives.
 pub(super) struct Announcing(Arc<State>);
@@ -89,16 +94,21 @@ impl Announcing {
     }
 
     /// Applies the addresses that this machine has now; announces our participant on networks that have come. `ports` are the domain and the
-    /// highest participant index.
-    pub(super) fn follow(&self, addresses: &[InterfaceAddress], ports: (u32, u32)) -> Vec<Network> {
+    /// highest participant index. Returns all networks, and whether peers must be given another address of our endpoints, because one is lost.
+    pub(super) fn follow(&self, addresses: &[InterfaceAddress], ports: (u32, u32)) -> (Vec<Network>, bool) {
         let state = &self.0;
-        let (fresh, list) = {
+        let (fresh, list, is_cut) = {
             let mut networks = state.networks.write().unwrap_or_else(PoisonError::into_inner);
             networks.follow(addresses);
+            let detours = lock(&state.far).follow(&networks, elapsed());
+            let is_cut = networks.is_wide() && networks.set_detours(detours);
             if networks.has_ways() {
                 ANY_WAYS.store(true, Ordering::Release);
             }
-            (networks.take_fresh(), networks.list())
+            if networks.has_detoured() {
+                ANY_DETOURS.store(true, Ordering::Release);
+            }
+            (networks.take_fresh(), networks.list(), is_cut)
         };
         let packet = lock(&state.announcement).clone();
         if let Some(packet) = packet.filter(|_| !fresh.is_empty()) {
@@ -109,7 +119,7 @@ impl Announcing {
                 self.announce_to(&announcement_ports(address, ports.0, ports.1));
             }
         }
-        list
+        (list, is_cut)
     }
 
     /// Applies the addresses that this machine has when the domain starts, which Cyclone announces itself.
@@ -125,12 +135,16 @@ impl Announcing {
 
     /// Whether all packets of discovery that came from a participant came from an address of this computer, where no link can lose them.
     pub(super) fn is_near(&self, participant: Gid) -> bool {
-        let far = lock(&self.0.far);
-        far.len() < FAR_MAX
-            && !participant
-                .0
-                .first_chunk()
-                .is_some_and(|prefix| far.contains(prefix))
+        let prefix = participant.0.first_chunk();
+        prefix.is_none_or(|prefix| lock(&self.0.far).is_near(prefix))
+    }
+
+    /// Since when the network is lost that a participant of another computer sends by (elapsed time in nanoseconds), unless it was heard over
+    /// another one since.
+    pub(super) fn lost(&self, participant: Gid) -> Option<i64> {
+        let (sender, lost) = lock(&self.0.far).sender(participant.0.first_chunk()?)?;
+        let is_lost_now = || self.0.networks().is_lost_now(sender, &interface_addresses());
+        lost.or_else(|| is_lost_now().then(elapsed))
     }
 
     /// Announces our participant to these addresses, which Cyclone does not know; does nothing before Cyclone has announced it once.
@@ -233,13 +247,27 @@ impl State {
     }
 
     /// Notes the participant that a packet of another computer comes from.
-    fn note_far(&self, packet: &[u8]) {
+    fn note_far(&self, packet: &[u8], from: Ipv4Addr, is_multicast: bool) {
         if let Some(prefix) = packet.get(8..HEADER_BYTES).and_then(<[u8]>::first_chunk) {
-            let mut far = lock(&self.far);
-            if far.len() < FAR_MAX {
-                far.insert(*prefix);
-            }
+            let is_for_us = !is_multicast && !is_farewell(packet);
+            lock(&self.far).heard(*prefix, from, is_for_us);
         }
+    }
+
+    /// A copy of a packet for another computer: where peers may need it, announcements of endpoints have the address that it needs.
+    fn with_way_back(&self, networks: &Networks, packet: Vec<u8>, to: Destination) -> Vec<u8> {
+        let port = lock(&self.announcement).as_deref().and_then(data_port);
+        match port.filter(|_| networks.has_detoured() && to != Destination::ThisHost) {
+            Some(port) => with_way_back(&packet, &needed(networks.interfaces(), to), port),
+            None => packet,
+        }
+    }
+
+    /// The address to send to instead of another one, whose network is lost.
+    fn detour(domain: usize, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        let is_any = ANY_DETOURS.load(Ordering::Acquire) && !to.is_multicast();
+        let state = is_any.then(|| Self::of(domain))??;
+        state.networks().detour(to)
     }
 
     fn of(domain: usize) -> Option<Arc<Self>> {
@@ -317,6 +345,7 @@ impl State {
         let networks = self.networks();
         networks.each_multicast(only, |socket, destination| {
             let packet = with_addresses(packet, &needed(networks.interfaces(), destination));
+            let packet = self.with_way_back(&networks, packet, destination);
             if let Err(error) = socket.send_to(&packet, to) {
                 tracing::debug!("no announcement to {to}: {error}");
             }
@@ -411,16 +440,18 @@ impl Packet<'_> {
 
 /// Sends a packet in another way than Cyclone would; `None` when it must be sent unchanged.
 fn changed(packet: Packet) -> Option<dds_return_t> {
-    let address = packet.to();
+    let detour = State::detour(packet.0.domain as usize, packet.to());
+    let address = detour.unwrap_or(packet.to());
     let from = Ipv4Addr::from_bits(packet.0.from);
-    let change = change_of(packet.pieces());
+    let change = change_of(packet.pieces())
+        .filter(|change| *change != Change::Endpoint || ANY_DETOURS.load(Ordering::Acquire));
     let has_reply = has_reply(packet.pieces());
     let has_handshake = has_handshake(packet.pieces());
     let has_key_hash = has_key_hash(packet.pieces());
     let is_as_written = change.is_none() && !has_reply && !has_handshake && !has_key_hash;
     // Loopback leads to this computer only.
     let is_stray = from.is_loopback() && !address.is_loopback() && !address.is_multicast();
-    if is_as_written && !is_stray && !ANY_WAYS.load(Ordering::Acquire) {
+    if is_as_written && !is_stray && detour.is_none() && !ANY_WAYS.load(Ordering::Acquire) {
         return None;
     }
     let state = State::of(packet.0.domain as usize)?;
@@ -439,7 +470,8 @@ fn changed(packet: Packet) -> Option<dds_return_t> {
         }
     };
     if is_as_written {
-        return if way == Way::Cyclones { None } else { deliver(None) };
+        let is_cyclones = way == Way::Cyclones && detour.is_none();
+        return if is_cyclones { None } else { deliver(None) };
     }
     let mut bytes: Vec<u8> = packet.pieces().flatten().copied().collect();
     if has_reply {
@@ -455,7 +487,12 @@ fn changed(packet: Packet) -> Option<dds_return_t> {
     if is_announcement {
         state.remember(&bytes);
     }
-    if is_announcement && address.is_multicast() {
+    if change == Some(Change::Endpoint) && !address.is_multicast() {
+        let networks = state.networks();
+        bytes = state.with_way_back(&networks, bytes, networks.destination(address));
+    }
+    let is_for_all = is_announcement || change == Some(Change::Endpoint) && state.networks().is_wide();
+    if is_for_all && address.is_multicast() {
         let only = state.networks().only(from);
         return state.send_multicast(only, to, &bytes).then_some(OK);
     }
@@ -504,7 +541,13 @@ fn send_pieces(socket: &UdpSocket, to: SocketAddrV4, pieces: &[IoSlice]) -> io::
 ///
 /// # Safety
 /// C passes `len` bytes that may be changed.
-unsafe extern "C" fn received(domain: *mut ddsi_domaingv, packet: *mut u8, len: usize, from: u32) {
+unsafe extern "C" fn received(
+    domain: *mut ddsi_domaingv,
+    packet: *mut u8,
+    len: usize,
+    from: u32,
+    is_multicast: bool,
+) {
     // A panic must not unwind into C.
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let from = Ipv4Addr::from_bits(from);
@@ -517,7 +560,7 @@ unsafe extern "C" fn received(domain: *mut ddsi_domaingv, packet: *mut u8, len: 
         }
         // SAFETY: C vouches for it.
         let packet = unsafe { slice::from_raw_parts_mut(packet, len) };
-        state.note_far(packet);
+        state.note_far(packet, from, is_multicast);
         if networks.is_wide() {
             keep_reachable(packet, from, |address| networks.is_ours(address));
         }

@@ -49,13 +49,13 @@ impl Lives {
     }
 
     /// The event for a publisher that is gone. It left with a farewell if its participant still exists (`is_alive`), or left before its lease could
-    /// have ended. Where packets can be lost, its last messages may be lost, with their HEARTBEAT; `is_sure` means that no packet can. The times are
-    /// of this moment.
+    /// have ended. Where packets can be lost, its last messages may be lost, with their HEARTBEAT; `is_sure` means that no packet can. `cut` is since
+    /// when the network is lost that it sends by (elapsed time in nanoseconds). The times are of this moment.
     pub(super) fn gone(
         &self,
         publisher: Gid,
         participant: Gid,
-        (is_alive, is_sure): (bool, bool),
+        (is_alive, is_sure, cut): (bool, bool, Option<i64>),
         (elapsed, now): (i64, Timestamp),
     ) -> GraphEvent {
         let lease = self.of(participant);
@@ -63,7 +63,10 @@ impl Lives {
             return if is_sure {
                 GraphEvent::PublisherGone(publisher)
             } else {
-                GraphEvent::PublisherLeft(publisher)
+                GraphEvent::PublisherLeft {
+                    gid: publisher,
+                    cut: cut.map(|cut| time_of(cut, elapsed, now)),
+                }
             };
         }
         GraphEvent::PublisherSilent {
@@ -85,14 +88,16 @@ mod tests {
         let now = |elapsed| (elapsed, Timestamp::from_nanos(1000 + elapsed));
         let farewell = GraphEvent::PublisherGone(publisher);
         assert_eq!(
-            lives.gone(publisher, participant, (false, true), now(119)),
+            lives.gone(publisher, participant, (false, true, None), now(119)),
             farewell
         );
-        let left = GraphEvent::PublisherLeft(publisher);
-        assert_eq!(lives.gone(publisher, participant, (false, false), now(119)), left);
+        let left = |cut| GraphEvent::PublisherLeft { gid: publisher, cut };
+        let not_sure = |cut| lives.gone(publisher, participant, (false, false, cut), now(119));
+        assert_eq!(not_sure(None), left(None));
+        assert_eq!(not_sure(Some(110)), left(Some(Timestamp::from_nanos(1110))));
         // The participant lives on without the publisher.
         assert_eq!(
-            lives.gone(publisher, participant, (true, true), now(500)),
+            lives.gone(publisher, participant, (true, true, None), now(500)),
             farewell
         );
         let silent = |since| GraphEvent::PublisherSilent {
@@ -100,23 +105,23 @@ mod tests {
             since,
         };
         assert_eq!(
-            lives.gone(publisher, participant, (false, true), now(120)),
+            lives.gone(publisher, participant, (false, true, None), now(120)),
             silent(Some(Timestamp::from_nanos(1100)))
         );
         lives.poll(|_| Some(LeaseState { heard: 130, end: 150 }));
         assert_eq!(
-            lives.gone(publisher, participant, (false, true), now(149)),
+            lives.gone(publisher, participant, (false, true, None), now(149)),
             farewell
         );
         lives.poll(|_| None);
         assert_eq!(
-            lives.gone(publisher, participant, (false, true), now(160)),
+            lives.gone(publisher, participant, (false, true, None), now(160)),
             silent(Some(Timestamp::from_nanos(1130)))
         );
         // Nothing is known about one that was never seen.
         lives.keep(|_| false);
         assert_eq!(
-            lives.gone(publisher, participant, (false, true), now(160)),
+            lives.gone(publisher, participant, (false, true, None), now(160)),
             silent(None)
         );
     }

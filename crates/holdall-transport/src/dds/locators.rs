@@ -215,6 +215,8 @@ pub(super) enum Change {
     FirstAcknowledgement,
     /// It asks Fast DDS for fragments that may be in flight.
     FragmentRequest,
+    /// It announces an endpoint.
+    Endpoint,
 }
 
 /// Whether a packet, given in the pieces that it is sent from, must be changed.
@@ -239,6 +241,8 @@ pub(super) fn change_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Ch
                 found = Some(Change::FirstAcknowledgement);
             } else if is_for_fast_dds && next.id == NACK_FRAGMENTS {
                 found = found.or(Some(Change::FragmentRequest));
+            } else if is_discovery(piece, &next) {
+                found = found.or(Some(Change::Endpoint));
             }
             if next.end == usize::MAX {
                 return found;
@@ -355,15 +359,17 @@ pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
 }
 
 /// A parameter with a unicast address of UDP over IPv4.
-struct UnicastLocator {
+pub(super) struct UnicastLocator {
     /// Where it begins.
     at: usize,
     id: u16,
+    /// Its port.
+    pub port: u32,
     address: Ipv4Addr,
 }
 
 /// The unicast addresses in the payload of a `DATA` submessage, in the order of the packet.
-fn unicast_locators(packet: &[u8], data: &Submessage, ids: &[u16]) -> Vec<UnicastLocator> {
+pub(super) fn unicast_locators(packet: &[u8], data: &Submessage, ids: &[u16]) -> Vec<UnicastLocator> {
     let Some(payload) = payload_of(packet, data) else {
         return Vec::new();
     };
@@ -382,6 +388,7 @@ fn unicast_locators(packet: &[u8], data: &Submessage, ids: &[u16]) -> Vec<Unicas
             Some(UnicastLocator {
                 at,
                 id,
+                port: order.u32(packet, at + 8)?,
                 address: octets.into(),
             })
         })
@@ -420,7 +427,7 @@ pub(super) fn keep_reachable(packet: &mut [u8], from: Ipv4Addr, is_ours: impl Fn
 }
 
 /// Whether a submessage announces a participant or an endpoint.
-fn is_discovery(bytes: &[u8], submessage: &Submessage) -> bool {
+pub(super) fn is_discovery(bytes: &[u8], submessage: &Submessage) -> bool {
     let writer = submessage.at + 12;
     let writer = bytes.get(writer..writer + 4);
     submessage.id == DATA && DISCOVERY_WRITERS.iter().any(|known| writer == Some(known))

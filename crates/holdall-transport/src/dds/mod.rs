@@ -10,6 +10,7 @@
 
 mod announced;
 mod config;
+mod far_peers;
 mod handshake_names;
 mod keys;
 mod lives;
@@ -24,6 +25,7 @@ mod repeats;
 mod reply_identity;
 mod security;
 mod service_header;
+mod way_back;
 
 pub use config::DdsEnvironment;
 #[cfg(test)]
@@ -40,6 +42,8 @@ mod discovery;
 mod ffi_alloc;
 #[cfg(feature = "dds")]
 mod ffi_announcing;
+#[cfg(feature = "dds")]
+mod ffi_announcing_again;
 #[cfg(feature = "dds")]
 mod ffi_drops;
 mod ffi_entity;

@@ -8,7 +8,7 @@ use super::locators::{AnnouncedInterface, Destination};
 use holdall_io::socket::{InterfaceAddress, source_address};
 use holdall_model::network::{NETWORKS_MAX, Network};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     io::ErrorKind,
     net::{IpAddr, Ipv4Addr, SocketAddrV4, UdpSocket},
 };
@@ -54,6 +54,12 @@ pub(super) struct Networks {
     unplugged: BTreeSet<Ipv4Addr>,
     /// All addresses that this computer has, or had.
     known: BTreeSet<Ipv4Addr>,
+    /// Their masks.
+    masks: BTreeMap<Ipv4Addr, Ipv4Addr>,
+    /// Other addresses of computers that have one on a network that is lost, by that one.
+    detours: HashMap<Ipv4Addr, Ipv4Addr>,
+    /// Detours were taken at some time: peers may send by another network than they were found on.
+    has_detoured: bool,
     /// Those that it no longer has.
     gone: BTreeSet<Ipv4Addr>,
     multicast: Vec<Multicast>,
@@ -84,6 +90,9 @@ impl Networks {
             down: BTreeSet::new(),
             unplugged: BTreeSet::new(),
             known,
+            masks: BTreeMap::new(),
+            detours: HashMap::new(),
+            has_detoured: false,
             gone: BTreeSet::new(),
             multicast: Vec::new(),
             hops: multicast.first().map(|(_, hops)| *hops),
@@ -122,6 +131,7 @@ impl Networks {
             .collect();
         for address in all {
             self.names.insert(address.address, address.interface.clone());
+            self.masks.insert(address.address, address.mask);
         }
         let down = all.iter().map(|address| address.address);
         self.down = down.filter(|address| !now.contains_key(address)).collect();
@@ -233,6 +243,51 @@ impl Networks {
                 source: source_address(address),
             }
         }
+    }
+
+    /// Whether an address is on a network that this computer has lost.
+    pub(super) fn is_lost(&self, address: Ipv4Addr) -> bool {
+        let mut own = self.beside(address).peekable();
+        own.peek().is_some() && own.all(|own| self.gone.contains(&own) || self.unplugged.contains(&own))
+    }
+
+    /// Whether this is so with the addresses that this computer has now, which were not applied yet.
+    pub(super) fn is_lost_now(&self, address: Ipv4Addr, all: &[InterfaceAddress]) -> bool {
+        let mut own = self.beside(address).peekable();
+        let works = |own| {
+            let of_own = |one: &&InterfaceAddress| one.address == own;
+            all.iter()
+                .find(of_own)
+                .is_some_and(|one| one.is_up && one.has_carrier)
+        };
+        own.peek().is_some() && !own.any(works)
+    }
+
+    /// The addresses on the network of another one that this computer has, or had.
+    fn beside(&self, address: Ipv4Addr) -> impl Iterator<Item = Ipv4Addr> + '_ {
+        let known = self.known.iter().copied();
+        known.filter(move |own| {
+            let mask = self.masks.get(own).map_or(0, |mask| mask.to_bits());
+            mask != 0 && address.to_bits() & mask == own.to_bits() & mask
+        })
+    }
+
+    /// Sets which other addresses packets go to; true when an address has one that had none.
+    pub(super) fn set_detours(&mut self, detours: HashMap<Ipv4Addr, Ipv4Addr>) -> bool {
+        let is_new = detours.keys().any(|to| !self.detours.contains_key(to));
+        self.has_detoured |= !detours.is_empty();
+        self.detours = detours;
+        is_new
+    }
+
+    /// The address to send to instead of this one, whose network is lost.
+    pub(super) fn detour(&self, to: Ipv4Addr) -> Option<Ipv4Addr> {
+        self.detours.get(&to).copied()
+    }
+
+    /// Whether peers may have to be given another address than the one by which they found us.
+    pub(super) fn has_detoured(&self) -> bool {
+        self.has_detoured
     }
 
     /// Whether all networks of this computer are used.
@@ -529,7 +584,12 @@ mod tests {
         // Nodes of this computer can use it.
         assert_eq!(networks.own_addresses().collect::<Vec<_>>(), [WIRED]);
         assert!(networks.take_fresh().is_empty());
-        networks.follow(&[interface("lo", LOOPBACK), interface("eth0", WIRED)]);
+        let (far, other) = (Ipv4Addr::new(10, 0, 0, 9), Ipv4Addr::new(192, 168, 5, 9));
+        assert!(networks.is_lost(far) && networks.is_lost(other) && !networks.is_lost(FAR));
+        let now = [interface("lo", LOOPBACK), interface("eth0", WIRED)];
+        assert!(!networks.is_lost_now(far, &now) && networks.is_lost_now(other, &now));
+        networks.follow(&now);
+        assert!(!networks.is_lost(far));
         assert_eq!(networks.take_fresh(), [WIRED]);
     }
 

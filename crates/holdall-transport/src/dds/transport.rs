@@ -8,6 +8,7 @@ use super::{
     },
     discovery::Discovery,
     ffi_alloc::place_receive_buffers,
+    ffi_announcing_again::announce_endpoints_again,
     ffi_entity::{DdsError, Domain, Participant},
     ffi_log::take_over_messages,
     networks::NetworkLog,
@@ -109,6 +110,8 @@ pub struct DdsTransport {
     warnings: Vec<String>,
     addresses_looked_up: Option<Duration>,
     network_log: NetworkLog,
+    /// Number of announcements of all endpoints that are still due.
+    rounds_due: u32,
     /// The domain and the highest participant index.
     ports: (u32, u32),
     unheard: Unheard,
@@ -118,6 +121,9 @@ pub struct DdsTransport {
 
 /// How often the addresses of this machine are looked up.
 const ADDRESSES_EVERY: Duration = Duration::from_millis(500);
+
+/// Number of announcements of all endpoints when a network is lost that peers are reached by: the first packets of another way may be lost.
+const CUT_ROUNDS: u32 = 3;
 
 impl DdsTransport {
     /// Joins the domain.
@@ -173,6 +179,7 @@ impl DdsTransport {
             warnings,
             addresses_looked_up: None,
             network_log,
+            rounds_due: 0,
             ports: (ros_domain, participant_index_max(ros_domain)),
             _named_peers: named_peers,
         })
@@ -190,8 +197,15 @@ impl DdsTransport {
         }
         self.addresses_looked_up = Some(now);
         if let Some(announcing) = self.participant.domain().announcing() {
-            self.network_log
-                .note(announcing.follow(&interface_addresses(), self.ports));
+            let (networks, is_cut) = announcing.follow(&interface_addresses(), self.ports);
+            self.network_log.note(networks);
+            if is_cut {
+                self.rounds_due = CUT_ROUNDS;
+            }
+        }
+        if self.rounds_due > 0 {
+            self.rounds_due -= 1;
+            announce_endpoints_again(self.participant.entity());
         }
         if self.security.is_on() && !self.discovery.takes_part() {
             return Err(TransportError::Failed {

@@ -145,7 +145,7 @@ pub fn follow(transport: &mut dyn Transport, topic: &str, found: &mut BTreeMap<G
                 found.insert(info.gid, info);
             }
             GraphEvent::PublisherGone(gid)
-            | GraphEvent::PublisherLeft(gid)
+            | GraphEvent::PublisherLeft { gid, .. }
             | GraphEvent::PublisherSilent { gid, .. } => {
                 found.remove(&gid);
             }

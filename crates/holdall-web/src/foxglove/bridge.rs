@@ -246,7 +246,7 @@ impl LiveTopics {
                 topic.publishers.insert(endpoint.gid, (number, endpoint));
             }
             GraphEvent::PublisherGone(gid)
-            | GraphEvent::PublisherLeft(gid)
+            | GraphEvent::PublisherLeft { gid, .. }
             | GraphEvent::PublisherSilent { gid, .. } => {
                 self.has_news = true;
                 for topic in self.topics.values_mut() {

@@ -95,8 +95,9 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day. Returns the last
-    /// sign of life of one that went silent: what its transport knows, or its last message, or `now` where neither is known.
+    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day. Returns since when one
+    /// is silent whose farewell is missing, or came after its network was lost: its last message, or its last sign of life, or `now` where neither
+    /// is known.
     pub(crate) fn publisher_gone(&self, gid: Gid, departure: Departure, now: Timestamp) -> Option<Timestamp> {
         let mut state = self.lock();
         let &index = state.by_gid.get(&Some(gid))?;
@@ -104,13 +105,15 @@ impl Intake {
         let mut silent_since = None;
         match departure {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
-            // It can no longer answer.
-            Departure::Left if track.end == End::Asked => track.end = End::Open,
-            Departure::Farewell | Departure::Left => {}
+            Departure::Farewell => {}
             // A message after the stop has shown it.
-            Departure::Silent(_) if track.end == End::Shown => {}
-            Departure::Silent(heard) => {
-                let since = heard.or(track.last_time).unwrap_or(now);
+            Departure::Silent(_) | Departure::Left { .. } if track.end == End::Shown => {}
+            // It can no longer answer.
+            Departure::Left { cut } if cut.is_none_or(|cut| track.last_time > Some(cut)) => {
+                track.end = End::Open;
+            }
+            Departure::Silent(heard) | Departure::Left { cut: heard } => {
+                let since = track.last_time.or(heard).unwrap_or(now);
                 self.set_silent(track, since);
                 silent_since = Some(since);
             }
@@ -189,15 +192,15 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher which can answer did not. Returns its last sign of life: `heard`, or its last message, or `now` where neither is
-    /// known.
+    /// Notes that a publisher which can answer did not. Returns since when it is silent: its last message, or its last sign of life (`heard`), or
+    /// `now` where neither is known.
     pub(crate) fn not_answered(&self, gid: Gid, heard: Option<Timestamp>, now: Timestamp) -> Timestamp {
         let mut state = self.lock();
         let Some(&index) = state.by_gid.get(&Some(gid)) else {
             return now;
         };
         let track = &mut state.tracks[index];
-        let since = heard.or(track.last_time).unwrap_or(now);
+        let since = track.last_time.or(heard).unwrap_or(now);
         self.set_silent(track, since);
         since
     }

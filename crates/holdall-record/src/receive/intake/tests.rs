@@ -468,3 +468,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_farewell_over_another_network_than_the_last_message_leaves_the_end_unknown() {
+    let time = Timestamp::from_nanos;
+    for (cut, is_silent) in [(None, false), (Some(6), false), (Some(7), true), (Some(9), true)] {
+        let bench = Bench::new();
+        bench.receive(A, 7);
+        bench.intake.serves(A, EndProof::OfReliable, true);
+        let departure = Departure::Left { cut: cut.map(time) };
+        let since = bench.intake.publisher_gone(A, departure, time(20));
+        let (_, account) = bench.finish();
+        let account = &account.publishers[0];
+        assert!(account.end_unknown && account.reliable);
+        // Since the last message.
+        let expected = is_silent.then_some(time(7));
+        assert_eq!((since, account.silent_since), (expected, expected), "{cut:?}");
+    }
+}
+
+#[test]
+fn a_publisher_is_silent_since_its_last_message_or_its_last_sign_of_life() {
+    let time = Timestamp::from_nanos;
+    let bench = Bench::new();
+    for (gid, expected) in [(A, 7), (B, 15)] {
+        bench.intake.serves(gid, EndProof::OfReliable, true);
+        if gid == A {
+            bench.receive(A, 7);
+        }
+        let since = bench
+            .intake
+            .publisher_gone(gid, Departure::Silent(Some(time(15))), time(20));
+        assert_eq!(since, Some(time(expected)));
+    }
+}

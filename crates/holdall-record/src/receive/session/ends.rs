@@ -68,7 +68,7 @@ impl Session {
         let publishers = counted(silent.len() as u64, "publisher");
         let ago = self.clock.monotonic().saturating_sub(heard);
         tracing::warn!(
-            "{}: {publishers} ({}{more}) {what}; the last sign of life was {:.1} s ago, and what was sent after it is not known",
+            "{}: {publishers} ({}{more}) {what}; what was sent in the last {:.1} s is not known",
             UnknownEnds::SILENT,
             named.join(", "),
             ago.as_secs_f64()
