@@ -297,7 +297,7 @@ impl Network {
         payload.extend((seconds as i32).to_le_bytes());
         payload.extend((rest as u32).to_le_bytes());
         for sink in sinks {
-            sink.offer(header.clone(), Payload::Borrowed(&payload));
+            sink.offer(header, Payload::Borrowed(&payload));
         }
     }
 

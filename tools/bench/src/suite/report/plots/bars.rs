@@ -223,11 +223,11 @@ impl Chart {
     fn one(&self, picture: &mut Picture, bar: &Bar, top: i32, axis: Axis) {
         let zero = axis.x(0.0);
         picture.words(&bar.label, (14, top + 2), Anchor::Start, INK);
-        if bar.stack.is_empty() {
-            if let Some(estimate) = &bar.estimate {
-                let end = axis.x(estimate.median).max(zero + 1);
-                picture.rectangle([(zero, top), (end, top + 13)], colour(bar.series));
-            }
+        if bar.stack.is_empty()
+            && let Some(estimate) = &bar.estimate
+        {
+            let end = axis.x(estimate.median).max(zero + 1);
+            picture.rectangle([(zero, top), (end, top + 13)], colour(bar.series));
         }
         let mut from = 0.0;
         for (part, (_, colour)) in bar.stack.iter().zip(&self.parts) {

@@ -234,13 +234,10 @@ fn percentiles(
         .collect();
     // More lines than colours cannot be distinguished: the heaviest load is drawn, the data have all.
     let offered = |row: &Row<'_>| row.median(|run| run.offered_bytes_per_s);
-    let Some(heaviest) = timed
+    let heaviest = timed
         .iter()
         .max_by(|a, b| offered(a.0).total_cmp(&offered(b.0)))
-        .map(|(row, _)| row.case)
-    else {
-        return None;
-    };
+        .map(|(row, _)| row.case)?;
     let drawn = timed.iter().filter(|(row, _)| row.case == heaviest);
     let lines: Vec<Line> = drawn
         .take(SERIES.len())
