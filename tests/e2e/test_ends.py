@@ -1,9 +1,11 @@
 """What a publisher sent last is known, or named as unknown: links that are cut, publishers that are killed, best effort. The judge is the publisher's own log."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -142,6 +144,29 @@ def test_a_publisher_that_does_not_answer_at_the_end_is_not_complete(world):
     publisher = check(told["topics"]["/sure"], sent_by(log))
     assert publisher["end_unknown"] and publisher["silent_since"] > 0 and code == 3, (publisher, said)
     assert "end unknown: 1 publisher (/sure), silent since " in said, said
+
+
+def test_the_warning_counts_from_the_last_message_as_the_account_does(world):
+    """A publisher that has sent nothing for a while and then does not answer: its participant gave signs of life in between, which prove nothing."""
+    log = world.folder / "log"
+    recorder = record(world, "--topics", "/sure", "--control-socket", world.folder / "c")
+    recorder.wait_until_says("Listening")
+    talker = world.talker({"topic": "/sure", "type": STRING, "count": 30, "rate_hz": 50, "hash": False, "log": str(log)}, linger=True)
+    talker.wait_for("done")
+    wait_until_received(world, world.folder / "c", "/sure", 30)
+    sent_last = log.stat().st_mtime
+    wait_for_status(world, "c", lambda _: time.time() > sent_last + 4)
+    suspend(talker.process)
+    stopped = time.time()
+    try:
+        code, said = recorder.stop()
+    finally:
+        talker.process.send_signal(signal.SIGCONT)
+    _, audited = audit(world)
+    publisher = check(audited["topics"]["/sure"], 30)
+    assert code == 3 and abs(publisher["silent_since"] / 1e9 - sent_last) < 1, (publisher, sent_last, said)
+    (seconds,) = re.findall(r"did not answer at the end; what was sent in the last ([0-9.]+) s is not known", said)
+    assert float(seconds) > stopped - sent_last - 0.5, said
 
 
 @pytest.mark.parametrize("until", ["soon", "after the lease"])

@@ -69,7 +69,7 @@ def test_rmw(sourced, way):  # noqa: F811
     recorder.wait_until_says("Listening")
     talker = world.talker(*plans)
     stays = world.talker({"topic": "/stays", **plan}, node="stays")
-    for topic in logs:
+    for topic in (*logs, "/stays"):
         wait_until_received(world, control, topic, 20)
     before = time.time()
     if way == "killed":

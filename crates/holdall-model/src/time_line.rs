@@ -13,6 +13,8 @@ const DRIFT_NANOS_MIN: i64 = 5_000_000;
 /// step.
 const SIMULATED_NANOS_MIN: f64 = 1e9;
 const SIMULATED_FACTOR: f64 = 2.0;
+/// The speed of simulated time is not taken from a jump within less time than this.
+const SPEED_NANOS_MIN: f64 = 5e6;
 
 /// Spans between two jumps that are remembered. Messages wait for seconds at most, too short a time for this many
 /// jumps.
@@ -138,10 +140,14 @@ impl TimeLine {
         let waited = nanos(monotonic.saturating_sub(seen)).max(1) as f64;
         let expected = SIMULATED_FACTOR * speed.max(1.0) * waited;
         let step_max = SIMULATED_NANOS_MIN + expected;
-        // A jump is not a speed, but a clock that stays so fast is believed in the end.
-        let speed_now = (step.max(0) as f64).min(step_max) / waited;
-        self.simulated = Some((monotonic, to, (speed + speed_now) / 2.0));
         let is_forward = step as f64 > step_max;
+        // A jump is not a speed, least of all one within a moment; but a clock that stays so fast is believed in the end.
+        let speed = if is_forward && waited < SPEED_NANOS_MIN {
+            speed
+        } else {
+            (speed + (step.max(0) as f64).min(step_max) / waited) / 2.0
+        };
+        self.simulated = Some((monotonic, to, speed));
         if step > -JUMP_NANOS_MIN && !is_forward {
             self.now = self.now.saturating_add(step);
             return None;
@@ -283,6 +289,15 @@ mod tests {
             );
         }
         assert_eq!(line.jumps(), 3);
+    }
+
+    #[test]
+    fn a_jump_within_a_moment_is_not_the_speed_of_simulated_time() {
+        let mut line = TimeLine::default();
+        assert_eq!(line.see_simulated(at(1000), ms(0)), None);
+        assert!(line.see_simulated(at(11_000), ms(0)).is_some());
+        assert!(line.see_simulated(at(281_000), ms(6)).is_some());
+        assert_eq!(line.jumps(), 2);
     }
 
     #[test]

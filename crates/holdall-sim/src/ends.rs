@@ -74,13 +74,17 @@ fn judge_one(life: &Life, account: &PublisherAccount, answers: bool, clock_set: 
     if !life.was_matched {
         return Ok(());
     }
-    let Some((_, lost)) = life.lost else {
+    let Some((at, lost)) = life.lost else {
         return Err(format!(
             "it is called silent since {} ns, and was there",
             since.as_nanos()
         ));
     };
-    if !clock_set && since.as_nanos() > lost.as_nanos() + LATE_MAX {
+    // Messages in flight arrive after it.
+    let arrivals = life.sent.iter().filter_map(|sent| sent.arrival);
+    let last = arrivals.map(|arrival| arrival.at.saturating_sub(at)).max();
+    let in_flight = last.map_or(0, |last| i64::try_from(last.as_nanos()).unwrap_or(i64::MAX));
+    if !clock_set && since.as_nanos() > lost.as_nanos() + in_flight + LATE_MAX {
         return Err(format!(
             "it is called silent since {} ns, and was lost at {} ns",
             since.as_nanos(),

@@ -3,7 +3,7 @@
 use super::{
     covered::Covered,
     discovery::Departure,
-    intake::{Intake, PublisherOrigin, subscription_bit},
+    intake::{Intake, PastTime, PublisherOrigin, subscription_bit},
     merging::Merging,
 };
 use holdall_model::{
@@ -321,15 +321,16 @@ impl RecordedTopic {
         self.subscriptions.retain(|open| open.transport != transport);
     }
 
-    /// A publisher is gone; returns its last sign of life if it went silent.
+    /// A publisher is gone, whose last message came at `last`; returns since when it is silent, if it is.
     pub(super) fn publisher_gone(
         &mut self,
         gid: Gid,
         departure: Departure,
+        last: Option<PastTime>,
         now: Timestamp,
-    ) -> Option<Timestamp> {
+    ) -> Option<PastTime> {
         self.served.remove(&gid);
-        self.intake.publisher_gone(gid, departure, now)
+        self.intake.publisher_gone(gid, departure, last, now)
     }
 
     /// Asks the publishers for the numbers of sent messages, and applies their answers; true if one has answered.

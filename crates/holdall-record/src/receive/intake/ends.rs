@@ -74,6 +74,23 @@ impl IntakeState {
     }
 }
 
+/// A time of day that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PastTime {
+    /// As the clock showed it then.
+    pub time: Timestamp,
+    /// How long ago it was: the clock may have been set since.
+    pub ago: Duration,
+}
+
+impl PastTime {
+    /// A time before `now`, since which the clock was not set.
+    pub(crate) fn new(time: Timestamp, now: Timestamp) -> Self {
+        let ago = now.saturating_since(time);
+        Self { time, ago }
+    }
+}
+
 impl Intake {
     /// Sets that a transport serves a publisher, how the number of its messages is proved, and whether it is received reliably.
     pub(crate) fn serves(&self, gid: Gid, proof: EndProof, is_reliable: bool) {
@@ -95,10 +112,23 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day. Returns since when one
-    /// is silent whose farewell is missing, or came after its network was lost: its last message, or its last sign of life, or `now` where neither
-    /// is known.
-    pub(crate) fn publisher_gone(&self, gid: Gid, departure: Departure, now: Timestamp) -> Option<Timestamp> {
+    /// The time of day at which the last message of a publisher arrived.
+    pub(crate) fn last_message(&self, gid: Gid) -> Option<Timestamp> {
+        let state = self.lock();
+        let &index = state.by_gid.get(&Some(gid))?;
+        state.tracks[index].last_arrival
+    }
+
+    /// Notes that a publisher is gone, whose last message came at `last`. Its account stays unchanged, unless the topic has very many. `now` is the
+    /// time of day. Returns since when one is silent whose farewell is missing, or came after its network was lost: its last message, or its last
+    /// sign of life, or `now` where neither is known.
+    pub(crate) fn publisher_gone(
+        &self,
+        gid: Gid,
+        departure: Departure,
+        last: Option<PastTime>,
+        now: Timestamp,
+    ) -> Option<PastTime> {
         let mut state = self.lock();
         let &index = state.by_gid.get(&Some(gid))?;
         let track = &mut state.tracks[index];
@@ -108,13 +138,16 @@ impl Intake {
             Departure::Farewell => {}
             // A message after the stop has shown it.
             Departure::Silent(_) | Departure::Left { .. } if track.end == End::Shown => {}
-            // It can no longer answer.
-            Departure::Left { cut } if cut.is_none_or(|cut| track.last_time > Some(cut)) => {
+            // It cannot answer any more.
+            Departure::Left { cut }
+                if cut.is_none_or(|cut| last.is_some_and(|last| last.ago < now.saturating_since(cut))) =>
+            {
                 track.end = End::Open;
             }
             Departure::Silent(heard) | Departure::Left { cut: heard } => {
-                let since = track.last_time.or(heard).unwrap_or(now);
-                self.set_silent(track, since);
+                let heard = PastTime::new(heard.unwrap_or(now), now);
+                let since = last.unwrap_or(heard);
+                self.set_silent(track, since.time);
                 silent_since = Some(since);
             }
         }
@@ -192,16 +225,11 @@ impl Intake {
         }
     }
 
-    /// Notes that a publisher which can answer did not. Returns since when it is silent: its last message, or its last sign of life (`heard`), or
-    /// `now` where neither is known.
-    pub(crate) fn not_answered(&self, gid: Gid, heard: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    /// Notes that a publisher which can answer did not, and is silent since this time of day.
+    pub(crate) fn not_answered(&self, gid: Gid, since: Timestamp) {
         let mut state = self.lock();
-        let Some(&index) = state.by_gid.get(&Some(gid)) else {
-            return now;
-        };
-        let track = &mut state.tracks[index];
-        let since = track.last_time.or(heard).unwrap_or(now);
-        self.set_silent(track, since);
-        since
+        if let Some(&index) = state.by_gid.get(&Some(gid)) {
+            self.set_silent(&mut state.tracks[index], since);
+        }
     }
 }

@@ -10,6 +10,7 @@ mod sinks;
 mod throttle;
 
 use ends::End;
+pub(crate) use ends::PastTime;
 use first_inline::FirstInline;
 use holdall_io::mutex::lock;
 use latched::HeldLatched;
@@ -63,6 +64,8 @@ struct PublisherTrack {
     numbered: bool,
     /// Log time of the last message.
     last_time: Option<Timestamp>,
+    /// Its time of day; another one when simulated time stamps messages.
+    last_arrival: Option<Timestamp>,
     /// One bit for each subscription that its messages came over.
     subscriptions: u64,
     /// Messages that arrived, duplicates left out.
@@ -94,6 +97,7 @@ impl PublisherTrack {
             origin,
             sequence: SequenceTracker::new(),
             last_time: None,
+            last_arrival: None,
             subscriptions: 0,
             numbered: false,
             received: 0,
@@ -372,6 +376,7 @@ impl Intake {
         }
         let track = &mut state.tracks[index];
         track.last_time = Some(header.log_time);
+        track.last_arrival = Some(arrival);
         track.received += 1;
         let publisher = track.index;
         let stage = match (passage, payload) {

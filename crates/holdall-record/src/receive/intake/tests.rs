@@ -20,6 +20,11 @@ struct Bench {
 }
 
 impl Bench {
+    fn last_message(&self, gid: Gid, now: Timestamp) -> Option<PastTime> {
+        let time = self.intake.last_message(gid)?;
+        Some(PastTime::new(time, now))
+    }
+
     fn new() -> Self {
         Self::with(Gate::new(false, false))
     }
@@ -356,7 +361,7 @@ fn publishers_that_come_and_go_for_ever_take_bounded_memory() {
         bench.record_stored();
         bench
             .intake
-            .publisher_gone(gid, Departure::Farewell, Timestamp::from_nanos(0));
+            .publisher_gone(gid, Departure::Farewell, None, Timestamp::from_nanos(0));
     }
     assert_eq!(bench.intake.publishers() as u64, count);
     let (_, account) = bench.finish();
@@ -387,14 +392,14 @@ fn a_gone_publisher_is_not_folded_while_messages_of_it_wait() {
         bench.receive(gid(number), 1);
         bench
             .intake
-            .publisher_gone(gid(number), Departure::Farewell, Timestamp::from_nanos(0));
+            .publisher_gone(gid(number), Departure::Farewell, None, Timestamp::from_nanos(0));
     }
     assert_eq!(bench.ledger.lock().unwrap().topics[0].folded, None);
     bench.record_stored();
     bench.receive(gid(9999), 1);
     bench
         .intake
-        .publisher_gone(gid(9999), Departure::Farewell, Timestamp::from_nanos(0));
+        .publisher_gone(gid(9999), Departure::Farewell, None, Timestamp::from_nanos(0));
     let (_, account) = bench.finish();
     assert!(account.folded.unwrap().publishers >= PUBLISHERS_KEPT_MAX as u64);
 }
@@ -477,12 +482,14 @@ fn a_farewell_over_another_network_than_the_last_message_leaves_the_end_unknown(
         bench.receive(A, 7);
         bench.intake.serves(A, EndProof::OfReliable, true);
         let departure = Departure::Left { cut: cut.map(time) };
-        let since = bench.intake.publisher_gone(A, departure, time(20));
+        let last = bench.last_message(A, time(20));
+        let since = bench.intake.publisher_gone(A, departure, last, time(20));
         let (_, account) = bench.finish();
         let account = &account.publishers[0];
         assert!(account.end_unknown && account.reliable);
         // Since the last message.
         let expected = is_silent.then_some(time(7));
+        let since = since.map(|since| since.time);
         assert_eq!((since, account.silent_since), (expected, expected), "{cut:?}");
     }
 }
@@ -496,9 +503,9 @@ fn a_publisher_is_silent_since_its_last_message_or_its_last_sign_of_life() {
         if gid == A {
             bench.receive(A, 7);
         }
-        let since = bench
-            .intake
-            .publisher_gone(gid, Departure::Silent(Some(time(15))), time(20));
-        assert_eq!(since, Some(time(expected)));
+        let departure = Departure::Silent(Some(time(15)));
+        let last = bench.last_message(gid, time(20));
+        let since = bench.intake.publisher_gone(gid, departure, last, time(20));
+        assert_eq!(since, Some(PastTime::new(time(expected), time(20))));
     }
 }

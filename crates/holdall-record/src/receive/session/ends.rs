@@ -1,7 +1,10 @@
 //! Publishers that went silent, and the last messages of all of them.
 
 use super::{RecordedTopic, Session};
-use crate::receive::discovery::{Departure, GraphDecision};
+use crate::receive::{
+    discovery::{Departure, GraphDecision},
+    intake::PastTime,
+};
 use holdall_model::units::counted;
 use holdall_model::{loss::UnknownEnds, text::Outside, time::Timestamp, topic::Gid};
 use std::{collections::BTreeSet, time::Duration};
@@ -18,31 +21,37 @@ fn time_before(now: Timestamp, ago: Duration) -> Timestamp {
 /// A publisher that went silent without a farewell.
 pub(super) struct SilentPublisher {
     topic: String,
-    /// Its last sign of life, in monotonic time: the time of day may have been set since.
-    heard: Duration,
+    /// Since when, in monotonic time: the time of day may have been set since.
+    since: Duration,
 }
 
 impl Session {
     /// Notes that a publisher is gone.
     pub(super) fn publisher_gone(&mut self, topic: &str, gid: Gid, departure: Departure) {
-        let now = self.clock.now();
+        let last = self
+            .topics
+            .get(topic)
+            .and_then(|topic| self.last_message(topic, gid));
         let Some(recorded) = self.topics.get_mut(topic) else {
             return;
         };
-        if let Some(since) = recorded.publisher_gone(gid, departure, now) {
-            let ago = match departure {
-                Departure::Silent(Some(heard)) => now.saturating_since(heard),
-                _ => self.parts.time.ago(since),
-            };
-            self.silent.push(self.silent_for(topic, ago));
+        if let Some(since) = recorded.publisher_gone(gid, departure, last, self.clock.now()) {
+            self.silent.push(self.silent_since(topic, since));
         }
     }
 
-    fn silent_for(&self, topic: &str, ago: Duration) -> SilentPublisher {
+    fn silent_since(&self, topic: &str, since: PastTime) -> SilentPublisher {
         SilentPublisher {
             topic: topic.to_owned(),
-            heard: self.clock.monotonic().saturating_sub(ago),
+            since: self.clock.monotonic().saturating_sub(since.ago),
         }
+    }
+
+    /// When the last message of a publisher came.
+    fn last_message(&self, topic: &RecordedTopic, gid: Gid) -> Option<PastTime> {
+        let time = topic.intake.last_message(gid)?;
+        let ago = self.parts.time.ago(time);
+        Some(PastTime { time, ago })
     }
 
     /// Logs which publishers went silent since the last call: one line, as a computer that leaves takes all of its publishers with it.
@@ -52,7 +61,7 @@ impl Session {
     }
 
     fn warn_of(&self, silent: &[SilentPublisher], what: &str) {
-        let Some(heard) = silent.iter().map(|one| one.heard).min() else {
+        let Some(since) = silent.iter().map(|one| one.since).min() else {
             return;
         };
         let topics: BTreeSet<&str> = silent.iter().map(|one| &*one.topic).collect();
@@ -66,7 +75,7 @@ impl Session {
             more => format!(" and {more} more topics"),
         };
         let publishers = counted(silent.len() as u64, "publisher");
-        let ago = self.clock.monotonic().saturating_sub(heard);
+        let ago = self.clock.monotonic().saturating_sub(since);
         tracing::warn!(
             "{}: {publishers} ({}{more}) {what}; what was sent in the last {:.1} s is not known",
             UnknownEnds::SILENT,
@@ -123,11 +132,15 @@ impl Session {
         let mut silent = Vec::new();
         for topic in self.topics.values() {
             for gid in topic.intake.ends_asked() {
-                let ago = self.heard_ago(topic, gid);
-                let heard = ago.map(|ago| time_before(now, ago));
-                let since = topic.intake.not_answered(gid, heard, now);
-                let ago = ago.unwrap_or_else(|| self.parts.time.ago(since));
-                silent.push(self.silent_for(&topic.name, ago));
+                let heard = || {
+                    PastTime::new(
+                        time_before(now, self.heard_ago(topic, gid).unwrap_or_default()),
+                        now,
+                    )
+                };
+                let since = self.last_message(topic, gid).unwrap_or_else(heard);
+                topic.intake.not_answered(gid, since.time);
+                silent.push(self.silent_since(&topic.name, since));
             }
         }
         self.warn_of(&silent, "did not answer at the end");
