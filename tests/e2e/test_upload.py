@@ -187,6 +187,17 @@ def test_a_damaged_bag_is_sent_as_it_is_and_said_to_be_damaged(bucket, lab):
     equal(bucket, lab, "damaged")
 
 
+def test_a_bag_that_cannot_be_opened_is_sent_and_kept_and_no_success(bucket, lab):
+    for file in lab.glob("*.mcap"):
+        content = bytearray(file.read_bytes())
+        content[: len(content) - 8] = bytes(byte ^ 0x5A for byte in content[: len(content) - 8])
+        file.write_bytes(content)
+    ran = holdall(bucket, "upload", "--json", "--delete-after-verify", lab, "s3://fleet/noise")
+    assert ran.returncode == 3 and "is damaged" in ran.stderr and json.loads(ran.stdout)["damage"], ran
+    assert list(lab.glob("*.mcap"))
+    equal(bucket, lab, "noise")
+
+
 def test_a_rate_is_kept(bucket, lab):
     ran = done(bucket, "upload", "--limit-rate", "1GB", "--schedule", "00:00-23:59", "--json", lab, "s3://fleet/paced")
     assert json.loads(ran.stdout)["sent_bytes"] > 0

@@ -122,12 +122,19 @@ impl BagFiles {
     }
 }
 
-/// What cannot be read of a bag; `None` unless that is its state. Files may have been uploaded and removed before: then it is not known.
+/// What cannot be read of a bag, or why it cannot be opened. `None` if all can; also of files that were uploaded and removed before, and of those
+/// that no key opens here: of these it is not known.
 fn damage_of(path: &Path) -> Option<String> {
-    let bag = Bag::open(path).ok()?;
-    let state = bag.state().ok()?;
-    let damage = bag.damage().filter(|_| state.condition == Condition::Damaged);
-    damage.map(str::to_owned)
+    let found = Bag::open(path).and_then(|bag| {
+        let is_damaged = bag.state()?.condition == Condition::Damaged;
+        Ok(bag.damage().filter(|_| is_damaged).map(str::to_owned))
+    });
+    match found {
+        Ok(damage) => damage,
+        Err(ReadError::MissingFile { .. }) => None,
+        Err(ReadError::Disk(error)) if error.lacks_key() => None,
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Whether a storage file that the metadata names is here: older metadata has the bag's name before it, and a file may have been packed since.
