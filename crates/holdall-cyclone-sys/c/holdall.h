@@ -37,8 +37,8 @@ uint64_t holdall_announced_sequence (struct ddsi_domaingv *gv, const uint8_t wri
    deliveries were not misled only forgets the highest number. */
 void holdall_expect_next (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t next, uint64_t misled_from);
 
-/* The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written where there is no
-   such reader. False when the writer is gone. */
+/* The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written without such a
+   reader. False when the writer is gone. */
 bool holdall_acknowledged (struct ddsi_domaingv *gv, const uint8_t writer[16], uint64_t *sequence);
 
 /* Makes the next message of one of our writers request an acknowledgement from its reliable readers.
@@ -123,5 +123,5 @@ struct holdall_handshake {
 /* Loads OpenSSL 3; false, with a reason, where the system has none or one that lacks a function. Exists only with security. */
 bool holdall_openssl_load (const struct holdall_handshake *functions, char *reason, size_t room);
 
-/* Reads a key as Cyclone does, and writes what was read to `to`; returns its length, 0 on failure. Exists only with security. */
+/* Reads a key as Cyclone does, and writes what was read to `to`; returns its length, 0 on failure. For a test. Exists only with security. */
 size_t holdall_openssl_key (const unsigned char *key, size_t len, unsigned char *to, size_t room);

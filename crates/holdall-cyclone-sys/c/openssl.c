@@ -33,7 +33,7 @@ static __typeof__ (&SHA256) openssl_hash;
 static ASN1_INTEGER *read_integer (ASN1_INTEGER **into, const unsigned char **bytes, long len)
 {
   size_t skipped = 0;
-  if (len < 0 || !handshake->is_plain (*bytes, (size_t) len, &skipped) || into != NULL)
+  if (into != NULL || len < 0 || !handshake->is_plain (*bytes, (size_t) len, &skipped))
     return openssl_read (into, bytes, len);
   ASN1_INTEGER *integer = holdall_openssl.ASN1_STRING_type_new (V_ASN1_INTEGER);
   if (integer == NULL)

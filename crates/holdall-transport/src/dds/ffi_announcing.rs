@@ -28,8 +28,7 @@ use holdall_io::{
 };
 use holdall_model::{network::Network, topic::Gid};
 use std::{
-    io::{self, IoSlice},
-    mem,
+    io, mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
     os::fd::{AsRawFd as _, BorrowedFd},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -390,15 +389,15 @@ unsafe extern "C" fn send(packet: *const holdall_packet, code: *mut dds_return_t
 #[derive(Clone, Copy)]
 struct Packet<'a>(&'a holdall_packet);
 
-impl Packet<'_> {
-    fn vectors(self) -> &'static [ddsrt_iovec_t] {
-        // SAFETY: C vouches for the number of pieces; the result is used during its call only.
+impl<'a> Packet<'a> {
+    fn vectors(self) -> &'a [ddsrt_iovec_t] {
+        // SAFETY: C vouches for the number of pieces as long as for the packet.
         unsafe { slice::from_raw_parts(self.0.pieces, self.0.count) }
     }
 
-    fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
-        // SAFETY: each piece is readable during the call.
-        let bytes = |piece: &ddsrt_iovec_t| unsafe {
+    fn pieces(self) -> impl Iterator<Item = &'a [u8]> + Clone {
+        // SAFETY: each piece is readable as long as the packet.
+        let bytes = |piece: &'a ddsrt_iovec_t| unsafe {
             slice::from_raw_parts(piece.iov_base.cast::<u8>().cast_const(), piece.iov_len)
         };
         self.vectors().iter().map(bytes)
@@ -423,15 +422,12 @@ impl Packet<'_> {
 
     /// Sends it, or `other` in its place, where the system's routes lead, if a route exists.
     fn send_anywhere(self, socket: &UdpSocket, to: SocketAddrV4, other: Option<&[u8]>) {
-        let own;
-        let vectors = match other {
-            Some(bytes) => {
-                own = [IoSlice::new(bytes)];
-                &own[..]
-            }
-            None => &self.pieces().map(IoSlice::new).collect::<Vec<_>>(),
+        let sent = match other {
+            Some(bytes) => socket.send_to(bytes, to).map(drop),
+            // SAFETY: each piece is readable as long as the packet.
+            None => unsafe { send_pieces(socket, to, self.vectors()) },
         };
-        if let Err(error) = send_pieces(socket, to, vectors) {
+        if let Err(error) = sent {
             // As with a lost packet: reliable messages are sent again.
             tracing::debug!("nothing sent to {to}: {error}");
         }
@@ -517,8 +513,12 @@ fn changed(packet: Packet) -> Option<dds_return_t> {
 }
 
 /// Sends pieces as one packet.
-fn send_pieces(socket: &UdpSocket, to: SocketAddrV4, pieces: &[IoSlice]) -> io::Result<()> {
-    // SAFETY: an all-zero address and message are valid; both live until the call returns, as do the pieces, which `sendmsg` only reads.
+///
+/// # Safety
+/// The pieces must be readable.
+unsafe fn send_pieces(socket: &UdpSocket, to: SocketAddrV4, pieces: &[ddsrt_iovec_t]) -> io::Result<()> {
+    // SAFETY: an all-zero address and message are valid; both live until the call returns, and the caller vouches for the pieces, which `sendmsg`
+    // only reads.
     let sent = unsafe {
         let mut address: libc::sockaddr_in = mem::zeroed();
         address.sin_family = libc::AF_INET as libc::sa_family_t;

@@ -19,7 +19,7 @@ const VERY_LONG: i64 = 10 * 365 * 86_400 * 1_000_000_000;
 pub(super) fn announce_endpoints_again(participant: dds_entity_t) {
     let round = ROUND.fetch_add(1, Ordering::Relaxed) + 1;
     let round = i32::try_from(round % 1_000_000).unwrap_or(1);
-    // SAFETY: the QoS is live until it is deleted; a handle that is no longer valid only makes a call fail.
+    // SAFETY: the QoS is live until it is deleted; an invalid handle only makes a call fail.
     unsafe {
         let qos = dds_create_qos();
         dds_qset_transport_priority(qos, round);

@@ -65,8 +65,8 @@ impl Globals {
         unsafe { holdall_expect_next(self.as_ptr(), writer.0.as_ptr(), next, MISLED_FROM) }
     }
 
-    /// The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written where there is no
-    /// such reader.
+    /// The last sequence number that all matched reliable readers of one of our writers have acknowledged; the last one written without such a
+    /// reader.
     pub(super) fn acknowledged(self, writer: Gid) -> Option<u64> {
         let mut sequence = 0;
         // SAFETY: the domain is live.
