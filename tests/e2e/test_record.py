@@ -25,8 +25,8 @@ def head_losses(said, topic):
     A publisher that appears later may count our subscription as matched, and begin, just before we have matched it: those
     messages cannot be received, but they must be reported.
     """
-    told = re.search(rf"sent while not matched: .*?{topic} (\d+)", said)
-    return int(told.group(1)) if told else 0
+    found = re.search(rf"sent while not matched: .*?{topic} (\d+)", said)
+    return int(found.group(1)) if found else 0
 
 
 def imu_number(message):

@@ -291,11 +291,11 @@ DAMAGES = {
 
 def verdicts(folder, catalog):
     """State, known losses, whether these are all, and the number of messages, by report."""
-    told = {verb: json.loads(holdall(verb, folder, "--json").stdout) for verb in ("info", "check", "audit")}
+    shown = {verb: json.loads(holdall(verb, folder, "--json").stdout) for verb in ("info", "check", "audit")}
     shutil.rmtree(catalog, ignore_errors=True)
     holdall("catalog", folder.parent, "-o", catalog)
     found = json.loads(holdall("find", "messages >= 0", catalog, "--json").stdout)
-    info, check, audit = told["info"], told["check"]["state"], told["audit"]
+    info, check, audit = shown["info"], shown["check"]["state"], shown["audit"]
     reports = {"find": (found["state"], found.get("lost"))}
     reports.update({name: (report["state"], report["lost"]) for name, report in (("info", info), ("check", check))})
     reports["audit"] = (audit["state"], audit["lost"]["total"] if info["lost"] is not None else None)

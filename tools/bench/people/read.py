@@ -46,7 +46,7 @@ def rows_of(path, columns, what):
         reader = csv.DictReader(file)
         missing = [column for column in columns if column not in (reader.fieldnames or [])]
         if missing:
-            raise Broken(f"{path}: holds no {what}: there is no column {missing[0]}")
+            raise Broken(f"{path}: holds no {what}: the column {missing[0]} is missing")
         return list(reader)
 
 
@@ -418,7 +418,7 @@ def history(path, text):
         else:
             raise broken(number_of_line, "expected a commit or counts of a file")
     if not weeks:
-        raise broken(1, "there is no commit")
+        raise broken(1, "it has no commit")
     first = min(weeks)
     count = max(weeks) - first + 1
     if count > WEEKS_MAX:

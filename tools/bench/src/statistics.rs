@@ -78,55 +78,6 @@ impl Estimate {
         let ends = |ends: Interval| (ends.low, ends.high);
         self.interval.map_or((self.median, self.median), ends)
     }
-
-    /// Whether the figure meets `target`, and whether its interval supports that.
-    pub fn judge(&self, target: Target) -> Verdict {
-        let keeps = |value: f64| match target {
-            Target::AtLeast(bound) => value >= bound,
-            Target::AtMost(bound) => value <= bound,
-        };
-        let Some(interval) = self.interval else {
-            return Verdict::undecided(keeps(self.median));
-        };
-        match (keeps(interval.low), keeps(interval.high)) {
-            (true, true) => Verdict::Reached,
-            (false, false) => Verdict::Missed,
-            _ => Verdict::undecided(keeps(self.median)),
-        }
-    }
-}
-
-/// The target of a figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
-    /// This or more.
-    AtLeast(f64),
-    /// This or less.
-    AtMost(f64),
-}
-
-/// How a figure compares with a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// The whole interval meets it.
-    Reached,
-    /// The median meets it; the interval does not support that.
-    ReachedUncarried,
-    /// The median misses it; the interval does not support that.
-    MissedUncarried,
-    /// The whole interval misses it.
-    Missed,
-}
-
-impl Verdict {
-    const fn undecided(reached: bool) -> Self {
-        if reached {
-            Self::ReachedUncarried
-        } else {
-            Self::MissedUncarried
-        }
-    }
 }
 
 /// The middle value, or the mean of the two in the middle; `None` without samples.
@@ -230,23 +181,6 @@ mod tests {
         assert!((ratio.median - 0.95).abs() < 1e-12);
         let interval = ratio.interval.unwrap();
         assert!(interval.high - interval.low < 1e-12, "{interval:?}");
-    }
-
-    #[test]
-    fn only_the_whole_interval_supports_a_verdict() {
-        let estimate = Estimate {
-            median: 0.96,
-            interval: Some(Interval {
-                low: 0.94,
-                high: 0.97,
-            }),
-            repetitions: 5,
-        };
-        assert_eq!(estimate.judge(Target::AtLeast(0.9)), Verdict::Reached);
-        assert_eq!(estimate.judge(Target::AtLeast(0.95)), Verdict::ReachedUncarried);
-        assert_eq!(estimate.judge(Target::AtLeast(0.965)), Verdict::MissedUncarried);
-        assert_eq!(estimate.judge(Target::AtLeast(0.98)), Verdict::Missed);
-        assert_eq!(estimate.judge(Target::AtMost(0.97)), Verdict::Reached);
     }
 
     proptest! {
