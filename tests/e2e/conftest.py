@@ -41,6 +41,22 @@ for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
 _domains = itertools.count(os.getpid())
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """Names the tests that were skipped for a reason that skips.txt does not have."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput"):
+        return
+    lines = (Path(__file__).parent / "skips.txt").read_text().splitlines()
+    expected = tuple(line for line in lines if line and not line.startswith("#"))
+    skipped = [(report.nodeid, report.longrepr[2].removeprefix("Skipped: ")) for report in reporter.stats.get("skipped", [])]
+    others = [f"{name} ({reason})" for name, reason in skipped if not reason.startswith(expected)]
+    reporter.write_line(f"\nskipped: {len(skipped)}, for a reason that tests/e2e/skips.txt does not have: {', '.join(others) or 'none'}")
+    if others and os.environ.get("HOLDALL_SKIPS") == "strict":
+        # Not 1: no test has failed that could run again.
+        session.exitstatus = 6
+
+
 def take_domain():
     """A ROS domain that no other test on this network uses until the socket that is returned is closed: a name there, whatever TMPDIR a run has."""
     for place in itertools.islice(_domains, 100):
