@@ -297,9 +297,13 @@ impl Rescue {
 
 /// The id of the memory that the metadata of a bag that was being recorded names.
 fn memory_named_in(directory: &Path) -> Option<String> {
+    metadata_of(directory)?.custom_data.remove(MEMORY_KEY)
+}
+
+/// The metadata of a bag; `None` if it cannot be read.
+fn metadata_of(directory: &Path) -> Option<BagMetadata> {
     let text = fs::read_to_string(&directory.join("metadata.yaml"), METADATA_BYTES_MAX).ok()?;
-    let mut metadata = BagMetadata::from_yaml(&text).ok()?;
-    metadata.custom_data.remove(MEMORY_KEY)
+    BagMetadata::from_yaml(&text).ok()
 }
 
 /// A file of messages that are in memory only.

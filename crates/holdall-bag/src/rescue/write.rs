@@ -1,6 +1,6 @@
 //! Writes messages from memory: into one more file of the bag, or into a file in memory for a caller that only reads.
 
-use super::{Found, Missing, Rescue, RescueError, catalog::Catalog};
+use super::{Found, Missing, Rescue, RescueError, catalog::Catalog, metadata_of};
 use holdall_io::{
     block::BlockPoolOptions,
     disk::FileId,
@@ -65,7 +65,11 @@ impl Rescue {
         target: RepairTarget,
     ) -> Result<u64, RescueError> {
         let storage = storage_by_id(&self.catalog.storage)?;
-        let path = next_path(directory, listed, storage);
+        // A file that is gone keeps its name: its account must not take these messages for its own.
+        let had_messages = metadata_of(directory).map_or_else(Vec::new, |metadata| metadata.files);
+        let had_messages = had_messages.into_iter().filter(|file| file.message_count > 0);
+        let taken: Vec<PathBuf> = had_messages.map(|file| file.path.into()).collect();
+        let path = next_path(directory, listed.iter().chain(&taken), storage);
         let custom = (RESCUED_KEY, missing.messages.len().to_string());
         let mut metadata = holdall_model::metadata::BagMetadata::default();
         storage.id().clone_into(&mut metadata.storage_identifier);
@@ -116,7 +120,11 @@ impl Rescue {
 }
 
 /// The next file of a bag: its name is the last one's with the next number.
-fn next_path(directory: &Path, listed: &[PathBuf], storage: &dyn Storage) -> PathBuf {
+fn next_path<'a>(
+    directory: &Path,
+    taken: impl Iterator<Item = &'a PathBuf>,
+    storage: &dyn Storage,
+) -> PathBuf {
     let stem_of = |path: &Path| {
         let stem = unpacked_name(path)
             .file_stem()
@@ -124,7 +132,7 @@ fn next_path(directory: &Path, listed: &[PathBuf], storage: &dyn Storage) -> Pat
         stem.unwrap_or_default()
     };
     let (mut head, mut number) = (None, 0u64);
-    for path in listed {
+    for path in taken {
         let stem = stem_of(path);
         let name = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
         if let Ok(last) = stem[name.len()..].parse::<u64>() {

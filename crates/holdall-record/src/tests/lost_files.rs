@@ -172,6 +172,30 @@ fn a_file_of_a_killed_recording_that_is_gone_is_in_its_account_for_good() {
     }
 }
 
+/// The highest number in the folder is then below that of a file that is gone.
+#[test]
+fn messages_from_memory_do_not_take_the_name_of_a_file_that_is_gone() {
+    for storage in ["mcap", "sqlite3", "leveldb"] {
+        let (mut world, _memory) = super::rescue::world_with_memory();
+        world.options.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
+        let (recording, sent) = recording(&mut world, storage, 240);
+        let place = tempfile::tempdir().unwrap();
+        let bag = killed(&recording, place.path());
+        recording.stop();
+        files_of(&bag)
+            .iter()
+            .rev()
+            .take(2)
+            .for_each(|file| Harm::Gone.to(file));
+        let lost = assert_exact(&bag, &sent, &format!("{storage}, not repaired"));
+        assert!(lost > 10, "{storage}: {lost}");
+        let report = repair(&bag, None, &mut |_, _| {}).unwrap();
+        assert!(report.rescued > Some(0), "{storage}: {report:?}");
+        assert_eq!(assert_exact(&bag, &sent, storage), lost);
+        assert_for_good(&bag, &sent, lost, storage);
+    }
+}
+
 #[test]
 fn a_whole_bag_that_lost_a_file_or_was_cut_is_repaired_and_says_what_is_missing() {
     for storage in ["mcap", "sqlite3"] {
