@@ -1,0 +1,190 @@
+"""holdall.launch and the launch files in examples/: run by ROS 2's own launch where it can be imported, and checked against its names everywhere.
+
+`launch` is on no package registry: a sourced ROS 2 has it, or HOLDALL_LAUNCH_PATH has the folders of its sources (launch, launch_ros, osrf_pycommon).
+"""
+
+import ast
+import importlib.machinery
+import json
+import os
+import signal
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+
+import pytest
+from conftest import DEADLINE_S, NODES, messages_of
+from test_python import environment, installed  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples/launch"
+API = json.loads(Path(__file__).with_name("launch_api.json").read_text())
+PATHS = [path for path in os.environ.get("HOLDALL_LAUNCH_PATH", "").split(os.pathsep) if path]
+FOUND = importlib.machinery.PathFinder.find_spec("launch", [*PATHS, *sys.path])
+# The package of that name on PyPI is another one.
+with_launch = pytest.mark.skipif(
+    FOUND is None or not Path(FOUND.origin or "").with_name("launch_service.py").exists(), reason="no launch of ROS 2 can be imported"
+)
+
+
+def users():
+    return [ROOT / "python/holdall/launch.py", Path(__file__).with_name("launching.py"), *sorted(EXAMPLES.glob("*.py"))]
+
+
+@pytest.mark.parametrize("path", users(), ids=lambda path: path.name)
+def test_every_distribution_has_what_is_used_of_launch(path):
+    tree = ast.parse(path.read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0].startswith("launch")]
+    names = {alias.asname or alias.name: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
+    assert names
+    for distribution, known in API.items():
+        for name in names.values():
+            assert known.get(name) is not None, f"{distribution} has no {name}: scripts/launch-api.py makes the list anew"
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names]
+        for call in calls:
+            unknown = {keyword.arg for keyword in call.keywords if keyword.arg} - set(known[names[call.func.id]])
+            assert not unknown, f"{path.name}:{call.lineno}: {names[call.func.id]} of {distribution} takes no {unknown}"
+
+
+def test_the_keywords_of_launch_are_those_that_it_has():
+    module = ast.parse((ROOT / "python/holdall/launch.py").read_text())
+    sets = {node.targets[0].id: ast.literal_eval(node.value.args[0]) for node in module.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)}
+    for known in API.values():
+        process = set(known["launch.actions.ExecuteLocal"]) | set(known["launch.descriptions.Executable"])
+        # `respawn_max_retries` is newer than Humble.
+        assert sets["_OF_LAUNCH"] - process <= {"respawn_max_retries"}
+        assert process - sets["_OF_LAUNCH"] == {"arguments", "cmd", "process_description"}
+
+
+def test_the_flags_in_the_example_for_xml_are_the_programs(world):
+    root = xml.etree.ElementTree.parse(EXAMPLES / "record.launch.xml").getroot()
+    (node,) = root.iter("node")
+    verb, *words = node.get("args").split()
+    flags = {word for word in words if word.startswith("--")}
+    assert flags and all(flag in world.run(verb, "--help").stdout for flag in flags)
+
+
+class Launched:
+    """A launch file that runs, with what happened to its recordings."""
+
+    def __init__(self, world, installed, name, *arguments):  # noqa: F811
+        _, site = installed
+        path = os.pathsep.join([str(site), *PATHS, os.environ.get("PYTHONPATH", "")])
+        env = {**environment(site), **{key: value for key, value in world.env.items() if key.startswith("ROS")}, "PYTHONPATH": path, "HOME": str(world.folder)}
+        command = [sys.executable, str(Path(__file__).with_name("launching.py")), str(EXAMPLES / name), *arguments]
+        self.program = world.program(["env", "-i", *[f"{key}={value}" for key, value in env.items()], *command])
+
+    def wait_for(self, event, deadline_s=DEADLINE_S):
+        self.program.wait_until_says(f'{{"event": "{event}"', deadline_s)
+        return self.events(event)[-1]
+
+    def events(self, name=None):
+        told = [json.loads(line) for line in list(self.program.lines) if line.startswith('{"event"')]
+        return [event for event in told if name in (None, event["event"])]
+
+    def end(self, **how):
+        code, text = self.program.stop(**how) if how else self.program.wait()
+        assert code == 0, text
+        return text
+
+
+CHATTER = {"topic": "/chatter", "type": "std_msgs/msg/String", "rate_hz": 100, "count": None}
+
+
+@with_launch
+def test_a_launch_file_records_the_topics_that_are_named(world, installed):  # noqa: F811
+    world.talker({**CHATTER, "topic": "/other"})
+    bag = world.folder / "bag"
+    launched = Launched(world, installed, "record_all.launch.py", f"uri:={bag}", "topics:=/chatter")
+    assert launched.wait_for("Started")["verb"] == "Record"
+    talker = world.talker({**CHATTER, "count": 50}, wait_for_subscriptions=1)
+    launched.program.wait_until_says("recording /chatter")
+    assert talker.done()["sent"]["/chatter"][0]["count"] == 50
+    # To launch alone, which passes no SIGINT on.
+    launched.program.process.send_signal(signal.SIGINT)
+    ended = launched.wait_for("Ended")
+    launched.end()
+    assert ended["returncode"] == 0 and ended["report"]["bag"] == str(bag), ended
+    assert {topic: len(messages) for topic, messages in messages_of(bag).items()} == {"/chatter": 50}
+    assert ended["report"]["message_count"] == 50
+
+
+@with_launch
+def test_a_launch_file_gets_each_split_and_the_end(world, installed):  # noqa: F811
+    world.talker(CHATTER)
+    bag = world.folder / "bag"
+    launched = Launched(world, installed, "record_in_parts.launch.py", f"uri:={bag}", "seconds:=1", "stop_after:=4")
+    text = launched.end()
+    names = [event["event"] for event in launched.events()]
+    assert names[0] == "Started" and names[-1] == "Ended", names
+    files = launched.events("Ended")[0]["report"]["files"]
+    splits = launched.events("Split")
+    # The last one is in the report only, when it was made since the last look.
+    assert [splits[0]["closed_file"], *(split["opened_file"] for split in splits)] == files and len(files) >= 3, (splits, files)
+    assert f"complete: {files[0]}" in text
+
+
+@with_launch
+def test_a_launch_file_gets_losses_by_topic(world, installed):  # noqa: F811
+    # No message fits into the cache.
+    file = world.folder / "small.launch.py"
+    file.write_text((EXAMPLES / "record_in_parts.launch.py").read_text().replace("all=True,", "all=True, max_cache_size='64KiB',"))
+    world.talker({"topic": "/image", "type": "sensor_msgs/msg/Image", "size": 1 << 20, "rate_hz": 20, "count": None})
+    launched = Launched(world, installed, file, f"uri:={world.folder / 'bag'}", "stop_after:=4")
+    text = launched.end()
+    losses, ended = launched.events("Lost"), launched.events("Ended")[0]
+    assert len(losses) >= 2 and all(set(loss["topics"]) == {"/image"} for loss in losses), losses
+    assert sum(loss["lost"] for loss in losses) == losses[-1]["total"] == ended["report"]["lost"] and ended["returncode"] == 3
+    assert "lost: {'/image':" in text
+
+
+@with_launch
+def test_a_bag_is_played_and_recorded_by_a_launch_file(world, installed):  # noqa: F811
+    world.talker({**CHATTER, "count": 300}, wait_for_subscriptions=1)
+    first, again = world.folder / "first", world.folder / "again"
+    recorder = world.holdall("record", "--topics", "/chatter", "--max-recording-messages", "300", "-o", first)
+    recorder.wait()
+    launched = Launched(world, installed, "play_and_record.launch.py", f"bag:={first}", f"uri:={again}", "rate:=4")
+    launched.end()
+    assert [(event["event"], event["verb"]) for event in launched.events() if event["event"] in ("Started", "Ended")] == [
+        ("Started", "Record"), ("Started", "Play"), ("Ended", "Play"), ("Ended", "Record")
+    ]
+    assert messages_of(again)["/chatter"] == messages_of(first)["/chatter"]
+
+
+@with_launch
+def test_the_end_of_a_node_is_an_event_of_the_bag(world, installed):  # noqa: F811
+    plan = world.folder / "plan.json"
+    plan.write_text(json.dumps({"publishers": [{**CHATTER, "count": 200}], "wait_for_subscriptions": 1}))
+    bag = world.folder / "bag"
+    # The node's own interpreter has all packages of ROS 2.
+    command = f"env -u PYTHONPATH {sys.executable} {NODES / 'talker.py'} {plan}"
+    launched = Launched(world, installed, "mark_crashes.launch.py", f"uri:={bag}", f"command:={command}", "after:=1")
+    launched.wait_for("Started")
+    launched.program.wait_until_says("process has finished cleanly")
+    launched.program.wait_until_says("ended with 0")
+    launched.program.process.send_signal(signal.SIGINT)
+    launched.end()
+    markers = json.loads(world.run("info", "--json", bag).stdout)["markers"]
+    assert any("ended with 0" in marker["name"] for marker in markers), markers
+    assert len(messages_of(bag)["/chatter"]) == 200
+
+
+@with_launch
+def test_a_refused_flag_ends_the_recording_with_its_sentence(world, installed, tmp_path):  # noqa: F811
+    file = tmp_path / "wrong.launch.py"
+    file.write_text("from holdall.launch import Record\nfrom launch import LaunchDescription\n"
+                    "generate_launch_description = lambda: LaunchDescription([Record(uri='bag', max_bag_sise=1)])\n")  # fmt: skip
+    launched = Launched(world, installed, file)
+    text = launched.end()
+    assert "--max-bag-sise" in text and [event["returncode"] for event in launched.events("Ended")] == [2], text
+
+
+@with_launch
+def test_a_bag_named_as_the_log_is_refused(installed):  # noqa: F811
+    _, site = installed
+    script = "from holdall.launch import Record\ntry:\n    Record(output='lab')\nexcept ValueError as error:\n    print(error)"
+    env = {**environment(site), "PYTHONPATH": os.pathsep.join([str(site), *PATHS])}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True)
+    assert "the bag is uri='lab'" in done.stdout, done.stdout + done.stderr
