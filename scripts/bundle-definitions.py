@@ -19,7 +19,8 @@ from pathlib import Path
 
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-OUTPUT = Path(__file__).resolve().parent.parent / "crates/holdall-model/data/definitions.txt"
+ROOT = Path(__file__).resolve().parent.parent
+OUTPUT = ROOT / "crates/holdall-model/data/definitions.txt"
 KINDS = ("msg", "srv", "action")
 # Interfaces that only ROS 2's own tests use.
 LEFT_OUT = {"test_msgs"}
@@ -60,10 +61,8 @@ NEWER = {
     "rosbag2_interfaces/srv/SubscribeToTopics": "string[] topics\nstring[] topic_types\n---\n"
     + CODE + "string[] subscribed_topics\nstring[] unavailable_topics\n",
     "rosbag2_interfaces/srv/TogglePaused": "---\n",
-    "holdall_interfaces/srv/AddMarker": "string name\n---\nbool success\nstring message\n",
-    "holdall_interfaces/srv/GetStatistics": "---\nbool recording\nbool paused\nstring uri\nfloat64 elapsed\nuint64 topics\n"
-    "uint64 messages_recorded\nuint64 bytes_recorded\nuint64 messages_durable\nuint64 messages_lost\nuint64 messages_sent_before_match\n"
-    "uint64 cache_bytes\nuint64 cache_bytes_max\nstring json\n",
+    # The recorder's own.
+    **{f"holdall_interfaces/srv/{path.stem}": path.read_text("utf-8") for path in sorted((ROOT / "ros/holdall_interfaces/srv").glob("*.srv"))},
 }
 
 HEAD = """\

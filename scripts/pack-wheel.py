@@ -37,8 +37,9 @@ def main(library, folder):
         metadata += [f"Provides-Extra: {extra}", *(f"Requires-Dist: {package}; extra == '{extra}'" for package in packages)]
     files[f"{info}/METADATA"] = "\n".join([*metadata, ""]).encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: holdall\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
-    scripts = "".join(f"{name} = {target}\n" for name, target in project["scripts"].items())
-    files[f"{info}/entry_points.txt"] = f"[console_scripts]\n{scripts}".encode()
+    groups = {"console_scripts": project["scripts"], **project["entry-points"]}
+    lines = [line for group, points in groups.items() for line in (f"[{group}]", *(f"{name} = {target}" for name, target in points.items()), "")]
+    files[f"{info}/entry_points.txt"] = "\n".join(lines).encode()
     record = "".join(f"{name},sha256={digest(content)},{len(content)}\n" for name, content in files.items())
     files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
     folder = Path(folder)

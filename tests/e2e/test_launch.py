@@ -4,9 +4,11 @@
 """
 
 import ast
+import contextlib
 import importlib.machinery
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -68,12 +70,17 @@ def test_the_flags_in_the_example_for_xml_are_the_programs(world):
 class Launched:
     """A launch file that runs, with what happened to its recordings."""
 
-    def __init__(self, world, installed, name, *arguments):  # noqa: F811
-        _, site = installed
-        path = os.pathsep.join([str(site), *PATHS, os.environ.get("PYTHONPATH", "")])
-        env = {**environment(site), **{key: value for key, value in world.env.items() if key.startswith("ROS")}, "PYTHONPATH": path, "HOME": str(world.folder)}
-        command = [sys.executable, str(Path(__file__).with_name("launching.py")), str(EXAMPLES / name), *arguments]
+    def __init__(self, world, path, env, *arguments):
+        command = [sys.executable, str(Path(__file__).with_name("launching.py")), str(path), *arguments]
         self.program = world.program(["env", "-i", *[f"{key}={value}" for key, value in env.items()], *command])
+
+    def kill(self):
+        """Ends what launch started, and would leave if it was killed."""
+        pids = [int(pid) for line in self.program.lines for pid in re.findall(r"process started with pid \[(\d+)\]", line)]
+        for pid in pids:
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/stat").read_text().split(") ")[1].split()[1] in (str(self.program.process.pid), "1"):
+                    os.kill(pid, signal.SIGKILL)
 
     def wait_for(self, event, deadline_s=DEADLINE_S):
         self.program.wait_until_says(f'{{"event": "{event}"', deadline_s)
@@ -89,14 +96,31 @@ class Launched:
         return text
 
 
+@pytest.fixture
+def launch(world, installed):  # noqa: F811
+    """Runs a launch file; what it has started is gone after the test."""
+    launched = []
+
+    def run(path, *arguments, **more):
+        path_of_python = os.pathsep.join([str(installed[1]), *PATHS, os.environ.get("PYTHONPATH", "")])
+        ros = {key: value for key, value in world.env.items() if key.startswith("ROS")}
+        env = {**environment(installed[1]), **ros, "PYTHONPATH": path_of_python, "HOME": str(world.folder), **more}
+        launched.append(Launched(world, EXAMPLES / path, env, *arguments))
+        return launched[-1]
+
+    yield run
+    for one in launched:
+        one.kill()
+
+
 CHATTER = {"topic": "/chatter", "type": "std_msgs/msg/String", "rate_hz": 100, "count": None}
 
 
 @with_launch
-def test_a_launch_file_records_the_topics_that_are_named(world, installed):  # noqa: F811
+def test_a_launch_file_records_the_topics_that_are_named(world, launch):
     world.talker({**CHATTER, "topic": "/other"})
     bag = world.folder / "bag"
-    launched = Launched(world, installed, "record_all.launch.py", f"uri:={bag}", "topics:=/chatter")
+    launched = launch("record_all.launch.py", f"uri:={bag}", "topics:=/chatter")
     assert launched.wait_for("Started")["verb"] == "Record"
     talker = world.talker({**CHATTER, "count": 50}, wait_for_subscriptions=1)
     launched.program.wait_until_says("recording /chatter")
@@ -111,10 +135,10 @@ def test_a_launch_file_records_the_topics_that_are_named(world, installed):  # n
 
 
 @with_launch
-def test_a_launch_file_gets_each_split_and_the_end(world, installed):  # noqa: F811
+def test_a_launch_file_gets_each_split_and_the_end(world, launch):
     world.talker(CHATTER)
     bag = world.folder / "bag"
-    launched = Launched(world, installed, "record_in_parts.launch.py", f"uri:={bag}", "seconds:=1", "stop_after:=4")
+    launched = launch("record_in_parts.launch.py", f"uri:={bag}", "seconds:=1", "stop_after:=4")
     text = launched.end()
     names = [event["event"] for event in launched.events()]
     assert names[0] == "Started" and names[-1] == "Ended", names
@@ -126,12 +150,12 @@ def test_a_launch_file_gets_each_split_and_the_end(world, installed):  # noqa: F
 
 
 @with_launch
-def test_a_launch_file_gets_losses_by_topic(world, installed):  # noqa: F811
+def test_a_launch_file_gets_losses_by_topic(world, launch):
     # No message fits into the cache.
     file = world.folder / "small.launch.py"
     file.write_text((EXAMPLES / "record_in_parts.launch.py").read_text().replace("all=True,", "all=True, max_cache_size='64KiB',"))
     world.talker({"topic": "/image", "type": "sensor_msgs/msg/Image", "size": 1 << 20, "rate_hz": 20, "count": None})
-    launched = Launched(world, installed, file, f"uri:={world.folder / 'bag'}", "stop_after:=4")
+    launched = launch(file, f"uri:={world.folder / 'bag'}", "stop_after:=4")
     text = launched.end()
     losses, ended = launched.events("Lost"), launched.events("Ended")[0]
     assert len(losses) >= 2 and all(set(loss["topics"]) == {"/image"} for loss in losses), losses
@@ -140,12 +164,12 @@ def test_a_launch_file_gets_losses_by_topic(world, installed):  # noqa: F811
 
 
 @with_launch
-def test_a_bag_is_played_and_recorded_by_a_launch_file(world, installed):  # noqa: F811
+def test_a_bag_is_played_and_recorded_by_a_launch_file(world, launch):
     world.talker({**CHATTER, "count": 300}, wait_for_subscriptions=1)
     first, again = world.folder / "first", world.folder / "again"
     recorder = world.holdall("record", "--topics", "/chatter", "--max-recording-messages", "300", "-o", first)
     recorder.wait()
-    launched = Launched(world, installed, "play_and_record.launch.py", f"bag:={first}", f"uri:={again}", "rate:=4")
+    launched = launch("play_and_record.launch.py", f"bag:={first}", f"uri:={again}", "rate:=4")
     launched.end()
     assert [(event["event"], event["verb"]) for event in launched.events() if event["event"] in ("Started", "Ended")] == [
         ("Started", "Record"), ("Started", "Play"), ("Ended", "Play"), ("Ended", "Record")
@@ -154,13 +178,13 @@ def test_a_bag_is_played_and_recorded_by_a_launch_file(world, installed):  # noq
 
 
 @with_launch
-def test_the_end_of_a_node_is_an_event_of_the_bag(world, installed):  # noqa: F811
+def test_the_end_of_a_node_is_an_event_of_the_bag(world, launch):
     plan = world.folder / "plan.json"
     plan.write_text(json.dumps({"publishers": [{**CHATTER, "count": 200}], "wait_for_subscriptions": 1}))
     bag = world.folder / "bag"
     # The node's own interpreter has all packages of ROS 2.
     command = f"env -u PYTHONPATH {sys.executable} {NODES / 'talker.py'} {plan}"
-    launched = Launched(world, installed, "mark_crashes.launch.py", f"uri:={bag}", f"command:={command}", "after:=1")
+    launched = launch("mark_crashes.launch.py", f"uri:={bag}", f"command:={command}", "after:=1")
     launched.wait_for("Started")
     launched.program.wait_until_says("process has finished cleanly")
     launched.program.wait_until_says("ended with 0")
@@ -172,11 +196,11 @@ def test_the_end_of_a_node_is_an_event_of_the_bag(world, installed):  # noqa: F8
 
 
 @with_launch
-def test_a_refused_flag_ends_the_recording_with_its_sentence(world, installed, tmp_path):  # noqa: F811
+def test_a_refused_flag_ends_the_recording_with_its_sentence(launch, tmp_path):
     file = tmp_path / "wrong.launch.py"
     file.write_text("from holdall.launch import Record\nfrom launch import LaunchDescription\n"
                     "generate_launch_description = lambda: LaunchDescription([Record(uri='bag', max_bag_sise=1)])\n")  # fmt: skip
-    launched = Launched(world, installed, file)
+    launched = launch(file)
     text = launched.end()
     assert "--max-bag-sise" in text and [event["returncode"] for event in launched.events("Ended")] == [2], text
 
