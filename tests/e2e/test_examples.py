@@ -1,0 +1,210 @@
+"""The files in examples/: what they name exists, what they run runs, and real programs read them."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import DEADLINE_S, HOLDALL, messages_of
+from test_python import ROOT, environment, installed  # noqa: F401
+
+EXAMPLES = ROOT / "examples"
+MONITORING = EXAMPLES / "monitoring"
+# The interpreter with what runs notebooks and reads queries.
+TOOLS = Path(sys.prefix) / "ros" / "bin" / "python"
+CHATTER = {"topic": "/chatter", "type": "std_msgs/msg/String", "rate_hz": 100}
+
+
+def alone():
+    """The environment without what tests give to Python."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_LIBRARY", "_ROS", "PYTEST"))}
+
+
+def flags_of(world, verb):
+    return set(re.findall(r"--[a-z][a-z-]+", world.run(verb, "--help").stdout))
+
+
+# What the queries name besides metrics of the recorder: Prometheus has it for each target.
+OF_PROMETHEUS = {"up"}
+NAMES = """
+import json, sys, promql_parser
+def names(node):
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node.name
+    for part in ("lhs", "rhs", "expr", "vector_selector", "args"):
+        below = getattr(node, part, None)
+        for one in below if isinstance(below, list) else [below]:
+            if one is not None and not isinstance(one, str):
+                yield from names(one)
+print(json.dumps([sorted(set(names(promql_parser.parse(text)))) for text in json.load(sys.stdin)]))
+"""
+
+
+def queries():
+    rules = yaml.safe_load((MONITORING / "holdall.rules.yml").read_text())
+    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    panels = json.loads((MONITORING / "grafana/holdall.json").read_text())["panels"]
+    of_panels = [target["expr"] for panel in panels for target in panel["targets"]]
+    # What Grafana puts in.
+    return alerts + [text.replace("$__rate_interval", "1m").replace("$instance", ".*") for text in of_panels]
+
+
+def test_every_metric_of_dashboard_and_alerts_is_one_of_a_recording(world):
+    # Nothing fits into the cache: losses have a metric, too.
+    world.talker({"topic": "/image", "type": "sensor_msgs/msg/Image", "size": 1 << 20, "rate_hz": 20, "count": None})
+    metrics = world.folder / "metrics.prom"
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--max-cache-size", "64KiB", "--metrics-file", metrics)
+    recorder.wait_until_says("recording /image")
+    recorder.wait_until_says("lost")
+    assert recorder.stop()[0] == 3
+    text = metrics.read_text()
+    real = {match[1] for match in re.finditer(r"^(holdall_\w+)[ {]", text, re.MULTILINE)}
+    assert "holdall_lost_messages_total" in real, text
+    parsed = subprocess.run([TOOLS, "-c", NAMES], input=json.dumps(queries()), env=alone(), capture_output=True, text=True)
+    assert parsed.returncode == 0, parsed.stderr
+    for query, names in zip(queries(), json.loads(parsed.stdout), strict=True):
+        assert names and set(names) <= real | OF_PROMETHEUS, (query, set(names) - real)
+    # Labels, in queries and in texts.
+    labels = {"instance", "job"} | {label for match in re.finditer(r"\{(.*)\} ", text) for label in re.findall(r'(\w+)="', match[1])}
+    texts = (MONITORING / "holdall.rules.yml").read_text() + (MONITORING / "grafana/holdall.json").read_text()
+    used = set(re.findall(r"\$labels\.(\w+)", texts)) | set(re.findall(r"\{\{(\w+)\}\}", texts))
+    used |= {label for group in re.findall(r"by \(([^)]*)\)", texts) for label in group.split(", ")}
+    assert used <= labels, used - labels
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap():
+    panels = json.loads((MONITORING / "grafana/holdall.json").read_text())["panels"]
+    taken = [(x, y) for panel in panels for at in [panel["gridPos"]] for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])]
+    assert len(taken) == len(set(taken)) and max(x for x, _ in taken) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def test_the_containers_have_files_that_exist_and_flags_of_the_program(world):
+    compose = yaml.safe_load((MONITORING / "compose.yaml").read_text())
+    mounted = [volume.split(":") for service in compose["services"].values() for volume in service["volumes"]]
+    for source, *_ in mounted:
+        assert source in compose["volumes"] or source.startswith("./data/") or (MONITORING / source).is_file(), source
+    recorder = compose["services"]["recorder"]
+    verb, *words = recorder["command"]
+    assert {word for word in words if word.startswith("--")} <= flags_of(world, verb)
+    assert (MONITORING / recorder["build"]["context"] / recorder["build"]["dockerfile"]).is_file()
+    # The recorder listens where Prometheus asks, and the token is where Prometheus reads it.
+    (job,) = yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"][0]["targets"] == [words[words.index("--web") + 1]]
+    assert job["authorization"]["credentials_file"] == words[words.index("--token-file") + 1]
+    datasource = yaml.safe_load((MONITORING / "grafana/datasources.yaml").read_text())["datasources"][0]
+    listens = [word.partition("=")[2] for word in compose["services"]["prometheus"]["command"] if word.startswith("--web.listen-address")]
+    assert datasource["url"] == f"http://{listens[0]}"
+
+
+@pytest.fixture
+def unit():
+    return (EXAMPLES / "systemd/holdall@.service").read_text()
+
+
+def setting(unit, name):
+    return re.search(rf"^{name}=(.*)$", unit, re.MULTILINE)[1]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this distribution has no systemd-analyze")
+def test_systemd_reads_the_unit_and_finds_it_closed(unit, tmp_path):
+    path = tmp_path / "holdall@robot.service"
+    path.write_text(unit.replace("/usr/bin/holdall", HOLDALL).replace("Documentation=man:holdall-record(1)\n", ""))
+    read = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"})
+    said = [line for line in read.stderr.splitlines() if "holdall" in line]
+    assert read.returncode == 0 and not said, said
+    closed = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", path], capture_output=True, text=True)
+    assert closed.returncode == 0, closed.stdout[-600:]
+
+
+def test_the_units_command_records_as_its_profile_says(world, unit):
+    run, etc = world.folder / "run", world.folder / "etc"
+    run.mkdir()
+    shutil.copytree(EXAMPLES / "systemd", etc)
+    start = setting(unit, "ExecStart").replace("/usr/bin/holdall", HOLDALL)
+    words = shlex.split(start.replace("/etc/holdall/%i", str(etc / "robot")).replace("/run/holdall/%i", str(run)))
+    address = world.folder / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(address))
+        manager.settimeout(DEADLINE_S)
+        world.env["NOTIFY_SOCKET"] = str(address)
+        # The disk of a test may have less free than a robot's must have.
+        profile = etc / "robot.yaml"
+        profile.write_text(re.sub(r"min-free-space: .*", "min-free-space: 1MiB", profile.read_text()))
+        recorder = world.holdall(*words[1:], cwd=world.folder)
+        del world.env["NOTIFY_SOCKET"]
+        while "READY=1" not in manager.recv(4096).decode():
+            pass
+        talker = world.talker({**CHATTER, "count": 50}, wait_for_subscriptions=1)
+        talker.done()
+        code, text = recorder.stop(15)
+    assert code == 0, text
+    (bag,) = world.folder.glob("rosbag2_*")
+    assert len(messages_of(bag)["/chatter"]) == 50
+
+
+EXECUTE = """
+import sys, nbformat, nbclient
+book = nbformat.read(sys.argv[1], as_version=4)
+nbformat.validate(book)
+nbclient.NotebookClient(book, timeout=120, kernel_name="python3").execute()
+print(sum(bool(cell.get("outputs")) for cell in book.cells), sum("image/png" in str(cell.get("outputs")) for cell in book.cells))
+"""
+
+
+@pytest.mark.parametrize("book", sorted(EXAMPLES.glob("notebooks/*.ipynb")), ids=lambda path: path.name)
+def test_a_notebook_runs_from_its_first_cell_to_its_last(installed, book, tmp_path):  # noqa: F811
+    python, site = installed
+    packages = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], env=alone(), capture_output=True, text=True)
+    # The kernel has Jupyter's packages, and then those of the venv with pandas and matplotlib.
+    found = {"PYTHONPATH": f"{site}:{packages.stdout.strip()}", "JUPYTER_RUNTIME_DIR": str(tmp_path), "IPYTHONDIR": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run([TOOLS, "-c", EXECUTE, book], env={**environment(site), **found}, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    shown, pictures = map(int, done.stdout.split())
+    assert shown >= 6 and pictures == 1
+    # Nothing of a run is in the tree.
+    assert all(not cell["outputs"] for cell in json.loads(book.read_text())["cells"] if cell["cell_type"] == "code")
+
+
+def check(world, *bags, losses="fail"):
+    action = yaml.safe_load((EXAMPLES / "github-action/action.yml").read_text())
+    (step,) = action["runs"]["steps"]
+    inputs = {"bag": " ".join(map(str, bags)), "holdall": HOLDALL, "losses": losses}
+    env = {name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], text) for name, text in step["env"].items()}
+    assert set(inputs) == set(action["inputs"]) and len(env) == len(inputs)
+    script = step["run"].replace("${{ github.action_path }}", str(EXAMPLES / "github-action"))
+    done = subprocess.run(["bash", "-c", script], env={**world.env, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
+    return done.returncode, [line for line in done.stdout.splitlines() if line.startswith(("::error", "::warning", "::notice"))], done.stdout
+
+
+def test_the_action_finds_damage_and_losses(world):
+    whole, lossy, cut = (world.folder / name for name in ("whole", "lossy", "cut"))
+    image = {"topic": "/image", "type": "sensor_msgs/msg/Image", "size": 1 << 20, "rate_hz": 20, "count": 20}
+    _, camera = [world.talker(plan, wait_for_subscriptions=1) for plan in ({**CHATTER, "count": 50}, image)]
+    recorders = [
+        world.holdall("record", "--topics", "/chatter", "--max-recording-messages", "50", "-o", whole),
+        world.holdall("record", "--topics", "/image", "--max-cache-size", "64KiB", "-o", lossy),
+    ]
+    recorders[0].wait()
+    camera.done()
+    assert recorders[1].stop()[0] == 3
+    shutil.copytree(whole, cut)
+    (file,) = cut.glob("*.mcap")
+    os.truncate(file, file.stat().st_size // 2)
+    assert check(world, whole)[:2] == (0, [])
+    code, said, text = check(world, whole, lossy)
+    assert code == 1 and len(said) == 1 and said[0].startswith("::error title=messages are lost: ") and "/image" in said[0], text
+    code, said, _ = check(world, lossy, losses="warn")
+    assert code == 0 and [line.split(" ")[0] for line in said] == ["::warning"]
+    assert check(world, lossy, losses="ignore")[:2] == (0, [])
+    code, said, text = check(world, cut, losses="ignore")
+    assert code == 1 and said[0].startswith("::error title=not sound: "), text
+    assert check(world, world.folder / "nowhere")[0] == 1
+    assert check(world)[0] == 2 and check(world, whole, losses="perhaps")[0] == 2
