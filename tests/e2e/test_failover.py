@@ -1,10 +1,15 @@
 """Two networks between a publisher and the recorder, of which one goes: the messages go on over the other one, none is missing, and none comes twice."""
 
+import contextlib
+import hashlib
 import json
+import signal
+import subprocess
 import time
 
 import pytest
-from conftest import messages_of
+from conftest import cdr_string, messages_of
+from mcap.writer import Writer as McapWriter
 from served import until
 from test_interfaces import SUBNET, start, tick
 from test_network import MOST_SENT, bare_hosts  # noqa: F401
@@ -12,6 +17,7 @@ from test_network import MOST_SENT, bare_hosts  # noqa: F401
 NETWORKS = {"net-a": ("10.88.0.1/24", "10.88.0.2/24"), "net-b": ("10.99.0.1/24", "10.99.0.2/24")}
 # Of each message; what discovery sends beside it is little.
 BYTES = 20_000
+PLAYED = 300
 
 
 class Recording:
@@ -24,13 +30,14 @@ class Recording:
             self.here.link(name, address, self.there, other)
         self.recorder = start(self.here, self.bag, "--control-socket", self.socket)
         if dds == "cyclone":
-            plan = {"publish": "/tick", "interface": list(NETWORKS), "size": BYTES, "reliability": reliability}
+            plan = {"publish": "/tick", "interface": list(NETWORKS), "size": BYTES, "reliability": reliability, "later": "/big"}
             # Not before its match.
             plan["count"] = 1_000_000
             self.node = self.there.node("cyclone_node.py", plan)
         else:
             qos = {"depth": 10000, "reliability": reliability}
-            self.node = self.there.talker(tick(count=None, size=BYTES, qos=qos), env=SUBNET, wait_for_subscriptions=1)
+            publisher = tick(count=None, size=BYTES, qos=qos)
+            self.node = self.there.talker(publisher, env=SUBNET, wait_for_subscriptions=1, later=[{**publisher, "topic": "/big"}])
         self.node.wait_for("ready")
         until(lambda: self.recorded() >= 20, "messages")
 
@@ -63,8 +70,11 @@ class Recording:
         self.node.interrupt()
         done = self.node.done()
         sent = done["count"] if self.dds == "cyclone" else done["sent"]["/tick"][0]["count"]
+        self.sent_later = done["later"] if self.dds == "cyclone" else done["sent"].get("/big", [{"count": 0}])[0]["count"]
         code, said = ended or self.recorder.stop()
-        return sent, messages_of(self.bag)["/tick"], code, said
+        messages = messages_of(self.bag)
+        self.got_later = messages.get("/big", [])
+        return sent, messages["/tick"], code, said
 
 
 @pytest.mark.parametrize(
@@ -118,3 +128,70 @@ def test_a_publisher_that_leaves_when_its_network_has_gone_is_whole_or_its_end_i
     time.sleep(wait_s)
     sent, got, code, said = recording.end()
     assert code == (0 if len(got) == sent else 3) or code == 3 and "end unknown" in said, (len(got), sent, said)
+
+
+@pytest.mark.parametrize("side", ["here", "there"])
+@pytest.mark.parametrize("dds", ["fastdds", "cyclone"])
+def test_a_publisher_that_is_created_after_its_network_has_gone_is_recorded(bare_hosts, world, tmp_path, dds, side):
+    recording = Recording(bare_hosts, world, tmp_path, dds)
+    used, _ = recording.used()
+    recording.set(side, used, "down")
+    # Three seconds.
+    recording.wait_for(60)
+    recording.node.process.send_signal(signal.SIGUSR1)
+    recording.node.wait_for("later")
+    recording.recorder.wait_until_says("recording /big")
+    recording.wait_for(100)
+    sent, got, code, said = recording.end()
+    assert code == 0 and "lost: none" in said and len(got) == sent, (len(got), sent, said)
+    later = recording.sent_later
+    assert 20 <= later == len(recording.got_later), (later, len(recording.got_later), said)
+
+
+def bag_of_ticks(folder, world):
+    """Twenty messages a second, the n-th with the text n."""
+    folder.mkdir()
+    with open(folder / "bag_0.mcap", "wb") as stream:
+        writer = McapWriter(stream)
+        writer.start("ros2", "test")
+        schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data\n")
+        channel = writer.register_channel("/tick", "cdr", schema)
+        for number in range(PLAYED):
+            time_ns = 10**18 + number * 50_000_000
+            writer.add_message(channel, time_ns, cdr_string(str(number).ljust(BYTES)), time_ns)
+        writer.finish()
+    assert world.run("reindex", folder).returncode == 0
+
+
+@pytest.mark.parametrize("side, lost", [("here", "used"), ("there", "used"), ("here", "other")])
+@pytest.mark.parametrize("dds", ["fastdds", "cyclone"])
+def test_what_is_played_goes_on_over_the_other_network(bare_hosts, world, tmp_path, dds, side, lost):
+    here, there = bare_hosts(2)
+    for name, (address, other) in NETWORKS.items():
+        here.link(name, address, there, other)
+    bag_of_ticks(tmp_path / "bag", world)
+    if dds == "cyclone":
+        listener = there.node("cyclone_node.py", {"subscribe": "/tick", "interface": list(NETWORKS), "expect": PLAYED})
+    else:
+        plan = {"topic": "/tick", "type": "std_msgs/msg/String", "qos": {"depth": 1000}}
+        listener = there.node("listener.py", {"subscriptions": [plan], "expect": {"/tick": PLAYED}}, SUBNET)
+    listener.wait_for("ready")
+    before = {name: here.sent_bytes(name) for name in NETWORKS}
+    player = here.holdall("play", tmp_path / "bag", "--disable-keyboard-controls", "--wait-for-subscribers", "1", **SUBNET)
+    sent = lambda: {name: here.sent_bytes(name) - before[name] for name in NETWORKS}  # noqa: E731
+    until(lambda: sum(sent().values()) > 30 * BYTES, "messages on the wire")
+    used, other = sorted(NETWORKS, key=lambda name: -sent()[name])
+    host = here if side == "here" else there
+    host.ip("link", "set", used if lost == "used" else other, "down")
+    code, said = player.wait()
+    # What was acknowledged is in its queue.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        listener.process.wait(20)
+    listener.interrupt()
+    heard = listener.done()
+    if dds == "cyclone":
+        assert heard["values"] == list(range(PLAYED)), said
+    else:
+        whole = hashlib.md5(b"".join(cdr_string(str(number).ljust(BYTES)) for number in range(PLAYED))).hexdigest()
+        assert (heard["received"]["/tick"]["count"], heard["received"]["/tick"]["md5"]) == (PLAYED, whole), said
+    assert code == 0, said

@@ -2,10 +2,10 @@
 
 Usage: cyclone_node.py PLAN.json    (or `-` for standard input; the domain is ROS_DOMAIN_ID)
 
-PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME or [NAME...], "keyed": true, "dispose": true, "count": N, "size": BYTES, "reliability": "best_effort"
+PLAN: {"publish": TOPIC} or {"subscribe": TOPIC, "expect": N}, "interface": NAME or [NAME...], "keyed": true, "dispose": true, "later": TOPIC, "count": N, "size": BYTES, "reliability": "best_effort"
 Without an interface it is in the range LOCALHOST, with one in SUBNET. Publishes std_msgs/msg/String twenty times a second until SIGINT or SIGTERM, or N messages from the first match on, or subscribes until N messages were received. With `keyed` the type is
-lab_msgs/msg/Wheel: `id`, its key, and `speed`. With `dispose` every tenth message is followed by the end of its instance.
-Prints {"event": "ready"}, and at the end {"event": "done", "count", "values"}.
+lab_msgs/msg/Wheel: `id`, its key, and `speed`. With `dispose` every tenth message is followed by the end of its instance. At SIGUSR1 a publisher of the topic `later` is created, which publishes beside the other one from its first match on.
+Prints {"event": "ready"}, {"event": "later"}, and at the end {"event": "done", "count", "values", "later": N}.
 """
 
 import json
@@ -62,17 +62,25 @@ def main():
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    later = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda *_: later.set())
     participant = DomainParticipant(int(os.environ["ROS_DOMAIN_ID"]))
     name = plan.get("publish") or plan["subscribe"]
     topic = Topic(participant, "rt" + name, Wheel if plan.get("keyed") else String)
     reliable = Policy.Reliability.Reliable(duration(seconds=1))
     reliability = Policy.Reliability.BestEffort if plan.get("reliability") == "best_effort" else reliable
     qos = Qos(reliability, Policy.History.KeepAll, Policy.DataRepresentation(use_cdrv0_representation=True))
-    values = []
+    values, late, late_count = [], None, 0
     if "publish" in plan:
         writer = DataWriter(participant, topic, qos)
         tell(event="ready")
         while not stop.wait(0.05) and len(values) != plan.get("count"):
+            if later.is_set() and late is None:
+                late = DataWriter(participant, Topic(participant, "rt" + plan["later"], String), qos)
+                tell(event="later")
+            if late and (late_count or late.get_matched_subscriptions()):
+                late.write(String(str(late_count)))
+                late_count += 1
             if "count" in plan and not values and not writer.get_matched_subscriptions():
                 continue
             number = len(values)
@@ -88,7 +96,7 @@ def main():
             for sample in reader.take(N=1000):
                 if isinstance(sample, (Wheel, String)):
                     values.append(sample.speed if plan.get("keyed") else int(sample.data))
-    tell(event="done", count=len(values), values=values)
+    tell(event="done", count=len(values), values=values, later=late_count)
 
 
 main()

@@ -3,8 +3,8 @@
 Usage: talker.py PLAN.json    (or `-` for standard input)
 
 PLAN: {"node": NAME, "publishers": [{"topic", "type", "count", "rate_hz", "qos": {...}, "size", "text"}...],
-       "wait_for_subscriptions": N, "tell_when_alone": true, "linger": true}
-`count` null publishes until SIGINT or SIGTERM. Each event is one JSON object on a line of standard output:
+       "wait_for_subscriptions": N, "later": [...], "tell_when_alone": true, "linger": true}
+`count` null publishes until SIGINT or SIGTERM. The publishers in `later` are created at SIGUSR1, each after its {"event": "later"}, and publish from their first match on. Each event is one JSON object on a line of standard output:
 {"event": "ready"}, {"event": "matched"}, and at the end {"event": "done", "sent": {topic: {"count", "md5", "sizes_sum"}}}; if requested,
 {"event": "alone"} when the last subscription is gone after that.
 A publisher with "log": PATH writes for each message its number and the monotonic time before it was handed over (uint64, float64, little
@@ -136,12 +136,23 @@ def pace(stream, stop):
                 stop.wait(wait)
 
 
+def publish_later(node, plan, streams, wanted, stop):
+    stream = Stream(node, plan)
+    streams.append(stream)
+    tell(event="later")
+    while stream.publisher.get_subscription_count() < wanted and not stop.wait(0.01):
+        pass
+    pace(stream, stop)
+
+
 def main():
     plan = json.load(sys.stdin if sys.argv[1] == "-" else open(sys.argv[1]))
     stop = threading.Event()
     rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
+    later = threading.Event()
+    signal.signal(signal.SIGUSR1, lambda *_: later.set())
     node = rclpy.create_node(plan.get("node", "talker"))
     streams = [Stream(node, p) for p in plan["publishers"]]
     executor = rclpy.executors.SingleThreadedExecutor()
@@ -160,6 +171,12 @@ def main():
     for thread in threads:
         while thread.is_alive():
             thread.join(0.05)
+            if later.is_set():
+                later.clear()
+                late = [threading.Thread(target=publish_later, args=(node, p, streams, wanted, stop)) for p in plan["later"]]
+                for one in late:
+                    one.start()
+                threads.extend(late)
     for stream in streams:
         if not plan.get("hard_exit"):
             stream.publisher.wait_for_all_acked(rclpy.duration.Duration(seconds=10))

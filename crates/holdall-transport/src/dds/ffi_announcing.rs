@@ -13,8 +13,8 @@ use super::{
     keys::{has_key_hash, remove_key_hashes},
     locators::{
         AnnouncedInterface, Change, Destination, HEADER_BYTES, announcement_ports, asking_for_heartbeats,
-        change_of, is_farewell, keep_reachable, named_destination, needed, split_fragment_requests,
-        with_addresses,
+        change_of, is_farewell, keep_reachable, named_destination, needed, needed_by_discovery,
+        split_fragment_requests, with_addresses,
     },
     networks::{GROUP, Networks, Way, socket_address},
     repeats::Repeats,
@@ -293,8 +293,7 @@ impl State {
     /// An announcement as a participant at this address needs it.
     fn for_unicast(&self, packet: &[u8], to: Ipv4Addr) -> Vec<u8> {
         let networks = self.networks();
-        let addresses = needed(networks.interfaces(), networks.destination(to));
-        asking_for_heartbeats(&with_addresses(packet, &addresses))
+        asking_for_heartbeats(&announcement_for(&networks, packet, networks.destination(to)))
     }
 
     /// Sends an announcement to all participants of this computer at a port: one that uses another interface than loopback ignores what
@@ -343,13 +342,24 @@ impl State {
     fn send_multicast(&self, only: Option<Ipv4Addr>, to: SocketAddrV4, packet: &[u8]) -> bool {
         let networks = self.networks();
         networks.each_multicast(only, |socket, destination| {
-            let packet = with_addresses(packet, &needed(networks.interfaces(), destination));
+            let packet = announcement_for(&networks, packet, destination);
             let packet = self.with_way_back(&networks, packet, destination);
             if let Err(error) = socket.send_to(&packet, to) {
                 tracing::debug!("no announcement to {to}: {error}");
             }
         })
     }
+}
+
+/// An announcement with the addresses that a destination needs.
+fn announcement_for(networks: &Networks, packet: &[u8], destination: Destination) -> Vec<u8> {
+    let addresses = needed(networks.interfaces(), destination);
+    let discovery = if networks.is_wide() {
+        needed_by_discovery(networks.interfaces(), destination, addresses.clone())
+    } else {
+        addresses.clone()
+    };
+    with_addresses(packet, &addresses, &discovery)
 }
 
 /// How many hops this socket's multicast may take; 1 where the system does not report it.

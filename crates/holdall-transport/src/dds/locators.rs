@@ -83,6 +83,27 @@ pub(super) fn needed(interfaces: &[AnnouncedInterface], destination: Destination
     }
 }
 
+/// Addresses of one kind that Fast DDS keeps of a participant.
+const KEPT_BY_FAST_DDS: usize = 4;
+
+/// The announced addresses at which a destination reaches our discovery, when it `needed` these for messages: those of all other networks, too.
+///
+/// Neither Fast DDS nor Cyclone sends discovery to another address than those of the first announcement, also when that network is lost later.
+pub(super) fn needed_by_discovery(
+    interfaces: &[AnnouncedInterface],
+    destination: Destination,
+    mut needed: Vec<Ipv4Addr>,
+) -> Vec<Ipv4Addr> {
+    if destination != Destination::ThisHost && !needed.is_empty() {
+        for other in interfaces.iter().filter(|one| !one.is_loopback) {
+            if needed.len() < KEPT_BY_FAST_DDS && !needed.contains(&other.announced) {
+                needed.push(other.announced);
+            }
+        }
+    }
+    needed
+}
+
 /// The ports on which participants of a domain listen for announcements (RTPS 2.5, 9.6.2.3), at an address without a port.
 pub(super) fn announcement_ports(address: Ipv4Addr, domain: u32, index_max: u32) -> Vec<SocketAddrV4> {
     let port = |index: u32| u16::try_from(7_400 + 250 * domain + 10 + 2 * index).ok();
@@ -116,8 +137,10 @@ const DISCOVERY_WRITERS: [[u8; 4]; 3] = [
     [0x00, 0x00, 0x04, 0xc2],
 ];
 const PID_PAD: u16 = 0;
-/// `PID_DEFAULT_UNICAST_LOCATOR` and `PID_METATRAFFIC_UNICAST_LOCATOR`.
-pub(super) const ANNOUNCED_LOCATORS: [u16; 2] = [0x0031, 0x0032];
+/// Where discovery is received.
+const PID_METATRAFFIC_UNICAST_LOCATOR: u16 = 0x0032;
+/// This and `PID_DEFAULT_UNICAST_LOCATOR`.
+pub(super) const ANNOUNCED_LOCATORS: [u16; 2] = [0x0031, PID_METATRAFFIC_UNICAST_LOCATOR];
 /// These, and an endpoint's `PID_UNICAST_LOCATOR`.
 const RECEIVED_LOCATORS: [u16; 3] = [0x002f, 0x0031, 0x0032];
 /// A parameter with an address, and its head.
@@ -314,11 +337,13 @@ pub(super) fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
     submessage.id == DATA && bytes.get(writer..writer + 4) == Some(&PARTICIPANT_WRITER)
 }
 
-/// A copy of a packet; its participant announcements hold the unicast addresses in `needed` instead of the original ones.
+/// A copy of a packet; its participant announcements hold the unicast addresses in `needed` instead of the original ones, and those in `discovery`
+/// for discovery.
 ///
 /// With none needed, an announcement keeps its addresses.
-pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
-    let mut copy = Vec::with_capacity(packet.len() + needed.len() * 2 * LOCATOR_PARAMETER_BYTES);
+pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr], discovery: &[Ipv4Addr]) -> Vec<u8> {
+    let added = needed.len() + discovery.len();
+    let mut copy = Vec::with_capacity(packet.len() + added * LOCATOR_PARAMETER_BYTES);
     let mut at = HEADER_BYTES.min(packet.len());
     copy.extend_from_slice(&packet[..at]);
     while let Some(next) = submessage(packet, at) {
@@ -336,7 +361,8 @@ pub(super) fn with_addresses(packet: &[u8], needed: &[Ipv4Addr]) -> Vec<u8> {
             if locators[..index].iter().any(|other| other.id == locator.id) {
                 continue;
             }
-            for address in needed {
+            let is_discovery = locator.id == PID_METATRAFFIC_UNICAST_LOCATOR;
+            for address in if is_discovery { discovery } else { needed } {
                 let own = &packet[locator.at..at];
                 copy.extend_from_slice(&own[..LOCATOR_PARAMETER_BYTES - 4]);
                 copy.extend(address.octets());
@@ -575,6 +601,22 @@ mod tests {
     }
 
     #[test]
+    fn discovery_of_another_host_reaches_us_on_all_networks() {
+        let all = interfaces();
+        let of = |destination| needed_by_discovery(&all, destination, needed(&all, destination));
+        assert_eq!(of(Destination::ThisHost), [LOOPBACK]);
+        assert_eq!(of(Destination::Neighbours(WIRELESS)), [WIRELESS, WIRED]);
+        assert_eq!(of(host(Ipv4Addr::new(192, 168, 1, 99), None)), [WIRELESS, WIRED]);
+        let none = needed_by_discovery(&all, Destination::Neighbours(WIRED), Vec::new());
+        assert!(none.is_empty());
+        let many = [1, 2, 3, 4, 5, 6].map(|net| interface(Ipv4Addr::new(10, net, 0, 1), [255, 255, 255, 0]));
+        assert_eq!(
+            needed_by_discovery(&many, Destination::Neighbours(WIRED), vec![many[5].address]).len(),
+            4
+        );
+    }
+
+    #[test]
     fn without_loopback_this_host_needs_one_address() {
         assert_eq!(needed(&interfaces()[1..], Destination::ThisHost), [WIRED]);
         assert_eq!(needed(&[], Destination::ThisHost), [Ipv4Addr::LOCALHOST; 0]);
@@ -587,16 +629,19 @@ mod tests {
             let whole = packet(&both, inline);
             for address in [LOOPBACK, WIRED] {
                 let expected = packet(&[(0x31, address), (0x32, address)], inline);
-                assert_eq!(with_addresses(&whole, &[address]), expected);
+                assert_eq!(with_addresses(&whole, &[address], &[address]), expected);
             }
-            assert_eq!(with_addresses(&whole, &[LOOPBACK, WIRED]), whole);
+            let all = [LOOPBACK, WIRED];
+            assert_eq!(with_addresses(&whole, &all, &all), whole);
+            let expected = packet(&[(0x31, WIRED), (0x32, WIRED), (0x32, WIRELESS)], inline);
+            assert_eq!(with_addresses(&whole, &[WIRED], &[WIRED, WIRELESS]), expected);
         }
     }
 
     #[test]
     fn an_announcement_is_never_left_without_an_address() {
         let whole = packet(&[(0x31, LOOPBACK), (0x32, WIRED)], false);
-        assert_eq!(with_addresses(&whole, &[]), whole);
+        assert_eq!(with_addresses(&whole, &[], &[]), whole);
     }
 
     #[test]
@@ -606,10 +651,11 @@ mod tests {
             true,
         );
         let expected = packet(&[(0x31, WIRELESS), (0x32, WIRELESS)], true);
-        assert_eq!(with_addresses(&whole, &[WIRELESS]), expected);
+        assert_eq!(with_addresses(&whole, &[WIRELESS], &[WIRELESS]), expected);
         let one = packet(&[(0x31, LOOPBACK), (0x32, LOOPBACK)], false);
         let both = [(0x31, WIRED), (0x31, WIRELESS), (0x32, WIRED), (0x32, WIRELESS)];
-        assert_eq!(with_addresses(&one, &[WIRED, WIRELESS]), packet(&both, false));
+        let all = [WIRED, WIRELESS];
+        assert_eq!(with_addresses(&one, &all, &all), packet(&both, false));
     }
 
     #[test]
@@ -713,7 +759,7 @@ mod tests {
         let whole = both(&[(0x31, LOOPBACK), (0x31, WIRED)], 1);
         let pieces = [&whole[..20], &whole[20..64], &whole[64..]];
         assert_eq!(change_of(pieces.into_iter()), Some(Change::Announcement));
-        let changed = asking_for_heartbeats(&with_addresses(&whole, &[LOOPBACK]));
+        let changed = asking_for_heartbeats(&with_addresses(&whole, &[LOOPBACK], &[LOOPBACK]));
         assert_eq!(changed, both(&[(0x31, LOOPBACK)], 0));
     }
 
@@ -753,7 +799,7 @@ mod tests {
             let at = at.min(whole.len());
             let end = (at + bytes.len()).min(whole.len());
             whole.splice(at..end, bytes);
-            let copy = with_addresses(&whole, &[WIRED]);
+            let copy = with_addresses(&whole, &[WIRED], &[WIRED]);
             prop_assert!(copy.len() <= whole.len());
             let mut received = whole.clone();
             keep_reachable(&mut received, WIRED, |address| address == LOOPBACK);
