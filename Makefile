@@ -15,7 +15,7 @@ TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 # libraries, and so compiles nothing again.
 PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-bench --bin holdall-sim --lib --test program
 
-.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e setup-build setup-demo setup-nodes clean
+.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e site setup-build setup-demo setup-nodes clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -82,6 +82,16 @@ gate: setup-build ## what a message costs in instructions, allocations and copie
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
 	$(PROGRAMS)
 	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall scripts/e2e.sh $(HOLDALL_VENV)/bin/python
+
+# mdBook is built once, from crates.io.
+MDBOOK_VERSION := 0.5.4
+MDBOOK := $(TARGET)/tools/bin/mdbook
+
+site: setup-build ## the documents as a web site: target/site/html
+	$(PROGRAMS)
+	@test -x $(MDBOOK) || cargo install mdbook --version $(MDBOOK_VERSION) --locked --root $(TARGET)/tools
+	scripts/site.py $(TARGET)/debug/holdall target/site
+	$(MDBOOK) build target/site
 
 setup-build:
 	@scripts/setup.sh build
