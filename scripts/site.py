@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Puts the pages of the web site together: the documents in their folders, what they link to, and the help of each verb.
+"""Puts the pages of the web site together: the documents in their folders, what they link to, the help of each verb, and the Python API.
 
     scripts/site.py PROGRAM FOLDER      then: mdbook build FOLDER
 """
 
+import ast
 import re
 import shutil
 import subprocess
@@ -80,6 +81,38 @@ def reference(program, book):
     return verbs
 
 
+def described(node, owner=""):
+    """A function or class of the Python package as a section: its signature, what its docstring says, and its public members."""
+    text = re.sub(r":(?:func|class|meth|attr):`", "`", ast.get_docstring(node) or "")
+    name = f"{owner}{node.name}"
+    if isinstance(node, ast.ClassDef):
+        public = [one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and not one.name.startswith("_")]
+        made = next((one for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__" and not node.name.startswith("_")), None)
+        head = f"### class {name}\n\n" + (f"```python\n{name}({arguments(made)})\n```\n\n" if made and arguments(made) else "")
+        return head + f"{text}\n\n" + "".join(described(one, f"{node.name}.") for one in public if ast.get_docstring(one))
+    is_property = any(isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list)
+    back = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+    signature = f"{name}{back.replace(' ->', ':', 1)}" if is_property else f"{name}({arguments(node)}){back}"
+    return f"{'####' if owner else '###'} {name}\n\n```python\n{signature}\n```\n\n{text}\n\n"
+
+
+def arguments(node):
+    return re.sub(r"^self(, /)?(, )?", "", ast.unparse(node.args))
+
+
+def python_page(book):
+    """The Python package: what `holdall` and `holdall.launch` export."""
+    package = ROOT / "python/holdall"
+    modules = [ast.parse(path.read_text()) for path in (*sorted(package.glob("_*.py")), package / "_native.pyi")]
+    launch = ast.parse((package / "launch.py").read_text())
+    text = "# Python API\n\n[Recipes](../docs/python.md) and [launch files](../docs/ros2.md) have examples.\n\n"
+    for title, sources, exports in (("holdall", modules, ast.parse((package / "__init__.py").read_text())), ("holdall.launch", [launch], launch)):
+        names = next(ast.literal_eval(one.value) for one in exports.body if isinstance(one, ast.Assign) and one.targets[0].id == "__all__")
+        found = {one.name: one for module in sources for one in module.body if isinstance(one, (ast.ClassDef, ast.FunctionDef))}
+        text += f"## {title}\n\n" + "".join(described(found[name]) for name in names if name in found)
+    (book / "reference/python.md").write_text(text)
+
+
 def rename(book):
     """mdBook makes `index.html` of `README.md`, and does not follow links to it: the page is `index.md`."""
     for page in book.rglob("*.md"):
@@ -98,6 +131,8 @@ def main(program, folder):
     verbs = reference(program, book)
     listed = [Path(target) for target in links(summary)]
     met = collect(listed, book)
+    python_page(book)
+    summary = summary.replace("- [Python API]()", "- [Python API](reference/python.md)")
     summary = summary.replace("- [Verbs]()\n", "- [Verbs](reference/README.md)\n" + "".join(f"  - [{verb}](reference/{verb}.md)\n" for verb in verbs))
     # mdBook makes pages of what is listed only.
     others = [page for page in met if page not in listed]
@@ -106,7 +141,7 @@ def main(program, folder):
     (book / "SUMMARY.md").write_text(summary)
     rename(book)
     shutil.copy(ROOT / "docs/book.toml", site / "book.toml")
-    print(f"{site}: {len(listed) + len(others) + len(verbs)} pages")
+    print(f"{site}: {len(list(book.rglob('*.md'))) - 1} pages")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,8 @@ def test_every_link_of_the_site_leads_to_a_page_of_it(tmp_path):
     listed = set(re.findall(r"\]\(([^)]+)\)", summary))
     assert {page.relative_to(book).as_posix() for page in book.rglob("*.md")} - {"SUMMARY.md"} == listed
     assert {f"reference/{verb}.md" for verb in ("record", "play", "info", "upload")} <= listed
+    api = (book / "reference/python.md").read_text()
+    assert all(f"### class {name}\n" in api for name in ("Bag", "Record", "OnLoss")) and "#### Bag.messages\n" in api and "### create\n" in api
     for page in book.rglob("*.md"):
         text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", text):
