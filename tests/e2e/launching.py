@@ -10,7 +10,7 @@ from holdall.launch import OnEnd, OnLoss, OnSplit, OnStart
 
 from launch import LaunchDescription, LaunchService
 from launch.actions import IncludeLaunchDescription, RegisterEventHandler
-from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch.launch_description_sources import AnyLaunchDescriptionSource
 
 
 def say(event, _context):
@@ -20,7 +20,7 @@ def say(event, _context):
 
 
 def main(path, *arguments):
-    included = IncludeLaunchDescription(PythonLaunchDescriptionSource(path), launch_arguments=[word.split(":=", 1) for word in arguments])
+    included = IncludeLaunchDescription(AnyLaunchDescriptionSource(path), launch_arguments=[word.split(":=", 1) for word in arguments])
     handlers = [OnStart(on_start=say), OnSplit(on_split=say), OnLoss(on_loss=say), OnEnd(on_end=say)]
     service = LaunchService()
     service.include_launch_description(LaunchDescription([*map(RegisterEventHandler, handlers), included]))

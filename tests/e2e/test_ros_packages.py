@@ -17,6 +17,7 @@ from test_python import LIBRARY, ROOT, environment, installed  # noqa: F401
 PACKAGES = ROOT / "ros"
 # colcon and ament are in a venv of their own; its share folder is what /opt/ros has on a robot.
 VENV = Path(sys.prefix) / "ros"
+LAUNCH_XML = importlib.machinery.PathFinder.find_spec("launch_xml", [*PATHS, *sys.path])
 ROS2CLI = importlib.machinery.PathFinder.find_spec("ros2cli", [*PATHS, *sys.path])
 
 
@@ -127,6 +128,16 @@ def test_launch_starts_it_as_a_node_of_the_package(workspace, world, launch):
     launched = launch("record_as_node.launch.py", f"params:={parameters}", "namespace:=/robot", AMENT_PREFIX_PATH=prefix)
     launched.program.wait_until_says("Listening for topics")
     calls = world.calls("cyclone", {"service": "/robot/recorder/get_uri", "type": "rosbag2_interfaces/srv/GetUri", "request": {}})
+    assert calls[0]["reply"] == {"uri": str(world.folder / "lab")}, calls
+
+
+@with_launch
+@pytest.mark.skipif(LAUNCH_XML is None, reason="no launch of ROS 2 can be imported: launch_xml")
+def test_a_launch_file_in_xml_records(workspace, world, launch):
+    prefix = f"{workspace / 'holdall'}:{os.environ.get('AMENT_PREFIX_PATH', sys.prefix)}"
+    launched = launch("record.launch.xml", f"uri:={world.folder / 'lab'}", AMENT_PREFIX_PATH=prefix)
+    launched.program.wait_until_says("Listening for topics")
+    calls = world.calls("cyclone", {"service": "/recorder/get_uri", "type": "rosbag2_interfaces/srv/GetUri", "request": {}})
     assert calls[0]["reply"] == {"uri": str(world.folder / "lab")}, calls
 
 
