@@ -66,6 +66,14 @@ impl Kept {
     }
 }
 
+/// Where the bag has a message.
+pub(crate) struct InBag {
+    pub topic: BagTopic,
+    /// Number of the file.
+    pub file: Option<u32>,
+    pub is_packed: bool,
+}
+
 /// The last messages of the chosen topics; shared by the parts that see messages go.
 pub(crate) struct LatchedKeeper {
     options: RepeatOptions,
@@ -128,21 +136,20 @@ impl LatchedKeeper {
         lock(&self.inner).depths.contains_key(&topic)
     }
 
-    /// Keeps a message that was written into the file with this number.
+    /// Keeps a message that was written.
     pub fn keep_written(
         &self,
         entry: &CacheEntry,
-        place: BagTopic,
         publisher: Option<PublisherInfo>,
-        (payload, is_packed, file): (PayloadRef<'_>, bool, Option<u32>),
+        payload: PayloadRef<'_>,
+        place: &InBag,
     ) {
-        let kept = self.kept(entry, publisher, payload, file);
-        let place = Some(place);
+        let kept = self.kept(entry, publisher, payload, place.file);
         lock(&self.inner).keep(
             entry,
             Kept {
-                place,
-                is_packed,
+                place: Some(place.topic),
+                is_packed: place.is_packed,
                 ..kept
             },
         );
@@ -295,12 +302,12 @@ mod tests {
             publisher: PublisherIndex(publisher),
         };
         let payload = nanos.to_le_bytes();
-        keeper.keep_written(
-            &entry,
-            BagTopic(topic),
-            None,
-            (PayloadRef::Bytes(&payload), false, Some(0)),
-        );
+        let place = InBag {
+            topic: BagTopic(topic),
+            file: Some(0),
+            is_packed: false,
+        };
+        keeper.keep_written(&entry, None, PayloadRef::Bytes(&payload), &place);
     }
 
     fn kept(keeper: &LatchedKeeper, until: i64) -> Vec<i64> {

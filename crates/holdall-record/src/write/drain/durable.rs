@@ -1,78 +1,124 @@
-//! Work that is due without a message: the bag's own, syncs for the loss window, files that the ring removed.
+//! Durability while a recording runs: when a sync is requested, what it covers, and what is known once it has ended.
 
-use super::Drain;
-use crate::{Setting, write::durability::Verdict};
-use holdall_bag::writer::WriteError;
-use holdall_io::wait::Wait;
-use holdall_io::{mutex::lock, range_lock::Waiting};
-use std::time::Duration;
+use super::shared::DrainShared;
+use crate::{
+    Setting,
+    step_wait::Absence,
+    write::{
+        durability::{Arrivals, LossWindow, Verdict},
+        options::DrainOptions,
+    },
+};
+use holdall_io::range_lock::Waiting;
+use holdall_model::loss::{DURABILITY_RECORD, ledger::Ledger};
+use holdall_storage::writer::MetadataEntries;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// So many complete files that no caller has taken are enough.
-const COMPLETE_FILES_MAX: usize = 1024;
+/// How long the drain sleeps while nothing comes.
+const IDLE_MAX: Duration = Duration::from_millis(100);
 
-impl Drain {
-    /// Maintains the parts of the bag other than messages.
-    pub(super) fn maintain_bag(&mut self, now: Duration) -> Result<(), WriteError> {
-        // A failure may have come after the ring had removed a file.
-        self.count_removed();
-        if self.failure.is_some() {
-            return Ok(());
-        }
-        self.bag.step()?;
-        if self.options.lists_complete_files {
-            self.list_complete();
-        }
-        self.maintain_durability(now)?;
-        self.free_places();
-        self.count_removed();
-        self.write_markers()?;
-        if let Some((name, entries)) = self.checkpoints.record(&self.ledger, now) {
-            self.bag.write_record(&name, &entries)?;
-        }
-        self.maintain_space(now)
+/// How long it sleeps while a sync is in flight: the sync's end must be noticed soon.
+const SYNC_LOOK: Duration = Duration::from_millis(10);
+
+/// The loss window, and the sync in flight.
+pub(super) struct Durable {
+    window: LossWindow,
+    arrivals: Arrivals,
+    /// Messages by topic that the sync in flight covers.
+    syncing: Vec<u64>,
+    /// The journal's place that the sync in flight covers.
+    syncing_journal: u64,
+    /// How long writes had waited for other programs in all when the last sync ended.
+    held_before: Duration,
+    /// A span in which this process did not run, as long as it can explain findings.
+    absence: Option<Absence>,
+    max_loss_window: Option<Duration>,
+    /// Messages in the cache may be arbitrarily old, and have no guarantee until they are requested.
+    snapshot: bool,
+    shared: Arc<DrainShared>,
+}
+
+impl Durable {
+    /// Nothing was received yet.
+    pub fn new(options: &DrainOptions, shared: Arc<DrainShared>) -> Self {
+        let durable = Self {
+            window: LossWindow::new(options.max_loss_window),
+            arrivals: Arrivals::default(),
+            syncing: Vec::new(),
+            syncing_journal: 0,
+            held_before: Waiting::total(),
+            absence: None,
+            max_loss_window: options.max_loss_window,
+            snapshot: options.snapshot,
+            shared,
+        };
+        durable.publish();
+        durable
     }
 
-    /// Lists files that have become complete, as far as there is room; the others follow.
-    fn list_complete(&mut self) {
-        let mut complete = lock(&self.shared.complete);
-        if complete.len() < COMPLETE_FILES_MAX {
-            complete.extend(self.bag.take_complete());
-        }
+    fn publish(&self) {
+        let durability = self.window.status().clone();
+        self.shared.update_status(|status| status.durability = durability);
     }
 
-    /// Requests syncs in time, and reports durable messages.
-    pub(super) fn maintain_durability(&mut self, now: Duration) -> Result<(), WriteError> {
-        if self.window.is_in_flight() && self.bag.is_durable()? {
-            self.journal.forget_before(self.syncing_journal);
-            let verdict = self.window.ended(now, self.syncing.iter().sum());
-            self.warn_of(verdict);
-            self.held_before = Waiting::total();
-            let durability = self.window.status().clone();
-            let mut status = lock(&self.shared.status);
+    /// A segment was taken from the cache; returns when the first of its messages was received, at the earliest.
+    pub fn segment_taken(&mut self, now: Duration) -> Duration {
+        let oldest = self.arrivals.take().filter(|_| !self.snapshot);
+        let received = oldest.unwrap_or(now);
+        self.window.received(received);
+        received
+    }
+
+    /// Messages were written that were received at `received` or later.
+    pub fn received(&mut self, received: Duration) {
+        self.window.received(received);
+    }
+
+    /// Notes that at `now` so many segments were in the cache.
+    pub fn sample_arrivals(&mut self, now: Duration, queued: u64) {
+        self.arrivals.sample(now, queued);
+    }
+
+    pub fn is_syncing(&self) -> bool {
+        self.window.is_in_flight()
+    }
+
+    /// The sync has ended: its messages are durable. Returns the journal's place before which all are.
+    pub fn sync_ended(&mut self, now: Duration) -> u64 {
+        let verdict = self.window.ended(now, self.syncing.iter().sum());
+        self.warn_of(verdict);
+        self.held_before = Waiting::total();
+        let durability = self.window.status().clone();
+        let syncing = &mut self.syncing;
+        self.shared.update_status(|status| {
             status.durability = durability;
-            std::mem::swap(&mut status.durable, &mut self.syncing);
-        }
+            std::mem::swap(&mut status.durable, syncing);
+        });
+        self.syncing_journal
+    }
+
+    /// Whether a sync must begin. Warns when the loss window cannot be kept.
+    pub fn is_due(&mut self, now: Duration) -> bool {
         let verdict = self.window.check(now);
         self.warn_of(verdict);
-        if self.window.is_due(now) {
-            self.write_packed(Wait::UntilReady);
-            self.bag.make_durable()?;
-            self.syncing_journal = self.journal.end();
-            self.syncing.clear();
-            self.syncing
-                .extend(lock(&self.ledger).topics.iter().map(|topic| topic.recorded));
-            self.window.begun(now);
-            // Held messages are in no file yet.
-            if let Some(held) = self.waiting.oldest() {
-                self.window.received(held);
-            }
+        self.window.is_due(now)
+    }
+
+    /// A sync was requested, of what the ledger and the journal have. Messages held back since `held` are in no file yet.
+    pub fn sync_begun(&mut self, now: Duration, journal_end: u64, ledger: &Ledger, held: Option<Duration>) {
+        self.syncing_journal = journal_end;
+        self.syncing.clear();
+        self.syncing
+            .extend(ledger.topics.iter().map(|topic| topic.recorded));
+        self.window.begun(now);
+        if let Some(held) = held {
+            self.window.received(held);
         }
-        Ok(())
     }
 
     /// Warns once when the loss window cannot be kept; the report and the bag have the details.
-    pub(super) fn warn_of(&mut self, verdict: Verdict) {
-        if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.options.max_loss_window) {
+    fn warn_of(&self, verdict: Verdict) {
+        if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.max_loss_window) {
             let held = Waiting::total().saturating_sub(self.held_before);
             tracing::warn!(
                 setting = Setting::MaxLossWindow.name(),
@@ -83,30 +129,44 @@ impl Drain {
             );
         }
         if verdict != Verdict::Kept {
-            lock(&self.shared.status).durability = self.window.status().clone();
+            self.publish();
         }
     }
 
-    /// When something must be done although nothing arrives.
-    pub(super) fn next_deadline(&self) -> Option<Duration> {
-        self.window.next_begin().filter(|_| self.failure.is_none())
+    /// How long to wait for messages, at most: until something must be done although nothing arrives. `now` is read when a sync is to begin.
+    pub fn idle(&self, has_failed: bool, gather: Duration, now: impl FnOnce() -> Duration) -> Duration {
+        let longest = if self.is_syncing() { SYNC_LOOK } else { IDLE_MAX };
+        let next = self.window.next_begin().filter(|_| !has_failed);
+        // A deadline that has passed is met by the step that follows.
+        next.map_or(longest, |next| next.saturating_sub(now()).clamp(gather, longest))
     }
 
-    pub(super) fn count_removed(&mut self) {
-        let vanished = self.bag.take_vanished();
-        if !vanished.is_empty() {
-            self.count_runs();
-            self.update_status(|_| {});
-        }
-        for count in vanished {
-            if let Some(topic) = self.topic_of_bag.get(count.topic.0 as usize) {
-                lock(&self.ledger).lose_recorded(*topic, count.messages);
-            }
-        }
-        for count in self.bag.take_removed() {
-            if let Some(topic) = self.topic_of_bag.get(count.topic.0 as usize) {
-                lock(&self.ledger).remove(*topic, count.messages);
-            }
-        }
+    /// A wait began at `began` and was to end `at_most` later: notes whether this process did not run.
+    pub fn waited(&mut self, began: Duration, at_most: Duration, now: Duration) {
+        let absence = Absence::of_wait(began, at_most, now);
+        self.absence = absence.or(self.absence.filter(|absence| absence.explains(now)));
+    }
+
+    /// The record for the bag, if there is a loss window.
+    pub fn record(&self) -> Option<(String, MetadataEntries)> {
+        let status = self.window.status();
+        status
+            .window
+            .is_some()
+            .then(|| (DURABILITY_RECORD.to_owned(), status.entries()))
+    }
+
+    /// The bag was closed at `now`, and all that the ledger has recorded is durable.
+    pub fn closed(&mut self, now: Duration, ledger: &Ledger) {
+        self.window.closed(now, ledger.recorded());
+        self.shared.update_status(|status| {
+            status.durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
+        });
+    }
+
+    /// Publishes the state at the end; returns the entries for `metadata.yaml`.
+    pub fn end(&self) -> BTreeMap<String, String> {
+        self.publish();
+        self.window.status().custom_data()
     }
 }

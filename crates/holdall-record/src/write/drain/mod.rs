@@ -1,125 +1,74 @@
 //! The drain: takes segments from the cache and writes their messages, holding back those whose definition is still being asked for.
 
+mod channels;
 mod commands;
+mod delivery;
 mod durable;
-mod limits;
 mod markers;
 mod packing;
-mod places;
 mod retain;
+mod runs;
 mod shared;
 mod space;
 mod thread;
 mod triggered;
-mod types;
+mod watch;
+mod writer;
 
 pub use super::options::DrainOptions;
 pub use commands::DrainCommand;
-use holdall_io::wait::Wait;
-use holdall_io::{disk::WritePath, mutex::lock, range_lock::Waiting};
-use holdall_model::unheard::{names_to_custom_data, not_heard_to_custom_data};
-use limits::Watch;
-use markers::custom_data_of;
-use packing::InPacking;
 pub(crate) use shared::COMMANDS_MAX;
-use shared::DrainRequests;
 pub use shared::{DrainShared, DrainStatus};
-use space::SpaceGuard;
 pub use thread::DrainThread;
 pub(crate) use triggered::RequestedEvent;
-use types::OtherTypes;
 
-use super::{
-    checkpoint::{Checkpoints, account_for, by_topic_of_recording, count_repeated, ledger_record},
-    durability::{Arrivals, LossWindow},
-    journal::Journal,
-    retained::{Progress, Retained},
-    waiting::{HeldPayload, WaitingTopics},
-};
+use super::{checkpoint::Checkpoints, latched::LatchedKeeper, waiting::HeldPayload};
 use crate::{
-    cache::{CacheEntry, Place, Segment, SharedCache, Stored},
+    cache::{Place, Segment, SharedCache, Stored, Waited},
     clock_watch::ClockWatch,
-    step_wait::Absence,
-    trigger::Triggered,
+    options::TriggerOptions,
+    trigger::MessageTime,
 };
-use holdall_bag::writer::{
-    BagTopic, BagWriter, ClosedBag, CompressionMode, CompressionOptions, PayloadPacking, PublisherSlot,
-    WriteError,
-};
-use holdall_io::clock::Clock;
+use delivery::{Delivery, Route};
+use durable::Durable;
+use holdall_bag::writer::{BagWriter, ClosedBag, CompressionMode, CompressionOptions, WriteError};
+use holdall_io::{clock::Clock, disk::WritePath, mutex::lock, wait::Wait};
 use holdall_model::{
-    loss::{
-        DURABILITY_RECORD, LossStage,
-        ledger::{Interval, Ledger, PublisherIndex},
-    },
-    marker::Marker,
+    loss::ledger::{Ledger, Restart},
     message::PayloadRef,
-    topic::TopicId,
+    topic::{MessageDefinition, TopicId},
+    unheard::{names_to_custom_data, not_heard_to_custom_data},
 };
-use holdall_storage::writer::StoredMessage;
+use markers::Markers;
+use retain::Retaining;
+use shared::DrainRequests;
+use space::Space;
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use triggered::Triggered;
+use writer::Writer;
 
-/// A run of messages of one publisher that were written.
-struct Run {
-    topic: TopicId,
-    publisher: PublisherIndex,
-    count: u64,
-    bytes: u64,
-}
+/// How long messages may gather before the drain writes a segment that is not full: few wake-ups, little delay.
+const GATHER_MAX: Duration = Duration::from_millis(5);
 
 /// Writes the contents of the cache. Has no thread and no clock: each step receives the time.
 pub struct Drain {
-    bag: BagWriter,
     cache: Arc<SharedCache>,
     ledger: Arc<Mutex<Ledger>>,
     shared: Arc<DrainShared>,
-    /// Indexed by [`TopicId`]; `None` while the topic's definition is being waited for.
-    topics: Vec<Option<BagTopic>>,
-    /// The other way round: indexed by [`BagTopic`].
-    topic_of_bag: Vec<TopicId>,
-    other_types: OtherTypes,
-    waiting: WaitingTopics,
-    runs: Vec<Run>,
-    /// Set for message compression.
-    packing: Option<PayloadPacking<InPacking>>,
-    failure: Option<WriteError>,
-    options: DrainOptions,
-    /// `None` unless something depends on each message that is written.
-    watch: Option<Box<Watch>>,
-    window: LossWindow,
-    arrivals: Arrivals,
-    /// Messages by topic that the sync in flight covers.
-    syncing: Vec<u64>,
-    /// Messages that were written and are not durable.
-    journal: Journal,
-    /// The journal's place that the sync in flight covers.
-    syncing_journal: u64,
-    /// The journal's end when places of folded publishers were last released.
-    places_released_at: u64,
-    next_space: Duration,
-    space_guard: SpaceGuard,
+    /// What comes out of the cache or the ring goes here.
+    delivery: Delivery,
+    durable: Durable,
+    retaining: Retaining,
     checkpoints: Checkpoints,
-    /// In the files; and requested while no file was open.
-    markers: Vec<Marker>,
-    unwritten_markers: Vec<Marker>,
-    /// `None` unless messages survive the process.
-    retained: Option<Retained>,
-    progress: Progress,
-    /// Large messages were written that do not survive, and the system may not have them.
-    has_large: bool,
+    markers: Markers,
+    space: Space,
     /// `None` unless the recording waits for events.
     triggered: Option<Box<Triggered>>,
-    /// When the last step was, in monotonic time.
-    last_step: Duration,
-    /// A span in which this process did not run, as long as it can explain findings.
-    absence: Option<Absence>,
-    /// How long writes had waited for other programs in all when the last sync ended.
-    held_before: Duration,
-    /// Set when the clock that stamps messages is watched.
-    time: Option<Arc<ClockWatch>>,
+    /// Files that are complete are listed.
+    lists_complete_files: bool,
 }
 
 fn log_write_path(path: &WritePath) {
@@ -134,58 +83,35 @@ fn log_write_path(path: &WritePath) {
 impl Drain {
     /// A drain from `cache` into `bag`.
     pub fn new(
-        bag: BagWriter,
+        mut bag: BagWriter,
         cache: Arc<SharedCache>,
         ledger: Arc<Mutex<Ledger>>,
         shared: Arc<DrainShared>,
         options: DrainOptions,
     ) -> Self {
-        let waiting = WaitingTopics::new(cache.bytes_max() / 4, options.max_loss_window);
-        let mut drain = Self {
-            bag,
+        let retaining = Retaining::new(&cache);
+        if retaining.is_on() {
+            bag.track_handed();
+        }
+        let checkpoints = Checkpoints::default();
+        bag.set_end_records(checkpoints.end_records(&ledger));
+        let write_path = bag.write_path();
+        log_write_path(&write_path);
+        let writer = Writer::new(bag, Arc::clone(&ledger), Arc::clone(&shared), &options);
+        writer.update_status(|status| status.write_path = write_path);
+        Self {
+            delivery: Delivery::new(writer, Arc::clone(&cache), options.max_loss_window),
             cache,
             ledger,
+            durable: Durable::new(&options, Arc::clone(&shared)),
             shared,
-            topics: Vec::new(),
-            topic_of_bag: Vec::new(),
-            other_types: OtherTypes::default(),
-            waiting,
-            runs: Vec::new(),
-            packing: None,
-            failure: None,
-            options,
-            watch: Watch::of(options.limits, None),
-            window: LossWindow::new(options.max_loss_window),
-            arrivals: Arrivals::default(),
-            syncing: Vec::new(),
-            journal: Journal::default(),
-            syncing_journal: 0,
-            places_released_at: 0,
-            next_space: Duration::ZERO,
-            space_guard: SpaceGuard::default(),
-            checkpoints: Checkpoints::default(),
-            markers: Vec::new(),
-            unwritten_markers: Vec::new(),
-            retained: None,
-            progress: Progress::default(),
-            has_large: false,
+            retaining,
+            checkpoints,
+            markers: Markers::default(),
+            space: Space::new(&options),
             triggered: None,
-            last_step: Duration::ZERO,
-            absence: None,
-            held_before: Waiting::total(),
-            time: None,
-        };
-        drain.begin_retaining();
-        drain
-            .bag
-            .set_end_records(drain.checkpoints.end_records(&drain.ledger));
-        let write_path = drain.bag.write_path();
-        log_write_path(&write_path);
-        drain.update_status(|status| {
-            status.durability = drain.window.status().clone();
-            status.write_path = write_path;
-        });
-        drain
+            lists_complete_files: options.lists_complete_files,
+        }
     }
 
     /// Packs payloads before they are written, if the options ask for it.
@@ -194,45 +120,159 @@ impl Drain {
     /// When the system gives no threads for it.
     pub(crate) fn with_compression(mut self, options: &CompressionOptions) -> Result<Self, WriteError> {
         if options.mode == CompressionMode::Message {
-            self.packing = Some(PayloadPacking::start(options).map_err(WriteError::Threads)?);
+            self.delivery.start_packing(options)?;
         }
         Ok(self)
     }
 
+    /// Keeps messages until an event shows that they are wanted.
+    pub(crate) fn with_triggers(mut self, options: Option<&TriggerOptions>, time: MessageTime) -> Self {
+        self.triggered =
+            options.map(|options| Box::new(Triggered::new(options, time, Arc::clone(&self.shared))));
+        self
+    }
+
+    /// Repeats the messages that `keeper` has at the beginning of each file. Called before the first message.
+    pub(crate) fn with_latched(mut self, keeper: Option<Arc<LatchedKeeper>>) -> Self {
+        if let Some(keeper) = keeper {
+            self.delivery.writer().set_latched(keeper);
+        }
+        self
+    }
+
+    /// Has spans measured by a clock that does not jump, and a new file begun where the one that stamps messages jumps back.
+    pub(crate) fn with_clock(mut self, time: Arc<ClockWatch>, splits_by_span: bool) -> Self {
+        self.delivery.writer().set_clock(time, splits_by_span);
+        self
+    }
+
+    /// Waits for a segment and writes it; false if the recorder has closed the cache and it is empty.
+    fn wait_and_step(&mut self, clock: &dyn Clock) -> bool {
+        let has_due = |triggered: &Triggered| triggered.has_due_messages();
+        if self.triggered.as_deref().is_some_and(has_due) {
+            let segment = self.cache.try_take();
+            self.step(segment, clock.monotonic());
+            return true;
+        }
+        let has_failed = self.delivery.writer().has_failed();
+        let idle = self.durable.idle(has_failed, GATHER_MAX, || clock.monotonic());
+        let began = clock.monotonic();
+        let waited = self.cache.wait(GATHER_MAX, idle);
+        self.durable.waited(began, GATHER_MAX + idle, clock.monotonic());
+        match waited {
+            Waited::Segment(segment) => self.step(Some(segment), clock.monotonic()),
+            Waited::Idle => self.step(None, clock.monotonic()),
+            Waited::Finished => {
+                self.finish();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes note of a panic; false if the recording had failed before it.
+    fn fail_by_bug(&mut self) -> bool {
+        let writer = self.delivery.writer();
+        let is_first = !writer.has_failed();
+        if is_first {
+            writer.fail(WriteError::Internal);
+        }
+        is_first
+    }
+
     /// Does everything that is due at `now` (monotonic time), beginning with the messages of `segment`.
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
-        self.last_step = now;
-        self.check_clock();
+        self.delivery.writer().check_clock();
         self.run_commands();
         if self.triggered.is_some() {
             self.step_triggered(segment, now);
         } else if let Some(segment) = segment {
-            let oldest = self.arrivals.take().filter(|_| !self.options.snapshot);
-            let received = oldest.unwrap_or(now);
-            self.window.received(received);
+            let received = self.durable.segment_taken(now);
             self.write_segment(segment, received);
         }
-        self.write_packed(Wait::No);
-        self.arrivals.sample(now, self.cache.queued_segments() as u64);
-        for topic in self.waiting.overdue(now) {
+        self.delivery.write_all_packed(Wait::No);
+        self.durable
+            .sample_arrivals(now, self.cache.queued_segments() as u64);
+        for topic in self.delivery.overdue(now) {
             tracing::warn!(
                 "{}: no node sent its message definition in time; recorded without one",
                 topic.name
             );
             self.define(topic.id, topic.without_definition());
         }
-        if let Err(error) = self.maintain_bag(now) {
-            self.fail(error);
+        if let Err(error) = self.maintain(now) {
+            self.delivery.writer().fail(error);
         }
-        self.release_retained();
+        self.retaining.release(&mut self.delivery);
+    }
+
+    /// Runs the queued commands, and then the requests. One new file serves all of these.
+    fn run_commands(&mut self) {
+        // Taken one by one, so that the lock is not held while one is carried out.
+        while let Some(command) = self.shared.next_command() {
+            match command {
+                DrainCommand::AddTopic {
+                    topic,
+                    info,
+                    definition,
+                } => {
+                    if let Some(triggered) = &mut self.triggered {
+                        triggered.add_topic(topic, &info, definition.as_ref());
+                    }
+                    self.delivery.add_topic(topic, info, definition);
+                }
+                DrainCommand::AddType {
+                    topic,
+                    info,
+                    definition,
+                } => self.delivery.writer().add_type(topic, info, definition),
+                DrainCommand::Define { topics, definition } => {
+                    for topic in topics {
+                        self.define(topic, definition.clone());
+                    }
+                }
+            }
+        }
+        let DrainRequests {
+            new_file,
+            restart,
+            snapshot,
+            markers,
+            events,
+        } = self.shared.take_requests();
+        if let Some(reason) = restart {
+            let time = self.checkpoints.last_written();
+            lock(&self.ledger).restarted(Restart { time, reason });
+        }
+        if new_file {
+            self.delivery.split();
+        }
+        if snapshot {
+            self.cache.dump();
+        }
+        self.markers.add(markers);
+        if let Some(triggered) = &mut self.triggered {
+            triggered.add_requested(events);
+            self.markers.add(triggered.take_markers());
+        }
+    }
+
+    /// Gives a topic its definition, and writes the messages held back for it.
+    fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        if let Some(triggered) = &mut self.triggered
+            && !self
+                .delivery
+                .writer()
+                .has_other_type(topic, &definition.type_name)
+        {
+            triggered.define(topic, &definition);
+        }
+        self.delivery.define(topic, definition);
     }
 
     /// Writes the contents of a segment; nothing in it was received before `received`.
     fn write_segment(&mut self, mut segment: Segment, received: Duration) {
-        self.forget_vacated();
-        if let Some(watch) = &mut self.watch {
-            watch.reread_length();
-        }
+        self.delivery.writer().begin_messages();
         let last_log_time = segment.last_log_time();
         let mut place = Place::default();
         let mut holds_waiting = false;
@@ -240,20 +280,19 @@ impl Drain {
             entry, payload, next, ..
         }) = segment.message(place)
         {
-            if self.is_waiting(entry.topic) {
-                holds_waiting = true;
-                if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
-                    self.hold(entry, payload, received);
+            match self.delivery.route(entry.topic) {
+                Route::Write => {
+                    self.delivery.write(entry, payload);
+                    if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
+                        drop(loan);
+                        self.cache.loan_returned(entry.topic, pinned_bytes);
+                    }
                 }
-            } else if self.packing.is_some() {
-                if let Some(payload) = self.take_out(&mut segment, place, entry.topic) {
-                    self.pack(entry, payload);
-                }
-            } else {
-                self.write(entry, payload, payload.len());
-                if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
-                    drop(loan);
-                    self.cache.loan_returned(entry.topic, pinned_bytes);
+                route => {
+                    holds_waiting |= route == Route::Wait;
+                    if let Some(payload) = take_out(&mut segment, place, &self.cache) {
+                        self.delivery.take(entry, payload, received);
+                    }
                 }
             }
             place = next;
@@ -261,194 +300,141 @@ impl Drain {
         if let Some(last) = last_log_time {
             self.checkpoints.written_until(last);
         }
-        self.count_runs();
-        self.release_segment(segment, holds_waiting);
+        self.delivery.writer().count_runs();
+        self.retaining
+            .release_segment(segment, &self.cache, holds_waiting, &self.delivery);
     }
 
-    #[inline]
-    fn is_waiting(&self, topic: TopicId) -> bool {
-        let added = matches!(self.topics.get(topic.0 as usize), Some(Some(_)));
-        !added && self.waiting.contains(topic)
-    }
-
-    /// Holds a message back until its topic's definition arrives.
-    fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
-        for topic in self.waiting.hold(entry, payload, received) {
-            tracing::warn!(
-                "{}: too many messages wait for its definition; recorded without one",
-                topic.name
-            );
-            self.define(topic.id, topic.without_definition());
-        }
-    }
-
-    /// Writes one message, or counts it as lost. `bytes` is the length of its payload as it was sent.
-    #[inline]
-    fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>, bytes: usize) {
-        let topic = self.bag_topic(&entry);
-        let (None, Some(topic)) = (&self.failure, topic) else {
-            return self.lose(&entry, LossStage::Storage);
+    /// Does the work due at `now` of a recording that waits for events, beginning with a segment that comes into the ring.
+    fn step_triggered(&mut self, mut segment: Option<Segment>, now: Duration) {
+        let Some(triggered) = &mut self.triggered else {
+            return;
         };
-        if self.watch.is_some() && self.must_leave_out(entry.log_time, payload.len()) {
-            return self.lose(&entry, LossStage::Policy);
+        let is_caught_up = segment.is_none();
+        triggered.begin_step(segment.as_mut(), &mut self.delivery, now);
+        if let Some(segment) = segment {
+            self.retaining
+                .release_segment(segment, &self.cache, false, &self.delivery);
         }
-        let message = StoredMessage {
-            log_time: entry.log_time,
-            publish_time: entry.publish_time.unwrap_or(entry.log_time),
-            // MCAP has room for the low 32 bits.
-            sequence: entry.sequence.unwrap_or(0) as u32,
-            payload,
-        };
-        let publisher = (!self.options.merge_publishers).then_some(PublisherSlot(entry.publisher.0));
-        let who = || lock(&self.ledger).publisher(entry.topic, entry.publisher)?.info();
-        match self.bag.write_of((topic, publisher), message, who) {
-            Ok(split) => {
-                if split {
-                    self.report_split();
-                }
-                self.journal.written(self.bag.file_number(), &entry);
-                self.progress.written += 1;
-                if self.watch.is_some() {
-                    self.watch_written(&entry, topic, payload);
-                }
-                self.count(&entry, bytes as u64);
-            }
-            Err(error) => {
-                // It may still be whole in the file.
-                self.journal.refused(self.bag.file_number(), &entry);
-                self.fail(error);
-                self.lose(&entry, LossStage::Storage);
-            }
+        if let Some(last) = triggered.release_decided(&mut self.delivery) {
+            self.durable.received(now);
+            self.checkpoints.written_until(last);
+        }
+        self.markers.add(triggered.take_markers());
+        let is_over = triggered.ends_events(is_caught_up);
+        if is_over {
+            // The next events have another file.
+            self.write_markers();
+            self.delivery.split();
+        }
+        if let Some(triggered) = &mut self.triggered {
+            triggered.end_step();
         }
     }
 
-    #[inline]
-    fn count(&mut self, entry: &CacheEntry, bytes: u64) {
-        match self.runs.last_mut() {
-            Some(run) if run.topic == entry.topic && run.publisher == entry.publisher => {
-                run.count += 1;
-                run.bytes += bytes;
-            }
-            _ => {
-                let (topic, publisher) = (entry.topic, entry.publisher);
-                self.runs.push(Run {
-                    topic,
-                    publisher,
-                    count: 1,
-                    bytes,
-                });
-            }
+    /// Puts requested markers into the current file, if nothing has failed.
+    fn write_markers(&mut self) {
+        let writer = self.delivery.writer();
+        if !writer.has_failed()
+            && let Err(error) = self.markers.write(writer.bag())
+        {
+            writer.fail(error);
         }
     }
 
-    fn count_runs(&mut self) {
-        let mut ledger = lock(&self.ledger);
-        for run in self.runs.drain(..) {
-            ledger.record(run.topic, run.publisher, run.count, run.bytes);
+    /// Does work that is due without a message: the bag's own, syncs for the loss window, files that the ring removed.
+    fn maintain(&mut self, now: Duration) -> Result<(), WriteError> {
+        // A failure may have come after the ring had removed a file.
+        self.delivery.writer().count_removed();
+        if self.delivery.writer().has_failed() {
+            return Ok(());
         }
+        let bag = self.delivery.writer().bag();
+        bag.step()?;
+        if self.lists_complete_files {
+            self.shared.add_complete(|| bag.take_complete());
+        }
+        self.maintain_durability(now)?;
+        let writer = self.delivery.writer();
+        writer.free_places();
+        writer.count_removed();
+        self.markers.write(writer.bag())?;
+        writer.write_checkpoint(&mut self.checkpoints, now)?;
+        self.space.maintain(now, writer, &self.shared)
     }
 
-    #[cold]
-    fn lose(&self, entry: &CacheEntry, stage: LossStage) {
-        let interval = Interval::of_message(stage, entry.sequence, entry.log_time);
-        lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
-    }
-
-    /// The first failure stays: messages after it are lost, and counted. If the file was deleted or replaced, the recording continues
-    /// in a new one instead.
-    #[cold]
-    fn fail(&mut self, error: WriteError) {
-        if self.failure.is_none() {
-            let error = match self.bag.replace_vanished_after(&error) {
-                Ok(true) => return self.count_removed(),
-                Ok(false) => error,
-                Err(no_new_file) => no_new_file,
-            };
-            tracing::error!("recording ends early: {error}");
-            self.update_status(|status| status.failure = Some(error.to_string()));
-            self.shared.wake_recorder();
-            self.failure = Some(error);
+    /// Requests syncs in time, and reports durable messages.
+    fn maintain_durability(&mut self, now: Duration) -> Result<(), WriteError> {
+        if self.durable.is_syncing() && self.delivery.writer().bag().is_durable()? {
+            let place = self.durable.sync_ended(now);
+            self.delivery.writer().is_durable_before(place);
         }
-    }
-
-    fn update_status(&self, change: impl FnOnce(&mut DrainStatus)) {
-        let current_file = self.bag.current_path();
-        let available_bytes = self.bag.available_bytes();
-        let mut status = lock(&self.shared.status);
-        status.available_bytes = available_bytes;
-        if let Some(path) = current_file {
-            status.current_file = path;
+        if self.durable.is_due(now) {
+            self.delivery.write_all_packed(Wait::UntilReady);
+            let writer = self.delivery.writer();
+            writer.bag().make_durable()?;
+            let journal_end = writer.journal_end();
+            let held = self.delivery.oldest_waiting();
+            self.durable
+                .sync_begun(now, journal_end, &lock(&self.ledger), held);
         }
-        change(&mut status);
+        Ok(())
     }
 
     /// Writes messages still held back, when no more segments will come.
     pub fn finish(&mut self) {
         self.run_commands();
-        self.finish_triggered();
-        for topic in self.waiting.all() {
+        if let Some(triggered) = &mut self.triggered {
+            triggered.finish(&mut self.delivery, &self.checkpoints);
+        }
+        for topic in self.delivery.all_waiting() {
             tracing::warn!(
                 "{}: no node sent its message definition before the end",
                 topic.name
             );
             self.define(topic.id, topic.without_definition());
         }
-        self.write_packed(Wait::UntilReady);
+        self.delivery.write_all_packed(Wait::UntilReady);
     }
 
     /// Ends the bag, with the ledger in it. `clock` measures how long messages not yet durable had to wait.
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
-        let settled = match &self.failure {
-            None => self
-                .bag
-                .replace_vanished_at_end()
-                .and_then(|_| self.bag.wait_settled()),
-            Some(_) => Ok(()),
-        };
-        if let Err(error) = settled {
-            self.fail(error);
-        }
-        self.count_removed();
-        self.write_markers_at_end();
+        self.delivery.writer().settle();
+        self.write_markers();
         let Self {
-            bag,
             ledger,
-            topic_of_bag,
-            failure,
             shared,
-            mut window,
-            journal,
+            delivery,
+            mut durable,
             markers,
-            options,
             ..
         } = self;
-        count_repeated(&mut lock(&ledger), &topic_of_bag, &bag.repeated_by_topic());
-        let mut records = vec![ledger_record(&lock(&ledger))];
-        if window.status().window.is_some() {
-            records.push((DURABILITY_RECORD.to_owned(), window.status().entries()));
-        }
-        let closed = bag.close(records, failure, |end| {
-            if !end.failed {
-                let ledger = lock(&ledger);
-                window.closed(clock.monotonic(), ledger.recorded());
-                lock(&shared.status).durable = ledger.topics.iter().map(|topic| topic.recorded).collect();
+        let closed = delivery.into_writer().close(durable.record(), |has_failed| {
+            if !has_failed {
+                durable.closed(clock.monotonic(), &lock(&ledger));
             }
-            lock(&shared.status).durability = window.status().clone();
-            let mut custom_data = account_for(&mut lock(&ledger), &topic_of_bag, end, &journal);
-            custom_data.extend(window.status().custom_data());
-            custom_data.extend(custom_data_of(&markers));
+            let mut custom_data = durable.end();
+            custom_data.extend(markers.end());
             custom_data.extend(names_to_custom_data(&shared.unheard_services()));
             custom_data.extend(not_heard_to_custom_data(&shared.not_heard()));
             custom_data
         });
-        if options.lists_complete_files {
-            lock(&shared.complete).extend(closed.complete.iter().cloned());
+        if self.lists_complete_files {
+            shared.add_last_complete(&closed.complete);
         }
-        let in_files = by_topic_of_recording(&topic_of_bag, &closed.messages);
-        let account_faults = lock(&ledger).audit_files(&in_files);
-        ClosedBag {
-            account_faults,
-            ..closed
-        }
+        closed
     }
+}
+
+/// Takes a message's payload out of its segment; the cache continues to count its memory.
+fn take_out(segment: &mut Segment, place: Place, cache: &SharedCache) -> Option<HeldPayload> {
+    if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
+        return Some(HeldPayload::Loan(loan, pinned_bytes));
+    }
+    let Stored { entry, payload, .. } = segment.message(place)?;
+    let PayloadRef::Bytes(bytes) = payload else {
+        return None;
+    };
+    cache.hold(entry.topic, bytes.len());
+    Some(HeldPayload::Bytes(bytes.into()))
 }

@@ -1,48 +1,73 @@
 //! Payloads that are packed by other threads before they are written.
 
-use super::Drain;
-use crate::{
-    cache::{CacheEntry, Place, Segment},
-    write::waiting::HeldPayload,
-};
-use holdall_bag::writer::CopiedPayload;
+use crate::{cache::CacheEntry, write::waiting::HeldPayload};
+use holdall_bag::writer::{CompressionOptions, CopiedPayload, PayloadPacking, WriteError};
 use holdall_io::wait::Wait;
-use holdall_model::{
-    loss::LossStage,
-    message::{Loan, PayloadRef},
-    topic::TopicId,
-};
+use holdall_model::message::Loan;
 use std::io;
 
-/// A message whose payload is being packed.
+/// A message whose payload is packed by another thread.
 pub(super) struct InPacking {
-    pub(super) entry: CacheEntry,
+    pub entry: CacheEntry,
     /// Length of its payload as it was sent.
-    pub(super) bytes: usize,
+    pub bytes: usize,
     /// Bytes that the cache is charged for it.
-    pub(super) held_bytes: usize,
+    pub held_bytes: usize,
 }
 
-impl Drain {
-    /// Takes a message's payload out of its segment; the cache continues to count its memory.
-    pub(super) fn take_out(
-        &self,
-        segment: &mut Segment,
-        place: Place,
-        topic: TopicId,
-    ) -> Option<HeldPayload> {
-        if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
-            return Some(HeldPayload::Loan(loan, pinned_bytes));
-        }
-        let PayloadRef::Bytes(bytes) = segment.message(place)?.payload else {
-            return None;
-        };
-        self.cache.hold(topic, bytes.len());
-        Some(HeldPayload::Bytes(bytes.into()))
+/// A message that comes back, with its packed payload; `None` if it was dropped to make room.
+pub(super) type Packed = (InPacking, Option<io::Result<Vec<u8>>>);
+
+/// Message compression, if it was asked for.
+#[derive(Default)]
+pub(super) struct Packing {
+    threads: Option<PayloadPacking<InPacking>>,
+    /// Messages that were given to be packed.
+    given: u64,
+    /// Messages that came back from there, or were dropped.
+    back: u64,
+}
+
+impl Packing {
+    /// Starts its threads.
+    ///
+    /// # Errors
+    /// When the system gives none.
+    pub fn start(options: &CompressionOptions) -> Result<Self, WriteError> {
+        Ok(Self {
+            threads: Some(PayloadPacking::start(options).map_err(WriteError::Threads)?),
+            ..Self::default()
+        })
     }
 
-    /// Submits a payload to be packed. When too many are in flight, waits for the oldest, or drops it where the options request that.
-    pub(super) fn pack(&mut self, entry: CacheEntry, payload: HeldPayload) {
+    /// Whether payloads are packed.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.threads.is_some()
+    }
+
+    pub fn given(&self) -> u64 {
+        self.given
+    }
+
+    pub fn back(&self) -> u64 {
+        self.back
+    }
+
+    /// When too many are in flight, waits for the oldest, or drops it where the options request that. `None` when there is room.
+    pub fn make_room(&mut self) -> Option<Packed> {
+        let threads = self.threads.as_mut().filter(|threads| threads.is_full())?;
+        let dropped = threads.drops_oldest().then(|| threads.drop_oldest()).flatten();
+        if let Some(oldest) = dropped {
+            self.back += 1;
+            return Some((oldest, None));
+        }
+        self.take_ready(Wait::UntilReady)
+    }
+
+    /// Gives a payload to be packed.
+    pub fn submit(&mut self, entry: CacheEntry, payload: HeldPayload) {
+        let Some(threads) = &mut self.threads else { return };
         let message = InPacking {
             entry,
             bytes: payload.as_payload().len(),
@@ -52,42 +77,14 @@ impl Drain {
             HeldPayload::Bytes(bytes) => Box::new(CopiedPayload(bytes)),
             HeldPayload::Loan(loan, _) => loan,
         };
-        // Each turn takes one out of flight.
-        while let Some(packing) = self.packing.as_mut().filter(|packing| packing.is_full()) {
-            let dropped = packing.drops_oldest().then(|| packing.drop_oldest()).flatten();
-            if let Some(oldest) = dropped {
-                self.progress.packed += 1;
-                self.lose(&oldest.entry, LossStage::Compression);
-                self.cache.loan_returned(oldest.entry.topic, oldest.held_bytes);
-            } else if let Some((oldest, packed)) = packing.take_ready(Wait::UntilReady) {
-                self.write_one_packed(&oldest, packed);
-            }
-        }
-        if let Some(packing) = &mut self.packing {
-            self.progress.packing += 1;
-            packing.submit(message, payload);
-        }
+        self.given += 1;
+        threads.submit(message, payload);
     }
 
-    /// Writes packed payloads, in order, or all in flight.
-    pub(super) fn write_packed(&mut self, wait: Wait) {
-        while let Some((message, packed)) = self.packing.as_mut().and_then(|packing| packing.take_ready(wait))
-        {
-            self.write_one_packed(&message, packed);
-        }
-        self.count_runs();
-    }
-
-    pub(super) fn write_one_packed(&mut self, message: &InPacking, packed: io::Result<Vec<u8>>) {
-        let InPacking { entry, bytes, .. } = *message;
-        self.progress.packed += 1;
-        match packed {
-            Ok(packed) => self.write(entry, PayloadRef::Bytes(&packed), bytes),
-            Err(error) => {
-                tracing::error!("cannot compress a message: {error}");
-                self.lose(&entry, LossStage::Compression);
-            }
-        }
-        self.cache.loan_returned(entry.topic, message.held_bytes);
+    /// The oldest message, if its payload is packed.
+    pub fn take_ready(&mut self, wait: Wait) -> Option<Packed> {
+        let (message, packed) = self.threads.as_mut()?.take_ready(wait)?;
+        self.back += 1;
+        Some((message, Some(packed)))
     }
 }

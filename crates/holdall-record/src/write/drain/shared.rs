@@ -64,17 +64,23 @@ pub(super) struct DrainRequests {
     pub events: Vec<RequestedEvent>,
 }
 
+/// The most finished files that wait to be reported to other nodes.
+const FINISHED_FILES_MAX: usize = 1024;
+
+/// So many complete files that no caller has taken are enough.
+const COMPLETE_FILES_MAX: usize = 1024;
+
 /// State that the drain shares with the recorder.
 #[derive(Debug, Default)]
 pub struct DrainShared {
     /// At most [`COMMANDS_MAX`].
-    pub(super) commands: Mutex<VecDeque<DrainCommand>>,
-    pub(super) requests: Mutex<DrainRequests>,
-    pub(super) status: Mutex<DrainStatus>,
-    pub(super) finished: Mutex<Vec<FinishedFile>>,
+    commands: Mutex<VecDeque<DrainCommand>>,
+    requests: Mutex<DrainRequests>,
+    status: Mutex<DrainStatus>,
+    finished: Mutex<Vec<FinishedFile>>,
     /// Files that are whole and durable, where the recording lists them.
-    pub(super) complete: Mutex<Vec<PathBuf>>,
-    pub(super) survival: SurvivalLog,
+    complete: Mutex<Vec<PathBuf>>,
+    survival: SurvivalLog,
     /// Markers requested so far.
     markers: AtomicUsize,
     /// Services whose calls cannot be recorded.
@@ -112,6 +118,16 @@ impl DrainShared {
         let mut commands = lock(&self.commands);
         debug_assert!(commands.len() < COMMANDS_MAX, "a full queue takes no command");
         commands.push_back(command);
+    }
+
+    /// The oldest command, for the drain.
+    pub(super) fn next_command(&self) -> Option<DrainCommand> {
+        lock(&self.commands).pop_front()
+    }
+
+    /// The requests since the last call, for the drain.
+    pub(super) fn take_requests(&self) -> DrainRequests {
+        std::mem::take(&mut *lock(&self.requests))
     }
 
     /// Stores which services have no introspection, for the bag and the report.
@@ -198,6 +214,30 @@ impl DrainShared {
         has_room
     }
 
+    /// Lists a finished file for [`Self::take_finished`]. In a recording whose session is never stepped nothing takes them, and only the
+    /// first ones are listed.
+    pub(super) fn add_finished(&self, file: FinishedFile) {
+        let mut finished = lock(&self.finished);
+        if finished.len() < FINISHED_FILES_MAX {
+            finished.push(file);
+        }
+        drop(finished);
+        self.wake_recorder();
+    }
+
+    /// Lists complete files for [`Self::take_complete`], as far as there is room; the others follow.
+    pub(super) fn add_complete(&self, take: impl FnOnce() -> Vec<PathBuf>) {
+        let mut complete = lock(&self.complete);
+        if complete.len() < COMPLETE_FILES_MAX {
+            complete.extend(take());
+        }
+    }
+
+    /// Lists the complete files at the end, all of them.
+    pub(super) fn add_last_complete(&self, files: &[PathBuf]) {
+        lock(&self.complete).extend_from_slice(files);
+    }
+
     /// Files that were finished since the last call; the last one of a recording is not among them.
     pub(crate) fn take_finished(&self) -> Vec<FinishedFile> {
         std::mem::take(&mut *lock(&self.finished))
@@ -236,6 +276,10 @@ impl DrainShared {
 
     pub(super) fn current_file(&self) -> PathBuf {
         lock(&self.status).current_file.clone()
+    }
+
+    pub(super) fn update_status(&self, change: impl FnOnce(&mut DrainStatus)) {
+        change(&mut lock(&self.status));
     }
 
     /// A snapshot of the drain's state.

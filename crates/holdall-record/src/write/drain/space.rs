@@ -1,15 +1,14 @@
 //! Free space: reported, and kept free by ending the recording or removing its oldest files.
 
-use super::Drain;
+use super::{shared::DrainShared, writer::Writer};
 use crate::{
     Setting,
     write::{
-        options::{OnDiskFull, RING_FREE_SPACE_BYTES},
+        options::{DrainOptions, OnDiskFull, RING_FREE_SPACE_BYTES},
         space::too_little_space,
     },
 };
-use holdall_bag::writer::WriteError;
-use holdall_io::mutex::lock;
+use holdall_bag::writer::{BagWriter, WriteError};
 use std::time::Duration;
 
 /// How often the disk's free space is reported.
@@ -25,10 +24,13 @@ const SPACE_GUARD_PARTS: u64 = 4;
 /// that, a second for small files too, let a fast recording fill the disk in the meantime.
 const FREED_BYTES_PER_NANO: u64 = 5;
 
-/// When the free space is checked, and what is about to become free.
-#[derive(Default)]
-pub(super) struct SpaceGuard {
-    /// At this time at the latest.
+/// When the free space is reported and checked, and what is about to become free.
+pub(super) struct Space {
+    on_disk_full: OnDiskFull,
+    /// So many bytes must stay free.
+    wanted: Option<u64>,
+    next_report: Duration,
+    /// It is checked at this time at the latest.
     next: Duration,
     /// Or when the bag has this length in bytes.
     next_length: u64,
@@ -36,60 +38,83 @@ pub(super) struct SpaceGuard {
     freeing: (Duration, u64),
 }
 
-impl Drain {
-    /// Reports how much space is free, and carries out the option for too little.
-    pub(super) fn maintain_space(&mut self, now: Duration) -> Result<(), WriteError> {
-        if now >= self.next_space {
-            self.next_space = now + SPACE_INTERVAL;
-            self.update_status(|_| {});
+impl Space {
+    pub fn new(options: &DrainOptions) -> Self {
+        let on_disk_full = options.on_disk_full;
+        let default = (on_disk_full == OnDiskFull::Ring).then_some(RING_FREE_SPACE_BYTES);
+        Self {
+            on_disk_full,
+            wanted: options.min_free_space_bytes.or(default),
+            next_report: Duration::ZERO,
+            next: Duration::ZERO,
+            next_length: 0,
+            freeing: (Duration::ZERO, 0),
         }
-        let ring = self.options.on_disk_full == OnDiskFull::Ring;
-        let wanted = self
-            .options
-            .min_free_space_bytes
-            .or(ring.then_some(RING_FREE_SPACE_BYTES));
-        let Some(wanted) = wanted else { return Ok(()) };
-        let length = self.bag.length();
-        let guard = &mut self.space_guard;
-        if now < guard.next && length < guard.next_length {
+    }
+
+    /// Reports how much space is free, and carries out the option for too little.
+    ///
+    /// # Errors
+    /// An oldest file that cannot be removed.
+    pub fn maintain(
+        &mut self,
+        now: Duration,
+        writer: &mut Writer,
+        shared: &DrainShared,
+    ) -> Result<(), WriteError> {
+        if now >= self.next_report {
+            self.next_report = now + SPACE_INTERVAL;
+            writer.update_status(|_| {});
+        }
+        let Some(wanted) = self.wanted else { return Ok(()) };
+        let length = writer.bag().length();
+        if now < self.next && length < self.next_length {
             return Ok(());
         }
-        guard.next = now + SPACE_GUARD_INTERVAL;
-        guard.next_length = length + wanted / SPACE_GUARD_PARTS;
-        // The system frees the blocks of a removed file in the background.
-        let (until, bytes) = guard.freeing;
-        let mut freeing = if now < until { bytes } else { 0 };
-        let Some(available) = self.bag.available_bytes() else {
+        self.next = now + SPACE_GUARD_INTERVAL;
+        self.next_length = length + wanted / SPACE_GUARD_PARTS;
+        let Some(available) = writer.bag().available_bytes() else {
             return Ok(());
         };
-        // Files may be smaller than what was written since the last check.
-        while ring
-            && available + freeing < wanted
-            && let Some(bytes) = self.bag.remove_oldest_file()?
-        {
-            freeing += bytes;
-            let span = Duration::from_nanos(freeing / FREED_BYTES_PER_NANO);
-            self.space_guard.freeing = (now + SPACE_GUARD_INTERVAL + span, freeing);
-        }
+        let removed_until = self.freeing.0;
+        let freeing = self.make_room(now, wanted.saturating_sub(available), writer.bag())?;
         // What was just removed may not suffice yet.
-        if available + freeing >= wanted || self.space_guard.freeing.0 > until {
+        if available + freeing >= wanted || self.freeing.0 > removed_until {
             return Ok(());
         }
         // An upload that is slower than the recording can catch up within half of the space that must stay free.
-        let is_oldest_uploaded = self.bag.is_oldest_uploaded();
+        let is_oldest_uploaded = writer.bag().is_oldest_uploaded();
         let upload_has_time = is_oldest_uploaded || available > wanted / 2;
-        let can_wait = ring && self.bag.has_removable_file() && upload_has_time;
-        if !can_wait && lock(&self.shared.status).must_end.is_none() {
-            let on_full = self.options.on_disk_full;
-            let directory = self.bag.directory();
+        let is_ring = self.on_disk_full == OnDiskFull::Ring;
+        let can_wait = is_ring && writer.bag().has_removable_file() && upload_has_time;
+        if !can_wait && !shared.must_end() {
+            let on_full = self.on_disk_full;
+            let directory = writer.bag().directory();
             let reason = too_little_space(directory, available, wanted, on_full, is_oldest_uploaded);
             match on_full {
                 OnDiskFull::Stop => tracing::warn!(setting = Setting::RingOnDiskFull.name(), "{reason}"),
                 OnDiskFull::Ring => tracing::warn!("{reason}"),
             }
-            self.update_status(|status| status.must_end = Some(reason));
-            self.shared.wake_recorder();
+            writer.update_status(|status| status.must_end = Some(reason));
+            shared.wake_recorder();
         }
         Ok(())
+    }
+
+    /// Removes the oldest files until this many bytes are free or about to be. Returns how many are about to be: the system frees the blocks
+    /// of a removed file in the background.
+    fn make_room(&mut self, now: Duration, missing: u64, bag: &mut BagWriter) -> Result<u64, WriteError> {
+        let (until, bytes) = self.freeing;
+        let mut freeing = if now < until { bytes } else { 0 };
+        // Files may be smaller than what was written since the last check.
+        while self.on_disk_full == OnDiskFull::Ring
+            && freeing < missing
+            && let Some(bytes) = bag.remove_oldest_file()?
+        {
+            freeing += bytes;
+            let span = Duration::from_nanos(freeing / FREED_BYTES_PER_NANO);
+            self.freeing = (now + SPACE_GUARD_INTERVAL + span, freeing);
+        }
+        Ok(freeing)
     }
 }

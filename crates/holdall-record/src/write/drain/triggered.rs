@@ -1,21 +1,23 @@
 //! A recording that waits for events: segments go into the ring, and from there into the bag or out of memory.
 
-use super::{Drain, HeldPayload};
+use super::{
+    delivery::{Delivery, Route},
+    shared::DrainShared,
+};
 use crate::{
     Setting,
     cache::{CacheEntry, Place, Segment, Stored},
     options::TriggerOptions,
-    trigger::{Fate, MessageTime, RingPayload, Triggered},
+    trigger::{Conditions, Fate, MessageTime, Ring, RingPayload, TriggerStatus, Wanted},
+    write::{checkpoint::Checkpoints, waiting::HeldPayload},
 };
-use holdall_io::mutex::lock;
 use holdall_model::{
-    loss::{LossStage, ledger::Interval},
     marker::{MARKER_NAME_BYTES_MAX, Marker},
     message::PayloadRef,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Payload bytes that leave the ring in one step, so that the cache is emptied in time.
 const STEP_BYTES_MAX: usize = 4 << 20;
@@ -38,169 +40,163 @@ pub(crate) struct RequestedEvent {
     pub name: String,
 }
 
-impl Drain {
-    /// Keeps messages until an event shows that they are wanted.
-    pub(crate) fn with_triggers(mut self, options: Option<&TriggerOptions>, time: MessageTime) -> Self {
-        self.triggered = options.map(|options| Box::new(Triggered::new(options, time)));
-        self.publish_triggered();
-        self
+/// Keeps messages until an event shows that they are wanted.
+pub(super) struct Triggered {
+    time: MessageTime,
+    ring: Ring,
+    conditions: Conditions,
+    wanted: Wanted,
+    status: TriggerStatus,
+    shared: Arc<DrainShared>,
+    /// Of events that were seen, for the bag.
+    markers: Vec<Marker>,
+    /// Messages that an event could have needed were evicted for lack of memory, and that was logged.
+    is_short_known: bool,
+    /// When the last step was, in monotonic time.
+    last_step: Duration,
+    /// When the status is published next.
+    next_status: Duration,
+    /// When topics that have not appeared are named in the log, once.
+    absent_due: Option<Duration>,
+}
+
+impl Triggered {
+    /// Nothing has come, and nothing is wanted.
+    pub fn new(options: &TriggerOptions, time: MessageTime, shared: Arc<DrainShared>) -> Self {
+        let mut triggered = Self {
+            time,
+            ring: Ring::new(options.ring_bytes_max),
+            conditions: Conditions::new(&options.triggers),
+            wanted: Wanted::new(options),
+            status: TriggerStatus::new(&options.triggers),
+            shared,
+            markers: Vec::new(),
+            is_short_known: false,
+            last_step: Duration::ZERO,
+            next_status: Duration::ZERO,
+            absent_due: None,
+        };
+        triggered.publish();
+        triggered
     }
 
     /// Whether the ring has messages to write now.
-    pub(super) fn has_due_messages(&self) -> bool {
-        let triggered = self.triggered.as_ref();
-        triggered.is_some_and(|triggered| triggered.oldest_fate() == Some(Fate::Write))
+    pub fn has_due_messages(&self) -> bool {
+        self.oldest_fate() == Some(Fate::Write)
     }
 
-    pub(super) fn watch_topic(
-        &mut self,
-        topic: TopicId,
-        info: &TopicInfo,
-        definition: Option<&MessageDefinition>,
-    ) {
-        if let Some(triggered) = &mut self.triggered {
-            triggered.conditions.add_topic(topic, info, &mut triggered.status);
-        }
+    /// The fate of the oldest message.
+    fn oldest_fate(&self) -> Option<Fate> {
+        self.ring.oldest_time().map(|time| self.wanted.fate(time))
+    }
+
+    /// Messages of this topic will come.
+    pub fn add_topic(&mut self, topic: TopicId, info: &TopicInfo, definition: Option<&MessageDefinition>) {
+        self.conditions.add_topic(topic, info, &mut self.status);
         if let Some(definition) = definition {
-            self.watch_type(topic, definition);
+            self.define(topic, definition);
         }
     }
 
-    pub(super) fn watch_type(&mut self, topic: TopicId, definition: &MessageDefinition) {
-        if let Some(triggered) = &mut self.triggered {
-            triggered
-                .conditions
-                .define(topic, definition, &mut triggered.status);
-            self.publish_triggered();
-        }
+    /// The definition of a topic's own type.
+    pub fn define(&mut self, topic: TopicId, definition: &MessageDefinition) {
+        self.conditions.define(topic, definition, &mut self.status);
+        self.publish();
     }
 
-    /// Takes note of events that were asked for.
-    pub(super) fn add_requested(&mut self, events: Vec<RequestedEvent>) {
-        let Some(mut triggered) = self.triggered.take() else {
-            return;
-        };
+    /// Takes note of events that were asked for; call [`Self::take_markers`] then.
+    pub fn add_requested(&mut self, events: Vec<RequestedEvent>) {
         for event in events {
-            triggered.status.requested += 1;
-            let time = triggered.time.watch.steady_of(event.time);
-            self.begin_event(&mut triggered, time, (&event.name, Some(event.time)));
+            self.status.requested += 1;
+            let time = self.time.watch.steady_of(event.time);
+            self.begin_event(time, &event.name, Some(event.time));
         }
-        self.triggered = Some(triggered);
     }
 
-    /// Does the work due at `now` (monotonic time), beginning with a segment that comes into the ring.
-    pub(super) fn step_triggered(&mut self, segment: Option<Segment>, now: Duration) {
-        let Some(mut triggered) = self.triggered.take() else {
-            return;
-        };
-        let is_caught_up = segment.is_none();
+    /// Begins the step at `now` (monotonic time). Takes the messages of a segment into the ring, past the triggers; without one, nothing waits:
+    /// a message that has not arrived by now was not sent.
+    pub fn begin_step(&mut self, segment: Option<&mut Segment>, delivery: &mut Delivery, now: Duration) {
+        self.last_step = now;
         match segment {
-            Some(segment) => self.absorb(&mut triggered, segment),
-            // Nothing waits: a message that has not arrived by now was not sent.
-            None => match (triggered.time.now)() {
-                Some(time) => triggered.set_now(time),
-                None => triggered.conditions.reset(),
+            Some(segment) => self.absorb(segment, delivery),
+            None => match (self.time.now)() {
+                Some(time) => self.wanted.set_now(time),
+                None => self.conditions.reset(),
             },
         }
-        if let Some(time) = triggered.now() {
-            triggered.conditions.check(time);
+        if let Some(time) = self.wanted.now() {
+            self.conditions.check(time);
         }
-        self.begin_fired(&mut triggered);
-        self.release_decided(&mut triggered, now);
-        if triggered.is_over(is_caught_up) {
-            self.end_events(&mut triggered);
-        }
-        triggered.forget_old();
-        warn_of_absent_topics(&mut triggered, now);
-        let is_status_due = now >= triggered.next_status;
-        if is_status_due {
-            triggered.next_status = now + STATUS_INTERVAL;
-        }
-        self.triggered = Some(triggered);
-        if is_status_due {
-            self.publish_triggered();
-        }
+        self.begin_fired();
     }
 
-    /// Takes a segment's messages into the ring, past the triggers.
-    fn absorb(&mut self, triggered: &mut Triggered, mut segment: Segment) {
+    fn absorb(&mut self, segment: &mut Segment, delivery: &mut Delivery) {
         let mut place = Place::default();
         while let Some(Stored {
             entry, payload, next, ..
         }) = segment.message(place)
         {
-            let time = triggered.time.watch.steady_of(entry.log_time);
-            triggered.set_now(time);
-            if triggered.conditions.watches(entry.topic) && self.is_of_own_type(&entry) {
-                triggered.conditions.message(entry.topic, time, payload);
+            let time = self.time.watch.steady_of(entry.log_time);
+            self.wanted.set_now(time);
+            if self.conditions.watches(entry.topic) && delivery.writer().is_of_own_type(&entry) {
+                self.conditions.message(entry.topic, time, payload);
                 // Before it goes into the ring, which may have to make room for it.
-                self.begin_fired(triggered);
+                self.begin_fired();
             }
             if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
-                self.cache.loan_returned(entry.topic, pinned_bytes);
-                self.keep(triggered, (entry, time), RingPayload::Loan(loan, pinned_bytes));
+                delivery.cache().loan_returned(entry.topic, pinned_bytes);
+                self.keep((entry, time), RingPayload::Loan(loan, pinned_bytes), delivery);
             } else if let Some(PayloadRef::Bytes(bytes)) = segment.message(place).map(|stored| stored.payload)
             {
-                self.keep(triggered, (entry, time), RingPayload::Copy(bytes));
+                self.keep((entry, time), RingPayload::Copy(bytes), delivery);
             }
             place = next;
         }
-        self.count_runs();
-        self.release_segment(segment, false);
-    }
-
-    /// Whether a message has the type that its topic's triggers are compiled for.
-    fn is_of_own_type(&mut self, entry: &CacheEntry) -> bool {
-        let own = self.topics.get(entry.topic.0 as usize).copied().flatten();
-        own.is_none() || self.bag_topic(entry) == own
+        delivery.writer().count_runs();
     }
 
     /// Puts a message into the ring, and takes as many out as have to make room.
     fn keep(
         &mut self,
-        triggered: &mut Triggered,
         message: (CacheEntry, Timestamp),
         mut payload: RingPayload<'_>,
+        delivery: &mut Delivery,
     ) {
-        while let Err(back) = triggered.ring.push(message, payload) {
-            let fate = triggered.oldest_fate();
+        while let Err(back) = self.ring.push(message, payload) {
+            let fate = self.oldest_fate();
             if fate == Some(Fate::Open) {
-                warn_of_short_ring(triggered, message.1);
+                self.warn_of_short_ring(message.1);
             }
-            self.take_oldest(triggered, fate == Some(Fate::Write));
+            self.take_oldest(fate == Some(Fate::Write), delivery);
             payload = back;
         }
     }
 
     /// Begins the events that the triggers have seen.
-    fn begin_fired(&mut self, triggered: &mut Triggered) {
-        for fired in triggered.conditions.take_fired() {
-            triggered.status.triggers[fired.trigger].events += 1;
-            let text = triggered.conditions.text(fired.trigger).to_owned();
-            let stamp = fired.is_marked.then(|| triggered.time.watch.stamp_of(fired.time));
-            self.begin_event(triggered, fired.time, (&text, stamp));
+    fn begin_fired(&mut self) {
+        for fired in self.conditions.take_fired() {
+            self.status.triggers[fired.trigger].events += 1;
+            let text = self.conditions.text(fired.trigger).to_owned();
+            let stamp = fired.is_marked.then(|| self.time.watch.stamp_of(fired.time));
+            self.begin_event(fired.time, &text, stamp);
         }
     }
 
-    /// Begins an event, with a marker where there is a time for it on the clock of the messages.
-    fn begin_event(
-        &mut self,
-        triggered: &mut Triggered,
-        time: Timestamp,
-        (reason, stamp): (&str, Option<Timestamp>),
-    ) {
-        let is_first = triggered.event(time);
+    /// Begins an event, with a marker if there is a `stamp` for it on the clock of the messages.
+    fn begin_event(&mut self, time: Timestamp, reason: &str, stamp: Option<Timestamp>) {
+        self.wanted.add_around(time);
+        let was_recording = std::mem::replace(&mut self.status.is_recording, true);
         if let Some(stamp) = stamp {
-            let what = if is_first {
-                "recording around it"
-            } else {
+            let what = if was_recording {
                 "recording longer"
+            } else {
+                "recording around it"
             };
             tracing::info!("event {reason:?}: {what}");
             self.mark_event(stamp, reason);
         }
         // Seen by others at once.
-        triggered.next_status = Duration::ZERO;
+        self.next_status = Duration::ZERO;
     }
 
     fn mark_event(&mut self, time: Timestamp, reason: &str) {
@@ -212,155 +208,147 @@ impl Drain {
         if let Ok(marker) = marker
             && self.shared.reserve_marker()
         {
-            self.unwritten_markers.push(marker);
+            self.markers.push(marker);
         }
     }
 
-    /// Takes messages out of the ring whose fate is known, some at a time.
-    fn release_decided(&mut self, triggered: &mut Triggered, now: Duration) {
-        self.forget_vacated();
-        if let Some(watch) = &mut self.watch {
-            watch.reread_length();
-        }
+    /// The markers of events since the last call.
+    pub fn take_markers(&mut self) -> Vec<Marker> {
+        std::mem::take(&mut self.markers)
+    }
+
+    /// Takes messages out of the ring whose fate is known, some at a time. Returns the log time of the last one that was written.
+    pub fn release_decided(&mut self, delivery: &mut Delivery) -> Option<Timestamp> {
+        delivery.writer().begin_messages();
         let (mut bytes, mut written) = (0, None);
         for _ in 0..STEP_MESSAGES_MAX {
-            let Some(entry) = triggered.ring.oldest().filter(|_| bytes < STEP_BYTES_MAX) else {
+            let Some(entry) = self.ring.oldest().filter(|_| bytes < STEP_BYTES_MAX) else {
                 break;
             };
-            match triggered.oldest_fate() {
+            match self.oldest_fate() {
                 None | Some(Fate::Open) => break,
-                Some(Fate::LeaveOut) => self.take_oldest(triggered, false),
+                Some(Fate::LeaveOut) => self.take_oldest(false, delivery),
                 Some(Fate::Write) => {
-                    bytes += triggered.ring.oldest_payload().map_or(0, |payload| payload.len());
+                    bytes += self.ring.oldest_payload().map_or(0, |payload| payload.len());
                     written = Some(entry.log_time);
-                    self.take_oldest(triggered, true);
+                    self.take_oldest(true, delivery);
                 }
             }
         }
-        if let Some(last) = written {
-            self.window.received(now);
-            self.checkpoints.written_until(last);
-        }
-        self.count_runs();
+        delivery.writer().count_runs();
+        written
     }
 
     /// Takes the oldest message out of the ring: into the bag, or left out on request.
-    fn take_oldest(&mut self, triggered: &mut Triggered, is_wanted: bool) {
-        let Some(entry) = triggered.ring.oldest() else {
+    fn take_oldest(&mut self, is_wanted: bool, delivery: &mut Delivery) {
+        let Some(entry) = self.ring.oldest() else {
             return;
         };
         if !is_wanted {
-            let interval = Interval::of_message(LossStage::Policy, entry.sequence, entry.log_time);
-            lock(&self.ledger).miss(entry.topic, entry.publisher, interval);
-            self.watch_dropped(&entry, triggered.ring.oldest_payload());
-        } else if self.is_waiting(entry.topic) {
-            if let Some(payload) = self.take_payload(triggered, entry.topic) {
-                let received = self.last_step;
-                self.hold(entry, payload, received);
+            delivery.writer().leave_out(&entry, self.ring.oldest_payload());
+        } else if delivery.route(entry.topic) != Route::Write {
+            if let Some(payload) = self.take_payload() {
+                // The cache counts its memory from now on.
+                delivery.cache().hold(entry.topic, payload.held_bytes());
+                delivery.take(entry, payload, self.last_step);
             }
-        } else if self.packing.is_some() {
-            if let Some(payload) = self.take_payload(triggered, entry.topic) {
-                self.pack(entry, payload);
-            }
-        } else if let Some(payload) = triggered.ring.oldest_payload() {
-            self.write(entry, payload, payload.len());
+        } else if let Some(payload) = self.ring.oldest_payload() {
+            delivery.write(entry, payload);
         }
-        triggered.ring.pop();
+        self.ring.pop();
     }
 
-    /// Takes the oldest message's payload out of the ring; the cache counts its memory from now on.
-    fn take_payload(&self, triggered: &mut Triggered, topic: TopicId) -> Option<HeldPayload> {
-        let payload = match triggered.ring.take_oldest_loan() {
-            Some((loan, pinned_bytes)) => HeldPayload::Loan(loan, pinned_bytes),
-            None => {
-                let PayloadRef::Bytes(bytes) = triggered.ring.oldest_payload()? else {
-                    return None;
-                };
-                HeldPayload::Bytes(bytes.into())
-            }
+    /// Takes the oldest message's payload out of the ring.
+    fn take_payload(&mut self) -> Option<HeldPayload> {
+        if let Some((loan, pinned_bytes)) = self.ring.take_oldest_loan() {
+            return Some(HeldPayload::Loan(loan, pinned_bytes));
+        }
+        let PayloadRef::Bytes(bytes) = self.ring.oldest_payload()? else {
+            return None;
         };
-        self.cache.hold(topic, payload.held_bytes());
-        Some(payload)
+        Some(HeldPayload::Bytes(bytes.into()))
     }
 
-    /// The file of the last events is complete; the next events have another.
-    fn end_events(&mut self, triggered: &mut Triggered) {
-        triggered.status.is_recording = false;
-        triggered.next_status = Duration::ZERO;
-        tracing::info!("the event is over; waiting for the next");
-        if self.failure.is_none()
-            && let Err(error) = self.write_markers()
-        {
-            self.fail(error);
+    /// Whether the file of the last events is complete now. `is_caught_up`: nothing waits to come into the ring.
+    pub fn ends_events(&mut self, is_caught_up: bool) -> bool {
+        let is_over = self.status.is_recording
+            && self
+                .wanted
+                .is_over(self.ring.oldest_time(), self.ring.newest(), is_caught_up);
+        if is_over {
+            self.status.is_recording = false;
+            self.next_status = Duration::ZERO;
+            tracing::info!("the event is over; waiting for the next");
         }
-        self.split();
+        is_over
+    }
+
+    /// Ends the step.
+    pub fn end_step(&mut self) {
+        let now = self.last_step;
+        self.wanted.forget_old(self.ring.oldest_time());
+        self.warn_of_absent_topics(now);
+        if now >= self.next_status {
+            self.next_status = now + STATUS_INTERVAL;
+            self.publish();
+        }
     }
 
     /// Decides about all messages of the ring, when no more come.
-    pub(super) fn finish_triggered(&mut self) {
-        let Some(mut triggered) = self.triggered.take() else {
+    pub fn finish(&mut self, delivery: &mut Delivery, checkpoints: &Checkpoints) {
+        while let Some(entry) = self.ring.oldest() {
+            let is_wanted = self.oldest_fate() == Some(Fate::Write);
+            if is_wanted {
+                checkpoints.written_until(entry.log_time);
+            }
+            self.take_oldest(is_wanted, delivery);
+        }
+        delivery.writer().count_runs();
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        self.status.waiting = self.ring.len();
+        self.status.waiting_bytes = self.ring.bytes() as u64;
+        let triggered = Some(self.status.clone());
+        self.shared.update_status(|status| status.triggered = triggered);
+    }
+
+    /// A name that was mistyped never appears.
+    fn warn_of_absent_topics(&mut self, now: Duration) {
+        let due = *self.absent_due.get_or_insert(now.saturating_add(ABSENT_AFTER));
+        if now < due {
+            return;
+        }
+        self.absent_due = Some(Duration::MAX);
+        let triggers = self.status.triggers.iter();
+        for trigger in triggers.filter(|trigger| !trigger.is_topic_known) {
+            tracing::warn!(
+                "trigger {}: its topic has not appeared among the recorded ones so far",
+                trigger.text
+            );
+        }
+    }
+
+    /// The oldest message must go although it could be wanted.
+    fn warn_of_short_ring(&mut self, now: Timestamp) {
+        let Some(oldest) = self.ring.oldest_time() else {
             return;
         };
-        while let Some(entry) = triggered.ring.oldest() {
-            let is_wanted = triggered.oldest_fate() == Some(Fate::Write);
-            if is_wanted {
-                self.checkpoints.written_until(entry.log_time);
-            }
-            self.take_oldest(&mut triggered, is_wanted);
+        let before = self.wanted.before();
+        let kept = now.saturating_since(oldest);
+        if kept >= before {
+            return;
         }
-        self.count_runs();
-        self.triggered = Some(triggered);
-        self.publish_triggered();
-    }
-
-    fn publish_triggered(&mut self) {
-        if let Some(triggered) = &mut self.triggered {
-            triggered.status.waiting = triggered.ring.len();
-            triggered.status.waiting_bytes = triggered.ring.bytes() as u64;
-            lock(&self.shared.status).triggered = Some(triggered.status.clone());
+        let shortest = &mut self.status.shortest_kept;
+        *shortest = Some(shortest.map_or(kept, |known| known.min(kept)));
+        if !std::mem::replace(&mut self.is_short_known, true) {
+            tracing::warn!(
+                setting = Setting::CacheBytesMax.name(),
+                "the memory for messages before an event is full: it holds the last {:.1} s of {:.1} s",
+                kept.as_secs_f64(),
+                before.as_secs_f64(),
+            );
         }
-    }
-}
-
-/// A name that was mistyped never appears.
-fn warn_of_absent_topics(triggered: &mut Triggered, now: Duration) {
-    let due = *triggered
-        .absent_due
-        .get_or_insert(now.saturating_add(ABSENT_AFTER));
-    if now < due {
-        return;
-    }
-    triggered.absent_due = Some(Duration::MAX);
-    for trigger in triggered
-        .status
-        .triggers
-        .iter()
-        .filter(|trigger| !trigger.is_topic_known)
-    {
-        tracing::warn!(
-            "trigger {}: its topic has not appeared among the recorded ones so far",
-            trigger.text
-        );
-    }
-}
-
-/// The oldest message must go although it could be wanted.
-fn warn_of_short_ring(triggered: &mut Triggered, now: Timestamp) {
-    let Some(oldest) = triggered.ring.oldest_time() else {
-        return;
-    };
-    let kept = now.saturating_since(oldest);
-    if kept >= triggered.before() {
-        return;
-    }
-    let shortest = &mut triggered.status.shortest_kept;
-    *shortest = Some(shortest.map_or(kept, |known| known.min(kept)));
-    if !std::mem::replace(&mut triggered.is_short_known, true) {
-        tracing::warn!(
-            setting = Setting::CacheBytesMax.name(),
-            "the memory for messages before an event is full: it holds the last {:.1} s of {:.1} s",
-            kept.as_secs_f64(),
-            triggered.before().as_secs_f64(),
-        );
     }
 }

@@ -1,0 +1,220 @@
+//! The way of a message into the bag: it may have to wait for its topic's definition, then it may be packed, then it is written.
+
+use super::{
+    packing::{Packed, Packing},
+    writer::Writer,
+};
+use crate::{
+    cache::{CacheEntry, SharedCache},
+    write::{
+        retained::Progress,
+        waiting::{HeldPayload, Overdue, WaitingTopics},
+    },
+};
+use holdall_bag::writer::{CompressionOptions, WriteError};
+use holdall_io::wait::Wait;
+use holdall_model::{
+    loss::LossStage,
+    message::PayloadRef,
+    topic::{MessageDefinition, TopicId, TopicInfo},
+};
+use std::{sync::Arc, time::Duration};
+
+/// What comes next for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Route {
+    /// It is held back for its definition: [`Delivery::take`] needs its payload.
+    Wait,
+    /// It is packed: [`Delivery::take`] needs its payload.
+    Pack,
+    /// [`Delivery::write`] is enough; its payload may remain where it is.
+    Write,
+}
+
+/// Messages between the cache and the bag.
+pub(super) struct Delivery {
+    cache: Arc<SharedCache>,
+    waiting: WaitingTopics,
+    packing: Packing,
+    writer: Writer,
+}
+
+impl Delivery {
+    /// Holds back at most a quarter of what the cache has, no longer than suits a loss window.
+    pub fn new(writer: Writer, cache: Arc<SharedCache>, max_loss_window: Option<Duration>) -> Self {
+        Self {
+            waiting: WaitingTopics::new(cache.bytes_max() / 4, max_loss_window),
+            cache,
+            packing: Packing::default(),
+            writer,
+        }
+    }
+
+    /// Packs payloads before they are written.
+    ///
+    /// # Errors
+    /// When the system gives no threads for it.
+    pub fn start_packing(&mut self, options: &CompressionOptions) -> Result<(), WriteError> {
+        self.packing = Packing::start(options)?;
+        self.writer.set_packed();
+        Ok(())
+    }
+
+    /// The end of the way.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    /// The same, when no more messages come.
+    pub fn into_writer(self) -> Writer {
+        self.writer
+    }
+
+    /// Messages of this topic will come; `None` while its definition is being asked for.
+    pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: Option<MessageDefinition>) {
+        match definition {
+            Some(definition) => self.writer.add_topic(topic, info, definition),
+            None => self.waiting.add(topic, info),
+        }
+    }
+
+    /// Gives a topic its definition, and writes the messages held back for it.
+    pub fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        if self.writer.define_other(topic, &definition) {
+            return;
+        }
+        // A topic whose messages no longer wait is in the bag.
+        let Some((info, held)) = self.waiting.remove(topic) else {
+            return self.writer.define(topic, definition);
+        };
+        self.writer.add_topic(topic, info, definition);
+        for (entry, payload) in held {
+            self.pack_or_write(entry, payload);
+        }
+        self.writer.count_runs();
+    }
+
+    /// Topics whose messages have waited for too long. Call [`Self::define`] with each.
+    pub fn overdue(&self, now: Duration) -> Vec<Overdue> {
+        self.waiting.overdue(now)
+    }
+
+    /// All topics that wait.
+    pub fn all_waiting(&self) -> Vec<Overdue> {
+        self.waiting.all()
+    }
+
+    /// When the oldest message that is held back was received, at the earliest.
+    pub fn oldest_waiting(&self) -> Option<Duration> {
+        self.waiting.oldest()
+    }
+
+    /// What comes next for a message of a topic.
+    #[inline]
+    pub fn route(&self, topic: TopicId) -> Route {
+        if !self.writer.has_topic(topic) && self.waiting.contains(topic) {
+            Route::Wait
+        } else if self.packing.is_on() {
+            Route::Pack
+        } else {
+            Route::Write
+        }
+    }
+
+    /// Takes a message that was received at `received` or later. The cache is charged for its payload until it is written.
+    pub fn take(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
+        match self.route(entry.topic) {
+            Route::Wait => self.hold(entry, payload, received),
+            Route::Pack | Route::Write => self.pack_or_write(entry, payload),
+        }
+    }
+
+    /// Holds a message back until its topic's definition arrives.
+    fn hold(&mut self, entry: CacheEntry, payload: HeldPayload, received: Duration) {
+        for topic in self.waiting.hold(entry, payload, received) {
+            tracing::warn!(
+                "{}: too many messages wait for its definition; recorded without one",
+                topic.name
+            );
+            self.define(topic.id, topic.without_definition());
+        }
+    }
+
+    fn pack_or_write(&mut self, entry: CacheEntry, payload: HeldPayload) {
+        if self.packing.is_on() {
+            return self.pack(entry, payload);
+        }
+        self.write(entry, payload.as_payload());
+        let pinned_bytes = payload.held_bytes();
+        drop(payload);
+        self.cache.loan_returned(entry.topic, pinned_bytes);
+    }
+
+    /// Gives a payload to be packed. When too many are in flight, waits for the oldest, or drops it where the options request that.
+    fn pack(&mut self, entry: CacheEntry, payload: HeldPayload) {
+        // Each turn takes one out of flight.
+        while let Some(oldest) = self.packing.make_room() {
+            self.write_packed(oldest);
+        }
+        self.packing.submit(entry, payload);
+    }
+
+    /// Writes packed payloads, in order, or all in flight.
+    pub fn write_all_packed(&mut self, wait: Wait) {
+        while let Some(packed) = self.packing.take_ready(wait) {
+            self.write_packed(packed);
+        }
+        self.writer.count_runs();
+    }
+
+    fn write_packed(&mut self, (message, packed): Packed) {
+        let entry = message.entry;
+        match packed {
+            Some(Ok(packed)) => self
+                .writer
+                .write(entry, PayloadRef::Bytes(&packed), message.bytes),
+            Some(Err(error)) => {
+                tracing::error!("cannot compress a message: {error}");
+                self.writer.lose(&entry, LossStage::Compression);
+            }
+            None => self.writer.lose(&entry, LossStage::Compression),
+        }
+        self.cache.loan_returned(entry.topic, message.held_bytes);
+    }
+
+    /// Writes a message without packing.
+    #[inline]
+    pub fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>) {
+        self.writer.write(entry, payload, payload.len());
+    }
+
+    /// Continues in a new file, after everything in flight.
+    pub fn split(&mut self) {
+        self.write_all_packed(Wait::UntilReady);
+        self.writer.split();
+    }
+
+    /// What is charged for the memory of messages until they are written.
+    pub fn cache(&self) -> &SharedCache {
+        &self.cache
+    }
+
+    /// How far messages are that came here.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            packing: self.packing.given(),
+            packed: self.packing.back(),
+            written: self.writer.written(),
+            ..Progress::default()
+        }
+    }
+
+    /// As [`Self::progress`], with what the system has.
+    pub fn progress_of_system(&mut self) -> Progress {
+        Progress {
+            handed: self.writer.bag().handed(),
+            has_waiting: self.waiting.has_messages(),
+            ..self.progress()
+        }
+    }
+}
