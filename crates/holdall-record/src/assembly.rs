@@ -70,6 +70,14 @@ impl Drop for RescueMemory {
     }
 }
 
+/// What writes the bag.
+pub(super) struct Output {
+    pub open_disk: OpenDisk,
+    pub folder: Box<dyn BagFolder>,
+    /// Replaces the storage that the options name.
+    pub storage: Option<&'static dyn Storage>,
+}
+
 /// A recording that is not driven yet.
 pub(super) struct Assembly {
     pub session: Session,
@@ -80,8 +88,7 @@ pub(super) struct Assembly {
 }
 
 impl Assembly {
-    /// Makes the bag and subscribes to topics that need no discovery. A `storage` that is given replaces the one
-    /// that the options name.
+    /// Makes the bag and subscribes to topics that need no discovery.
     ///
     /// # Errors
     /// An output that exists or cannot be made, a selection or storage that is not valid, a static topic that is refused.
@@ -89,20 +96,12 @@ impl Assembly {
         options: RecordOptions,
         transports: Vec<Box<dyn Transport>>,
         clock: Arc<dyn Clock>,
-        open_disk: OpenDisk,
-        folder: Box<dyn BagFolder>,
-        storage: Option<&'static dyn Storage>,
+        output: Output,
         memory: RescueMemory,
     ) -> Result<Self, RecordError> {
         let directory = options.output.clone();
         let survival = memory.into_survival();
-        let assembly = Self::over(
-            options,
-            transports,
-            clock,
-            (open_disk, folder, storage),
-            &survival,
-        );
+        let assembly = Self::over(options, transports, clock, output, &survival);
         // Nothing was received yet.
         assembly.inspect_err(|_| survival.end(&directory))
     }
@@ -111,7 +110,7 @@ impl Assembly {
         options: RecordOptions,
         transports: Vec<Box<dyn Transport>>,
         clock: Arc<dyn Clock>,
-        (open_disk, folder, storage): (OpenDisk, Box<dyn BagFolder>, Option<&'static dyn Storage>),
+        output: Output,
         survival: &Survival,
     ) -> Result<Self, RecordError> {
         let started = clock.monotonic();
@@ -122,7 +121,7 @@ impl Assembly {
             ControlledMode::of(&options),
             options.output.clone(),
         );
-        let bag_options = bag_options(&options, storage, survival)?;
+        let bag_options = bag_options(&options, output.storage, survival)?;
         let compression = options.compression.clone();
         let triggers = options.triggers.clone();
         let uploaded = options.uploaded.clone();
@@ -144,7 +143,7 @@ impl Assembly {
             directory: std::path::absolute(&directory).unwrap_or_else(|_| directory.clone()),
         };
         survival.log.add(|| event);
-        let mut bag = BagWriter::create(bag_options, open_disk, folder)?;
+        let mut bag = BagWriter::create(bag_options, output.open_disk, output.folder)?;
         if let Some(uploaded) = uploaded {
             bag.keep_until_uploaded(uploaded);
         }

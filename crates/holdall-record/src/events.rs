@@ -79,7 +79,7 @@ impl EventPublishers {
     /// Announces the topics.
     pub(super) fn new<'a>(
         options: EventOptions,
-        transports: impl Iterator<Item = &'a mut Box<dyn Transport>>,
+        transports: impl Iterator<Item = &'a mut dyn Transport>,
     ) -> Self {
         let mut publishers = Self {
             options,
@@ -91,7 +91,7 @@ impl EventPublishers {
             is_name_taken: false,
         };
         for transport in transports {
-            let announced = publishers.announce(transport.as_mut());
+            let announced = publishers.announce(transport);
             if let Err(error) = announced {
                 // A recording without them is better than none.
                 tracing::warn!("events are not published: {error}");

@@ -2,7 +2,7 @@
 
 use super::{
     RecordControl, RecordError,
-    assembly::{Assembly, RescueMemory, report},
+    assembly::{Assembly, Output, RescueMemory, report},
     limits::ReachedLimit,
     options::RecordOptions,
     receive::session::{STEP_INTERVAL, Session},
@@ -141,7 +141,12 @@ impl Recorder {
         let directory = options.output.clone();
         let duration_max = options.limits.duration_max;
         let shared_clock = Arc::clone(&clock);
-        let assembly = Assembly::new(options, transports, shared_clock, open_disk, folder, None, memory)?;
+        let output = Output {
+            open_disk,
+            folder,
+            storage: None,
+        };
+        let assembly = Assembly::new(options, transports, shared_clock, output, memory)?;
         let Assembly {
             session,
             drain,

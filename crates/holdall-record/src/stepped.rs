@@ -2,7 +2,7 @@
 
 use super::{
     RecordControl, RecordError,
-    assembly::{Assembly, RescueMemory, report},
+    assembly::{Assembly, Output, RescueMemory, report},
     options::RecordOptions,
     status::{RecordReport, RecordStatus},
     write::survival::Survival,
@@ -31,7 +31,12 @@ impl SteppedRecorder {
         folder: Box<dyn BagFolder>,
     ) -> Result<Self, RecordError> {
         let memory = RescueMemory::begin(&options);
-        Assembly::new(options, transports, clock, open_disk, folder, None, memory).map(Self)
+        let output = Output {
+            open_disk,
+            folder,
+            storage: None,
+        };
+        Assembly::new(options, transports, clock, output, memory).map(Self)
     }
 
     /// As [`SteppedRecorder::new`], with the caller's storage: one broken on purpose, to test that this is noticed.
@@ -47,16 +52,12 @@ impl SteppedRecorder {
         storage: &'static dyn Storage,
     ) -> Result<Self, RecordError> {
         let memory = RescueMemory::begin(&options);
-        Assembly::new(
-            options,
-            transports,
-            clock,
+        let output = Output {
             open_disk,
             folder,
-            Some(storage),
-            memory,
-        )
-        .map(Self)
+            storage: Some(storage),
+        };
+        Assembly::new(options, transports, clock, output, memory).map(Self)
     }
 
     /// The recording's control; the owner must act on a requested stop.

@@ -70,15 +70,15 @@ impl View {
         let drain = parts.drain.status();
         // Copied out, so that no lock is taken inside of another.
         let live = lock(&parts.topics).clone();
-        let received: Vec<(u64, usize)> = live
+        let counts: Vec<(u64, usize)> = live
             .iter()
             .map(|topic| (topic.intake.received(), topic.intake.publishers()))
             .collect();
         let ledger = lock(&parts.ledger);
-        let topics = live.iter().zip(&received).zip(&ledger.topics).enumerate().map(
-            |(index, ((live, counts), account))| TopicStatus {
+        let topics = live.iter().zip(&counts).zip(&ledger.topics).enumerate().map(
+            |(index, ((live, (received, publishers)), account))| TopicStatus {
                 durable: drain.durable.get(index).copied().unwrap_or(0),
-                ..topic_status(live, *counts, account)
+                ..topic_status(live, *received, *publishers, account)
             },
         );
         RecordStatus {
@@ -105,11 +105,7 @@ impl View {
     }
 }
 
-fn topic_status(
-    live: &LiveTopic,
-    (received, publishers): (u64, usize),
-    account: &TopicAccount,
-) -> TopicStatus {
+fn topic_status(live: &LiveTopic, received: u64, publishers: usize, account: &TopicAccount) -> TopicStatus {
     let mut lost = account.missing.clone();
     let left_out = lost.remove(&LossStage::Policy).unwrap_or(0);
     TopicStatus {

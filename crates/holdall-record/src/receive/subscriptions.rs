@@ -2,7 +2,7 @@
 
 use super::{
     covered::Covered,
-    discovery::Departure,
+    discovery::{Departure, TopicPlan},
     intake::{Intake, PastTime, PublisherOrigin, subscription_bit},
     merging::Merging,
 };
@@ -77,16 +77,15 @@ const MATCH_LATE_MAX: Duration = Duration::from_secs(10);
 impl RecordedTopic {
     pub(crate) fn new(
         id: TopicId,
-        names: (&str, &str, &str),
+        plan: &TopicPlan,
         intake: Arc<Intake>,
         qos_override: Option<QosProfile>,
     ) -> Self {
-        let (name, type_name, type_hash) = names;
         Self {
             id,
-            name: name.to_owned(),
-            type_name: type_name.to_owned(),
-            type_hash: type_hash.to_owned(),
+            name: plan.name.clone(),
+            type_name: plan.type_name.clone(),
+            type_hash: plan.type_hash.clone(),
             intake,
             qos_override,
             merging: None,
@@ -173,7 +172,8 @@ impl RecordedTopic {
     /// Makes sure that a publisher is received as well as it offers.
     pub(crate) fn serve(
         &mut self,
-        (number, transport): (usize, &mut dyn Transport),
+        number: usize,
+        transport: &mut dyn Transport,
         publisher: &EndpointInfo,
         origin: PublisherOrigin,
     ) -> Result<(), TransportError> {

@@ -126,7 +126,8 @@ impl Ring {
     /// empty ring everything goes.
     pub fn push<'a>(
         &mut self,
-        (entry, time): (CacheEntry, Timestamp),
+        entry: CacheEntry,
+        time: Timestamp,
         payload: RingPayload<'a>,
     ) -> Result<(), RingPayload<'a>> {
         let (payload, loan_bytes) = match payload {
@@ -228,7 +229,8 @@ mod tests {
             } else {
                 RingPayload::Copy(&bytes)
             };
-            while let Err(back) = ring.push(stamped(number), payload) {
+            let (entry, time) = stamped(number);
+            while let Err(back) = ring.push(entry, time, payload) {
                 assert_eq!(ring.oldest().unwrap().sequence, Some(popped));
                 assert_eq!(
                     content(&ring),
@@ -260,11 +262,13 @@ mod tests {
     fn one_message_that_is_larger_than_the_ring_is_held_alone() {
         let mut ring = Ring::new(0);
         let bytes = vec![1; 1 << 20];
-        assert!(ring.push(stamped(0), RingPayload::Copy(&bytes)).is_ok());
-        let Err(back) = ring.push(stamped(1), RingPayload::Copy(&[2])) else {
+        let (entry, time) = stamped(0);
+        assert!(ring.push(entry, time, RingPayload::Copy(&bytes)).is_ok());
+        let (entry, time) = stamped(1);
+        let Err(back) = ring.push(entry, time, RingPayload::Copy(&[2])) else {
             panic!("the ring is full");
         };
         ring.pop();
-        assert!(ring.push(stamped(1), back).is_ok());
+        assert!(ring.push(entry, time, back).is_ok());
     }
 }

@@ -3,7 +3,7 @@
 //! Publishers that several transports show are left to the others. When that changes, both are received for a while: the intake recognizes
 //! messages of one publisher by their numbers.
 
-use super::{Session, Source};
+use super::source::Source;
 use crate::receive::{
     covered::Covered,
     discovery::{GraphDecision, TopicPlan},
@@ -28,9 +28,9 @@ type Participant = [u8; 12];
 /// The publishers that a transport shows in addition to those of the others.
 pub(super) struct Complement {
     /// Which of the sources it is.
-    pub(super) number: usize,
+    number: usize,
     /// Those that other transports bring.
-    pub(super) covered: Arc<Covered>,
+    covered: Arc<Covered>,
     /// By publisher; true for those that are received.
     known: BTreeMap<Gid, (EndpointInfo, bool)>,
     /// Topics that it would open.
@@ -53,9 +53,9 @@ fn participant_of(gid: Gid) -> Participant {
 
 impl Complement {
     /// The last of several sources, where it is one.
-    pub(super) fn of(sources: &[Source]) -> Option<Self> {
+    pub fn of(sources: &[Source]) -> Option<Self> {
         let last = sources.last()?;
-        let is_one = sources.len() > 1 && last.transport.completes_others();
+        let is_one = sources.len() > 1 && last.completes_others();
         is_one.then(|| Self {
             number: sources.len() - 1,
             covered: Arc::default(),
@@ -68,8 +68,18 @@ impl Complement {
         })
     }
 
+    /// Its number among the sources.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The publishers that are left to other transports.
+    pub fn covered(&self) -> &Arc<Covered> {
+        &self.covered
+    }
+
     /// Keeps the requests of its graph; returns those that must be carried out at once.
-    pub(super) fn keep(&mut self, decisions: Vec<GraphDecision>, now: Duration) -> Vec<GraphDecision> {
+    pub fn keep(&mut self, decisions: Vec<GraphDecision>, now: Duration) -> Vec<GraphDecision> {
         let mut at_once = Vec::new();
         for decision in decisions {
             match decision {
@@ -100,15 +110,14 @@ impl Complement {
 
     /// Whether another source shows a publisher and can receive it.
     fn is_covered(&self, publisher: &EndpointInfo, others: &[Source]) -> bool {
-        let shows = |source: &Source| source.failure.is_none() && source.discovery.shows(publisher.gid);
-        others.iter().any(shows)
+        others.iter().any(|source| source.shows(publisher.gid))
             && !self.unmatched.contains(&publisher.gid)
             && !self.unreached.iter().any(|one| one.has(publisher))
     }
 
     /// Begins to receive publishers that others had time to show and did not; returns the necessary changes. Publishers that others receive
     /// stay with them.
-    pub(super) fn release(
+    pub fn release(
         &mut self,
         others: &[Source],
         is_brought: impl Fn(&EndpointInfo) -> bool,
@@ -139,75 +148,33 @@ impl Complement {
         decisions
     }
 
-    /// Publishers of a topic that it receives.
-    fn received_of<'a>(&'a self, topic: &'a str) -> impl Iterator<Item = &'a EndpointInfo> {
-        let of_topic =
-            move |(publisher, is_received): &&(EndpointInfo, bool)| *is_received && publisher.topic == topic;
-        self.known
-            .values()
-            .filter(of_topic)
-            .map(|(publisher, _)| publisher)
+    /// Whether other transports bring the messages of all publishers of a topic that it receives, of which there is at least one.
+    pub fn is_superfluous_for(&self, topic: &str) -> bool {
+        let received =
+            |(publisher, is_received): &&(EndpointInfo, bool)| *is_received && publisher.topic == topic;
+        let mut received = self.known.values().filter(received).peekable();
+        let is_left = |(publisher, _): &(EndpointInfo, bool)| self.covered.has(Some(publisher.gid));
+        received.peek().is_some() && received.all(is_left)
+    }
+
+    /// It no longer receives the publishers of a topic.
+    pub fn leave(&mut self, topic: &str) {
+        for (publisher, is_received) in self.known.values_mut() {
+            *is_received &= publisher.topic != topic;
+        }
     }
 
     /// Notes publishers that other transports show and do not receive.
-    pub(super) fn set_unreached(&mut self, unreached: Vec<Identity>) {
+    pub fn set_unreached(&mut self, unreached: Vec<Identity>) {
         self.unreached = unreached;
     }
 
     /// Notes a publisher that another transport is not matched with; true if this one has it.
-    pub(super) fn is_unmatched(&mut self, gid: Gid) -> bool {
+    pub fn is_unmatched(&mut self, gid: Gid) -> bool {
         let is_known = self.known.contains_key(&gid);
         if is_known {
             self.unmatched.insert(gid);
         }
         is_known
-    }
-}
-
-impl Session {
-    /// Receives, over the completing transport, the publishers that no other one shows.
-    pub(super) fn complete(&mut self, now: Duration) {
-        let Some(complement) = &mut self.complement else {
-            return;
-        };
-        let number = complement.number;
-        if self.sources[number].failure.is_some() {
-            return;
-        }
-        let topics = &self.topics;
-        let is_brought = |publisher: &EndpointInfo| {
-            let topic = topics.get(&publisher.topic);
-            topic.is_some_and(|topic| {
-                topic.is_subscribed_over(number) && topic.is_brought_by_others(number, publisher.gid)
-            })
-        };
-        let decisions = complement.release(&self.sources[..number], is_brought, now);
-        self.defer(number, decisions);
-    }
-
-    /// Ends subscriptions of the completing transport that others have made superfluous: they bring messages of all its publishers.
-    pub(super) fn leave_to_others(&mut self) {
-        let Some(complement) = &mut self.complement else {
-            return;
-        };
-        let number = complement.number;
-        for (name, topic) in &mut self.topics {
-            if !topic.is_subscribed_over(number) {
-                continue;
-            }
-            let is_left = |publisher: &EndpointInfo| complement.covered.has(Some(publisher.gid));
-            let is_superfluous = {
-                let mut received = complement.received_of(name).peekable();
-                received.peek().is_some() && received.all(is_left)
-            };
-            if !is_superfluous {
-                continue;
-            }
-            tracing::debug!("{name}: left to the other transports");
-            topic.unsubscribe_from(number);
-            for (publisher, is_received) in complement.known.values_mut() {
-                *is_received &= publisher.topic != *name;
-            }
-        }
     }
 }

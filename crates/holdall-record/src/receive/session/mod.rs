@@ -1,146 +1,62 @@
 //! A recording session: follows the graph, keeps subscriptions, finds definitions. Runs in steps, each given the time.
 
 mod complement;
+mod decisions;
 mod definitions;
+mod due;
 mod ends;
 mod not_heard;
+mod parts;
 mod source;
-mod steps;
+mod sources;
 mod topics;
 
-use complement::Complement;
-use ends::SilentPublisher;
-use holdall_io::{clock::Clock, mutex::lock};
-use not_heard::NotHeardWatch;
+pub(crate) use due::STEP_INTERVAL;
+pub(crate) use parts::{LiveTopic, Parts};
 pub use source::INITIAL_DISCOVERY;
-use source::{Moment, Source};
-pub(crate) use steps::STEP_INTERVAL;
 
 use super::{
-    definitions::Definitions,
-    discovery::{Discovery, GraphDecision},
-    gate::{ClockSink, Gate},
-    intake::Intake,
+    discovery::{GraphDecision, TopicPlan},
+    gate::ClockSink,
     loss_watch::LossWatch,
-    services::Services,
-    subscriptions::RecordedTopic,
 };
-use crate::{
-    cache::SharedCache,
-    clock_watch::ClockWatch,
-    events::EventPublishers,
-    options::RecordOptions,
-    requests::{SessionRequests, SubscribeAnswer},
-    step_wait::StepWait,
-    write::{drain::DrainShared, latched::LatchedKeeper},
-};
+use crate::{events::EventPublishers, options::RecordOptions, requests::SubscribeAnswer};
+use decisions::{Decided, Decisions};
+use due::Due;
+use ends::Silences;
+use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
-    interface::bundle::Bundle,
-    loss::ledger::Ledger,
     qos::{Durability, QosProfile, Reliability},
     selection::{SelectionError, TopicFilter},
     topic::NodeName,
 };
-use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError, TypeDescriptionReply};
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-
-/// Time between two polls for announcements of publishers.
-const ANNOUNCEMENT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Time between two checks for losses that were not logged yet.
-const LOSS_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Services that one line of the log names.
-const SERVICES_LISTED_MAX: usize = 20;
+use holdall_transport::{SubscribeRequest, Subscription, Transport, TransportError};
+use not_heard::{NotHeardWatch, refused};
+use source::Moment;
+use sources::Sources;
+use std::{sync::Arc, time::Duration};
+use topics::Topics;
 
 /// The name that relative topic names are completed with.
 const NODE_NAME: &str = "rosbag2_recorder";
 
-/// Data for a topic's row in the status.
-#[derive(Clone)]
-pub(crate) struct LiveTopic {
-    pub name: String,
-    pub type_name: String,
-    pub intake: Arc<Intake>,
-    /// QoS profiles that its publishers have offered, each once and at most [`QOS_KEPT_MAX`].
-    pub offered: Vec<QosProfile>,
-}
-
-/// Different offers that are shown of a topic.
-const QOS_KEPT_MAX: usize = 8;
-
-impl LiveTopic {
-    /// Notes the QoS that a publisher offers.
-    pub(super) fn note_offer(&mut self, qos: QosProfile) {
-        if self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos) {
-            self.offered.push(qos);
-        }
-    }
-}
-
-/// The parts of a recording that its threads share.
-#[derive(Clone)]
-pub(crate) struct Parts {
-    pub gate: Arc<Gate>,
-    pub cache: Arc<SharedCache>,
-    pub ledger: Arc<Mutex<Ledger>>,
-    pub drain: Arc<DrainShared>,
-    pub requests: Arc<SessionRequests>,
-    pub time: Arc<ClockWatch>,
-    pub wait: Arc<StepWait>,
-    /// In the order of subscription, as in the ledger.
-    pub topics: Arc<Mutex<Vec<LiveTopic>>>,
-    /// `None` unless files repeat latched messages.
-    pub latched: Option<Arc<LatchedKeeper>>,
-}
-
-/// A decision of the graph that is still to be carried out.
-struct Decided {
-    /// The transport that it came from.
-    number: usize,
-    decision: GraphDecision,
-    moment: Moment,
-}
-
 /// Everything between the transports and the cache.
 pub(crate) struct Session {
-    options: RecordOptions,
+    options: Arc<RecordOptions>,
     parts: Parts,
-    /// The storage has a place for several types of one topic.
-    keeps_types: bool,
-    /// The one that completes others is the last.
-    sources: Vec<Source>,
-    complement: Option<Complement>,
-    not_heard: NotHeardWatch,
-    definitions: Definitions,
-    /// By name.
-    topics: BTreeMap<String, RecordedTopic>,
     clock: Arc<dyn Clock>,
+    sources: Sources,
+    topics: Topics,
+    decisions: Decisions,
+    due: Due,
+    not_heard: NotHeardWatch,
+    silences: Silences,
+    losses: LossWatch,
+    events: Option<EventPublishers>,
     /// Keeps simulation time going.
     clock_subscriptions: Vec<Box<dyn Subscription>>,
-    started: Duration,
-    next_poll: Duration,
-    /// When the graph has changed last.
-    last_change: Duration,
-    next_announcements: Duration,
-    losses: LossWatch,
-    next_loss_check: Duration,
-    events: Option<EventPublishers>,
-    failure: Option<String>,
-    /// Publishers that went silent and were not reported yet.
-    silent: Vec<SilentPublisher>,
-    /// Decisions from one poll of the graph: the next poll waits until all are carried out.
-    decided: VecDeque<Decided>,
     /// Nothing was recorded at the last step: a pause, or no message on `/clock` yet.
     was_shut: bool,
-    /// The log already has a warning that topics wait for the drain.
-    is_delay_known: bool,
-    /// Replies from one poll for definitions, handled in the same way.
-    replies: VecDeque<TypeDescriptionReply>,
 }
 
 impl Session {
@@ -155,67 +71,30 @@ impl Session {
         keeps_types: bool,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, crate::RecordError> {
-        let now = clock.monotonic();
-        let filter = filter(&options)?;
-        let source = |transport: Box<dyn Transport>| Source {
-            started: transport.now(),
-            transport,
-            discovery: Discovery::new(filter.clone()),
-            services: Services::default(),
-            failure: None,
-        };
-        let definitions = Definitions::new(options.ament_prefixes.clone(), |name| {
-            Bundle::embedded().get(name)
-        });
-        let mut sources: Vec<Source> = transports.into_iter().map(source).collect();
-        sources.sort_by_key(|source| source.transport.completes_others());
+        let options = Arc::new(options);
+        let mut sources = Sources::new(transports, &filter(&options)?);
+        let events = options.events.clone();
+        let events = events.map(|events| sources.event_publishers(events));
+        sources.log_warnings();
+        sources.follow_graphs(&parts.wait);
         let mut session = Self {
+            topics: Topics::new(Arc::clone(&options), parts.clone(), keeps_types),
             options,
             parts,
-            keeps_types,
-            complement: Complement::of(&sources),
-            not_heard: NotHeardWatch::default(),
             sources,
-            definitions,
-            topics: BTreeMap::new(),
+            decisions: Decisions::default(),
+            due: Due::new(clock.monotonic()),
+            not_heard: NotHeardWatch::default(),
+            silences: Silences::new(Arc::clone(&clock)),
+            losses: LossWatch::default(),
+            events,
             clock,
             clock_subscriptions: Vec::new(),
-            started: now,
-            next_poll: now,
-            last_change: now,
-            next_announcements: now,
-            losses: LossWatch::default(),
-            next_loss_check: now,
-            events: None,
-            failure: None,
-            silent: Vec::new(),
-            decided: VecDeque::new(),
             was_shut: true,
-            is_delay_known: false,
-            replies: VecDeque::new(),
         };
-        session.events = session.options.events.clone().map(|options| {
-            // Subscriptions that the last one reaches too would have each event twice.
-            let publishing = session
-                .complement
-                .as_ref()
-                .map_or(session.sources.len(), |last| last.number);
-            let transports = session.sources[..publishing].iter_mut();
-            EventPublishers::new(options, transports.map(|source| &mut source.transport))
-        });
-        session.log_warnings();
-        session.follow_graphs();
         session.subscribe_clock()?;
         session.subscribe_static_topics()?;
         Ok(session)
-    }
-
-    fn log_warnings(&self) {
-        for source in &self.sources {
-            for warning in source.transport.warnings() {
-                tracing::warn!("{warning}");
-            }
-        }
     }
 
     fn subscribe_clock(&mut self) -> Result<(), TransportError> {
@@ -233,13 +112,33 @@ impl Session {
                 ..QosProfile::ROS_DEFAULT
             },
         };
-        for source in &mut self.sources {
+        for source in self.sources.iter_mut() {
             let sink = Arc::new(ClockSink {
                 gate: Arc::clone(&self.parts.gate),
                 watch: Arc::clone(&self.parts.time),
             });
             self.clock_subscriptions
-                .push(source.transport.subscribe(&request, sink)?);
+                .push(source.transport().subscribe(&request, sink)?);
+        }
+        Ok(())
+    }
+
+    fn subscribe_static_topics(&mut self) -> Result<(), TransportError> {
+        for (name, type_name) in self.options.static_topics.clone() {
+            let plan = TopicPlan {
+                name: name.clone(),
+                type_name,
+                type_hash: String::new(),
+                publishers: Vec::new(),
+            };
+            for number in 0..self.sources.len() {
+                self.sources[number].add_recorded(&name, &plan.type_name);
+                if self.parts.drain.has_room() {
+                    self.topics.record(number, &plan, &mut self.sources)?;
+                } else {
+                    self.defer(number, [GraphDecision::Record(plan.clone())]);
+                }
+            }
         }
         Ok(())
     }
@@ -249,27 +148,33 @@ impl Session {
         let moved = self.pump();
         self.parts.time.look();
         self.record_held_where_it_goes_on();
-        let has_news = |source: &Source| source.failure.is_none() && source.transport.has_graph_news();
-        if !self.decided.is_empty() || now >= self.next_poll || self.sources.iter().any(has_news) {
-            self.next_poll = now + self.options.polling_interval;
+        let has_news = !self.decisions.is_empty() || self.sources.have_news();
+        if self.due.polls(now, self.options.polling_interval, has_news) {
             self.poll_graph(now);
         }
         self.answer_topic_requests();
-        if now >= self.next_announcements {
-            self.next_announcements = now + ANNOUNCEMENT_INTERVAL;
+        if self.due.polls_announcements(now) {
             self.poll_announcements();
         }
-        if now >= self.next_loss_check {
-            self.next_loss_check = now + LOSS_INTERVAL;
+        if self.due.checks_losses(now) {
             let absence = self.parts.wait.absence(now);
             self.losses.log_new(&lock(&self.parts.ledger), absence);
-            self.report_services(now);
+            let services = self.sources.report_services(self.due.elapsed(now));
+            self.parts.drain.set_unheard_services(services);
             self.report_not_heard(now, false);
-            self.leave_to_others();
+            if let Some(complement) = self.sources.complement_mut() {
+                self.topics.leave_to_others(complement);
+            }
         }
         self.publish_events(now);
-        self.ask_for_definitions(now);
+        self.topics.ask_for_definitions(&mut self.sources, now);
         moved
+    }
+
+    /// How long the next step may wait when nothing wakes it.
+    pub(crate) fn until_next_step(&self, now: Duration) -> Duration {
+        let is_busy = !self.decisions.is_empty() || self.topics.asking().awaits_answer(now);
+        self.due.until_next_step(now, is_busy)
     }
 
     /// Latched messages that came in a pause, or before the first `/clock`, are recorded when it ends.
@@ -278,35 +183,7 @@ impl Session {
         let is_shut = gate.is_paused() || gate.waits_for_clock();
         let goes_on = std::mem::replace(&mut self.was_shut, is_shut) && !is_shut;
         if let Some(now) = gate.time(self.clock.now()).filter(|_| goes_on) {
-            for topic in self.topics.values() {
-                topic.intake.record_held(now);
-            }
-        }
-    }
-
-    /// Reports services whose calls cannot be recorded, each once, and stores all of them for the bag.
-    fn report_services(&mut self, now: Duration) {
-        let elapsed = now.saturating_sub(self.started);
-        let mut found = BTreeSet::new();
-        for source in &mut self.sources {
-            found.extend(source.services.newly_unheard(&source.discovery, elapsed));
-        }
-        let all = self.sources.iter().flat_map(|source| source.services.unheard());
-        self.parts.drain.set_unheard_services(all.cloned().collect());
-        if !found.is_empty() {
-            let names: Vec<String> = found.iter().take(SERVICES_LISTED_MAX).cloned().collect();
-            let more = found.len() - names.len();
-            let more = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
-            let count = found.len();
-            let services = if count == 1 { "service" } else { "services" };
-            tracing::warn!(
-                "{count} {services} without introspection: their calls are not in the bag: {}{more}",
-                names.join(", ")
-            );
+            self.topics.record_held(now);
         }
     }
 
@@ -333,87 +210,142 @@ impl Session {
 
     /// Why nothing more can arrive, if all transports have failed: one sentence.
     pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        self.sources.failure()
     }
 
     /// Which transports failed while others recorded on: one sentence each.
     pub(crate) fn lost_transports(&self) -> Option<String> {
-        let failures: Vec<&str> = self
-            .sources
-            .iter()
-            .filter_map(|source| source.failure.as_deref())
-            .collect();
-        (!failures.is_empty()).then(|| failures.join("; "))
-    }
-
-    /// Leaves a transport that has failed; after the last one nothing more can arrive.
-    fn transport_failed(&mut self, number: usize, error: &TransportError) {
-        self.sources[number].failure = Some(error.to_string());
-        if self.sources.iter().all(|source| source.failure.is_some()) {
-            // The end of the recording reports it.
-            self.failure = self.lost_transports();
-        } else {
-            tracing::error!("{error}; recording continues on the other transports");
-        }
+        self.sources.failures()
     }
 
     /// Moves messages for transports that have no threads; returns how many.
     pub(crate) fn pump(&mut self) -> usize {
-        if !self.sources.iter().any(|source| source.transport.is_pumped()) {
+        if !self.sources.are_pumped() {
             return 0;
         }
-        let clock: usize = self
-            .clock_subscriptions
-            .iter_mut()
-            .map(|clock| clock.pump())
-            .sum();
-        clock + self.topics.values_mut().map(RecordedTopic::pump).sum::<usize>()
+        let clock = self.clock_subscriptions.iter_mut();
+        clock.map(|clock| clock.pump()).sum::<usize>() + self.topics.pump()
     }
 
     fn poll_graph(&mut self, now: Duration) {
         self.execute_decided();
-        if !self.decided.is_empty() {
+        if !self.decisions.is_empty() {
             return;
         }
-        let elapsed = now.saturating_sub(self.started);
+        let elapsed = self.due.elapsed(now);
         // Without discovery, topics of the start are still found.
         let discovers =
             self.parts.requests.discovers() || (self.options.no_discovery && elapsed < INITIAL_DISCOVERY);
         for number in 0..self.sources.len() {
-            let source = &mut self.sources[number];
-            if source.failure.is_some() {
+            if self.sources[number].has_failed() {
                 continue;
             }
-            let reopened = if discovers {
-                source.discovery.open()
-            } else {
-                source.discovery.close();
-                Vec::new()
-            };
+            let reopened = self.sources[number].discover(discovers);
             self.defer(number, reopened);
             let source = &mut self.sources[number];
             let mut events = Vec::new();
-            let polled = source.transport.poll_graph(&mut events);
+            let polled = source.transport().poll_graph(&mut events);
             if !events.is_empty() {
-                self.last_change = now;
+                self.due.graph_changed(now);
             }
             if let Some(publishers) = &mut self.events {
-                publishers.notice(number, source.transport.as_mut(), &events);
+                publishers.notice(number, source.transport(), &events);
             }
-            source.services.apply(&events, elapsed);
-            let mut decisions = source.discovery.apply(events);
-            if let Some(complement) = self.complement.as_mut().filter(|last| last.number == number) {
+            let mut decisions = source.apply(events, elapsed);
+            if let Some(complement) = self.sources.complement_at(number) {
                 decisions = complement.keep(decisions, now);
             }
             if let Err(error) = polled {
-                self.transport_failed(number, &error);
+                self.sources.failed(number, &error);
             }
             self.defer(number, decisions);
             self.execute_decided();
         }
-        self.complete(now);
+        // Over the completing transport, publishers that no other one shows are received.
+        let is_brought = |number, publisher: &_| self.topics.is_brought_by_others(number, publisher);
+        if let Some((number, decisions)) = self.sources.complete(is_brought, now) {
+            self.defer(number, decisions);
+        }
         self.execute_decided();
         self.report_silent();
+    }
+
+    /// Keeps decisions until the drain's queue has room for their commands.
+    fn defer(&mut self, number: usize, decisions: impl IntoIterator<Item = GraphDecision>) {
+        let moment = Moment {
+            elapsed: self.due.elapsed(self.clock.monotonic()),
+            now: self.sources[number].now(),
+        };
+        self.decisions.add(number, decisions, moment);
+    }
+
+    /// Carries out pending decisions, each of which queues at most one command, while the drain's queue has room.
+    fn execute_decided(&mut self) {
+        while self.parts.drain.has_room()
+            && let Some(next) = self.decisions.take_next()
+        {
+            if let Err(error) = self.execute(&next) {
+                tracing::error!("not recorded: {error}");
+                let about = refused(&next.decision, &error);
+                self.parts.drain.add_not_heard(about.into_iter().collect());
+            }
+        }
+        if !self.decisions.is_empty() {
+            self.parts.cache.wake();
+            self.decisions.warn_of_delay();
+        }
+    }
+
+    fn execute(&mut self, decided: &Decided) -> Result<(), TransportError> {
+        let number = decided.number;
+        match &decided.decision {
+            GraphDecision::Record(plan) => self.topics.record(number, plan, &mut self.sources),
+            GraphDecision::Publisher(publisher) => {
+                let source = &mut self.sources[number];
+                self.topics.serve(number, publisher, decided.moment, source)
+            }
+            GraphDecision::PublisherGone {
+                topic,
+                gid,
+                departure,
+            } => {
+                tracing::debug!("{topic}: publisher {gid} is gone: {departure:?}");
+                let silent = self
+                    .topics
+                    .publisher_gone(topic, *gid, *departure, self.clock.now());
+                if let Some(since) = silent {
+                    self.silences.add(topic, since);
+                }
+                Ok(())
+            }
+            GraphDecision::RefusedTypes { topic, type_names } => {
+                tracing::warn!(
+                    "{topic} is not recorded until it has a publisher: its subscriptions have more than one type ({})",
+                    type_names.join(", ")
+                );
+                Ok(())
+            }
+        }
+    }
+
+    fn report_silent(&mut self) {
+        self.silences.report("went silent without a farewell");
+    }
+
+    /// Reports nodes and publishers that cannot be heard, each once, and stores all of them for the bag. At the end of the recording those that
+    /// other transports had no time to show, too.
+    fn report_not_heard(&mut self, now: Duration, is_end: bool) {
+        let (unreached, networks) = self.sources.unreached();
+        self.parts.drain.set_networks(networks);
+        let mut found = self.not_heard.find(unreached, &self.sources, now, is_end);
+        for (gid, about) in self.topics.newly_unmatched(now) {
+            if !self.sources.completes_unmatched(gid) {
+                found.push(about);
+            }
+        }
+        for new in self.parts.drain.add_not_heard(found) {
+            tracing::warn!("not heard: {new}");
+        }
     }
 
     /// Subscribes to topics that the control asked for.
@@ -423,9 +355,7 @@ impl Session {
             for (name, type_name) in request.topics {
                 let mut is_known = false;
                 for number in 0..self.sources.len() {
-                    let found = self.sources[number]
-                        .discovery
-                        .request(&name, type_name.as_deref());
+                    let found = self.sources[number].request(&name, type_name.as_deref());
                     is_known |= found.is_some();
                     self.defer(number, found.into_iter().flatten());
                 }
@@ -434,7 +364,9 @@ impl Session {
             self.execute_decided();
             let mut answer = SubscribeAnswer::default();
             for (name, is_known) in requested {
-                let is_recorded = is_known && self.is_or_will_be_recorded(&name);
+                // A transport has accepted a subscription, or is asked for one as soon as the disk has time.
+                let is_recorded =
+                    is_known && (self.topics.is_subscribed(&name) || self.decisions.has_topic(&name));
                 let list = if is_recorded {
                     &mut answer.subscribed
                 } else {
@@ -447,41 +379,85 @@ impl Session {
         }
     }
 
-    /// Whether a transport has accepted a subscription to the topic, or is asked for one as soon as the disk has time.
-    fn is_or_will_be_recorded(&self, name: &str) -> bool {
-        let is_of_topic = |decided: &Decided| match &decided.decision {
-            GraphDecision::Record(plan) => plan.name == name,
-            GraphDecision::Publisher(publisher) => publisher.topic == name,
-            _ => false,
-        };
-        let topic = self.topics.get(name);
-        topic.is_some_and(RecordedTopic::is_subscribed) || self.decided.iter().any(is_of_topic)
+    /// Whether a node may still answer a request for a definition that was just made: worth a short wait at the end of a recording.
+    pub(crate) fn awaits_definitions(&mut self, now: Duration) -> bool {
+        self.topics.ask_for_definitions(&mut self.sources, now);
+        self.topics.asking().has_just_asked(now)
     }
 
     pub(crate) fn poll_announcements(&self) {
-        self.topics.values().for_each(RecordedTopic::poll_announcements);
+        self.topics.poll_announcements();
     }
 
     /// True if everything that publishers announced has arrived.
     pub(crate) fn is_caught_up(&self) -> bool {
-        self.topics.values().all(|topic| topic.intake.is_caught_up())
+        self.topics.is_caught_up()
+    }
+
+    /// The recording was asked to end: from now on each publisher whose end is not known is watched for a later message.
+    pub(crate) fn note_stop(&self) {
+        self.topics.note_stop(self.clock.now());
+    }
+
+    /// Asks publishers how many messages they have sent, and notes those that have left since; true if an end was shown.
+    pub(crate) fn ask_ends(&mut self) -> bool {
+        self.follow_departures();
+        self.topics.ask_ends()
+    }
+
+    /// True while a publisher that can answer has not.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.topics.awaits_answer()
+    }
+
+    /// True while one of them that was heard within the last `span` has not.
+    pub(crate) fn awaits_answer_of_living(&self, span: Duration) -> bool {
+        self.topics.awaits_answer_of_living(&self.sources, span)
+    }
+
+    /// True while a later message can show the end of a publisher.
+    pub(crate) fn awaits_later_message(&self) -> bool {
+        self.topics.awaits_later_message()
+    }
+
+    /// Notes which publishers have not answered.
+    pub(crate) fn end_questions(&mut self) {
+        let silences = &mut self.silences;
+        let note = |topic: &str, since| silences.add(topic, since);
+        self.topics.end_questions(&self.sources, self.clock.now(), note);
+        self.silences.report("did not answer at the end");
+    }
+
+    /// Applies arrivals and departures on recorded topics: the time of arrival decides which messages are missing. No more topics are added.
+    fn follow_departures(&mut self) {
+        for number in 0..self.sources.len() {
+            let source = &mut self.sources[number];
+            if source.has_failed() {
+                continue;
+            }
+            let mut events = Vec::new();
+            if let Err(error) = source.transport().poll_graph(&mut events) {
+                self.sources.failed(number, &error);
+                continue;
+            }
+            let mut decisions = source.apply_last(events);
+            decisions.retain(|decision| match decision {
+                GraphDecision::Publisher(publisher) => self.topics.is_recorded(&publisher.topic),
+                GraphDecision::PublisherGone { .. } => true,
+                _ => false,
+            });
+            self.defer(number, decisions);
+        }
+        self.execute_decided();
+        self.report_silent();
     }
 
     /// Ends all subscriptions and closes the accounts of arrived messages.
     pub(crate) fn close(&mut self) {
-        let is_new = |decided: &&Decided| matches!(decided.decision, GraphDecision::Record(_));
-        let unheard = self.decided.iter().filter(is_new).count();
-        if unheard > 0 {
-            tracing::warn!(
-                "{unheard} topics were never subscribed to: the disk was busy from their appearance to the end"
-            );
-        }
+        self.decisions.warn_of_remaining();
         self.report_not_heard(self.clock.monotonic(), true);
         self.clock_subscriptions.clear();
-        for topic in self.topics.values_mut() {
-            topic.unsubscribe();
-            topic.intake.close();
-        }
+        self.topics.close();
     }
 }
 

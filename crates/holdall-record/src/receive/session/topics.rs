@@ -1,131 +1,147 @@
 //! The topics of a session: opened in the ledger, the cache and the bag, and subscribed.
 
-use super::{Decided, LiveTopic, Moment, Session};
+use super::{
+    LiveTopic, Parts,
+    complement::Complement,
+    definitions::Asking,
+    source::{Moment, Source},
+    sources::Sources,
+};
 use crate::{
+    options::RecordOptions,
     receive::{
-        discovery::{GraphDecision, TopicPlan, nodes_to_ask},
-        intake::{Intake, PublisherOrigin},
+        discovery::{Departure, TopicPlan, nodes_to_ask},
+        intake::{Intake, PastTime, PublisherOrigin},
         subscriptions::RecordedTopic,
     },
-    write::drain::{COMMANDS_MAX, DrainCommand},
+    write::drain::DrainCommand,
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
     qos::Durability,
-    topic::{MessageDefinition, TopicId, TopicInfo, TopicOrigin},
+    time::Timestamp,
+    topic::{Gid, MessageDefinition, TopicId, TopicInfo, TopicOrigin},
+    unheard::NotHeard,
 };
 use holdall_transport::{EndpointInfo, TransportError};
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Serialization format of payloads if a transport does not name one.
 const CDR: &str = "cdr";
 
-impl Session {
-    pub(super) fn subscribe_static_topics(&mut self) -> Result<(), TransportError> {
-        for (name, type_name) in self.options.static_topics.clone() {
-            let plan = TopicPlan {
-                name: name.clone(),
-                type_name,
-                type_hash: String::new(),
-                publishers: Vec::new(),
-            };
-            for number in 0..self.sources.len() {
-                self.sources[number]
-                    .discovery
-                    .add_recorded(&name, &plan.type_name);
-                if self.parts.drain.has_room() {
-                    self.record(number, &plan)?;
-                } else {
-                    let decision = GraphDecision::Record(plan.clone());
-                    self.defer(number, [decision]);
-                }
-            }
+/// The time of day this long ago.
+fn time_before(now: Timestamp, ago: Duration) -> Timestamp {
+    let ago = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+    Timestamp::from_nanos(now.as_nanos().saturating_sub(ago))
+}
+
+/// The recorded topics.
+pub(super) struct Topics {
+    options: Arc<RecordOptions>,
+    parts: Parts,
+    /// The storage has a place for several types of one topic.
+    keeps_types: bool,
+    asking: Asking,
+    by_name: BTreeMap<String, RecordedTopic>,
+}
+
+impl Topics {
+    pub fn new(options: Arc<RecordOptions>, parts: Parts, keeps_types: bool) -> Self {
+        Self {
+            asking: Asking::new(&options),
+            options,
+            parts,
+            keeps_types,
+            by_name: BTreeMap::new(),
         }
-        Ok(())
     }
 
-    /// Keeps decisions until the drain's queue has room for their commands.
-    pub(super) fn defer(&mut self, number: usize, decisions: impl IntoIterator<Item = GraphDecision>) {
-        let moment = Moment {
-            elapsed: self.clock.monotonic().saturating_sub(self.started),
-            now: self.sources[number].transport.now(),
-        };
-        let decisions = decisions.into_iter().map(|decision| Decided {
-            number,
-            decision,
-            moment,
-        });
-        self.decided.extend(decisions);
+    pub fn is_recorded(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
     }
 
-    /// Carries out pending decisions, each of which queues at most one command, while the drain's queue has room.
-    pub(super) fn execute_decided(&mut self) {
+    /// Whether a transport has accepted a subscription to a topic.
+    pub fn is_subscribed(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(RecordedTopic::is_subscribed)
+    }
+
+    /// Moves messages of transports that have no threads; returns how many.
+    pub fn pump(&mut self) -> usize {
+        self.by_name.values_mut().map(RecordedTopic::pump).sum()
+    }
+
+    pub fn poll_announcements(&self) {
+        self.by_name.values().for_each(RecordedTopic::poll_announcements);
+    }
+
+    /// True if everything that publishers announced has arrived.
+    pub fn is_caught_up(&self) -> bool {
+        self.by_name.values().all(|topic| topic.intake.is_caught_up())
+    }
+
+    /// Records latched messages that came while nothing was recorded; recording continues at `now` on the clock that stamps messages.
+    pub fn record_held(&self, now: Timestamp) {
+        self.by_name
+            .values()
+            .for_each(|topic| topic.intake.record_held(now));
+    }
+
+    /// Ends all subscriptions and closes the accounts of arrived messages.
+    pub fn close(&mut self) {
+        for topic in self.by_name.values_mut() {
+            topic.unsubscribe();
+            topic.intake.close();
+        }
+    }
+
+    /// Asks for definitions, and gives those that nodes have sent to the drain, while it has room.
+    pub fn ask_for_definitions(&mut self, sources: &mut Sources, now: Duration) {
+        self.asking.ask(sources, now);
         while self.parts.drain.has_room()
-            && let Some(next) = self.decided.pop_front()
+            && let Some(definition) = self.asking.take_answer()
         {
-            if let Err(error) = self.execute(next.number, &next.decision, next.moment) {
-                tracing::error!("not recorded: {error}");
-                self.note_refused(&next.decision, &error);
-            }
-        }
-        if self.decided.is_empty() {
-            return;
-        }
-        self.parts.cache.wake();
-        if !std::mem::replace(&mut self.is_delay_known, true) {
-            tracing::warn!(
-                "more than {COMMANDS_MAX} topics appeared while the disk was busy; further ones are recorded later"
-            );
+            self.define(definition);
         }
     }
 
-    fn execute(
-        &mut self,
-        number: usize,
-        decision: &GraphDecision,
-        moment: Moment,
-    ) -> Result<(), TransportError> {
-        match decision {
-            GraphDecision::Record(plan) => self.record(number, plan),
-            GraphDecision::Publisher(publisher) => self.serve(number, publisher, moment),
-            GraphDecision::PublisherGone {
-                topic,
-                gid,
-                departure,
-            } => {
-                tracing::debug!("{topic}: publisher {gid} is gone: {departure:?}");
-                self.publisher_gone(topic, *gid, *departure);
-                Ok(())
-            }
-            GraphDecision::RefusedTypes { topic, type_names } => {
-                tracing::warn!(
-                    "{topic} is not recorded until it has a publisher: its subscriptions have more than one type ({})",
-                    type_names.join(", ")
-                );
-                Ok(())
-            }
-        }
+    fn define(&self, definition: MessageDefinition) {
+        let has_type =
+            |topic: &&RecordedTopic| topic.records(&definition.type_name, &definition.type_description_hash);
+        let topics = self.by_name.values().filter(has_type);
+        let topics: Vec<TopicId> = topics.map(|topic| topic.id).collect();
+        self.parts
+            .drain
+            .command(DrainCommand::Define { topics, definition });
+        self.parts.cache.wake();
+    }
+
+    /// The definitions that are asked for.
+    pub fn asking(&self) -> &Asking {
+        &self.asking
     }
 
     /// Begins to record a topic, unless another transport has brought it already.
-    pub(super) fn record(&mut self, number: usize, plan: &TopicPlan) -> Result<(), TransportError> {
-        if !self.topics.contains_key(&plan.name) {
-            self.open_topic(number, plan);
+    ///
+    /// # Errors
+    /// A subscription that the transport refuses.
+    pub fn record(
+        &mut self,
+        number: usize,
+        plan: &TopicPlan,
+        sources: &mut Sources,
+    ) -> Result<(), TransportError> {
+        if !self.is_recorded(&plan.name) {
+            self.open_topic(number, plan, sources);
         }
-        let source = &mut self.sources[number];
-        match self.topics.get_mut(&plan.name) {
-            // The one that completes others waits for a publisher.
-            Some(topic)
-                if plan.publishers.is_empty()
-                    && self.complement.as_ref().is_none_or(|last| last.number != number) =>
-            {
-                topic.subscribe_unseen(number, source.transport.as_mut())
+        match self.by_name.get_mut(&plan.name) {
+            Some(topic) if sources.subscribes_unseen(number, plan) => {
+                topic.subscribe_unseen(number, sources[number].transport())
             }
             _ => Ok(()),
         }
     }
 
-    pub(super) fn open_topic(&mut self, number: usize, plan: &TopicPlan) {
+    fn open_topic(&mut self, number: usize, plan: &TopicPlan, sources: &Sources) {
         let parts = &self.parts;
         let id = lock(&parts.ledger).add_topic(&plan.name);
         let mut intake = Intake::new(
@@ -148,11 +164,9 @@ impl Session {
             offered: Vec::new(),
         });
         self.note_latched(id, &plan.name, plan.publishers.iter().any(offers_latched));
-        let info = self.topic_info(number, plan);
+        let info = topic_info(sources[number].name(), plan);
         // Before the subscription, so that the drain knows the topic when its first message comes.
-        let definition = self
-            .definitions
-            .find(&plan.type_name, &plan.type_hash, &plan.nodes());
+        let definition = self.asking.find(&plan.type_name, &plan.type_hash, &plan.nodes());
         self.parts.drain.command(DrainCommand::AddTopic {
             topic: id,
             info,
@@ -163,22 +177,17 @@ impl Session {
             .latched
             .as_ref()
             .is_some_and(|keeper| keeper.names(&plan.name));
-        let names = (
-            plan.name.as_str(),
-            plan.type_name.as_str(),
-            plan.type_hash.as_str(),
-        );
-        let mut topic = RecordedTopic::new(id, names, intake, qos_override);
+        let mut topic = RecordedTopic::new(id, plan, intake, qos_override);
         if is_repeated {
             topic = topic.request_latched();
         }
-        if self.options.merge_duplicates && self.sources.len() > 1 {
+        if self.options.merge_duplicates && sources.len() > 1 {
             topic = topic.merge_duplicates();
         }
-        if let Some(complement) = &self.complement {
-            topic = topic.completed_by(complement.number, Arc::clone(&complement.covered));
+        if let Some(complement) = sources.complement() {
+            topic = topic.completed_by(complement.number(), Arc::clone(complement.covered()));
         }
-        self.topics.insert(plan.name.clone(), topic);
+        self.by_name.insert(plan.name.clone(), topic);
     }
 
     fn note_latched(&self, topic: TopicId, name: &str, has_latched: bool) {
@@ -187,27 +196,9 @@ impl Session {
         }
     }
 
-    /// How the bag describes a topic.
-    pub(super) fn topic_info(&self, number: usize, plan: &TopicPlan) -> TopicInfo {
-        let endpoint = plan.publishers.first();
-        let format = endpoint.and_then(|publisher| publisher.serialization_format);
-        TopicInfo {
-            name: plan.name.clone(),
-            type_name: plan.type_name.clone(),
-            serialization_format: format.unwrap_or(CDR).to_owned(),
-            offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
-            type_description_hash: plan.type_hash.clone(),
-            origin: Some(TopicOrigin {
-                transport: self.sources[number].transport.name().to_owned(),
-                details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
-            }),
-            publisher: None,
-        }
-    }
-
     /// Begins to receive publishers of another type than their topic is recorded with.
-    pub(super) fn open_type(&mut self, number: usize, publisher: &EndpointInfo) {
-        let Some(topic) = self.topics.get_mut(&publisher.topic) else {
+    fn open_type(&mut self, transport: &str, publisher: &EndpointInfo) {
+        let Some(topic) = self.by_name.get_mut(&publisher.topic) else {
             return;
         };
         let type_hash = publisher.type_hash.as_deref().unwrap_or_default();
@@ -230,8 +221,8 @@ impl Session {
             type_hash: type_hash.to_owned(),
             publishers: vec![publisher.clone()],
         };
-        let info = self.topic_info(number, &plan);
-        let found = self.definitions.find(other, type_hash, &plan.nodes());
+        let info = topic_info(transport, &plan);
+        let found = self.asking.find(other, type_hash, &plan.nodes());
         // Before the subscription, as for a topic. Its messages do not wait for the definition.
         self.parts.drain.command(DrainCommand::AddType {
             topic: id,
@@ -240,25 +231,30 @@ impl Session {
         });
     }
 
-    pub(super) fn serve(
+    /// Makes sure that a publisher of a recorded topic is received.
+    ///
+    /// # Errors
+    /// A subscription that the transport refuses.
+    pub fn serve(
         &mut self,
         number: usize,
         publisher: &EndpointInfo,
         moment: Moment,
+        source: &mut Source,
     ) -> Result<(), TransportError> {
-        match self.topics.get(&publisher.topic) {
+        match self.by_name.get(&publisher.topic) {
             None => return Ok(()),
             Some(topic) if topic.has_type(&publisher.type_name) => {}
-            Some(_) => self.open_type(number, publisher),
+            Some(_) => self.open_type(source.name(), publisher),
         }
-        let Some(topic) = self.topics.get_mut(&publisher.topic) else {
+        let Some(topic) = self.by_name.get_mut(&publisher.topic) else {
             return Ok(());
         };
         // Messages that a leaf topic sent before it had a subscription were not requested.
         let origin = if self.options.selection.ignore_leaf_topics {
             PublisherOrigin::Before
         } else {
-            self.sources[number].origin_of(publisher, moment)
+            source.origin_of(publisher, moment)
         };
         if let Some(keeper) = self.parts.latched.as_ref().filter(|_| offers_latched(publisher)) {
             keeper.add_topic(topic.id, &publisher.topic, true);
@@ -271,18 +267,133 @@ impl Session {
         }
         for node in nodes_to_ask(publisher) {
             let type_name = &publisher.type_name;
-            self.definitions
-                .add_node(type_name, topic.hash_of(type_name), node);
+            self.asking.add_node(type_name, topic.hash_of(type_name), node);
         }
-        topic.serve(
-            (number, self.sources[number].transport.as_mut()),
-            publisher,
-            origin,
-        )
+        topic.serve(number, source.transport(), publisher, origin)
     }
+
+    /// Whether other transports than `number` bring what it brings of a publisher, too.
+    pub fn is_brought_by_others(&self, number: usize, publisher: &EndpointInfo) -> bool {
+        let topic = self.by_name.get(&publisher.topic);
+        topic.is_some_and(|topic| {
+            topic.is_subscribed_over(number) && topic.is_brought_by_others(number, publisher.gid)
+        })
+    }
+
+    /// Ends subscriptions of the completing transport that others have made superfluous: they bring messages of all its publishers.
+    pub fn leave_to_others(&mut self, complement: &mut Complement) {
+        let number = complement.number();
+        for (name, topic) in &mut self.by_name {
+            if topic.is_subscribed_over(number) && complement.is_superfluous_for(name) {
+                tracing::debug!("{name}: left to the other transports");
+                topic.unsubscribe_from(number);
+                complement.leave(name);
+            }
+        }
+    }
+
+    /// Publishers that no subscription is matched with and that were not returned before.
+    pub fn newly_unmatched(&mut self, now: Duration) -> Vec<(Gid, NotHeard)> {
+        let topics = self.by_name.values_mut();
+        topics.flat_map(|topic| topic.newly_unmatched(now)).collect()
+    }
+
+    /// Notes that a publisher is gone; `now` is the time of day. Returns since when it is silent, if it has said no farewell.
+    pub fn publisher_gone(
+        &mut self,
+        topic: &str,
+        gid: Gid,
+        departure: Departure,
+        now: Timestamp,
+    ) -> Option<PastTime> {
+        let recorded = self.by_name.get_mut(topic)?;
+        let last = last_message(recorded, gid, &self.parts);
+        recorded.publisher_gone(gid, departure, last, now)
+    }
+
+    /// From now on each publisher whose end is not known is watched for a later message.
+    pub fn note_stop(&self, now: Timestamp) {
+        self.by_name
+            .values()
+            .for_each(|topic| topic.intake.note_stop(now));
+    }
+
+    /// Asks publishers how many messages they have sent; true if an end was shown.
+    pub fn ask_ends(&mut self) -> bool {
+        let mut is_news = false;
+        for topic in self.by_name.values_mut() {
+            is_news |= topic.ask_ends();
+        }
+        is_news
+    }
+
+    /// True while a publisher that can answer has not.
+    pub fn awaits_answer(&self) -> bool {
+        let mut topics = self.by_name.values();
+        topics.any(|topic| !topic.intake.ends_asked().is_empty())
+    }
+
+    /// True while one of them that was heard within the last `span` has not.
+    pub fn awaits_answer_of_living(&self, sources: &Sources, span: Duration) -> bool {
+        self.by_name.values().any(|topic| {
+            let mut asked = topic.intake.ends_asked().into_iter();
+            asked.any(|gid| heard_ago(topic, gid, sources).is_some_and(|ago| ago <= span))
+        })
+    }
+
+    /// True while a later message can show the end of a publisher.
+    pub fn awaits_later_message(&self) -> bool {
+        let mut topics = self.by_name.values();
+        topics.any(|topic| topic.intake.awaits_later_message())
+    }
+
+    /// Notes which publishers have not answered at `now` (time of day); calls `note` with the topic of each and since when it is silent.
+    pub fn end_questions(&self, sources: &Sources, now: Timestamp, mut note: impl FnMut(&str, PastTime)) {
+        for topic in self.by_name.values() {
+            for gid in topic.intake.ends_asked() {
+                let heard = || {
+                    let ago = heard_ago(topic, gid, sources).unwrap_or_default();
+                    PastTime::new(time_before(now, ago), now)
+                };
+                let since = last_message(topic, gid, &self.parts).unwrap_or_else(heard);
+                topic.intake.not_answered(gid, since.time);
+                note(&topic.name, since);
+            }
+        }
+    }
+}
+
+/// When the last message of a publisher came.
+fn last_message(topic: &RecordedTopic, gid: Gid, parts: &Parts) -> Option<PastTime> {
+    let time = topic.intake.last_message(gid)?;
+    let ago = parts.time.ago(time);
+    Some(PastTime { time, ago })
+}
+
+/// How long ago a publisher gave its last sign of life, if its transport knows it.
+fn heard_ago(topic: &RecordedTopic, gid: Gid, sources: &Sources) -> Option<Duration> {
+    sources[topic.transport_of(gid)?].silent_for(gid)
 }
 
 /// Whether a publisher keeps its last messages for late subscriptions.
 fn offers_latched(publisher: &EndpointInfo) -> bool {
     publisher.qos.durability == Durability::TransientLocal
+}
+
+/// How the bag describes a topic that a transport has shown.
+fn topic_info(transport: &str, plan: &TopicPlan) -> TopicInfo {
+    let endpoint = plan.publishers.first();
+    let format = endpoint.and_then(|publisher| publisher.serialization_format);
+    TopicInfo {
+        name: plan.name.clone(),
+        type_name: plan.type_name.clone(),
+        serialization_format: format.unwrap_or(CDR).to_owned(),
+        offered_qos_profiles: plan.publishers.iter().map(|publisher| publisher.qos).collect(),
+        type_description_hash: plan.type_hash.clone(),
+        origin: Some(TopicOrigin {
+            transport: transport.to_owned(),
+            details: endpoint.map_or_else(BTreeMap::new, |publisher| publisher.details.clone()),
+        }),
+        publisher: None,
+    }
 }

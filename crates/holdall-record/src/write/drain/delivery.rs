@@ -167,9 +167,10 @@ impl Delivery {
         self.writer.count_runs();
     }
 
-    fn write_packed(&mut self, (message, packed): Packed) {
+    fn write_packed(&mut self, packed: Packed) {
+        let Packed { message, payload } = packed;
         let entry = message.entry;
-        match packed {
+        match payload {
             Some(Ok(packed)) => self
                 .writer
                 .write(entry, PayloadRef::Bytes(&packed), message.bytes),

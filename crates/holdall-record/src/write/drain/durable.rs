@@ -74,7 +74,7 @@ impl Durable {
         self.window.received(received);
     }
 
-    /// Notes that at `now` so many segments were in the cache.
+    /// Notes how many segments were in the cache at `now`.
     pub fn sample_arrivals(&mut self, now: Duration, queued: u64) {
         self.arrivals.sample(now, queued);
     }

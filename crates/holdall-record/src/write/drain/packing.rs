@@ -15,8 +15,12 @@ pub(super) struct InPacking {
     pub held_bytes: usize,
 }
 
-/// A message that comes back, with its packed payload; `None` if it was dropped to make room.
-pub(super) type Packed = (InPacking, Option<io::Result<Vec<u8>>>);
+/// A message that comes back.
+pub(super) struct Packed {
+    pub message: InPacking,
+    /// `None` if it was dropped to make room.
+    pub payload: Option<io::Result<Vec<u8>>>,
+}
 
 /// Message compression, if it was asked for.
 #[derive(Default)]
@@ -58,9 +62,12 @@ impl Packing {
     pub fn make_room(&mut self) -> Option<Packed> {
         let threads = self.threads.as_mut().filter(|threads| threads.is_full())?;
         let dropped = threads.drops_oldest().then(|| threads.drop_oldest()).flatten();
-        if let Some(oldest) = dropped {
+        if let Some(message) = dropped {
             self.back += 1;
-            return Some((oldest, None));
+            return Some(Packed {
+                message,
+                payload: None,
+            });
         }
         self.take_ready(Wait::UntilReady)
     }
@@ -85,6 +92,9 @@ impl Packing {
     pub fn take_ready(&mut self, wait: Wait) -> Option<Packed> {
         let (message, packed) = self.threads.as_mut()?.take_ready(wait)?;
         self.back += 1;
-        Some((message, Some(packed)))
+        Some(Packed {
+            message,
+            payload: Some(packed),
+        })
     }
 }

@@ -145,10 +145,10 @@ impl Triggered {
             }
             if let Some((loan, pinned_bytes)) = segment.take_loan(place) {
                 delivery.cache().loan_returned(entry.topic, pinned_bytes);
-                self.keep((entry, time), RingPayload::Loan(loan, pinned_bytes), delivery);
+                self.keep(entry, time, RingPayload::Loan(loan, pinned_bytes), delivery);
             } else if let Some(PayloadRef::Bytes(bytes)) = segment.message(place).map(|stored| stored.payload)
             {
-                self.keep((entry, time), RingPayload::Copy(bytes), delivery);
+                self.keep(entry, time, RingPayload::Copy(bytes), delivery);
             }
             place = next;
         }
@@ -158,14 +158,15 @@ impl Triggered {
     /// Puts a message into the ring, and takes as many out as have to make room.
     fn keep(
         &mut self,
-        message: (CacheEntry, Timestamp),
+        entry: CacheEntry,
+        time: Timestamp,
         mut payload: RingPayload<'_>,
         delivery: &mut Delivery,
     ) {
-        while let Err(back) = self.ring.push(message, payload) {
+        while let Err(back) = self.ring.push(entry, time, payload) {
             let fate = self.oldest_fate();
             if fate == Some(Fate::Open) {
-                self.warn_of_short_ring(message.1);
+                self.warn_of_short_ring(time);
             }
             self.take_oldest(fate == Some(Fate::Write), delivery);
             payload = back;

@@ -1,0 +1,50 @@
+//! The parts of a recording that its threads share.
+
+use crate::{
+    cache::SharedCache,
+    clock_watch::ClockWatch,
+    receive::{gate::Gate, intake::Intake},
+    requests::SessionRequests,
+    step_wait::StepWait,
+    write::{drain::DrainShared, latched::LatchedKeeper},
+};
+use holdall_model::{loss::ledger::Ledger, qos::QosProfile};
+use std::sync::{Arc, Mutex};
+
+/// Data for a topic's row in the status.
+#[derive(Clone)]
+pub(crate) struct LiveTopic {
+    pub name: String,
+    pub type_name: String,
+    pub intake: Arc<Intake>,
+    /// QoS profiles that its publishers have offered, each once and at most [`QOS_KEPT_MAX`].
+    pub offered: Vec<QosProfile>,
+}
+
+/// Different offers that are shown of a topic.
+const QOS_KEPT_MAX: usize = 8;
+
+impl LiveTopic {
+    /// Notes the QoS that a publisher offers.
+    pub(super) fn note_offer(&mut self, qos: QosProfile) {
+        if self.offered.len() < QOS_KEPT_MAX && !self.offered.contains(&qos) {
+            self.offered.push(qos);
+        }
+    }
+}
+
+/// The parts of a recording that its threads share.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub gate: Arc<Gate>,
+    pub cache: Arc<SharedCache>,
+    pub ledger: Arc<Mutex<Ledger>>,
+    pub drain: Arc<DrainShared>,
+    pub requests: Arc<SessionRequests>,
+    pub time: Arc<ClockWatch>,
+    pub wait: Arc<StepWait>,
+    /// In the order of subscription, as in the ledger.
+    pub topics: Arc<Mutex<Vec<LiveTopic>>>,
+    /// `None` unless files repeat latched messages.
+    pub latched: Option<Arc<LatchedKeeper>>,
+}
