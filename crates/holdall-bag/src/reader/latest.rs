@@ -50,7 +50,7 @@ impl BagSet {
             for file in bag.files().iter().rev() {
                 let may_have = !file.empty && file.earliest.is_none_or(|earliest| earliest < time);
                 if may_have {
-                    search_file(file, time, (wanted, publishers), &mut found)?;
+                    search_file(file, time, wanted, publishers, &mut found)?;
                 }
             }
             let (start, _) = bag.bounds();
@@ -73,7 +73,8 @@ struct Lacking {
 fn search_file(
     file: &BagFile,
     time: Timestamp,
-    (wanted, publishers): (&LatestWanted, Option<&PublisherChoice>),
+    wanted: &LatestWanted,
+    publishers: Option<&PublisherChoice>,
     found: &mut BTreeMap<Key, VecDeque<BagMessage>>,
 ) -> Result<(), ReadError> {
     let reader = file.open()?;
@@ -103,7 +104,7 @@ fn search_file(
     // Bounded: each span is longer than the one before, until the beginning of the file.
     while !lacking.is_empty() && end >= first {
         let start = before(end, span);
-        search_span(&*reader, (start, end), &lacking, found)?;
+        search_span(&*reader, start, end, &lacking, found)?;
         lacking.retain(|_, channel| found.get(&channel.key).map_or(0, VecDeque::len) < channel.count);
         (end, span) = (
             before(start, Duration::from_nanos(1)),
@@ -116,7 +117,8 @@ fn search_file(
 /// Adds the last messages of a span, before those that are known.
 fn search_span(
     reader: &dyn StorageReader,
-    (start, end): (Timestamp, Timestamp),
+    start: Timestamp,
+    end: Timestamp,
     lacking: &BTreeMap<u32, Lacking>,
     found: &mut BTreeMap<Key, VecDeque<BagMessage>>,
 ) -> Result<(), ReadError> {

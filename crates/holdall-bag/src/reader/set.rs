@@ -146,7 +146,7 @@ impl BagSet {
     /// As [`BagSet::messages`]; calls `opened` with a bag's number and a file when that file begins to be read.
     pub fn messages_noting_files(&self, filter: &MessageFilter, opened: &FileHook) -> Messages {
         let bags = self.0.iter().enumerate();
-        let inputs = bags.flat_map(|(number, bag)| bag_streams((number, bag), filter, opened));
+        let inputs = bags.flat_map(|(number, bag)| bag_streams(number, bag, filter, opened));
         Box::new(Merge::new(inputs).map(|item| item.map(|(_, message)| message)))
     }
 }
@@ -163,18 +163,14 @@ impl From<Vec<Bag>> for BagSet {
 type MessageStream = (Timestamp, OpenStream<BagMessage, ReadError>);
 
 /// The streams of a bag: its files, or where the clock jumped back one stream, of one run after the other.
-fn bag_streams(
-    (number, bag): (usize, &Bag),
-    filter: &MessageFilter,
-    opened: &FileHook,
-) -> Vec<MessageStream> {
+fn bag_streams(number: usize, bag: &Bag, filter: &MessageFilter, opened: &FileHook) -> Vec<MessageStream> {
     let runs = bag.runs();
     if runs.len() < 2 {
-        return file_streams((number, bag), bag.files(), filter, opened).collect();
+        return file_streams(number, bag, bag.files(), filter, opened).collect();
     }
     let mut of_runs = runs.into_iter().map(|run| {
         let files = bag.files().get(run).unwrap_or_default();
-        file_streams((number, bag), files, filter, opened).collect::<Vec<_>>()
+        file_streams(number, bag, files, filter, opened).collect::<Vec<_>>()
     });
     let first = of_runs.next().unwrap_or_default();
     let earliest = first.iter().map(|(earliest, _)| *earliest).min();
@@ -186,7 +182,8 @@ fn bag_streams(
 
 /// One stream per storage file of `files` that may have messages that `filter` selects.
 fn file_streams(
-    (number, bag): (usize, &Bag),
+    number: usize,
+    bag: &Bag,
     files: &[BagFile],
     filter: &MessageFilter,
     opened: &FileHook,

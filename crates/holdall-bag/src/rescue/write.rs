@@ -103,7 +103,7 @@ impl Rescue {
             fs::create_dir_new(&path)?;
         }
         let file = q.create_file(&made, 0)?;
-        write(&mut q, (file, &path), storage, &self.catalog, missing, &records)?;
+        write(&mut q, file, &path, storage, &self.catalog, missing, &records)?;
         q.wait_closed(file)?;
         self.end(target);
         Ok(missing.messages.len() as u64)
@@ -167,7 +167,7 @@ pub(super) fn in_memory(
     let written = || -> StorageResult<Arc<dyn StorageReader>> {
         let mut q = DiskQueue::new(Box::new(MemoryDisk::new()), BLOCKS)?;
         let file = q.create_file(&path, 0)?;
-        write(&mut q, (file, &path), &storage, &catalog, missing, &[])?;
+        write(&mut q, file, &path, &storage, &catalog, missing, &[])?;
         Ok(Arc::from(storage.open_reader(&path)?))
     };
     let reader = written().map_err(|error| error.to_string())?;
@@ -176,7 +176,8 @@ pub(super) fn in_memory(
 
 fn write(
     q: &mut DiskQueue,
-    (file, path): (FileId, &Path),
+    file: FileId,
+    path: &Path,
     storage: &dyn Storage,
     catalog: &Catalog,
     missing: &Missing,

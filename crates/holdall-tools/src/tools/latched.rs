@@ -359,7 +359,7 @@ impl<'a> Heads<'a> {
                 sequence: message.sequence,
                 payload: PayloadRef::Bytes(&message.payload),
             };
-            bag.write_of((topic, slot), stored, || publisher.cloned())?;
+            bag.write_of(topic, slot, stored, || publisher.cloned())?;
         }
         let closed = bag.close(Vec::new(), None, |_| BTreeMap::new());
         if let Some(failure) = closed.failure {

@@ -79,7 +79,7 @@ impl BagWriter {
             is_only_file: self.files.has_only_first(),
         };
         for past in self.past.all_mut() {
-            let Some(ended) = past.end(&mut self.place, room, (is_only, is_bug)) else {
+            let Some(ended) = past.end(&mut self.place, room, is_only, is_bug) else {
                 continue;
             };
             let Ended {
@@ -126,8 +126,8 @@ impl BagWriter {
     }
 
     fn write_last_metadata(&self, custom_data: &BTreeMap<String, String>) -> Result<(), WriteError> {
-        let files = (&self.past, self.files.current.as_ref());
-        let mut metadata = metadata(&self.place, &self.topics, files, custom_data);
+        let current = self.files.current.as_ref();
+        let mut metadata = metadata(&self.place, &self.topics, &self.past, current, custom_data);
         if self.place.queue.seals() {
             note_sealed(self.directory(), &mut metadata);
         }

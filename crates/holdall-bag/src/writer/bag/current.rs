@@ -212,7 +212,8 @@ impl CurrentFile {
         &mut self,
         place: &mut Place,
         topics: &Topics,
-        (topic, slot): (BagTopic, Option<PublisherSlot>),
+        topic: BagTopic,
+        slot: Option<PublisherSlot>,
         publisher: Option<PublisherInfo>,
     ) -> Result<ChannelIndex, WriteError> {
         let publisher = publisher.filter(|_| slot.is_some());
@@ -252,7 +253,7 @@ impl CurrentFile {
     /// Gives topics without a message their channel, so that the file names them.
     pub fn add_empty_channels(&mut self, place: &mut Place, topics: &Topics) -> Result<(), WriteError> {
         for topic in self.channels.without_channel() {
-            self.new_channel(place, topics, (topic, None), None)?;
+            self.new_channel(place, topics, topic, None, None)?;
         }
         Ok(())
     }

@@ -175,8 +175,8 @@ impl BagWriter {
         let memory = self.place.options.memory.clone();
         state.extend(memory.map(|id| (MEMORY_KEY.to_owned(), id)));
         state.extend(self.past.removed_entry());
-        let files = (&self.past, self.files.current.as_ref());
-        let metadata = metadata(&self.place, &self.topics, files, &state);
+        let current = self.files.current.as_ref();
+        let metadata = metadata(&self.place, &self.topics, &self.past, current, &state);
         replace(&self.place, &metadata, durable)
     }
 }

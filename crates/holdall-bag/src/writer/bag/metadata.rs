@@ -30,7 +30,8 @@ pub const STATE_KEY: &str = "holdall.state";
 pub(super) fn metadata(
     place: &Place,
     topics: &Topics,
-    (past, current): (&PastFiles, Option<&CurrentFile>),
+    past: &PastFiles,
+    current: Option<&CurrentFile>,
     more_custom_data: &BTreeMap<String, String>,
 ) -> BagMetadata {
     let current = current.map(|current| (current.name(), current.content()));

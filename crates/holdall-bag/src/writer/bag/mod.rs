@@ -220,7 +220,7 @@ impl BagWriter {
     /// A failed disk or storage file. The bag must then be closed; it accepts no more messages.
     #[inline]
     pub fn write(&mut self, topic: BagTopic, message: StoredMessage<'_>) -> Result<bool, WriteError> {
-        self.write_of((topic, None), message, || None)
+        self.write_of(topic, None, message, || None)
     }
 
     /// As [`Self::write`], for a message of one of the topic's publishers: where the storage can distinguish
@@ -231,7 +231,8 @@ impl BagWriter {
     #[inline]
     pub fn write_of(
         &mut self,
-        (topic, publisher): (BagTopic, Option<PublisherSlot>),
+        topic: BagTopic,
+        publisher: Option<PublisherSlot>,
         message: StoredMessage<'_>,
         who: impl FnOnce() -> Option<PublisherInfo>,
     ) -> Result<bool, WriteError> {
@@ -251,7 +252,7 @@ impl BagWriter {
                 {
                     self.files.split.reread_length();
                 }
-                current.new_channel(&mut self.place, &self.topics, (topic, publisher), who())?
+                current.new_channel(&mut self.place, &self.topics, topic, publisher, who())?
             }
             Found::UnknownTopic => return Err(WriteError::UnknownTopic { index: topic.0 }),
         };

@@ -29,14 +29,9 @@ pub(super) struct Ended {
 }
 
 impl PastFile {
-    /// Waits until the disk has closed it; `None` when that was so already. `is_only` holds for a bag's only file, `is_bug` where nothing
+    /// Waits until the disk has closed it; `None` when that was so already. `is_only` holds for a bag's only file, `is_bug` if nothing
     /// on the disk has failed.
-    pub fn end(
-        &mut self,
-        place: &mut Place,
-        room: Room<'_>,
-        (is_only, is_bug): (bool, bool),
-    ) -> Option<Ended> {
+    pub fn end(&mut self, place: &mut Place, room: Room<'_>, is_only: bool, is_bug: bool) -> Option<Ended> {
         let file = self.closing.take()?;
         let closed = place.queue.wait_closed(file);
         if closed.is_ok() && !self.is_torn {

@@ -204,7 +204,7 @@ impl Writer {
         };
         let publisher = (!self.merge_publishers).then_some(PublisherSlot(entry.publisher.0));
         let who = || lock(&self.ledger).publisher(entry.topic, entry.publisher)?.info();
-        match self.bag.write_of((topic, publisher), message, who) {
+        match self.bag.write_of(topic, publisher, message, who) {
             Ok(split) => {
                 if split {
                     self.report_split();

@@ -51,6 +51,18 @@ pub(super) struct WrittenChunk<'a> {
     pub uncompressed_size: u64,
 }
 
+impl WrittenChunk<'_> {
+    /// A chunk without compression, of records of `size` bytes.
+    pub fn plain(place: ChunkPlace, size: u64) -> Self {
+        Self {
+            place,
+            compression: "",
+            compressed_size: size,
+            uncompressed_size: size,
+        }
+    }
+}
+
 /// Everything the summary needs.
 #[derive(Default)]
 pub(super) struct Catalog {

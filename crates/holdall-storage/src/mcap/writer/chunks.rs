@@ -60,7 +60,7 @@ impl McapWriter {
         if place == Place::Direct {
             self.direct_lane = None;
             if let Some(place) = self.output.end_chunk(q, content.times)? {
-                self.end_chunk(q, place, ("", size, size), content)?;
+                self.end_chunk(q, WrittenChunk::plain(place, size), content)?;
             }
             return Ok(());
         }
@@ -103,49 +103,54 @@ impl McapWriter {
             } else {
                 0
             };
-            return self.append_stored(q, ("", records, size, crc), content);
+            return self.append_stored(q, "", records, size, crc, content);
         }
         // One pass for copy and checksum, because the header is filled in afterwards.
         self.output.begin_chunk(q)?;
         self.output.put(q, records)?;
         if let Some(place) = self.output.end_chunk(q, content.times)? {
-            self.end_chunk(q, place, ("", size, size), content)?;
+            self.end_chunk(q, WrittenChunk::plain(place, size), content)?;
         }
         Ok(())
     }
 
-    /// Appends a chunk whose header is known: compression, stored bytes, uncompressed size, its checksum.
+    /// Appends a chunk whose header is known: `stored` are its records as `compression` has made them, `size` and `crc` are those of the
+    /// records before.
     fn append_stored(
         &mut self,
         q: &mut DiskQueue,
-        (compression, stored, size, crc): (&str, &[u8], u64, u32),
+        compression: &str,
+        stored: &[u8],
+        size: u64,
+        crc: u32,
         content: ChunkContent,
     ) -> StorageResult<()> {
         self.close_direct(q)?;
-        let place = self.put_chunk_header(q, (compression, stored.len() as u64, size, crc), content.times)?;
+        let header = ChunkHeader {
+            message_start_time: content.times.0,
+            message_end_time: content.times.1,
+            uncompressed_size: size,
+            uncompressed_crc: crc,
+            compression: compression.into(),
+            compressed_size: stored.len() as u64,
+        };
+        let place = self.put_chunk_header(q, &header)?;
         self.output.put(q, stored)?;
-        self.end_chunk(q, place, (compression, stored.len() as u64, size), content)
+        let chunk = WrittenChunk {
+            place,
+            compression,
+            compressed_size: stored.len() as u64,
+            uncompressed_size: size,
+        };
+        self.end_chunk(q, chunk, content)
     }
 
-    fn put_chunk_header(
-        &mut self,
-        q: &mut DiskQueue,
-        (compression, compressed_size, uncompressed_size, uncompressed_crc): (&str, u64, u64, u32),
-        times: (u64, u64),
-    ) -> StorageResult<ChunkPlace> {
-        let header = ChunkHeader {
-            message_start_time: times.0,
-            message_end_time: times.1,
-            uncompressed_size,
-            uncompressed_crc,
-            compression: compression.into(),
-            compressed_size,
-        };
+    fn put_chunk_header(&mut self, q: &mut DiskQueue, header: &ChunkHeader) -> StorageResult<ChunkPlace> {
         let mut prefix = Vec::with_capacity(64);
         header.encode_prefix(&mut prefix);
         let place = ChunkPlace {
             start: self.output.position(),
-            length: prefix.len() as u64 + compressed_size,
+            length: prefix.len() as u64 + header.compressed_size,
         };
         self.output.put(q, &prefix)?;
         Ok(place)
@@ -155,20 +160,13 @@ impl McapWriter {
     fn end_chunk(
         &mut self,
         q: &mut DiskQueue,
-        place: ChunkPlace,
-        (compression, compressed_size, uncompressed_size): (&str, u64, u64),
+        chunk: WrittenChunk<'_>,
         content: ChunkContent,
     ) -> StorageResult<()> {
         self.output.put(q, &content.index)?;
         // Here, too, so that the list stays short when no caller asks.
         self.chunks.written(self.bytes_handed(q));
         self.chunks.placed(self.output.position(), content.first_message);
-        let chunk = WrittenChunk {
-            place,
-            compression,
-            compressed_size,
-            uncompressed_size,
-        };
         self.catalog.note_chunk(chunk, &content, &self.options);
         self.spare_content.push(content);
         Ok(())
@@ -194,7 +192,7 @@ impl McapWriter {
         let content = std::mem::take(&mut done.tag);
         let (size, crc) = (done.raw.len() as u64, done.raw_crc);
         let (compression, stored) = done.stored();
-        self.append_stored(q, (compression.as_str(), stored, size, crc), content)?;
+        self.append_stored(q, compression.as_str(), stored, size, crc, content)?;
         let records = self.compressor.recycle(done);
         self.recycle(records);
         Ok(true)
@@ -204,7 +202,8 @@ impl McapWriter {
     pub(super) fn write_alone(
         &mut self,
         q: &mut DiskQueue,
-        (lane, channel): (usize, u16),
+        lane: usize,
+        channel: u16,
         prefix: &[u8; MESSAGE_PREFIX_BYTES],
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
@@ -213,7 +212,7 @@ impl McapWriter {
         self.close_direct(q)?;
         let log_time = unsigned(message.log_time);
         let first = self.messages();
-        self.lanes[lane].open(Place::Buffered, u64::MAX, (log_time, first));
+        self.lanes[lane].open(Place::Buffered, u64::MAX, log_time, first);
         if self.lanes[lane].lacks_channel(channel) {
             self.introduce(q, lane, channel)?;
         }
@@ -228,11 +227,19 @@ impl McapWriter {
         } else {
             0
         };
-        let place = self.put_chunk_header(q, ("", size, size, crc), content.times)?;
+        let header = ChunkHeader {
+            message_start_time: content.times.0,
+            message_end_time: content.times.1,
+            uncompressed_size: size,
+            uncompressed_crc: crc,
+            compressed_size: size,
+            ..ChunkHeader::default()
+        };
+        let place = self.put_chunk_header(q, &header)?;
         self.output.put(q, &definitions)?;
         self.output.put(q, prefix)?;
         let delivered = self.output.put_payload(q, message.payload)?;
-        self.end_chunk(q, place, ("", size, size), content)?;
+        self.end_chunk(q, WrittenChunk::plain(place, size), content)?;
         self.recycle(definitions);
         self.check_delivered(message.payload, delivered)
     }

@@ -144,7 +144,7 @@ impl Lane {
     }
 
     /// Begins a chunk whose records may take up to `bytes_max`, with the log time and the number of its first message.
-    pub fn open(&mut self, place: Place, bytes_max: u64, (log_time, first_message): (u64, u64)) {
+    pub fn open(&mut self, place: Place, bytes_max: u64, log_time: u64, first_message: u64) {
         self.first_message = first_message;
         self.place = place;
         self.bytes_max = bytes_max;
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn index_holds_every_message_of_each_channel_in_order() {
         let mut lane = Lane::new(0, Some(1000));
-        lane.open(Place::Buffered, u64::MAX, (5, 0));
+        lane.open(Place::Buffered, u64::MAX, 5, 0);
         for channel in [2, 0] {
             assert!(lane.lacks_channel(channel));
             lane.introduce(channel, 1);
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn many_channels_stretch_the_chunk() {
         let mut lane = Lane::new(0, Some(1000));
-        lane.open(Place::Buffered, u64::MAX, (0, 0));
+        lane.open(Place::Buffered, u64::MAX, 0, 0);
         for channel in 0..100 {
             lane.introduce(channel, 1);
             lane.note(channel, 0, 50);

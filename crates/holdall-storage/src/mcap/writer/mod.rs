@@ -222,9 +222,9 @@ impl McapWriter {
             }
             self.output.begin_chunk(q)?;
             self.direct_lane = Some(lane);
-            self.lanes[lane].open(Place::Direct, bytes_max, (log_time, first));
+            self.lanes[lane].open(Place::Direct, bytes_max, log_time, first);
         } else {
-            self.lanes[lane].open(Place::Buffered, CHUNK_BYTES_MAX, (log_time, first));
+            self.lanes[lane].open(Place::Buffered, CHUNK_BYTES_MAX, log_time, first);
             if self.lanes[lane].buffer.capacity() == 0 {
                 self.lanes[lane].buffer = self.spare_buffers.pop().unwrap_or_default();
             }
@@ -254,7 +254,8 @@ impl McapWriter {
     fn put_in_chunk(
         &mut self,
         q: &mut DiskQueue,
-        (lane_number, channel): (usize, u16),
+        lane_number: usize,
+        channel: u16,
         prefix: &[u8; MESSAGE_PREFIX_BYTES],
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
@@ -263,7 +264,7 @@ impl McapWriter {
         if !self.lanes[lane_number].accepts(channel, record_bytes) {
             let needed = record_bytes + self.definitions_bytes(lane_number, channel);
             if !self.make_room(q, lane_number, log_time, needed)? {
-                return self.write_alone(q, (lane_number, channel), prefix, message);
+                return self.write_alone(q, lane_number, channel, prefix, message);
             }
             if self.lanes[lane_number].lacks_channel(channel) {
                 self.introduce(q, lane_number, channel)?;
@@ -330,7 +331,7 @@ impl StorageWriter for McapWriter {
         let lane = &mut self.lane_of[usize::from(channel)];
         *lane = lane_for(message.payload.len()).max(*lane);
         let lane = usize::from(*lane);
-        self.put_in_chunk(q, (lane, channel), &prefix, message)
+        self.put_in_chunk(q, lane, channel, &prefix, message)
     }
 
     fn write_metadata(

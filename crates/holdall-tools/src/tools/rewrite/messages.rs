@@ -364,8 +364,10 @@ impl<'a> Rewrite<'a> {
         if self.splitter.is_due(about.log_time) {
             self.bag.split()?;
         }
+        let (topic, publisher) = about.target;
         self.bag.write_of(
-            about.target,
+            topic,
+            publisher,
             StoredMessage {
                 log_time: self.relabel.shift.apply(about.log_time),
                 publish_time: self.relabel.shift.apply(about.publish_time),
