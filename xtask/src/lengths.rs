@@ -1,9 +1,7 @@
-//! Lengths of functions and files: a ratchet, so that they only get shorter.
+//! Lengths of functions: a ratchet, so that they only get shorter.
 
 /// A function fits on a screen: more lines than this count as long.
 const FUNCTION_LINES_MAX: usize = 70;
-/// A file needs another look from this length on.
-const FILE_LINES_MAX: usize = 500;
 
 /// A function that is longer than a screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,11 +12,6 @@ pub struct LongFunction {
     pub line: usize,
     /// Its lines, the signature included.
     pub lines: usize,
-}
-
-/// Whether a file of this many lines is long.
-pub fn is_long_file(lines: usize) -> bool {
-    lines > FILE_LINES_MAX
 }
 
 /// Whether a file holds tests, examples or fuzz targets only.

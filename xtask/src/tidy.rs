@@ -1,7 +1,7 @@
 //! The rules of the house that no compiler checks: module sentences, file lengths, unsafe only in its two places, one-way dependencies.
 
 use crate::{
-    lengths::{is_long_file, long_functions},
+    lengths::long_functions,
     markdown::{Sources, documents},
     packages::check_packages,
     words::banned_words,
@@ -13,9 +13,8 @@ use std::{
 };
 
 const FILE_LINES_MAX: usize = 800;
-/// Functions longer than a screen, and files over 500 lines, that the tree may have: lower these when one was carved, never raise them.
+/// Functions longer than a screen that the tree may have: lower this when one was carved, never raise it.
 const LONG_FUNCTIONS_MAX: usize = 8;
-const LONG_FILES_MAX: usize = 8;
 /// Words of the glossary that are still in comments and documents.
 const WORDS_MAX: usize = 0;
 const MODULES_FORBIDDEN: [&str; 4] = ["util.rs", "utils.rs", "common.rs", "manager.rs"];
@@ -280,37 +279,28 @@ fn check_words(root: &Path, files: &[PathBuf], breaches: &mut Vec<String>) {
     }
 }
 
-/// Long functions and files of the product are counted; those of tests, examples and fuzz targets are not.
+/// Long functions of the product are counted; those of tests, examples and fuzz targets are not.
 fn check_lengths(root: &Path, files: &[PathBuf], breaches: &mut Vec<String>) {
-    let (mut functions, mut long_files) = (Vec::new(), Vec::new());
+    let mut functions = Vec::new();
     for file in files {
         let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
         let is_product = !crate::lengths::is_test(&shown);
         let Some(text) = fs::read_to_string(file).ok().filter(|_| is_product) else {
             continue;
         };
-        let product = crate::lengths::product(&text);
-        if is_long_file(product.lines().count()) {
-            long_files.push(format!("{shown}: {} lines", product.lines().count()));
-        }
-        for found in long_functions(product) {
+        for found in long_functions(crate::lengths::product(&text)) {
             functions.push(format!(
                 "{shown}:{}: {} has {} lines",
                 found.line, found.name, found.lines
             ));
         }
     }
-    for (what, found, max) in [
-        ("functions over 70 lines", functions, LONG_FUNCTIONS_MAX),
-        ("files over 500 lines", long_files, LONG_FILES_MAX),
-    ] {
-        if found.len() > max {
-            breaches.push(format!(
-                "{} {what}, more than {max}:\n  {}",
-                found.len(),
-                found.join("\n  ")
-            ));
-        }
+    if functions.len() > LONG_FUNCTIONS_MAX {
+        breaches.push(format!(
+            "{} functions over 70 lines, more than {LONG_FUNCTIONS_MAX}:\n  {}",
+            functions.len(),
+            functions.join("\n  ")
+        ));
     }
 }
 
