@@ -3,6 +3,7 @@
 #![deny(unsafe_code)]
 
 pub mod candidate;
+mod chart;
 pub mod codec;
 pub mod engine;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod machine;
 pub mod measure;
 pub mod middleware;
 pub mod people;
+mod sheet;
 pub mod statistics;
 pub mod suite;
 pub mod verify;

@@ -2,14 +2,10 @@
 //! is accounted for.
 
 mod account;
+mod charts;
 mod config;
-mod curves;
-mod heat;
 mod name;
-mod over_time;
-mod plots;
 mod published;
-mod raster;
 mod result;
 mod rmw;
 mod run;
@@ -17,9 +13,9 @@ mod table;
 pub mod worker;
 
 pub use account::{Account, account};
+pub(crate) use charts::{Context, charts};
 pub use config::{CaseKind, EvaluatedLink, Evaluation, MiddlewareCase};
 pub use name::Middleware;
-pub(crate) use plots::{Context, plots};
 pub use published::PublishedEvaluation;
 pub use result::{ClockOffset, Discovery, EvaluationResult, MiddlewareRun, RESULT_FILE, WorkerCost};
 pub use run::{CONTROL_PORT, EvaluationOptions, EvaluationProgress, PeerOptions, run, serve};

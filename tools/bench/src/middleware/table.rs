@@ -1,7 +1,10 @@
 //! An evaluation's table: a row for each link and middleware.
 
 use super::{EvaluationResult, MiddlewareRun, WorkerCost};
-use crate::{statistics::Estimate, suite::sheet::Sheet};
+use crate::{
+    sheet::{Column, DASH, Sheet},
+    statistics::Estimate,
+};
 use holdall_model::units::MIB;
 
 /// All valid repetitions of a case over a link with a middleware.
@@ -61,214 +64,174 @@ pub(crate) fn delivered_percent(run: &MiddlewareRun, deadline_ms: f64) -> Option
     run.account.delivered.get(place).map(|share| 100.0 * share)
 }
 
-/// Nodes without topics, for which there is only a cost.
-fn idle_sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
-    let rows = cells.iter().map(|cell| {
-        let figure = |digits: usize, of: &dyn Fn(&WorkerCost) -> f64| {
-            let estimate = cell.estimate(|run| Some(of(&run.publisher)));
-            estimate.map_or("–".to_owned(), |estimate| {
-                format!("{:.digits$}", estimate.median)
-            })
-        };
-        vec![
-            cell.link.to_owned(),
-            cell.middleware.clone(),
-            figure(2, &|cost| 100.0 * cost.cores()),
-            figure(1, &|cost| cost.rss_max_bytes as f64 / MIB),
-            figure(1, &|cost| cost.anonymous_bytes as f64 / MIB),
-            figure(1, &|cost| cost.virtual_bytes as f64 / MIB),
-            cell.runs.len().to_string(),
-        ]
-    });
-    Sheet {
-        title: "An idle node",
-        header: vec![
-            "link",
-            "middleware",
-            "% of a core",
-            "resident MiB",
-            "of no file MiB",
-            "virtual MiB",
-            "runs",
-        ],
-        words: 2,
-        rows: rows.collect(),
+impl Cell<'_> {
+    /// The median of a figure, or a dash.
+    fn text(&self, digits: usize, unit: &str, figure: impl Fn(&MiddlewareRun) -> Option<f64>) -> String {
+        let estimate = self.estimate(figure);
+        estimate.map_or(DASH.to_owned(), |estimate| {
+            format!("{:.digits$}{unit}", estimate.median)
+        })
+    }
+
+    /// The sum of a count over all runs.
+    fn sum(&self, count: impl Fn(&MiddlewareRun) -> u64) -> String {
+        self.runs.iter().map(|run| count(run)).sum::<u64>().to_string()
+    }
+
+    fn runs(&self) -> String {
+        match self.invalid {
+            0 => self.runs.len().to_string(),
+            invalid => format!("{} ({invalid} invalid)", self.runs.len()),
+        }
     }
 }
 
-/// Nodes that only discover each other.
-fn discovery_sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
-    let rows = cells.iter().map(|cell| {
-        let figure = |digits: usize, of: &dyn Fn(&MiddlewareRun) -> Option<f64>| {
-            let estimate = cell.estimate(of);
-            estimate.map_or("–".to_owned(), |estimate| {
-                format!("{:.digits$}", estimate.median)
-            })
-        };
-        let known = |run: &MiddlewareRun, share: f64| {
-            let known = &run.discovery.as_ref()?.known_s;
-            // Rounded down to a node.
-            known
-                .get((share * known.len().saturating_sub(1) as f64) as usize)
-                .copied()
-        };
-        vec![
-            cell.case.to_owned(),
-            cell.link.to_owned(),
-            cell.middleware.clone(),
-            figure(0, &|run| Some(run.discovery.as_ref()?.complete_percent())),
-            figure(2, &|run| known(run, 0.0)),
-            figure(2, &|run| known(run, 0.5)),
-            figure(2, &|run| run.discovery.as_ref()?.complete_s()),
-            figure(0, &|run| {
-                Some((run.wire?.forward_packets + run.wire?.back_packets) as f64)
-            }),
-            figure(2, &|run| {
-                Some((run.wire?.forward_bytes + run.wire?.back_bytes) as f64 / MIB)
-            }),
-            cell.runs.len().to_string(),
-        ]
-    });
-    Sheet {
-        title: "Until all nodes know each other",
-        header: vec![
-            "case",
-            "link",
-            "middleware",
-            "% of nodes",
-            "first s",
-            "half s",
-            "all s",
-            "packets",
-            "MiB",
-            "runs",
-        ],
-        words: 3,
-        rows: rows.collect(),
-    }
+/// The words that name a row.
+fn names<'a>() -> [Column<Cell<'a>>; 3] {
+    [
+        ("case", |cell| cell.case.to_owned()),
+        ("link", |cell| cell.link.to_owned()),
+        ("middleware", |cell| cell.middleware.clone()),
+    ]
+}
+
+/// A table of all cells; the case is left out where there is only one.
+fn sheet<'a>(title: &str, columns: &[Column<Cell<'a>>], cells: &[Cell<'a>]) -> Sheet {
+    let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
+    let names = names().into_iter().skip(usize::from(!has_cases));
+    let all: Vec<_> = names.chain(columns.iter().copied()).collect();
+    Sheet::of(title, all.len() - columns.len(), &all, cells)
 }
 
 /// The tables for people.
-pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet<'static>> {
+pub(crate) fn sheets(result: &EvaluationResult) -> Vec<Sheet> {
     let cells = cells(result);
     if result.runs.iter().any(|run| run.discovery.is_some()) {
-        vec![discovery_sheet(&cells)]
+        vec![sheet("Until all nodes know each other", &discovery(), &cells)]
     } else if result.runs.iter().all(|run| run.account.planned == 0) {
-        vec![idle_sheet(&cells)]
+        vec![sheet("An idle node", &idle(), &cells)]
     } else {
-        vec![sheet(&cells), loss_sheet(&cells)]
+        vec![
+            sheet("What arrived, and when", &arrivals(), &cells),
+            sheet("What became of every planned message", &fates(), &cells),
+        ]
     }
 }
 
-/// The table of all cells.
-fn sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
-    let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
-    let mut header = vec!["link", "middleware"];
-    if has_cases {
-        header.insert(0, "case");
+/// Nodes without topics, for which there is only a cost.
+fn idle<'a>() -> [Column<Cell<'a>>; 5] {
+    fn of(cell: &Cell<'_>, digits: usize, figure: fn(&WorkerCost) -> f64) -> String {
+        cell.text(digits, "", |run| Some(figure(&run.publisher)))
     }
-    let words = header.len();
-    header.extend([
-        "sent/s",
-        "received/s",
-        "in 100 ms",
-        "in 1 s",
-        "lost",
-        "from due p50",
-        "p99",
-        "from publish p50",
-        "longest silence",
-        "wire ÷ content",
-        "publisher",
-        "subscriber",
-        "runs",
-    ]);
-    let rows = cells.iter().map(|cell| {
-        let mut row = vec![cell.link.to_owned(), cell.middleware.clone()];
-        if has_cases {
-            row.insert(0, cell.case.to_owned());
-        }
-        let mut figure = |digits: usize, unit: &str, of: &dyn Fn(&MiddlewareRun) -> Option<f64>| {
-            let text = cell
-                .estimate(of)
-                .map(|estimate| format!("{:.digits$}{unit}", estimate.median));
-            row.push(text.unwrap_or_else(|| "–".to_owned()));
-        };
-        figure(1, "", &|run| Some(run.account.sent_per_s));
-        figure(1, "", &|run| Some(run.account.received_per_s));
-        figure(1, " %", &|run| delivered_percent(run, 100.0));
-        figure(1, " %", &|run| delivered_percent(run, 1000.0));
-        figure(1, " %", &|run| Some(run.account.lost_percent()));
-        figure(1, " ms", &|run| Some(run.account.from_due?.p50_ms));
-        figure(1, " ms", &|run| Some(run.account.from_due?.p99_ms));
-        figure(1, " ms", &|run| Some(run.account.from_publish?.p50_ms));
-        figure(1, " s", &|run| Some(run.account.silence_longest_s));
-        figure(2, "", &MiddlewareRun::wire_overhead);
-        figure(3, " cores", &|run| Some(run.publisher.cores()));
-        figure(3, " cores", &|run| {
-            (run.subscriber.elapsed_s > 0.0).then(|| run.subscriber.cores())
-        });
-        row.push(match cell.invalid {
-            0 => cell.runs.len().to_string(),
-            invalid => format!("{} ({invalid} invalid)", cell.runs.len()),
-        });
-        row
-    });
-    Sheet {
-        title: "What arrived, and when",
-        header,
-        words,
-        rows: rows.collect(),
+    [
+        ("% of a core", |cell| of(cell, 2, |cost| 100.0 * cost.cores())),
+        ("resident MiB", |cell| {
+            of(cell, 1, |cost| cost.rss_max_bytes as f64 / MIB)
+        }),
+        ("of no file MiB", |cell| {
+            of(cell, 1, |cost| cost.anonymous_bytes as f64 / MIB)
+        }),
+        ("virtual MiB", |cell| {
+            of(cell, 1, |cost| cost.virtual_bytes as f64 / MIB)
+        }),
+        ("runs", |cell| cell.runs.len().to_string()),
+    ]
+}
+
+/// Nodes that only discover each other.
+fn discovery<'a>() -> [Column<Cell<'a>>; 7] {
+    fn known(cell: &Cell<'_>, share: f64) -> String {
+        cell.text(2, "", |run| {
+            let known = &run.discovery.as_ref()?.known_s;
+            // Rounded down to a node.
+            let place = (share * known.len().saturating_sub(1) as f64) as usize;
+            known.get(place).copied()
+        })
     }
+    [
+        ("% of nodes", |cell| {
+            cell.text(0, "", |run| Some(run.discovery.as_ref()?.complete_percent()))
+        }),
+        ("first s", |cell| known(cell, 0.0)),
+        ("half s", |cell| known(cell, 0.5)),
+        ("all s", |cell| {
+            cell.text(2, "", |run| run.discovery.as_ref()?.complete_s())
+        }),
+        ("packets", |cell| {
+            cell.text(0, "", |run| {
+                Some((run.wire?.forward_packets + run.wire?.back_packets) as f64)
+            })
+        }),
+        ("MiB", |cell| {
+            cell.text(2, "", |run| {
+                Some((run.wire?.forward_bytes + run.wire?.back_bytes) as f64 / MIB)
+            })
+        }),
+        ("runs", |cell| cell.runs.len().to_string()),
+    ]
+}
+
+fn arrivals<'a>() -> [Column<Cell<'a>>; 13] {
+    [
+        ("sent/s", |cell| {
+            cell.text(1, "", |run| Some(run.account.sent_per_s))
+        }),
+        ("received/s", |cell| {
+            cell.text(1, "", |run| Some(run.account.received_per_s))
+        }),
+        ("in 100 ms", |cell| {
+            cell.text(1, " %", |run| delivered_percent(run, 100.0))
+        }),
+        ("in 1 s", |cell| {
+            cell.text(1, " %", |run| delivered_percent(run, 1000.0))
+        }),
+        ("lost", |cell| {
+            cell.text(1, " %", |run| Some(run.account.lost_percent()))
+        }),
+        ("from due p50", |cell| {
+            cell.text(1, " ms", |run| Some(run.account.from_due?.p50_ms))
+        }),
+        ("p99", |cell| {
+            cell.text(1, " ms", |run| Some(run.account.from_due?.p99_ms))
+        }),
+        ("from publish p50", |cell| {
+            cell.text(1, " ms", |run| Some(run.account.from_publish?.p50_ms))
+        }),
+        ("longest silence", |cell| {
+            cell.text(1, " s", |run| Some(run.account.silence_longest_s))
+        }),
+        ("wire ÷ content", |cell| {
+            cell.text(2, "", MiddlewareRun::wire_overhead)
+        }),
+        ("publisher", |cell| {
+            cell.text(3, " cores", |run| Some(run.publisher.cores()))
+        }),
+        ("subscriber", |cell| {
+            let is_known = |run: &MiddlewareRun| run.subscriber.elapsed_s > 0.0;
+            cell.text(3, " cores", |run| is_known(run).then(|| run.subscriber.cores()))
+        }),
+        ("runs", Cell::runs),
+    ]
 }
 
 /// The fate of the planned messages, all runs of a cell together.
-fn loss_sheet(cells: &[Cell<'_>]) -> Sheet<'static> {
-    let has_cases = cells.iter().any(|cell| cell.case != cells[0].case);
-    let rows = cells.iter().map(|cell| {
-        let sum =
-            |of: &dyn Fn(&MiddlewareRun) -> u64| cell.runs.iter().map(|run| of(run)).sum::<u64>().to_string();
-        let unmatched =
-            |run: &MiddlewareRun| u64::from(run.matched_s.contains(&None) && run.subscriber.elapsed_s > 0.0);
-        let lateness = cell.estimate(|run| Some(run.account.lateness?.p99_ms));
-        let case = has_cases.then(|| cell.case.to_owned());
-        let words = [cell.link.to_owned(), cell.middleware.clone()];
-        let figures = [
-            sum(&|run| run.account.planned),
-            sum(&|run| run.account.not_sent),
-            sum(&|run| run.account.refused),
-            sum(&|run| run.account.before_match),
-            sum(&|run| run.account.history),
-            sum(&|run| run.account.transport),
-            sum(&|run| run.account.tail),
-            sum(&|run| run.account.received),
-            sum(&unmatched),
-            lateness.map_or("–".to_owned(), |estimate| format!("{:.1} ms", estimate.median)),
-        ];
-        case.into_iter().chain(words).chain(figures).collect()
-    });
-    let words = ["case", "link", "middleware"];
-    Sheet {
-        title: "What became of every planned message",
-        header: words
-            .into_iter()
-            .skip(usize::from(!has_cases))
-            .chain([
-                "planned",
-                "not sent",
-                "refused",
-                "before match",
-                "history",
-                "transport",
-                "tail",
-                "received",
-                "runs not matched",
-                "publish late p99",
-            ])
-            .collect(),
-        words: 2 + usize::from(has_cases),
-        rows: rows.collect(),
-    }
+fn fates<'a>() -> [Column<Cell<'a>>; 10] {
+    [
+        ("planned", |cell| cell.sum(|run| run.account.planned)),
+        ("not sent", |cell| cell.sum(|run| run.account.not_sent)),
+        ("refused", |cell| cell.sum(|run| run.account.refused)),
+        ("before match", |cell| cell.sum(|run| run.account.before_match)),
+        ("history", |cell| cell.sum(|run| run.account.history)),
+        ("transport", |cell| cell.sum(|run| run.account.transport)),
+        ("tail", |cell| cell.sum(|run| run.account.tail)),
+        ("received", |cell| cell.sum(|run| run.account.received)),
+        ("runs not matched", |cell| {
+            cell.sum(|run| u64::from(run.matched_s.contains(&None) && run.subscriber.elapsed_s > 0.0))
+        }),
+        ("publish late p99", |cell| {
+            cell.text(1, " ms", |run| Some(run.account.lateness?.p99_ms))
+        }),
+    ]
 }
 
 /// The explanations of words in both tables.

@@ -1,15 +1,14 @@
 //! Answers, work and declarations of people: a survey of users, issues, pull requests and commits of repositories, quality levels. Data come
 //! from files; nothing is fetched.
 
-mod chart;
 mod quality;
 
 use crate::{
+    chart::Chart,
     engine,
     error::{BenchError, BenchResult},
-    suite::{report::plots::Plot, sheet::Sheet},
+    sheet::Sheet,
 };
-use chart::Chart;
 pub use quality::{Declaration, Points};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -38,24 +37,21 @@ pub struct PeopleResult {
     pub declarations: Vec<Declaration>,
     /// How the figures are shown.
     #[serde(default)]
-    tables: Vec<Table>,
+    tables: Vec<Sheet>,
     #[serde(default)]
-    charts: Vec<Chart>,
+    pub(crate) charts: Vec<Chart>,
     /// The figures: `questions`, `profiles`, `items` and `histories`.
     #[serde(flatten)]
     pub figures: Map<String, Value>,
 }
 
-/// A table with words in its first columns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Table {
-    title: String,
-    header: Vec<String>,
-    words: usize,
-    rows: Vec<Vec<String>>,
-}
-
 impl PeopleResult {
+    /// The tables for which there are data.
+    pub(crate) fn sheets(&self) -> Vec<Sheet> {
+        let declared = (!self.declarations.is_empty()).then(|| quality::sheet(&self.declarations));
+        self.tables.iter().cloned().chain(declared).collect()
+    }
+
     fn is_empty(&self) -> bool {
         let mut figures = self.figures.values();
         self.declarations.is_empty() && figures.all(|list| list.as_array().is_none_or(Vec::is_empty))
@@ -134,35 +130,10 @@ fn read(data: &Path, python: &Path) -> BenchResult<PeopleResult> {
         .map_err(|error| failed(format!("printed something else than the result of D8: {error}")))
 }
 
-/// The tables for which there are data.
-pub(crate) fn sheets(result: &PeopleResult) -> Vec<Sheet<'_>> {
-    let mut sheets: Vec<Sheet<'_>> = result.tables.iter().map(Table::sheet).collect();
-    if !result.declarations.is_empty() {
-        sheets.push(quality::sheet(&result.declarations));
-    }
-    sheets
-}
-
-impl Table {
-    fn sheet(&self) -> Sheet<'_> {
-        Sheet {
-            title: &self.title,
-            header: self.header.iter().map(String::as_str).collect(),
-            words: self.words,
-            rows: self.rows.clone(),
-        }
-    }
-}
-
-/// All plots that have data.
-pub(crate) fn plots(result: &PeopleResult) -> Vec<Plot> {
-    result.charts.iter().filter_map(Chart::plot).collect()
-}
-
 /// The tables as text.
 pub fn people_table(result: &PeopleResult) -> String {
-    let sheets = sheets(result);
-    let texts: Vec<String> = sheets
+    let texts: Vec<String> = result
+        .sheets()
         .iter()
         .map(|sheet| format!("{}\n{}", sheet.title, sheet.text()))
         .collect();

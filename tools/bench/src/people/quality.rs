@@ -2,7 +2,7 @@
 //! categories.
 
 use crate::error::{BenchError, BenchResult};
-use crate::suite::sheet::Sheet;
+use crate::sheet::Sheet;
 use holdall_model::yaml::{self, Node, YamlError};
 use serde::{Deserialize, Serialize};
 use std::{fs, path::Path};
@@ -113,7 +113,7 @@ fn declaration(package: &str, node: &Node) -> Result<Declaration, YamlError> {
 }
 
 /// The table of all packages.
-pub(super) fn sheet(declarations: &[Declaration]) -> Sheet<'static> {
+pub(super) fn sheet(declarations: &[Declaration]) -> Sheet {
     let rows = declarations.iter().map(|one| {
         let mut all = Points::default();
         one.categories.iter().for_each(|points| all.add(*points));
@@ -123,11 +123,12 @@ pub(super) fn sheet(declarations: &[Declaration]) -> Sheet<'static> {
     });
     let names = CATEGORIES.map(|(_, name)| name);
     Sheet {
-        title: "Quality as declared (REP-2004): points met, * with a remark",
+        title: "Quality as declared (REP-2004): points met, * with a remark".to_owned(),
         header: ["package", "level"]
             .into_iter()
             .chain(names)
             .chain(["all"])
+            .map(str::to_owned)
             .collect(),
         words: 1,
         rows: rows.collect(),

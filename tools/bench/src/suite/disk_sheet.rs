@@ -3,14 +3,17 @@
 
 use super::{
     result::RunResult,
-    sheet::{Column, Sheet},
     table::{Row, milliseconds, shown},
 };
-use crate::{measure::LatencySummary, statistics::median};
+use crate::{
+    measure::LatencySummary,
+    sheet::{Column, Sheet},
+    statistics::median,
+};
 use holdall_model::units::format_bytes;
 
 /// The table; without rows where no disk was measured.
-pub(crate) fn sheet<'a>(rows: &[&'a Row<'a>]) -> Sheet<'static> {
+pub(crate) fn sheet<'a>(rows: &[&'a Row<'a>]) -> Sheet {
     let is_known =
         |run: &&RunResult| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some();
     let known = rows.iter().filter(|row| row.runs.iter().any(is_known));

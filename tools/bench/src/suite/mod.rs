@@ -11,5 +11,4 @@ pub mod noise;
 pub mod report;
 pub mod result;
 pub mod run;
-pub mod sheet;
 pub mod table;

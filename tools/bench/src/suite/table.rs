@@ -6,11 +6,11 @@ use super::{
     disk_sheet, ladders,
     noise::Noise,
     result::{ExperimentResult, PlaybackResult, RunResult, by_setting, recorder_label},
-    sheet::{Column, DASH, Sheet},
 };
 use crate::{
     engine::ratio_text,
     measure::{LatencySummary, ProcessUse},
+    sheet::{Column, DASH, Sheet},
     statistics::Estimate,
 };
 use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
@@ -192,7 +192,7 @@ pub fn table(result: &ExperimentResult, experiment: Option<&Experiment>) -> Stri
 
 /// The tables of a result: messages recorded, processor time, work on the disk, and playback; those without
 /// rows are left out.
-pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet<'static>> {
+pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
     let (has_processes, time) = (

@@ -4,8 +4,8 @@
 use super::ComparisonConfig;
 use crate::{
     engine::{BOOTSTRAP_SEED, Csv, Report, cpu_per_gib, frequency, limits_text, ratio_text, span},
+    sheet::{Column, DASH, Sheet},
     statistics::{Estimate, Interval},
-    suite::sheet::{Column, DASH, Sheet},
 };
 use holdall_model::units::{MIB, format_bytes, format_mebibyte_rate as rate};
 use serde::{Deserialize, Serialize};
@@ -191,7 +191,7 @@ const COLUMNS: [Column<Cell>; 9] = [
 ];
 
 /// A table of cells.
-pub(crate) fn sheet(cells: &[Cell]) -> Sheet<'static> {
+pub(crate) fn sheet(cells: &[Cell]) -> Sheet {
     Sheet::of("Storages alone", 3, &COLUMNS, cells)
 }
 

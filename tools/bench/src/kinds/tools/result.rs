@@ -2,8 +2,8 @@
 
 use crate::{
     engine::{BOOTSTRAP_SEED, Report, ratio_text},
+    sheet::{Column, DASH, Sheet},
     statistics::{Estimate, median},
-    suite::sheet::{Column, DASH, Sheet},
 };
 use holdall_model::units::{format_bytes, format_mebibyte_rate};
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use crate::{
         BOOTSTRAP_SEED, Csv, Report, UNSUPPORTED, cpu_per_gib, frequency, limits_text, ratio_text, span,
     },
     measure::{LatencySummary, Usage},
+    sheet::{Column, DASH, Sheet},
     statistics::{Estimate, Interval},
-    suite::sheet::{Column, DASH, Sheet},
     verify::Verified,
 };
 use holdall_model::{loss::LossStage, units::format_mebibyte_rate as rate};

@@ -2,7 +2,10 @@
 
 use super::Loaded;
 use crate::{
-    statistics::{Estimate, Interval},
+    chart::{Bars, Chart},
+    engine::UNSUPPORTED,
+    sheet::{Column, Sheet},
+    statistics::Estimate,
     suite::{
         config::RecorderKind,
         table::{Row, cache, rows},
@@ -11,32 +14,27 @@ use crate::{
 use holdall_model::units::GIB;
 
 /// A row that both results have.
-pub struct Change {
-    /// The case.
-    pub case: String,
+pub(super) struct Change {
+    case: String,
     /// Recorder, storage and cache.
-    pub setting: String,
+    setting: String,
     /// Messages recorded in percent, there and here.
-    pub recorded: [Estimate; 2],
+    recorded: [Estimate; 2],
     /// Processor time of the recorder for each GiB, there and here.
-    pub cpu_s_per_gib: [Estimate; 2],
-    /// Whether the intervals of `recorded` are disjoint.
-    pub is_carried: bool,
-    /// Whether the intervals of the processor time are disjoint.
-    pub is_cpu_carried: bool,
+    cpu_s_per_gib: [Estimate; 2],
 }
 
 /// The rows of `here` that `there` also has.
-pub fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
+pub(super) fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
     let others = rows(&there.result, there.experiment.as_ref());
     rows(&here.result, here.experiment.as_ref())
         .into_iter()
         .filter(|row| row.setting.recorder != RecorderKind::Discard)
         .filter_map(|row| {
-            let other = others.iter().find(|other| {
+            let is_same = |other: &&Row<'_>| {
                 other.case == row.case && other.setting == row.setting && other.recorder == row.recorder
-            })?;
-            change(&row, other)
+            };
+            change(&row, others.iter().find(is_same)?)
         })
         .collect()
 }
@@ -50,29 +48,74 @@ fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
             .collect();
         Estimate::of(&each, 1)
     };
-    let cpu_s_per_gib = [cpu(there)?, cpu(here)?];
     Some(Change {
         case: here.case.to_owned(),
         setting: format!("{} · {} · {}", here.recorder, here.storage(), cache(here.setting)),
-        is_carried: apart(&here.recorded_percent, &there.recorded_percent),
         recorded: [there.recorded_percent.clone(), here.recorded_percent.clone()],
-        is_cpu_carried: apart(&cpu_s_per_gib[0], &cpu_s_per_gib[1]),
-        cpu_s_per_gib,
+        cpu_s_per_gib: [cpu(there)?, cpu(here)?],
     })
 }
 
-fn apart(a: &Estimate, b: &Estimate) -> bool {
-    match (&a.interval, &b.interval) {
-        (
-            Some(Interval {
-                low: a_low,
-                high: a_high,
-            }),
-            Some(Interval {
-                low: b_low,
-                high: b_high,
-            }),
-        ) => a_high < b_low || b_high < a_low,
-        _ => false,
-    }
+/// The recorded share here and, thin and grey, in the other folder; then processor time for each GiB in the
+/// same way.
+pub(super) fn charts(changes: &[Change]) -> Vec<Chart> {
+    type Pick = fn(&Change) -> &[Estimate; 2];
+    let one = |name: &str, title: &str, pick: Pick, mut bars: Bars, columns: [&str; 2]| {
+        for change in changes {
+            let [there, here] = pick(change);
+            bars.add((&change.case, &change.setting), 0, Some(here), Some(there));
+        }
+        bars.chart(name, title, ["case", "setting", columns[0], columns[1]])
+    };
+    let recorded = one(
+        "compared_recorded",
+        "Messages recorded, in percent; grey: the other folder",
+        |change| &change.recorded,
+        Bars::new("%", 1, 100.0),
+        ["here_recorded_percent", "there_recorded_percent"],
+    );
+    let cpu = one(
+        "compared_cpu",
+        "Processor time of the recorder for each GiB recorded; grey: the other folder",
+        |change| &change.cpu_s_per_gib,
+        Bars::new("s", 3, 0.1),
+        ["here_cpu_s_per_gib", "there_cpu_s_per_gib"],
+    );
+    recorded.into_iter().chain(cpu).collect()
+}
+
+/// The changes as a table.
+pub(super) fn sheet(changes: &[Change], there: &Loaded) -> Sheet {
+    let columns: [Column<Change>; 8] = [
+        ("case", |change| change.case.clone()),
+        ("setting", |change| change.setting.clone()),
+        ("recorded there", |change| with_ends(&change.recorded[0], 2)),
+        ("here", |change| with_ends(&change.recorded[1], 2)),
+        ("", |change| verdict(&change.recorded, true)),
+        ("CPU s/GiB there", |change| with_ends(&change.cpu_s_per_gib[0], 3)),
+        ("here", |change| with_ends(&change.cpu_s_per_gib[1], 3)),
+        ("", |change| verdict(&change.cpu_s_per_gib, false)),
+    ];
+    let title = format!("Compared with {}", there.folder.display());
+    Sheet::of(&title, 2, &columns, changes)
+}
+
+/// Whether the measurement supports a change: the intervals are disjoint.
+fn verdict([there, here]: &[Estimate; 2], more_is_better: bool) -> String {
+    let is_carried = there
+        .interval
+        .zip(here.interval)
+        .is_some_and(|(there, here)| here.high < there.low || there.high < here.low);
+    let is_better = (here.median > there.median) == more_is_better;
+    let word = if is_better { "better" } else { "worse" };
+    (if is_carried { word } else { UNSUPPORTED }).to_owned()
+}
+
+/// A median with its interval.
+fn with_ends(estimate: &Estimate, digits: usize) -> String {
+    let median = estimate.median;
+    let ends = estimate
+        .interval
+        .map(|ends| format!(" [{:.digits$}, {:.digits$}]", ends.low, ends.high));
+    format!("{median:.digits$}{}", ends.unwrap_or_default())
 }

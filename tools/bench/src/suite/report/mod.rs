@@ -3,11 +3,12 @@
 
 mod compare;
 mod page;
-pub(crate) mod plots;
+mod plots;
+mod section;
 mod storages;
 mod summary;
 
-pub use page::html;
+use section::Section;
 pub use storages::Storages;
 pub use summary::{PLOTS_MAX, WORDS_MAX, words, write_summary};
 
@@ -20,9 +21,11 @@ use super::{
 use crate::{
     engine,
     error::{BenchError, BenchResult},
-    middleware::{self, Evaluation, EvaluationResult, PublishedEvaluation, RESULT_FILE},
-    people::{self, PeopleResult},
+    machine::Machine,
+    middleware::{Evaluation, EvaluationResult, PublishedEvaluation, RESULT_FILE},
+    people::PeopleResult,
 };
+use holdall::plot::Painter;
 use holdall_io::fs::write_atomically_unsynced;
 use std::{
     fs,
@@ -41,23 +44,10 @@ pub struct Loaded {
 
 /// An evaluation of middlewares that was read.
 pub struct LoadedEvaluation {
-    /// Its path.
-    pub folder: PathBuf,
     /// Its content.
     pub result: EvaluationResult,
     /// The experiment with its links, if it is known.
     pub evaluation: Option<Evaluation>,
-}
-
-impl LoadedEvaluation {
-    /// Its plots, with published figures in grey.
-    fn plots(&self, published: Option<&PublishedEvaluation>) -> Vec<plots::Plot> {
-        let context = middleware::Context {
-            evaluation: self.evaluation.as_ref(),
-            published,
-        };
-        middleware::plots(&self.result, &context)
-    }
 }
 
 /// Everything on one page.
@@ -83,6 +73,29 @@ impl Results {
         self.evaluations.append(&mut other.evaluations);
         self.people.append(&mut other.people);
     }
+
+    fn machines(&self) -> impl Iterator<Item = &Machine> {
+        let experiments = self.experiments.iter().map(|one| &one.result.machine);
+        let evaluations = self.evaluations.iter().map(|one| &one.result.machine);
+        let storages = self.storages.iter().map(|one| &one.result.machine);
+        experiments.chain(evaluations).chain(storages)
+    }
+
+    /// The sections of the page; `other` are results to compare with.
+    fn sections(&self, other: &Self) -> Vec<Section> {
+        let experiment = |one: &Loaded| {
+            let mut others = other.experiments.iter();
+            one.section(others.find(|other| other.result.experiment == one.result.experiment))
+        };
+        let storages = |one: &Storages| one.section(other.storages.iter().find(|other| other.id == one.id));
+        let evaluation = |one: &LoadedEvaluation| one.section(self.published.as_ref());
+        let sections = self.experiments.iter().map(experiment);
+        sections
+            .chain(self.evaluations.iter().map(evaluation))
+            .chain(self.people.iter().map(Section::of_people))
+            .chain(self.storages.iter().map(storages))
+            .collect()
+    }
 }
 
 /// Reads every experiment in `folder`: the folder of one, or one with several in it.
@@ -90,65 +103,49 @@ impl Results {
 /// # Errors
 /// A folder without results, or results that cannot be read.
 pub fn load(folder: &Path) -> BenchResult<Results> {
+    let none = || {
+        let found = folder.display().to_string();
+        BenchError::option(
+            "DIR",
+            "a folder with results of holdall bench run or storage",
+            found,
+        )
+    };
     let mut folders = vec![folder.to_owned()];
     if !folder.is_dir() {
-        return Err(no_results(folder));
+        return Err(none());
     }
     let entries = fs::read_dir(folder).map_err(BenchError::io("list", folder))?;
     folders.extend(entries.flatten().map(|entry| entry.path()));
     folders[1..].sort();
     let mut loaded = Results::default();
     for folder in folders {
+        let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).unwrap_or_default();
         loaded.storages.extend(storages::load(&folder)?);
-        loaded.evaluations.extend(load_evaluation(&folder)?);
         loaded.people.extend(PeopleResult::load(&folder)?);
-        let path = folder.join("results.json");
-        if !path.is_file() {
-            continue;
+        // The experiment as it was run; results from before that was stored are looked up by their name.
+        let path = folder.join(RESULT_FILE);
+        if path.is_file() {
+            let result: EvaluationResult = engine::load(&path, "the result of an evaluation")?;
+            let evaluation = Evaluation::parse(&text).ok();
+            loaded.evaluations.push(LoadedEvaluation {
+                evaluation: evaluation.or_else(|| experiments::evaluation_by_id(&result.experiment)),
+                result,
+            });
         }
-        let result: ExperimentResult = engine::load(&path, "the result of an experiment")?;
-        loaded.experiments.push(Loaded {
-            experiment: experiment_of(&folder, &result),
-            result,
-            folder,
-        });
+        let path = folder.join("results.json");
+        if path.is_file() {
+            let result: ExperimentResult = engine::load(&path, "the result of an experiment")?;
+            let experiment = Experiment::parse(&text).ok();
+            loaded.experiments.push(Loaded {
+                experiment: experiment.or_else(|| experiments::by_id(&result.experiment)),
+                result,
+                folder,
+            });
+        }
     }
-    let is_empty = loaded.experiments.is_empty() && loaded.storages.is_empty();
-    if is_empty && loaded.evaluations.is_empty() && loaded.people.is_empty() {
-        return Err(no_results(folder));
-    }
-    Ok(loaded)
-}
-
-fn load_evaluation(folder: &Path) -> BenchResult<Option<LoadedEvaluation>> {
-    let path = folder.join(RESULT_FILE);
-    if !path.is_file() {
-        return Ok(None);
-    }
-    let result: EvaluationResult = engine::load(&path, "the result of an evaluation")?;
-    let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).ok();
-    Ok(Some(LoadedEvaluation {
-        evaluation: text
-            .and_then(|text| Evaluation::parse(&text).ok())
-            .or_else(|| experiments::evaluation_by_id(&result.experiment)),
-        result,
-        folder: folder.to_owned(),
-    }))
-}
-
-fn no_results(folder: &Path) -> BenchError {
-    BenchError::Option {
-        option: "DIR",
-        expected: "a folder with results of holdall bench run or storage".to_owned(),
-        found: folder.display().to_string(),
-    }
-}
-
-/// The experiment as it was run; results from before that was stored are looked up by their name.
-fn experiment_of(folder: &Path, result: &ExperimentResult) -> Option<Experiment> {
-    let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).ok();
-    text.and_then(|text| Experiment::parse(&text).ok())
-        .or_else(|| experiments::by_id(&result.experiment))
+    let is_empty = loaded.machines().next().is_none() && loaded.people.is_empty();
+    if is_empty { Err(none()) } else { Ok(loaded) }
 }
 
 /// Writes `report.html`, and next to it each plot as SVG and PNG and its data as CSV and JSON. Returns the
@@ -163,63 +160,34 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
         write_atomically_unsynced(&path, content)?;
         Ok::<_, BenchError>(path)
     };
-    let mut painter = plots::Painter::new();
-    let mut keep_plot = |id: &str, plot: &plots::Plot| {
-        let svg = plots::standalone(&plot.svg);
-        keep(&format!("{id}_{}.svg", plot.name), svg.as_bytes())?;
-        keep(
-            &format!("{id}_{}.png", plot.name),
-            &painter.png(&svg).map_err(|error| BenchError::Rival {
+    let mut painter = Painter::new();
+    let sections = loaded.sections(other);
+    for section in &sections {
+        for chart in &section.charts {
+            let (stem, svg) = (
+                format!("{}_{}", file_stem(&section.id), chart.name),
+                chart.standalone(),
+            );
+            let png = painter.png(&svg).map_err(|error| BenchError::Rival {
                 library: "resvg",
                 path: out.to_owned(),
                 reason: error.to_string(),
-            })?,
-        )?;
-        keep(&format!("{id}_{}.csv", plot.name), plot.csv.as_bytes())
-    };
-    for one in &loaded.experiments {
-        let id = file_stem(&one.result.experiment);
-        keep(&format!("{id}.csv"), summary_csv(&one.result.runs).as_bytes())?;
-        engine::store(&out.join(format!("{id}.json")), &one.result)?;
-        let there = other
-            .experiments
-            .iter()
-            .find(|other| other.result.experiment == one.result.experiment);
-        let mut drawn = plots::of(one);
-        if let Some(there) = there {
-            drawn.extend(plots::of_changes(&compare::changes(one, there)));
-        }
-        for plot in drawn {
-            keep_plot(&id, &plot)?;
+            })?;
+            keep(&format!("{stem}.svg"), svg.as_bytes())?;
+            keep(&format!("{stem}.png"), &png)?;
+            keep(&format!("{stem}.csv"), chart.csv().as_bytes())?;
         }
     }
-    for one in &loaded.evaluations {
-        let id = file_stem(&one.result.experiment);
-        for plot in one.plots(loaded.published.as_ref()) {
-            keep_plot(&id, &plot)?;
-        }
+    for Loaded { result, .. } in &loaded.experiments {
+        let id = file_stem(&result.experiment);
+        keep(&format!("{id}.csv"), summary_csv(&result.runs).as_bytes())?;
+        engine::store(&out.join(format!("{id}.json")), result)?;
     }
-    for plot in loaded.people.iter().flat_map(people::plots) {
-        keep_plot(people::ID, &plot)?;
-    }
-    for one in &loaded.storages {
-        let there = other.storages.iter().find(|other| other.id == one.id);
-        let id = file_stem(&one.id);
-        for plot in one.plots(there) {
-            keep_plot(&id, &plot)?;
-        }
-    }
-    keep("report.html", html(loaded, other).as_bytes())
+    keep("report.html", page::html(loaded, &sections).as_bytes())
 }
 
 /// Letters, digits, `-` and `_` of a name, so that it stays a file name.
 fn file_stem(name: &str) -> String {
-    let keep = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' || c == '_' {
-            c
-        } else {
-            '_'
-        }
-    };
-    name.chars().map(keep).collect()
+    let is_kept = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    name.chars().map(|c| if is_kept(&c) { c } else { '_' }).collect()
 }

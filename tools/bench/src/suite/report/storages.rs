@@ -1,7 +1,7 @@
 //! Results of the kind `storage` on the page: bars for each message size.
 
-use super::plots::{Bar, Chart, Plot};
 use crate::{
+    chart::{Bars, Chart},
     engine::{Report, load as load_json},
     error::BenchResult,
     kinds::storage::{Cell, StorageBody, batch_label},
@@ -9,7 +9,6 @@ use crate::{
 };
 use holdall_model::units::MIB;
 use std::{
-    fmt::Display,
     fs,
     path::{Path, PathBuf},
 };
@@ -73,42 +72,33 @@ pub fn load(folder: &Path) -> BenchResult<Option<Storages>> {
 impl Storages {
     /// A plot of bars for each message size, since their rates differ by a factor of ten; bars of
     /// `other` are below this result's.
-    pub fn plots(&self, other: Option<&Self>) -> Vec<Plot> {
-        self.result
-            .body
-            .cells
-            .chunk_by(|a, b| a.messages == b.messages)
-            .filter_map(|cells| of_size(cells, other))
-            .collect()
+    pub(super) fn charts(&self, other: Option<&Self>) -> Vec<Chart> {
+        let sizes = self.result.body.cells.chunk_by(|a, b| a.messages == b.messages);
+        sizes.filter_map(|cells| of_size(cells, other)).collect()
     }
 }
 
-fn of_size(cells: &[Cell], other: Option<&Storages>) -> Option<Plot> {
-    let columns = "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared";
-    let mut chart = Chart::new(("MiB/s", 0, 1.0), &columns.split(',').collect::<Vec<_>>());
+fn of_size(cells: &[Cell], other: Option<&Storages>) -> Option<Chart> {
+    let mut bars = Bars::new("MiB/s", 0, 1.0);
     for cell in cells {
         let there = other.map_or(&[][..], |other| &other.result.body.cells);
-        let there = there.iter().find(|there| is_place_of(there, cell));
-        let (batch, name, rate) = (
-            batch_label(cell.batch_size),
-            &cell.plugin_config,
-            cell.durable_bytes_per_s,
+        let there = there.iter().find(|there| is_place_of(there, cell)).map(rate_of);
+        let group = format!("batches of {}", batch_label(cell.batch_size));
+        let series = usize::from(is_rival(&cell.plugin_config));
+        bars.add(
+            (&group, &cell.plugin_config),
+            series,
+            Some(&rate_of(cell)),
+            there.as_ref(),
         );
-        let (low, high) = cell.interval.map_or((rate, rate), |ends| (ends.low, ends.high));
-        let compared = there.map_or(String::new(), |there| there.durable_bytes_per_s.to_string());
-        let bar = Bar {
-            other: there.map(rate_of),
-            ..Bar::new(name, usize::from(is_rival(name)), rate_of(cell))
-        };
-        let row: [&dyn Display; 7] = [&cell.messages, &batch, name, &rate, &low, &high, &compared];
-        chart.add(&format!("batches of {batch}"), bar, &row);
     }
     let size = &cells[0].messages;
     let grey = if other.is_some() { ", grey: compared" } else { "" };
     let title = format!(
         "Messages of {size}: durable MiB/s, close and sync included; blue: ours, orange: others{grey}"
     );
-    chart.plot(format!("storages_{size}"), title)
+    let columns = ["batch", "configuration", "mib_per_s", "mib_per_s_compared"];
+    bars.chart(&format!("storages_{size}"), &title, columns)
 }
 
 /// Whether a configuration is another library's, or the bare loop.
@@ -153,14 +143,11 @@ mod tests {
                 "≈3.00 × mcap_crate"
             ]
         );
-        let plots = storages.plots(Some(&storages));
-        assert_eq!(plots.len(), 1);
-        assert_eq!(plots[0].csv.lines().count(), 3);
-        assert!(plots[0].svg.contains("batches of 1KiB") && plots[0].svg.contains("1431"));
-        assert_eq!(
-            plots[0].svg.matches("#AAAAAA").count(),
-            2,
-            "what it is compared with"
-        );
+        let charts = storages.charts(Some(&storages));
+        assert_eq!(charts.len(), 1);
+        assert_eq!(charts[0].csv().lines().count(), 3);
+        let svg = charts[0].svg();
+        assert!(svg.contains("batches of 1KiB") && svg.contains("1431"));
+        assert_eq!(svg.matches("#AAAAAA").count(), 2, "what it is compared with");
     }
 }

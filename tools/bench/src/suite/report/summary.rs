@@ -37,7 +37,7 @@ struct Shown {
 pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
     let mut shown: Vec<Shown> = Vec::new();
     for one in &loaded.experiments {
-        let Some(plot) = plots::of(one).into_iter().next() else {
+        let Some(chart) = plots::of(one).into_iter().next() else {
             continue;
         };
         let ending = match shown.len() {
@@ -46,10 +46,10 @@ pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
             before => format!("{}.svg", before + 1),
         };
         let picture = path.with_extension(ending);
-        write_atomically_unsynced(&picture, plots::standalone(&plot.svg).as_bytes())?;
+        write_atomically_unsynced(&picture, chart.standalone().as_bytes())?;
         let name = picture.file_name().unwrap_or_default();
         shown.push(Shown {
-            title: format!("{}: {}", one.result.experiment, plot.title),
+            title: format!("{}: {}", one.result.experiment, chart.title),
             file: name.to_string_lossy().into_owned(),
         });
     }

@@ -2,13 +2,15 @@
 
 use crate::engine::TABLE_STYLE;
 use comfy_table::{CellAlignment, Table};
+use serde::{Deserialize, Serialize};
 
 /// A table to be drawn as text or HTML: the first columns are words, the others figures.
-pub(crate) struct Sheet<'n> {
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Sheet {
     /// Its title.
-    pub title: &'n str,
+    pub title: String,
     /// Names of the columns.
-    pub header: Vec<&'n str>,
+    pub header: Vec<String>,
     /// Number of columns that are words.
     pub words: usize,
     /// Cells by row.
@@ -21,18 +23,18 @@ pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
 /// An empty cell.
 pub(crate) const DASH: &str = "–";
 
-impl<'n> Sheet<'n> {
+impl Sheet {
     /// A row for each of `rows`.
     pub fn of<'t, T: 't>(
-        title: &'n str,
+        title: &str,
         words: usize,
         columns: &[Column<T>],
         rows: impl IntoIterator<Item = &'t T>,
     ) -> Self {
         let cells = |row| columns.iter().map(|(_, cell)| cell(row)).collect();
         Self {
-            title,
-            header: columns.iter().map(|(name, _)| *name).collect(),
+            title: title.to_owned(),
+            header: columns.iter().map(|(name, _)| (*name).to_owned()).collect(),
             words,
             rows: rows.into_iter().map(cells).collect(),
         }
@@ -52,7 +54,6 @@ impl<'n> Sheet<'n> {
     /// The table as text: when it is wider than a terminal, its figures are divided over several tables, each
     /// with the words that name the rows.
     pub fn text(&self) -> String {
-        let header: Vec<String> = self.header.iter().map(|name| (*name).to_owned()).collect();
         let numbered: Vec<String> = (1..=self.rows.len()).map(|row| row.to_string()).collect();
         let name_cells = (0..self.words)
             .map(|column| self.width(column) + PADDING)
@@ -86,7 +87,7 @@ impl<'n> Sheet<'n> {
                 .iter()
                 .zip(&self.rows)
                 .map(|(number, row)| pick(number, row));
-            drawn(&pick("", &header), rows, words + usize::from(has_numbers))
+            drawn(&pick("", &self.header), rows, words + usize::from(has_numbers))
         });
         drawn.collect::<Vec<_>>().join("\n\n")
     }

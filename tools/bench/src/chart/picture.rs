@@ -79,20 +79,9 @@ impl Picture {
 
     /// A filled rectangle between two corners.
     pub(crate) fn rectangle(&mut self, [(left, top), (right, bottom)]: [(i32, i32); 2], fill: Colour) {
-        self.shaded([(left, top), (right, bottom)], fill, 1.0);
-    }
-
-    /// A rectangle of which this share of the colour is seen.
-    pub(crate) fn shaded(
-        &mut self,
-        [(left, top), (right, bottom)]: [(i32, i32); 2],
-        fill: Colour,
-        share: f64,
-    ) {
         let (width, height) = ((right - left).max(0), (bottom - top).max(0));
-        let share = opacity("fill", share);
         self.put(format_args!(
-            "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"{share}/>"
+            "<rect x=\"{left}\" y=\"{top}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>"
         ));
     }
 
@@ -108,7 +97,7 @@ impl Picture {
         self.put(format_args!(
             "<polyline fill=\"none\" stroke=\"{}\"{} stroke-width=\"{}\"{dash} points=\"{}\"/>",
             stroke.colour,
-            opacity("stroke", stroke.opacity),
+            opacity(stroke.opacity),
             stroke.width,
             places.join(" ")
         ));
@@ -156,7 +145,7 @@ impl Picture {
         let size = LETTERS.0;
         self.put(format_args!(
             "<text x=\"{x}\" y=\"{top}\" dy=\"0.76em\" text-anchor=\"{anchor}\" font-family=\"sans-serif\" font-size=\"{size}\" {style}>{}</text>",
-            super::super::page::escape(words)
+            escape(words)
         ));
     }
 
@@ -169,11 +158,19 @@ impl Picture {
     }
 }
 
-fn opacity(of: &str, share: f64) -> String {
+fn opacity(share: f64) -> String {
     if share >= 1.0 {
         return String::new();
     }
-    format!(" {of}-opacity=\"{share:.2}\"")
+    format!(" stroke-opacity=\"{share:.2}\"")
+}
+
+/// A text within HTML or SVG.
+pub(crate) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 /// A number of rows or columns in pixels, each of this many.

@@ -1,0 +1,818 @@
+//! The plots of an evaluation, with published figures in grey where they are at hand.
+
+use super::{
+    CaseKind, EvaluatedLink, Evaluation, EvaluationResult, MiddlewareCase, MiddlewareRun,
+    PublishedEvaluation,
+    account::DEADLINES_MS,
+    published::{PublishedFigures, Side},
+    table::{Cell, cells, delivered_percent},
+};
+use crate::{
+    chart::{Bars, Chart, Line, Lines, Map, Square},
+    engine::{distinct, grouped},
+    measure::ProcessSample,
+    statistics::quantile_sorted,
+};
+use holdall_model::units::MIB;
+
+/// Names of [`DEADLINES_MS`].
+const DEADLINES: [&str; 10] = ["1 ms", "3", "10", "33", "100", "333", "1 s", "3.3", "10", "33"];
+/// With more links than this, cost is not drawn over time.
+const LINKS_OVER_TIME_MAX: usize = 12;
+/// With fewer values of a variable no line is drawn over it.
+const VALUES_MIN: usize = 3;
+/// With fewer links a map shows no more than the bars.
+const LINKS_MIN: usize = 2;
+/// Deadline of the map, in milliseconds.
+const DEADLINE_MS: f64 = 1000.0;
+
+/// The context of a result in addition to its runs.
+pub(crate) struct Context<'a> {
+    /// The experiment, for its links.
+    pub evaluation: Option<&'a Evaluation>,
+    /// Published figures.
+    pub published: Option<&'a PublishedEvaluation>,
+}
+
+impl<'a> Context<'a> {
+    /// The load and the link of a cell, if the experiment is known.
+    fn place(&self, cell: &Cell<'_>) -> Option<(&'a MiddlewareCase, &'a EvaluatedLink)> {
+        let evaluation = self.evaluation?;
+        let cases = evaluation.cases.iter();
+        let mut cases = cases.flat_map(|case| std::iter::once(case).chain(case.beside.as_deref()));
+        let case = cases.find(|case| case.label == cell.case)?;
+        let link = evaluation.links.iter().find(|link| link.label == cell.link)?;
+        Some((case, link))
+    }
+
+    fn figures(&self, cell: &Cell<'_>) -> PublishedFigures {
+        let found = self
+            .place(cell)
+            .and_then(|(case, link)| self.published?.figures(&cell.middleware, case, link));
+        found.unwrap_or_default()
+    }
+
+    fn seconds(&self, cell: &Cell<'_>, side: Side) -> Vec<Points> {
+        let found = self.place(cell).zip(self.published);
+        found.map_or_else(Vec::new, |((case, link), published)| {
+            published.seconds(&cell.middleware, case, link, side)
+        })
+    }
+
+    /// Whether a cell's messages cross an emulated link.
+    fn is_linked(&self, cell: &Cell<'_>) -> bool {
+        self.place(cell).is_some_and(|(_, link)| link.spec.is_some())
+    }
+}
+
+/// All plots for which there is data.
+pub(crate) fn charts(result: &EvaluationResult, context: &Context<'_>) -> Vec<Chart> {
+    let cells = cells(result);
+    // A node without topics has only a cost.
+    let is_idle = |run: &MiddlewareRun| run.account.planned == 0 && run.discovery.is_none();
+    if result.runs.iter().all(is_idle) {
+        let idle = IDLE.iter().filter_map(|(name, title, unit, digits, parts)| {
+            idle(
+                name,
+                title,
+                Bars::new(unit, *digits, 1e-3),
+                parts,
+                &cells,
+                context,
+            )
+        });
+        return idle.collect();
+    }
+    if result.runs.iter().any(|run| run.discovery.is_some()) {
+        return discoveries(&cells);
+    }
+    let mut charts = Vec::new();
+    let groups = grouped(&cells, |cell| (cell.link, cell.case));
+    for (number, (_, group)) in groups.iter().enumerate() {
+        charts.push(delivered(number, group));
+        let is_linked = group.iter().any(|cell| context.is_linked(cell));
+        let costs = ARRIVAL.len()
+            + if is_linked && groups.len() <= LINKS_OVER_TIME_MAX {
+                COST.len()
+            } else {
+                0
+            };
+        let seconds = ARRIVAL.iter().chain(&COST).take(costs);
+        charts.extend(seconds.filter_map(|figure| each_second(number, figure, group, context)));
+        charts.extend(silences(number, group));
+    }
+    charts.extend(over_loss(&cells, context));
+    charts.extend(over_types(&cells, context));
+    for (number, (_, of_case)) in grouped(&cells, |cell| cell.case).iter().enumerate() {
+        charts.extend(in_time(number, of_case));
+        charts.extend(pairs(number, of_case, context));
+    }
+    let cores = result.machine.cores.max(1) as f64;
+    charts.extend(
+        BARS.iter()
+            .filter_map(|figure| bars(figure, &cells, context, 1.0)),
+    );
+    charts.extend(
+        SHARES
+            .iter()
+            .filter_map(|figure| bars(figure, &cells, context, 100.0 / cores)),
+    );
+    charts
+}
+
+type Points = Vec<(f64, f64)>;
+type FigureOf = fn(&MiddlewareRun) -> Option<f64>;
+
+/// A figure of a run; its name is that of its plot, and of the published figure.
+struct Figure {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    digits: usize,
+    of: FigureOf,
+}
+
+const fn figure(
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    digits: usize,
+    of: FigureOf,
+) -> Figure {
+    Figure {
+        name,
+        title,
+        unit,
+        digits,
+        of,
+    }
+}
+
+/// Whether the subscriber was measured.
+fn subscriber(run: &MiddlewareRun, figure: f64) -> Option<f64> {
+    (run.subscriber.elapsed_s > 0.0).then_some(figure)
+}
+
+/// Figures of every cell as bars.
+const BARS: [Figure; 7] = [
+    figure("received", "Messages received each second", "/s", 1, |run| {
+        Some(run.account.received_per_s)
+    }),
+    figure("sent", "Messages sent each second", "/s", 1, |run| {
+        Some(run.account.sent_per_s)
+    }),
+    figure(
+        "lost",
+        "Planned messages that did not arrive, in percent (published: of those sent)",
+        "%",
+        1,
+        |run| Some(run.account.lost_percent()),
+    ),
+    figure(
+        "latency",
+        "Effective latency as published: mean of the seconds in which something arrived, from publish",
+        "ms",
+        1,
+        |run| run.account.effective_latency_ms,
+    ),
+    figure(
+        "wire",
+        "Bytes on the link for each byte of content that arrived",
+        "×",
+        2,
+        MiddlewareRun::wire_overhead,
+    ),
+    figure(
+        "publisher_memory",
+        "Resident memory of the publisher, in MiB",
+        "MiB",
+        1,
+        |run| Some(run.publisher.rss_max_bytes as f64 / MIB),
+    ),
+    figure(
+        "subscriber_memory",
+        "Resident memory of the subscriber, in MiB",
+        "MiB",
+        1,
+        |run| subscriber(run, run.subscriber.rss_max_bytes as f64 / MIB),
+    ),
+];
+
+/// Cores, drawn as a share of the machine's.
+const SHARES: [Figure; 2] = [
+    figure(
+        "publisher_cpu",
+        "Processor of the publisher, in percent of the whole machine (published: of another machine; as printed, the bars of \
+         fastdds-async were rows of fastdds-sync)",
+        "%",
+        2,
+        |run| Some(run.publisher.cores()),
+    ),
+    figure(
+        "subscriber_cpu",
+        "Processor of the subscriber, in percent of the whole machine (published: of another machine)",
+        "%",
+        2,
+        |run| subscriber(run, run.subscriber.cores()),
+    ),
+];
+
+/// A figure of every cell as a bar, by load and link.
+fn bars(figure: &Figure, cells: &[Cell<'_>], context: &Context<'_>, factor: f64) -> Option<Chart> {
+    let mut bars = Bars::new(figure.unit, figure.digits, 1e-3);
+    for (_, group) in grouped(cells, |cell| (cell.link, cell.case)) {
+        for (series, cell) in group.iter().enumerate() {
+            let estimate = cell.estimate(|run| (figure.of)(run).map(|figure| factor * figure));
+            let published = context.figures(cell).remove(figure.name);
+            bars.add(
+                (&name_of(&group), &cell.middleware),
+                series,
+                estimate.as_ref(),
+                published.as_ref(),
+            );
+        }
+    }
+    bars.chart(
+        figure.name,
+        figure.title,
+        ["case", "middleware", "median", "published"],
+    )
+}
+
+/// A plot of a node without topics, 1.2.1 and 1.2.2 of the published report: name, title, unit, digits; for each group of bars its name, that of the
+/// published figure, and the figure.
+type Idle = (
+    &'static str,
+    &'static str,
+    &'static str,
+    usize,
+    [(&'static str, &'static str, FigureOf); 3],
+);
+
+const IDLE: [Idle; 2] = [
+    (
+        "idle_cpu",
+        "Processor of an idle node, in percent of a core",
+        "%",
+        2,
+        [
+            ("95 % of the seconds", "cpu_p95", |run| quantile(run, 0.95)),
+            ("median of the seconds", "cpu_median", |run| quantile(run, 0.5)),
+            ("mean", "cpu_mean", |run| Some(100.0 * run.publisher.cores())),
+        ],
+    ),
+    (
+        "idle_memory",
+        "Memory of an idle node, in MiB",
+        "MiB",
+        1,
+        [
+            ("of no file", "anonymous", |run| {
+                Some(run.publisher.anonymous_bytes as f64 / MIB)
+            }),
+            ("resident", "resident", |run| {
+                Some(run.publisher.rss_max_bytes as f64 / MIB)
+            }),
+            ("virtual", "virtual", |run| {
+                Some(run.publisher.virtual_bytes as f64 / MIB)
+            }),
+        ],
+    ),
+];
+
+fn quantile(run: &MiddlewareRun, share: f64) -> Option<f64> {
+    let mut busy: Vec<f64> = run.samples[0].iter().map(|sample| 100.0 * sample.busy).collect();
+    busy.sort_by(f64::total_cmp);
+    quantile_sorted(&busy, share)
+}
+
+fn idle(
+    name: &str,
+    title: &str,
+    mut bars: Bars,
+    parts: &[(&str, &str, FigureOf)],
+    cells: &[Cell<'_>],
+    context: &Context<'_>,
+) -> Option<Chart> {
+    for (part, key, figure) in parts {
+        for (series, cell) in cells.iter().enumerate() {
+            if let Some(estimate) = cell.estimate(figure) {
+                let published = context.figures(cell).remove(key);
+                bars.add(
+                    (part, &cell.middleware),
+                    series,
+                    Some(&estimate),
+                    published.as_ref(),
+                );
+            }
+        }
+    }
+    bars.chart(name, title, ["figure", "middleware", "median", "published"])
+}
+
+fn name_of(group: &[&Cell<'_>]) -> String {
+    format!("{}, {}", group[0].case, group[0].link)
+}
+
+/// Share of planned messages over the time since they were due.
+fn delivered(number: usize, group: &[&Cell<'_>]) -> Chart {
+    let mut lines = Lines::over("after it was due", "arrived, % of planned");
+    for (colour, cell) in group.iter().enumerate() {
+        let share = |place: usize| {
+            let share = cell.estimate(|run| run.account.delivered.get(place).map(|share| 100.0 * share));
+            (place as f64, share.map_or(0.0, |estimate| estimate.median))
+        };
+        lines.add(
+            &cell.middleware,
+            Some(colour),
+            (0..DEADLINES_MS.len()).map(share).collect(),
+        );
+    }
+    lines.x_end = Some((DEADLINES.len() - 1) as f64);
+    lines.y_end = Some(100.0);
+    lines.places = DEADLINES.map(str::to_owned).to_vec();
+    let title = format!("Messages that arrived in time: {}", name_of(group));
+    let columns = ["middleware", "deadline", "delivered_percent"];
+    lines.chart(&format!("delivered_{number}"), &title, columns)
+}
+
+/// Each second of each run, red where nothing arrived.
+fn silences(number: usize, group: &[&Cell<'_>]) -> Option<Chart> {
+    let runs = || {
+        group.iter().flat_map(|cell| {
+            cell.runs
+                .iter()
+                .map(move |run| (cell, &run.account.received_each_s))
+        })
+    };
+    let seconds = runs().map(|(_, counts)| counts.len()).max()?;
+    let most = runs().flat_map(|(_, counts)| counts).copied().max()?;
+    if seconds < 2 || most == 0 {
+        return None;
+    }
+    // A second with few messages differs from one with none.
+    let percent = |count: u64| {
+        if count == 0 {
+            0.0
+        } else {
+            60.0 + 40.0 * count as f64 / most as f64
+        }
+    };
+    let square = |count: &u64| {
+        Some(Square {
+            percent: percent(*count),
+            value: *count as f64,
+            text: String::new(),
+            published: None,
+        })
+    };
+    let row = |cell: &Cell<'_>, run: &MiddlewareRun| {
+        let name = format!("{} {}", cell.middleware, run.repetition + 1);
+        (name, run.account.received_each_s.iter().map(square).collect())
+    };
+    let map = Map {
+        rows: group
+            .iter()
+            .flat_map(|cell| cell.runs.iter().map(|run| row(cell, run)))
+            .collect(),
+        columns: (0..seconds).map(|second| format!("{second} s")).collect(),
+        is_small: true,
+    };
+    let title = format!(
+        "Each second of each run, red where nothing arrived: {}",
+        name_of(group)
+    );
+    Some(map.chart(
+        &format!("silences_{number}"),
+        &title,
+        ["run", "second", "received", ""],
+    ))
+}
+
+/// A figure of each second of a run.
+struct EachSecond {
+    name: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    points: fn(&MiddlewareRun) -> Points,
+    /// Whose published figures they are.
+    published: Option<Side>,
+}
+
+const fn of_seconds(
+    name: &'static str,
+    title: &'static str,
+    axis: &'static str,
+    points: fn(&MiddlewareRun) -> Points,
+) -> EachSecond {
+    EachSecond {
+        name,
+        title,
+        axis,
+        points,
+        published: None,
+    }
+}
+
+fn counts(each_s: &[u64]) -> Points {
+    let seconds = each_s.iter().zip(1..);
+    seconds
+        .map(|(count, second)| (f64::from(second), *count as f64))
+        .collect()
+}
+
+fn sampled(samples: &[ProcessSample], figure: fn(&ProcessSample) -> f64) -> Points {
+    samples
+        .iter()
+        .map(|sample| (sample.at_s + 1.0, figure(sample)))
+        .collect()
+}
+
+const ARRIVAL: [EachSecond; 2] = [
+    EachSecond {
+        published: Some(Side::Subscriber),
+        ..of_seconds("seconds", "Messages received in each second", "received", |run| {
+            counts(&run.account.received_each_s)
+        })
+    },
+    EachSecond {
+        published: Some(Side::Publisher),
+        ..of_seconds("sent_seconds", "Messages sent in each second", "sent", |run| {
+            counts(&run.account.sent_each_s)
+        })
+    },
+];
+
+const COST: [EachSecond; 5] = [
+    of_seconds(
+        "latency_seconds",
+        "Mean latency of each second, from publish",
+        "ms",
+        |run| {
+            let seconds = run.account.latency_each_s_ms.iter().zip(1..);
+            let known = seconds.filter_map(|(latency, second)| Some((f64::from(second), (*latency)?)));
+            known.collect()
+        },
+    ),
+    of_seconds(
+        "publisher_cpu_seconds",
+        "Processor of the publisher in each second",
+        "cores",
+        |run| sampled(&run.samples[0], |sample| sample.busy),
+    ),
+    of_seconds(
+        "subscriber_cpu_seconds",
+        "Processor of the subscriber in each second",
+        "cores",
+        |run| sampled(&run.samples[1], |sample| sample.busy),
+    ),
+    of_seconds(
+        "publisher_memory_seconds",
+        "Resident memory of the publisher in each second",
+        "MiB",
+        |run| sampled(&run.samples[0], |sample| sample.rss_bytes as f64 / MIB),
+    ),
+    of_seconds(
+        "subscriber_memory_seconds",
+        "Resident memory of the subscriber in each second",
+        "MiB",
+        |run| sampled(&run.samples[1], |sample| sample.rss_bytes as f64 / MIB),
+    ),
+];
+
+/// The mean of all runs at each second, of those that have it.
+fn mean_of(runs: &[Points]) -> Points {
+    let mut all: Points = runs.concat();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let seconds = all.chunk_by(|a, b| a.0 == b.0);
+    seconds.map(|points| (points[0].0, average(points))).collect()
+}
+
+fn average(points: &[(f64, f64)]) -> f64 {
+    points.iter().map(|point| point.1).sum::<f64>() / (points.len() as f64).max(1.0)
+}
+
+/// Each run faint, their mean bold; published runs in grey.
+fn each_second(
+    number: usize,
+    figure: &EachSecond,
+    group: &[&Cell<'_>],
+    context: &Context<'_>,
+) -> Option<Chart> {
+    let mut lines = Lines::over("second", figure.axis);
+    for (colour, cell) in group.iter().enumerate() {
+        let ours: Vec<Points> = cell.runs.iter().map(|run| (figure.points)(run)).collect();
+        let theirs = figure
+            .published
+            .map_or_else(Vec::new, |side| context.seconds(cell, side));
+        let sources = [
+            (format!("{}, published", cell.middleware), theirs, None),
+            (cell.middleware.clone(), ours, Some(colour)),
+        ];
+        for (name, runs, colour) in sources {
+            let mean = mean_of(&runs);
+            if mean.is_empty() {
+                continue;
+            }
+            let line = |name: String, points: Points| Line {
+                name,
+                points,
+                dotted: false,
+                colour,
+            };
+            let name = format!("{name}: {:.2} on average", average(&mean));
+            if runs.len() > 1 {
+                lines
+                    .lines
+                    .extend(runs.into_iter().map(|points| line(String::new(), points)));
+            }
+            lines.lines.push(line(name, mean));
+        }
+    }
+    lines.x_begin = 1.0;
+    let title = format!(
+        "{}, each run faint, their mean bold: {}",
+        figure.title,
+        name_of(group)
+    );
+    let name = format!("{}_{number}", figure.name);
+    (lines.last() >= 2.0).then(|| lines.chart(&name, &title, ["middleware", "second", figure.axis]))
+}
+
+const DISCOVERY: [Figure; 3] = [
+    figure(
+        "discovery_time",
+        "Time until every node knows all of the other half",
+        "seconds",
+        0,
+        |run| run.discovery.as_ref()?.complete_s(),
+    ),
+    figure(
+        "discovery_packets",
+        "Packets on the link until then",
+        "packets",
+        0,
+        |run| Some((run.wire?.forward_packets + run.wire?.back_packets) as f64),
+    ),
+    figure(
+        "discovery_bytes",
+        "Bytes on the link until then",
+        "MiB",
+        0,
+        |run| Some((run.wire?.forward_bytes + run.wire?.back_bytes) as f64 / MIB),
+    ),
+];
+
+const OVER_LOSS: [Figure; 2] = [
+    figure(
+        "overhead",
+        "Bytes on the link for each byte of content that arrived",
+        "wire ÷ content",
+        0,
+        MiddlewareRun::wire_overhead,
+    ),
+    figure(
+        "intime",
+        "Messages that arrived within a second",
+        "% of planned",
+        0,
+        |run| delivered_percent(run, DEADLINE_MS).filter(|_| run.account.planned > 0),
+    ),
+];
+
+/// Figures over the number of nodes.
+fn discoveries(cells: &[Cell<'_>]) -> Vec<Chart> {
+    let nodes = |cell: &Cell<'_>| Some(f64::from(cell.runs.first()?.discovery.as_ref()?.nodes));
+    let mut charts = Vec::new();
+    for (number, (link, those)) in grouped(cells, |cell| cell.link).into_iter().enumerate() {
+        let over = DISCOVERY
+            .iter()
+            .filter_map(|figure| over(number, figure, (link, "nodes"), &those, &nodes));
+        charts.extend(over);
+    }
+    charts
+}
+
+/// Figures over the loss of links that are equal otherwise.
+fn over_loss(cells: &[Cell<'_>], context: &Context<'_>) -> Vec<Chart> {
+    // A key of the cells that differ by their link's loss only, and that loss in percent.
+    let family = |cell: &Cell<'_>| {
+        let mut spec = context.place(cell)?.1.spec.clone()?;
+        let loss = std::mem::take(&mut spec.loss);
+        loss.burst
+            .is_none()
+            .then(|| (format!("{} {spec:?}", cell.case), 100.0 * loss.share))
+    };
+    let families = grouped(cells.iter().filter(|cell| family(cell).is_some()), |cell| {
+        family(cell).map(|(key, _)| key)
+    });
+    let mut charts = Vec::new();
+    for (number, (_, those)) in families.iter().enumerate() {
+        let names = (&*name_of(those), "loss of packets, %");
+        let loss = |cell: &Cell<'_>| Some(family(cell)?.1);
+        charts.extend(
+            OVER_LOSS
+                .iter()
+                .filter_map(|figure| over(number, figure, names, those, &loss)),
+        );
+    }
+    charts
+}
+
+/// A line for each middleware over the place that `x` gives its cells; `None` if too few have one.
+fn over(
+    number: usize,
+    figure: &Figure,
+    (name, x_axis): (&str, &str),
+    cells: &[&Cell<'_>],
+    x: &dyn Fn(&Cell<'_>) -> Option<f64>,
+) -> Option<Chart> {
+    let mut lines = Lines::over(x_axis, figure.unit);
+    for (colour, (middleware, own)) in grouped(cells, |cell| &cell.middleware).into_iter().enumerate() {
+        let point = |cell: &&&Cell<'_>| Some((x(cell)?, cell.estimate(figure.of)?.median));
+        let mut points: Points = own.iter().filter_map(point).collect();
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        lines.add(middleware, Some(colour), points);
+    }
+    let has_values = lines.lines.iter().any(|line| line.points.len() >= VALUES_MIN);
+    let title = format!("{}: {name}", figure.title);
+    let name = format!("{}_{number}", figure.name);
+    has_values.then(|| lines.chart(&name, &title, ["middleware", "x", figure.name]))
+}
+
+/// With the names of published figures.
+const OVER_TYPES: [(Figure, &str); 3] = [
+    (
+        figure(
+            "types_received",
+            "Messages received each second by type",
+            "received/s",
+            0,
+            |run| Some(run.account.received_per_s),
+        ),
+        "received",
+    ),
+    (
+        figure(
+            "types_latency",
+            "Effective latency from publish by type",
+            "ms",
+            0,
+            |run| run.account.effective_latency_ms,
+        ),
+        "latency",
+    ),
+    (
+        figure(
+            "types_cpu",
+            "Processor of the subscriber by type, in percent of a core (published: of the whole machine)",
+            "%",
+            0,
+            |run| subscriber(run, 100.0 * run.subscriber.cores()),
+        ),
+        "subscriber_cpu",
+    ),
+];
+
+/// Figures over the loads of one host, in the order of their sizes (1.2.3); published ones in grey.
+fn over_types(cells: &[Cell<'_>], context: &Context<'_>) -> Vec<Chart> {
+    let is_local = |cell: &&Cell<'_>| {
+        let place = context.place(cell);
+        place.is_some_and(|(case, link)| link.spec.is_none() && case.kind == CaseKind::Load)
+    };
+    let local: Vec<&Cell<'_>> = cells.iter().filter(is_local).collect();
+    let cases = distinct(local.iter().map(|cell| cell.case));
+    if cases.len() < VALUES_MIN {
+        return Vec::new();
+    }
+    let one = |(figure, key): &(Figure, &str)| {
+        let mut lines = Lines::over("", figure.unit);
+        lines.places = cases.iter().map(ToString::to_string).collect();
+        for (colour, (middleware, own)) in grouped(&local, |cell| &cell.middleware).into_iter().enumerate() {
+            let points = |value: &dyn Fn(&Cell<'_>) -> Option<f64>| {
+                let each = cases.iter().enumerate();
+                each.filter_map(|(place, case)| {
+                    Some((place as f64, value(own.iter().find(|cell| cell.case == *case)?)?))
+                })
+                .collect()
+            };
+            let theirs = points(&|cell| Some(context.figures(cell).get(key)?.median));
+            lines.add(&format!("{middleware}, published"), None, theirs);
+            lines.add(
+                middleware,
+                Some(colour),
+                points(&|cell| Some(cell.estimate(figure.of)?.median)),
+            );
+        }
+        let title = format!("{}; grey: published", figure.title);
+        lines.chart(figure.name, &title, ["middleware", "case", figure.name])
+    };
+    OVER_TYPES.iter().map(one).collect()
+}
+
+/// The share of messages in time by middleware and link; `None` if there are too few of both.
+fn in_time(number: usize, cells: &[&Cell<'_>]) -> Option<Chart> {
+    let links = distinct(cells.iter().map(|cell| cell.link));
+    let middlewares = distinct(cells.iter().map(|cell| cell.middleware.as_str()));
+    if links.len() < LINKS_MIN || middlewares.len() < 2 {
+        return None;
+    }
+    let map = Map::of(&middlewares, &links, |middleware, link| {
+        let mut own = cells.iter().filter(|cell| cell.middleware == middleware);
+        let cell = own.find(|cell| cell.link == link)?;
+        let percent = cell.estimate(|run| delivered_percent(run, DEADLINE_MS))?.median;
+        Some(Square {
+            percent,
+            value: percent,
+            text: format!("{percent:.0} %"),
+            published: None,
+        })
+    });
+    let title = format!(
+        "Messages that arrived within a second, in percent of planned: {}",
+        cells[0].case
+    );
+    Some(map.chart(
+        &format!("heat_{number}"),
+        &title,
+        ["middleware", "link", "delivered_in_1s_percent", ""],
+    ))
+}
+
+/// Figures of each pair of middlewares.
+const PAIRS: [Figure; 3] = [
+    figure(
+        "received",
+        "Messages received, in percent of planned",
+        " %",
+        0,
+        |run| Some(100.0 - run.account.lost_percent()),
+    ),
+    figure("latency", "Median latency from due", " ms", 2, |run| {
+        Some(run.account.from_due?.p50_ms)
+    }),
+    figure("cpu", "Processor of both sides, in cores", "", 3, |run| {
+        Some(run.publisher.cores() + run.subscriber.cores())
+    }),
+];
+
+/// A matrix of publishers and subscribers for each figure; empty when all pairs use one middleware.
+fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> Vec<Chart> {
+    let sides = |cell: &&Cell<'_>| {
+        let sides = &cell.runs.first()?.middleware.sides;
+        Some([sides[0].name.clone(), sides[1].name.clone()])
+    };
+    let named: Vec<_> = cells
+        .iter()
+        .filter_map(|cell| Some((sides(cell)?, *cell)))
+        .collect();
+    if named
+        .iter()
+        .all(|([publisher, subscriber], _)| publisher == subscriber)
+    {
+        return Vec::new();
+    }
+    let [publishers, subscribers] =
+        [0, 1].map(|side| distinct(named.iter().map(|(names, _)| names[side].as_str())));
+    let one = |figure: &Figure| {
+        let is_share = figure.name == "received";
+        let medians = named.iter().map(|(_, cell)| cell.estimate(figure.of));
+        let most = medians
+            .flatten()
+            .map(|estimate| estimate.median)
+            .fold(1e-9, f64::max);
+        let published = context.published.filter(|_| is_share);
+        let map = Map::of(&publishers, &subscribers, |from, to| {
+            let (_, cell) = named.iter().find(|(names, _)| *names == [from, to])?;
+            let value = cell.estimate(figure.of)?.median;
+            // The worst of a cost has nearly the colour of nothing.
+            let percent = if is_share {
+                value
+            } else {
+                100.0 - 80.0 * value / most
+            };
+            let theirs = published.and_then(|published| published.pair(from, to));
+            Some(Square {
+                percent,
+                value,
+                text: format!("{value:.*}{}", figure.digits, figure.unit),
+                published: theirs.map(|count| format!("{count:.1} of 5")),
+            })
+        });
+        let grey = if published.is_some() {
+            "; grey: published, of 5 each second"
+        } else {
+            ""
+        };
+        let case = named.first().map_or("", |(_, cell)| cell.case);
+        map.chart(
+            &format!("pairs_{}_{number}", figure.name),
+            &format!(
+                "{} by publisher (row) and subscriber (column): {case}{grey}",
+                figure.title
+            ),
+            ["publisher", "subscriber", figure.name, "published_each_s"],
+        )
+    };
+    PAIRS.iter().map(one).collect()
+}
