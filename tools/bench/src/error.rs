@@ -1,6 +1,10 @@
 //! Errors of benchmarks that could not run, or whose output differs from the offered messages.
 
-use crate::{link::LinkRunError, suite::load::FrameError, workload::LoadError};
+use crate::{
+    link::LinkRunError,
+    suite::{config::ConfigError, load::FrameError},
+    workload::LoadError,
+};
 use holdall_io::disk::DiskError;
 use holdall_model::units::format_bytes;
 use holdall_storage::StorageError;
@@ -19,6 +23,9 @@ pub enum BenchError {
     /// A load that contradicts itself.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// A configuration file with a mistake.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// An option that does not exist or does not fit the others.
     #[error("{option}: expected {expected}, found {found}")]
     Option {
@@ -170,6 +177,7 @@ impl BenchError {
         matches!(
             self,
             Self::Load(_)
+                | Self::Config(_)
                 | Self::Option { .. }
                 | Self::NotEmpty { .. }
                 | Self::NoSpace { .. }

@@ -2,6 +2,7 @@
 //! reports.
 #![deny(unsafe_code)]
 
+pub mod args;
 pub mod candidate;
 mod chart;
 pub mod codec;
@@ -16,15 +17,10 @@ pub mod machine;
 pub mod measure;
 pub mod middleware;
 pub mod people;
-mod sheet;
+pub mod sheet;
 pub mod statistics;
 pub mod suite;
 pub mod verify;
 pub mod workload;
 
 pub use error::{BenchError, BenchResult};
-
-/// The table style, at the path that modules outside the engine use.
-pub(crate) mod report {
-    pub(crate) use crate::engine::TABLE_STYLE;
-}

@@ -1,10 +1,10 @@
 //! The program `holdall-bench`, which `holdall bench` runs: parses arguments, measures, and turns the outcome into an exit code.
 #![forbid(unsafe_code)]
 
-mod args;
 mod verbs;
 
 use clap::Parser;
+use holdall_bench::args;
 use holdall_program::{VerbResult, exit, output, panics, terminal};
 use std::process::ExitCode;
 

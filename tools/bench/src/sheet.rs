@@ -1,12 +1,11 @@
 //! A table of results, for the terminal and for the page: on a terminal it is divided where it would wrap.
 
-use crate::engine::TABLE_STYLE;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::{Deserialize, Serialize};
 
 /// A table to be drawn as text or HTML: the first columns are words, the others figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Sheet {
+pub struct Sheet {
     /// Its title.
     pub title: String,
     /// Names of the columns.
@@ -18,10 +17,10 @@ pub(crate) struct Sheet {
 }
 
 /// A column: its name, and the text of its cells.
-pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
+pub type Column<T> = (&'static str, fn(&T) -> String);
 
 /// An empty cell.
-pub(crate) const DASH: &str = "–";
+pub const DASH: &str = "–";
 
 impl Sheet {
     /// A row for each of `rows`.
@@ -113,7 +112,8 @@ const PADDING: usize = 3;
 
 fn drawn(header: &[String], rows: impl Iterator<Item = Vec<String>>, words: usize) -> String {
     let mut table = Table::new();
-    table.load_style(TABLE_STYLE);
+    // A line below the header and no other lines.
+    table.load_style(TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─')));
     table.set_header(header);
     rows.for_each(|row| {
         table.add_row(row);

@@ -11,7 +11,7 @@ use holdall_bench::{
         pipeline::{Pipeline, PipelineOptions},
         producers::OfferOptions,
     },
-    middleware::worker::{Carrier, Role, Shape, WorkerPlan, publish_into_memory},
+    middleware::worker::{Role, Shape, WorkerPlan, publish_into_memory},
     workload::{Content, Load, Plan, SizeMix},
 };
 use holdall_io::clock::{Clock, SystemClock};
@@ -107,7 +107,9 @@ fn a_loan_costs_its_own_box_and_little_else() {
 fn allocations_of_the_null_middleware(count: u64) -> u64 {
     let plan = WorkerPlan {
         role: Role::Both,
-        carrier: Carrier::Memory,
+        transport: None,
+        udp: None,
+        tcp: None,
         topic: "/null".to_owned(),
         others: None,
         shape: Shape::Bytes,

@@ -1,80 +1,43 @@
 //! The kinds `write`, `storage` and `tools` from options to result: fields, files, and refusals.
 
-use holdall::{record::options::CacheOptions, writer::SplitOptions};
 use holdall_bench::{
-    candidate::{ours::DiskChoice, producers::OfferOptions},
-    engine::{Common, Progress},
-    error::BenchError,
+    args::{RunArguments, kinds::RunKind},
+    engine::{Progress, Report},
+    error::{BenchError, BenchResult},
     kinds::{
-        storage::{self, StorageBenchOptions, storage_table},
-        tools::{self, ToolsBenchOptions, tools_table},
-        write::{self, WriteOptions, write_table},
+        storage::{self, StorageBody, storage_table},
+        tools::{self, tools_table},
+        write::{self, write_table},
     },
-    workload::{Content, Load, SizeMix},
 };
-use holdall_io::{
-    clock::{Clock, SystemClock},
-    os::DiskMode,
-};
-use holdall_storage::StorageOptions;
+use holdall_io::clock::{Clock, SystemClock};
 use serde_json::Value;
 use std::{path::Path, sync::Arc};
 
-/// One repetition, read back, in random bytes.
-fn common(out: &Path, seed: u64) -> Common {
-    Common {
-        out: out.to_owned(),
-        keep: false,
-        verify: true,
-        repeat: 1,
-        resume: false,
-        disk: DiskChoice::Os(DiskMode::Auto),
-        limit_bytes: Some(1 << 20),
-        content: Content::Entropy(8.0),
-        seed,
-        command: "holdall bench run --out DIR".to_owned(),
-    }
+/// The kind of a line, in `out`.
+fn kind(out: &Path, line: &str) -> RunKind {
+    let out = out.display();
+    RunArguments::of(&format!("{line} --out {out}"))
+        .unwrap()
+        .kind
+        .unwrap()
 }
 
-fn write_options(out: &Path, mix: SizeMix, storages: &[&str]) -> WriteOptions {
-    WriteOptions {
-        load: Load {
-            topics: Load::topics_min(&mix, 1),
-            mix,
-            content: Content::Entropy(8.0),
-            total_bytes: 12_000_000,
-            producers: 1,
-            rate_hz: None,
-            seed: 1,
-        },
-        candidates: storages.iter().map(|name| name.parse().unwrap()).collect(),
-        storage: StorageOptions::default(),
-        cache: CacheOptions {
-            bytes_max: 4 << 20,
-            ..CacheOptions::default()
-        },
-        split: SplitOptions::default(),
-        max_loss_window: Some(std::time::Duration::from_secs(2)),
-        offer: OfferOptions::default(),
-        common: common(out, 1),
-    }
-}
-
-fn run_write(options: &WriteOptions) -> Value {
+fn write(out: &Path, line: &str) -> BenchResult<Value> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let report = write::run(options, &clock, &mut |_| {}).unwrap();
+    let line = format!("write --total 12MB --max-cache-size 4MiB --limit-total 1MiB {line}");
+    let RunKind::Write(args) = kind(out, &line) else {
+        panic!("{line}");
+    };
+    let report = write::run(&args, &clock, &mut |_| {})?;
     assert!(write_table(&report).contains("limits of this run"));
-    serde_json::to_value(&report).unwrap()
+    Ok(serde_json::to_value(&report).unwrap())
 }
 
 #[test]
 fn write_has_its_fixed_fields() {
     let dir = tempfile::tempdir().unwrap();
-    let json = run_write(&write_options(
-        &dir.path().join("out"),
-        SizeMix::single(1 << 20),
-        &["mcap"],
-    ));
+    let json = write(&dir.path().join("out"), "--size 1MiB").unwrap();
     assert_eq!(json["messages"], 11);
     assert_eq!(json["bytes"], 11 << 20);
     assert_eq!(json["lost"], 0);
@@ -118,10 +81,11 @@ fn write_has_its_fixed_fields() {
 fn write_interleaves_candidates_and_leaves_only_results() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let candidates = ["mcap", "naive", "mcap-crate", "sqlite-bare"];
-    let mut options = write_options(&out, SizeMix::mixed(), &candidates);
-    options.common.repeat = 3;
-    let json = run_write(&options);
+    let json = write(
+        &out,
+        "--size mixed --repeat 3 --storage mcap,naive,mcap-crate,sqlite-bare",
+    )
+    .unwrap();
     assert_eq!(json["others"].as_array().unwrap().len(), 3);
     assert_eq!(json["runs"].as_array().unwrap().len(), 3);
     assert!(json["intervals"]["durable_bytes_per_s"]["low"].is_f64());
@@ -139,11 +103,7 @@ fn write_interleaves_candidates_and_leaves_only_results() {
 #[test]
 fn a_paced_load_keeps_its_time() {
     let dir = tempfile::tempdir().unwrap();
-    let mut options = write_options(&dir.path().join("out"), SizeMix::single(10_000), &["mcap"]);
-    options.load.total_bytes = 2_000_000;
-    options.load.rate_hz = Some(1000.0);
-    options.offer.lossless = false;
-    let json = run_write(&options);
+    let json = write(&dir.path().join("out"), "--size 10kB --total 2MB --rate 1000").unwrap();
     assert!(
         json["elapsed_s"].as_f64().unwrap() >= 0.199,
         "{}",
@@ -156,13 +116,8 @@ fn a_paced_load_keeps_its_time() {
 #[test]
 fn a_ring_of_files_is_checked_as_far_as_it_is_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let mut options = write_options(&dir.path().join("out"), SizeMix::single(10_000), &["mcap"]);
-    options.split = SplitOptions {
-        bytes_max: Some(1_000_000),
-        files_max: Some(3),
-        duration_max: None,
-    };
-    let json = run_write(&options);
+    let ring = "--size 10kB --max-bag-size 1MB --max-bag-files 3";
+    let json = write(&dir.path().join("out"), ring).unwrap();
     let verified = json["runs"][0]["verified"]["messages"].as_u64().unwrap();
     assert!(verified > 0 && verified < 1200, "{verified}");
     assert!(json["splits"].as_u64().unwrap() >= 10, "{}", json["splits"]);
@@ -171,58 +126,40 @@ fn a_ring_of_files_is_checked_as_far_as_it_is_kept() {
 #[test]
 fn impossible_options_are_refused_before_anything_is_written() {
     let dir = tempfile::tempdir().unwrap();
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let options = |change: &dyn Fn(&mut WriteOptions)| {
-        let mut options = write_options(&dir.path().join("out"), SizeMix::single(1000), &["mcap"]);
-        change(&mut options);
-        write::run(&options, &clock, &mut |_| {}).unwrap_err()
-    };
-    let too_much = options(&|options| options.load.total_bytes = 1 << 60);
-    assert!(
-        too_much.is_refusal() && too_much.to_string().contains("free"),
-        "{too_much}"
-    );
-    assert!(options(&|options| options.common.repeat = 0).is_refusal());
-    assert!(options(&|options| options.load.rate_hz = Some(-1.0)).is_refusal());
-    let memory = options(&|options| {
-        options.common.disk = DiskChoice::Discard;
-        options.candidates = vec!["mcap-crate".parse().unwrap()];
-    });
-    assert!(memory.is_refusal(), "{memory}");
+    for (line, because) in [
+        ("--total 1152921504606846976", "free"),
+        ("--repeat 0", "--repeat"),
+        ("--rate=-1", ""),
+        ("--memory --storage mcap-crate", "--memory"),
+    ] {
+        let refused = write(&dir.path().join("out"), &format!("--size 1kB {line}")).unwrap_err();
+        assert!(
+            refused.is_refusal() && refused.to_string().contains(because),
+            "{refused}"
+        );
+    }
 }
 
-/// One round of messages of 1000 bytes in one batch.
-fn storage_options(out: &Path, configurations: &[&str]) -> StorageBenchOptions {
-    StorageBenchOptions {
-        sizes: vec![SizeMix::single(1000)],
-        batches: vec![10 << 10],
-        configurations: configurations.iter().map(|name| name.parse().unwrap()).collect(),
-        total_bytes: 1 << 20,
-        config: None,
-        common: common(out, 5),
-    }
+/// Storages by the names of their configurations.
+fn storages(
+    out: &Path,
+    line: &str,
+    on_progress: &mut dyn FnMut(Progress),
+) -> BenchResult<Report<StorageBody>> {
+    let line = format!("storage --repeat 1 --total 1MiB --seed 5 {line}");
+    let RunKind::Storage(args) = kind(out, &line) else {
+        panic!("{line}");
+    };
+    storage::run(&args, &SystemClock, on_progress)
 }
 
 #[test]
 fn storage_measures_every_cell_and_compares_with_the_rival() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let configurations = [
-        "mcap_default",
-        "mcap_compressed_nocrc",
-        "naive",
-        "mcap_crate",
-        "sqlite_bare_default",
-    ];
-    let mut options = StorageBenchOptions {
-        sizes: vec![SizeMix::single(10 << 10), SizeMix::mixed()],
-        batches: vec![1 << 10, 10 << 20],
-        total_bytes: 3 << 20,
-        ..storage_options(&out, &configurations)
-    };
-    options.common.content = Content::Entropy(4.0);
-    options.common.repeat = 3;
-    let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
+    let line = "--sizes 10KiB,mixed --batches 1KiB,10MiB --total 3MiB --content 4 --repeat 3 --limit-total 1MiB \
+        --configs mcap_default,mcap_compressed_nocrc,naive,mcap_crate,sqlite_bare_default";
+    let report = storages(&out, line, &mut |_| {}).unwrap();
     assert_eq!(report.body.cells.len(), 2 * 2 * 5);
     for cell in &report.body.cells {
         assert_eq!(cell.runs.len(), 3);
@@ -244,16 +181,8 @@ fn storage_measures_every_cell_and_compares_with_the_rival() {
 #[test]
 fn storage_in_memory_shows_the_encoder_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let configurations = ["mcap_default", "naive", "generator"];
-    let mut options = StorageBenchOptions {
-        sizes: vec![SizeMix::single(100)],
-        batches: vec![10 << 20],
-        total_bytes: 2 << 20,
-        ..storage_options(&dir.path().join("out"), &configurations)
-    };
-    options.common.disk = DiskChoice::Discard;
-    options.common.limit_bytes = None;
-    let report = storage::run(&options, &SystemClock, &mut |_| {}).unwrap();
+    let line = "--sizes 100B --batches 10MiB --total 2MiB --memory --configs mcap_default,naive,generator";
+    let report = storages(&dir.path().join("out"), line, &mut |_| {}).unwrap();
     assert_eq!(
         (report.body.disk.as_str(), report.limit.direct_write_bytes_per_s),
         ("memory", None)
@@ -265,15 +194,12 @@ fn storage_in_memory_shows_the_encoder_alone() {
 fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let options = |resume, total_bytes| {
-        let mut options = storage_options(&out, &["mcap_default", "naive"]);
-        options.total_bytes = total_bytes;
-        options.common.repeat = 3;
-        options.common.resume = resume;
-        options
+    let line = "--sizes 1kB --batches 10KiB --configs mcap_default,naive --repeat 3 --limit-total 1MiB";
+    let resume = |more: &str, on_progress: &mut dyn FnMut(Progress)| {
+        storages(&out, &format!("{line} {more}"), on_progress)
     };
     let interrupted = std::panic::catch_unwind(|| {
-        storage::run(&options(false, 1 << 20), &SystemClock, &mut |progress| {
+        resume("", &mut |progress| {
             assert!(
                 !matches!(progress, Progress::Running { round: 2, .. }),
                 "interrupted"
@@ -281,9 +207,9 @@ fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
         })
     });
     assert!(interrupted.is_err() && out.join("rounds.json").is_file());
-    let again = storage::run(&options(false, 1 << 20), &SystemClock, &mut |_| {});
+    let again = resume("", &mut |_| {});
     assert!(matches!(again, Err(BenchError::NotEmpty { .. })));
-    let others = storage::run(&options(true, 2 << 20), &SystemClock, &mut |_| {}).unwrap_err();
+    let others = resume("--resume --total 2MiB", &mut |_| {}).unwrap_err();
     assert!(
         others.is_refusal() && others.to_string().contains("--resume"),
         "{others}"
@@ -293,7 +219,7 @@ fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
     std::fs::write(out.join("files/half.mcap"), "x").unwrap();
 
     let mut begun = 0;
-    let report = storage::run(&options(true, 1 << 20), &SystemClock, &mut |progress| {
+    let report = resume("--resume", &mut |progress| {
         begun += u32::from(matches!(progress, Progress::Running { .. }));
     })
     .unwrap();
@@ -316,19 +242,15 @@ fn an_interrupted_comparison_of_storages_resumes_after_its_last_round() {
 fn work_on_bags_is_measured_beside_the_disk_and_resumes_after_its_last_round() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
-    let options = |resume, python: &str| {
-        let mut options = ToolsBenchOptions {
-            common: common(&out, 1),
-            input_bytes: 8 << 20,
-            cold: false,
-            python: Some(python.into()),
+    let tools = |more: &str, on_progress: &mut dyn FnMut(Progress)| {
+        let line = format!("tools --size 8MiB --warm --repeat 2 --python no-such-python {more}");
+        let RunKind::Tools(args) = kind(&out, &line) else {
+            panic!("{line}");
         };
-        options.common.repeat = 2;
-        options.common.resume = resume;
-        options
+        tools::run(&args, &SystemClock, on_progress)
     };
     let interrupted = std::panic::catch_unwind(|| {
-        tools::run(&options(false, "no-such-python"), &SystemClock, &mut |progress| {
+        tools("", &mut |progress| {
             assert!(
                 !matches!(progress, Progress::Running { round: 1, .. }),
                 "interrupted"
@@ -337,7 +259,7 @@ fn work_on_bags_is_measured_beside_the_disk_and_resumes_after_its_last_round() {
     });
     assert!(interrupted.is_err() && out.join("rounds.json").is_file());
     let (mut begun, mut skipped) = (0, 0);
-    let report = tools::run(&options(true, "no-such-python"), &SystemClock, &mut |progress| {
+    let report = tools("--resume", &mut |progress| {
         begun += u32::from(matches!(progress, Progress::Running { .. }));
         skipped += u32::from(matches!(progress, Progress::Skipped(_)));
     })

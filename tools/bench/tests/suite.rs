@@ -3,13 +3,14 @@
 
 use holdall_bench::{
     BenchError,
+    args::RunArguments,
     engine::Progress,
     suite::{
         config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind},
         live::{Named, Programs},
         report,
         result::{ExperimentResult, summary_csv},
-        run::{SuiteOptions, run},
+        run::run,
         table::table,
     },
 };
@@ -31,27 +32,17 @@ published:
   - {case: "two cameras and an IMU", recorder: holdall, storage_id: mcap, recorded_percent: 42.5}
 "#;
 
-fn options(out: &Path) -> SuiteOptions {
-    SuiteOptions {
-        out: out.to_owned(),
-        scale: 1.0,
-        repeat: None,
-        resume: false,
-        keep: false,
-        threads: None,
-        command: "holdall bench run x.yaml --out DIR".to_owned(),
-        limit_bytes_max: Some(16 << 20),
-        programs: Programs::find("holdall".into(), "holdall-bench".into(), Named::default(), &[]),
-    }
+fn options(out: &Path) -> RunArguments {
+    RunArguments::of(&format!("x.yaml --limit-total 16MiB --out {}", out.display())).unwrap()
 }
 
-fn run_all(experiment: &Experiment, options: &SuiteOptions) -> (Result<ExperimentResult, BenchError>, usize) {
+fn run_all(experiment: &Experiment, args: &RunArguments) -> (Result<ExperimentResult, BenchError>, usize) {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let programs = Programs::find("holdall".into(), "holdall-bench".into(), Named::default(), &[]);
     let mut begun = 0;
-    let result = run(experiment, options, &clock, &mut |progress| {
-        if matches!(progress, Progress::Running { .. }) {
-            begun += 1;
-        }
+    let place = (args.out.as_deref().unwrap(), &programs);
+    let result = run(experiment, args, place, &clock, &mut |progress| {
+        begun += usize::from(matches!(progress, Progress::Running { .. }));
     });
     (result, begun)
 }
@@ -159,7 +150,7 @@ fn an_interrupted_run_keeps_its_results_and_resumes() {
 
     let (again, begun) = run_all(&experiment, &options(directory.path()));
     assert!(matches!(again, Err(BenchError::NotEmpty { .. })) && begun == 0);
-    let resumed = SuiteOptions {
+    let resumed = RunArguments {
         resume: true,
         ..options(directory.path())
     };
@@ -210,7 +201,7 @@ fn bags_are_kept_on_request() {
 fn a_load_larger_than_the_disk_is_refused_before_anything_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("out");
-    let large = SuiteOptions {
+    let large = RunArguments {
         scale: 1e9,
         ..options(&out)
     };

@@ -1,11 +1,16 @@
 //! The arguments of the kinds of `holdall bench run` that have flags instead of an experiment file.
 
-use clap::{Args, Subcommand, ValueEnum};
+use crate::{
+    candidate::ours::DiskChoice,
+    error::{BenchError, BenchResult},
+    workload::content::{CONTENTS, Content},
+};
+use clap::{Args, Subcommand};
 use holdall_program::{
     names::{CachePolicyName, DiskModeName},
     units::{parse_bytes, parse_seconds},
 };
-use std::{path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 const WRITE_EXAMPLES: &str = "\
 Examples:
@@ -32,19 +37,56 @@ pub enum RunKind {
     Tools(ToolsArguments),
 }
 
-/// All flags of `holdall bench run tools`.
+/// Flags of all kinds.
 #[derive(Args, Clone, Debug)]
-pub struct ToolsArguments {
+pub struct FolderArguments {
     /// Folder for files and results: empty, new, or with results of earlier runs only
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+
+    /// Continue after the last finished round of an interrupted run
+    #[arg(long)]
+    pub resume: bool,
+
+    /// Print one JSON object instead of a table (it is stored in the folder in any case)
+    #[arg(long)]
+    pub json: bool,
+
+    /// Same seed, same payloads
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    #[arg(skip = command_line())]
+    #[allow(missing_docs)]
+    pub command: String,
+}
+
+/// The command line with another name for the folder, which is of no interest to others.
+fn command_line() -> String {
+    let mut words = vec!["holdall bench".to_owned()];
+    for word in env::args().skip(1) {
+        words.push(match words.last().map(String::as_str) {
+            Some("--out") => "DIR".to_owned(),
+            _ if word.starts_with("--out=") => "--out=DIR".to_owned(),
+            _ => word,
+        });
+    }
+    words.join(" ")
+}
+
+/// All flags of `holdall bench run tools`.
+#[derive(Args, Clone, Debug)]
+pub struct ToolsArguments {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub folder: FolderArguments,
 
     /// Length of each of the two inputs
     #[arg(long, value_name = "BYTES", default_value = "1GB", value_parser = parse_bytes)]
     pub size: u64,
 
     /// Rounds
-    #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     pub repeat: u32,
 
     /// Leave the inputs in the page cache
@@ -52,36 +94,16 @@ pub struct ToolsArguments {
     pub warm: bool,
 
     /// Python with pip mcap and rosbags
-    #[arg(long, value_name = "FILE")]
-    pub python: Option<PathBuf>,
-
-    /// Same seed, same payloads
-    #[arg(long, value_name = "N", default_value = "1")]
-    pub seed: u64,
-
-    /// Continue after the last finished round of an interrupted run
-    #[arg(long)]
-    pub resume: bool,
-
-    /// Print one JSON object instead of a table (it is stored in the folder in any case)
-    #[arg(long)]
-    pub json: bool,
+    #[arg(long, value_name = "FILE", default_value = "python3")]
+    pub python: PathBuf,
 }
 
 /// Flags of both benchmarks.
 #[derive(Args, Clone, Debug)]
 pub struct SharedArguments {
-    /// Folder for files and results: empty, new, or with results of earlier runs only
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
-
-    /// Print one JSON object instead of a table (it is stored in the folder in any case)
-    #[arg(long)]
-    pub json: bool,
-
-    /// Continue after the last finished round of an interrupted run
-    #[arg(long)]
-    pub resume: bool,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub folder: FolderArguments,
 
     /// Keep what was written
     #[arg(long)]
@@ -101,15 +123,38 @@ pub struct SharedArguments {
 
     /// What payloads consist of: random, image, pointcloud, text, or an entropy from 0 to 8 bit per byte
     #[arg(long, value_name = "KIND", default_value = "random")]
-    pub content: String,
-
-    /// Same seed, same payloads
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
+    content: String,
 
     /// How much each measurement of the disk's own limit writes [default: what a run writes, at most 8 GB]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub limit_total: Option<u64>,
+}
+
+impl SharedArguments {
+    /// The destination of the bytes.
+    pub(crate) fn disk(&self) -> DiskChoice {
+        match self.memory {
+            true => DiskChoice::Discard,
+            false => DiskChoice::Os(self.disk_mode.into()),
+        }
+    }
+
+    /// `auto`, `direct`, `buffered` or `memory`.
+    pub(crate) fn disk_name(&self) -> String {
+        match self.disk() {
+            DiskChoice::Os(mode) => format!("{mode:?}").to_lowercase(),
+            DiskChoice::Discard => "memory".to_owned(),
+        }
+    }
+
+    /// The content of payloads.
+    ///
+    /// # Errors
+    /// A text that names none.
+    pub(crate) fn content(&self) -> BenchResult<Content> {
+        let parsed = self.content.parse();
+        parsed.map_err(|_: String| BenchError::option("--content", CONTENTS, &*self.content))
+    }
 }
 
 /// All flags of `holdall bench run write`.
@@ -167,8 +212,8 @@ pub struct WriteArguments {
     pub storage_config_file: Option<PathBuf>,
 
     /// Compress chunks with this codec: lz4 or zstd
-    #[arg(long, value_name = "CODEC", conflicts_with = "storage_config_file")]
-    pub compression: Option<CompressionName>,
+    #[arg(long, value_name = "CODEC", value_parser = ["lz4", "zstd"], conflicts_with = "storage_config_file")]
+    pub compression: Option<String>,
 
     /// Worker threads for compression
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -205,15 +250,6 @@ pub struct WriteArguments {
     /// Runs of each candidate; 3 or more give intervals
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repeat: u32,
-}
-
-/// Codecs of chunks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompressionName {
-    /// Fast, lower ratio.
-    Lz4,
-    /// Slower, higher ratio.
-    Zstd,
 }
 
 /// All flags of `holdall bench run storage`.

@@ -1,7 +1,7 @@
 //! The arguments of `holdall bench link`.
 
+use crate::link::spec::LinkSpec;
 use clap::Args;
-use holdall_bench::link::spec::LinkSpec;
 use std::ffi::OsString;
 
 /// Shown below the help of `holdall bench link`.

@@ -3,16 +3,18 @@
 pub mod kinds;
 pub mod link;
 pub mod peer;
-pub mod worker;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use holdall_bench::middleware::Middleware;
+use crate::{
+    middleware::{Middleware, worker::WorkerPlan},
+    suite::config::{RecorderKind, Transport},
+};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
+use holdall_program::names::TransportName;
 use holdall_program::{names::STYLES, units::parse_bytes};
-use kinds::{RunKind, StorageArguments, ToolsArguments, WriteArguments};
+use kinds::RunKind;
 use link::{LINK_EXAMPLES, LinkArguments};
 use peer::PeerArguments;
 use std::path::PathBuf;
-use worker::{LiveArguments, WorkerArguments};
 
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
@@ -35,6 +37,18 @@ pub struct Cli {
     /// What to measure.
     #[command(subcommand)]
     pub verb: BenchVerb,
+}
+
+/// Flags of the processes that `holdall bench run` starts.
+#[derive(Args, Clone, Debug)]
+pub struct LiveArguments {
+    /// The transport
+    #[arg(long, value_name = "NAME", default_value = holdall_transport::registry::default_id())]
+    pub transport: TransportName,
+
+    /// Only join the transport, to find out whether this build can
+    #[arg(long)]
+    pub probe: bool,
 }
 
 /// What to measure.
@@ -66,19 +80,10 @@ pub enum BenchVerb {
     Publish(LiveArguments),
     /// One side of a run over a middleware; started by `bench run`
     #[command(hide = true)]
-    Worker(WorkerArguments),
+    Worker(WorkerPlan),
     /// Records a load with a rival's writer; started by `bench run`
     #[command(hide = true)]
     Rival(LiveArguments),
-    /// The spelling of `bench run write` until the next release
-    #[command(hide = true)]
-    Write(Box<WriteArguments>),
-    /// The spelling of `bench run storage` until the next release
-    #[command(hide = true)]
-    Storage(Box<StorageArguments>),
-    /// The spelling of `bench run tools` until the next release
-    #[command(hide = true)]
-    Tools(ToolsArguments),
     /// Writes the manual pages into a directory; `make install-bench` does this
     #[command(hide = true)]
     Man {
@@ -232,11 +237,11 @@ pub struct RunArguments {
 
     /// Transport between holdall's publishers and recorders, instead of the experiment's [none: no transport]
     #[arg(long, value_name = "NAME")]
-    pub transport: Option<BenchTransportName>,
+    pub transport: Option<Transport>,
 
     /// Only these recorders
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
-    pub recorder: Vec<BenchRecorderName>,
+    pub recorder: Vec<RecorderKind>,
 
     /// Only cases with this in their label; may be given several times
     #[arg(long, value_name = "TEXT")]
@@ -251,6 +256,7 @@ pub struct RunArguments {
     pub middleware: Vec<Middleware>,
 
     #[command(flatten)]
+    #[allow(missing_docs)]
     pub peer: PeerArguments,
 
     /// `ros2` or the prefix that it is installed into, if it is neither on PATH nor below /opt/ros; its setup.bash is sourced
@@ -274,32 +280,60 @@ pub struct RunArguments {
     pub json: bool,
 }
 
-/// The recorder of a benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BenchRecorderName {
-    /// This program.
-    Holdall,
-    /// Stores in the thread that receives, as recorders did before double buffering.
-    Synchronous,
-    /// A double buffer as rosbag2 has one, before the `mcap` crate or a bare SQLite loop.
-    DoubleBuffered,
-    /// `ros2 bag record`.
-    Ros2Bag,
-    /// `rosbag record` of ROS 1.
-    Rosbag,
-    /// No recorder: what the generator itself costs.
-    Discard,
-}
+impl RunArguments {
+    /// The arguments of a line such as `A6 --scale 0.1 --out DIR`.
+    ///
+    /// # Errors
+    /// A line that `holdall bench run` would refuse.
+    pub fn of(line: &str) -> Result<Self, clap::Error> {
+        #[derive(Parser)]
+        #[command(args_override_self = true)]
+        struct Line {
+            #[command(flatten)]
+            run: RunArguments,
+        }
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.run)
+    }
 
-/// How messages of a benchmark travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BenchTransportName {
-    /// Straight into the recorder's cache.
-    None,
-    /// DDS.
-    Dds,
-    /// Shared memory through iceoryx2.
-    Iceoryx2,
-    /// Zenoh.
-    Zenoh,
+    /// The command line to run the same of one experiment.
+    pub fn command_of(&self, id: &str) -> String {
+        let name = |value: &dyn Fn() -> Option<PossibleValue>| {
+            value().map_or(String::new(), |one| one.get_name().to_owned())
+        };
+        let recorders = self.recorder.iter().map(|one| name(&|| one.to_possible_value()));
+        let middlewares = self.middleware.iter().map(ToString::to_string);
+        let flags = [
+            (
+                "scale",
+                Some(self.scale)
+                    .filter(|scale| *scale != 1.0)
+                    .map(|scale| scale.to_string()),
+            ),
+            (
+                "transport",
+                self.transport.map(|one| name(&|| one.to_possible_value())),
+            ),
+            ("recorder", Some(recorders.collect::<Vec<_>>().join(","))),
+        ];
+        let cases = self.case.iter().map(|case| ("case", Some(format!("'{case}'"))));
+        let more = [
+            ("middleware", Some(middlewares.collect::<Vec<_>>().join(","))),
+            ("repeat", self.repeat.map(|repeat| repeat.to_string())),
+        ];
+        let mut command = "holdall bench run".to_owned();
+        match (&self.producers, &self.benchmark) {
+            (Some(producers), Some(benchmark)) => {
+                let (producers, benchmark) = (producers.display(), benchmark.display());
+                command += &format!(" --producers {producers} --benchmark {benchmark}");
+            }
+            _ => command += &format!(" {id}"),
+        }
+        for (flag, value) in flags.into_iter().chain(cases).chain(more) {
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                command += &format!(" --{flag} {value}");
+            }
+        }
+        command + " --out DIR"
+    }
 }

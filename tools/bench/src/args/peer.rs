@@ -1,13 +1,19 @@
 //! Flags of `holdall bench run` for two machines.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 /// Two machines instead of an emulated link.
 #[derive(Args, Clone, Debug)]
 pub struct PeerArguments {
     /// The side that this machine runs; the machine of --peer runs the other
-    #[arg(long, value_name = "SIDE", requires = "peer", help_heading = "Two machines")]
-    pub side: Option<SideName>,
+    #[arg(
+        long,
+        value_name = "SIDE",
+        requires = "peer",
+        help_heading = "Two machines",
+        value_parser = ["publisher", "subscriber"]
+    )]
+    pub side: Option<String>,
 
     /// The other machine, where `holdall bench run --listen` waits; used instead of the experiment's links
     #[arg(
@@ -26,13 +32,4 @@ pub struct PeerArguments {
         help_heading = "Two machines"
     )]
     pub listen: Option<String>,
-}
-
-/// A side of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SideName {
-    /// Sends.
-    Publisher,
-    /// Receives.
-    Subscriber,
 }

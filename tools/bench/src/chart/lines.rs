@@ -86,11 +86,13 @@ impl Lines {
     pub(crate) fn chart(self, name: &str, title: &str, [line, x, y]: [&str; 3]) -> Chart {
         let mut csv = vec![row(&[&line, &x, &y])];
         for one in self.named() {
+            // A figure may follow the name.
+            let series = one.name.split(": ").next().unwrap_or_default();
             for (at, value) in &one.points {
                 // Positions are few and not negative.
                 match self.places.get(*at as usize) {
-                    Some(place) => csv.push(row(&[&one.name, place, value])),
-                    None => csv.push(row(&[&one.name, at, value])),
+                    Some(place) => csv.push(row(&[&series, place, value])),
+                    None => csv.push(row(&[&series, at, value])),
                 }
             }
         }

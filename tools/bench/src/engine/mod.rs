@@ -9,11 +9,10 @@ mod session;
 pub(crate) use csv::Csv;
 pub(crate) use figures::{cpu_per_gib, frequency, limits_text, ratio_text, span};
 pub(crate) use json::{load, store};
+pub use session::Report;
 pub(crate) use session::Session;
-pub use session::{Common, Report};
 
 use crate::error::BenchResult;
-use comfy_table::{LineStyle, TableStyle};
 
 /// Seed of all bootstraps: the same runs give the same intervals.
 pub(crate) const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
@@ -23,10 +22,6 @@ pub(crate) const FIRST_STAMP_NANOS: u64 = 1_700_000_000_000_000_000;
 
 /// Marks a comparison that its interval does not support.
 pub(crate) const UNSUPPORTED: &str = "≈";
-
-/// A table with a line below the header and no other lines.
-pub(crate) const TABLE_STYLE: TableStyle =
-    TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─'));
 
 /// Progress of an experiment.
 #[derive(Clone, Debug)]

@@ -1,55 +1,19 @@
-//! Shared parts of the kinds that have a separate folder: options, the folder, limits around runs, rounds that
+//! Shared parts of the kinds that have a separate folder: the folder, limits around runs, rounds that
 //! survive an interruption, and the report.
 
 use super::{Done, Earlier, load, store};
 use crate::{
-    candidate::ours::DiskChoice,
+    args::kinds::FolderArguments,
     error::{BenchError, BenchResult},
     folder::{BenchFolder, remove},
     limits::{LimitMeter, Limits},
     machine::Machine,
-    workload::Content,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::PathBuf;
 
 /// Finished rounds, next to the results until the last one.
 const ROUNDS: &str = "rounds.json";
-
-/// Options of every kind that has a separate folder.
-#[derive(Clone, Debug)]
-pub struct Common {
-    /// The folder for files and results.
-    pub out: PathBuf,
-    /// Keep the files.
-    pub keep: bool,
-    /// Read back and check the output, in the first repetition.
-    pub verify: bool,
-    /// Repetitions of everything.
-    pub repeat: u32,
-    /// Continue after the last round of an interrupted run.
-    pub resume: bool,
-    /// How files are written.
-    pub disk: DiskChoice,
-    /// Bytes of each measurement of the disk's limit; `None`: by the size of the load.
-    pub limit_bytes: Option<u64>,
-    /// The content of payloads.
-    pub content: Content,
-    /// The same seed gives the same order and payloads.
-    pub seed: u64,
-    /// The command line, without the folder.
-    pub command: String,
-}
-
-impl Common {
-    /// `auto`, `direct`, `buffered` or `memory`.
-    pub(crate) fn disk_name(&self) -> String {
-        match self.disk {
-            DiskChoice::Os(mode) => format!("{mode:?}").to_lowercase(),
-            DiskChoice::Discard => "memory".to_owned(),
-        }
-    }
-}
 
 /// A result with the circumstances of its measurement; the names of the fields are fixed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -98,30 +62,36 @@ impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
     ///
     /// # Errors
     /// No repetition, rounds of another experiment, a folder with other files, too little space.
-    pub fn open(common: &Common, what: String, tasks: usize, space_bytes: u64) -> BenchResult<Self> {
-        if common.repeat == 0 {
+    pub fn open(
+        args: &FolderArguments,
+        (keep, repeat): (bool, u32),
+        what: String,
+        tasks: usize,
+        space_bytes: u64,
+    ) -> BenchResult<Self> {
+        if repeat == 0 {
             return Err(BenchError::option("--repeat", "1 or more", "0"));
         }
-        let kept = common.out.join(ROUNDS);
+        let kept = args.out.join(ROUNDS);
         let mut rounds = Rounds {
             what,
             rounds: Vec::new(),
         };
-        if common.resume && kept.is_file() {
+        if args.resume && kept.is_file() {
             let found: Rounds<R> = load(&kept, "what an interrupted run leaves")?;
             if found.what != rounds.what || found.rounds.iter().flatten().any(|(task, _)| *task >= tasks) {
                 let expected = "the same options as the run that was interrupted";
                 let other = format!("others in {}", kept.display());
                 return Err(BenchError::option("--resume", expected, other));
             }
-            if !common.keep {
-                remove(&common.out.join("files"))?;
+            if !keep {
+                remove(&args.out.join("files"))?;
             }
             remove(&kept)?;
             rounds = found;
         }
         let session = Self {
-            folder: BenchFolder::take(&common.out, common.keep)?,
+            folder: BenchFolder::take(&args.out, keep)?,
             limits: LimitMeter::of_memory(),
             last_limit: None,
             kept,
@@ -188,18 +158,18 @@ impl<R: Clone + Serialize + DeserializeOwned> Session<R> {
     pub fn finish<B: Serialize>(
         self,
         benchmark: &str,
-        common: &Common,
+        args: &FolderArguments,
         body: B,
         csv: Option<String>,
     ) -> BenchResult<Report<B>> {
         let report = Report {
             benchmark: benchmark.to_owned(),
-            command: common.command.clone(),
+            command: args.command.clone(),
             body,
             limit: self.limits.limits(),
             machine: Machine::inspect(self.folder.scratch()),
         };
-        let json = serde_json::to_string_pretty(&report).map_err(BenchError::json(&common.out))?;
+        let json = serde_json::to_string_pretty(&report).map_err(BenchError::json(&args.out))?;
         self.folder.store(benchmark, "json", &json)?;
         if let Some(csv) = csv {
             self.folder.store(benchmark, "csv", &csv)?;

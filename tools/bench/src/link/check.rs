@@ -7,8 +7,7 @@ use super::{
     qdisc,
     spec::{LinkSpec, Loss},
 };
-use crate::report::TABLE_STYLE;
-use comfy_table::{CellAlignment, Table};
+use crate::sheet::{Column, Sheet};
 use holdall_io::{
     clock::{Clock, SystemClock},
     link::{self, ADDRESSES, LinkEnd},
@@ -377,30 +376,19 @@ fn receive(socket: &UdpSocket, flow: Flow, spec: &LinkSpec) -> io::Result<Vec<Ar
 
 /// The checks for people.
 pub fn check_table(checks: &LinkChecks) -> String {
-    let mut table = Table::new();
-    table
-        .set_header(["link", "", "expected", "found", "within"])
-        .load_style(TABLE_STYLE);
-    for column in 2..5 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for check in &checks.checks {
-        let verdict = if check.is_kept { "" } else { " (missed)" };
-        table.add_row([
-            check.link.to_owned(),
-            check.what.to_owned(),
-            format!("{:.2} {}", check.expected, check.unit),
-            format!("{:.2} {}{verdict}", check.found, check.unit),
-            format!("± {:.2}", check.tolerance),
-        ]);
-    }
-    let sleep = format!(
-        "A thread that only sleeps wakes up {:.0} µs late (p99).",
-        checks.sleep_p99_us
-    );
-    format!("{table}\n{sleep}")
+    let columns: [Column<LinkCheck>; 5] = [
+        ("link", |one| one.link.to_owned()),
+        ("", |one| one.what.to_owned()),
+        ("expected", |one| format!("{:.2} {}", one.expected, one.unit)),
+        ("found", |one| {
+            let verdict = if one.is_kept { "" } else { " (missed)" };
+            format!("{:.2} {}{verdict}", one.found, one.unit)
+        }),
+        ("within", |one| format!("± {:.2}", one.tolerance)),
+    ];
+    let table = Sheet::of("", 2, &columns, &checks.checks).text();
+    let late = checks.sleep_p99_us;
+    format!("{table}\nA thread that only sleeps wakes up {late:.0} µs late (p99).")
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! A link's report for people.
 
 use super::{Carried, LinkReport, ProgramEnd, counters::Amount};
-use crate::report::TABLE_STYLE;
-use comfy_table::{CellAlignment, Table};
+use crate::{engine::distinct, sheet::Sheet};
 use holdall_model::units::format_bytes;
-use std::fmt::Write;
+use std::{collections::BTreeMap, fmt::Write};
 
 /// A row for each counter, a column for each direction; counters that stayed zero are left out.
 pub fn link_table(report: &LinkReport) -> String {
@@ -29,42 +28,26 @@ pub fn link_table(report: &LinkReport) -> String {
     text
 }
 
-fn counts_table(carried: &Carried) -> Table {
+fn counts_table(carried: &Carried) -> String {
     let (a, b) = (&carried.a_to_b, &carried.b_to_a);
-    let mut table = Table::new();
-    table.set_header(["", "A → B", "B → A"]).load_style(TABLE_STYLE);
-    for column in 1..3 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     let amount = |amount: Amount| format!("{} ({})", amount.packets, format_bytes(amount.bytes));
-    let mut amounts = |name: &str, of_a: Amount, of_b: Amount, is_always: bool| {
-        if is_always || of_a.packets + of_b.packets > 0 {
-            table.add_row([name.to_owned(), amount(of_a), amount(of_b)]);
-        }
-    };
-    amounts("packets entered", a.entered, b.entered, true);
-    amounts("arrived", a.arrived, b.arrived, true);
-    amounts("lost at random", a.dropped.loss, b.dropped.loss, false);
-    amounts(
-        "dropped by the full queue",
-        a.dropped.queue,
-        b.dropped.queue,
-        false,
-    );
-    amounts(
-        "dropped during outages",
-        a.dropped.outage,
-        b.dropped.outage,
-        false,
-    );
-    amounts(
-        "refused by the receiver's device",
-        a.dropped.refused,
-        b.dropped.refused,
-        false,
-    );
+    let amounts = [
+        ("packets entered", a.entered, b.entered),
+        ("arrived", a.arrived, b.arrived),
+        ("lost at random", a.dropped.loss, b.dropped.loss),
+        ("dropped by the full queue", a.dropped.queue, b.dropped.queue),
+        ("dropped during outages", a.dropped.outage, b.dropped.outage),
+        (
+            "refused by the receiver's device",
+            a.dropped.refused,
+            b.dropped.refused,
+        ),
+    ];
+    let shown = amounts.into_iter().enumerate();
+    let shown = shown.filter(|(place, (_, a, b))| *place < 2 || a.packets + b.packets > 0);
+    let mut rows: Vec<Vec<String>> = shown
+        .map(|(_, (name, a, b))| vec![name.to_owned(), amount(a), amount(b)])
+        .collect();
     let mut counts = vec![
         ("on the way at the end".to_owned(), a.under_way, b.under_way),
         ("fragments of datagrams".to_owned(), a.fragments, b.fragments),
@@ -76,18 +59,21 @@ fn counts_table(carried: &Carried) -> Table {
         ),
         ("RTPS data sent again".to_owned(), a.rtps_repairs, b.rtps_repairs),
     ];
-    for kind in a
-        .rtps
-        .keys()
-        .chain(b.rtps.keys().filter(|kind| !a.rtps.contains_key(*kind)))
-    {
-        let of = |counters: &std::collections::BTreeMap<&str, u64>| counters.get(kind).copied().unwrap_or(0);
+    for kind in distinct(a.rtps.keys().chain(b.rtps.keys())) {
+        let of = |counters: &BTreeMap<&str, u64>| counters.get(kind).copied().unwrap_or(0);
         counts.push((format!("RTPS {kind}"), of(&a.rtps), of(&b.rtps)));
     }
-    for (name, of_a, of_b) in counts.into_iter().filter(|(_, a, b)| a + b > 0) {
-        table.add_row([name, of_a.to_string(), of_b.to_string()]);
+    let counted = counts.into_iter().filter(|(_, a, b)| a + b > 0);
+    rows.extend(counted.map(|(name, a, b)| vec![name, a.to_string(), b.to_string()]));
+    let header = ["", "A → B", "B → A"].map(str::to_owned).to_vec();
+    let title = String::new();
+    Sheet {
+        title,
+        header,
+        words: 1,
+        rows,
     }
-    table
+    .text()
 }
 
 fn how(program: &ProgramEnd) -> String {

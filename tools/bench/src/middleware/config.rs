@@ -134,6 +134,12 @@ fn link<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<LinkSpec>, 
 }
 
 impl Evaluation {
+    /// Runs of all cases over all links with all middlewares.
+    pub fn run_count(&self) -> usize {
+        let places = self.cases.len() * self.links.len();
+        places * self.middlewares.len() * self.repeat_each as usize
+    }
+
     /// Whether a text describes an evaluation of middlewares and not of recorders.
     pub fn is_one(text: &str) -> bool {
         yaml::parse(text).is_ok_and(|root| root.get("kind").is_some())

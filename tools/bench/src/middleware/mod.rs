@@ -18,6 +18,6 @@ pub use config::{CaseKind, EvaluatedLink, Evaluation, MiddlewareCase};
 pub use name::Middleware;
 pub use published::PublishedEvaluation;
 pub use result::{ClockOffset, Discovery, EvaluationResult, MiddlewareRun, RESULT_FILE, WorkerCost};
-pub use run::{CONTROL_PORT, EvaluationOptions, EvaluationProgress, PeerOptions, run, serve};
+pub use run::{CONTROL_PORT, run, serve};
 pub use table::evaluation_table;
 pub(crate) use table::{WORDS, sheets};

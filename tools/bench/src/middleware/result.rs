@@ -172,6 +172,21 @@ pub struct MiddlewareRun {
 }
 
 impl MiddlewareRun {
+    /// What was found, in one clause.
+    pub(crate) fn sentence(&self) -> String {
+        if let Some(discovery) = &self.discovery {
+            return match discovery.complete_s() {
+                Some(seconds) => format!("all {} nodes after {seconds:.2} s", discovery.nodes),
+                None => format!("{} of {} nodes", discovery.known_s.len(), discovery.nodes),
+            };
+        }
+        let account = &self.account;
+        let (sent, received, lost) = (account.sent_per_s, account.received_per_s, account.lost_percent());
+        let invalid = self.invalid.as_ref();
+        let invalid = invalid.map_or(String::new(), |invalid| format!("; invalid: {invalid}"));
+        format!("{sent:.1} sent and {received:.1} received each second, {lost:.1} % lost{invalid}")
+    }
+
     /// Bytes on the link, both ways, for each byte of content that arrived.
     pub fn wire_overhead(&self) -> Option<f64> {
         // The shares of two loads are not known.

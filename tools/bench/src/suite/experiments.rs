@@ -3,7 +3,7 @@
 use super::config::Experiment;
 use crate::middleware::Evaluation;
 
-/// Name and text of each, in the order of the published documents; B1 is `holdall bench storage`, L1 and G1
+/// Name and text of each, in the order of the published documents; B1 is `holdall bench run storage`, L1 and G1
 /// are our own.
 const TEXTS: [(&str, &str); 17] = [
     ("A1", include_str!("../../experiments/a1.yaml")),

@@ -1,9 +1,10 @@
 //! `holdall bench gate`: whether a message costs more than before.
 
 use super::{failure, show, show_progress, start_log};
-use crate::{VerbResult, args::GateArguments, output};
-use holdall_bench::gate::{
-    BASELINE_FILE, Baseline, GateReport, WorkloadProgram, build, measure, source_tree,
+use crate::{VerbResult, output};
+use holdall_bench::{
+    args::GateArguments,
+    gate::{BASELINE_FILE, Baseline, GateReport, WorkloadProgram, build, measure, source_tree},
 };
 use holdall_program::exit::{Failure, Outcome};
 use std::{env, path::Path};

@@ -1,6 +1,7 @@
 //! `holdall bench link`: two programs with an emulated link between them.
 
-use crate::{VerbResult, args::link::LinkArguments, output};
+use crate::{VerbResult, output};
+use holdall_bench::args::link::LinkArguments;
 use holdall_bench::link::{self, LinkRunError, check_table, link_table, spec::LinkSpec};
 use holdall_io::link::{LinkError, in_user_namespace, is_root};
 use holdall_program::{

@@ -1,13 +1,10 @@
 //! The processes that `holdall bench run` starts in addition to the recorder: publishers, and rivals' writers.
 
 use super::failure;
-use crate::{
-    VerbResult,
-    args::worker::{LiveArguments, WorkerArguments, WorkerReliability, WorkerRole},
-    output,
-};
+use crate::{VerbResult, output};
 use holdall_bench::{
-    middleware::worker::{Carrier, Role, WorkerPlan, work},
+    args::LiveArguments,
+    middleware::worker::{WorkerPlan, work},
     suite::{
         live::{Rival, RivalPlan},
         load::{PublishEvent, PublishPlan, publish as publish_plan},
@@ -95,47 +92,23 @@ pub fn rival(args: &LiveArguments) -> VerbResult {
 }
 
 /// One side of a run over a middleware, until standard input asks for its end.
-pub fn worker(args: &WorkerArguments) -> VerbResult {
+pub fn worker(args: &WorkerPlan) -> VerbResult {
     log::start(LevelFilter::WARN);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let carrier = match (args.udp, args.tcp, args.transport) {
-        (Some(address), ..) => Carrier::Udp(address),
-        (_, Some(address), _) => Carrier::Tcp(address),
-        (_, _, Some(_)) => Carrier::Transport,
-        _ => Carrier::Memory,
-    };
-    let (role, node) = match args.role {
-        WorkerRole::Publisher => (Role::Publisher, "bench_publisher"),
-        WorkerRole::Subscriber => (Role::Subscriber, "bench_subscriber"),
-        WorkerRole::Idle => (Role::Idle, "bench_idle"),
-        WorkerRole::Both => (Role::Both, "bench_both"),
-    };
-    if !(args.rate.is_finite() && args.rate > 0.0) {
+    if !(args.rate_hz.is_finite() && args.rate_hz > 0.0) {
+        let rate = args.rate_hz;
         return Err(Failure::refused(format!(
-            "--rate {}: expected a number above 0",
-            args.rate
+            "--rate {rate}: expected a number above 0"
         )));
     }
-    let plan = WorkerPlan {
-        role,
-        carrier,
-        topic: args.topic.clone(),
-        others: args.nodes,
-        shape: args.message,
-        bytes: usize::try_from(args.bytes).map_err(Failure::refused)?,
-        rate_hz: args.rate,
-        count: args.count,
-        is_reliable: args.reliability == WorkerReliability::Reliable,
-        depth: args.depth,
-        records: args.records.clone(),
-    };
+    let node = format!("bench_{}", args.role.name());
     let open = || match args.transport {
-        Some(name) => join(name, node, &clock).map_err(|failure| match failure {
+        Some(name) => join(name, &node, &clock).map_err(|failure| match failure {
             Failure::Refused(reason) | Failure::Failed(reason) => io::Error::other(reason),
         }),
         None => Err(io::Error::other("no transport was named")),
     };
-    work(&plan, &open).map_err(Failure::failed)?;
+    work(args, &open).map_err(Failure::failed)?;
     Ok(Outcome::Done)
 }
 

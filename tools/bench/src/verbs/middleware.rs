@@ -1,16 +1,10 @@
 //! `holdall bench run` for experiments that compare middlewares.
 
-use super::{failure, link, own_file};
-use crate::{
-    VerbResult,
-    args::{RunArguments, peer::SideName},
-    output,
-};
+use super::{failure, link, own_file, show, show_progress};
+use crate::VerbResult;
 use holdall_bench::{
-    middleware::{
-        CONTROL_PORT, Evaluation, EvaluationOptions, EvaluationProgress, MiddlewareRun, PeerOptions,
-        evaluation_table, run as run_evaluation, serve,
-    },
+    args::RunArguments,
+    middleware::{CONTROL_PORT, Evaluation, evaluation_table, run as run_evaluation, serve},
     people::{self, people_table},
     suite::experiments,
 };
@@ -24,7 +18,7 @@ use std::{
     path::Path,
     sync::Arc,
 };
-use tracing::{info, warn};
+use tracing::info;
 
 /// The names of a command line, by their kind.
 pub(super) struct Chosen {
@@ -84,11 +78,7 @@ pub(super) fn run_people(args: &RunArguments) -> VerbResult {
     }
     let command = format!("holdall bench run {} --data DIR --out DIR", people::ID);
     let result = people::run(data, out, &command, args.python.as_deref()).map_err(failure)?;
-    output::result(&if args.json {
-        serde_json::to_string_pretty(&result).map_err(Failure::failed)?
-    } else {
-        people_table(&result)
-    })?;
+    show(args.json, &result, || people_table(&result))?;
     Ok(Outcome::Done)
 }
 
@@ -116,28 +106,10 @@ pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let mut is_whole = true;
     for evaluation in &evaluations {
-        let options = EvaluationOptions {
-            out: out.clone(),
-            scale: args.scale,
-            repeat: args.repeat,
-            resume: args.resume,
-            keep: args.keep,
-            middlewares: args.middleware.clone(),
-            command: command_of(args, &evaluation.id),
-            bench: bench.clone(),
-            python: args.python.clone(),
-            peer: peer_of(args),
-        };
-        let mut show = |progress: EvaluationProgress| {
-            is_whole &= !matches!(progress, EvaluationProgress::Failed { .. });
-            show_progress(progress);
-        };
-        let result = run_evaluation(evaluation, &options, &clock, &mut show).map_err(failure)?;
-        output::result(&if args.json {
-            serde_json::to_string_pretty(&result).map_err(Failure::failed)?
-        } else {
-            evaluation_table(&result)
-        })?;
+        let place = (out.as_path(), bench.as_path());
+        let done = run_evaluation(evaluation, args, place, &clock, &mut show_progress).map_err(failure)?;
+        is_whole &= done.1;
+        show(args.json, &done.0, || evaluation_table(&done.0))?;
     }
     Ok(if is_whole { Outcome::Done } else { Outcome::Failed })
 }
@@ -145,14 +117,6 @@ pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult
 /// A flag for experiments that compare middlewares, without any.
 pub(super) fn none_of_them(flag: &str) -> Failure {
     Failure::refused(format!("{flag}: none of these experiments compares middlewares"))
-}
-
-/// The other machine, if one is named.
-fn peer_of(args: &RunArguments) -> Option<PeerOptions> {
-    Some(PeerOptions {
-        address: args.peer.peer.clone()?,
-        publishes_here: args.peer.side == Some(SideName::Publisher),
-    })
 }
 
 /// Waits for a machine that runs with --peer, and has its other side.
@@ -208,68 +172,14 @@ fn choose_cases(evaluation: &mut Evaluation, wanted: &[String]) -> Result<(), Fa
     Ok(())
 }
 
-/// The command line to run the same.
-fn command_of(args: &RunArguments, id: &str) -> String {
-    let mut words = vec![format!("holdall bench run {id}")];
-    if args.scale != 1.0 {
-        words.push(format!("--scale {}", args.scale));
-    }
-    for case in &args.case {
-        words.push(format!("--case '{case}'"));
-    }
-    if !args.middleware.is_empty() {
-        let names: Vec<String> = args.middleware.iter().map(ToString::to_string).collect();
-        words.push(format!("--middleware {}", names.join(",")));
-    }
-    if let Some(repeat) = args.repeat {
-        words.push(format!("--repeat {repeat}"));
-    }
-    words.push("--out DIR".to_owned());
-    words.join(" ")
-}
-
 /// A row of `holdall bench list --json`.
 pub(super) fn as_json(evaluation: &Evaluation) -> serde_json::Value {
-    let runs = evaluation.cases.len()
-        * evaluation.links.len()
-        * evaluation.middlewares.len()
-        * evaluation.repeat_each as usize;
     serde_json::json!({
         "id": evaluation.id,
         "title": evaluation.title,
         "source": evaluation.source,
         "cases": evaluation.links.iter().map(|link| link.label.as_str()).collect::<Vec<_>>(),
-        "runs": runs,
+        "runs": evaluation.run_count(),
         "largest_bag_bytes": 0,
     })
-}
-
-fn show_progress(progress: EvaluationProgress) {
-    match progress {
-        EvaluationProgress::Absent(absent) => warn!("not run: {}: {}", absent.middleware, absent.reason),
-        EvaluationProgress::Running { number, of, name } => info!("run {number} of {of}: {name}"),
-        EvaluationProgress::Found(path) => info!("done before: {}", path.display()),
-        EvaluationProgress::Ended(run) => info!("{}", sentence(&run)),
-        EvaluationProgress::Failed { name, reason } => warn!("{name}: {reason}; --resume tries it again"),
-    }
-}
-
-fn sentence(run: &MiddlewareRun) -> String {
-    if let Some(discovery) = &run.discovery {
-        return match discovery.complete_s() {
-            Some(seconds) => format!("all {} nodes after {seconds:.2} s", discovery.nodes),
-            None => format!("{} of {} nodes", discovery.known_s.len(), discovery.nodes),
-        };
-    }
-    let account = &run.account;
-    let mut text = format!(
-        "{:.1} sent and {:.1} received each second, {:.1} % lost",
-        account.sent_per_s,
-        account.received_per_s,
-        account.lost_percent()
-    );
-    if let Some(invalid) = &run.invalid {
-        text.push_str(&format!("; invalid: {invalid}"));
-    }
-    text
 }

@@ -7,13 +7,13 @@ mod live;
 mod middleware;
 mod suite;
 
-use crate::{
-    VerbResult,
-    args::{BenchVerb, Cli, kinds::RunKind},
-    output,
-};
+use crate::{VerbResult, output};
 use clap::CommandFactory;
-use holdall_bench::{BenchError, engine::Progress};
+use holdall_bench::{
+    BenchError,
+    args::{BenchVerb, Cli},
+    engine::Progress,
+};
 use holdall_program::{
     exit::{Failure, Outcome},
     man,
@@ -32,9 +32,7 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
     }
     match verb {
         BenchVerb::Run(args) => match &args.kind {
-            Some(RunKind::Write(kind)) => kinds::write(kind),
-            Some(RunKind::Storage(kind)) => kinds::storage(kind),
-            Some(RunKind::Tools(kind)) => kinds::tools(kind),
+            Some(kind) => kinds::run(kind),
             None => suite::run(args),
         },
         BenchVerb::Report(args) => suite::report(args),
@@ -44,9 +42,6 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         BenchVerb::Publish(args) => live::publish(args),
         BenchVerb::Worker(args) => live::worker(args),
         BenchVerb::Rival(args) => live::rival(args),
-        BenchVerb::Write(args) => kinds::write(args),
-        BenchVerb::Storage(args) => kinds::storage(args),
-        BenchVerb::Tools(args) => kinds::tools(args),
         BenchVerb::Man { dir } => write_manual(dir),
     }
 }

@@ -1,38 +1,32 @@
 //! `holdall bench run` and `holdall bench list`: the published experiments.
 
-use super::{failure, holdall, kinds::size_mix, link, middleware, own_file, show, show_progress, start_log};
-use crate::{
-    VerbResult,
-    args::{BenchRecorderName, BenchTransportName, ReportArguments, RunArguments},
-    output,
-};
-use comfy_table::{LineStyle, Table, TableStyle};
+use super::{failure, holdall, kinds, link, middleware, own_file, show, show_progress, start_log};
+use crate::{VerbResult, output};
 use holdall_bench::suite::{
-    config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind, Transport},
+    config::{BenchmarkConfig, Experiment, ProducerConfig, Transport},
     experiments,
     live::{Named, Programs},
     report as suite_report,
-    run::{SuiteOptions, run as run_experiment},
+    run::run as run_experiment,
     table::table,
 };
 use holdall_bench::{
-    candidate::ours::DiskChoice,
-    engine::Common,
-    kinds::storage::{self, StorageBenchOptions, default_configurations, storage_table},
+    args::{
+        ReportArguments, RunArguments,
+        kinds::{FolderArguments, RunKind},
+    },
     middleware::PublishedEvaluation,
     people,
-    workload::Content,
+    sheet::{DASH, Sheet},
 };
-use holdall_io::{
-    clock::{Clock, SystemClock},
-    os::DiskMode,
-};
+use holdall_io::clock::{Clock, SystemClock};
 use holdall_program::{
     exit::{Failure, Outcome},
     terminal::log,
     units::format_bytes,
 };
 use std::{
+    fmt::Display,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -50,9 +44,6 @@ B1 measures storages alone, so it has no experiment file. `holdall bench run B1 
 `holdall bench run storage --help` shows how to choose sizes, batches and configurations, and how to run a file of the storage plugin
 comparison as it is.
 ";
-
-/// Payload bytes of each of its runs at full size.
-const STORAGE_COMPARISON_BYTES: f64 = 250.0 * 1024.0 * 1024.0;
 
 /// At any scale there are some messages of each size.
 const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
@@ -72,7 +63,7 @@ pub fn run(args: &RunArguments) -> VerbResult {
     if let Some(at) = &args.peer.listen {
         return middleware::listen(args, at);
     }
-    let (outcome, others) = run_other_kinds(args)?;
+    let (mut outcome, others) = run_other_kinds(args)?;
     let Some(args) = &others else {
         return Ok(outcome);
     };
@@ -90,22 +81,12 @@ pub fn run(args: &RunArguments) -> VerbResult {
     let programs = programs_of(args, &experiments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     for experiment in &experiments {
-        let options = SuiteOptions {
-            out: out.clone(),
-            scale: args.scale,
-            repeat: args.repeat,
-            resume: args.resume,
-            keep: args.keep,
-            threads: args.threads,
-            command: command_of(args, &experiment.id),
-            limit_bytes_max: Some(args.limit_total),
-            programs: programs.clone(),
-        };
-        let result = run_experiment(experiment, &options, &clock, &mut show_progress).map_err(failure)?;
+        let place = (out.as_path(), &programs);
+        let result = run_experiment(experiment, args, place, &clock, &mut show_progress).map_err(failure)?;
         show(args.json, &result, || table(&result, Some(experiment)))?;
     }
     if with_storages {
-        storage_comparison(args, &out)?;
+        outcome = outcome.or_worse(storage_comparison(args, &out)?);
     }
     Ok(outcome)
 }
@@ -143,58 +124,43 @@ fn is_storage_comparison(name: &str) -> bool {
 }
 
 /// B1: raw write throughput of the storages, as the storage plugin comparison measured it; `holdall bench run storage` has more flags.
-fn storage_comparison(args: &RunArguments, out: &Path) -> Result<(), Failure> {
+fn storage_comparison(args: &RunArguments, out: &Path) -> VerbResult {
     let out = out.join(STORAGE_COMPARISON);
     if args.resume && out.join("storage-1.json").is_file() {
         info!("done before: {}", out.join("storage-1.json").display());
-        return Ok(());
+        return Ok(Outcome::Done);
     }
-    let total = (STORAGE_COMPARISON_BYTES * args.scale)
-        .round()
-        .max(STORAGE_COMPARISON_BYTES_MIN);
-    let sizes = ["1MiB", "10KiB", "100B", "mixed"].into_iter();
-    let options = StorageBenchOptions {
-        common: Common {
-            out,
-            keep: args.keep,
-            verify: true,
-            repeat: args.repeat.unwrap_or(5),
-            resume: args.resume,
-            disk: DiskChoice::Os(DiskMode::Auto),
-            limit_bytes: Some(args.limit_total),
-            content: Content::Entropy(8.0),
-            seed: 1,
-            command: command_of(args, STORAGE_COMPARISON),
-        },
-        sizes: sizes
-            .map(|size| size_mix(size, "size"))
-            .collect::<Result<_, _>>()?,
-        batches: vec![1 << 10, 10 << 20],
-        configurations: default_configurations(),
-        // Between a byte and what fits a disk.
-        total_bytes: total as u64,
-        config: None,
+    let kind = RunArguments::of("storage --out DIR")
+        .map_err(Failure::failed)?
+        .kind;
+    let Some(RunKind::Storage(mut storage)) = kind else {
+        return Err(Failure::failed("holdall bench run storage is no kind"));
     };
-    let report = storage::run(&options, &SystemClock, &mut show_progress).map_err(failure)?;
-    show(args.json, &report, || storage_table(&report))
+    let total = (storage.total as f64 * args.scale).round();
+    // Between a byte and what fits a disk.
+    storage.total = total.max(STORAGE_COMPARISON_BYTES_MIN) as u64;
+    storage.repeat = args.repeat.unwrap_or(storage.repeat);
+    storage.shared.keep = args.keep;
+    storage.shared.limit_total = Some(args.limit_total);
+    storage.shared.folder = FolderArguments {
+        out,
+        resume: args.resume,
+        json: args.json,
+        command: args.command_of(STORAGE_COMPARISON),
+        ..storage.shared.folder
+    };
+    kinds::storage(&storage)
 }
 
 /// Applies the settings of the command line, which override those of the file.
 fn adapt(experiment: &mut Experiment, args: &RunArguments) -> Result<(), Failure> {
-    if let Some(name) = args.transport {
-        let transport = match name {
-            BenchTransportName::None => Transport::None,
-            BenchTransportName::Dds => Transport::Dds,
-            BenchTransportName::Iceoryx2 => Transport::Iceoryx2,
-            BenchTransportName::Zenoh => Transport::Zenoh,
-        };
+    if let Some(transport) = args.transport {
         *experiment = experiment.clone().over(transport).map_err(Failure::refused)?;
     }
     if !args.recorder.is_empty() {
-        let recorders: Vec<RecorderKind> = args.recorder.iter().copied().map(recorder_kind).collect();
         *experiment = experiment
             .clone()
-            .recorded_by(&recorders)
+            .recorded_by(&args.recorder)
             .map_err(Failure::refused)?;
     }
     if !args.case.is_empty() {
@@ -214,17 +180,6 @@ fn adapt(experiment: &mut Experiment, args: &RunArguments) -> Result<(), Failure
         }
     }
     Ok(())
-}
-
-fn recorder_kind(name: BenchRecorderName) -> RecorderKind {
-    match name {
-        BenchRecorderName::Holdall => RecorderKind::Holdall,
-        BenchRecorderName::Synchronous => RecorderKind::Synchronous,
-        BenchRecorderName::DoubleBuffered => RecorderKind::DoubleBuffered,
-        BenchRecorderName::Ros2Bag => RecorderKind::Ros2Bag,
-        BenchRecorderName::Rosbag => RecorderKind::Rosbag,
-        BenchRecorderName::Discard => RecorderKind::Discard,
-    }
 }
 
 /// Searches for programs when a run over a transport needs them.
@@ -305,37 +260,31 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
         output::result(&serde_json::to_string_pretty(&rows).map_err(Failure::failed)?)?;
         return Ok(Outcome::Done);
     }
-    let mut table = Table::new();
-    table.load_style(TableStyle::new().header_separator(LineStyle::new('─', '─', '─', '─')));
-    table.set_header(["id", "what it shows", "cases", "runs", "largest bag"]);
-    let evaluations = experiments::evaluations();
-    for experiment in &all {
-        if experiment.id == "L1" {
-            for one in &evaluations {
-                let places = one.links.len() * one.middlewares.len();
-                let runs = one.cases.len() * places * one.repeat_each as usize;
+    let row = |cells: [&dyn Display; 5]| cells.map(|cell| cell.to_string()).to_vec();
+    let mut rows = Vec::new();
+    for one in &all {
+        if one.id == "L1" {
+            for one in &experiments::evaluations() {
                 let cases = one.cases.len() * one.links.len();
-                table.add_row([
-                    one.id.clone(),
-                    one.title.clone(),
-                    cases.to_string(),
-                    runs.to_string(),
-                    "–".to_owned(),
-                ]);
+                rows.push(row([&one.id, &one.title, &cases, &one.run_count(), &DASH]));
             }
         }
-        if experiment.id == "B2" {
+        if one.id == "B2" {
             let title = "raw write throughput of storages (as holdall bench run storage)";
-            table.add_row([STORAGE_COMPARISON, title, "8", "520", "250.0 MiB"]);
+            rows.push(row([&STORAGE_COMPARISON, &title, &8, &520, &"250.0 MiB"]));
         }
-        table.add_row([
-            experiment.id.clone(),
-            experiment.title.clone(),
-            experiment.cases.len().to_string(),
-            runs(experiment).to_string(),
-            format_bytes(largest_bytes(experiment)),
-        ]);
+        let largest = format_bytes(largest_bytes(one));
+        rows.push(row([&one.id, &one.title, &one.cases.len(), &runs(one), &largest]));
     }
+    let header = row([&"id", &"what it shows", &"cases", &"runs", &"largest bag"]);
+    let title = String::new();
+    let table = Sheet {
+        title,
+        header,
+        words: 2,
+        rows,
+    }
+    .text();
     output::result(&format!("{table}\n{LIST_END}"))?;
     Ok(Outcome::Done)
 }
@@ -425,40 +374,4 @@ fn out_folder(args: &RunArguments, experiments: &[Experiment]) -> Result<PathBuf
     args.out.clone().or_else(of_file).ok_or_else(|| {
         Failure::refused("no folder for results: give --out DIR, or bag_root_folder in the benchmark file")
     })
-}
-
-/// The command line to run the same.
-fn command_of(args: &RunArguments, id: &str) -> String {
-    let mut words = vec!["holdall bench run".to_owned()];
-    match (&args.producers, &args.benchmark) {
-        (Some(producers), Some(benchmark)) => {
-            words.push(format!(
-                "--producers {} --benchmark {}",
-                producers.display(),
-                benchmark.display()
-            ));
-        }
-        _ => words.push(id.to_owned()),
-    }
-    if args.scale != 1.0 {
-        words.push(format!("--scale {}", args.scale));
-    }
-    if let Some(transport) = args.transport {
-        words.push(format!("--transport {}", format!("{transport:?}").to_lowercase()));
-    }
-    if !args.recorder.is_empty() {
-        let names = args.recorder.iter().filter_map(|name| {
-            let value = clap::ValueEnum::to_possible_value(name)?;
-            Some(value.get_name().to_owned())
-        });
-        words.push(format!("--recorder {}", names.collect::<Vec<_>>().join(",")));
-    }
-    for case in &args.case {
-        words.push(format!("--case '{case}'"));
-    }
-    if let Some(repeat) = args.repeat {
-        words.push(format!("--repeat {repeat}"));
-    }
-    words.push("--out DIR".to_owned());
-    words.join(" ")
 }

@@ -15,18 +15,13 @@ pub enum Content {
     Text,
 }
 
-/// A text that names no content.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected random, image, pointcloud, text, or an entropy from 0 to 8 bit per byte, found {found:?}")]
-pub struct ContentError {
-    /// The given value.
-    pub found: String,
-}
+/// The texts that name one.
+pub(crate) const CONTENTS: &str = "random, image, pointcloud, text, or an entropy from 0 to 8 bit per byte";
 
 impl FromStr for Content {
-    type Err = ContentError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ContentError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "random" => Ok(Self::Entropy(8.0)),
             "image" => Ok(Self::Image),
@@ -34,9 +29,7 @@ impl FromStr for Content {
             "text" => Ok(Self::Text),
             number => match number.parse::<f64>() {
                 Ok(bits) if (0.0..=8.0).contains(&bits) => Ok(Self::Entropy(bits)),
-                _ => Err(ContentError {
-                    found: text.to_owned(),
-                }),
+                _ => Err(format!("expected {CONTENTS}, found {text:?}")),
             },
         }
     }

@@ -11,19 +11,21 @@ pub use result::{Calls, Cell, StorageBody, StorageRun, storage_table};
 pub(crate) use result::{batch_label, sheet};
 
 use crate::{
+    args::kinds::StorageArguments,
     candidate::{
         RawMessage, RawWriter,
-        ours::{DiskChoice, channel_info, channel_infos},
+        ours::{channel_info, channel_infos},
         raw::in_batches,
     },
     engine::{
-        Common, Csv, Done, Earlier, FIRST_STAMP_NANOS, Kind, OnProgress, Progress, Report, Session, Task,
-        by_task, run_all,
+        Csv, Done, Earlier, FIRST_STAMP_NANOS, Kind, OnProgress, Progress, Report, Session, Task, by_task,
+        run_all,
     },
     error::{BenchError, BenchResult},
+    kinds::size_mix,
     measure::UsageMeter,
     verify::verify_files,
-    workload::{Corpus, Load, Plan, SizeMix},
+    workload::{Corpus, Load, Plan},
 };
 use holdall_io::clock::Clock;
 use holdall_storage::writer::ChannelInfo;
@@ -36,23 +38,6 @@ const PERIOD_NANOS: u64 = 1000;
 
 /// The corpus of a topic is longer than one message by this much.
 const CORPUS_WINDOW_BYTES: usize = 4 << 20;
-
-/// Everything that the kind needs to know.
-#[derive(Clone, Debug)]
-pub struct StorageBenchOptions {
-    /// The options of every kind.
-    pub common: Common,
-    /// Message sizes.
-    pub sizes: Vec<SizeMix>,
-    /// Bytes that are collected for one call of the storage.
-    pub batches: Vec<u64>,
-    /// Configurations.
-    pub configurations: Vec<StorageConfiguration>,
-    /// Payload bytes of each run.
-    pub total_bytes: u64,
-    /// A file of the storage plugin comparison instead of all of them.
-    pub config: Option<ComparisonConfig>,
-}
 
 /// The source of the messages.
 enum Source<'a> {
@@ -163,40 +148,36 @@ fn csv_of(calls: &[BatchWrite], close_ns: u128) -> String {
 /// Options that do not fit, too little space, a failed storage, bytes that differ from the offered
 /// ones.
 pub fn run(
-    options: &StorageBenchOptions,
+    args: &StorageArguments,
     clock: &dyn Clock,
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<Report<StorageBody>> {
-    let common = &options.common;
-    check(options)?;
-    let sources = sources(options)?;
-    let places = places(options, &sources);
-    let bytes = options
-        .config
-        .as_ref()
-        .map_or(options.total_bytes, ComparisonConfig::bytes);
-    let disk = common.disk_name();
+    let shared = &args.shared;
+    let config = args.config.as_deref().map(ComparisonConfig::read).transpose()?;
+    let sources = sources(args, config.as_ref())?;
+    let places = places(args, config.as_ref(), &sources, on_progress)?;
+    let bytes = config.as_ref().map_or(args.total, ComparisonConfig::bytes);
+    let (disk, content, seed) = (shared.disk_name(), shared.content()?, shared.folder.seed);
     let names: Vec<String> = places.iter().map(|place| place.label(&sources)).collect();
-    let what = format!(
-        "storage {names:?} {bytes} {} {disk} {}",
-        common.content, common.seed
-    );
-    let limit_bytes = common.limit_bytes.unwrap_or(bytes.max(LIMIT_BYTES_MIN));
-    let files = if common.keep {
-        u64::from(common.repeat) * places.len() as u64
-    } else {
-        1
+    let what = format!("storage {names:?} {bytes} {content} {disk} {seed}");
+    let limit_bytes = shared.limit_total.unwrap_or(bytes.max(LIMIT_BYTES_MIN));
+    let files = match shared.keep {
+        true => u64::from(args.repeat) * places.len() as u64,
+        false => 1,
     };
-    let space = (bytes * 5 / 2).saturating_mul(files).max(limit_bytes);
-    let is_stored = common.disk != DiskChoice::Discard;
-    let mut session = Session::open(common, what, places.len(), if is_stored { space } else { 0 })?;
-    if is_stored {
+    let space = match shared.memory {
+        true => 0,
+        false => (bytes * 5 / 2).saturating_mul(files).max(limit_bytes),
+    };
+    let rounds = (shared.keep, args.repeat);
+    let mut session = Session::open(&shared.folder, rounds, what, places.len(), space)?;
+    if !shared.memory {
         session.measure_disk(limit_bytes)?;
     }
     session.limits.memory();
     session.limit_around()?;
     let mut storages = Storages {
-        common,
+        args,
         sources,
         places,
         names,
@@ -207,38 +188,48 @@ pub fn run(
     let done = run_all(&mut storages, on_progress)?;
     let body = StorageBody {
         cells: storages.cells(done),
-        content: common.content.to_string(),
+        content: content.to_string(),
         total_bytes: bytes,
         disk,
-        repeat: common.repeat,
+        repeat: args.repeat,
         rss_max_bytes: storages.rss_max_bytes,
-        config: options.config.clone(),
+        config: config.clone(),
     };
-    let csv = options.config.is_none().then(|| body.csv());
-    storages.session.finish("storage", common, body, csv)
+    let csv = config.is_none().then(|| body.csv());
+    storages.session.finish("storage", &shared.folder, body, csv)
 }
 
-fn check(options: &StorageBenchOptions) -> BenchResult<()> {
-    if options.config.is_some() {
-        return Ok(());
+/// The configurations that are named, or all.
+fn configurations(
+    args: &StorageArguments,
+    on_progress: &mut OnProgress<'_>,
+) -> BenchResult<Vec<StorageConfiguration>> {
+    if args.configs.is_empty() {
+        for (name, what_to_do) in absent_configurations() {
+            on_progress(Progress::Skipped(format!("{name} is left out: {what_to_do}")));
+        }
+        let all = default_configurations().into_iter();
+        return Ok(all
+            .filter(|one| !args.shared.memory || one.can_discard())
+            .collect());
     }
-    if options.sizes.is_empty() || options.batches.is_empty() || options.configurations.is_empty() {
-        let option = "--sizes, --batches and --configs";
-        return Err(BenchError::option(option, "at least one each", "none"));
-    }
-    let mut others = options.configurations.iter().filter(|one| !one.can_discard());
-    match others.next() {
-        Some(one) if options.common.disk == DiskChoice::Discard => {
+    let named = args.configs.iter().map(|name| name.parse());
+    let named: Vec<StorageConfiguration> = named.collect::<BenchResult<_>>()?;
+    match named.iter().find(|one| !one.can_discard()) {
+        Some(one) if args.shared.memory => {
             let expected = "configurations that write through our disk layer (mcap_*, naive)";
             Err(BenchError::option("--memory", expected, one.name.as_str()))
         }
-        _ => Ok(()),
+        _ => Ok(named),
     }
 }
 
-fn sources(options: &StorageBenchOptions) -> BenchResult<Vec<Source<'_>>> {
-    let (content, seed) = (options.common.content, options.common.seed);
-    if let Some(config) = &options.config {
+fn sources<'a>(
+    args: &StorageArguments,
+    config: Option<&'a ComparisonConfig>,
+) -> BenchResult<Vec<Source<'a>>> {
+    let (content, seed) = (args.shared.content()?, args.shared.folder.seed);
+    if let Some(config) = config {
         let corpora = config.topics.iter().zip(seed..);
         return Ok(vec![Source::File {
             order: config.order(seed),
@@ -248,19 +239,20 @@ fn sources(options: &StorageBenchOptions) -> BenchResult<Vec<Source<'_>>> {
             config,
         }]);
     }
-    let plan = |mix: &SizeMix| {
+    let plan = |size: &String| {
+        let mix = size_mix("--sizes", size)?;
         let load = Load {
-            mix: mix.clone(),
             content,
-            total_bytes: options.total_bytes,
+            total_bytes: args.total,
             producers: 1,
-            topics: Load::topics_min(mix, 1),
+            topics: Load::topics_min(&mix, 1),
             rate_hz: None,
             seed,
+            mix,
         };
         Ok(Source::Plan(Plan::new(load)?))
     };
-    options.sizes.iter().map(plan).collect()
+    args.sizes.iter().map(plan).collect()
 }
 
 /// A size, batch and configuration.
@@ -277,31 +269,34 @@ impl Place {
     }
 }
 
-fn places(options: &StorageBenchOptions, sources: &[Source<'_>]) -> Vec<Place> {
+fn places(
+    args: &StorageArguments,
+    config: Option<&ComparisonConfig>,
+    sources: &[Source<'_>],
+    on_progress: &mut OnProgress<'_>,
+) -> BenchResult<Vec<Place>> {
     let place = |source, batch_bytes, configuration| Place {
         source,
         batch_bytes,
         configuration,
     };
-    if let Some(config) = &options.config {
-        return vec![place(
-            0,
-            config.min_batch_size_bytes,
-            StorageConfiguration::of(config),
-        )];
+    if let Some(config) = config {
+        let configuration = StorageConfiguration::of(config);
+        return Ok(vec![place(0, config.min_batch_size_bytes, configuration)]);
     }
+    let configurations = configurations(args, on_progress)?;
     let mut places = Vec::new();
     for source in 0..sources.len() {
-        for batch_bytes in &options.batches {
-            let configurations = options.configurations.iter();
-            places.extend(configurations.map(|one| place(source, *batch_bytes, one.clone())));
+        for batch_bytes in &args.batches {
+            let each = configurations.iter();
+            places.extend(each.map(|one| place(source, *batch_bytes, one.clone())));
         }
     }
-    places
+    Ok(places)
 }
 
 struct Storages<'a> {
-    common: &'a Common,
+    args: &'a StorageArguments,
     sources: Vec<Source<'a>>,
     places: Vec<Place>,
     names: Vec<String>,
@@ -316,7 +311,7 @@ impl Kind for Storages<'_> {
     fn tasks(&self) -> Vec<Task> {
         let task = |name: &String| Task {
             name: name.clone(),
-            repeat: self.common.repeat,
+            repeat: self.args.repeat,
         };
         self.names.iter().map(task).collect()
     }
@@ -343,7 +338,7 @@ impl Kind for Storages<'_> {
         let channels = source.channels();
         let mut writer = place
             .configuration
-            .create(&path, &channels, bytes, self.common.disk)?;
+            .create(&path, &channels, bytes, self.args.shared.disk())?;
         let meter = UsageMeter::start(self.clock);
         let calls = source.write(place.batch_bytes, writer.as_mut(), self.clock)?;
         let written = self.clock.monotonic();
@@ -351,9 +346,9 @@ impl Kind for Storages<'_> {
         let closed = self.clock.monotonic();
         let usage = meter.stop();
         self.rss_max_bytes = self.rss_max_bytes.max(usage.rss_max_bytes);
-        if place.configuration.is_stored() && self.common.disk != DiskChoice::Discard {
+        if place.configuration.is_stored() && !self.args.shared.memory {
             match source {
-                Source::Plan(plan) if self.common.verify && round == 0 => {
+                Source::Plan(plan) if !self.args.shared.no_verify && round == 0 => {
                     verify_files(plan, std::slice::from_ref(&path), Some(messages))?;
                 }
                 _ => {}
@@ -428,8 +423,8 @@ impl Storages<'_> {
 #[cfg(test)]
 mod tests {
     use super::{config::MIXED, *};
-    use crate::workload::Content;
-    use holdall_io::{clock::SystemClock, os::DiskMode};
+    use crate::args::{RunArguments, kinds::RunKind};
+    use holdall_io::clock::SystemClock;
     use holdall_storage::storage_by_id;
     use std::fs;
 
@@ -443,26 +438,16 @@ mod tests {
             ("leveldb", ""),
         ] {
             let text = MIXED.replace("mcap", storage).replace(mcap_options, own_options);
-            let options = StorageBenchOptions {
-                common: Common {
-                    out: directory.path().join(storage),
-                    keep: true,
-                    verify: true,
-                    repeat: 1,
-                    resume: false,
-                    disk: DiskChoice::Os(DiskMode::Auto),
-                    limit_bytes: Some(1 << 20),
-                    content: Content::Text,
-                    seed: 1,
-                    command: String::new(),
-                },
-                sizes: Vec::new(),
-                batches: Vec::new(),
-                configurations: Vec::new(),
-                total_bytes: 0,
-                config: Some(ComparisonConfig::parse(&text).unwrap()),
+            let (file, out) = (directory.path().join("c.yaml"), directory.path().join(storage));
+            fs::write(&file, text).unwrap();
+            let (config, folder) = (file.display(), out.display());
+            let line = format!(
+                "storage --config {config} --out {folder} --keep --repeat 1 --limit-total 1MiB --content text"
+            );
+            let Some(RunKind::Storage(args)) = RunArguments::of(&line).unwrap().kind else {
+                panic!("{line}");
             };
-            let report = run(&options, &SystemClock, &mut |_| {}).unwrap();
+            let report = run(&args, &SystemClock, &mut |_| {}).unwrap();
             let cell = &report.body.cells[0];
             assert_eq!((cell.message_count, cell.bytes), (1027, 1_000_000));
             let calls = cell.runs[0].calls.as_ref().unwrap();
@@ -478,12 +463,7 @@ mod tests {
             assert!(lines[lines.len() - 1].starts_with(",,,,"), "{csv}");
             let extension = storage_by_id(storage).unwrap().extension().unwrap_or_default();
             let name = format!("{storage}_file_10KiB_0");
-            let bag = options
-                .common
-                .out
-                .join("files")
-                .join(name)
-                .with_extension(extension);
+            let bag = out.join("files").join(name).with_extension(extension);
             let reader = storage_by_id(storage).unwrap().open_reader(&bag).unwrap();
             assert_eq!(reader.summary().message_count, 1027);
         }

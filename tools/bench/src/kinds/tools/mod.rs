@@ -7,24 +7,24 @@ mod rivals;
 pub use result::{ToolRow, ToolRun, ToolsBody, tools_table};
 
 use crate::{
+    args::kinds::ToolsArguments,
     candidate::{
         RawWriter,
-        ours::{OurWriter, channel_infos},
+        ours::{DiskChoice, OurWriter, channel_infos},
         raw::in_batches,
     },
     engine::{
-        Common, Done, Earlier, FIRST_STAMP_NANOS, Kind, OnProgress, Progress, Report, Session, Task, by_task,
-        run_all,
+        Done, Earlier, FIRST_STAMP_NANOS, Kind, OnProgress, Progress, Report, Session, Task, by_task, run_all,
     },
     error::{BenchError, BenchResult},
     measure::UsageMeter,
-    workload::{Load, Plan, SizeClass, SizeMix},
+    workload::{Content, Load, Plan, SizeClass, SizeMix},
 };
 use holdall::{
     reader::Bag,
     tools::{self, Choice, Job, Moment, OutputOptions},
 };
-use holdall_io::{clock::Clock, fs::forget_cached};
+use holdall_io::{clock::Clock, fs::forget_cached, os::DiskMode};
 use holdall_model::selection::Selection;
 use holdall_storage::StorageOptions;
 use std::{
@@ -41,19 +41,6 @@ const SMALL_PER_IMAGE: u32 = 50;
 const PERIOD_NANOS: u64 = 33_000_000 / (SMALL_PER_IMAGE as u64 + 1);
 /// The inputs have at least this many bytes.
 const INPUT_BYTES_MIN: u64 = 8 << 20;
-
-/// Everything that the kind needs to know.
-#[derive(Clone, Debug)]
-pub struct ToolsBenchOptions {
-    /// The options of every kind.
-    pub common: Common,
-    /// Length of each of the two inputs.
-    pub input_bytes: u64,
-    /// Drop inputs from the page cache before each measurement.
-    pub cold: bool,
-    /// A Python with pip `mcap` and `rosbags`; `None` for `python3`.
-    pub python: Option<PathBuf>,
-}
 
 /// The limit that work is compared with.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,22 +111,22 @@ const WORKS: [(Work, &str, &str, Option<Limit>); 12] = [
 /// # Errors
 /// Too little space, a failed disk, work that fails.
 pub fn run(
-    options: &ToolsBenchOptions,
+    args: &ToolsArguments,
     clock: &dyn Clock,
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<Report<ToolsBody>> {
-    let common = &options.common;
-    let what = format!("tools {} {} {}", options.input_bytes, options.cold, common.seed);
+    let folder = &args.folder;
+    let what = format!("tools {} {} {}", args.size, !args.warm, folder.seed);
     // Two inputs, the largest output, and the copy for the limit.
-    let space_bytes = options.input_bytes.max(INPUT_BYTES_MIN).saturating_mul(5);
-    let session = Session::open(common, what, WORKS.len(), space_bytes)?;
+    let space_bytes = args.size.max(INPUT_BYTES_MIN).saturating_mul(5);
+    let session = Session::open(folder, (false, args.repeat), what, WORKS.len(), space_bytes)?;
     let usage = UsageMeter::start(clock);
     let inputs = [0, 1].map(|number| session.folder.scratch().join(format!("input_{number}")));
     for (number, input) in (0..).zip(&inputs) {
-        write_input(input, number, options)?;
+        write_input(input, number, args)?;
     }
     let mut bench = Tools {
-        options,
+        args,
         clock,
         session,
         inputs,
@@ -152,16 +139,16 @@ pub fn run(
     };
     let body = ToolsBody {
         rows: WORKS.iter().zip(&runs).filter_map(row).collect(),
-        input_bytes: options.input_bytes,
-        repeat: common.repeat,
-        cold: options.cold,
+        input_bytes: args.size,
+        repeat: args.repeat,
+        cold: !args.warm,
         rss_max_bytes: usage.stop().rss_max_bytes,
     };
-    bench.session.finish("tools", common, body, None)
+    bench.session.finish("tools", folder, body, None)
 }
 
 /// A bag of images with small messages between them; the second begins where the first ends.
-fn write_input(directory: &Path, number: u64, options: &ToolsBenchOptions) -> BenchResult<()> {
+fn write_input(directory: &Path, number: u64, args: &ToolsArguments) -> BenchResult<()> {
     let image = SizeClass {
         bytes: IMAGE_BYTES,
         per_cycle: 1,
@@ -172,15 +159,15 @@ fn write_input(directory: &Path, number: u64, options: &ToolsBenchOptions) -> Be
     };
     let plan = Plan::new(Load {
         mix: SizeMix::interleaved(vec![image, small]),
-        content: options.common.content,
-        total_bytes: options.input_bytes.max(INPUT_BYTES_MIN),
+        content: Content::Entropy(8.0),
+        total_bytes: args.size.max(INPUT_BYTES_MIN),
         producers: 1,
         topics: 2,
         rate_hz: None,
-        seed: options.common.seed + number,
+        seed: args.folder.seed + number,
     })?;
     fs::create_dir(directory).map_err(BenchError::io("create", directory))?;
-    let queue = options.common.disk.queue(directory)?;
+    let queue = DiskChoice::Os(DiskMode::Auto).queue(directory)?;
     let channels = channel_infos(plan.topics());
     let file = file(directory);
     let storage = StorageOptions::default();
@@ -203,7 +190,7 @@ fn file(input: &Path) -> PathBuf {
 }
 
 struct Tools<'a> {
-    options: &'a ToolsBenchOptions,
+    args: &'a ToolsArguments,
     clock: &'a dyn Clock,
     session: Session<ToolRun>,
     inputs: [PathBuf; 2],
@@ -215,7 +202,7 @@ impl Kind for Tools<'_> {
     type Run = ToolRun;
 
     fn tasks(&self) -> Vec<Task> {
-        let repeat = self.options.common.repeat;
+        let repeat = self.args.repeat;
         let task = |(_, name, who, _): &(Work, &str, &str, Option<Limit>)| Task {
             name: format!("{name}, {who}"),
             repeat,
@@ -261,7 +248,7 @@ impl Tools<'_> {
     /// Drops the inputs from the page cache, so that they look as if not written just now.
     fn prepare(&self) -> BenchResult<()> {
         for path in self.inputs.iter().map(|input| file(input)) {
-            if self.options.cold {
+            if !self.args.warm {
                 forget_cached(&path)?;
             } else {
                 rivals::read_plain(&path)?;
@@ -364,9 +351,7 @@ impl Tools<'_> {
                     .len();
                 Ok((bytes, rivals::read_with_mcap_crate(&path)?))
             }),
-            Work::ReadPip(package) => {
-                rivals::read_with_pip(self.options.python.as_deref(), package, input, &file(input))
-            }
+            Work::ReadPip(package) => rivals::read_with_pip(&self.args.python, package, input, &file(input)),
         }
     }
 

@@ -31,12 +31,7 @@ fn not_read(path: &Path, error: &dyn std::fmt::Display) -> BenchError {
 ///
 /// # Errors
 /// [`BenchError::Program`] when Python or its package is missing.
-pub(super) fn read_with_pip(
-    python: Option<&Path>,
-    package: &str,
-    bag: &Path,
-    file: &Path,
-) -> BenchResult<ToolRun> {
+pub(super) fn read_with_pip(python: &Path, package: &str, bag: &Path, file: &Path) -> BenchResult<ToolRun> {
     let failed = |reason: String| BenchError::Program {
         program: format!("pip {package}"),
         reason,
@@ -46,7 +41,6 @@ pub(super) fn read_with_pip(
     } else {
         (READ_ROSBAGS, bag)
     };
-    let python = python.unwrap_or(Path::new("python3"));
     let output = Command::new(python).args(["-c", script]).arg(path).output();
     let output = output.map_err(|error| failed(format!("cannot be run: {}: {error}", python.display())))?;
     if !output.status.success() {

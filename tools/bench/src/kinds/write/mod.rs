@@ -4,14 +4,15 @@
 mod options;
 mod result;
 
-pub use options::{WriteCandidate, WriteOptions};
+pub use options::WriteCandidate;
 pub use result::{CandidateReport, Comparison, WriteBody, WriteRun, write_table};
 
 use crate::{
+    args::kinds::WriteArguments,
     candidate::{
         inline::run_inline,
         mcap_crate::McapCrateWriter,
-        ours::{DiskChoice, channel_infos},
+        ours::channel_infos,
         pipeline::{Pipeline, PipelineOptions, Recorded},
         raw::RawWriter,
         rival::Rival,
@@ -23,11 +24,12 @@ use crate::{
     verify::verify_files,
     workload::Plan,
 };
+use holdall::record::options::CacheOptions;
 use holdall_io::{
     clock::Clock,
     sealed::{FileKey, Seal},
 };
-use holdall_storage::{mcap::options::STORAGE_ID as MCAP_ID, storage_by_id};
+use holdall_storage::{StorageOptions, mcap::options::STORAGE_ID as MCAP_ID, storage_by_id};
 use std::{path::Path, sync::Arc, time::Duration};
 
 /// Bytes that a rival gets at once; databases get the size of a cache flush, because that is one transaction.
@@ -40,56 +42,52 @@ const TRANSACTION_BYTES: usize = 10 << 20;
 /// Options that contradict each other, too little space, a failed candidate, bytes that differ from the
 /// offered ones.
 pub fn run(
-    options: &WriteOptions,
+    args: &WriteArguments,
     clock: &Arc<dyn Clock>,
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<Report<WriteBody>> {
-    check(options)?;
-    let plan = Plan::new(options.load.clone())?;
-    let option_text = format!(
-        "{:?}",
-        (&options.load, &options.storage, &options.cache, &options.split)
-    );
-    let what = format!("write {:?} {option_text}", options.candidates);
-    let tasks = options.candidates.len();
-    let mut session = Session::open(
-        &options.common,
-        what,
-        tasks,
-        options.space_bytes(plan.message_count()),
-    )?;
+    let candidates = args.storage.iter().map(|name| name.parse());
+    let candidates: Vec<WriteCandidate> = candidates.collect::<BenchResult<_>>()?;
+    let storage = args.storage_options()?;
+    check(args, &candidates, &storage)?;
+    let plan = Plan::new(args.load()?)?;
+    let (folder, tasks, cache) = (&args.shared.folder, candidates.len(), args.cache());
+    let options = (plan.load(), &storage, &cache, &args.split());
+    let what = format!("write {candidates:?} {options:?}");
+    let rounds = (args.shared.keep, args.repeat);
+    let mut session = Session::open(folder, rounds, what, tasks, args.space_bytes(&plan))?;
     on_progress(Progress::Limits);
-    if options.common.disk != DiskChoice::Discard {
-        session.measure_disk(options.limit_bytes())?;
+    if !args.shared.memory {
+        session.measure_disk(args.limit_bytes(&plan))?;
     }
     session.limits.memory();
     let is_mcap = |one: &WriteCandidate| matches!(one, WriteCandidate::Ours { id, is_synced: true, .. } if id == MCAP_ID);
-    if options.candidates.iter().any(is_mcap) {
-        let codec = measure_codec(&plan, &options.storage, clock.as_ref())?;
+    if candidates.iter().any(is_mcap) {
+        let codec = measure_codec(&plan, &storage, clock.as_ref())?;
         session.limits.set_codec(codec);
     }
     session.limit_around()?;
     let mut write = Write {
-        options,
-        plan: &plan,
+        args,
+        candidates,
+        storage,
+        cache,
+        plan,
         clock,
         session,
     };
     let runs = by_task(tasks, run_all(&mut write, on_progress)?);
     let body = write.body(runs)?;
     let csv = Some(body.csv());
-    write.session.finish("write", &options.common, body, csv)
+    write.session.finish("write", folder, body, csv)
 }
 
-fn check(options: &WriteOptions) -> BenchResult<()> {
-    if options.candidates.is_empty() {
-        return Err(BenchError::option("--storage", "at least one candidate", "none"));
-    }
-    for candidate in &options.candidates {
+fn check(args: &WriteArguments, candidates: &[WriteCandidate], storage: &StorageOptions) -> BenchResult<()> {
+    for candidate in candidates {
         match candidate {
-            WriteCandidate::Ours { id, .. } => storage_by_id(id)?.check_options(&options.storage)?,
+            WriteCandidate::Ours { id, .. } => storage_by_id(id)?.check_options(storage)?,
             WriteCandidate::Rival(rival) => {
-                if options.common.disk == DiskChoice::Discard && !rival.can_discard() {
+                if args.shared.memory && !rival.can_discard() {
                     let expected = "candidates that write through our disk layer (mcap, naive)";
                     return Err(BenchError::option("--memory", expected, candidate.to_string()));
                 }
@@ -112,8 +110,12 @@ fn new_seal() -> BenchResult<Seal> {
 }
 
 struct Write<'a> {
-    options: &'a WriteOptions,
-    plan: &'a Plan,
+    args: &'a WriteArguments,
+    /// The first is the subject, the others are compared with it.
+    candidates: Vec<WriteCandidate>,
+    storage: StorageOptions,
+    cache: CacheOptions,
+    plan: Plan,
     clock: &'a Arc<dyn Clock>,
     session: Session<WriteRun>,
 }
@@ -122,8 +124,8 @@ impl Kind for Write<'_> {
     type Run = WriteRun;
 
     fn tasks(&self) -> Vec<Task> {
-        let candidates = self.options.candidates.iter();
-        let repeat = self.options.common.repeat;
+        let candidates = self.candidates.iter();
+        let repeat = self.args.repeat;
         candidates
             .map(|one| Task {
                 name: one.to_string(),
@@ -142,7 +144,7 @@ impl Kind for Write<'_> {
         round: u32,
         on_progress: &mut OnProgress<'_>,
     ) -> BenchResult<Option<WriteRun>> {
-        let candidate = &self.options.candidates[task];
+        let candidate = &self.candidates[task];
         let place = self
             .session
             .folder
@@ -159,13 +161,13 @@ impl Kind for Write<'_> {
             WriteCandidate::Rival(rival) => self.store(*rival, &place)?,
         };
         let (woken, probe_cpu) = probe.stop();
-        let is_checked = self.options.common.verify && round == 0 && !recorded.files.is_empty();
+        let is_checked = !self.args.shared.no_verify && round == 0 && !recorded.files.is_empty();
         let verified = if is_checked {
             on_progress(Progress::Verifying);
             // A ring of files has removed its first ones on purpose; the rest must still be correct.
-            let is_ring = self.options.split.files_max.is_some();
+            let is_ring = self.args.max_bag_files.is_some();
             Some(verify_files(
-                self.plan,
+                &self.plan,
                 &recorded.files,
                 (!is_ring).then_some(recorded.stored),
             )?)
@@ -209,22 +211,23 @@ impl Write<'_> {
         is_encrypted: bool,
         place: &Path,
     ) -> BenchResult<(Usage, Recorded, bool)> {
+        let window = self.args.max_loss_window;
         let options = PipelineOptions {
             compression: holdall::writer::CompressionOptions::default(),
             meter: None,
             storage_id: id.to_owned(),
-            storage: self.options.storage.clone(),
-            cache: self.options.cache.clone(),
-            split: self.options.split.clone(),
-            max_loss_window: self.options.max_loss_window.filter(|_| is_synced),
-            disk: self.options.common.disk,
+            storage: self.storage.clone(),
+            cache: self.cache.clone(),
+            split: self.args.split(),
+            max_loss_window: (is_synced && !window.is_zero()).then_some(window),
+            disk: self.args.shared.disk(),
             seal: is_encrypted.then(new_seal).transpose()?,
-            offer: self.options.offer,
+            offer: self.args.offer(),
         };
         let channels = channel_infos(self.plan.topics());
         let pipeline = Pipeline::new(&channels, place, &options, Arc::clone(self.clock))?;
         let meter = UsageMeter::start(self.clock.as_ref());
-        let recorded = pipeline.run(self.plan, self.clock.as_ref())?;
+        let recorded = pipeline.run(&self.plan, self.clock.as_ref())?;
         Ok((meter.stop(), recorded, false))
     }
 
@@ -236,18 +239,18 @@ impl Write<'_> {
             _ => INLINE_BATCH_BYTES,
         };
         let channels = channel_infos(self.plan.topics());
-        let reserve_bytes = self.options.bag_bytes_max(self.plan.message_count());
+        let reserve_bytes = self.args.bag_bytes_max(&self.plan);
         let writer: Box<dyn RawWriter> = match rival {
             Rival::McapCrate => {
-                let options = of_rival(&self.options.storage)?;
+                let options = of_rival(&self.storage)?;
                 Box::new(McapCrateWriter::create(&file, &channels, options)?)
             }
-            _ => rival.create(&file, &channels, reserve_bytes, self.options.common.disk)?,
+            _ => rival.create(&file, &channels, reserve_bytes, self.args.shared.disk())?,
         };
         let meter = UsageMeter::start(self.clock.as_ref());
-        let produced = run_inline(self.plan, writer, batch_bytes, self.clock.as_ref())?;
+        let produced = run_inline(&self.plan, writer, batch_bytes, self.clock.as_ref())?;
         let usage = meter.stop();
-        let is_kept = self.options.common.disk != DiskChoice::Discard;
+        let is_kept = !self.args.shared.memory;
         let recorded = Recorded {
             stored: produced.offered,
             produced,
@@ -316,7 +319,7 @@ impl Write<'_> {
         Ok(WriteBody {
             comparisons: compared.collect(),
             generator_bytes: self.plan.corpus_bytes(),
-            options: result::options_json(self.options, self.plan.offered_bytes_per_s()),
+            options: self.options_json(),
             first,
             others,
         })

@@ -1,6 +1,6 @@
 //! Results of the kind `write`: every run, their medians, the table. The names of the fields are fixed.
 
-use super::WriteOptions;
+use super::Write;
 use crate::{
     engine::{
         BOOTSTRAP_SEED, Csv, Report, UNSUPPORTED, cpu_per_gib, frequency, limits_text, ratio_text, span,
@@ -172,27 +172,29 @@ pub struct WriteBody {
     pub options: Value,
 }
 
-/// The part of the options that a result includes.
-pub(super) fn options_json(options: &WriteOptions, offered_bytes_per_s: Option<f64>) -> Value {
-    let (load, storage) = (&options.load, &options.storage);
-    json!({
-        "size": load.mix.label(),
-        "content": load.content.to_string(),
-        "total_bytes": load.total_bytes,
-        "producers": load.producers,
-        "topics": load.topics,
-        "rate_hz": load.rate_hz,
-        "offered_bytes_per_s": offered_bytes_per_s,
-        "preset": storage.preset.clone().unwrap_or_default(),
-        "storage_config": storage.config,
-        "compression_threads": storage.compression_threads,
-        "cache_bytes_max": options.cache.bytes_max,
-        "split_bytes_max": options.split.bytes_max,
-        "disk_mode": options.common.disk_name(),
-        "lossless": options.offer.lossless,
-        "loan_bytes_min": options.offer.loan_bytes_min,
-        "repeat": options.common.repeat,
-    })
+impl Write<'_> {
+    /// The part of the options that a result includes.
+    pub(super) fn options_json(&self) -> Value {
+        let (args, load, storage, offer) = (self.args, self.plan.load(), &self.storage, self.args.offer());
+        json!({
+            "size": load.mix.label(),
+            "content": load.content.to_string(),
+            "total_bytes": load.total_bytes,
+            "producers": load.producers,
+            "topics": load.topics,
+            "rate_hz": load.rate_hz,
+            "offered_bytes_per_s": self.plan.offered_bytes_per_s(),
+            "preset": storage.preset.clone().unwrap_or_default(),
+            "storage_config": storage.config,
+            "compression_threads": storage.compression_threads,
+            "cache_bytes_max": self.cache.bytes_max,
+            "split_bytes_max": args.max_bag_size,
+            "disk_mode": args.shared.disk_name(),
+            "lossless": offer.lossless,
+            "loan_bytes_min": offer.loan_bytes_min,
+            "repeat": args.repeat,
+        })
+    }
 }
 
 impl Comparison {

@@ -1,9 +1,9 @@
 //! The machine that has the other side of a run: starts workers when `peer` asks for them.
 
 use super::{
-    peer::{ANSWER_MAX, Answer, Ask, Line, VERSION},
+    peer::{ANSWER_MAX, Ask, Line, VERSION},
     programs::{Site, WorkerSpec},
-    sides::{DONE_MAX, Usage, broken, event, free_port, newer},
+    sides::{DONE_MAX, Usage, broken, event, free_port},
 };
 use crate::{
     error::{BenchError, BenchResult},
@@ -11,6 +11,7 @@ use crate::{
     suite::live::child::Program,
 };
 use holdall_io::clock::Clock;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs,
@@ -44,17 +45,14 @@ pub(super) fn serve(
         clock,
         workers: BTreeMap::new(),
         next: 0,
+        records: Vec::new(),
     };
     while let Some(ask) = line.read::<Ask>().map_err(failed)? {
-        let (answer, bytes) = match host.answer(ask) {
-            Ok(answered) => answered,
-            Err(error) => {
-                let reason = error.to_string();
-                (Answer::Failed { reason }, Vec::new())
-            }
-        };
+        let answer = host.answer(ask).map_err(|error| error.to_string());
         line.write(&answer).map_err(failed)?;
-        line.writer.write_all(&bytes).map_err(failed)?;
+        line.writer
+            .write_all(&std::mem::take(&mut host.records))
+            .map_err(failed)?;
     }
     Ok(from)
 }
@@ -66,59 +64,35 @@ struct Host<'a> {
     clock: &'a Arc<dyn Clock>,
     workers: BTreeMap<usize, Program>,
     next: usize,
+    /// What follows the next answer.
+    records: Vec<u8>,
 }
 
 impl Host<'_> {
-    fn answer(&mut self, ask: Ask) -> BenchResult<(Answer, Vec<u8>)> {
-        let answer = match ask {
-            Ask::Hello { .. } => Answer::Hello { version: VERSION },
+    fn answer(&mut self, ask: Ask) -> BenchResult<Value> {
+        Ok(match ask {
+            Ask::Hello(_) => json!(VERSION),
             Ask::Reset => {
                 self.workers.clear();
-                Answer::Done
+                json!(null)
             }
-            Ask::Absence { side } => Answer::Absence {
-                reason: self.site.absence(&side),
-            },
-            Ask::FreePort { own } => Answer::Port {
-                port: free_port(own)?,
-            },
-            Ask::Clock => Answer::Clock {
-                nanos: u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX),
-            },
-            Ask::Start { spec } => self.start(&spec)?,
-            Ask::Wait {
-                worker,
-                event: wanted,
-                within_ms,
-            } => {
-                let deadline = self.clock.monotonic() + Duration::from_millis(within_ms).min(ANSWER_MAX);
-                let within = deadline.saturating_sub(self.clock.monotonic());
+            Ask::Absence(side) => json!(self.site.absence(&side)),
+            Ask::FreePort(own) => json!(free_port(own)?),
+            Ask::Clock => json!(u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)),
+            Ask::Start(spec) => json!(self.start(&spec)?),
+            Ask::Wait(worker, wanted, within_ms) => {
+                let within = Duration::from_millis(within_ms).min(ANSWER_MAX);
+                let deadline = self.clock.monotonic() + within;
                 match self.worker(worker)?.wait_for(within, |line| event(line, wanted)) {
-                    Ok(()) => Answer::Waited { is_seen: true },
-                    Err(_) if self.clock.monotonic() >= deadline => Answer::Waited { is_seen: false },
-                    // It has ended.
-                    Err(error) => return Err(error),
+                    Err(_) if self.clock.monotonic() >= deadline => json!(null),
+                    // Or it has ended.
+                    found => json!(found?),
                 }
             }
-            Ask::Received {
-                worker,
-                than,
-                within_ms,
-            } => {
-                let within = Duration::from_millis(within_ms).min(ANSWER_MAX);
-                let found = self.worker(worker)?.wait_for(within, |line| newer(line, than));
-                Answer::Received { count: found.ok() }
-            }
-            Ask::Order { worker, start } => {
-                self.worker(worker)?.send(&format!("start {start}"))?;
-                Answer::Done
-            }
-            Ask::Usage { worker } => Answer::Usage {
-                usage: Usage::of(self.worker(worker)?),
-            },
-            Ask::End { worker } => return self.end(worker),
-        };
-        Ok((answer, Vec::new()))
+            Ask::Order(worker, start) => json!(self.worker(worker)?.send(&format!("start {start}"))?),
+            Ask::Usage(worker) => json!(Usage::of(self.worker(worker)?)),
+            Ask::End(worker) => json!(self.end(worker)?),
+        })
     }
 
     fn worker(&mut self, number: usize) -> BenchResult<&mut Program> {
@@ -127,11 +101,11 @@ impl Host<'_> {
             .ok_or_else(|| broken(format!("it was asked for worker {number}, which is not running")))
     }
 
-    fn records(&self, number: usize) -> PathBuf {
+    fn file(&self, number: usize) -> PathBuf {
         self.folder.join(format!("worker_{number}.records"))
     }
 
-    fn start(&mut self, spec: &WorkerSpec) -> BenchResult<Answer> {
+    fn start(&mut self, spec: &WorkerSpec) -> BenchResult<usize> {
         if self.workers.len() >= WORKERS_MAX {
             return Err(broken(format!(
                 "it was asked for more than {WORKERS_MAX} workers"
@@ -139,26 +113,23 @@ impl Host<'_> {
         }
         let number = self.next;
         self.next += 1;
-        let mut command = self.site.command(spec, &self.records(number))?;
+        let mut command = self.site.command(spec, &self.file(number))?;
         let name = format!("{} of {}", spec.role.name(), String::from(spec.side.clone()));
         let program = Program::start(&name, &mut command, self.clock)?;
         self.workers.insert(number, program);
-        Ok(Answer::Worker { worker: number })
+        Ok(number)
     }
 
-    fn end(&mut self, number: usize) -> BenchResult<(Answer, Vec<u8>)> {
+    fn end(&mut self, number: usize) -> BenchResult<usize> {
         self.worker(number)?.send("end")?;
         let done = |line: &str| event(line, WorkerEvent::Done);
         self.worker(number)?.wait_for(DONE_MAX, done)?;
         if let Some(program) = self.workers.remove(&number) {
             program.finish(DONE_MAX)?;
         }
-        let path = self.records(number);
-        let bytes = fs::read(&path).map_err(BenchError::io("read", &path))?;
+        let path = self.file(number);
+        self.records = fs::read(&path).map_err(BenchError::io("read", &path))?;
         fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
-        let answer = Answer::Records {
-            bytes: bytes.len() as u64,
-        };
-        Ok((answer, bytes))
+        Ok(self.records.len())
     }
 }

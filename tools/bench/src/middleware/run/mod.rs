@@ -17,7 +17,8 @@ use super::{
     worker::{read_received, read_sent},
 };
 use crate::{
-    engine,
+    args::RunArguments,
+    engine::{self, OnProgress, Progress},
     error::{BenchError, BenchResult},
     link,
     machine::Machine,
@@ -44,85 +45,24 @@ const TRIES: u32 = 3;
 /// The experiment itself, next to its results.
 const EXPERIMENT_FILE: &str = "experiment.yaml";
 
-/// Another machine, which has one side of each run.
-#[derive(Clone, Debug)]
-pub struct PeerOptions {
-    /// `HOST` or `HOST:PORT` of a waiting [`serve`].
-    pub address: String,
-    /// Whether the publishers run on this machine, else the subscribers.
-    pub publishes_here: bool,
-}
-
-/// Options of an evaluation.
-#[derive(Clone, Debug)]
-pub struct EvaluationOptions {
-    /// The folder for results; each experiment gets a subfolder.
-    pub out: PathBuf,
-    /// Factor on the duration of each run.
-    pub scale: f64,
-    /// Repetitions instead of those of the file.
-    pub repeat: Option<u32>,
-    /// Continue an interrupted run.
-    pub resume: bool,
-    /// Keep the records of single messages.
-    pub keep: bool,
-    /// These middlewares instead of those of the file.
-    pub middlewares: Vec<Middleware>,
-    /// The command line, stored with the results.
-    pub command: String,
-    /// This program.
-    pub bench: PathBuf,
-    /// A Python with rclpy, whose ROS 2 is used.
-    pub python: Option<PathBuf>,
-    /// Another machine to reach over the network, instead of the experiment's links.
-    pub peer: Option<PeerOptions>,
-}
-
-/// Progress of an evaluation.
-#[derive(Clone, Debug)]
-pub enum EvaluationProgress {
-    /// A middleware is not run.
-    Absent(AbsentMiddleware),
-    /// A run is about to begin.
-    Running {
-        /// Its number among all runs, from 1.
-        number: usize,
-        /// Number of all runs.
-        of: usize,
-        /// Its description.
-        name: String,
-    },
-    /// A run has a stored result and is not repeated.
-    Found(PathBuf),
-    /// A run has ended.
-    Ended(Box<MiddlewareRun>),
-    /// A run could not be done.
-    Failed {
-        /// Its description.
-        name: String,
-        /// The reason: one sentence.
-        reason: String,
-    },
-}
-
-/// Runs an evaluation and returns all results, stored in a folder of its name.
+/// Runs an evaluation and returns all results, stored in a folder of its name, and whether no run failed.
 ///
 /// # Errors
 /// A folder that exists already, a system that allows no links, no middleware at all.
 pub fn run(
     evaluation: &Evaluation,
-    options: &EvaluationOptions,
+    args: &RunArguments,
+    (out, bench): (&Path, &Path),
     clock: &Arc<dyn Clock>,
-    on_progress: &mut dyn FnMut(EvaluationProgress),
-) -> BenchResult<EvaluationResult> {
-    let mut evaluation = evaluation.clone().scaled(options.scale);
-    let peer = options
-        .peer
-        .as_ref()
-        .map(|peer| connect(peer, &mut evaluation, clock))
-        .transpose()?;
-    let folder = options.out.join(&evaluation.id);
-    if folder.exists() && !options.resume {
+    on_progress: &mut OnProgress<'_>,
+) -> BenchResult<(EvaluationResult, bool)> {
+    let mut evaluation = evaluation.clone().scaled(args.scale);
+    let address = args.peer.peer.as_deref();
+    let publishes_here = args.peer.side.as_deref() == Some("publisher");
+    let peer = address.map(|address| connect(address, publishes_here, &mut evaluation, clock));
+    let peer = peer.transpose()?;
+    let folder = out.join(&evaluation.id);
+    if folder.exists() && !args.resume {
         return Err(BenchError::NotEmpty { path: folder });
     }
     if evaluation.links.iter().any(|link| link.spec.is_some()) {
@@ -133,65 +73,71 @@ pub fn run(
     let folder = folder.canonicalize().map_err(BenchError::io("find", &folder))?;
     write_atomically_unsynced(&folder.join(EXPERIMENT_FILE), evaluation.text.as_bytes())?;
     let mut bench = Bench {
-        site: Site::find(&options.bench, options.python.as_deref(), &folder)?,
+        site: Site::find(bench, args.python.as_deref(), &folder)?,
         peer,
         evaluation: &evaluation,
-        options,
+        args,
         clock,
         folder: folder.clone(),
         absent: Vec::new(),
     };
     let present = bench.present(on_progress);
-    let planned = plan(&evaluation, &present, options, &folder);
+    let planned = plan(&evaluation, &present, args, &folder);
     let mut result = bench.result(&present);
-    result.runs = earlier(&folder, &planned, options)?;
+    result.runs = earlier(&folder, &planned, args)?;
+    let mut is_whole = true;
     for (index, one) in planned.iter().enumerate() {
         let kept = one.files();
         if kept.iter().all(|path| path.exists()) {
-            on_progress(EvaluationProgress::Found(kept[0].clone()));
+            on_progress(Progress::Found(kept[0].display().to_string()));
             for path in &kept {
                 result.runs.push(engine::load(path, "the result of a run")?);
             }
             continue;
         }
-        on_progress(EvaluationProgress::Running {
+        on_progress(Progress::Running {
             number: index + 1,
             of: planned.len(),
             name: one.name(),
+            round: one.repetition,
         });
         match bench.one(one) {
             Ok(runs) => {
                 for (run, path) in runs.into_iter().zip(&kept) {
                     engine::store(path, &run)?;
-                    on_progress(EvaluationProgress::Ended(Box::new(run.clone())));
+                    on_progress(Progress::Ended(run.sentence()));
                     result.runs.push(run);
                 }
             }
             // A middleware that fails on one link may work on the next; the run is tried again with --resume.
-            Err(error @ BenchError::Program { .. }) => on_progress(EvaluationProgress::Failed {
-                name: one.name(),
-                reason: error.to_string(),
-            }),
+            Err(error @ BenchError::Program { .. }) => {
+                is_whole = false;
+                let name = one.name();
+                on_progress(Progress::Skipped(format!(
+                    "{name}: {error}; --resume tries it again"
+                )));
+            }
             Err(error) => return Err(error),
         }
         engine::store(&folder.join(RESULT_FILE), &result)?;
     }
     engine::store(&folder.join(RESULT_FILE), &result)?;
-    Ok(result)
+    Ok((result, is_whole))
 }
 
 /// Connects to the other machine, and uses the network between instead of the experiment's links.
-fn connect(options: &PeerOptions, evaluation: &mut Evaluation, clock: &Arc<dyn Clock>) -> BenchResult<Peer> {
-    let side_there = usize::from(options.publishes_here);
-    let peer = Peer::connect(&options.address, side_there, clock)?;
+fn connect(
+    address: &str,
+    publishes_here: bool,
+    evaluation: &mut Evaluation,
+    clock: &Arc<dyn Clock>,
+) -> BenchResult<Peer> {
+    let side_there = usize::from(publishes_here);
+    let peer = Peer::connect(address, side_there, clock)?;
     evaluation.cases.retain(|case| case.kind == CaseKind::Load);
-    let label = if options.publishes_here {
-        format!("to {}", options.address)
-    } else {
-        format!("from {}", options.address)
-    };
+    let direction = if publishes_here { "to" } else { "from" };
     evaluation.links = vec![EvaluatedLink {
-        label,
+        label: format!("{direction} {address}"),
         spec: None,
         place: 0,
     }];
@@ -221,15 +167,15 @@ struct Bench<'a> {
     site: Site,
     peer: Option<Peer>,
     evaluation: &'a Evaluation,
-    options: &'a EvaluationOptions,
+    args: &'a RunArguments,
     clock: &'a Arc<dyn Clock>,
     folder: PathBuf,
     absent: Vec<AbsentMiddleware>,
 }
 impl<'a> Bench<'a> {
     /// The requested middlewares that can run.
-    fn present(&mut self, on_progress: &mut dyn FnMut(EvaluationProgress)) -> Vec<&'a Middleware> {
-        let wanted: &'a [Middleware] = match &self.options.middlewares[..] {
+    fn present(&mut self, on_progress: &mut OnProgress<'_>) -> Vec<&'a Middleware> {
+        let wanted: &'a [Middleware] = match &self.args.middleware[..] {
             [] => &self.evaluation.middlewares,
             chosen => chosen,
         };
@@ -240,11 +186,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Whether a middleware can be run here; otherwise that is reported.
-    fn is_present(
-        &mut self,
-        middleware: &Middleware,
-        on_progress: &mut dyn FnMut(EvaluationProgress),
-    ) -> bool {
+    fn is_present(&mut self, middleware: &Middleware, on_progress: &mut OnProgress<'_>) -> bool {
         let sides = middleware.sides.iter().enumerate();
         let reason = sides.into_iter().find_map(|(place, side)| match &self.peer {
             Some(peer) if peer.is_remote(place) => peer.absence(side),
@@ -255,12 +197,11 @@ impl<'a> Bench<'a> {
             (!middleware.crosses_networks() && links()).then(|| "it stays on one host".to_owned())
         });
         if let Some(reason) = &reason {
-            let absent = AbsentMiddleware {
+            on_progress(Progress::Skipped(format!("not run: {middleware}: {reason}")));
+            self.absent.push(AbsentMiddleware {
                 middleware: middleware.to_string(),
                 reason: reason.clone(),
-            };
-            on_progress(EvaluationProgress::Absent(absent.clone()));
-            self.absent.push(absent);
+            });
         }
         reason.is_none()
     }
@@ -270,10 +211,10 @@ impl<'a> Bench<'a> {
             experiment: evaluation.id.clone(),
             title: evaluation.title.clone(),
             source: evaluation.source.clone(),
-            scale: self.options.scale,
+            scale: self.args.scale,
             duration_s: evaluation.duration.as_secs_f64(),
             warm_up_s: evaluation.warm_up.as_secs_f64(),
-            command: self.options.command.clone(),
+            command: self.args.command_of(&evaluation.id),
             machine: Machine::inspect(&self.folder),
             runs: Vec::new(),
             absent: self.absent.clone(),
@@ -366,7 +307,7 @@ impl<'a> Bench<'a> {
             &read_sent(sent).map_err(|error| broken(sent, error))?,
             &read_received(received).map_err(|error| broken(received, error))?,
         );
-        if !self.options.keep {
+        if !self.args.keep {
             for path in [sent, received] {
                 fs::remove_file(path).map_err(BenchError::io("remove", path))?;
             }

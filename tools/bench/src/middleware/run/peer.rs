@@ -6,7 +6,7 @@ use super::{
     sides::{DONE_MAX, Usage, broken, free_port},
 };
 use crate::{
-    error::{BenchError, BenchResult},
+    error::BenchResult,
     middleware::{
         name::MiddlewareSide,
         result::ClockOffset,
@@ -26,7 +26,7 @@ use std::{
 /// Port that the other machine listens on by default.
 pub const CONTROL_PORT: u16 = 7449;
 /// Protocol version of both sides; another one is refused.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// An order or an answer is far shorter.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Records of a run; the longest has some 10 MB.
@@ -38,60 +38,30 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
 
+/// A question; the answer is what its line says, or the reason why there is none.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
-    Hello {
-        version: u32,
-    },
-    /// End the workers of a run that failed.
+    /// The version of this side: that of the other side.
+    Hello(u32),
+    /// End the workers of a run that failed: nothing.
     Reset,
-    Absence {
-        side: MiddlewareSide,
-    },
-    FreePort {
-        own: IpAddr,
-    },
+    /// Why a side cannot be run there, if so.
+    Absence(MiddlewareSide),
+    /// A free port at this address.
+    FreePort(IpAddr),
+    /// Nanoseconds of the monotonic clock.
     Clock,
-    Start {
-        spec: Box<WorkerSpec>,
-    },
-    Wait {
-        worker: usize,
-        event: WorkerEvent,
-        within_ms: u64,
-    },
-    Received {
-        worker: usize,
-        than: u64,
-        within_ms: u64,
-    },
-    Order {
-        worker: usize,
-        start: u64,
-    },
-    Usage {
-        worker: usize,
-    },
-    End {
-        worker: usize,
-    },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
-    Done,
-    Hello { version: u32 },
-    Absence { reason: Option<String> },
-    Port { port: u16 },
-    Clock { nanos: u64 },
-    Worker { worker: usize },
-    Waited { is_seen: bool },
-    Received { count: Option<u64> },
-    Usage { usage: Usage },
-    Records { bytes: u64 },
-    Failed { reason: String },
+    /// The number of a worker that was started.
+    Start(Box<WorkerSpec>),
+    /// The event of a worker, if it comes within so many milliseconds.
+    Wait(usize, WorkerEvent, u64),
+    /// Have a worker start at this time of the other machine's clock: nothing.
+    Order(usize, u64),
+    /// What a worker has used.
+    Usage(usize),
+    /// The length of a worker's records, which follow; it has ended.
+    End(usize),
 }
 
 /// One end of the connection.
@@ -113,6 +83,14 @@ impl Line {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
         self.writer.write_all(&line)
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, ask: &Ask) -> BenchResult<T> {
+        let answer = self.write(ask).and_then(|()| self.read::<Result<T, String>>());
+        match answer.map_err(|error| broken(error.to_string()))? {
+            None => Err(broken("it has closed the connection")),
+            Some(answer) => answer.map_err(broken),
+        }
     }
 
     /// The next line; `None` at the end.
@@ -189,9 +167,9 @@ impl Peer {
             offset: Mutex::new(ClockOffset::default()),
             port: 0,
         };
-        match peer.ask(&Ask::Hello { version: VERSION })? {
-            Answer::Hello { version: VERSION } => {}
-            other => return Err(broken(format!("expected version {VERSION}, found {other:?}"))),
+        let version: u32 = peer.ask(&Ask::Hello(VERSION))?;
+        if version != VERSION {
+            return Err(broken(format!("expected version {VERSION}, found {version}")));
         }
         peer.port = peer.port_of_subscriber()?;
         Ok(peer)
@@ -202,10 +180,7 @@ impl Peer {
         if !self.is_remote(1) {
             return free_port(own);
         }
-        match self.ask(&Ask::FreePort { own })? {
-            Answer::Port { port } => Ok(port),
-            other => Err(unexpected(&other)),
-        }
+        self.ask(&Ask::FreePort(own))
     }
 
     /// Whether a side runs on the other machine.
@@ -225,16 +200,15 @@ impl Peer {
 
     /// Why a side cannot be run there.
     pub(super) fn absence(&self, side: &MiddlewareSide) -> Option<String> {
-        match self.ask(&Ask::Absence { side: side.clone() }) {
-            Ok(Answer::Absence { reason }) => reason.map(|reason| format!("on the other machine: {reason}")),
-            Ok(other) => Some(unexpected(&other).to_string()),
+        match self.ask::<Option<String>>(&Ask::Absence(side.clone())) {
+            Ok(reason) => reason.map(|reason| format!("on the other machine: {reason}")),
             Err(error) => Some(error.to_string()),
         }
     }
 
     /// Begins a run: measures the clock, and ends the remains of a failed run.
     pub(super) fn begin(&self) -> BenchResult<()> {
-        self.ask(&Ask::Reset)?;
+        self.ask::<()>(&Ask::Reset)?;
         *lock(&self.offset) = self.measure_clock()?;
         Ok(())
     }
@@ -251,9 +225,7 @@ impl Peer {
         let mut best: Option<ClockOffset> = None;
         for _ in 0..PINGS {
             let before = self.clock.monotonic().as_nanos() as i128;
-            let Answer::Clock { nanos } = self.ask(&Ask::Clock)? else {
-                return Err(broken("it did not return its time"));
-            };
+            let nanos: u64 = self.ask(&Ask::Clock)?;
             let after = self.clock.monotonic().as_nanos() as i128;
             let middle = i128::midpoint(before, after);
             let offset = ClockOffset {
@@ -270,44 +242,16 @@ impl Peer {
 
     /// Starts a worker there.
     pub(super) fn start(&self, spec: &WorkerSpec) -> BenchResult<Remote<'_>> {
-        let spec = Box::new(spec.clone());
-        let role = spec.role;
-        match self.ask(&Ask::Start { spec })? {
-            Answer::Worker { worker } => Ok(Remote {
-                peer: self,
-                worker,
-                role,
-            }),
-            other => Err(unexpected(&other)),
-        }
+        Ok(Remote {
+            peer: self,
+            worker: self.ask(&Ask::Start(Box::new(spec.clone())))?,
+            role: spec.role,
+        })
     }
 
-    fn ask(&self, ask: &Ask) -> BenchResult<Answer> {
-        self.ask_with(ask, |_, answer| Ok(answer))
+    fn ask<T: DeserializeOwned>(&self, ask: &Ask) -> BenchResult<T> {
+        lock(&self.line).ask(ask)
     }
-
-    /// Asks, and reads the data after the answer before the next question.
-    fn ask_with<T>(
-        &self,
-        ask: &Ask,
-        read: impl FnOnce(&mut Line, Answer) -> BenchResult<T>,
-    ) -> BenchResult<T> {
-        let mut line = lock(&self.line);
-        let answer = line.write(ask).and_then(|()| line.read::<Answer>());
-        match answer.map_err(|error| broken(error.to_string()))? {
-            None => Err(broken("it has closed the connection")),
-            Some(Answer::Failed { reason }) => Err(broken(reason)),
-            Some(answer) => read(&mut line, answer),
-        }
-    }
-}
-
-fn unexpected(answer: &Answer) -> BenchError {
-    broken(format!("an unexpected answer: {answer:?}"))
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A worker on the other machine.
@@ -318,43 +262,23 @@ pub(super) struct Remote<'a> {
 }
 
 impl Remote<'_> {
-    pub(super) fn wait_for(&self, within: Duration, event: WorkerEvent) -> BenchResult<()> {
+    pub(super) fn wait_for(&self, within: Duration, wanted: WorkerEvent) -> BenchResult<WorkerEvent> {
         let deadline = self.peer.clock.monotonic() + within;
         loop {
             let left = deadline.saturating_sub(self.peer.clock.monotonic());
-            let ask = Ask::Wait {
-                worker: self.worker,
-                event,
-                within_ms: millis(left.min(ANSWER_MAX)),
-            };
-            match self.peer.ask(&ask)? {
-                Answer::Waited { is_seen: true } => return Ok(()),
-                Answer::Waited { is_seen: false } if left.is_zero() => {
-                    return Err(broken(format!("its worker did not report {event:?} in time")));
+            let millis = u64::try_from(left.min(ANSWER_MAX).as_millis()).unwrap_or(u64::MAX);
+            match self.peer.ask(&Ask::Wait(self.worker, wanted, millis))? {
+                Some(event) => return Ok(event),
+                None if left.is_zero() => {
+                    return Err(broken(format!("its worker did not report {wanted:?} in time")));
                 }
-                Answer::Waited { .. } => {}
-                other => return Err(unexpected(&other)),
+                None => {}
             }
         }
     }
 
-    pub(super) fn received(&self, within: Duration, than: u64) -> Option<u64> {
-        let ask = Ask::Received {
-            worker: self.worker,
-            than,
-            within_ms: millis(within),
-        };
-        match self.peer.ask(&ask) {
-            Ok(Answer::Received { count }) => count,
-            _ => None,
-        }
-    }
-
     pub(super) fn usage(&self) -> BenchResult<Usage> {
-        match self.peer.ask(&Ask::Usage { worker: self.worker })? {
-            Answer::Usage { usage } => Ok(usage),
-            other => Err(unexpected(&other)),
-        }
+        self.peer.ask(&Ask::Usage(self.worker))
     }
 
     /// Orders the start at a time of this machine's clock.
@@ -362,31 +286,24 @@ impl Remote<'_> {
         let offset = lock(&self.peer.offset).offset_ns;
         let at = i128::try_from(at.as_nanos()).unwrap_or_default() + i128::from(offset);
         let start = u64::try_from(at).map_err(|_| broken("its clock is before its start"))?;
-        let worker = self.worker;
-        self.peer.ask(&Ask::Order { worker, start }).map(|_done| ())
+        self.peer.ask(&Ask::Order(self.worker, start))
     }
 
     /// Orders the end, and stores the records with times of this machine's clock.
     pub(super) fn end(self, records: &Path) -> BenchResult<()> {
-        let bytes = self
-            .peer
-            .ask_with(&Ask::End { worker: self.worker }, |line, answer| {
-                let Answer::Records { bytes } = answer else {
-                    return Err(unexpected(&answer));
-                };
-                if bytes > RECORDS_BYTES_MAX {
-                    return Err(broken(format!("{bytes} bytes of records")));
-                }
-                let mut read = Vec::new();
-                let count = (&mut line.reader).take(bytes).read_to_end(&mut read);
-                match count {
-                    Ok(count) if count as u64 == bytes => Ok(read),
-                    Ok(count) => Err(broken(format!(
-                        "expected {bytes} bytes of records, found {count}"
-                    ))),
-                    Err(error) => Err(broken(error.to_string())),
-                }
-            })?;
+        let mut line = lock(&self.peer.line);
+        let length: u64 = line.ask(&Ask::End(self.worker))?;
+        if length > RECORDS_BYTES_MAX {
+            return Err(broken(format!("{length} bytes of records")));
+        }
+        let mut bytes = Vec::new();
+        let read = (&mut line.reader).take(length).read_to_end(&mut bytes);
+        let found = read.map_err(|error| broken(error.to_string()))?;
+        if found as u64 != length {
+            return Err(broken(format!(
+                "expected {length} bytes of records, found {found}"
+            )));
+        }
         let back = lock(&self.peer.offset).offset_ns.saturating_neg();
         let shifted = shift_records(&bytes, self.role, back);
         Ok(write_atomically_unsynced(records, &shifted)?)

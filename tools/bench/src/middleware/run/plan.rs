@@ -1,7 +1,7 @@
 //! Which runs an evaluation has, and where their results are.
 
-use super::EvaluationOptions;
 use crate::{
+    args::RunArguments,
     engine,
     error::{BenchError, BenchResult},
     middleware::{
@@ -83,16 +83,16 @@ impl<'a> Run<'a> {
 pub(super) fn plan<'a>(
     evaluation: &'a Evaluation,
     middlewares: &[&'a Middleware],
-    options: &EvaluationOptions,
+    args: &RunArguments,
     folder: &Path,
 ) -> Vec<Run<'a>> {
     let mut runs = Vec::new();
-    for repetition in 0..options.repeat.unwrap_or(evaluation.repeat_each) {
+    for repetition in 0..args.repeat.unwrap_or(evaluation.repeat_each) {
         for case in &evaluation.cases {
             for link in &evaluation.links {
                 let reachable = middlewares
                     .iter()
-                    .filter(|one| link.spec.is_none() && options.peer.is_none() || one.crosses_networks())
+                    .filter(|one| link.spec.is_none() && args.peer.peer.is_none() || one.crosses_networks())
                     .filter(|one| one.carries(case.shape))
                     .filter(|one| !matches!(case.kind, CaseKind::Discovery { .. }) || one.discovers());
                 runs.extend(reachable.map(|middleware| Run {
@@ -117,14 +117,14 @@ pub(super) fn plan<'a>(
 pub(super) fn earlier(
     folder: &Path,
     planned: &[Run<'_>],
-    options: &EvaluationOptions,
+    args: &RunArguments,
 ) -> BenchResult<Vec<MiddlewareRun>> {
     let kept = folder.join(RESULT_FILE);
     if !kept.is_file() {
         return Ok(Vec::new());
     }
     let result: EvaluationResult = engine::load(&kept, "the result of an evaluation")?;
-    if result.scale != options.scale {
+    if result.scale != args.scale {
         return Err(BenchError::Option {
             option: "--scale",
             expected: format!(
@@ -132,7 +132,7 @@ pub(super) fn earlier(
                 result.scale,
                 folder.display()
             ),
-            found: options.scale.to_string(),
+            found: args.scale.to_string(),
         });
     }
     let is_planned = |run: &MiddlewareRun| {

@@ -88,18 +88,10 @@ enum Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn wait_for(&self, within: Duration, wanted: WorkerEvent) -> BenchResult<()> {
+    fn wait_for(&self, within: Duration, wanted: WorkerEvent) -> BenchResult<WorkerEvent> {
         match self {
             Self::Here(program) => program.wait_for(within, |line| event(line, wanted)),
             Self::There(remote) => remote.wait_for(within, wanted),
-        }
-    }
-
-    /// How many messages were received, once it is more than `than`; `None` when no more arrive in time.
-    fn received(&self, within: Duration, than: u64) -> Option<u64> {
-        match self {
-            Self::Here(program) => program.wait_for(within, |line| newer(line, than)).ok(),
-            Self::There(remote) => remote.received(within, than),
         }
     }
 
@@ -354,10 +346,10 @@ impl Bench<'_> {
             };
             let mut received = 0;
             while received < stream.count && self.clock.monotonic() < end {
-                match subscriber.received(quiet, received) {
-                    Some(count) => received = count,
+                match subscriber.wait_for(quiet, WorkerEvent::Received { count: received }) {
+                    Ok(WorkerEvent::Received { count }) => received = count,
                     // Quiet; a subscriber that has ended is noticed at the next order.
-                    None => break,
+                    _ => break,
                 }
             }
         }
@@ -375,17 +367,14 @@ fn thinned(samples: &[ProcessSample]) -> Vec<ProcessSample> {
     seconds.map(mean).collect()
 }
 
-/// Whether a line is this event.
-pub(super) fn event(line: &str, wanted: WorkerEvent) -> Option<()> {
-    (WorkerEvent::read(line)? == wanted).then_some(())
-}
-
-/// The count of a line that reports more than `than` received messages.
-pub(super) fn newer(line: &str, than: u64) -> Option<u64> {
-    match WorkerEvent::read(line)? {
-        WorkerEvent::Received { count } if count > than => Some(count),
-        _ => None,
-    }
+/// The event of a line, if it is this one; a count has to be higher.
+pub(super) fn event(line: &str, wanted: WorkerEvent) -> Option<WorkerEvent> {
+    let found = WorkerEvent::read(line)?;
+    let is_wanted = match (found, wanted) {
+        (WorkerEvent::Received { count }, WorkerEvent::Received { count: than }) => count > than,
+        (found, wanted) => found == wanted,
+    };
+    is_wanted.then_some(found)
 }
 
 /// A free port at the address `own`, where a worker of another machine can connect.

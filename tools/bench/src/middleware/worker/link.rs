@@ -41,7 +41,7 @@ pub(super) trait Inlet {
 }
 
 pub(super) fn outlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Outlet>> {
-    match plan.carrier {
+    match plan.carrier() {
         Carrier::Transport => {
             let mut transport = join()?;
             let request = PublishRequest {
@@ -61,7 +61,7 @@ pub(super) fn outlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Ou
 
 pub(super) fn inlet(plan: &WorkerPlan, join: Join<'_>) -> io::Result<Box<dyn Inlet>> {
     let received = Received::new(plan);
-    match plan.carrier {
+    match plan.carrier() {
         Carrier::Transport => {
             let mut transport = join()?;
             let request = SubscribeRequest {

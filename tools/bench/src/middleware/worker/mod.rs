@@ -8,7 +8,13 @@ mod publish;
 mod shape;
 mod subscribe;
 
+use clap::{
+    ArgAction, Args, ValueEnum,
+    builder::{PossibleValuesParser, TypedValueParser},
+    value_parser,
+};
 use holdall_io::fs::write_atomically_unsynced;
+use holdall_program::names::TransportName;
 pub use link::Join;
 pub use publish::publish_into_memory;
 use serde::{Deserialize, Serialize};
@@ -25,7 +31,7 @@ use std::{
 };
 
 /// Which side a worker is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Sends.
@@ -40,7 +46,7 @@ pub enum Role {
 
 impl Role {
     /// The name for the flag `--role`.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Publisher => "publisher",
             Self::Subscriber => "subscriber",
@@ -52,7 +58,7 @@ impl Role {
 
 /// How messages travel between two workers of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
+enum Carrier {
     /// Through a transport of this program.
     Transport,
     /// Datagrams without repair, 1472 bytes each.
@@ -63,35 +69,78 @@ pub enum Carrier {
     Memory,
 }
 
-/// The task of a worker.
-#[derive(Clone, Debug)]
+/// The task of a worker, as the flags of its process say it.
+#[derive(Args, Clone, Debug)]
 pub struct WorkerPlan {
-    /// Its side.
+    /// Its side
+    #[arg(long, value_name = "SIDE")]
     pub role: Role,
-    /// How messages travel.
-    pub carrier: Carrier,
-    /// The topic's name.
+
+    /// Through this transport
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["udp", "tcp"])]
+    pub transport: Option<TransportName>,
+
+    /// By datagrams to or at this address
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "tcp")]
+    pub udp: Option<SocketAddr>,
+
+    /// By a stream to or at this address
+    #[arg(long, value_name = "ADDRESS")]
+    pub tcp: Option<SocketAddr>,
+
+    /// The topic's name
+    #[arg(long, value_name = "NAME")]
     pub topic: String,
-    /// Number of workers on the other side. With it, the worker joins when started, sends nothing, and reports when it knows them all.
-    /// `None` sends.
+
+    /// Join when started, send nothing, and report when this many processes of the other side are known
+    #[arg(long = "nodes", value_name = "N")]
     pub others: Option<usize>,
-    /// The kind of messages.
+
+    /// Type of the messages: `bytes`, `point_cloud` or `poses`
+    #[arg(long = "message", value_name = "NAME", default_value_t)]
     pub shape: Shape,
-    /// Content of a message in bytes, 8 or more.
+
+    /// Content of a message in bytes
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(8..=1 << 30).map(|bytes| bytes as usize))]
     pub bytes: usize,
-    /// Messages a second.
+
+    /// Messages a second
+    #[arg(long = "rate", value_name = "HZ")]
     pub rate_hz: f64,
-    /// Messages that are planned.
+
+    /// Messages that are planned
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=1 << 32))]
     pub count: u64,
-    /// Reliable, else best effort.
+
+    /// Whether lost messages are sent again
+    #[arg(
+        long = "reliability",
+        value_name = "NAME",
+        action = ArgAction::Set,
+        value_parser = PossibleValuesParser::new(["reliable", "best-effort"]).map(|name| name == "reliable")
+    )]
     pub is_reliable: bool,
-    /// `KEEP_LAST` of this depth.
+
+    /// Messages to keep for late receivers
+    #[arg(long, value_name = "N")]
     pub depth: u64,
-    /// The file for records.
+
+    /// The file for a record of each message
+    #[arg(long, value_name = "FILE")]
     pub records: PathBuf,
 }
 
 impl WorkerPlan {
+    /// How messages travel.
+    fn carrier(&self) -> Carrier {
+        match (self.udp, self.tcp, self.transport) {
+            (Some(address), ..) => Carrier::Udp(address),
+            (_, Some(address), _) => Carrier::Tcp(address),
+            (_, _, Some(_)) => Carrier::Transport,
+            _ => Carrier::Memory,
+        }
+    }
+
     /// When message `number` is due, after the start.
     pub fn due(&self, number: u64) -> Duration {
         Duration::from_secs_f64(number as f64 / self.rate_hz)
@@ -319,7 +368,7 @@ pub fn work(plan: &WorkerPlan, join: Join<'_>) -> io::Result<()> {
         Role::Publisher => publish::run(plan, link::outlet(plan, join)?, &orders),
         Role::Subscriber => subscribe::run(plan, &mut *link::inlet(plan, join)?, &orders),
         Role::Idle => {
-            let _node = match plan.carrier {
+            let _node = match plan.carrier() {
                 Carrier::Transport => Some(join()?),
                 _ => None,
             };

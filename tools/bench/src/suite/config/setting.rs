@@ -1,13 +1,16 @@
 //! One way to record: the recorder, its publishers, the storage.
 
 use super::values::by_name;
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
 by_name!(RecorderKind, PublisherKind, SelectionKind);
 
 /// How messages get from the producers to the recorder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// Directly into the recorder's cache, in one process.
@@ -45,7 +48,7 @@ impl fmt::Display for Transport {
 }
 
 /// The recorder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum RecorderKind {
     /// This program.

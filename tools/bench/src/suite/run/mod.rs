@@ -13,6 +13,7 @@ use super::{
     result::{ExperimentResult, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
+    args::RunArguments,
     engine::{self, Earlier, Kind, OnProgress, Progress, Task, run_all},
     error::{BenchError, BenchResult},
     folder::remove,
@@ -28,9 +29,6 @@ use std::{
     sync::Arc,
 };
 
-/// Most bytes of a measurement of the disk's limit: measured often enough between the runs, it may be short.
-const LIMIT_BYTES_MAX: u64 = 1 << 30;
-
 /// A shorter measurement means nothing.
 const LIMIT_BYTES_MIN: u64 = 64 << 20;
 
@@ -42,29 +40,6 @@ const PRODUCER_THREADS_MAX: u32 = 8;
 
 /// The experiment itself, next to its results, for the report.
 pub(super) const EXPERIMENT_FILE: &str = "experiment.yaml";
-
-/// Options of a run of experiments.
-#[derive(Clone, Debug)]
-pub struct SuiteOptions {
-    /// The folder for results; each experiment gets a subfolder.
-    pub out: PathBuf,
-    /// Factor on message counts.
-    pub scale: f64,
-    /// Repetitions instead of those in the files.
-    pub repeat: Option<u32>,
-    /// Continue an interrupted run.
-    pub resume: bool,
-    /// Keep all bags, overriding the files.
-    pub keep: bool,
-    /// Threads that publish; chosen by the number of publishers when absent.
-    pub threads: Option<u32>,
-    /// The command line, stored with the results.
-    pub command: String,
-    /// Most bytes of a measurement of the disk's limit; a GiB when absent.
-    pub limit_bytes_max: Option<u64>,
-    /// Programs for runs over a transport.
-    pub programs: Programs,
-}
 
 /// The result file of a run, in its folder.
 const RESULT: &str = "result.json";
@@ -93,31 +68,33 @@ impl Planned<'_> {
 /// disk.
 pub fn run(
     experiment: &Experiment,
-    options: &SuiteOptions,
+    args: &RunArguments,
+    (out, programs): (&Path, &Programs),
     clock: &Arc<dyn Clock>,
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<ExperimentResult> {
-    let experiment = experiment.clone().scaled(options.scale);
-    let folder = options.out.join(&experiment.id);
-    let planned = plan(&experiment, options);
-    if folder.exists() && !options.resume {
+    let experiment = experiment.clone().scaled(args.scale);
+    let folder = out.join(&experiment.id);
+    let planned = plan(&experiment, args);
+    if folder.exists() && !args.resume {
         return Err(BenchError::NotEmpty { path: folder });
     }
     check_types(&experiment)?;
-    space::check(&experiment, options)?;
+    space::check(&experiment, args, out)?;
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     if let Some(text) = &experiment.text {
         let path = folder.join(EXPERIMENT_FILE);
         write_atomically_unsynced(&path, text.as_bytes())?;
     }
-    let runs = if options.resume {
+    let runs = if args.resume {
         earlier_results(&folder, &planned)?
     } else {
         Vec::new()
     };
     let mut suite = Suite {
         experiment: &experiment,
-        options,
+        args,
+        programs,
         clock,
         limits: None,
         folder: &folder,
@@ -132,11 +109,11 @@ pub fn run(
 
 /// Every setting of every case once; with another transport than the files ask for, settings that differed by it alone
 /// are equal, and count once.
-fn plan<'a>(experiment: &'a Experiment, options: &SuiteOptions) -> Vec<Planned<'a>> {
+fn plan<'a>(experiment: &'a Experiment, args: &RunArguments) -> Vec<Planned<'a>> {
     let mut planned: Vec<Planned<'a>> = Vec::new();
     for case in &experiment.cases {
         for benchmark in &experiment.benchmarks {
-            let repeat = options.repeat.unwrap_or(benchmark.repeat_each);
+            let repeat = args.repeat.unwrap_or(benchmark.repeat_each);
             for setting in benchmark.settings.clone() {
                 let one = Planned {
                     case,
@@ -189,7 +166,8 @@ fn check_types(experiment: &Experiment) -> BenchResult<()> {
 
 struct Suite<'a> {
     experiment: &'a Experiment,
-    options: &'a SuiteOptions,
+    args: &'a RunArguments,
+    programs: &'a Programs,
     clock: &'a Arc<dyn Clock>,
     /// Made when the first run needs it.
     limits: Option<LimitMeter>,
@@ -229,7 +207,7 @@ impl Kind for Suite<'_> {
         let transport = planned.benchmark.transport;
         let absent = match transport {
             Transport::None => None,
-            _ => self.options.programs.absence(transport, &planned.setting),
+            _ => self.programs.absence(transport, &planned.setting),
         };
         if let Some(absent) = absent {
             self.skip(task, absent.0, on_progress);
@@ -308,7 +286,7 @@ impl Suite<'_> {
         if let Some(rate) = planned.setting.play_rate {
             recorded.playback = Some(playback::play(&bag, rate, self.clock)?);
         }
-        if !planned.benchmark.preserve_bags && !self.options.keep {
+        if !planned.benchmark.preserve_bags && !self.args.keep {
             remove(&bag)?;
         }
         drop(unfinished);
@@ -334,7 +312,7 @@ impl Suite<'_> {
             benchmark: planned.benchmark,
             setting: &planned.setting,
             folder,
-            threads: self.options.threads,
+            threads: self.args.threads,
             clock: self.clock,
         };
         run.run()
@@ -347,8 +325,8 @@ impl Suite<'_> {
             setting: &planned.setting,
             folder,
             repetition: round,
-            threads: producer_threads(&planned.case.producers, self.options.threads),
-            programs: &self.options.programs,
+            threads: producer_threads(&planned.case.producers, self.args.threads),
+            programs: self.programs,
             clock: self.clock,
         };
         run.run()
@@ -356,7 +334,7 @@ impl Suite<'_> {
 
     /// The direct limit again before each run, the buffered one and memory once.
     fn measure_limits(&mut self, producers: &ProducerConfig) -> BenchResult<RunLimits> {
-        let most = self.options.limit_bytes_max.unwrap_or(LIMIT_BYTES_MAX);
+        let most = self.args.limit_total;
         let bytes = producers.bytes().clamp(LIMIT_BYTES_MIN.min(most), most);
         let meter = match &mut self.limits {
             Some(meter) => meter,
@@ -389,8 +367,8 @@ impl Suite<'_> {
         ExperimentResult {
             experiment: self.experiment.id.clone(),
             title: self.experiment.title.clone(),
-            scale: self.options.scale,
-            command: self.options.command.clone(),
+            scale: self.args.scale,
+            command: self.args.command_of(&self.experiment.id),
             machine: Machine::inspect(self.folder),
             runs: self.runs.clone(),
             skipped: self.skipped.clone(),

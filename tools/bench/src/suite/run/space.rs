@@ -1,6 +1,7 @@
 //! Refuses experiments whose largest run does not fit the disk, before anything is written.
 
 use crate::{
+    args::RunArguments,
     error::{BenchError, BenchResult},
     suite::config::Experiment,
 };
@@ -21,8 +22,7 @@ const OVERHEAD_BYTES: u64 = 160;
 ///
 /// # Errors
 /// Too little free space.
-pub fn check(experiment: &Experiment, options: &super::SuiteOptions) -> BenchResult<()> {
-    let out = options.out.as_path();
+pub fn check(experiment: &Experiment, args: &RunArguments, out: &Path) -> BenchResult<()> {
     let of_case = |producers: &crate::suite::config::ProducerConfig| {
         producers
             .bytes()
@@ -42,10 +42,10 @@ pub fn check(experiment: &Experiment, options: &super::SuiteOptions) -> BenchRes
     let kept: u64 = experiment
         .benchmarks
         .iter()
-        .filter(|benchmark| options.keep || benchmark.preserve_bags)
+        .filter(|benchmark| args.keep || benchmark.preserve_bags)
         .map(|benchmark| {
             let runs =
-                benchmark.settings.len() as u64 * u64::from(options.repeat.unwrap_or(benchmark.repeat_each));
+                benchmark.settings.len() as u64 * u64::from(args.repeat.unwrap_or(benchmark.repeat_each));
             all.saturating_mul(runs)
         })
         .fold(0, u64::saturating_add);

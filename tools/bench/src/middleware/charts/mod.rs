@@ -1,5 +1,8 @@
 //! The plots of an evaluation, with published figures in grey where they are at hand.
 
+mod over;
+mod seconds;
+
 use super::{
     CaseKind, EvaluatedLink, Evaluation, EvaluationResult, MiddlewareCase, MiddlewareRun,
     PublishedEvaluation,
@@ -8,23 +11,19 @@ use super::{
     table::{Cell, cells, delivered_percent},
 };
 use crate::{
-    chart::{Bars, Chart, Line, Lines, Map, Square},
+    chart::{Bars, Chart, Line, Lines, Map, Square, row},
     engine::{distinct, grouped},
     measure::ProcessSample,
     statistics::quantile_sorted,
 };
 use holdall_model::units::MIB;
+use over::{discoveries, in_time, over_loss, over_types};
+use seconds::{ARRIVAL, COST, each_second};
 
 /// Names of [`DEADLINES_MS`].
 const DEADLINES: [&str; 10] = ["1 ms", "3", "10", "33", "100", "333", "1 s", "3.3", "10", "33"];
 /// With more links than this, cost is not drawn over time.
 const LINKS_OVER_TIME_MAX: usize = 12;
-/// With fewer values of a variable no line is drawn over it.
-const VALUES_MIN: usize = 3;
-/// With fewer links a map shows no more than the bars.
-const LINKS_MIN: usize = 2;
-/// Deadline of the map, in milliseconds.
-const DEADLINE_MS: f64 = 1000.0;
 
 /// The context of a result in addition to its runs.
 pub(crate) struct Context<'a> {
@@ -332,8 +331,14 @@ fn delivered(number: usize, group: &[&Cell<'_>]) -> Chart {
     lines.y_end = Some(100.0);
     lines.places = DEADLINES.map(str::to_owned).to_vec();
     let title = format!("Messages that arrived in time: {}", name_of(group));
-    let columns = ["middleware", "deadline", "delivered_percent"];
-    lines.chart(&format!("delivered_{number}"), &title, columns)
+    let columns = ["middleware", "deadline_ms", "delivered_percent"];
+    let mut data = vec![row(&[&columns[0], &columns[1], &columns[2]])];
+    for line in &lines.lines {
+        let points = DEADLINES_MS.iter().zip(&line.points);
+        data.extend(points.map(|(deadline, (_, share))| row(&[&line.name, deadline, share])));
+    }
+    let chart = lines.chart(&format!("delivered_{number}"), &title, columns);
+    chart.with_data(data)
 }
 
 /// Each second of each run, red where nothing arrived.
@@ -386,356 +391,6 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> Option<Chart> {
         &format!("silences_{number}"),
         &title,
         ["run", "second", "received", ""],
-    ))
-}
-
-/// A figure of each second of a run.
-struct EachSecond {
-    name: &'static str,
-    title: &'static str,
-    axis: &'static str,
-    points: fn(&MiddlewareRun) -> Points,
-    /// Whose published figures they are.
-    published: Option<Side>,
-}
-
-const fn of_seconds(
-    name: &'static str,
-    title: &'static str,
-    axis: &'static str,
-    points: fn(&MiddlewareRun) -> Points,
-) -> EachSecond {
-    EachSecond {
-        name,
-        title,
-        axis,
-        points,
-        published: None,
-    }
-}
-
-fn counts(each_s: &[u64]) -> Points {
-    let seconds = each_s.iter().zip(1..);
-    seconds
-        .map(|(count, second)| (f64::from(second), *count as f64))
-        .collect()
-}
-
-fn sampled(samples: &[ProcessSample], figure: fn(&ProcessSample) -> f64) -> Points {
-    samples
-        .iter()
-        .map(|sample| (sample.at_s + 1.0, figure(sample)))
-        .collect()
-}
-
-const ARRIVAL: [EachSecond; 2] = [
-    EachSecond {
-        published: Some(Side::Subscriber),
-        ..of_seconds("seconds", "Messages received in each second", "received", |run| {
-            counts(&run.account.received_each_s)
-        })
-    },
-    EachSecond {
-        published: Some(Side::Publisher),
-        ..of_seconds("sent_seconds", "Messages sent in each second", "sent", |run| {
-            counts(&run.account.sent_each_s)
-        })
-    },
-];
-
-const COST: [EachSecond; 5] = [
-    of_seconds(
-        "latency_seconds",
-        "Mean latency of each second, from publish",
-        "ms",
-        |run| {
-            let seconds = run.account.latency_each_s_ms.iter().zip(1..);
-            let known = seconds.filter_map(|(latency, second)| Some((f64::from(second), (*latency)?)));
-            known.collect()
-        },
-    ),
-    of_seconds(
-        "publisher_cpu_seconds",
-        "Processor of the publisher in each second",
-        "cores",
-        |run| sampled(&run.samples[0], |sample| sample.busy),
-    ),
-    of_seconds(
-        "subscriber_cpu_seconds",
-        "Processor of the subscriber in each second",
-        "cores",
-        |run| sampled(&run.samples[1], |sample| sample.busy),
-    ),
-    of_seconds(
-        "publisher_memory_seconds",
-        "Resident memory of the publisher in each second",
-        "MiB",
-        |run| sampled(&run.samples[0], |sample| sample.rss_bytes as f64 / MIB),
-    ),
-    of_seconds(
-        "subscriber_memory_seconds",
-        "Resident memory of the subscriber in each second",
-        "MiB",
-        |run| sampled(&run.samples[1], |sample| sample.rss_bytes as f64 / MIB),
-    ),
-];
-
-/// The mean of all runs at each second, of those that have it.
-fn mean_of(runs: &[Points]) -> Points {
-    let mut all: Points = runs.concat();
-    all.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let seconds = all.chunk_by(|a, b| a.0 == b.0);
-    seconds.map(|points| (points[0].0, average(points))).collect()
-}
-
-fn average(points: &[(f64, f64)]) -> f64 {
-    points.iter().map(|point| point.1).sum::<f64>() / (points.len() as f64).max(1.0)
-}
-
-/// Each run faint, their mean bold; published runs in grey.
-fn each_second(
-    number: usize,
-    figure: &EachSecond,
-    group: &[&Cell<'_>],
-    context: &Context<'_>,
-) -> Option<Chart> {
-    let mut lines = Lines::over("second", figure.axis);
-    for (colour, cell) in group.iter().enumerate() {
-        let ours: Vec<Points> = cell.runs.iter().map(|run| (figure.points)(run)).collect();
-        let theirs = figure
-            .published
-            .map_or_else(Vec::new, |side| context.seconds(cell, side));
-        let sources = [
-            (format!("{}, published", cell.middleware), theirs, None),
-            (cell.middleware.clone(), ours, Some(colour)),
-        ];
-        for (name, runs, colour) in sources {
-            let mean = mean_of(&runs);
-            if mean.is_empty() {
-                continue;
-            }
-            let line = |name: String, points: Points| Line {
-                name,
-                points,
-                dotted: false,
-                colour,
-            };
-            let name = format!("{name}: {:.2} on average", average(&mean));
-            if runs.len() > 1 {
-                lines
-                    .lines
-                    .extend(runs.into_iter().map(|points| line(String::new(), points)));
-            }
-            lines.lines.push(line(name, mean));
-        }
-    }
-    lines.x_begin = 1.0;
-    let title = format!(
-        "{}, each run faint, their mean bold: {}",
-        figure.title,
-        name_of(group)
-    );
-    let name = format!("{}_{number}", figure.name);
-    (lines.last() >= 2.0).then(|| lines.chart(&name, &title, ["middleware", "second", figure.axis]))
-}
-
-const DISCOVERY: [Figure; 3] = [
-    figure(
-        "discovery_time",
-        "Time until every node knows all of the other half",
-        "seconds",
-        0,
-        |run| run.discovery.as_ref()?.complete_s(),
-    ),
-    figure(
-        "discovery_packets",
-        "Packets on the link until then",
-        "packets",
-        0,
-        |run| Some((run.wire?.forward_packets + run.wire?.back_packets) as f64),
-    ),
-    figure(
-        "discovery_bytes",
-        "Bytes on the link until then",
-        "MiB",
-        0,
-        |run| Some((run.wire?.forward_bytes + run.wire?.back_bytes) as f64 / MIB),
-    ),
-];
-
-const OVER_LOSS: [Figure; 2] = [
-    figure(
-        "overhead",
-        "Bytes on the link for each byte of content that arrived",
-        "wire ÷ content",
-        0,
-        MiddlewareRun::wire_overhead,
-    ),
-    figure(
-        "intime",
-        "Messages that arrived within a second",
-        "% of planned",
-        0,
-        |run| delivered_percent(run, DEADLINE_MS).filter(|_| run.account.planned > 0),
-    ),
-];
-
-/// Figures over the number of nodes.
-fn discoveries(cells: &[Cell<'_>]) -> Vec<Chart> {
-    let nodes = |cell: &Cell<'_>| Some(f64::from(cell.runs.first()?.discovery.as_ref()?.nodes));
-    let mut charts = Vec::new();
-    for (number, (link, those)) in grouped(cells, |cell| cell.link).into_iter().enumerate() {
-        let over = DISCOVERY
-            .iter()
-            .filter_map(|figure| over(number, figure, (link, "nodes"), &those, &nodes));
-        charts.extend(over);
-    }
-    charts
-}
-
-/// Figures over the loss of links that are equal otherwise.
-fn over_loss(cells: &[Cell<'_>], context: &Context<'_>) -> Vec<Chart> {
-    // A key of the cells that differ by their link's loss only, and that loss in percent.
-    let family = |cell: &Cell<'_>| {
-        let mut spec = context.place(cell)?.1.spec.clone()?;
-        let loss = std::mem::take(&mut spec.loss);
-        loss.burst
-            .is_none()
-            .then(|| (format!("{} {spec:?}", cell.case), 100.0 * loss.share))
-    };
-    let families = grouped(cells.iter().filter(|cell| family(cell).is_some()), |cell| {
-        family(cell).map(|(key, _)| key)
-    });
-    let mut charts = Vec::new();
-    for (number, (_, those)) in families.iter().enumerate() {
-        let names = (&*name_of(those), "loss of packets, %");
-        let loss = |cell: &Cell<'_>| Some(family(cell)?.1);
-        charts.extend(
-            OVER_LOSS
-                .iter()
-                .filter_map(|figure| over(number, figure, names, those, &loss)),
-        );
-    }
-    charts
-}
-
-/// A line for each middleware over the place that `x` gives its cells; `None` if too few have one.
-fn over(
-    number: usize,
-    figure: &Figure,
-    (name, x_axis): (&str, &str),
-    cells: &[&Cell<'_>],
-    x: &dyn Fn(&Cell<'_>) -> Option<f64>,
-) -> Option<Chart> {
-    let mut lines = Lines::over(x_axis, figure.unit);
-    for (colour, (middleware, own)) in grouped(cells, |cell| &cell.middleware).into_iter().enumerate() {
-        let point = |cell: &&&Cell<'_>| Some((x(cell)?, cell.estimate(figure.of)?.median));
-        let mut points: Points = own.iter().filter_map(point).collect();
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        lines.add(middleware, Some(colour), points);
-    }
-    let has_values = lines.lines.iter().any(|line| line.points.len() >= VALUES_MIN);
-    let title = format!("{}: {name}", figure.title);
-    let name = format!("{}_{number}", figure.name);
-    has_values.then(|| lines.chart(&name, &title, ["middleware", "x", figure.name]))
-}
-
-/// With the names of published figures.
-const OVER_TYPES: [(Figure, &str); 3] = [
-    (
-        figure(
-            "types_received",
-            "Messages received each second by type",
-            "received/s",
-            0,
-            |run| Some(run.account.received_per_s),
-        ),
-        "received",
-    ),
-    (
-        figure(
-            "types_latency",
-            "Effective latency from publish by type",
-            "ms",
-            0,
-            |run| run.account.effective_latency_ms,
-        ),
-        "latency",
-    ),
-    (
-        figure(
-            "types_cpu",
-            "Processor of the subscriber by type, in percent of a core (published: of the whole machine)",
-            "%",
-            0,
-            |run| subscriber(run, 100.0 * run.subscriber.cores()),
-        ),
-        "subscriber_cpu",
-    ),
-];
-
-/// Figures over the loads of one host, in the order of their sizes (1.2.3); published ones in grey.
-fn over_types(cells: &[Cell<'_>], context: &Context<'_>) -> Vec<Chart> {
-    let is_local = |cell: &&Cell<'_>| {
-        let place = context.place(cell);
-        place.is_some_and(|(case, link)| link.spec.is_none() && case.kind == CaseKind::Load)
-    };
-    let local: Vec<&Cell<'_>> = cells.iter().filter(is_local).collect();
-    let cases = distinct(local.iter().map(|cell| cell.case));
-    if cases.len() < VALUES_MIN {
-        return Vec::new();
-    }
-    let one = |(figure, key): &(Figure, &str)| {
-        let mut lines = Lines::over("", figure.unit);
-        lines.places = cases.iter().map(ToString::to_string).collect();
-        for (colour, (middleware, own)) in grouped(&local, |cell| &cell.middleware).into_iter().enumerate() {
-            let points = |value: &dyn Fn(&Cell<'_>) -> Option<f64>| {
-                let each = cases.iter().enumerate();
-                each.filter_map(|(place, case)| {
-                    Some((place as f64, value(own.iter().find(|cell| cell.case == *case)?)?))
-                })
-                .collect()
-            };
-            let theirs = points(&|cell| Some(context.figures(cell).get(key)?.median));
-            lines.add(&format!("{middleware}, published"), None, theirs);
-            lines.add(
-                middleware,
-                Some(colour),
-                points(&|cell| Some(cell.estimate(figure.of)?.median)),
-            );
-        }
-        let title = format!("{}; grey: published", figure.title);
-        lines.chart(figure.name, &title, ["middleware", "case", figure.name])
-    };
-    OVER_TYPES.iter().map(one).collect()
-}
-
-/// The share of messages in time by middleware and link; `None` if there are too few of both.
-fn in_time(number: usize, cells: &[&Cell<'_>]) -> Option<Chart> {
-    let links = distinct(cells.iter().map(|cell| cell.link));
-    let middlewares = distinct(cells.iter().map(|cell| cell.middleware.as_str()));
-    if links.len() < LINKS_MIN || middlewares.len() < 2 {
-        return None;
-    }
-    let map = Map::of(&middlewares, &links, |middleware, link| {
-        let mut own = cells.iter().filter(|cell| cell.middleware == middleware);
-        let cell = own.find(|cell| cell.link == link)?;
-        let percent = cell.estimate(|run| delivered_percent(run, DEADLINE_MS))?.median;
-        Some(Square {
-            percent,
-            value: percent,
-            text: format!("{percent:.0} %"),
-            published: None,
-        })
-    });
-    let title = format!(
-        "Messages that arrived within a second, in percent of planned: {}",
-        cells[0].case
-    );
-    Some(map.chart(
-        &format!("heat_{number}"),
-        &title,
-        ["middleware", "link", "delivered_in_1s_percent", ""],
     ))
 }
 
