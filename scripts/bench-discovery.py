@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""How long a recorder takes to hear a node that publishes many topics.
+"""How long a recorder takes to hear a node that publishes many topics, or to get the definition of a type that only its node has.
 
-Usage: bench-discovery.py [--holdall PROGRAM] [--tries 50] [--topics 200] [--order recorder_first|node_first] [--dds fastdds|cyclone]
+Usage: bench-discovery.py [--holdall PROGRAM] [--tries 50] [--topics 200] [--order recorder_first|node_first] [--dds fastdds|cyclone] [--definitions]
 
 A try starts a recorder and a node in an order, in a domain of their own (LOCALHOST), and measures from the moment when all publishers exist
 and a recorder listens to the moment when the last publisher has a subscription. The node is rclpy (Fast DDS), or pip `cyclonedds`.
+With --definitions the node has a type that holdall does not bundle (tests/nodes/own_types.py), and the time is that from the recorder's line that it
+records the topic to its line that a node has sent the definition.
 Run it with a Python that has rclpy (.venv/bin/python of `make setup`), for Cyclone one that has cyclonedds.
 """
 
@@ -17,8 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 from programs import lines_of, wait_for
+
+OWN_TYPES = Path(__file__).parent.parent / "tests" / "nodes" / "own_types.py"
 
 
 def fastdds_node(topics):
@@ -67,49 +72,54 @@ def run_node(kind, topics):
     leave()
 
 
+def environment(number, folder, dds):
+    """A domain of its own. The last part is as rmw_cyclonedds has it for LOCALHOST."""
+    alone = "<General><AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>"
+    alone += "<MaxAutoParticipantIndex>32</MaxAutoParticipantIndex><Peers><Peer address='localhost'/></Peers></Discovery>"
+    own = {"ROS_DOMAIN_ID": str(1 + (os.getpid() + number) % 100), "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST", "ROS_LOG_DIR": folder}
+    return {**os.environ, **own, "CYCLONEDDS_URI": alone if dds == "cyclone" else ""}
+
+
 def one_try(options, number, folder):
-    env = {
-        **os.environ,
-        "ROS_DOMAIN_ID": str(1 + (os.getpid() + number) % 100),
-        "ROS_AUTOMATIC_DISCOVERY_RANGE": "LOCALHOST",
-        "ROS_LOG_DIR": folder,
-        # As rmw_cyclonedds has it for LOCALHOST.
-        "CYCLONEDDS_URI": "<General><AllowMulticast>false</AllowMulticast></General><Discovery><ParticipantIndex>auto</ParticipantIndex>"
-        "<MaxAutoParticipantIndex>32</MaxAutoParticipantIndex><Peers><Peer address='localhost'/></Peers></Discovery>"
-        if options.dds == "cyclone" else "",
-    }
-    recorder_env = {key: value for key, value in env.items() if key != "CYCLONEDDS_URI"}
+    """Starts a recorder and a node, a moment apart; how long it took, and what was found."""
+    env = environment(number, folder, options.dds)
+    without = {"CYCLONEDDS_URI", "AMENT_PREFIX_PATH" if options.definitions else ""}
+    recorder_env = {key: value for key, value in env.items() if key not in without}
+    choice = ["--topics", "/own", "--log-level", "debug"] if options.definitions else ["-a"]
+    record = [options.holdall, "record", *choice, "-o", os.path.join(folder, str(number)), "--disable-keyboard-controls"]
+    own = [sys.executable, __file__, "--node", options.dds, "--topics", str(options.topics)]
 
     def start_node():
-        command = [sys.executable, __file__, "--node", options.dds, "--topics", str(options.topics)]
-        return subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        node = subprocess.Popen([sys.executable, OWN_TYPES, "-"] if options.definitions else own, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        if options.definitions:
+            node.stdin.write(json.dumps({"rate_hz": 50}))
+            node.stdin.close()
+        return node
 
     def start_recorder():
-        command = [options.holdall, "record", "-a", "-o", os.path.join(folder, str(number)), "--disable-keyboard-controls"]
-        return subprocess.Popen(command, env=recorder_env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(record, env=recorder_env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
-    started = []
+    order = [("recorder", start_recorder), ("node", start_node)]
+    if options.order == "node_first":
+        order.reverse()
+    started, ready, lines = [], {}, {}
     try:
-        order = [("recorder", start_recorder), ("node", start_node)]
-        if options.order == "node_first":
-            order.reverse()
-        ready = {}
-        lines = {}
         for name, start in order:
-            process = start()
-            started.append(process)
-            lines[name] = lines_of(process)
+            started.append(start())
+            lines[name] = lines_of(started[-1])
             ready[name] = wait_for(lines[name], "Listening" if name == "recorder" else "ready")
             if name != order[-1][0]:
                 time.sleep(0.3 + 0.1 * (number % 7))
+        if options.definitions:
+            found, _ = wait_for(lines["recorder"], "recording /own")
+            return wait_for(lines["recorder"], "a node has sent its definition")[0] - found, 1
         begin = max(ready["recorder"][0], json.loads(ready["node"][1])["ready"])
-        _, told = wait_for(lines["node"], "all")
-        told = json.loads(told)
+        told = json.loads(wait_for(lines["node"], "all")[1])
         return (told["all"] or float("inf")) - begin, told["count"]
     finally:
         # Ended, not killed: both would leave shared memory.
         for process in started:
-            if process.stdin:
+            if process.stdin and not options.definitions:
                 process.stdin.close()
             else:
                 process.send_signal(signal.SIGINT)
@@ -124,16 +134,18 @@ def main():
     parser.add_argument("--topics", type=int, default=200)
     parser.add_argument("--order", choices=["recorder_first", "node_first"], default="recorder_first")
     parser.add_argument("--dds", choices=["fastdds", "cyclone"], default="fastdds")
+    parser.add_argument("--definitions", action="store_true", help="the definition of one type instead")
     parser.add_argument("--node", choices=["fastdds", "cyclone"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.node:
         return run_node(options.node, options.topics)
+    wanted = 1 if options.definitions else options.topics
     with tempfile.TemporaryDirectory() as folder:
         took = []
         for number in range(options.tries):
             seconds, count = one_try(options, number, folder)
             took.append(seconds)
-            print(f"{number}: {seconds:.3f} s ({count} of {options.topics})", flush=True)
+            print(f"{number}: {seconds:.3f} s ({count} of {wanted})", flush=True)
     took.sort()
     late = sum(seconds > 0.3 for seconds in took)
     print(f"{options.dds}, {options.order}: median {statistics.median(took):.3f} s, worst {took[-1]:.3f} s, above 0.3 s: {late} of {len(took)}")

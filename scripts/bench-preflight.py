@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from programs import lines_of, wait_for
+from programs import lines_of
 
 
 def group(name, count, size, hz, depth=100):

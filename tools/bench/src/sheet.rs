@@ -91,6 +91,11 @@ impl Sheet {
         drawn.collect::<Vec<_>>().join("\n\n")
     }
 
+    /// The table as text in one piece, however wide it is.
+    pub fn undivided(&self) -> String {
+        drawn(&self.header, self.rows.iter().cloned(), self.words)
+    }
+
     /// Cells of the widest text of a column.
     pub fn width(&self, column: usize) -> usize {
         let cells = self.rows.iter().map(|row| row[column].chars().count());

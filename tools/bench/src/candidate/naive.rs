@@ -1,14 +1,22 @@
 //! The yardstick: a plain loop that encodes MCAP chunks directly into aligned blocks, with index and chunk
 //! checksums and nothing else.
 
-use super::raw::{RawMessage, RawWriter};
+use super::{
+    ours::{TYPE_NAME, TYPE_TEXT},
+    raw::{RawMessage, RawWriter},
+};
 use crate::error::BenchResult;
 use holdall_io::{
     disk::{DiskError, FileId},
     queue::DiskQueue,
     stream::BlockStream,
 };
-use holdall_storage::writer::ChannelInfo;
+use holdall_storage::{
+    mcap::format::{
+        Channel, ChunkHeader, ChunkIndex, Footer, Header, MAGIC, Schema, Statistics, encode_data_end,
+    },
+    writer::ChannelInfo,
+};
 use std::path::Path;
 
 /// A chunk is closed at this size.
@@ -16,17 +24,6 @@ const CHUNK_BYTES: u64 = 1 << 20;
 
 /// Opcode, length, two times, size, checksum, an empty compression name, length of the records.
 const CHUNK_HEADER_BYTES: u64 = 9 + 8 + 8 + 8 + 4 + 4 + 8;
-
-const MAGIC: [u8; 8] = [0x89, b'M', b'C', b'A', b'P', 0x30, b'\r', b'\n'];
-
-/// A chunk's entry in the summary.
-struct ChunkEntry {
-    times: (u64, u64),
-    start: u64,
-    records_bytes: u64,
-    indexes: Vec<(u16, u64)>,
-    indexes_bytes: u64,
-}
 
 /// The yardstick's writer.
 pub struct NaiveWriter {
@@ -41,8 +38,7 @@ pub struct NaiveWriter {
     /// Channels with a message in the open chunk.
     used: Vec<u16>,
     counts: Vec<u64>,
-    all_times: (u64, u64),
-    chunks: Vec<ChunkEntry>,
+    chunks: Vec<ChunkIndex>,
     /// Schema and channel records, for the beginning and the summary.
     catalog: Vec<u8>,
 }
@@ -62,10 +58,11 @@ impl NaiveWriter {
         let mut stream = BlockStream::new(file);
         let catalog = catalog(channels);
         let mut head = MAGIC.to_vec();
-        put_record(&mut head, 1, |body| {
-            put_text(body, "ros2");
-            put_text(body, "holdall naive loop");
-        });
+        let header = Header {
+            profile: "ros2".to_owned(),
+            library: "holdall naive loop".to_owned(),
+        };
+        header.encode(&mut head);
         stream.append(&mut q, &head)?;
         stream.append(&mut q, &catalog)?;
         Ok(Self {
@@ -77,7 +74,6 @@ impl NaiveWriter {
             indexes: vec![Vec::new(); channels.len()],
             used: Vec::new(),
             counts: vec![0; channels.len()],
-            all_times: (u64::MAX, 0),
             chunks: Vec::new(),
             catalog,
         })
@@ -135,40 +131,30 @@ impl NaiveWriter {
         self.stream
             .read_held(start + CHUNK_HEADER_BYTES..end, |part| crc.update(part))?;
         let mut header = Vec::with_capacity(CHUNK_HEADER_BYTES as usize);
-        header.push(6);
-        for value in [
-            CHUNK_HEADER_BYTES - 9 + records_bytes,
-            self.times.0,
-            self.times.1,
-            records_bytes,
-        ] {
-            header.extend_from_slice(&value.to_le_bytes());
-        }
-        header.extend_from_slice(&crc.finalize().to_le_bytes());
-        header.extend_from_slice(&0_u32.to_le_bytes());
-        header.extend_from_slice(&records_bytes.to_le_bytes());
+        let chunk = ChunkHeader {
+            message_start_time: self.times.0,
+            message_end_time: self.times.1,
+            uncompressed_size: records_bytes,
+            uncompressed_crc: crc.finalize(),
+            compressed_size: records_bytes,
+            ..ChunkHeader::default()
+        };
+        chunk.encode_prefix(&mut header);
         self.stream.patch(start, &header)?;
         self.stream.release(&mut self.q)?;
-        self.write_indexes(ChunkEntry {
-            times: self.times,
-            start,
-            records_bytes,
-            indexes: Vec::new(),
-            indexes_bytes: 0,
-        })?;
-        self.all_times = (
-            self.all_times.0.min(self.times.0),
-            self.all_times.1.max(self.times.1),
-        );
-        self.chunk_start = None;
-        Ok(())
-    }
-
-    fn write_indexes(&mut self, mut entry: ChunkEntry) -> Result<(), DiskError> {
-        let from = self.stream.position();
+        let mut entry: ChunkIndex = ChunkIndex {
+            message_start_time: self.times.0,
+            message_end_time: self.times.1,
+            chunk_start_offset: start,
+            chunk_length: end - start,
+            compressed_size: records_bytes,
+            uncompressed_size: records_bytes,
+            ..ChunkIndex::default()
+        };
         for channel in self.used.drain(..) {
             let index = &mut self.indexes[usize::from(channel)];
-            entry.indexes.push((channel, self.stream.position()));
+            let offset = self.stream.position();
+            entry.message_index_offsets.insert(channel, offset);
             let mut header = [0_u8; 15];
             header[0] = 7;
             header[1..9].copy_from_slice(&(6 + index.len() as u64).to_le_bytes());
@@ -179,49 +165,43 @@ impl NaiveWriter {
             self.stream.append(&mut self.q, index)?;
             index.clear();
         }
-        entry.indexes_bytes = self.stream.position() - from;
+        entry.message_index_length = self.stream.position() - end;
         self.chunks.push(entry);
+        self.chunk_start = None;
         Ok(())
     }
 
     fn write_end(&mut self) -> Result<(), DiskError> {
-        let mut end = Vec::new();
-        put_record(&mut end, 0x0F, |body| body.extend_from_slice(&[0; 4]));
-        let summary_start = self.stream.position() + end.len() as u64;
-        end.extend_from_slice(&self.catalog);
-        put_record(&mut end, 0x0B, |body| self.put_statistics(body));
+        let mut out = Vec::new();
+        encode_data_end(&mut out, 0);
+        let footer = Footer {
+            summary_start: self.stream.position() + out.len() as u64,
+            ..Footer::default()
+        };
+        out.extend_from_slice(&self.catalog);
+        let counted = (0..).zip(self.counts.iter().copied());
+        let times = || self.chunks.iter();
+        // Both are far below 2^32.
+        let [channel_count, chunk_count] = [self.counts.len(), self.chunks.len()].map(|count| count as u32);
+        let statistics = Statistics {
+            message_count: self.counts.iter().sum(),
+            schema_count: 1,
+            channel_count,
+            chunk_count,
+            message_start_time: times().map(|chunk| chunk.message_start_time).min().unwrap_or(0),
+            message_end_time: times().map(|chunk| chunk.message_end_time).max().unwrap_or(0),
+            channel_message_counts: counted.filter(|(_, count)| *count > 0).collect(),
+            ..Statistics::default()
+        };
+        statistics.encode(&mut out);
         for chunk in &self.chunks {
-            put_record(&mut end, 0x08, |body| put_chunk_index(body, chunk));
+            let offsets = chunk.message_index_offsets.iter();
+            chunk.encode(&mut out, offsets.map(|(channel, offset)| (*channel, *offset)));
         }
-        put_record(&mut end, 0x02, |body| {
-            body.extend_from_slice(&summary_start.to_le_bytes());
-            body.extend_from_slice(&[0; 8 + 4]);
-        });
-        end.extend_from_slice(&MAGIC);
-        self.stream.append(&mut self.q, &end)
-    }
-
-    fn put_statistics(&self, body: &mut Vec<u8>) {
-        let counted = self.counts.iter().zip(0_u16..).filter(|(count, _)| **count > 0);
-        body.extend_from_slice(&self.counts.iter().sum::<u64>().to_le_bytes());
-        body.extend_from_slice(&1_u16.to_le_bytes());
-        body.extend_from_slice(&len32(&self.counts).to_le_bytes());
-        body.extend_from_slice(&[0; 8]);
-        body.extend_from_slice(&len32(&self.chunks).to_le_bytes());
-        body.extend_from_slice(
-            &if self.chunks.is_empty() {
-                0
-            } else {
-                self.all_times.0
-            }
-            .to_le_bytes(),
-        );
-        body.extend_from_slice(&self.all_times.1.to_le_bytes());
-        body.extend_from_slice(&(counted.clone().count() as u32 * 10).to_le_bytes());
-        for (count, channel) in counted {
-            body.extend_from_slice(&channel.to_le_bytes());
-            body.extend_from_slice(&count.to_le_bytes());
-        }
+        footer.encode_without_crc(&mut out);
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&MAGIC);
+        self.stream.append(&mut self.q, &out)
     }
 }
 
@@ -246,61 +226,24 @@ impl RawWriter for NaiveWriter {
     }
 }
 
-fn len32<T>(items: &[T]) -> u32 {
-    u32::try_from(items.len()).unwrap_or(u32::MAX)
-}
-
-fn put_text(body: &mut Vec<u8>, text: &str) {
-    body.extend_from_slice(&len32(text.as_bytes()).to_le_bytes());
-    body.extend_from_slice(text.as_bytes());
-}
-
-fn put_record(out: &mut Vec<u8>, opcode: u8, fill: impl FnOnce(&mut Vec<u8>)) {
-    out.push(opcode);
-    let length_at = out.len();
-    out.extend_from_slice(&[0; 8]);
-    fill(out);
-    let length = (out.len() - length_at - 8) as u64;
-    out[length_at..length_at + 8].copy_from_slice(&length.to_le_bytes());
-}
-
 fn catalog(channels: &[ChannelInfo]) -> Vec<u8> {
     let mut out = Vec::new();
-    put_record(&mut out, 3, |body| {
-        body.extend_from_slice(&1_u16.to_le_bytes());
-        put_text(body, super::ours::TYPE_NAME);
-        put_text(body, "ros2msg");
-        put_text(body, super::ours::TYPE_TEXT);
-    });
-    for (info, channel) in channels.iter().zip(0_u16..) {
-        put_record(&mut out, 4, |body| {
-            body.extend_from_slice(&channel.to_le_bytes());
-            body.extend_from_slice(&1_u16.to_le_bytes());
-            put_text(body, &info.topic.name);
-            put_text(body, "cdr");
-            body.extend_from_slice(&0_u32.to_le_bytes());
-        });
+    let schema = Schema {
+        id: 1,
+        name: TYPE_NAME.into(),
+        encoding: "ros2msg".into(),
+        data: TYPE_TEXT.as_bytes().into(),
+    };
+    schema.encode(&mut out);
+    for (info, id) in channels.iter().zip(0..) {
+        let channel = Channel {
+            id,
+            schema_id: 1,
+            topic: info.topic.name.clone(),
+            message_encoding: "cdr".to_owned(),
+            metadata: Default::default(),
+        };
+        channel.encode(&mut out);
     }
     out
-}
-
-fn put_chunk_index(body: &mut Vec<u8>, chunk: &ChunkEntry) {
-    for value in [
-        chunk.times.0,
-        chunk.times.1,
-        chunk.start,
-        CHUNK_HEADER_BYTES + chunk.records_bytes,
-    ] {
-        body.extend_from_slice(&value.to_le_bytes());
-    }
-    body.extend_from_slice(&(len32(&chunk.indexes) * 10).to_le_bytes());
-    for (channel, offset) in &chunk.indexes {
-        body.extend_from_slice(&channel.to_le_bytes());
-        body.extend_from_slice(&offset.to_le_bytes());
-    }
-    body.extend_from_slice(&chunk.indexes_bytes.to_le_bytes());
-    put_text(body, "");
-    for value in [chunk.records_bytes, chunk.records_bytes] {
-        body.extend_from_slice(&value.to_le_bytes());
-    }
 }

@@ -284,7 +284,7 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
         words: 2,
         rows,
     }
-    .text();
+    .undivided();
     output::result(&format!("{table}\n{LIST_END}"))?;
     Ok(Outcome::Done)
 }

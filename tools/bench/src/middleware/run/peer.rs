@@ -54,7 +54,7 @@ pub(super) enum Ask {
     Clock,
     /// The number of a worker that was started.
     Start(Box<WorkerSpec>),
-    /// The event of a worker, if it comes within so many milliseconds.
+    /// The event of a worker, if it comes within these milliseconds.
     Wait(usize, WorkerEvent, u64),
     /// Have a worker start at this time of the other machine's clock: nothing.
     Order(usize, u64),
