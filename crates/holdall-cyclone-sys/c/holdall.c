@@ -180,6 +180,24 @@ int64_t holdall_heartbeat_accepted (struct ddsi_domaingv *gv, const uint8_t read
   return accepted;
 }
 
+uint32_t holdall_next_acknowledgement (struct ddsi_domaingv *gv, const uint8_t reader[16], const uint8_t writer[16])
+{
+  const ddsi_guid_t writer_guid = guid_of (writer), reader_guid = guid_of (reader);
+  uint32_t count = 0;
+  struct ddsi_thread_state *const self = begin (gv);
+  struct ddsi_proxy_writer *pwr = ddsi_entidx_lookup_proxy_writer_guid (gv->entity_index, &writer_guid);
+  if (pwr != NULL)
+  {
+    ddsrt_mutex_lock (&pwr->e.lock);
+    struct ddsi_pwr_rd_match *match = ddsrt_avl_lookup (&ddsi_pwr_readers_treedef, &pwr->readers, &reader_guid);
+    if (match != NULL)
+      count = match->count++;
+    ddsrt_mutex_unlock (&pwr->e.lock);
+  }
+  end (self);
+  return count;
+}
+
 void holdall_release_fragments (struct ddsi_rdata *first)
 {
   ddsi_fragchain_unref (first);

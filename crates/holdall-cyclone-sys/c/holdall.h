@@ -54,6 +54,10 @@ bool holdall_lease (struct ddsi_domaingv *gv, const uint8_t participant[16], int
 /* When one of our readers last accepted a HEARTBEAT of a writer; 0 before the first. */
 int64_t holdall_heartbeat_accepted (struct ddsi_domaingv *gv, const uint8_t reader[16], const uint8_t writer[16]);
 
+/* Takes the count of the next ACKNACK of one of our readers to a writer: higher than those before, also than those before the writer's participant was
+   lost and found again. 0 where they are not matched. */
+uint32_t holdall_next_acknowledgement (struct ddsi_domaingv *gv, const uint8_t reader[16], const uint8_t writer[16]);
+
 /* Releases one reference to the packet of each fragment in a chain. Any thread may call it. */
 void holdall_release_fragments (struct ddsi_rdata *first);
 

@@ -9,12 +9,12 @@
 use super::{
     far_peers::FarPeers,
     ffi_globals::{Globals, elapsed},
+    for_fast_dds::{asking_for_heartbeats, split_fragment_requests},
     handshake_names::{accepted_by_all, has_handshake},
     keys::{has_key_hash, remove_key_hashes},
     locators::{
-        AnnouncedInterface, Change, Destination, HEADER_BYTES, announcement_ports, asking_for_heartbeats,
-        change_of, is_farewell, keep_reachable, named_destination, needed, needed_by_discovery,
-        split_fragment_requests, with_addresses,
+        AnnouncedInterface, Change, Destination, HEADER_BYTES, announcement_ports, change_of, is_farewell,
+        keep_reachable, named_destination, needed, needed_by_discovery, with_addresses,
     },
     networks::{GROUP, Networks, Way, socket_address},
     repeats::Repeats,
@@ -56,8 +56,7 @@ static DOMAINS: RwLock<Vec<Arc<State>>> = RwLock::new(Vec::new());
 
 /// The means by which a domain sends.
 struct State {
-    /// Address of the domain's globals.
-    domain: usize,
+    globals: Globals,
     /// Address of the connection of the loopback interface.
     loopback: Option<usize>,
     networks: RwLock<Networks>,
@@ -169,7 +168,7 @@ impl Announcing {
 impl Drop for Announcing {
     fn drop(&mut self) {
         let mut domains = DOMAINS.write().unwrap_or_else(PoisonError::into_inner);
-        domains.retain(|state| state.domain != self.0.domain);
+        domains.retain(|state| state.globals != self.0.globals);
     }
 }
 
@@ -233,7 +232,7 @@ impl State {
         // SAFETY: the caller vouches for the domain.
         let receivers = unsafe { multicast_receivers(domain) };
         Some(Self {
-            domain: domain.as_ptr() as usize,
+            globals: domain,
             loopback: loopback.map(|sender| sender.connection as usize),
             networks: RwLock::new(Networks::new(is_wide, interfaces, &multicast, receivers)),
             announcement: Mutex::new(None),
@@ -273,7 +272,7 @@ impl State {
         let domains = DOMAINS.read().unwrap_or_else(PoisonError::into_inner);
         domains
             .iter()
-            .find(|state| state.domain == domain)
+            .find(|state| state.globals.as_ptr() as usize == domain)
             .map(Arc::clone)
     }
 
@@ -290,10 +289,17 @@ impl State {
         self.anywhere.get()
     }
 
+    /// A copy of a packet whose first acknowledgements Fast DDS answers.
+    fn asking_for_heartbeats(&self, packet: &[u8]) -> Vec<u8> {
+        asking_for_heartbeats(packet, |reader, writer| {
+            self.globals.next_acknowledgement(reader, writer)
+        })
+    }
+
     /// An announcement as a participant at this address needs it.
     fn for_unicast(&self, packet: &[u8], to: Ipv4Addr) -> Vec<u8> {
         let networks = self.networks();
-        asking_for_heartbeats(&announcement_for(&networks, packet, networks.destination(to)))
+        self.asking_for_heartbeats(&announcement_for(&networks, packet, networks.destination(to)))
     }
 
     /// Sends an announcement to all participants of this computer at a port: one that uses another interface than loopback ignores what
@@ -510,7 +516,7 @@ fn changed(packet: Packet) -> Option<dds_return_t> {
     } else if is_announcement {
         state.for_unicast(&bytes, address)
     } else {
-        asking_for_heartbeats(&bytes)
+        state.asking_for_heartbeats(&bytes)
     };
     if is_announcement && address.is_loopback() && named_destination(&bytes).is_none() {
         state.to_own_addresses(&chosen, packet.0.port);

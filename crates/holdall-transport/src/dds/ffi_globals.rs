@@ -16,7 +16,7 @@ pub(super) fn elapsed() -> i64 {
 
 /// The globals of a live domain. All calls but [`Globals::as_ptr`] take the lock of an entity, which Cyclone holds while it delivers: they must
 /// not be called from a handler.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) struct Globals(NonNull<ddsi_domaingv>);
 
 // SAFETY: only passed to Cyclone's functions, which any thread may call.
@@ -93,6 +93,12 @@ impl Globals {
             )
         };
         has_end.then_some(LeaseState { heard, end })
+    }
+
+    /// Takes the count of the next ACKNACK of one of our readers to a writer: higher than those before; 0 where they are not matched.
+    pub(super) fn next_acknowledgement(self, reader: Gid, writer: Gid) -> u32 {
+        // SAFETY: the domain is live.
+        unsafe { holdall_next_acknowledgement(self.as_ptr(), reader.0.as_ptr(), writer.0.as_ptr()) }
     }
 
     /// Whether one of our readers has accepted a HEARTBEAT of a writer in a packet that was read after `since` (elapsed time in nanoseconds).

@@ -1,15 +1,13 @@
-//! Packets that leave in another form than Cyclone DDS writes: announcements with the addresses that a peer needs, and first acknowledgements that
-//! Fast DDS answers at once.
+//! Packets that leave in another form than Cyclone DDS writes: announcements with the addresses that a peer needs.
 //!
 //! Cyclone announces the addresses of all interfaces that it uses, loopback among them, to everyone. A Fast DDS publisher then sends each
 //! message once to each address: a publisher on this host twice, one on another host once more to its own loopback. So the addresses are chosen when
 //! an announcement leaves, by its destination.
-//!
-//! A Fast DDS participant that discovers us sends the heartbeats of its discovery writers first, and announces itself after that, so Cyclone does not
-//! know their participant yet and drops them. Cyclone then asks with an empty ACKNACK that begins at 1; Fast DDS takes that for an acknowledgement
-//! and stays silent until its next heartbeat, a second later. To ask for a heartbeat, Fast DDS itself sends an ACKNACK that begins at 0.
 
-use super::repeats::GuidPrefix;
+use super::{
+    for_fast_dds::{is_first_acknowledgement, names_fast_dds},
+    repeats::GuidPrefix,
+};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// An interface that Cyclone uses.
@@ -114,13 +112,13 @@ pub(super) fn announcement_ports(address: Ipv4Addr, domain: u32, index_max: u32)
 }
 
 pub(super) const HEADER_BYTES: usize = 20;
-const SUBMESSAGE_HEADER_BYTES: usize = 4;
+pub(super) const SUBMESSAGE_HEADER_BYTES: usize = 4;
 const PAD: u8 = 0x01;
 const INFO_TIMESTAMP: u8 = 0x09;
-const ACKNACK: u8 = 0x06;
+pub(super) const ACKNACK: u8 = 0x06;
 const DATA: u8 = 0x15;
-const INFO_DESTINATION: u8 = 0x0e;
-const NACK_FRAGMENTS: u8 = 0x12;
+pub(super) const INFO_DESTINATION: u8 = 0x0e;
+pub(super) const NACK_FRAGMENTS: u8 = 0x12;
 /// `DATA` flags: little endian, with inline QoS, with payload.
 const FLAG_LITTLE_ENDIAN: u8 = 1;
 pub(super) const FLAG_INLINE_QOS: u8 = 2;
@@ -275,61 +273,6 @@ pub(super) fn change_of<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Option<Ch
         at -= piece.len();
     }
     found
-}
-
-fn names_fast_dds(bytes: &[u8], destination: &Submessage) -> bool {
-    let prefix = destination.at + SUBMESSAGE_HEADER_BYTES;
-    bytes.get(prefix..prefix + 2) == Some(&VENDOR_FAST_DDS)
-}
-
-/// An ACKNACK from before anything was received: it begins at 1, names no number, and has the count 0.
-fn is_first_acknowledgement(bytes: &[u8], acknowledgement: &Submessage) -> bool {
-    let order = Order {
-        is_little: acknowledgement.flags & FLAG_LITTLE_ENDIAN != 0,
-    };
-    let [high, low, bits, count] =
-        [12, 16, 20, 24].map(|offset| order.u32(bytes, acknowledgement.at + offset));
-    acknowledgement.id == ACKNACK && (high, low, bits, count) == (Some(0), Some(1), Some(0), Some(0))
-}
-
-/// A copy of a packet whose first acknowledgements for Fast DDS begin at 0, which it answers with a heartbeat.
-pub(super) fn asking_for_heartbeats(packet: &[u8]) -> Vec<u8> {
-    let mut copy = packet.to_vec();
-    let mut at = HEADER_BYTES;
-    let mut is_for_fast_dds = false;
-    while let Some(next) = submessage(packet, at) {
-        if next.id == INFO_DESTINATION {
-            is_for_fast_dds = names_fast_dds(packet, &next);
-        } else if is_for_fast_dds && is_first_acknowledgement(packet, &next) {
-            copy[next.at + 16..next.at + 20].fill(0);
-        }
-        at = next.end.min(packet.len());
-    }
-    copy
-}
-
-/// A packet without its requests for fragments from Fast DDS, `None` where nothing else is in it, and a packet with those alone.
-pub(super) fn split_fragment_requests(packet: &[u8]) -> (Option<Vec<u8>>, Vec<u8>) {
-    let mut at = HEADER_BYTES.min(packet.len());
-    let mut rest = packet[..at].to_vec();
-    let mut requests = rest.clone();
-    let (mut has_rest, mut is_for_fast_dds) = (false, false);
-    while let Some(next) = submessage(packet, at) {
-        let end = next.end.min(packet.len());
-        let bytes = &packet[at..end];
-        if next.id == INFO_DESTINATION {
-            is_for_fast_dds = names_fast_dds(packet, &next);
-            rest.extend_from_slice(bytes);
-            requests.extend_from_slice(bytes);
-        } else if is_for_fast_dds && next.id == NACK_FRAGMENTS {
-            requests.extend_from_slice(bytes);
-        } else {
-            has_rest = true;
-            rest.extend_from_slice(bytes);
-        }
-        at = end;
-    }
-    (has_rest.then_some(rest), requests)
 }
 
 pub(super) fn is_announcement(bytes: &[u8], submessage: &Submessage) -> bool {
@@ -523,7 +466,10 @@ pub(super) fn is_farewell(packet: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::for_fast_dds::{asking_for_heartbeats, split_fragment_requests},
+        *,
+    };
     use proptest::prelude::*;
 
     const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
@@ -716,17 +662,22 @@ mod tests {
         let first = acknowledgement(VENDOR_FAST_DDS, 1, 0);
         let pieces = [&first[..20], &first[20..]];
         assert_eq!(change_of(pieces.into_iter()), Some(Change::FirstAcknowledgement));
-        assert_eq!(
-            asking_for_heartbeats(&first),
-            acknowledgement(VENDOR_FAST_DDS, 0, 0)
-        );
+        let counted = asking_for_heartbeats(&first, |reader, writer| {
+            let expected = [&VENDOR_FAST_DDS[..], &[7; 10], &[0, 0, 3, 0xc2]].concat();
+            assert_eq!(
+                (&reader.0[12..], &writer.0[..]),
+                (&[0, 0, 3, 0xc7][..], &expected[..])
+            );
+            5
+        });
+        assert_eq!(counted, acknowledgement(VENDOR_FAST_DDS, 0, 5));
         for other in [
             acknowledgement([0x01, 0x10], 1, 0),
             acknowledgement(VENDOR_FAST_DDS, 1, 1),
             acknowledgement(VENDOR_FAST_DDS, 5, 0),
         ] {
             assert_eq!(change_of([&other[..]].into_iter()), None);
-            assert_eq!(asking_for_heartbeats(&other), other);
+            assert_eq!(asking_for_heartbeats(&other, |_, _| 5), other);
         }
     }
 
@@ -759,7 +710,7 @@ mod tests {
         let whole = both(&[(0x31, LOOPBACK), (0x31, WIRED)], 1);
         let pieces = [&whole[..20], &whole[20..64], &whole[64..]];
         assert_eq!(change_of(pieces.into_iter()), Some(Change::Announcement));
-        let changed = asking_for_heartbeats(&with_addresses(&whole, &[LOOPBACK], &[LOOPBACK]));
+        let changed = asking_for_heartbeats(&with_addresses(&whole, &[LOOPBACK], &[LOOPBACK]), |_, _| 0);
         assert_eq!(changed, both(&[(0x31, LOOPBACK)], 0));
     }
 
@@ -804,7 +755,7 @@ mod tests {
             let mut received = whole.clone();
             keep_reachable(&mut received, WIRED, |address| address == LOOPBACK);
             change_of([&whole[..]].into_iter());
-            prop_assert_eq!(asking_for_heartbeats(&whole).len(), whole.len());
+            prop_assert_eq!(asking_for_heartbeats(&whole, |_, _| 1).len(), whole.len());
             named_destination(&whole);
             is_farewell(&whole);
             split_fragment_requests(&whole);

@@ -11,6 +11,7 @@
 mod announced;
 mod config;
 mod far_peers;
+mod for_fast_dds;
 mod handshake_names;
 mod keys;
 mod lives;

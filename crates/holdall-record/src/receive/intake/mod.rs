@@ -86,6 +86,8 @@ struct PublisherTrack {
     shown_from: Option<Timestamp>,
     /// Whether it is named as not heard.
     is_named: bool,
+    /// It went silent and was discovered again: the same life, whose transport may send again what it keeps.
+    came_back: bool,
     /// Set for a publisher that keeps its last messages for late subscriptions.
     latched: Option<Box<HeldLatched>>,
 }
@@ -110,6 +112,7 @@ impl PublisherTrack {
             silent_since: None,
             shown_from: None,
             is_named: false,
+            came_back: false,
             latched: None,
         }
     }
@@ -255,6 +258,7 @@ impl Intake {
         state.gone.retain(|gone| *gone != gid);
         let index = self.track(&mut state, Some(gid));
         let track = &mut state.tracks[index];
+        track.came_back |= track.silent_since.is_some();
         if let Some(who) = who {
             self.ledger().describe_publisher(self.topic, track.index, who);
         }

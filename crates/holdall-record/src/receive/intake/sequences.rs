@@ -65,7 +65,8 @@ impl Intake {
     ) -> Option<usize> {
         let track = &mut state.tracks[index];
         self.log_begin(track, observation, sequence);
-        let several = track.subscriptions.count_ones() > 1;
+        let may_repeat =
+            track.subscriptions.count_ones() > 1 || track.came_back || track.silent_since.is_some();
         // While the recording is paused nothing is wanted, wherever it was lost.
         let stage = match passage {
             Passage::Shut => LossStage::Policy,
@@ -89,7 +90,7 @@ impl Intake {
                     track.unclear += 1;
                 }
             }
-            Observation::Duplicate if several => {
+            Observation::Duplicate if may_repeat => {
                 track.duplicates += 1;
                 return None;
             }
@@ -130,7 +131,7 @@ impl Intake {
         self.ledger().arrived_late(self.topic, track.index, sequence)
     }
 
-    /// One subscription never brings a message twice: a number that comes again is another life of the publisher.
+    /// One subscription to a publisher that was never lost brings no message twice: a number that comes again is another life of the publisher.
     pub(super) fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
         let ended = &mut state.tracks[index];
         self.close_track(ended);

@@ -495,6 +495,30 @@ fn a_farewell_over_another_network_than_the_last_message_leaves_the_end_unknown(
 }
 
 #[test]
+fn what_a_publisher_sends_again_after_it_was_silent_is_stored_once() {
+    let time = Timestamp::from_nanos;
+    let bench = Bench::new();
+    (1..=3).for_each(|number| bench.receive(A, number));
+    bench.intake.serves(A, EndProof::OfReliable, true);
+    let last = bench.last_message(A, time(20));
+    bench
+        .intake
+        .publisher_gone(A, Departure::Silent(Some(time(15))), last, time(20));
+    // Its messages may come before it is discovered again.
+    bench.receive(A, 2);
+    bench
+        .intake
+        .publisher_discovered(A, PublisherOrigin::During, None);
+    bench.intake.serves(A, EndProof::OfReliable, true);
+    (3..=5).for_each(|number| bench.receive(A, number));
+    let (stored, account) = bench.finish();
+    assert_eq!(
+        (stored.len(), account.publishers.len(), account.lost()),
+        (5, 1, 0)
+    );
+}
+
+#[test]
 fn a_publisher_is_silent_since_its_last_message_or_its_last_sign_of_life() {
     let time = Timestamp::from_nanos;
     let bench = Bench::new();
