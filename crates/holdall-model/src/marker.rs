@@ -4,6 +4,7 @@ use crate::{
     time::Timestamp,
     time_line::{ClockJump, StampClock},
 };
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The record that carries a marker in a storage file.
@@ -25,13 +26,14 @@ const JUMP_FROM: &str = "clock_jump_from";
 const CLOCK: &str = "clock";
 
 /// A moment with a name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Marker {
     /// The moment, on the clock of the messages' log times.
     pub time: Timestamp,
     /// Its name.
     pub name: String,
     /// The jump of the clock that it marks; it is at the time after the jump.
+    #[serde(skip)]
     pub jump: Option<ClockJump>,
 }
 

@@ -1,6 +1,6 @@
 //! Points in time and spans between them, in nanoseconds, as bags store them.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use std::time::Duration;
 
 /// Nanoseconds since the Unix epoch on the clock that stamped it (system time, or simulation time).
@@ -122,6 +122,14 @@ fn nanos_of_day(clock: &str) -> Option<i64> {
     let nanos = digits(&format!("{fraction:0<9}"))?;
     (hours < 24 && minutes < 60 && seconds < 60)
         .then(|| ((hours * 60 + minutes) * 60 + seconds) * NANOS + nanos)
+}
+
+/// Serializes a span as seconds.
+///
+/// # Errors
+/// Those of the serializer.
+pub fn serialize_seconds<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(|span| span.as_secs_f64()).serialize(serializer)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Steady time alongside a clock that jumps: where the clock jumped, and how its times map to steady ones.
 
 use crate::time::Timestamp;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::{collections::VecDeque, fmt, time::Duration};
 
 /// A clock that is off by less than this at once has not jumped: it was adjusted.
@@ -42,6 +43,17 @@ pub struct ClockJump {
     pub from: Timestamp,
     /// The time it showed instead.
     pub to: Timestamp,
+}
+
+/// With the sentence about it as `text`.
+impl Serialize for ClockJump {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("ClockJump", 3)?;
+        object.serialize_field("text", &self.to_string())?;
+        object.serialize_field("from_ns", &self.from)?;
+        object.serialize_field("to_ns", &self.to)?;
+        object.end()
+    }
 }
 
 impl ClockJump {

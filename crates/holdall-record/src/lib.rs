@@ -5,6 +5,7 @@ mod assembly;
 pub(crate) mod cache;
 mod clock_watch;
 mod control;
+mod document;
 mod error;
 pub mod events;
 pub(crate) mod limits;

@@ -8,6 +8,7 @@ use crate::{
 };
 use holdall_io::{fs::File, output::OutputDisk};
 use holdall_model::time::Timestamp;
+use serde::Serialize;
 use std::{any::Any, path::Path};
 
 /// A storage whose files are made of chunks.
@@ -85,7 +86,7 @@ pub struct NewAttachment<'a> {
 }
 
 /// A file stored in another one along with the messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AttachmentInfo {
     /// Name; several can have the same one.
     pub name: String,
@@ -96,6 +97,7 @@ pub struct AttachmentInfo {
     /// When it was made; `None` when that is not known.
     pub create_time: Option<Timestamp>,
     /// Offset of its content in the file.
+    #[serde(skip)]
     pub offset: u64,
     /// Length of its content.
     pub bytes: u64,

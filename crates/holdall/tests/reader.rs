@@ -605,7 +605,6 @@ fn contents_list_bytes_by_topic() {
     let bag = Bag::open(data("rosbag2/mcap_default")).expect("open");
     let contents = BagContents::read(&bag).expect("read");
     assert_eq!(contents.bytes_by_topic["/imu/data"], 38_880);
-    assert_eq!(contents.messages_by_topic["/chatter"], 12);
 }
 
 #[test]

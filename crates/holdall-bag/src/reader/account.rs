@@ -9,15 +9,17 @@ use holdall_model::{
     },
     time::Timestamp,
 };
+use serde::Serialize;
 
 /// A summary of a recording's account.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AccountSummary {
     /// Messages that were written into the bag; where the account was cut off, those that the bag holds.
     pub recorded: u64,
     /// Lost messages.
     pub lost: u64,
     /// Messages that were sent before their publisher was matched, which are not lost.
+    #[serde(rename = "sent_before_match")]
     pub before_match: u64,
     /// Messages left out on request, by the recording or by a tool that made this bag from others.
     pub left_out: u64,
@@ -26,14 +28,17 @@ pub struct AccountSummary {
     /// Number of topics whose losses in transit are unknown.
     pub topics_unknown: u64,
     /// The account has no end: the recording was cut off, or is still running.
+    #[serde(rename = "cut_off")]
     pub is_cut_off: bool,
     /// If it was: log time of the last message that the account covers; `None` if it covers none.
+    #[serde(rename = "cut_off_after")]
     pub checkpoint: Option<Timestamp>,
     /// Times at which the recording continued in a new file because the old one made no progress.
     pub restarts: Vec<Restart>,
     /// Number of further restarts.
     pub restarts_left_out: u64,
     /// How well the loss window was kept, if one was set and the recording was ended.
+    #[serde(rename = "loss_window")]
     pub window: Option<KeptWindow>,
 }
 

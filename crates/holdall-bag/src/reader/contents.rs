@@ -24,13 +24,12 @@ pub struct ServiceCounts {
 }
 
 /// Counts that require reading all messages of a bag.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BagContents {
-    /// Number of messages by topic.
-    pub messages_by_topic: BTreeMap<String, u64>,
     /// Payload bytes by topic.
     pub bytes_by_topic: BTreeMap<String, u64>,
     /// Requests and responses by service event topic.
+    #[serde(rename = "calls_by_event_topic")]
     pub services: BTreeMap<String, ServiceCounts>,
 }
 
@@ -49,7 +48,6 @@ impl BagContents {
 
     fn add(&mut self, message: &BagMessage, seen: &mut Seen) {
         let topic = &message.topic;
-        *entry(&mut self.messages_by_topic, &topic.name) += 1;
         *entry(&mut self.bytes_by_topic, &topic.name) += message.payload.len() as u64;
         if service_of_event_topic(&topic.name, &topic.type_name).is_none() {
             return;
@@ -190,7 +188,6 @@ mod tests {
                 responses: 1
             }
         );
-        assert_eq!(contents.messages_by_topic["/add/_service_event"], 6);
         assert_eq!(contents.bytes_by_topic["/add/_service_event"], 6 * 44);
     }
 

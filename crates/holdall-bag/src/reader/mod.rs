@@ -1,6 +1,7 @@
 //! Reading bags: a directory with its metadata or a single storage file, several of them, in time order.
 
 mod account;
+mod attached;
 mod audit;
 mod bag;
 mod bag_file;
@@ -28,10 +29,12 @@ mod runs;
 mod set;
 mod state;
 mod strip;
+mod summary;
 mod undefined;
 
 pub use crate::writer::UndefinedTopic;
 pub use account::AccountSummary;
+pub use attached::{Attached, Attachment, is_reserved};
 pub use audit::{AccountKind, BagAudit, TopicAudit};
 pub use bag::{Bag, LostByTopic};
 pub use bag::{METADATA_BYTES_MAX, is_account_sum};
@@ -56,3 +59,4 @@ pub use set::FileHook;
 pub use state::{AccountSource, BagState, Condition, StateSummary};
 pub use state::{DAMAGED_KEY, REPAIRED_KEY};
 pub use strip::Strip;
+pub use summary::BagSummary;

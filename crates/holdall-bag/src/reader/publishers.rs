@@ -2,17 +2,19 @@
 
 use super::{bag::Bag, error::ReadError, message::PublisherChoice, set::BagSet};
 use holdall_model::topic::PublisherInfo;
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Most publishers that a sentence names.
 const NAMED_MAX: usize = 8;
 
 /// A publisher of one topic of a bag.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TopicPublisher {
     /// The topic.
     pub topic: String,
     /// Its publisher; `None` for all messages whose publisher the bag does not store.
+    #[serde(flatten)]
     pub publisher: Option<PublisherInfo>,
     /// Number of its messages in the bag.
     pub message_count: u64,

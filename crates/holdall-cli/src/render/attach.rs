@@ -2,13 +2,12 @@
 
 use super::tools::table;
 use crate::units::format_bytes;
-use holdall::tools::attach::{Attachment, Contents};
+use holdall::reader::{Attached, Attachment};
 use holdall_model::text::Outside;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 /// A table of the attachments, and the pairs of each metadata record.
-pub fn list(contents: &Contents) -> String {
+pub fn list(contents: &Attached) -> String {
     if contents.attachments.is_empty() && contents.metadata.is_empty() {
         return "nothing is attached".to_owned();
     }
@@ -46,43 +45,14 @@ pub fn attachment_line(found: &Attachment) -> String {
     )
 }
 
-/// An attachment in the JSON of `holdall info`.
-#[derive(Serialize)]
-pub struct AttachmentJson<'a> {
-    name: &'a str,
-    media_type: &'a str,
-    bytes: u64,
-}
-
-impl<'a> AttachmentJson<'a> {
-    /// Its name, type and size.
-    pub fn of(found: &'a Attachment) -> Self {
-        Self {
-            name: &found.info.name,
-            media_type: &found.info.media_type,
-            bytes: found.info.bytes,
-        }
-    }
-}
-
 /// The same as a JSON object.
-pub fn json(contents: &Contents) -> Value {
-    let attachments = contents.attachments.iter().map(|found| {
-        json!({
-            "name": found.info.name,
-            "media_type": found.info.media_type,
-            "bytes": found.info.bytes,
-            "log_time": found.info.log_time.as_nanos(),
-            "create_time": found.info.create_time.map(|time| time.as_nanos()),
-            "file": found.file.display().to_string(),
-        })
-    });
+pub fn json(contents: &Attached) -> Value {
     let metadata = contents
         .metadata
         .iter()
         .map(|(name, entries)| json!({"name": name, "entries": entries}));
     json!({
-        "attachments": attachments.collect::<Vec<Value>>(),
+        "attachments": contents.attachments,
         "metadata": metadata.collect::<Vec<Value>>(),
     })
 }

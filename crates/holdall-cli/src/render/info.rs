@@ -1,64 +1,31 @@
-//! A bag on the screen, line for line as `ros2 bag info` shows it, with what was lost; and as JSON.
+//! A bag on the screen, line for line as `ros2 bag info` shows it, with what was lost.
 
 use super::{
-    attach::{AttachmentJson, attachment_line},
+    attach::attachment_line,
     labels::{LABEL_CELLS, push, push_list, seconds, time_point},
-    marker::{MarkerJson, jump_lines, jumps_of, marker_line},
-    undefined::{UndefinedJson, undefined_line},
 };
 use crate::{
     args::info::Sort,
     units::{format_bytes, format_count, plural},
 };
-use holdall::{
-    reader::{
-        AccountSummary, BagContents, BagState, ServiceCounts, StateSummary, TopicPublisher, UndefinedTopic,
-    },
-    tools::attach::Attachment,
-};
+use holdall::reader::{AccountSummary, BagSummary, TopicPublisher, UndefinedTopic};
 use holdall_model::{
-    loss::{LossStage, LossSums, ledger::Restart},
+    loss::LossSums,
     marker::Marker,
-    metadata::{BagMetadata, TopicWithMessageCount},
+    metadata::TopicWithMessageCount,
     names::{service_of_event_topic, service_of_event_type},
     text::{Outside, one_line},
-    time::Timestamp,
-    topic::PublisherInfo,
-    unheard::{NotHeard, not_heard_in, unheard_services_in},
+    time_line::ClockJump,
 };
 use jiff::tz::TimeZone;
-use serde::Serialize;
-use serde_json::Value;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
 
 /// Services are indented two cells more: their label has 21 letters.
 const SERVICE_LABEL: &str = "Service information: ";
 
 /// The contents of a bag for display.
 pub struct BagView<'a> {
-    /// The bag's metadata.
-    pub metadata: &'a BagMetadata,
-    /// How long the recording took if its clock jumped.
-    pub duration_without_jumps: Option<Duration>,
-    /// Size of all storage files in bytes.
-    pub bytes: u64,
-    /// Whether it has all that was recorded, and its account.
-    pub state: &'a BagState,
-    /// The values from reading all messages.
-    pub contents: Option<&'a BagContents>,
-    /// Who published what (`--verbose`); empty if the bag does not record it.
-    pub publishers: &'a [TopicPublisher],
-    /// Topics without a definition.
-    pub undefined: &'a [UndefinedTopic],
-    /// Named marks, by time.
-    pub markers: &'a [Marker],
-    /// Files that are stored in addition to the messages.
-    pub attachments: &'a [Attachment],
-    /// Messages that files repeat at their beginnings, by topic; in none of the counts.
-    pub repeated: &'a BTreeMap<String, u64>,
+    /// What is in it.
+    pub summary: &'a BagSummary,
     /// Order of topics and services.
     pub sort: Sort,
 }
@@ -70,7 +37,7 @@ impl BagView<'_> {
 
     /// Topics, or services' event topics, in the requested order; equal ones by name.
     fn sorted(&self, services: bool) -> Vec<&TopicWithMessageCount> {
-        let all = &self.metadata.topics_with_message_count;
+        let all = &self.summary.metadata.topics_with_message_count;
         let mut topics: Vec<_> = all
             .iter()
             .filter(|topic| Self::is_service(topic) == services)
@@ -94,7 +61,7 @@ impl BagView<'_> {
 
     /// The text for people; times are shown in `zone`.
     pub fn text(&self, zone: &TimeZone) -> String {
-        let metadata = self.metadata;
+        let (summary, metadata) = (self.summary, &self.summary.metadata);
         let services = self.sorted(true);
         let service_events: u64 = services.iter().map(|topic| topic.message_count).sum();
         let start = metadata.starting_time.unwrap_or_default();
@@ -107,10 +74,10 @@ impl BagView<'_> {
             .map(|path| Outside(path).to_string())
             .collect();
         push_list(&mut text, "Files:", LABEL_CELLS, &files);
-        push(&mut text, "Bag size:", &format_bytes(self.bytes));
+        push(&mut text, "Bag size:", &format_bytes(summary.bytes));
         push(&mut text, "Storage id:", &one_line(&metadata.storage_identifier));
         push(&mut text, "ROS Distro:", &one_line(distro));
-        let steady = self.duration_without_jumps.map_or_else(String::new, |span| {
+        let steady = summary.duration_without_jumps.map_or_else(String::new, |span| {
             format!(" ({}s without the jumps of its clock)", seconds(span))
         });
         push(
@@ -138,31 +105,34 @@ impl BagView<'_> {
             .collect();
         push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
         self.push_further(&mut text, zone);
-        push(&mut text, "State:", self.state.condition.as_str());
+        push(&mut text, "State:", summary.state.condition.as_str());
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
-        if let Some(account) = &self.state.account {
+        if let Some(account) = &summary.state.account {
             push_account(&mut text, account, zone);
+        }
+        if summary.encrypted {
+            push(&mut text, "Encrypted:", "yes");
         }
         text
     }
 
     /// The lists that most bags do not have.
     fn push_further(&self, text: &mut String, zone: &TimeZone) {
-        let publishers: Vec<String> = self.publishers.iter().map(publisher_line).collect();
-        let undefined: Vec<String> = self.undefined.iter().map(undefined_line).collect();
+        let summary = self.summary;
+        let publishers: Vec<String> = summary.publishers.iter().map(publisher_line).collect();
+        let undefined: Vec<String> = summary.undefined.iter().map(undefined_line).collect();
         let marker = |marker| marker_line(marker, zone);
-        let markers: Vec<String> = self.markers.iter().map(marker).collect();
-        let jumps = jump_lines(self.markers, zone);
-        let attachments: Vec<String> = self.attachments.iter().map(attachment_line).collect();
-        let repeated = self.repeated.iter();
+        let markers: Vec<String> = summary.markers.iter().map(marker).collect();
+        let jumps = jump_lines(&summary.clock_jumps, zone);
+        let attachments: Vec<String> = summary.attachments.iter().map(attachment_line).collect();
+        let repeated = summary.repeated.iter();
         let repeated: Vec<String> = repeated
             .map(|(topic, count)| format!("{}: {}", Outside(topic), plural(*count, "message")))
             .collect();
-        let services = unheard_services_in(&self.metadata.custom_data);
-        let unheard: Vec<String> = services.iter().map(|name| Outside(name).to_string()).collect();
-        let not_heard = not_heard_in(&self.metadata.custom_data);
+        let unheard = summary.unheard_services.iter();
+        let unheard: Vec<String> = unheard.map(|name| Outside(name).to_string()).collect();
+        let not_heard = summary.not_heard.iter();
         let not_heard: Vec<String> = not_heard
-            .iter()
             .map(|one| Outside(&one.to_string()).to_string())
             .collect();
         for (label, cells, list) in [
@@ -182,14 +152,17 @@ impl BagView<'_> {
     }
 
     fn size(&self, topic: &TopicWithMessageCount) -> String {
-        self.contents.map_or_else(String::new, |contents| {
-            let bytes = contents
-                .bytes_by_topic
-                .get(&topic.topic_metadata.name)
-                .copied()
-                .unwrap_or(0);
-            format!("Size Contribution: {} | ", format_bytes(bytes))
-        })
+        self.summary
+            .contents
+            .as_ref()
+            .map_or_else(String::new, |contents| {
+                let bytes = contents
+                    .bytes_by_topic
+                    .get(&topic.topic_metadata.name)
+                    .copied()
+                    .unwrap_or(0);
+                format!("Size Contribution: {} | ", format_bytes(bytes))
+            })
     }
 
     fn topic_line(&self, topic: &TopicWithMessageCount) -> String {
@@ -208,7 +181,7 @@ impl BagView<'_> {
         let about = &topic.topic_metadata;
         let name = service_of_event_topic(&about.name, &about.type_name).unwrap_or(&about.name);
         let type_name = service_of_event_type(&about.type_name).unwrap_or(&about.type_name);
-        let counts = match self.contents {
+        let counts = match &self.summary.contents {
             Some(contents) => {
                 let counts = contents.services.get(&about.name).copied().unwrap_or_default();
                 format!(
@@ -230,8 +203,8 @@ impl BagView<'_> {
     /// Messages missing from the bag: total, then each topic with its stages.
     fn lost_lines(&self, zone: &TimeZone) -> Vec<String> {
         let time = |at| time_point(at, zone);
-        let mut lines = vec![self.state.lost_line(time)];
-        for (topic, stages) in self.state.lost.iter().flatten() {
+        let mut lines = vec![self.summary.state.lost_line(time)];
+        for (topic, stages) in self.summary.state.lost.iter().flatten() {
             let LossSums {
                 lost,
                 by_stage,
@@ -253,104 +226,8 @@ impl BagView<'_> {
                 lines.push(format!("Topic: {topic} | Sent while not matched: {before_match}"));
             }
         }
-        lines.extend(self.state.more_lines(time));
+        lines.extend(self.summary.state.more_lines(time));
         lines
-    }
-
-    /// The metadata with rosbag2's names, and this program's additions.
-    ///
-    /// # Errors
-    /// When a value cannot be represented in JSON.
-    pub fn json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(&BagJson {
-            metadata: self.metadata,
-            bag_size: self.bytes,
-            recorded_by: self.state.writer.map(|writer| writer.process),
-            state: self.state.summary(),
-            lost_messages: self.state.lost.as_ref().map(|topics| LostJson {
-                total: LossSums::of_all(topics.values()).lost,
-                topics: topics
-                    .iter()
-                    .map(|(topic, stages)| (topic.as_str(), LossSums::of(stages).by_stage))
-                    .filter(|(_, stages)| !stages.is_empty())
-                    .collect(),
-                sent_before_match: topics
-                    .iter()
-                    .map(|(topic, stages)| (topic.as_str(), LossSums::of(stages).before_match))
-                    .filter(|(_, count)| *count > 0)
-                    .collect(),
-            }),
-            account: self.state.account.as_ref().map(AccountJson::of),
-            bytes_by_topic: self.contents.map(|contents| &contents.bytes_by_topic),
-            calls_by_event_topic: self.contents.map(|contents| &contents.services),
-            publishers: self.publishers.iter().map(PublisherJson::of).collect(),
-            undefined_topics: self.undefined.iter().map(UndefinedJson::of).collect(),
-            markers: self.markers.iter().map(MarkerJson::of).collect(),
-            clock_jumps: jumps_of(self.markers),
-            duration_without_jumps_s: self.duration_without_jumps.map(|span| span.as_secs_f64()),
-            attachments: self.attachments.iter().map(AttachmentJson::of).collect(),
-            services_without_introspection: unheard_services_in(&self.metadata.custom_data),
-            not_heard: not_heard_in(&self.metadata.custom_data),
-            repeated_messages: self.repeated,
-        })
-    }
-}
-
-/// The JSON object of `--json`, in the order of `metadata.yaml`.
-#[derive(Serialize)]
-struct BagJson<'a> {
-    #[serde(flatten)]
-    metadata: &'a BagMetadata,
-    bag_size: u64,
-    /// The process that is recording the bag, if known; absent when no process does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    recorded_by: Option<Option<u32>>,
-    #[serde(flatten)]
-    state: StateSummary,
-    /// Null when the bag has no ledger.
-    lost_messages: Option<LostJson<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    account: Option<AccountJson<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bytes_by_topic: Option<&'a BTreeMap<String, u64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    calls_by_event_topic: Option<&'a BTreeMap<String, ServiceCounts>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    publishers: Vec<PublisherJson<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    undefined_topics: Vec<UndefinedJson<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    markers: Vec<MarkerJson<'a>>,
-    /// Where the clock that stamped messages jumped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    clock_jumps: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration_without_jumps_s: Option<f64>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    attachments: Vec<AttachmentJson<'a>>,
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    services_without_introspection: BTreeSet<String>,
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    not_heard: BTreeSet<NotHeard>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    repeated_messages: &'a BTreeMap<String, u64>,
-}
-
-#[derive(Serialize)]
-struct PublisherJson<'a> {
-    topic: &'a str,
-    #[serde(flatten)]
-    publisher: Option<&'a PublisherInfo>,
-    message_count: u64,
-}
-
-impl<'a> PublisherJson<'a> {
-    fn of(counted: &'a TopicPublisher) -> Self {
-        Self {
-            topic: &counted.topic,
-            publisher: counted.publisher.as_ref(),
-            message_count: counted.message_count,
-        }
     }
 }
 
@@ -376,58 +253,29 @@ fn publisher_line(counted: &TopicPublisher) -> String {
     format!("{line} | Count: {}", counted.message_count)
 }
 
-#[derive(Serialize)]
-struct LostJson<'a> {
-    total: u64,
-    topics: BTreeMap<&'a str, BTreeMap<LossStage, u64>>,
-    /// By topic; no loss.
-    sent_before_match: BTreeMap<&'a str, u64>,
+/// One topic whose type nothing defines.
+fn undefined_line(topic: &UndefinedTopic) -> String {
+    format!(
+        "Topic: {} | Type: {}",
+        Outside(&topic.name),
+        Outside(&topic.type_name)
+    )
 }
 
-#[derive(Serialize)]
-struct AccountJson<'a> {
-    recorded: u64,
-    lost: u64,
-    sent_before_match: u64,
-    left_out: u64,
-    removed: u64,
-    topics_unknown: u64,
-    /// The account has no end: the recording was cut off, or is still running.
-    cut_off: bool,
-    /// Nanoseconds; null when the account is about the whole recording, or about no message yet.
-    cut_off_after: Option<i64>,
-    loss_window: Option<WindowJson>,
-    restarts: &'a [Restart],
-    restarts_left_out: u64,
+/// One named mark.
+fn marker_line(marker: &Marker, zone: &TimeZone) -> String {
+    format!("{}: {}", time_point(marker.time, zone), Outside(&marker.name))
 }
 
-#[derive(Serialize)]
-struct WindowJson {
-    max_s: f64,
-    achieved_s: Option<f64>,
-    missed: u64,
-}
-
-impl<'a> AccountJson<'a> {
-    fn of(account: &'a AccountSummary) -> Self {
-        Self {
-            recorded: account.recorded,
-            lost: account.lost,
-            sent_before_match: account.before_match,
-            left_out: account.left_out,
-            removed: account.removed,
-            topics_unknown: account.topics_unknown,
-            cut_off: account.is_cut_off,
-            cut_off_after: account.checkpoint.map(Timestamp::as_nanos),
-            loss_window: account.window.map(|window| WindowJson {
-                max_s: window.max_s,
-                achieved_s: window.achieved_s,
-                missed: window.missed,
-            }),
-            restarts: &account.restarts,
-            restarts_left_out: account.restarts_left_out,
-        }
-    }
+/// The jumps of the clock.
+fn jump_lines(jumps: &[ClockJump], zone: &TimeZone) -> Vec<String> {
+    jumps
+        .iter()
+        .map(|jump| {
+            let (from, to) = (time_point(jump.from, zone), time_point(jump.to, zone));
+            format!("{jump}, from {from} to {to}")
+        })
+        .collect()
 }
 
 /// The account in short, the loss window and restarts, each where there is something to report.
@@ -477,11 +325,16 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    static NONE_REPEATED: BTreeMap<String, u64> = BTreeMap::new();
-    use holdall::reader::{AccountSource, Condition, LostByTopic};
+    use holdall::reader::{AccountSource, BagContents, BagState, Condition, LostByTopic, ServiceCounts};
     use holdall_model::{
-        loss::{KeptWindow, LossStage},
+        loss::{KeptWindow, LossStage, ledger::Restart},
+        metadata::BagMetadata,
+        time::Timestamp,
         topic::TopicInfo,
+    };
+    use std::{
+        collections::{BTreeMap, BTreeSet},
+        time::Duration,
     };
 
     fn topic(name: &str, type_name: &str, message_count: u64) -> TopicWithMessageCount {
@@ -528,35 +381,41 @@ mod tests {
         }
     }
 
-    fn view<'a>(metadata: &'a BagMetadata, state: &'a BagState) -> BagView<'a> {
-        BagView {
-            metadata,
+    fn summary(lost: LostByTopic) -> BagSummary {
+        BagSummary {
+            metadata: metadata(),
             bytes: 143_269,
-            state,
+            state: state(lost),
             contents: None,
-            publishers: &[],
-            undefined: &[],
-            markers: &[],
+            publishers: Vec::new(),
+            undefined: Vec::new(),
+            markers: Vec::new(),
+            clock_jumps: Vec::new(),
             duration_without_jumps: None,
-            attachments: &[],
-            repeated: &NONE_REPEATED,
-            sort: Sort::Name,
+            attachments: Vec::new(),
+            unheard_services: BTreeSet::new(),
+            not_heard: BTreeSet::new(),
+            repeated: BTreeMap::new(),
+            encrypted: false,
         }
     }
 
-    fn parsed(view: &BagView<'_>) -> serde_json::Value {
-        serde_json::from_str(&view.json().unwrap()).unwrap()
+    fn text(summary: &BagSummary) -> String {
+        let sort = Sort::Name;
+        BagView { summary, sort }.text(&TimeZone::UTC)
+    }
+
+    fn parsed(summary: &BagSummary) -> serde_json::Value {
+        serde_json::to_value(summary).unwrap()
     }
 
     #[test]
     fn the_layout_is_that_of_ros2_bag_info() {
-        let (metadata, state) = (metadata(), state(LostByTopic::new()));
-        insta::assert_snapshot!(view(&metadata, &state).text(&TimeZone::UTC));
+        insta::assert_snapshot!(text(&summary(LostByTopic::new())));
     }
 
     #[test]
     fn reading_all_messages_adds_sizes_and_requests() {
-        let (metadata, state) = (metadata(), state(LostByTopic::new()));
         let contents = BagContents {
             bytes_by_topic: [("/chatter".to_owned(), 2048), ("/imu/data".to_owned(), 84_240)].into(),
             services: [(
@@ -569,22 +428,15 @@ mod tests {
             .into(),
             ..BagContents::default()
         };
-        let view = BagView {
-            contents: Some(&contents),
-            publishers: &[],
-            undefined: &[],
-            markers: &[],
-            duration_without_jumps: None,
-            attachments: &[],
-            repeated: &NONE_REPEATED,
-            ..view(&metadata, &state)
+        let read = BagSummary {
+            contents: Some(contents),
+            ..summary(LostByTopic::new())
         };
-        insta::assert_snapshot!(view.text(&TimeZone::UTC));
+        insta::assert_snapshot!(text(&read));
     }
 
     #[test]
     fn losses_are_listed_by_topic_and_stage() {
-        let metadata = metadata();
         let lost: LostByTopic = [
             (
                 "/imu/data".to_owned(),
@@ -593,23 +445,23 @@ mod tests {
             ("/chatter".to_owned(), [(LossStage::Head, 0)].into()),
         ]
         .into();
-        let state = state(lost);
-        let text = view(&metadata, &state).text(&TimeZone::UTC);
+        let summary = summary(lost);
+        let text = text(&summary);
         assert!(
             text.ends_with(
                 "Lost messages:     1 005\n                   Topic: /imu/data | Lost: 1005 | Stages: transport 1000, cache 5\n"
             ),
             "{text}"
         );
-        let json = parsed(&view(&metadata, &state));
+        let json = parsed(&summary);
         assert_eq!(json["lost_messages"]["total"], 1005);
         assert_eq!(json["lost_messages"]["topics"]["/imu/data"]["cache"], 5);
     }
 
     #[test]
     fn the_account_reports_the_loss_window_and_restarts() {
-        let (metadata, mut state) = (metadata(), state(LostByTopic::new()));
-        state.account = Some(AccountSummary {
+        let mut summary = summary(LostByTopic::new());
+        summary.state.account = Some(AccountSummary {
             recorded: 291,
             removed: 12,
             window: Some(KeptWindow {
@@ -624,13 +476,12 @@ mod tests {
             restarts_left_out: 1,
             ..AccountSummary::default()
         });
-        let view = view(&metadata, &state);
-        let text = view.text(&TimeZone::UTC);
+        let text = text(&summary);
         let end = "Account:           291 recorded, 12 removed later by --max-bag-files\n\
                    Loss window:       a power cut would have lost the last 2.000 s at most; exceeded 3 times, at worst 2.500 s\n\
                    Restarts:          Nov 14 2023 22:13:20.000000003 (1700000000.000000003): the disk does not take what is written\n                   and 1 more\n";
         assert!(text.ends_with(end), "{text}");
-        let json = parsed(&view);
+        let json = parsed(&summary);
         assert_eq!(json["account"]["loss_window"]["missed"], 3);
         assert_eq!(
             json["account"]["restarts"][0]["time"],
@@ -640,42 +491,30 @@ mod tests {
 
     #[test]
     fn a_bag_of_another_recorder_has_no_account_of_losses() {
-        let metadata = metadata();
-        let state = BagState {
-            lost: None,
-            source: AccountSource::None,
-            ..state(LostByTopic::new())
-        };
-        let view = view(&metadata, &state);
-        assert!(view.text(&TimeZone::UTC).contains("Lost messages:     unknown"));
-        assert_eq!(parsed(&view)["lost_messages"], serde_json::Value::Null);
+        let mut summary = summary(LostByTopic::new());
+        summary.state.lost = None;
+        summary.state.source = AccountSource::None;
+        assert!(text(&summary).contains("Lost messages:     unknown"));
+        assert_eq!(parsed(&summary)["lost_messages"], serde_json::Value::Null);
     }
 
     #[test]
     fn an_empty_bag_has_labels_without_values() {
-        let metadata = BagMetadata {
-            storage_identifier: "mcap".to_owned(),
-            ..BagMetadata::default()
-        };
-        let state = state(LostByTopic::new());
-        let view = BagView {
+        let empty = BagSummary {
+            metadata: BagMetadata {
+                storage_identifier: "mcap".to_owned(),
+                ..BagMetadata::default()
+            },
             bytes: 0,
-            ..view(&metadata, &state)
+            ..summary(LostByTopic::new())
         };
-        insta::assert_snapshot!(view.text(&TimeZone::UTC));
+        insta::assert_snapshot!(text(&empty));
     }
 
     #[test]
     fn topics_are_sorted_as_asked() {
-        let (metadata, state) = (metadata(), state(LostByTopic::new()));
-        let names = |sort| {
-            BagView {
-                sort,
-                ..view(&metadata, &state)
-            }
-            .topic_names()
-            .join(" ")
-        };
+        let summary = &summary(LostByTopic::new());
+        let names = |sort| BagView { summary, sort }.topic_names().join(" ");
         assert_eq!(names(Sort::Name), "/chatter /imu/data");
         assert_eq!(names(Sort::Type), "/imu/data /chatter");
         assert_eq!(names(Sort::Count), "/chatter /imu/data");
@@ -683,8 +522,7 @@ mod tests {
 
     #[test]
     fn json_has_the_names_of_rosbag2() {
-        let (metadata, state) = (metadata(), state(LostByTopic::new()));
-        let json = parsed(&view(&metadata, &state));
+        let json = parsed(&summary(LostByTopic::new()));
         assert_eq!(json["message_count"], 291);
         assert_eq!(
             json["topics_with_message_count"][0]["topic_metadata"]["name"],

@@ -10,7 +10,6 @@ mod fit;
 pub mod info;
 pub mod labels;
 pub mod listen;
-mod marker;
 pub mod paint;
 pub mod play;
 pub mod preflight;
@@ -20,7 +19,6 @@ pub mod timeline;
 pub mod tools;
 #[cfg(feature = "parquet")]
 pub mod training;
-mod undefined;
 pub mod unheard;
 
 pub use holdall_program::{hint, line, rate};

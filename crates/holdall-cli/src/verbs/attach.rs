@@ -9,7 +9,7 @@ use crate::{
     resolve::attach::{change, target},
     terminal::log,
 };
-use holdall::tools::attach::{self, Attachment};
+use holdall::{Bag, reader::Attachment, tools::attach};
 use holdall_io::{
     clock::{Clock, SystemClock},
     new_file::NewFile,
@@ -38,7 +38,8 @@ pub fn attach(args: &AttachArguments) -> VerbResult {
 pub fn get(args: &GetArguments) -> VerbResult {
     log::start(LevelFilter::WARN);
     let named = input::resolve(std::slice::from_ref(&args.bag))?;
-    let contents = attach::contents(&named.paths[0]).map_err(|error| Failure::making(error, &named.paths))?;
+    let contents = Bag::open(&named.paths[0]).and_then(|bag| bag.attached());
+    let contents = contents.map_err(|error| Failure::opening(error, &named.paths))?;
     let Some(name) = &args.name else {
         output::result(&if args.json {
             render::attach::json(&contents).to_string()

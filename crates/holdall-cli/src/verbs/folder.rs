@@ -1,6 +1,6 @@
 //! `holdall web`: a folder of bags in a browser.
 
-use super::{info, player_node::PlayerNode, viewers, web};
+use super::{player_node::PlayerNode, viewers, web};
 use crate::{
     VerbResult,
     args::{
@@ -84,11 +84,6 @@ struct Bags {
 }
 
 impl Host for Bags {
-    fn info(&self, bag: &Path) -> Result<Value, String> {
-        let text = info::json(bag).map_err(|failure| failure.sentence().to_owned())?;
-        serde_json::from_str(&text).map_err(|error| error.to_string())
-    }
-
     fn play(&self, bag: &Path, to: PlayTo) -> Result<Box<dyn PlayingBag>, String> {
         self.start(bag, to)
             .map_err(|failure| failure.sentence().to_owned())

@@ -3,7 +3,7 @@
 use super::input;
 use crate::{
     VerbResult,
-    args::info::{InfoArguments, Sort},
+    args::info::InfoArguments,
     exit::{Failure, Outcome},
     output,
     render::{
@@ -12,13 +12,9 @@ use crate::{
     },
     terminal::log,
 };
-use holdall::{
-    reader::{Bag, BagContents, BagFile, BagSet, ReadError, Ros1View},
-    tools::attach,
-};
+use holdall::reader::{Bag, BagSet, BagSummary, ReadError, Ros1View};
 use holdall_model::{marker::Marker, text::one_line};
 use jiff::tz::TimeZone;
-use std::path::Path;
 use tracing::{level_filters::LevelFilter, warn};
 
 /// Shows a bag.
@@ -44,71 +40,23 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     Ok(Outcome::Done)
 }
 
-/// The JSON of a bag for `--json`.
-pub fn json(path: &Path) -> Result<String, Failure> {
-    let bag = Bag::open_with(path, Ros1View::AsStored).map_err(Failure::failed)?;
-    let args = InfoArguments {
-        bag: path.to_owned(),
-        storage: None,
-        topic_name: false,
-        verbose: false,
-        timeline: false,
-        sort: Sort::Name,
-        json: true,
-    };
-    text_of(&bag, &args)
-}
-
 fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
-    let state = bag.state().map_err(Failure::failed)?;
-    let contents = if args.verbose {
-        Some(BagContents::read(bag).map_err(Failure::failed)?)
-    } else {
-        None
+    let summary = match args.verbose {
+        true => BagSummary::read(bag),
+        false => BagSummary::of(bag),
     };
-    // A bag of another recorder, and one without channels of publishers, has only publishers that it does not
-    // identify.
-    let mut publishers = Vec::new();
-    if args.verbose {
-        publishers = bag.publishers().map_err(Failure::failed)?;
-        if publishers.iter().all(|counted| counted.publisher.is_none()) {
-            publishers.clear();
-        }
-    }
-    let undefined = bag.undefined_topics().map_err(Failure::failed)?;
-    let repeated = bag.hidden_by_topic();
-    let markers = bag.markers().map_err(Failure::failed)?;
-    // A file without its end would be read whole for them; attachments are made in complete bags only.
-    let is_complete = bag.notices().is_empty() && bag.writer().is_none();
-    let attached = if is_complete || args.verbose {
-        attach::contents_of(bag).unwrap_or_default()
-    } else {
-        attach::Contents::default()
-    };
+    let summary = summary.map_err(Failure::failed)?;
     let view = BagView {
-        metadata: bag.metadata(),
-        duration_without_jumps: bag.duration_without_jumps(),
-        bytes: bag.size_bytes(),
-        state: &state,
-        contents: contents.as_ref(),
-        publishers: &publishers,
-        undefined: &undefined,
-        markers: &markers,
-        attachments: &attached.attachments,
-        repeated: &repeated,
+        summary: &summary,
         sort: args.sort,
     };
     Ok(if args.json {
-        view.json().map_err(Failure::failed)?
+        serde_json::to_string_pretty(&summary).map_err(Failure::failed)?
     } else if args.topic_name {
         let names = view.topic_names().into_iter().map(one_line);
         names.collect::<Vec<_>>().join("\n")
     } else {
-        let text = view.text(&TimeZone::system());
-        match bag.files().iter().any(BagFile::is_sealed) {
-            true => format!("{}\nEncrypted:         yes", text.trim_end_matches('\n')),
-            false => text,
-        }
+        view.text(&TimeZone::system())
     })
 }
 

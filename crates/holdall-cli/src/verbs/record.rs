@@ -409,7 +409,7 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
     // A bag that was moved away or that only another key opens has no state here.
     let state = Bag::open(&report.bag).and_then(|bag| bag.state()).ok();
     if args.console.json {
-        let mut object = render::record::json(report);
+        let mut object = serde_json::json!(report);
         if let Some(object) = object.as_object_mut() {
             object.extend(request.json(&report.status));
             let state = state.as_ref().map(BagState::summary);

@@ -1,5 +1,7 @@
 //! How well a recording kept its loss window, as a bag states it.
 
+use crate::time::serialize_seconds;
+use serde::Serialize;
 use std::{collections::BTreeMap, time::Duration};
 
 /// Name of the record (MCAP metadata record or table row) that states in a bag how well the window was kept.
@@ -10,19 +12,22 @@ pub const DURABILITY_RECORD: &str = "holdall:durability";
 pub(crate) const LOSS_WINDOW_KEY: &str = "holdall.loss_window";
 
 /// How well the promise was kept so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DurabilityStatus {
     /// The promised limit; `None` when the user has turned it off.
+    #[serde(rename = "window_s", serialize_with = "serialize_seconds")]
     pub window: Option<Duration>,
     /// Messages that are reported durable: the first ones of each topic, in the order of the bag, found after a power cut (unless a ring
     /// has removed them on request).
     pub durable: u64,
     /// The longest time between the arrival of a message and its sync: the most that a power cut at the worst moment
     /// would have taken.
+    #[serde(rename = "achieved_s", serialize_with = "serialize_seconds")]
     pub achieved: Option<Duration>,
     /// Syncs that have ended well.
     pub syncs: u64,
     /// The duration that nearly every sync (99 of 100) stays below, as learned.
+    #[serde(rename = "sync_cost_s", serialize_with = "serialize_seconds")]
     pub sync_cost: Option<Duration>,
     /// How often the window was exceeded.
     pub missed: u64,
@@ -57,7 +62,7 @@ impl DurabilityStatus {
 }
 
 /// The statement of a bag about its loss window, as [`DurabilityStatus::custom_data`] writes it; in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct KeptWindow {
     /// The promised limit.
     pub max_s: f64,

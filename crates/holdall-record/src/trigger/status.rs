@@ -1,16 +1,19 @@
 //! The report of a recording that waits for events.
 
 use super::options::Trigger;
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 /// How often a trigger has fired.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TriggerCount {
     /// As it was written.
+    #[serde(rename = "trigger")]
     pub text: String,
     /// Events.
     pub events: u64,
     /// Its topic was recorded.
+    #[serde(rename = "topic_recorded")]
     pub is_topic_known: bool,
     /// Why it cannot fire: one clause.
     pub fault: Option<String>,
@@ -48,5 +51,31 @@ impl TriggerStatus {
     /// All events.
     pub fn events(&self) -> u64 {
         self.triggers.iter().map(|trigger| trigger.events).sum::<u64>() + self.requested
+    }
+}
+
+/// With the sum of all events.
+impl Serialize for TriggerStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            count: u64,
+            requested: u64,
+            recording: bool,
+            waiting_messages: u64,
+            waiting_bytes: u64,
+            shortest_kept_s: Option<f64>,
+            triggers: &'a [TriggerCount],
+        }
+        let document = Document {
+            count: self.events(),
+            requested: self.requested,
+            recording: self.is_recording,
+            waiting_messages: self.waiting,
+            waiting_bytes: self.waiting_bytes,
+            shortest_kept_s: self.shortest_kept.map(|span| span.as_secs_f64()),
+            triggers: &self.triggers,
+        };
+        document.serialize(serializer)
     }
 }

@@ -1,25 +1,22 @@
 //! `attach` and `get`: files and key-value pairs that a bag stores in addition to its messages.
 
 use super::{ToolError, in_place::replace_file};
-use holdall_bag::{live::lock_bag, reader::Bag};
+use holdall_bag::{
+    live::lock_bag,
+    reader::{Attached, Attachment, Bag, is_reserved},
+};
 use holdall_io::{fs::File, new_file::remove_left_over};
 use holdall_model::time::Timestamp;
 use holdall_storage::{
     Storage,
-    chunks::{AttachmentChange, AttachmentInfo, ChunkFile, ChunkStorage, NewAttachment},
+    chunks::{AttachmentChange, ChunkFile, ChunkStorage, NewAttachment},
     storage_of_file,
     writer::MetadataEntries,
 };
 use std::path::{Path, PathBuf};
 
-/// Names of the metadata records that recorders write; they are not to be changed by hand.
-const RESERVED_NAMES: [&str; 2] = ["rosbag2", "ros1_connection"];
-
 /// Bytes read at once.
 const BLOCK_BYTES: u64 = 1 << 20;
-
-/// Beginning of the names of holdall's own records.
-const RESERVED_PREFIX: &str = "holdall:";
 
 /// A file to attach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,61 +38,6 @@ pub struct Change {
     pub files: Vec<FileToAttach>,
     /// A metadata record; one of the same name is replaced.
     pub metadata: Option<(String, MetadataEntries)>,
-}
-
-/// An attachment and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attachment {
-    /// The bag's file that contains it.
-    pub file: PathBuf,
-    /// Its place among the attachments of this file.
-    pub place: usize,
-    /// Name, type, times and length.
-    pub info: AttachmentInfo,
-}
-
-/// Everything that a bag stores in addition to its messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Contents {
-    /// The attachments of all files.
-    pub attachments: Vec<Attachment>,
-    /// The metadata records of all files, without those that recorders write for themselves.
-    pub metadata: Vec<(String, MetadataEntries)>,
-}
-
-/// Lists the attachments and metadata of the bag or file at `path`; nothing for storages without attachments.
-///
-/// # Errors
-/// A bag that cannot be read.
-pub fn contents(path: &Path) -> Result<Contents, ToolError> {
-    contents_of(&Bag::open(path)?)
-}
-
-/// Lists the attachments and metadata of an opened bag.
-///
-/// # Errors
-/// A file that cannot be read.
-pub fn contents_of(bag: &Bag) -> Result<Contents, ToolError> {
-    let mut contents = Contents::default();
-    for file in bag.files().iter().map(|file| &file.path) {
-        let Some(chunks) = storage_of_file(file).and_then(Storage::chunks) else {
-            continue;
-        };
-        let opened = chunks.open(file)?;
-        let attached = opened.attachments()?.into_iter().enumerate();
-        contents
-            .attachments
-            .extend(attached.map(|(place, info)| Attachment {
-                file: file.clone(),
-                place,
-                info,
-            }));
-        let records = opened.summary().metadata.iter();
-        contents
-            .metadata
-            .extend(records.filter(|(name, _)| !is_reserved(name)).cloned());
-    }
-    Ok(contents)
 }
 
 /// Passes the content of an attachment to `out`, block by block, after its checksum was compared. `out` returns
@@ -134,7 +76,7 @@ pub fn read_attachment(attachment: &Attachment, out: &mut dyn FnMut(&[u8]) -> bo
 /// # Errors
 /// A storage without attachments, a bag that is being recorded or was torn, a name that does not exist or belongs to
 /// a recorder, a file that cannot be read or written. No file of the bag is changed then, or each one wholly or not.
-pub fn attach(path: &Path, change: &Change, at: Timestamp) -> Result<Contents, ToolError> {
+pub fn attach(path: &Path, change: &Change, at: Timestamp) -> Result<Attached, ToolError> {
     let _lock = lock_bag(path)?;
     let bag = Bag::open_locked(path)?;
     let listed: Vec<&PathBuf> = bag.files().iter().map(|file| &file.path).collect();
@@ -148,8 +90,8 @@ pub fn attach(path: &Path, change: &Change, at: Timestamp) -> Result<Contents, T
         ));
     }
     remove_left_over(last.parent().unwrap_or(path));
-    let before = contents_of(&bag)?;
-    if let Some(absent) = change.removed.iter().find(|name| !before.has(name)) {
+    let before = bag.attached()?;
+    if let Some(absent) = change.removed.iter().find(|name| !has(&before, name)) {
         return Err(unsupported(path, format!("nothing named {absent:?} is attached")));
     }
     // All are opened before any is changed.
@@ -166,7 +108,7 @@ pub fn attach(path: &Path, change: &Change, at: Timestamp) -> Result<Contents, T
     for (file, input) in opened {
         change_file(file, input, change, if file == *last { &added } else { &nothing })?;
     }
-    contents_of(&Bag::open_locked(path)?)
+    Ok(Bag::open_locked(path)?.attached()?)
 }
 
 /// A file that is open to be copied.
@@ -205,11 +147,9 @@ impl Change {
     }
 }
 
-impl Contents {
-    fn has(&self, name: &str) -> bool {
-        self.attachments.iter().any(|found| found.info.name == name)
-            || self.metadata.iter().any(|(found, _)| found == name)
-    }
+fn has(contents: &Attached, name: &str) -> bool {
+    contents.attachments.iter().any(|found| found.info.name == name)
+        || contents.metadata.iter().any(|(found, _)| found == name)
 }
 
 /// Replaces a file when the change concerns it; new attachments and metadata are `added`.
@@ -253,11 +193,6 @@ fn open_whole(path: &Path) -> Result<Opened, ToolError> {
         return Err(unsupported(path, reason.to_owned()));
     }
     Ok((chunks, input))
-}
-
-/// True for the names of recorders' own records.
-fn is_reserved(name: &str) -> bool {
-    RESERVED_NAMES.contains(&name) || name.starts_with(RESERVED_PREFIX)
 }
 
 fn without_attachments(path: &Path) -> ToolError {

@@ -21,6 +21,7 @@ use crate::{
 use bags::{Bags, Listed};
 use holdall::{
     Bag,
+    reader::{BagSummary, Ros1View},
     supervise::{control_socket::Requests, running::Running},
     tools::check,
 };
@@ -83,12 +84,6 @@ pub trait PlayingBag: Send {
 
 /// Work that the server leaves to its program.
 pub trait Host: Send + Sync + 'static {
-    /// The contents of a bag, as JSON.
-    ///
-    /// # Errors
-    /// One sentence.
-    fn info(&self, bag: &Path) -> Result<Value, String>;
-
     /// Begins to play a bag.
     ///
     /// # Errors
@@ -347,10 +342,8 @@ impl Server {
 
     fn info(&self, bag: &Arc<Listed>) -> Answer {
         let path = self.path_of(bag)?;
-        let info = self
-            .host
-            .info(&path)
-            .map_err(|reason| Refusal::new(409, &reason))?;
+        let info = Bag::open_with(&path, Ros1View::AsStored).and_then(|bag| BagSummary::of(&bag));
+        let info = info.map_err(|error| Refusal::new(409, &error.to_string()))?;
         let files = bag.found.files.iter().map(|(name, bytes)| {
             let name = name.strip_prefix(&bag.name).unwrap_or(name);
             json!({"name": name.to_string_lossy(), "bytes": bytes})

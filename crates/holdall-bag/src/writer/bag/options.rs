@@ -13,6 +13,7 @@ use holdall_io::{
 use holdall_storage::{
     DEFAULT_STORAGE_ID, Storage, StorageError, StorageOptions, reader::StorageReader, writer::MetadataEntries,
 };
+use serde::Serialize;
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -100,11 +101,12 @@ pub struct BagEnd {
 }
 
 /// A topic whose type no file of the bag defines: its messages cannot be decoded by the bag alone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UndefinedTopic {
     /// Full ROS name.
     pub name: String,
     /// ROS type.
+    #[serde(rename = "type")]
     pub type_name: String,
 }
 
