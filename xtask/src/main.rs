@@ -10,6 +10,7 @@ mod flags;
 mod ids;
 mod lengths;
 mod markdown;
+mod only_tests;
 mod outside;
 mod owners;
 mod packages;

@@ -143,7 +143,7 @@ impl Block {
 }
 
 /// What follows the generic parameters that have just begun.
-fn after_generics(text: &str) -> &str {
+pub(crate) fn after_generics(text: &str) -> &str {
     let mut depth = 1;
     let end = text.char_indices().find(|(at, letter)| {
         match letter {

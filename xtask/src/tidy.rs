@@ -157,12 +157,15 @@ pub fn run() -> ExitCode {
     check_lengths(&root, &files, &mut breaches);
     let ids = crate::ids::ids(&root);
     let mut owners = crate::owners::Owners::default();
+    let mut only_tests = crate::only_tests::OnlyTests::default();
     for (shown, text) in files.iter().map(|file| read_shown(&root, file)) {
         crate::ids::check_ids(&shown, &text, &ids, &mut breaches);
         crate::units::check_units(&shown, &text, &mut breaches);
         owners.add(&shown, &text);
+        only_tests.add(&shown, &text);
     }
     breaches.extend(owners.breaches());
+    breaches.extend(only_tests.breaches());
     let python = ["tests", "scripts", "python", "demo", "crates", "tools"].iter();
     for file in python
         .flat_map(|folder| files_below(&root.join(folder), "py"))

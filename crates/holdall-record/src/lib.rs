@@ -27,10 +27,7 @@ pub(crate) mod write;
 pub use assembly::RescueMemory;
 pub use control::{MarkError, RecordControl};
 pub use error::RecordError;
-pub use receive::{
-    definitions::{Ask, Definitions},
-    gate::clock_nanos,
-};
+pub use receive::{definitions::Definitions, gate::clock_nanos};
 pub use recorder::{Platform, Recorder};
 pub use requests::{SubscribeAnswer, SubscribeError};
 pub use setting::Setting;

@@ -49,7 +49,7 @@ pub use latest::LatestWanted;
 pub use message::{BagMessage, MessageFilter, Messages, PublisherChoice};
 pub use moment::{Moment, OutsideError};
 pub use order::MessageOrder;
-pub use over_time::OverTime;
+pub use over_time::{LossSpan, OverTime};
 pub(crate) use parts::BagSpans;
 pub use pattern::WholePattern;
 pub use publishers::TopicPublisher;

@@ -1,7 +1,10 @@
-//! Counts of each topic's messages over time, without reading the messages if there is an index.
+//! Counts of each topic's messages over time, without reading the messages if there is an index; and when messages were lost.
 
 use super::{bag::Bag, bag_file::BagFile, error::ReadError, set::BagSet};
-use holdall_model::time::Timestamp;
+use holdall_model::{
+    loss::{LossStage, ledger::TopicAccount},
+    time::Timestamp,
+};
 use holdall_storage::{
     reader::{ReadOrder, ReadQuery, TimeCells},
     writer::ChannelIndex,
@@ -22,11 +25,17 @@ pub struct OverTime {
 }
 
 impl BagSet {
-    /// Counts the messages of each topic in `cells` cells. Files without an index are read if they have no more than `read_bytes_max` bytes.
+    /// Counts the messages of each topic in `cells` cells. Files without an index are read if they have no more than `read_bytes_max` bytes;
+    /// `wanted` gets the number of messages read so far, and returns false to leave out the rest.
     ///
     /// # Errors
     /// A file that cannot be opened. Damaged parts are passed over, and named where messages were read.
-    pub fn over_time(&self, cells: usize, read_bytes_max: u64) -> Result<OverTime, ReadError> {
+    pub fn over_time(
+        &self,
+        cells: usize,
+        read_bytes_max: u64,
+        wanted: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<OverTime, ReadError> {
         let times = self.log_times();
         let mut found = OverTime {
             times,
@@ -36,6 +45,11 @@ impl BagSet {
         };
         let Some(times) = times else {
             return Ok(found);
+        };
+        let mut messages = 0;
+        let mut note = || {
+            messages += 1;
+            wanted(messages)
         };
         for (bag, file) in self
             .bags()
@@ -56,8 +70,7 @@ impl BagSet {
                     found.is_whole = false;
                     continue;
                 }
-                let damage = read(bag, file, &mut counted)?;
-                found.damage = found.damage.or(damage);
+                found.is_whole &= read(bag, file, &mut counted, &mut note, &mut found.damage)?;
             }
             for (place, channel) in (0..).zip(&reader.outline().channels) {
                 let counts = counted.of(ChannelIndex(place));
@@ -77,8 +90,14 @@ impl BagSet {
     }
 }
 
-/// Counts messages by reading them; returns the first damage.
-fn read(bag: &Bag, file: &BagFile, cells: &mut TimeCells) -> Result<Option<String>, ReadError> {
+/// Counts messages by reading them; false when no more are wanted. Notes the first damage.
+fn read(
+    bag: &Bag,
+    file: &BagFile,
+    cells: &mut TimeCells,
+    note: &mut dyn FnMut() -> bool,
+    damage: &mut Option<String>,
+) -> Result<bool, ReadError> {
     let (start, end) = bag.bounds();
     let query = ReadQuery {
         channels: None,
@@ -87,14 +106,48 @@ fn read(bag: &Bag, file: &BagFile, cells: &mut TimeCells) -> Result<Option<Strin
         order: ReadOrder::File,
         verified: false,
     };
-    let mut damage = None;
     for message in file.open()?.messages(&query)? {
         match message {
             Ok(message) => cells.add(message.channel, cells.cell(message.log_time), 1),
             Err(error) => _ = damage.get_or_insert_with(|| error.to_string()),
         }
+        if !note() {
+            return Ok(false);
+        }
     }
-    Ok(damage)
+    Ok(true)
+}
+
+/// Messages that were lost between two times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossSpan {
+    /// Its beginning.
+    pub from: Timestamp,
+    /// Its end, not earlier.
+    pub until: Timestamp,
+    /// Lost messages.
+    pub count: u64,
+    /// How they were lost.
+    pub stage: LossStage,
+}
+
+impl LossSpan {
+    /// When messages of a topic were lost, as far as its account has their times.
+    pub fn of(account: &TopicAccount) -> impl Iterator<Item = Self> {
+        let publishers = account.publishers.iter();
+        let intervals = publishers.flat_map(|publisher| &publisher.intervals);
+        intervals
+            .filter(|interval| interval.stage.is_shortfall())
+            .filter_map(|interval| {
+                let from = interval.first_time.or(interval.last_time)?;
+                Some(Self {
+                    from,
+                    until: interval.last_time.unwrap_or(from).max(from),
+                    count: interval.count,
+                    stage: interval.stage,
+                })
+            })
+    }
 }
 
 #[cfg(test)]
@@ -124,7 +177,7 @@ mod tests {
             let path = folder.path().join("bag");
             write(&path, storage);
             let bags = BagSet::open(&[path]).unwrap();
-            let found = bags.over_time(10, u64::MAX).unwrap();
+            let found = bags.over_time(10, u64::MAX, &mut |_| true).unwrap();
             assert!(found.is_whole);
             assert_eq!(found.by_topic["/regular"], [10; 10], "{storage}");
             assert_eq!(
@@ -133,8 +186,10 @@ mod tests {
                 "{storage}"
             );
             assert_eq!(found.damage, None);
-            let unread = bags.over_time(10, 0).unwrap();
+            let unread = bags.over_time(10, 0, &mut |_| true).unwrap();
             assert_eq!(unread.is_whole, storage == "mcap", "only one has an index");
+            let ended = bags.over_time(10, u64::MAX, &mut |read| read < 50).unwrap();
+            assert_eq!(ended.is_whole, storage == "mcap", "nothing is read of an index");
         }
     }
 
@@ -155,7 +210,10 @@ mod tests {
         let middle = content.len() / 2 / 4096 * 4096;
         content[middle..middle + 4096].fill(0);
         std::fs::write(&file, content).unwrap();
-        let found = BagSet::open(&[path]).unwrap().over_time(10, u64::MAX).unwrap();
+        let found = BagSet::open(&[path])
+            .unwrap()
+            .over_time(10, u64::MAX, &mut |_| true)
+            .unwrap();
         let counted: u64 = found.by_topic["/a"].iter().sum();
         assert!((1..2000).contains(&counted), "{counted}");
         assert!(found.damage.is_some_and(|damage| damage.contains("bag_0.db3")));

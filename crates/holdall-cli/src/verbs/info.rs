@@ -66,7 +66,7 @@ fn timeline(bag: &Bag, markers: &[Marker]) -> Result<(String, Option<String>), R
     let topics = bags.topics();
     let names = topics.iter().map(|topic| topic.name.as_str());
     let layout = Layout::new(names, output::columns());
-    let mut counted = bags.over_time(layout.cells, u64::MAX)?;
+    let mut counted = bags.over_time(layout.cells, u64::MAX, &mut |_| true)?;
     let damage = counted.damage.take();
     let timeline = Timeline::new(topics.into_iter().map(|topic| topic.name), counted, layout);
     let text = timeline.text(markers.iter().map(|marker| marker.time.as_nanos()));

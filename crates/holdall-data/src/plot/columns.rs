@@ -1,7 +1,6 @@
 //! Messages and values as columns of time: each has its count and its extremes, however many messages it is made of.
 
-use holdall_bag::reader::Strip;
-use holdall_model::loss::LossStage;
+use holdall_bag::reader::{LossSpan, Strip};
 
 /// Messages that arrived within a column of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,19 +21,6 @@ impl Arrivals {
     }
 }
 
-/// A run of lost messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// Log time of its begin.
-    pub from: i64,
-    /// Log time of its end.
-    pub until: i64,
-    /// Messages.
-    pub count: u64,
-    /// Where they were lost.
-    pub stage: LossStage,
-}
-
 /// One topic over time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lane {
@@ -49,7 +35,7 @@ pub struct Lane {
     /// Messages lost, those included whose time is not known.
     pub lost: u64,
     /// When they were lost.
-    pub losses: Vec<Loss>,
+    pub losses: Vec<LossSpan>,
     /// Arrivals, by column.
     pub cells: Vec<Arrivals>,
     /// Log times of the first and the last message, in the order in which they were added.

@@ -1,10 +1,7 @@
 //! The losses of topics, from the accounts of the bags.
 
-use super::{
-    PlotError,
-    columns::{Lane, Loss},
-};
-use holdall_bag::reader::BagSet;
+use super::{PlotError, columns::Lane};
+use holdall_bag::reader::{BagSet, LossSpan};
 use holdall_model::loss::ledger::TopicAccount;
 
 /// Losses of one lane that are drawn.
@@ -26,25 +23,7 @@ pub(super) fn add_losses(bags: &BagSet, lanes: &mut [Lane]) -> Result<(), PlotEr
 fn add_losses_of(account: &TopicAccount, lane: &mut Lane) {
     let missing = account.missing.iter().filter(|(stage, _)| stage.is_shortfall());
     lane.lost += missing.map(|(_, count)| count).sum::<u64>();
-    for interval in account
-        .publishers
-        .iter()
-        .flat_map(|publisher| &publisher.intervals)
-    {
-        let (Some(from), Some(until)) = (
-            interval.first_time.or(interval.last_time),
-            interval.last_time.or(interval.first_time),
-        ) else {
-            continue;
-        };
-        if interval.stage.is_shortfall() && lane.losses.len() < LOSSES_MAX {
-            lane.losses.push(Loss {
-                from: from.as_nanos(),
-                until: until.as_nanos().max(from.as_nanos()),
-                count: interval.count,
-                stage: interval.stage,
-            });
-        }
-    }
+    let room = LOSSES_MAX.saturating_sub(lane.losses.len());
+    lane.losses.extend(LossSpan::of(account).take(room));
     lane.losses.sort_by_key(|loss| loss.from);
 }

@@ -13,7 +13,7 @@ mod png;
 mod svg;
 
 pub use collect::{PlotError, PlotOptions, Wanted, collect};
-pub use columns::{Arrivals, Extent, Lane, Line, Loss};
+pub use columns::{Arrivals, Extent, Lane, Line};
 pub use page::PAGE_BYTES_MAX;
 #[cfg(feature = "pictures")]
 pub use png::{PaintError, Painter};

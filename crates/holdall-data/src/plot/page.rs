@@ -36,7 +36,7 @@ impl Picture {
                     "messages": lane.messages,
                     "bytes": lane.bytes,
                     "lost": lane.lost,
-                    "losses": lane.losses.iter().map(|loss| json!([self.offset_ms(loss.from), self.offset_ms(loss.until), loss.count, loss.stage.as_str()])).collect::<Vec<_>>(),
+                    "losses": lane.losses.iter().map(|loss| json!([self.offset_ms(loss.from.as_nanos()), self.offset_ms(loss.until.as_nanos()), loss.count, loss.stage.as_str()])).collect::<Vec<_>>(),
                     "n": runs(lane.cells.iter().map(|cell| cell.count as f64)),
                     "h": runs(lane.shades().into_iter().map(f64::from)),
                     "b": runs(lane.cells.iter().map(|cell| cell.bytes_max as f64)),

@@ -214,8 +214,8 @@ impl Picture {
     fn losses(&self, svg: &mut String, lane: &Lane, top: f64) {
         for loss in &lane.losses {
             let (from, until) = (
-                self.place(loss.from) * COLUMNS as f64,
-                self.place(loss.until) * COLUMNS as f64,
+                self.place(loss.from.as_nanos()) * COLUMNS as f64,
+                self.place(loss.until.as_nanos()) * COLUMNS as f64,
             );
             put(
                 svg,
@@ -457,7 +457,7 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::columns::Loss;
+    use holdall_bag::reader::LossSpan;
     use holdall_model::{loss::LossStage, marker::Marker, time::Timestamp};
 
     pub(in crate::plot) fn picture() -> Picture {
@@ -470,9 +470,9 @@ mod tests {
             lane.add(at, at as i64 * 1_000_000, if at == 77 { 5000 } else { 100 });
         }
         lane.lost = 9;
-        lane.losses.push(Loss {
-            from: 500_000_000,
-            until: 500_000_000,
+        lane.losses.push(LossSpan {
+            from: Timestamp::from_nanos(500_000_000),
+            until: Timestamp::from_nanos(500_000_000),
             count: 9,
             stage: LossStage::Cache,
         });

@@ -60,16 +60,3 @@ pub fn was_closed(path: &Path) -> Result<bool, DiskError> {
     file.read_exact_at(&mut head, at)?;
     Ok(format::is_end(&head, at))
 }
-
-/// Opens the sealed file of these bytes, as an attacker may have made them, and reads all of it; for fuzzing.
-///
-/// # Errors
-/// When it cannot be read as a sealed file.
-#[doc(hidden)]
-pub fn read_untrusted(path: &Path) -> Result<Vec<u8>, DiskError> {
-    let file = crate::fs::File::open(path)?;
-    let mut bytes = vec![0; usize::try_from(file.len_bytes().min(1 << 24)).unwrap_or(0)];
-    let count = file.read_at(&mut bytes, 0)?;
-    bytes.truncate(count);
-    Ok(bytes)
-}

@@ -16,7 +16,7 @@ mod text;
 pub use description::{
     Arity, Element, Field, FieldType, IndividualTypeDescription, Primitive, TypeDescription,
 };
-pub(crate) use parse::{Constant, MessageSpec, parse_message};
+pub(crate) use parse::{Constant, MessageSpec, parse_message, primitive};
 pub use resolve::Definition;
 pub use rihs01::is_rihs01;
 
@@ -198,7 +198,7 @@ fn split_type_name(type_name: &str) -> Result<(&str, &str, &str), InterfaceError
 }
 
 /// Letters, digits and `_`, beginning with a letter.
-fn is_identifier(name: &str) -> bool {
+pub(crate) fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name
             .bytes()

@@ -195,7 +195,8 @@ fn nested(package: &str, text: &str) -> Result<String, String> {
         .ok_or_else(|| format!("{text:?} is not a type"))
 }
 
-fn primitive(text: &str) -> Option<Primitive> {
+/// The primitive type of this name in `.msg`; the same in ROS 1.
+pub(crate) fn primitive(text: &str) -> Option<Primitive> {
     Some(match text {
         "bool" => Primitive::Boolean,
         "byte" => Primitive::Byte,

@@ -2,7 +2,8 @@
 //! computes their md5 sums.
 
 use crate::interface::{
-    DEFINITION_BYTES_MAX, InterfaceError, NESTING_MAX, Primitive, SOURCE_BYTES_MAX, TYPES_MAX,
+    DEFINITION_BYTES_MAX, InterfaceError, NESTING_MAX, Primitive, SOURCE_BYTES_MAX, TYPES_MAX, is_identifier,
+    primitive,
 };
 use md5::{Digest, Md5};
 use std::{
@@ -384,29 +385,4 @@ fn ros2_type(written: &str, element: &Ros1Element, arity: Ros1Arity) -> String {
 /// A `byte` is signed in ROS 1, and not in ROS 2.
 fn ros2_primitive(text: &str) -> &str {
     if text == "byte" { "int8" } else { text }
-}
-
-fn primitive(text: &str) -> Option<Primitive> {
-    Some(match text {
-        "bool" => Primitive::Boolean,
-        "byte" => Primitive::Byte,
-        "char" | "uint8" => Primitive::Uint8,
-        "int8" => Primitive::Int8,
-        "int16" => Primitive::Int16,
-        "uint16" => Primitive::Uint16,
-        "int32" => Primitive::Int32,
-        "uint32" => Primitive::Uint32,
-        "int64" => Primitive::Int64,
-        "uint64" => Primitive::Uint64,
-        "float32" => Primitive::Float,
-        "float64" => Primitive::Double,
-        _ => return None,
-    })
-}
-
-fn is_identifier(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_alphabetic())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

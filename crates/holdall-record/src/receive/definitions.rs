@@ -5,7 +5,7 @@ use holdall_model::{
     interface::{Definition, IndividualTypeDescription, InterfaceSource, SourceFormat},
     topic::{MessageDefinition, NodeName},
 };
-use holdall_transport::{TypeDescriptionReply, TypeSource};
+use holdall_transport::{Transport, TypeDescriptionReply, TypeSource};
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -36,7 +36,7 @@ struct Question {
 
 /// A question that is due: ask this node for this type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub(crate) struct Ask {
     /// Which node.
     pub node: NodeName,
     /// Which type.
@@ -136,7 +136,7 @@ impl Definitions {
     }
 
     /// The questions that are due at `now` (monotonic time).
-    pub fn asks(&mut self, now: Duration) -> Vec<Ask> {
+    pub(crate) fn asks(&mut self, now: Duration) -> Vec<Ask> {
         let mut asks = Vec::new();
         for ((type_name, type_hash), question) in &mut self.questions {
             if question.nodes.is_empty() || question.asks >= ASKS_MAX || now < question.next_ask {
@@ -153,6 +153,21 @@ impl Definitions {
             }));
         }
         asks
+    }
+
+    /// Sends the questions that are due to all transports, and takes the answers that have come.
+    pub fn ask(&mut self, transports: &mut [Box<dyn Transport>], now: Duration) {
+        let asks = self.asks(now);
+        let mut replies = Vec::new();
+        for transport in transports {
+            for ask in &asks {
+                transport.request_type_description(&ask.node, &ask.type_name, &ask.type_hash);
+            }
+            transport.poll_type_descriptions(&mut replies);
+        }
+        for reply in replies {
+            self.answer(&reply);
+        }
     }
 
     /// Whether a node was asked for the first time less than `within` ago and has not answered.

@@ -16,7 +16,7 @@ use holdall_model::{
     selection::TopicFilter,
     topic::{Gid, MessageDefinition, NodeName},
 };
-use holdall_record::{Ask, Definitions};
+use holdall_record::Definitions;
 use holdall_transport::{
     EndpointInfo, GraphEvent, SubscribeRequest, Subscription, Transport, TransportError,
 };
@@ -126,7 +126,7 @@ impl Listener {
         if now >= self.next_graph || self.transports.iter().any(|transport| transport.has_graph_news()) {
             self.next_graph = now + GRAPH_INTERVAL;
             self.poll_graph()?;
-            self.ask(now);
+            self.definitions.ask(&mut self.transports, now);
             self.find_plans()?;
             self.subscribe();
         }
@@ -161,26 +161,6 @@ impl Listener {
             }
         }
         Ok(())
-    }
-
-    fn ask(&mut self, now: Duration) {
-        for Ask {
-            node,
-            type_name,
-            type_hash,
-        } in self.definitions.asks(now)
-        {
-            for transport in &mut self.transports {
-                transport.request_type_description(&node, &type_name, &type_hash);
-            }
-        }
-        let mut replies = Vec::new();
-        for transport in &mut self.transports {
-            transport.poll_type_descriptions(&mut replies);
-        }
-        for reply in replies {
-            self.definitions.answer(&reply);
-        }
     }
 
     fn find_plans(&mut self) -> Result<(), ListenError> {

@@ -35,6 +35,7 @@ use crate::{
     writer::{MetadataEntries, StorageWriter},
 };
 use holdall_io::{disk::FileId, queue::DiskQueue};
+use rusqlite::Connection;
 use std::path::Path;
 
 /// The SQLite3 backend.
@@ -124,6 +125,13 @@ impl Storage for SqliteStorage {
     fn open_reader(&self, path: &Path) -> StorageResult<Box<dyn StorageReader>> {
         Ok(Box::new(SqliteReader::open(path)?))
     }
+}
+
+/// Whether a database has a table of this name.
+fn has_table(connection: &Connection, path: &Path, name: &str) -> StorageResult<bool> {
+    let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
+    let count = connection.query_row(query, [name], |row| row.get::<_, i64>(0));
+    count.map(|count| count > 0).map_err(failed("read", path))
 }
 
 /// Converts an error of the database library.

@@ -5,6 +5,7 @@ use super::{
     format::{
         Columns, MESSAGE_PUBLISHERS, PUBLISHERS, PUBLISHERS_BEFORE, ROSBAG2_KEY, ROSBAG2_RECORD, STORAGE_ID,
     },
+    has_table,
     recover::{self, Place},
 };
 use crate::{
@@ -272,11 +273,7 @@ impl Open<'_> {
     }
 
     fn has_table(&self, name: &str) -> StorageResult<bool> {
-        let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
-        let count = self
-            .connection
-            .query_row(query, [name], |row| row.get::<_, i64>(0));
-        count.map(|count| count > 0).map_err(failed("read", self.path))
+        has_table(self.connection, self.path, name)
     }
 
     /// The channels with their ids, which are ascending.

@@ -3,6 +3,7 @@
 use super::{
     failed,
     format::{CREATE_RECORDS, ROSBAG2_KEY, ROSBAG2_RECORD, metadata_version},
+    has_table,
 };
 use crate::{
     RepairTarget,
@@ -121,12 +122,6 @@ fn cut_reserved(path: &Path, database_bytes: u64) -> StorageResult<()> {
         fs::EditedFile::open(path)?.set_len(database_bytes)?;
     }
     Ok(())
-}
-
-fn has_table(connection: &Connection, path: &Path, name: &str) -> StorageResult<bool> {
-    let query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = ?1";
-    let count = connection.query_row(query, [name], |row| row.get::<_, i64>(0));
-    count.map(|count| count > 0).map_err(failed("read", path))
 }
 
 fn insert(transaction: &Transaction<'_>, records: &[(&str, MetadataEntries)]) -> rusqlite::Result<()> {

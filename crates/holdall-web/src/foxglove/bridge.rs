@@ -16,7 +16,7 @@ use super::{
     start_error,
 };
 use crate::listen::{Ended, WebError};
-use holdall::record::{Ask, Definitions};
+use holdall::record::Definitions;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::{
     interface::bundle::Bundle,
@@ -190,7 +190,7 @@ impl LiveTopics {
             if now >= self.next_graph || self.transports.iter().any(|transport| transport.has_graph_news()) {
                 self.next_graph = now + GRAPH_INTERVAL;
                 self.poll_graph(now);
-                self.ask(now);
+                self.definitions.ask(&mut self.transports, now);
             }
             self.advertise(now);
             self.follow_viewers();
@@ -286,26 +286,6 @@ impl LiveTopics {
             }
             !topic.publishers.is_empty()
         });
-    }
-
-    fn ask(&mut self, now: Duration) {
-        for Ask {
-            node,
-            type_name,
-            type_hash,
-        } in self.definitions.asks(now)
-        {
-            for transport in &mut self.transports {
-                transport.request_type_description(&node, &type_name, &type_hash);
-            }
-        }
-        let mut replies = Vec::new();
-        for transport in &mut self.transports {
-            transport.poll_type_descriptions(&mut replies);
-        }
-        for reply in replies {
-            self.definitions.answer(&reply);
-        }
     }
 
     /// Advertises topics whose definition is known, or has not come in time.

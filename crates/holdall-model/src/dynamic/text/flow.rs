@@ -1,14 +1,10 @@
 //! A message as YAML in flow style, on one line: `{data: hello}`.
 
 use super::{
-    TextOptions, is_base64, list_summary, number, shown_count, shown_text, write_json_string,
+    TextOptions, list_summary, number, shown_text, write_json_string,
     yaml::{write_yaml_key, write_yaml_string},
 };
 use crate::dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
-use base64::{Engine, engine::general_purpose::STANDARD};
-
-/// Most elements between two looks at the length of the text.
-const LOOK_EVERY: usize = 1024;
 
 /// A visitor that appends YAML in flow style.
 pub struct FlowVisitor<'p, 'o> {
@@ -80,29 +76,7 @@ impl<'a> Visitor<'a> for FlowVisitor<'_, '_> {
         if !self.options.lists {
             return self.summary(field, values.len() as u64);
         }
-        let shown = shown_count(values.len(), self.options);
-        if is_base64(values, self.options) && shown == values.len() {
-            self.is_cut |= self.out.len() + values.len() / 3 * 4 > self.end;
-            if !self.is_cut {
-                write_json_string(self.out, &STANDARD.encode(values.bytes()));
-            }
-            return;
-        }
-        self.out.push(b'[');
-        for (index, value) in values.first(shown).iter().enumerate() {
-            if index > 0 {
-                self.out.extend_from_slice(b", ");
-            }
-            if index % LOOK_EVERY == 0 && !self.has_room() {
-                return;
-            }
-            number::write(self.out, value, &number::YAML);
-        }
-        if shown < values.len() {
-            let cut: &[u8] = if shown == 0 { b"\"...\"" } else { b", \"...\"" };
-            self.out.extend_from_slice(cut);
-        }
-        self.out.push(b']');
+        self.is_cut |= !number::write_list(self.out, values, self.options, self.end, &number::YAML);
     }
 
     fn begin_struct(&mut self, _: &StructPlan) {

@@ -1,11 +1,10 @@
 //! A message as JSON on one line.
 
-use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_text};
+use super::{TextOptions, list_summary, number, shown_text};
 use crate::{
     dynamic::{FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor},
     text::one_line,
 };
-use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// A visitor that appends JSON.
 pub struct JsonVisitor<'p, 'o> {
@@ -61,17 +60,6 @@ impl<'p, 'o> JsonVisitor<'p, 'o> {
         }
         self.follows = true;
     }
-
-    fn base64(&mut self, bytes: &[u8]) {
-        self.out.push(b'"');
-        // Four characters for three bytes, at most four more.
-        if self.out.len() + bytes.len() / 3 * 4 > self.end {
-            self.is_cut = true;
-            return;
-        }
-        self.out.extend_from_slice(STANDARD.encode(bytes).as_bytes());
-        self.out.push(b'"');
-    }
 }
 
 impl<'a> Visitor<'a> for JsonVisitor<'_, '_> {
@@ -103,25 +91,7 @@ impl<'a> Visitor<'a> for JsonVisitor<'_, '_> {
             let summary = list_summary(self.plan, field, values.len() as u64);
             return write_json_string(self.out, &summary);
         }
-        let shown = shown_count(values.len(), self.options);
-        if is_base64(values, self.options) && shown == values.len() {
-            return self.base64(values.bytes());
-        }
-        self.out.push(b'[');
-        for (index, value) in values.first(shown).iter().enumerate() {
-            if index > 0 {
-                self.out.push(b',');
-            }
-            if index % 1024 == 0 && !self.has_room() {
-                return;
-            }
-            number::write(self.out, value, &number::JSON);
-        }
-        if shown < values.len() {
-            self.out
-                .extend_from_slice(if shown == 0 { b"\"...\"" } else { b",\"...\"" });
-        }
-        self.out.push(b']');
+        self.is_cut |= !number::write_list(self.out, values, self.options, self.end, &number::JSON);
     }
 
     fn begin_struct(&mut self, _: &StructPlan) {

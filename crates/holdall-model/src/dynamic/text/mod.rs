@@ -26,7 +26,7 @@ pub use json::{JsonVisitor, write_json_string};
 pub use notation::Notation;
 pub use yaml::{YamlVisitor, write_yaml_string};
 
-use super::{DecodeError, FieldPlan, Primitives, Scalar, TypePlan, Walked};
+use super::{DecodeError, FieldPlan, Scalar, TypePlan, Walked};
 use crate::interface::Arity;
 use std::fmt::Write;
 
@@ -150,11 +150,6 @@ fn shown_text<'t>(text: std::borrow::Cow<'t, str>, options: &TextOptions) -> std
 /// How many of `count` elements are shown.
 fn shown_count(count: usize, options: &TextOptions) -> usize {
     options.length_max.map_or(count, |most| most.min(count))
-}
-
-/// True for bytes to write as base64.
-fn is_base64(values: Primitives<'_>, options: &TextOptions) -> bool {
-    options.base64 && values.is_octets()
 }
 
 /// The value as plain text, for a cell or a line.

@@ -1,6 +1,11 @@
 //! Numbers and booleans as text.
 
+use super::{TextOptions, shown_count};
 use crate::dynamic::{Primitives, Scalar};
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+/// Most elements between two looks at the length of the text.
+const LOOK_EVERY: usize = 1024;
 
 /// How a notation writes values that are not finite, and exponents.
 #[derive(Debug)]
@@ -10,6 +15,8 @@ pub(super) struct Notation {
     minus_infinity: &'static [u8],
     /// YAML 1.1 only has floats with a point and a signed exponent: `1.0e+16`.
     full_exponent: bool,
+    /// Between two elements of a list.
+    between: &'static [u8],
 }
 
 pub(super) static JSON: Notation = Notation {
@@ -17,6 +24,7 @@ pub(super) static JSON: Notation = Notation {
     infinity: b"\"Infinity\"",
     minus_infinity: b"\"-Infinity\"",
     full_exponent: false,
+    between: b",",
 };
 
 pub(super) static YAML: Notation = Notation {
@@ -24,6 +32,7 @@ pub(super) static YAML: Notation = Notation {
     infinity: b".inf",
     minus_infinity: b"-.inf",
     full_exponent: true,
+    between: b", ",
 };
 
 pub(super) static PLAIN: Notation = Notation {
@@ -31,6 +40,7 @@ pub(super) static PLAIN: Notation = Notation {
     infinity: b"inf",
     minus_infinity: b"-inf",
     full_exponent: false,
+    between: b",",
 };
 
 /// Appends a number or a boolean; nothing for texts.
@@ -69,6 +79,46 @@ pub(super) fn write_all(out: &mut Vec<u8>, values: Primitives<'_>, notation: &No
         }
         write(out, value, notation);
     }
+}
+
+/// Appends a list of numbers or booleans, bytes as base64 if that is wanted; false when the text becomes longer than `end`.
+#[inline]
+pub(super) fn write_list(
+    out: &mut Vec<u8>,
+    values: Primitives<'_>,
+    options: &TextOptions,
+    end: usize,
+    notation: &Notation,
+) -> bool {
+    let shown = shown_count(values.len(), options);
+    if options.base64 && values.is_octets() && shown == values.len() {
+        // Four characters for three bytes, at most four more.
+        if out.len() + values.len() / 3 * 4 > end {
+            return false;
+        }
+        out.push(b'"');
+        out.extend_from_slice(STANDARD.encode(values.bytes()).as_bytes());
+        out.push(b'"');
+        return true;
+    }
+    out.push(b'[');
+    for (index, value) in values.first(shown).iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(notation.between);
+        }
+        if index % LOOK_EVERY == 0 && out.len() > end {
+            return false;
+        }
+        write(out, value, notation);
+    }
+    if shown < values.len() {
+        if shown > 0 {
+            out.extend_from_slice(notation.between);
+        }
+        out.extend_from_slice(b"\"...\"");
+    }
+    out.push(b']');
+    true
 }
 
 /// Appends digits. Those of 0.0, 1.0 and the like are copied without a call: most numbers of most messages are such.

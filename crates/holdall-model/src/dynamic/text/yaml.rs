@@ -1,8 +1,7 @@
 //! A message as a YAML block: structs by indentation, lists of plain values on one line.
 
-use super::{TextOptions, is_base64, list_summary, number, shown_count, shown_text, write_json_string};
+use super::{TextOptions, list_summary, number, shown_text, write_json_string};
 use crate::dynamic::{ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor};
-use base64::{Engine, engine::general_purpose::STANDARD};
 
 /// A visitor that appends YAML.
 pub struct YamlVisitor<'p, 'o> {
@@ -107,33 +106,7 @@ impl<'a> Visitor<'a> for YamlVisitor<'_, '_> {
             return self.summary(field, values.len() as u64);
         }
         self.space();
-        let shown = shown_count(values.len(), self.options);
-        if is_base64(values, self.options) && shown == values.len() {
-            if self.out.len() + values.len() / 3 * 4 > self.end {
-                self.is_cut = true;
-                return;
-            }
-            self.out.push(b'"');
-            self.out
-                .extend_from_slice(STANDARD.encode(values.bytes()).as_bytes());
-            self.out.push(b'"');
-            return;
-        }
-        self.out.push(b'[');
-        for (index, value) in values.first(shown).iter().enumerate() {
-            if index > 0 {
-                self.out.extend_from_slice(b", ");
-            }
-            if index % 1024 == 0 && !self.has_room() {
-                return;
-            }
-            number::write(self.out, value, &number::YAML);
-        }
-        if shown < values.len() {
-            self.out
-                .extend_from_slice(if shown == 0 { b"\"...\"" } else { b", \"...\"" });
-        }
-        self.out.push(b']');
+        self.is_cut |= !number::write_list(self.out, values, self.options, self.end, &number::YAML);
     }
 
     fn begin_struct(&mut self, structure: &StructPlan) {
