@@ -18,6 +18,7 @@ from served import ask_bytes as ask
 from served import served as served_at
 from served import until
 from test_foxglove import Viewer
+from test_tools import bytes_read, write_large
 from test_web import STRING
 
 
@@ -65,6 +66,20 @@ def bags_of(world):
 def served(world, folder):
     web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
     return web, served_at(web, "bags: ")
+
+
+def test_a_timeline_comes_from_the_index(world):
+    folder = world.folder / "bags"
+    folder.mkdir()
+    write_large(folder / "large.mcap")
+    web, address = served(world, folder)
+    until(lambda: get(address, "/api/bags")["bags"], "the bag in the list")
+    before = bytes_read(web.process.pid)
+    drawn = until(lambda: json.loads(ask(address, "POST", "/api/timeline", {"bag": "large.mcap"})[1]).get("result"), "the timeline")
+    lanes = {lane["name"]: lane for lane in drawn["topics"]}
+    assert [lanes[name]["messages"] for name in ("/early", "/steady")] == [80, 320]
+    assert set(lanes["/early"]["heights"][160:]) == {0} and lanes["/steady"]["gaps"] == []
+    assert bytes_read(web.process.pid) - before < 8_000_000
 
 
 def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
