@@ -7,9 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import HOLDALL
+from conftest import HOLDALL, Program
 from mcap.reader import make_reader
 from mcap.writer import Writer as McapWriter
+from served import ask, served, until
+from test_python import installed, run  # noqa: F401
 from test_salvage import COUNT, START, STEP, message, one_bit, undecodable, write_ros1, zeros
 
 HALF = COUNT // 2
@@ -142,7 +144,7 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state[0].__name__)
-def test_every_report_has_the_same_state(tmp_path, state):
+def test_every_report_has_the_same_state(tmp_path, elsewhere, state):
     make, word, lost, is_all, code = state
     folder = tmp_path / "bags" / "x"
     folder.parent.mkdir()
@@ -157,6 +159,8 @@ def test_every_report_has_the_same_state(tmp_path, state):
     for name, report in reports.items():
         found = (report["state"], report["lost"], report["all_losses_known"])
         assert found == (word, lost, is_all), (name, report)
+    for name, found in elsewhere(folder).items():
+        assert found == (word, lost, is_all, info["message_count"]), name
     assert audit_run.returncode == code, audit_run
     if audit:
         assert (audit["state"], audit["lost"]["total"], audit["all_losses_known"]) == (word, lost, is_all), audit
@@ -289,7 +293,34 @@ DAMAGES = {
 }
 
 
-def verdicts(folder, catalog):
+@pytest.fixture
+def elsewhere(installed, tmp_path):  # noqa: F811
+    """What Python and the page of the folder say about a bag: state, lost messages, whether these are all, and the number of messages."""
+
+    def of_python(folder):
+        script = "import holdall, json, sys; bag = holdall.open(sys.argv[1]); print(json.dumps([bag.states[0], len(bag)]))"
+        state, count = json.loads(run(installed, "-c", script, folder))
+        return state["state"], state["lost"], state["all_losses_known"], count
+
+    def of_page(folder):
+        runtime = tmp_path / "runtime"
+        runtime.mkdir(exist_ok=True)
+        web = Program(["web", folder.parent, "127.0.0.1:0"], {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+        try:
+            address = served(web, "bags: ")
+            (bag,) = until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the bag in the list")
+            info = json.loads(ask(address, "GET", f"/api/info?bag={folder.name}")[1])["info"]
+            shown = tuple(info[name] for name in ("state", "lost", "all_losses_known", "message_count"))
+            assert (bag["state"], bag["lost"], bag["all_losses_known"], bag["messages"]) == shown, (bag, info)
+            return shown
+        finally:
+            web.stop()
+
+    # The page has the bags that are folders.
+    return lambda bag: {"python": of_python(bag)} | ({"page": of_page(bag)} if bag.is_dir() else {})
+
+
+def verdicts(folder, catalog, elsewhere):
     """State, known losses, whether these are all, and the number of messages, by report."""
     shown = {verb: json.loads(holdall(verb, folder, "--json").stdout) for verb in ("info", "check", "audit")}
     shutil.rmtree(catalog, ignore_errors=True)
@@ -301,12 +332,15 @@ def verdicts(folder, catalog):
     reports["audit"] = (audit["state"], audit["lost"]["total"] if info["lost"] is not None else None)
     assert info["all_losses_known"] == check["all_losses_known"] == audit["all_losses_known"]
     assert info["message_count"] == found["messages"] == sum(1 for _ in json_lines(folder)), (info, found)
+    for name, (state, lost, is_all, count) in elsewhere(folder).items():
+        reports[name] = (state, lost)
+        assert (is_all, count) == (info["all_losses_known"], info["message_count"]), (name, info)
     return reports, info
 
 
 @pytest.mark.parametrize("records", [(), FINAL], ids=["foreign", "with an account"])
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_in_every_report_once_a_verb_has_found_it(tmp_path, name, records):
+def test_damage_is_in_every_report_once_a_verb_has_found_it(tmp_path, elsewhere, name, records):
     """`info` does not read the messages: that they are damaged is said by what was found when the bag was described or repaired last."""
     storage, damage = DAMAGES[name]
     folder, saved = tmp_path / "bags" / "x", tmp_path / "saved"
@@ -326,7 +360,7 @@ def test_damage_is_in_every_report_once_a_verb_has_found_it(tmp_path, name, reco
     known = lost if lost or records else None
 
     assert holdall("reindex", folder).returncode == (3 if lost else 1)
-    reports, info = verdicts(folder, tmp_path / "catalog")
+    reports, info = verdicts(folder, tmp_path / "catalog", elsewhere)
     assert set(reports.values()) == {("damaged", known)} and not info["all_losses_known"], reports
 
     is_mended = name == "mcap cut"
@@ -335,7 +369,7 @@ def test_damage_is_in_every_report_once_a_verb_has_found_it(tmp_path, name, reco
     is_refused = name == "sqlite3 cut"
     for path in [folder] if is_refused else [folder, only_repaired]:
         done = holdall("repair", path)
-        reports, info = verdicts(path, tmp_path / "catalog")
+        reports, info = verdicts(path, tmp_path / "catalog", elsewhere)
         assert done.returncode == (2 if is_refused else 3 if lost else 1), done
         assert set(reports.values()) == {("files missing" if is_mended else "damaged", known)}, reports
         if is_mended:
@@ -354,15 +388,15 @@ def test_damage_is_in_every_report_once_a_verb_has_found_it(tmp_path, name, reco
 
 
 @pytest.mark.parametrize("part", [0.5, 0.98])
-def test_a_torn_bag_of_ros_1_has_the_same_state_in_every_report(tmp_path, part):
+def test_a_torn_bag_of_ros_1_has_the_same_state_in_every_report(tmp_path, elsewhere, part):
     path = tmp_path / "bags" / "x.bag"
     path.parent.mkdir()
     write_ros1(path, "lz4", 2000)
     os.truncate(path, int(path.stat().st_size * part))
-    reports, info = verdicts(path, tmp_path / "catalog")
+    reports, info = verdicts(path, tmp_path / "catalog", elsewhere)
     assert set(reports.values()) == {("damaged", None)} and not info["all_losses_known"], reports
     assert holdall("repair", path).returncode in (0, 3)
-    reports, info = verdicts(path, tmp_path / "catalog")
+    reports, info = verdicts(path, tmp_path / "catalog", elsewhere)
     assert set(reports.values()) == {("ended", None)} and not info["all_losses_known"], reports
 
 
