@@ -45,6 +45,9 @@ install: build ## install the program, its manual pages and completions below PR
 	target/release/holdall man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/holdall completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdall
+	@echo 'installed: $(DESTDIR)$(PREFIX)/bin/holdall'
+	@case ":$$PATH:" in *":$(PREFIX)/bin:"*) ;; *) echo 'not in PATH yet: export PATH="$(PREFIX)/bin:$$PATH"' ;; esac
+	@echo 'record everything that is heard: holdall record -a    what else it does: holdall --help'
 
 # Beside `holdall`, which runs it; of the same tree, because both start each other.
 install-bench: setup-build ## install holdall-bench, the program that `holdall bench` runs, below PREFIX

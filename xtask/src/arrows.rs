@@ -39,8 +39,15 @@ const READER_FILES: [&str; 16] = [
     "undefined",
 ];
 
+/// Floors of the DDS transport, the lowest first: each names those below it only, and none the files beside them.
+const DDS: &str = "crates/holdall-transport/src/dds/";
+const DDS_FLOORS: [&str; 6] = ["wire", "reach", "settings", "ffi", "graph", "services"];
+
 /// Finds places that name a folder above their own. Tests may.
 pub fn check_arrows(shown: &str, text: &str, breaches: &mut Vec<String>) {
+    if let Some((floor, _)) = shown.strip_prefix(DDS).and_then(|path| path.split_once('/')) {
+        check_floor(shown, floor, text, breaches);
+    }
     if shown.starts_with(RECORDER) && !shown.contains("/tests") {
         for (line, named) in names_after(crate::lengths::product(text), "holdall_bag::") {
             if READER_NAMES.contains(&named) {
@@ -68,6 +75,19 @@ pub fn check_arrows(shown: &str, text: &str, breaches: &mut Vec<String>) {
         if forbidden.contains(&named) {
             breaches.push(format!(
                 "{shown}:{line}: {room} names crate::{named}, a folder above it: put what both need into the one below"
+            ));
+        }
+    }
+}
+
+/// Finds files of the DDS transport that name a floor above their own.
+fn check_floor(shown: &str, floor: &str, text: &str, breaches: &mut Vec<String>) {
+    let place = |name: &str| DDS_FLOORS.iter().position(|known| *known == name);
+    let Some(own) = place(floor) else { return };
+    for (line, named) in names_after(crate::lengths::product(text), "crate::dds::") {
+        if place(named).is_none_or(|place| place > own) {
+            breaches.push(format!(
+                "{shown}:{line}: {floor} names dds::{named}, which is above it; see DDS_FLOORS in xtask/src/arrows.rs"
             ));
         }
     }
@@ -215,6 +235,25 @@ mod tests {
                 "{place}"
             );
         }
+    }
+
+    #[test]
+    fn a_floor_of_the_dds_transport_that_names_one_above_it_is_found() {
+        let text = "use crate::dds::{reach::lives, settings::qos};\n";
+        for (place, count) in [
+            ("wire/keys.rs", 2),
+            ("reach/unheard.rs", 1),
+            ("ffi/entity.rs", 0),
+            ("transport.rs", 0),
+        ] {
+            assert_eq!(
+                breaches_of(&format!("{DDS}{place}"), text).len(),
+                count,
+                "{place}"
+            );
+        }
+        let up = "use crate::dds::transport::BACKEND;\n";
+        assert_eq!(breaches_of(&format!("{DDS}services/server.rs"), up).len(), 1);
     }
 
     #[test]

@@ -47,7 +47,7 @@ mod tests {
         let line = "    let distro = std::env::var(\"ROS_DISTRO\").ok();\n";
         for (shown, text, expected) in [
             ("crates/holdall-storage/src/sqlite3/writer.rs", line, 1),
-            ("crates/holdall-transport/src/dds/config.rs", line, 1),
+            ("crates/holdall-transport/src/dds/settings/config.rs", line, 1),
             ("crates/holdall-remote/src/config.rs", line, 1),
             ("crates/holdall/src/lib.rs", "let folder = env::temp_dir();\n", 1),
             ("crates/holdall/src/lib.rs", "// not env::var(\n", 0),

@@ -1,9 +1,9 @@
 //! Publishers: serialized messages to a DDS topic, byte for byte.
 
-use super::{
-    announcement::{EndpointKind, NodeAnnouncement},
-    ffi_entity::{DdsError, Participant, Writer},
-    qos::{DdsHistory, dds_topic, keeping_unacknowledged, writer_qos},
+use crate::dds::{
+    ffi::entity::{DdsError, Participant, Writer},
+    graph::announcement::{EndpointKind, NodeAnnouncement},
+    settings::qos::{DdsHistory, dds_topic, keeping_unacknowledged, writer_qos},
 };
 use crate::{Delivery, PublishRequest, Publisher, TransportError};
 use holdall_model::names::dds::type_to_dds;

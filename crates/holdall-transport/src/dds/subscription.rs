@@ -1,12 +1,14 @@
 //! Subscriptions: received samples to a sink, large payloads as loans of the receive buffers.
 
-use super::{
-    announcement::{EndpointKind, NodeAnnouncement},
-    ffi_entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
-    ffi_globals::elapsed,
-    ffi_sertype::Sample,
-    keys::number_of_message,
-    qos::{DdsDurability, DdsHistory, DdsQos, dds_topic, reader_qos},
+use crate::dds::{
+    ffi::{
+        entity::{DdsError, Domain, Participant, Reader, Received, SampleHandler},
+        globals::elapsed,
+        sertype::Sample,
+    },
+    graph::announcement::{EndpointKind, NodeAnnouncement},
+    settings::qos::{DdsDurability, DdsHistory, DdsQos, dds_topic, reader_qos},
+    wire::keys::number_of_message,
 };
 use crate::{Sink, SubscribeRequest, Subscription};
 use holdall_io::{

@@ -1,24 +1,27 @@
 //! The DDS transport itself: joins a domain and creates subscriptions and publishers.
 
-use super::{
-    announcement::NodeAnnouncement,
-    config::{
-        ConfigOptions, DdsEnvironment, Interfaces, cyclone_config, participant_index_max,
-        small_buffer_warning,
+use crate::dds::{
+    ffi::{
+        alloc::place_receive_buffers,
+        announcing_again::announce_endpoints_again,
+        entity::{DdsError, Domain, Participant},
+        log::take_over_messages,
     },
-    discovery::Discovery,
-    ffi_alloc::place_receive_buffers,
-    ffi_announcing_again::announce_endpoints_again,
-    ffi_entity::{DdsError, Domain, Participant},
-    ffi_log::take_over_messages,
-    networks::NetworkLog,
-    peers::NamedPeers,
+    graph::{announcement::NodeAnnouncement, discovery::Discovery, peers::NamedPeers},
     publisher::DdsPublisher,
-    security::Security,
-    service::{DdsClient, DdsServer},
+    reach::{networks::NetworkLog, unheard::Unheard},
+    services::{
+        server::{DdsClient, DdsServer},
+        type_description::TypeDescriptions,
+    },
+    settings::{
+        config::{
+            ConfigOptions, DdsEnvironment, Interfaces, cyclone_config, participant_index_max,
+            small_buffer_warning,
+        },
+        security::Security,
+    },
     subscription::{DdsSubscription, PinnedBuffers, Sockets, receives},
-    type_description::TypeDescriptions,
-    unheard::Unheard,
 };
 use crate::{
     EndProof, GraphEvent, GraphWake, PublishRequest, Publisher, ServiceClient, ServiceDescription,
@@ -238,7 +241,7 @@ fn load_security(options: &DdsOptions) -> Result<(), String> {
             .iter()
             .any(|sign| uri.contains(sign))
     {
-        let loaded = super::ffi_handshake::load_openssl();
+        let loaded = crate::dds::ffi::handshake::load_openssl();
         // A configuration may use neither after all; one that does ends the process with a sentence.
         return if options.security.is_on() { loaded } else { Ok(()) };
     }
