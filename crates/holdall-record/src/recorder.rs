@@ -40,8 +40,11 @@ const CATCH_UP_MAX: Duration = Duration::from_millis(300);
 /// How long closing waits for publishers to answer how many messages they have sent: live ones answer within milliseconds.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// The same where the publisher was heard since: a secured one on a busy computer takes seconds for its handshake.
+/// The same where the publisher gives signs of life: a secured one on a busy computer takes seconds for its handshake.
 const ANSWER_OF_LIVING_MAX: Duration = Duration::from_secs(10);
+
+/// A living participant is heard this often at least: Fast DDS announces itself every 3 s.
+const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(4);
 
 /// Time between two looks for their answers.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(5);
@@ -341,11 +344,11 @@ impl Recording {
                     caught_up_by = now + CATCH_UP_MAX;
                 }
             }
+            let silence_max = now.saturating_sub(begun).max(SIGN_OF_LIFE_MAX);
             let may_come = !self.session.is_caught_up() && now < caught_up_by
                 || self.session.awaits_later_message() && now < begun + CATCH_UP_MAX
                 || self.session.awaits_answer() && now < begun + ANSWER_MAX
-                || self.session.awaits_answer_of_living(now.saturating_sub(begun))
-                    && now < begun + ANSWER_OF_LIVING_MAX;
+                || self.session.awaits_answer_of_living(silence_max) && now < begun + ANSWER_OF_LIVING_MAX;
             if !may_come {
                 break;
             }

@@ -426,7 +426,6 @@ mod tests {
                 },
             )]
             .into(),
-            ..BagContents::default()
         };
         let read = BagSummary {
             contents: Some(contents),

@@ -122,12 +122,13 @@ fn ladders(rows: &[Row<'_>], experiment: Option<&Experiment>) -> Vec<Chart> {
     };
     let on_ladder = rows.iter().filter_map(|row| Some((ladder_of(row.case)?, row)));
     let ladders = grouped(on_ladder, |(ladder, _)| *ladder);
-    let one = |(place, (name, steps)): (usize, (&str, Vec<(&str, &Row<'_>)>))| {
+    let mut charts = Vec::new();
+    for (place, (name, steps)) in ladders.into_iter().enumerate() {
         let steps: Vec<_> = steps.into_iter().map(|(_, row)| row).collect();
         let title = format!("Messages lost against the offered load: {name}");
-        loss(&steps, &format!("loss_{}", place + 1), &title).1
-    };
-    ladders.into_iter().enumerate().map(one).collect()
+        charts.push(loss(&steps, &format!("loss_{}", place + 1), &title).1);
+    }
+    charts
 }
 
 /// The parts of the processor time of a run over a transport, with the places of their colours: the kernel's share of each is the lighter one.
