@@ -11,6 +11,7 @@ use crate::dds::{
     reach::{
         far_peers::FarPeers,
         networks::{GROUP, Networks, Way, socket_address},
+        repeats::Repeats,
     },
     wire::{
         for_fast_dds::{asking_for_heartbeats, split_fragment_requests},
@@ -20,7 +21,6 @@ use crate::dds::{
             AnnouncedInterface, Change, Destination, HEADER_BYTES, announcement_ports, change_of,
             is_farewell, keep_reachable, named_destination, needed, needed_by_discovery, with_addresses,
         },
-        repeats::Repeats,
         reply_identity::{has_reply, with_identities},
         way_back::{data_port, with_way_back},
     },
@@ -176,7 +176,8 @@ impl Announcing {
 impl Drop for Announcing {
     fn drop(&mut self) {
         let mut domains = DOMAINS.write().unwrap_or_else(PoisonError::into_inner);
-        domains.retain(|state| state.globals != self.0.globals);
+        // Its domain is deleted: another one may have its place in memory.
+        domains.retain(|state| !Arc::ptr_eq(state, &self.0));
     }
 }
 
@@ -280,6 +281,7 @@ impl State {
         let domains = DOMAINS.read().unwrap_or_else(PoisonError::into_inner);
         domains
             .iter()
+            .rev()
             .find(|state| state.globals.as_ptr() as usize == domain)
             .map(Arc::clone)
     }
@@ -507,7 +509,8 @@ fn changed(packet: Packet) -> Option<dds_return_t> {
     if is_announcement {
         state.remember(&bytes);
     }
-    if change == Some(Change::Endpoint) && !address.is_multicast() {
+    // Announcements of endpoints may be beside what else a packet has.
+    if change.is_some() && !is_announcement && !address.is_multicast() {
         let networks = state.networks();
         bytes = state.with_way_back(&networks, bytes, networks.destination(address));
     }

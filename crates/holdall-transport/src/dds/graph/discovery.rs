@@ -10,7 +10,7 @@ use crate::dds::{
     },
     reach::lives::{Lives, time_of},
     settings::qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
-    wire::repeats::GuidPrefix,
+    wire::locators::GuidPrefix,
 };
 use crate::{EndpointInfo, GraphEvent, GraphWake, Identity, ServerInfo, Unreached, graph_news::GraphNews};
 use holdall_model::{

@@ -1,7 +1,7 @@
 //! Participants of other computers: by which addresses they are heard, and whether the network is lost that they send by.
 
 use super::networks::Networks;
-use crate::dds::wire::repeats::GuidPrefix;
+use crate::dds::wire::locators::GuidPrefix;
 use std::{collections::HashMap, net::Ipv4Addr};
 
 /// Participants that are remembered; with more, every participant counts as one of them.

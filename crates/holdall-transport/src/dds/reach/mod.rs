@@ -4,4 +4,5 @@ pub(in crate::dds) mod far_peers;
 pub(in crate::dds) mod lives;
 pub(in crate::dds) mod networks;
 pub(in crate::dds) mod processes;
+pub(in crate::dds) mod repeats;
 pub(in crate::dds) mod unheard;

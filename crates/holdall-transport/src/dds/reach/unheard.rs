@@ -6,8 +6,7 @@
 use super::{networks::GROUP, processes::Processes};
 use crate::dds::wire::{
     announced::{Announced, announced_in},
-    locators::announcement_ports,
-    repeats::GuidPrefix,
+    locators::{GuidPrefix, announcement_ports},
 };
 use crate::{Identity, Unreached};
 use holdall_io::{

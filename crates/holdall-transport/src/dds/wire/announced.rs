@@ -1,10 +1,9 @@
 //! What participants announce about themselves: a pure reader of discovery packets, for participants that Cyclone DDS drops.
 
 use super::locators::{
-    ANNOUNCED_LOCATORS, HEADER_BYTES, KIND_UDP_V4, LOCATOR_BYTES, Order, Submessage, is_announcement,
-    is_farewell, parameters, payload_of, submessage,
+    ANNOUNCED_LOCATORS, GuidPrefix, HEADER_BYTES, KIND_UDP_V4, LOCATOR_BYTES, Order, Submessage,
+    is_announcement, is_farewell, parameters, payload_of, submessage,
 };
-use super::repeats::GuidPrefix;
 use std::collections::BTreeSet;
 
 /// Begins each packet of RTPS.

@@ -9,8 +9,7 @@
 //! message Fast DDS has the key of the channel.
 
 use super::{
-    locators::{HEADER_BYTES, Order, Submessage, payload_of, submessage},
-    repeats::GuidPrefix,
+    locators::{GuidPrefix, HEADER_BYTES, Order, Submessage, payload_of, submessage},
     reply_identity::any_submessage,
 };
 use std::sync::{

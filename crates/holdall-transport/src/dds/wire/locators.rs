@@ -4,11 +4,11 @@
 //! message once to each address: a publisher on this host twice, one on another host once more to its own loopback. So the addresses are chosen when
 //! an announcement leaves, by its destination.
 
-use super::{
-    for_fast_dds::{is_first_acknowledgement, names_fast_dds},
-    repeats::GuidPrefix,
-};
+use super::for_fast_dds::{is_first_acknowledgement, names_fast_dds};
 use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// The first 12 bytes of the GUIDs of a participant.
+pub(in crate::dds) type GuidPrefix = [u8; 12];
 
 /// An interface that Cyclone uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,8 @@ pub(in crate::dds) fn needed(interfaces: &[AnnouncedInterface], destination: Des
 /// Addresses of one kind that Fast DDS keeps of a participant.
 const KEPT_BY_FAST_DDS: usize = 4;
 
-/// The announced addresses at which a destination reaches our discovery, when it `needed` these for messages: those of all other networks, too.
+/// The announced addresses at which a destination reaches our discovery, when it `needed` these for messages: those of all other networks, too,
+/// unless routers lead to it: it may reach none of them.
 ///
 /// Neither Fast DDS nor Cyclone sends discovery to another address than those of the first announcement, also when that network is lost later.
 pub(in crate::dds) fn needed_by_discovery(
@@ -92,7 +93,12 @@ pub(in crate::dds) fn needed_by_discovery(
     destination: Destination,
     mut needed: Vec<Ipv4Addr>,
 ) -> Vec<Ipv4Addr> {
-    if destination != Destination::ThisHost && !needed.is_empty() {
+    let is_near = match destination {
+        Destination::ThisHost => false,
+        Destination::Neighbours(_) => true,
+        Destination::Host { address, .. } => interfaces.iter().any(|one| one.reaches(address)),
+    };
+    if is_near && !needed.is_empty() {
         for other in interfaces.iter().filter(|one| !one.is_loopback) {
             if needed.len() < KEPT_BY_FAST_DDS && !needed.contains(&other.announced) {
                 needed.push(other.announced);
@@ -555,6 +561,8 @@ mod tests {
         assert_eq!(of(Destination::ThisHost), [LOOPBACK]);
         assert_eq!(of(Destination::Neighbours(WIRELESS)), [WIRELESS, WIRED]);
         assert_eq!(of(host(Ipv4Addr::new(192, 168, 1, 99), None)), [WIRELESS, WIRED]);
+        let far = Ipv4Addr::new(8, 8, 8, 8);
+        assert_eq!(of(host(far, Some(WIRELESS))), [WIRELESS]);
         let none = needed_by_discovery(&all, Destination::Neighbours(WIRED), Vec::new());
         assert!(none.is_empty());
         let many = [1, 2, 3, 4, 5, 6].map(|net| interface(Ipv4Addr::new(10, net, 0, 1), [255, 255, 255, 0]));

@@ -5,7 +5,6 @@ pub(in crate::dds) mod for_fast_dds;
 pub(in crate::dds) mod handshake_names;
 pub(in crate::dds) mod keys;
 pub(in crate::dds) mod locators;
-pub(in crate::dds) mod repeats;
 pub(in crate::dds) mod reply_identity;
 pub(in crate::dds) mod service_header;
 pub(in crate::dds) mod way_back;

@@ -7,6 +7,7 @@
 //! Some packets are also sent a little later than Cyclone would: Fast DDS announces a message with each of its fragments, so Cyclone asks for those
 //! that are in flight. Fast DDS ignores a request for what was acknowledged before it came.
 
+use crate::dds::wire::locators::GuidPrefix;
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_io::mutex::lock;
 use std::{
@@ -37,9 +38,6 @@ const LATER: Duration = Duration::from_millis(20);
 
 /// Packets that wait at a time.
 const LATER_MAX: usize = 256;
-
-/// The first 12 bytes of the GUIDs of a participant.
-pub(in crate::dds) type GuidPrefix = [u8; 12];
 
 /// An announcement to one address of a participant.
 struct Followed {
