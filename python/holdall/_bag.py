@@ -224,25 +224,26 @@ class Bag:
     def over_time(self, cells: int = 100) -> dict[str, list[int]]:
         """How many messages each topic has over time, in ``cells`` cells of equal length from the first message to the last.
 
-        An MCAP file's index has it, so that a long bag is as fast as a short one; files without an index are read.
+        An MCAP file's index has it, so that a long bag is as fast as a short one; files without an index are read. What is damaged is left out,
+        with a :class:`BagWarning`.
         """
         if cells < 1:
             raise ValueError(f"cells is 1 or more, not {cells}")
-        return self._over_time(cells, 2**63)[0]
+        lanes, found = self._over_time(cells, 2**63)
+        if found["damage"] is not None and found["damage"] not in self.notices:
+            warnings.warn(found["damage"], BagWarning, stacklevel=2)
+        return lanes
 
-    def _over_time(self, cells: int, read_bytes_max: int) -> tuple[dict[str, list[int]], bool]:
+    def _over_time(self, cells: int, read_bytes_max: int) -> tuple[dict[str, list[int]], dict[str, Any]]:
         found = json.loads(self._native.over_time(cells, read_bytes_max))
         lanes = {info["name"]: [0] * cells for info in self._about["topics"]}
-        return {**lanes, **found["by_topic"]}, bool(found["is_whole"])
+        return {**lanes, **found["by_topic"]}, found
 
     def _look(self, cells: int) -> dict[str, list[int]] | None:
         """As :meth:`over_time`, for a picture: None where that would take long, or where it cannot be read."""
         if cells not in self._lanes:
-            try:
-                lanes, is_whole = self._over_time(cells, _READ_FOR_A_LOOK_BYTES)
-            except Error:
-                lanes, is_whole = {}, False
-            self._lanes[cells] = lanes if is_whole else None
+            lanes, found = self._over_time(cells, _READ_FOR_A_LOOK_BYTES)
+            self._lanes[cells] = lanes if found["is_whole"] else None
         return self._lanes[cells]
 
     # Messages.

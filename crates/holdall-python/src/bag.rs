@@ -227,9 +227,9 @@ impl Bags {
     /// `read_bytes_max`.
     fn over_time(&self, py: Python<'_>, cells: usize, read_bytes_max: u64) -> PyResult<String> {
         let found = detached(py, || self.set.over_time(cells, read_bytes_max, &mut |_| true))?;
-        let found = found.map_err(|error| read_error(py, &error))?;
         let times = found.times.map(|(start, end)| (start.as_nanos(), end.as_nanos()));
-        Ok(json!({"times": times, "by_topic": found.by_topic, "is_whole": found.is_whole}).to_string())
+        let found = json!({"times": times, "by_topic": found.by_topic, "is_whole": found.is_whole, "damage": found.damage});
+        Ok(found.to_string())
     }
 
     /// Reads a topic as columns, in up to `threads` threads.

@@ -1,6 +1,6 @@
 //! Counts of each topic's messages over time, without reading the messages if there is an index; and when messages were lost.
 
-use super::{bag::Bag, bag_file::BagFile, error::ReadError, set::BagSet};
+use super::{bag::Bag, bag_file::BagFile, error::ReadError, ros1::SharedReader, set::BagSet};
 use holdall_model::{
     loss::{LossStage, ledger::TopicAccount},
     time::Timestamp,
@@ -26,96 +26,162 @@ pub struct OverTime {
 
 impl BagSet {
     /// Counts the messages of each topic in `cells` cells. Files without an index are read if they have no more than `read_bytes_max` bytes;
-    /// `wanted` gets the number of messages read so far, and returns false to leave out the rest.
-    ///
-    /// # Errors
-    /// A file that cannot be opened. Damaged parts are passed over, and named where messages were read.
+    /// `wanted` gets the number of messages read so far, and returns false to leave out the rest. What is damaged is passed over and named.
     pub fn over_time(
         &self,
         cells: usize,
         read_bytes_max: u64,
         wanted: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<OverTime, ReadError> {
+    ) -> OverTime {
         let times = self.log_times();
         let mut found = OverTime {
             times,
             by_topic: BTreeMap::new(),
             is_whole: true,
-            damage: None,
+            damage: self.bags().iter().find_map(Bag::damage).map(str::to_owned),
         };
         let Some(times) = times else {
-            return Ok(found);
+            return found;
         };
         let mut messages = 0;
         let mut note = || {
             messages += 1;
             wanted(messages)
         };
-        for (bag, file) in self
+        let files = self
             .bags()
             .iter()
-            .flat_map(|bag| bag.files().iter().map(move |file| (bag, file)))
-            .filter(|(_, file)| !file.empty)
-        {
-            // A packed file must be unpacked, and the bounds of a part of a bag are in no index.
-            let must_read = file.is_packed() || bag.bounds() != (None, None);
-            if must_read && file.bytes > read_bytes_max {
-                found.is_whole = false;
-                continue;
-            }
-            let mut counted = TimeCells::new(times, cells);
-            let reader = file.open()?;
-            if must_read || !reader.count_over_time(&mut counted)? {
-                if file.bytes > read_bytes_max {
-                    found.is_whole = false;
-                    continue;
+            .flat_map(|bag| bag.files().iter().map(move |file| (bag, file)));
+        for (bag, file) in files.filter(|(_, file)| !file.empty) {
+            let empty = TimeCells::new(times, cells);
+            match Counted::of(bag, file, &empty, read_bytes_max, &mut note) {
+                Ok(counted) => {
+                    found.add(&counted);
+                    if counted.extent == Extent::Ended {
+                        break;
+                    }
                 }
-                found.is_whole &= read(bag, file, &mut counted, &mut note, &mut found.damage)?;
-            }
-            for (place, channel) in (0..).zip(&reader.outline().channels) {
-                let counts = counted.of(ChannelIndex(place));
-                if counts.is_empty() {
-                    continue;
-                }
-                let lane = found
-                    .by_topic
-                    .entry(channel.info.topic.name.clone())
-                    .or_insert_with(|| vec![0; counts.len()]);
-                for (sum, count) in lane.iter_mut().zip(counts) {
-                    *sum = sum.saturating_add(*count);
-                }
+                Err(error) => _ = found.damage.get_or_insert_with(|| error.to_string()),
             }
         }
-        Ok(found)
+        found
     }
 }
 
-/// Counts messages by reading them; false when no more are wanted. Notes the first damage.
-fn read(
-    bag: &Bag,
-    file: &BagFile,
-    cells: &mut TimeCells,
-    note: &mut dyn FnMut() -> bool,
-    damage: &mut Option<String>,
-) -> Result<bool, ReadError> {
-    let (start, end) = bag.bounds();
-    let query = ReadQuery {
-        channels: None,
-        start,
-        end,
-        order: ReadOrder::File,
-        verified: false,
-    };
-    for message in file.open()?.messages(&query)? {
-        match message {
-            Ok(message) => cells.add(message.channel, cells.cell(message.log_time), 1),
-            Err(error) => _ = damage.get_or_insert_with(|| error.to_string()),
+impl OverTime {
+    fn add(&mut self, counted: &Counted) {
+        self.is_whole &= counted.extent == Extent::Whole;
+        if self.damage.is_none() {
+            self.damage.clone_from(&counted.damage);
         }
-        if !note() {
-            return Ok(false);
+        for (place, topic) in (0..).zip(&counted.topics) {
+            let counts = counted.cells.of(ChannelIndex(place));
+            if counts.is_empty() {
+                continue;
+            }
+            let lane = self
+                .by_topic
+                .entry(topic.clone())
+                .or_insert_with(|| vec![0; counts.len()]);
+            for (sum, count) in lane.iter_mut().zip(counts) {
+                *sum = sum.saturating_add(*count);
+            }
         }
     }
-    Ok(true)
+}
+
+/// How much of a file was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// Nothing: it is too long to be read.
+    LeftOut,
+    /// The messages before the caller wanted no more.
+    Ended,
+}
+
+/// The messages of one file.
+struct Counted {
+    /// By channel.
+    topics: Vec<String>,
+    cells: TimeCells,
+    extent: Extent,
+    damage: Option<String>,
+}
+
+impl Counted {
+    fn of(
+        bag: &Bag,
+        file: &BagFile,
+        empty: &TimeCells,
+        read_bytes_max: u64,
+        note: &mut dyn FnMut() -> bool,
+    ) -> Result<Self, ReadError> {
+        let mut counted = Self {
+            topics: Vec::new(),
+            cells: empty.clone(),
+            extent: Extent::LeftOut,
+            damage: None,
+        };
+        // A packed file must be unpacked, and the bounds of a part of a bag are in no index.
+        let must_read = file.is_packed() || bag.bounds() != (None, None);
+        let may_read = file.bytes <= read_bytes_max;
+        if must_read && !may_read {
+            return Ok(counted);
+        }
+        let reader = file.open()?;
+        let channels = reader.outline().channels.iter();
+        counted.topics = channels.map(|channel| channel.info.topic.name.clone()).collect();
+        if !must_read {
+            match reader.count_over_time(&mut counted.cells) {
+                Ok(true) => {
+                    counted.extent = Extent::Whole;
+                    return Ok(counted);
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    counted.damage = Some(error.to_string());
+                    counted.cells = empty.clone();
+                }
+            }
+        }
+        if may_read {
+            counted.read(bag, &reader, note)?;
+        }
+        Ok(counted)
+    }
+
+    /// Counts messages by reading them, and notes the first damage.
+    fn read(
+        &mut self,
+        bag: &Bag,
+        reader: &SharedReader,
+        note: &mut dyn FnMut() -> bool,
+    ) -> Result<(), ReadError> {
+        let (start, end) = bag.bounds();
+        let query = ReadQuery {
+            channels: None,
+            start,
+            end,
+            order: ReadOrder::File,
+            verified: false,
+        };
+        for message in reader.messages(&query)? {
+            match message {
+                Ok(message) => {
+                    let cell = self.cells.cell(message.log_time);
+                    self.cells.add(message.channel, cell, 1);
+                }
+                Err(error) => _ = self.damage.get_or_insert_with(|| error.to_string()),
+            }
+            if !note() {
+                self.extent = Extent::Ended;
+                return Ok(());
+            }
+        }
+        self.extent = Extent::Whole;
+        Ok(())
+    }
 }
 
 /// Messages that were lost between two times.
@@ -177,7 +243,7 @@ mod tests {
             let path = folder.path().join("bag");
             write(&path, storage);
             let bags = BagSet::open(&[path]).unwrap();
-            let found = bags.over_time(10, u64::MAX, &mut |_| true).unwrap();
+            let found = bags.over_time(10, u64::MAX, &mut |_| true);
             assert!(found.is_whole);
             assert_eq!(found.by_topic["/regular"], [10; 10], "{storage}");
             assert_eq!(
@@ -186,9 +252,9 @@ mod tests {
                 "{storage}"
             );
             assert_eq!(found.damage, None);
-            let unread = bags.over_time(10, 0, &mut |_| true).unwrap();
+            let unread = bags.over_time(10, 0, &mut |_| true);
             assert_eq!(unread.is_whole, storage == "mcap", "only one has an index");
-            let ended = bags.over_time(10, u64::MAX, &mut |read| read < 50).unwrap();
+            let ended = bags.over_time(10, u64::MAX, &mut |read| read < 50);
             assert_eq!(ended.is_whole, storage == "mcap", "nothing is read of an index");
         }
     }
@@ -212,10 +278,27 @@ mod tests {
         std::fs::write(&file, content).unwrap();
         let found = BagSet::open(&[path])
             .unwrap()
-            .over_time(10, u64::MAX, &mut |_| true)
-            .unwrap();
+            .over_time(10, u64::MAX, &mut |_| true);
         let counted: u64 = found.by_topic["/a"].iter().sum();
         assert!((1..2000).contains(&counted), "{counted}");
         assert!(found.damage.is_some_and(|damage| damage.contains("bag_0.db3")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_passed_over_and_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["first", "second", "third"].map(|name| folder.path().join(name));
+        for path in &paths {
+            write(path, "mcap");
+        }
+        let bags = BagSet::open(&paths).unwrap();
+        std::fs::write(paths[1].join("second_0.mcap"), "no bag").unwrap();
+        let found = bags.over_time(3, u64::MAX, &mut |_| true);
+        assert_eq!(found.by_topic["/regular"].iter().sum::<u64>(), 200);
+        assert!(
+            found
+                .damage
+                .is_some_and(|damage| damage.contains("second_0.mcap"))
+        );
     }
 }

@@ -84,7 +84,7 @@ impl BagSummary {
     }
 
     fn with(bag: &Bag, attached: Option<Result<Attached, ReadError>>) -> Result<Self, ReadError> {
-        let attached = attached.and_then(Result::ok).unwrap_or_default();
+        let attached = attached.transpose()?.unwrap_or_default();
         let markers = bag.markers()?;
         let custom_data = &bag.metadata().custom_data;
         Ok(Self {

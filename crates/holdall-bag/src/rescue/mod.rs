@@ -297,13 +297,16 @@ impl Rescue {
 
 /// The id of the memory that the metadata of a bag that was being recorded names.
 fn memory_named_in(directory: &Path) -> Option<String> {
-    metadata_of(directory)?.custom_data.remove(MEMORY_KEY)
+    metadata_of(directory).ok()??.custom_data.remove(MEMORY_KEY)
 }
 
-/// The metadata of a bag; `None` if it cannot be read.
-fn metadata_of(directory: &Path) -> Option<BagMetadata> {
-    let text = fs::read_to_string(&directory.join("metadata.yaml"), METADATA_BYTES_MAX).ok()?;
-    BagMetadata::from_yaml(&text).ok()
+/// The metadata of a bag; `None` if it has none, or one that is damaged.
+fn metadata_of(directory: &Path) -> Result<Option<BagMetadata>, holdall_io::disk::DiskError> {
+    match fs::read_to_string(&directory.join("metadata.yaml"), METADATA_BYTES_MAX) {
+        Ok(text) => Ok(BagMetadata::from_yaml(&text).ok()),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A file of messages that are in memory only.

@@ -26,6 +26,7 @@ use holdall_storage::{
 };
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -66,7 +67,7 @@ impl Rescue {
     ) -> Result<u64, RescueError> {
         let storage = storage_by_id(&self.catalog.storage)?;
         // A file that is gone keeps its name: its account must not take these messages for its own.
-        let had_messages = metadata_of(directory).map_or_else(Vec::new, |metadata| metadata.files);
+        let had_messages = metadata_of(directory)?.map_or_else(Vec::new, |metadata| metadata.files);
         let had_messages = had_messages.into_iter().filter(|file| file.message_count > 0);
         let taken: Vec<PathBuf> = had_messages.map(|file| file.path.into()).collect();
         let path = next_path(directory, listed.iter().chain(&taken), storage);
@@ -125,31 +126,27 @@ fn next_path<'a>(
     taken: impl Iterator<Item = &'a PathBuf>,
     storage: &dyn Storage,
 ) -> PathBuf {
-    let stem_of = |path: &Path| {
-        let stem = unpacked_name(path)
-            .file_stem()
-            .map(|stem| stem.to_string_lossy().into_owned());
-        stem.unwrap_or_default()
-    };
-    let (mut head, mut number) = (None, 0u64);
+    let suffix = storage
+        .extension()
+        .map_or_else(String::new, |extension| format!(".{extension}"));
+    let (mut head, mut next) = (None, 0u64);
     for path in taken {
-        let stem = stem_of(path);
-        let name = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
-        if let Ok(last) = stem[name.len()..].parse::<u64>() {
-            number = number.max(last.saturating_add(1));
-            head = Some(name.to_owned());
+        let name = unpacked_name(path);
+        let name = name.file_name().unwrap_or_default().to_string_lossy();
+        // A bag's own name may have dots: nothing but the storage's extension is one.
+        let stem = name.strip_suffix(&suffix).unwrap_or(&name);
+        let start = stem.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let number = stem[start.len()..].parse::<u64>().ok();
+        if let Some(after) = number.and_then(|number| number.checked_add(1)) {
+            next = next.max(after);
+            head = Some(start.to_owned());
         }
     }
     let head = head.unwrap_or_else(|| {
-        let name = directory
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned());
-        format!("{}_", name.unwrap_or_else(|| "bag".to_owned()))
+        let name = directory.file_name().unwrap_or_else(|| OsStr::new("bag"));
+        format!("{}_", name.to_string_lossy())
     });
-    directory.join(match storage.extension() {
-        None => format!("{head}{number}"),
-        Some(extension) => format!("{head}{number}.{extension}"),
-    })
+    directory.join(format!("{head}{next}{suffix}"))
 }
 
 /// The same as a file that is in memory only.
@@ -270,5 +267,46 @@ impl<'a> Channels<'a> {
         let channel = writer.add_channel(q, &info)?;
         self.known.insert(key, channel);
         Ok(Some(channel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_file_has_the_next_number() {
+        let next = |storage: &str, directory: &str, taken: &[&str]| {
+            let taken: Vec<PathBuf> = taken.iter().map(PathBuf::from).collect();
+            let path = next_path(
+                Path::new(directory),
+                taken.iter(),
+                storage_by_id(storage).unwrap(),
+            );
+            path.to_str().unwrap().to_owned()
+        };
+        let rows: [(&str, &str, &[&str], &str); 8] = [
+            ("mcap", "bag", &[], "bag/bag_0.mcap"),
+            (
+                "mcap",
+                "bag",
+                &["bag_0.mcap", "bag_9.mcap", "bag_2.mcap"],
+                "bag/bag_10.mcap",
+            ),
+            ("mcap", "my.bag", &["my.bag_0.mcap"], "my.bag/my.bag_1.mcap"),
+            ("mcap", "bag", &["bag_3.mcap.zstd"], "bag/bag_4.mcap"),
+            ("leveldb", "my.bag", &["my.bag_0", "my.bag_1"], "my.bag/my.bag_2"),
+            ("leveldb", "v1.2", &["v1.2_0"], "v1.2/v1.2_1"),
+            (
+                "sqlite3",
+                "bag",
+                &["bag_18446744073709551615.db3"],
+                "bag/bag_0.db3",
+            ),
+            ("sqlite3", "bag", &["other.db3"], "bag/bag_0.db3"),
+        ];
+        for (storage, directory, taken, expected) in rows {
+            assert_eq!(next(storage, directory, taken), expected, "{taken:?}");
+        }
     }
 }

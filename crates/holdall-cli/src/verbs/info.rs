@@ -12,7 +12,7 @@ use crate::{
     },
     terminal::log,
 };
-use holdall::reader::{Bag, BagSet, BagSummary, ReadError, Ros1View};
+use holdall::reader::{Bag, BagSet, BagSummary, Ros1View};
 use holdall_model::{marker::Marker, text::one_line};
 use jiff::tz::TimeZone;
 use tracing::{level_filters::LevelFilter, warn};
@@ -29,9 +29,9 @@ pub fn run(args: &InfoArguments) -> VerbResult {
     output::result(&text_of(&bag, args)?)?;
     if args.timeline {
         let markers = bag.markers().map_err(Failure::failed)?;
-        let (lanes, damage) = timeline(&bag, &markers).map_err(Failure::failed)?;
+        let (lanes, damage) = timeline(&bag, &markers);
         output::result(&format!("\n{lanes}"))?;
-        if let Some(damage) = damage {
+        if let Some(damage) = damage.filter(|damage| !bag.notices().contains(damage)) {
             return Err(Failure::failed(format!(
                 "messages are missing in the lanes: {damage}"
             )));
@@ -61,14 +61,14 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
 }
 
 /// When each topic has messages, from the index of each file that has one; and the first damage in other files.
-fn timeline(bag: &Bag, markers: &[Marker]) -> Result<(String, Option<String>), ReadError> {
+fn timeline(bag: &Bag, markers: &[Marker]) -> (String, Option<String>) {
     let bags = BagSet::from(vec![bag.clone()]);
     let topics = bags.topics();
     let names = topics.iter().map(|topic| topic.name.as_str());
     let layout = Layout::new(names, output::columns());
-    let mut counted = bags.over_time(layout.cells, u64::MAX, &mut |_| true)?;
+    let mut counted = bags.over_time(layout.cells, u64::MAX, &mut |_| true);
     let damage = counted.damage.take();
     let timeline = Timeline::new(topics.into_iter().map(|topic| topic.name), counted, layout);
     let text = timeline.text(markers.iter().map(|marker| marker.time.as_nanos()));
-    Ok((text, damage))
+    (text, damage)
 }

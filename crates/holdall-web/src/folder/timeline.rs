@@ -32,7 +32,7 @@ pub(super) fn draw(bag: &Bag, progress: &Progress) -> Result<Value, String> {
     }
     let mut note = |read| progress.note(read, metadata.message_count);
     let bags = BagSet::from(vec![bag.clone()]);
-    let counted = bags.over_time(CELLS, u64::MAX, &mut note).map_err(text)?;
+    let counted = bags.over_time(CELLS, u64::MAX, &mut note);
     if !counted.is_whole {
         return Err("it was cancelled".to_owned());
     }
