@@ -70,6 +70,8 @@ struct PublisherTrack {
     subscriptions: u64,
     /// Messages that arrived, duplicates left out.
     received: u64,
+    /// The latest time at which one of its messages was published, by its own clock.
+    latest_published: Timestamp,
     sequence: SequenceTracker,
     duplicates: u64,
     /// Stored messages that the tracker could not distinguish from duplicates.
@@ -103,6 +105,7 @@ impl PublisherTrack {
             subscriptions: 0,
             numbered: false,
             received: 0,
+            latest_published: Timestamp::from_nanos(i64::MIN),
             duplicates: 0,
             unclear: 0,
             not_believable: 0,
@@ -372,7 +375,7 @@ impl Intake {
         let passage = self.gate.passage(&mut header.log_time);
         let mut index = self.track(&mut state, header.publisher);
         match header.sequence {
-            Some(sequence) => match self.follow(&mut state, index, bit, sequence, header.log_time, passage) {
+            Some(sequence) => match self.follow(&mut state, index, bit, sequence, &header, passage) {
                 Some(followed) => index = followed,
                 None => return,
             },
@@ -381,6 +384,9 @@ impl Intake {
         let track = &mut state.tracks[index];
         track.last_time = Some(header.log_time);
         track.last_arrival = Some(arrival);
+        if let Some(published) = header.publish_time {
+            track.latest_published = track.latest_published.max(published);
+        }
         track.received += 1;
         let publisher = track.index;
         let stage = match (passage, payload) {

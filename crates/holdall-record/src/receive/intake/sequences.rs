@@ -4,6 +4,7 @@ use super::{Intake, IntakeState, PublisherOrigin, PublisherTrack};
 use crate::receive::gate::Passage;
 use holdall_model::{
     loss::{LossStage, Observation, ledger::Interval},
+    message::MessageHeader,
     time::Timestamp,
     topic::Gid,
 };
@@ -29,6 +30,21 @@ fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
     GAP_MAX.saturating_add(RATE_MAX.saturating_mul(seconds))
 }
 
+impl PublisherTrack {
+    /// Whether a number that has come before is the same message: several subscriptions bring it, or a publisher that was silent sends again what
+    /// it keeps. What was published later than everything before it belongs to another life of the publisher.
+    fn repeats(&self, published: Option<Timestamp>) -> bool {
+        let is_silent = self.came_back || self.silent_since.is_some();
+        match published {
+            Some(published) => {
+                (is_silent || self.subscriptions.count_ones() > 1) && published <= self.latest_published
+            }
+            // Rather stored twice than not at all.
+            None => !is_silent && self.subscriptions.count_ones() > 1,
+        }
+    }
+}
+
 impl Intake {
     /// Follows a publisher's sequence. Returns the track that the message belongs to, `None` for a duplicate.
     #[inline]
@@ -38,18 +54,18 @@ impl Intake {
         index: usize,
         bit: u64,
         sequence: u64,
-        time: Timestamp,
+        header: &MessageHeader,
         passage: Passage,
     ) -> Option<usize> {
         let track = &mut state.tracks[index];
         track.subscriptions |= bit;
         track.numbered = true;
-        let last = track.last_time;
+        let (last, time) = (track.last_time, header.log_time);
         let observation = track.sequence.observe_within(sequence, || gap_max(last, time));
         if observation == Observation::InOrder {
             return Some(index);
         }
-        self.follow_exception(state, index, observation, sequence, time, passage)
+        self.follow_exception(state, index, observation, sequence, header, passage)
     }
 
     /// Every case but the next message in order.
@@ -60,13 +76,12 @@ impl Intake {
         index: usize,
         observation: Observation,
         sequence: u64,
-        time: Timestamp,
+        header: &MessageHeader,
         passage: Passage,
     ) -> Option<usize> {
         let track = &mut state.tracks[index];
+        let time = header.log_time;
         self.log_begin(track, observation, sequence);
-        let may_repeat =
-            track.subscriptions.count_ones() > 1 || track.came_back || track.silent_since.is_some();
         // While the recording is paused nothing is wanted, wherever it was lost.
         let stage = match passage {
             Passage::Shut => LossStage::Policy,
@@ -90,7 +105,7 @@ impl Intake {
                     track.unclear += 1;
                 }
             }
-            Observation::Duplicate if may_repeat => {
+            Observation::Duplicate if track.repeats(header.publish_time) => {
                 track.duplicates += 1;
                 return None;
             }
@@ -131,7 +146,7 @@ impl Intake {
         self.ledger().arrived_late(self.topic, track.index, sequence)
     }
 
-    /// One subscription to a publisher that was never lost brings no message twice: a number that comes again is another life of the publisher.
+    /// Begins another life of a publisher, whose numbers begin again.
     pub(super) fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
         let ended = &mut state.tracks[index];
         self.close_track(ended);

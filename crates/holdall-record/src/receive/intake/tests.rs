@@ -51,11 +51,21 @@ impl Bench {
     }
 
     fn receive_over(&self, sink: usize, publisher: Option<Gid>, sequence: Option<u64>) {
+        self.receive_published(sink, publisher, sequence, None);
+    }
+
+    fn receive_published(
+        &self,
+        sink: usize,
+        publisher: Option<Gid>,
+        sequence: Option<u64>,
+        publish_time: Option<Timestamp>,
+    ) {
         let log_time = Timestamp::from_nanos(sequence.unwrap_or(0) as i64);
         let header = MessageHeader {
             publisher,
             sequence,
-            publish_time: None,
+            publish_time,
             log_time,
         };
         self.sinks[sink].offer(header, Payload::Borrowed(b"payload"));
@@ -494,27 +504,77 @@ fn a_farewell_over_another_network_than_the_last_message_leaves_the_end_unknown(
     }
 }
 
+impl Bench {
+    /// A message of A whose publish time is `published`.
+    fn receive_of(&self, sequence: u64, published: i64) {
+        self.receive_published(0, Some(A), Some(sequence), Some(Timestamp::from_nanos(published)));
+    }
+
+    /// A went silent after its last message.
+    fn lose(&self) {
+        let time = Timestamp::from_nanos;
+        self.intake.serves(A, EndProof::OfReliable, true);
+        let last = self.last_message(A, time(20));
+        self.intake
+            .publisher_gone(A, Departure::Silent(Some(time(15))), last, time(20));
+    }
+
+    fn find(&self) {
+        self.intake.publisher_discovered(A, PublisherOrigin::During, None);
+        self.intake.serves(A, EndProof::OfReliable, true);
+    }
+}
+
 #[test]
 fn what_a_publisher_sends_again_after_it_was_silent_is_stored_once() {
-    let time = Timestamp::from_nanos;
     let bench = Bench::new();
-    (1..=3).for_each(|number| bench.receive(A, number));
-    bench.intake.serves(A, EndProof::OfReliable, true);
-    let last = bench.last_message(A, time(20));
-    bench
-        .intake
-        .publisher_gone(A, Departure::Silent(Some(time(15))), last, time(20));
+    (1..=3).for_each(|number| bench.receive_of(number, number as i64));
+    bench.lose();
     // Its messages may come before it is discovered again.
-    bench.receive(A, 2);
-    bench
-        .intake
-        .publisher_discovered(A, PublisherOrigin::During, None);
-    bench.intake.serves(A, EndProof::OfReliable, true);
-    (3..=5).for_each(|number| bench.receive(A, number));
+    bench.receive_of(2, 2);
+    bench.find();
+    (3..=5).for_each(|number| bench.receive_of(number, number as i64));
     let (stored, account) = bench.finish();
     assert_eq!(
         (stored.len(), account.publishers.len(), account.lost()),
         (5, 1, 0)
+    );
+}
+
+#[test]
+fn another_life_of_a_publisher_that_was_silent_is_stored_whole() {
+    for is_found_first in [false, true] {
+        let bench = Bench::new();
+        (1..=3).for_each(|number| bench.receive_of(number, number as i64));
+        bench.lose();
+        if is_found_first {
+            bench.find();
+        }
+        (1..=5).for_each(|number| bench.receive_of(number, 30 + number as i64));
+        let (stored, account) = bench.finish();
+        assert_eq!(
+            (stored.len(), account.publishers.len()),
+            (8, 2),
+            "{is_found_first}"
+        );
+    }
+}
+
+#[test]
+fn another_life_that_comes_over_two_subscriptions_is_stored_once() {
+    let bench = Bench::new();
+    for life in [0, 30] {
+        for number in 1..=4 {
+            for sink in 0..2 {
+                let published = Some(Timestamp::from_nanos(life + number));
+                bench.receive_published(sink, Some(A), Some(number as u64), published);
+            }
+        }
+    }
+    let (stored, account) = bench.finish();
+    assert_eq!(
+        (stored.len(), account.publishers.len(), account.lost()),
+        (8, 2, 0)
     );
 }
 

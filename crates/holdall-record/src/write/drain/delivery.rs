@@ -37,6 +37,8 @@ pub(super) struct Delivery {
     waiting: WaitingTopics,
     packing: Packing,
     writer: Writer,
+    /// Topics that had too little room to wait for their definitions.
+    given_up: Vec<(TopicId, MessageDefinition)>,
 }
 
 impl Delivery {
@@ -47,6 +49,7 @@ impl Delivery {
             cache,
             packing: Packing::default(),
             writer,
+            given_up: Vec::new(),
         }
     }
 
@@ -104,6 +107,11 @@ impl Delivery {
         self.waiting.all()
     }
 
+    /// Takes the topics that had too little room to wait since the last call, with the definitions that they were recorded with.
+    pub fn take_given_up(&mut self) -> Vec<(TopicId, MessageDefinition)> {
+        std::mem::take(&mut self.given_up)
+    }
+
     /// When the oldest message that is held back was received, at the earliest.
     pub fn oldest_waiting(&self) -> Option<Duration> {
         self.waiting.oldest()
@@ -136,7 +144,9 @@ impl Delivery {
                 "{}: too many messages wait for its definition; recorded without one",
                 topic.name
             );
-            self.define(topic.id, topic.without_definition());
+            let definition = topic.without_definition();
+            self.given_up.push((topic.id, definition.clone()));
+            self.define(topic.id, definition);
         }
     }
 

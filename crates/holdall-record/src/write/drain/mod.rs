@@ -200,6 +200,9 @@ impl Drain {
             );
             self.define(topic.id, topic.without_definition());
         }
+        for (topic, definition) in self.delivery.take_given_up() {
+            self.define_for_triggers(topic, &definition);
+        }
         if let Err(error) = self.maintain(now) {
             self.delivery.writer().fail(error);
         }
@@ -259,15 +262,19 @@ impl Drain {
 
     /// Gives a topic its definition, and writes the messages held back for it.
     fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
+        self.define_for_triggers(topic, &definition);
+        self.delivery.define(topic, definition);
+    }
+
+    fn define_for_triggers(&mut self, topic: TopicId, definition: &MessageDefinition) {
         if let Some(triggered) = &mut self.triggered
             && !self
                 .delivery
                 .writer()
                 .has_other_type(topic, &definition.type_name)
         {
-            triggered.define(topic, &definition);
+            triggered.define(topic, definition);
         }
-        self.delivery.define(topic, definition);
     }
 
     /// Writes the contents of a segment; nothing in it was received before `received`.
