@@ -16,6 +16,8 @@ const SIMULATED_NANOS_MIN: f64 = 1e9;
 const SIMULATED_FACTOR: f64 = 2.0;
 /// The speed of simulated time is not taken from a jump within less time than this.
 const SPEED_NANOS_MIN: f64 = 5e6;
+/// As many of them in a row as this are its speed: `/clock` at 500 Hz, a thousand times as fast as time.
+const QUICK_JUMPS_MAX: u32 = 10;
 
 /// Spans between two jumps that are remembered. Messages wait for seconds at most, too short a time for this many
 /// jumps.
@@ -112,6 +114,8 @@ pub struct TimeLine {
     now: i64,
     /// The last simulated time: when it was seen (monotonic), its value, and its speed.
     simulated: Option<(Duration, i64, f64)>,
+    /// Jumps forward in a row that each came within [`SPEED_NANOS_MIN`].
+    quick_jumps: u32,
 }
 
 impl TimeLine {
@@ -153,8 +157,12 @@ impl TimeLine {
         let expected = SIMULATED_FACTOR * speed.max(1.0) * waited;
         let step_max = SIMULATED_NANOS_MIN + expected;
         let is_forward = step as f64 > step_max;
+        self.quick_jumps = match is_forward && waited < SPEED_NANOS_MIN {
+            true => self.quick_jumps.saturating_add(1),
+            false => 0,
+        };
         // A jump is not a speed, least of all one within a moment; but a clock that stays so fast is believed in the end.
-        let speed = if is_forward && waited < SPEED_NANOS_MIN {
+        let speed = if (1..QUICK_JUMPS_MAX).contains(&self.quick_jumps) {
             speed
         } else {
             (speed + (step.max(0) as f64).min(step_max) / waited) / 2.0
@@ -310,6 +318,15 @@ mod tests {
         assert!(line.see_simulated(at(11_000), ms(0)).is_some());
         assert!(line.see_simulated(at(281_000), ms(6)).is_some());
         assert_eq!(line.jumps(), 2);
+    }
+
+    #[test]
+    fn a_clock_that_is_fast_at_a_high_rate_is_learned() {
+        let mut line = TimeLine::default();
+        for step in 0..10_000u64 {
+            line.see_simulated(at(2000 * step as i64), ms(2 * step));
+        }
+        assert!(line.jumps() < 40, "{}", line.jumps());
     }
 
     #[test]
