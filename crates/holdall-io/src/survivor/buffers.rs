@@ -3,7 +3,7 @@
 //! Such code asks the process, not a region, so one region of the process serves it: the oldest one that should. A buffer
 //! stays in place until it is released, even if its region is gone by then.
 
-use super::{Mapping, PAGE_BYTES, Region};
+use super::{LARGEST_PAGE_BYTES, Mapping, Region};
 use crate::mutex::lock;
 use crate::os::available_bytes;
 use std::{
@@ -261,4 +261,4 @@ pub(super) fn affordable(wanted: usize, directory: &Path) -> usize {
     wanted.min(usize::try_from(free_bytes / 2).unwrap_or(usize::MAX) / BUFFER_BYTES)
 }
 
-const _: () = assert!(BUFFER_BYTES.is_multiple_of(PAGE_BYTES));
+const _: () = assert!(BUFFER_BYTES.is_multiple_of(LARGEST_PAGE_BYTES));

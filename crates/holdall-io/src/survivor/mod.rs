@@ -54,7 +54,12 @@ const SLOTS_MAX: usize = 1 << 20;
 /// Most buffers of one region.
 const BUFFERS_MAX: usize = 1 << 16;
 
+/// The unit in which tables are looked through.
 const PAGE_BYTES: usize = 4096;
+
+/// The largest page of Linux's kernels (ARM64 has 4, 16 or 64 KiB): slots and buffers begin at a multiple of it, so that none shares a page whose
+/// memory is given back.
+const LARGEST_PAGE_BYTES: usize = 1 << 16;
 
 /// How large a region may grow; memory is allocated slot by slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +79,7 @@ struct Mapping {
     file: File,
     path: PathBuf,
     slots: usize,
-    /// Bytes from one slot to the next: a multiple of the page size.
+    /// Bytes from one slot to the next: a multiple of [`LARGEST_PAGE_BYTES`].
     stride: usize,
     data_offset: usize,
     free: Mutex<Vec<u32>>,
@@ -177,8 +182,8 @@ impl Region {
     fn begin(path: &Path, file: File, id: [u8; 16], shape: RegionShape) -> io::Result<Self> {
         let too_large = || io::Error::new(io::ErrorKind::OutOfMemory, "larger than the address space");
         let slots = shape.slots_max.clamp(1, SLOTS_MAX);
-        let stride = shape.slot_bytes.max(1).next_multiple_of(PAGE_BYTES);
-        let data_offset = (HEADER_BYTES + slots * SLOT_ENTRY_BYTES).next_multiple_of(PAGE_BYTES);
+        let stride = shape.slot_bytes.max(1).next_multiple_of(LARGEST_PAGE_BYTES);
+        let data_offset = (HEADER_BYTES + slots * SLOT_ENTRY_BYTES).next_multiple_of(LARGEST_PAGE_BYTES);
         let buffers = buffers::affordable(
             shape.buffers_max.min(BUFFERS_MAX),
             path.parent().unwrap_or(Path::new("/")),

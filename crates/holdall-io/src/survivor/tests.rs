@@ -55,7 +55,7 @@ fn a_dropped_arena_can_be_taken_again_and_is_empty() {
     let region = Region::create(dir.path(), SHAPE).unwrap();
     for _ in 0..10 {
         let mut arena = region.arena(1).unwrap();
-        assert_eq!((arena.len(), arena.capacity()), (0, 8192));
+        assert_eq!((arena.len(), arena.capacity()), (0, 65_536));
         arena.touch();
         arena.append(&[7; 8000], &[8; 192]);
         assert_eq!(arena.as_slice()[8191], 8);
