@@ -1,9 +1,10 @@
-//! Brings chunks into the file: from their lane or from the compressor, each followed by its message indexes.
+//! Brings messages into chunks and chunks into the file: from their lane or from the compressor, each followed by its message indexes.
 
 use super::{
-    BUFFER_KEPT_BYTES_MAX, McapWriter,
+    McapWriter,
     catalog::WrittenChunk,
-    lane::{ChunkContent, LANE_COUNT, Place, compression_for},
+    lane::{ChunkContent, Place},
+    lanes::ClosedChunk,
     output::{self, ChunkPlace},
     unsigned,
 };
@@ -11,7 +12,7 @@ use crate::{
     error::{StorageError, StorageResult},
     mcap::{
         format::{ChunkHeader, MESSAGE_PREFIX_BYTES},
-        options::Compression,
+        options::{CHUNK_BYTES_MAX, Compression},
     },
     writer::StoredMessage,
 };
@@ -20,71 +21,140 @@ use holdall_io::wait::Wait;
 use holdall_model::message::PayloadRef;
 
 impl McapWriter {
-    /// Appends bytes to the lane's open chunk.
-    fn put_in_lane(&mut self, q: &mut DiskQueue, lane: usize, bytes: LaneBytes) -> StorageResult<()> {
-        let record = match bytes {
-            LaneBytes::Schema(index) => &self.catalog.schemas[usize::from(index)].record,
-            LaneBytes::Channel(index) => &self.catalog.channels[usize::from(index)].record,
-        };
-        let lane = &mut self.lanes[lane];
-        match lane.place {
-            Place::Direct => self.output.put(q, record)?,
-            Place::Buffered | Place::Closed => lane.buffer.extend_from_slice(record),
+    pub(super) fn put_in_chunk(
+        &mut self,
+        q: &mut DiskQueue,
+        lane_number: usize,
+        channel: u16,
+        prefix: &[u8; MESSAGE_PREFIX_BYTES],
+        message: StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        let record_bytes = (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
+        let log_time = unsigned(message.log_time);
+        if !self.lanes.at(lane_number).accepts(channel, record_bytes) {
+            let needed = record_bytes + self.definitions_bytes(lane_number, channel);
+            if !self.make_room(q, lane_number, log_time, needed)? {
+                return self.write_alone(q, lane_number, channel, prefix, message);
+            }
+            self.introduce(q, lane_number, channel)?;
         }
-        lane.bytes += record.len() as u64;
-        Ok(())
+        let lane = self.lanes.at(lane_number);
+        lane.note(channel, log_time, record_bytes);
+        let delivered = if lane.place == Place::Direct {
+            self.output.put_message(q, prefix, message.payload)?
+        } else {
+            lane.put_message(prefix, message.payload)
+        };
+        if self.lanes.is_full(lane_number, log_time) {
+            self.close_lane(q, lane_number)?;
+            self.close_overdue(q)?;
+        }
+        self.check_delivered(message.payload, delivered)
+    }
+
+    /// Bytes that come before the channel's first message in this lane.
+    fn definitions_bytes(&mut self, lane: usize, channel: u16) -> u64 {
+        if self.lanes.at(lane).lacks_channel(channel) {
+            self.catalog.definitions_bytes_of(channel)
+        } else {
+            0
+        }
+    }
+
+    /// Makes sure that the lane has an open chunk with room; false when the message is too large for any.
+    fn make_room(
+        &mut self,
+        q: &mut DiskQueue,
+        lane_number: usize,
+        log_time: u64,
+        needed: u64,
+    ) -> StorageResult<bool> {
+        let lane = self.lanes.at(lane_number);
+        if lane.should_close_before(needed) || lane.lacks_room(needed) {
+            self.close_lane(q, lane_number)?;
+        }
+        if self.lanes.at(lane_number).place == Place::Closed {
+            return self.open_lane(q, lane_number, log_time, needed);
+        }
+        Ok(true)
+    }
+
+    fn open_lane(
+        &mut self,
+        q: &mut DiskQueue,
+        lane: usize,
+        log_time: u64,
+        needed: u64,
+    ) -> StorageResult<bool> {
+        if needed > CHUNK_BYTES_MAX {
+            return Ok(false);
+        }
+        self.lanes.at(lane).grow(self.catalog.chunk_indexes_bytes());
+        let first = self.messages();
+        if !self.lanes.may_stream(lane) {
+            self.lanes.open_buffered(lane, log_time, first);
+            return Ok(true);
+        }
+        self.close_direct(q)?;
+        let bytes_max = self.output.chunk_capacity(q);
+        if needed > bytes_max {
+            return Ok(false);
+        }
+        self.output.begin_chunk(q)?;
+        self.lanes.open_direct(lane, bytes_max, log_time, first);
+        Ok(true)
     }
 
     /// Writes the channel's record, and its schema's, before its first message in the lane.
-    pub(super) fn introduce(&mut self, q: &mut DiskQueue, lane: usize, channel: u16) -> StorageResult<()> {
-        let entry = &mut self.catalog.channels[usize::from(channel)];
-        entry.is_written = true;
-        let schema = entry.schema;
-        self.catalog.schemas[usize::from(schema)].is_written = true;
-        if self.lanes[lane].introduce(channel, schema) {
-            self.put_in_lane(q, lane, LaneBytes::Schema(schema))?;
+    fn introduce(&mut self, q: &mut DiskQueue, lane: usize, channel: u16) -> StorageResult<()> {
+        let lane = self.lanes.at(lane);
+        if !lane.lacks_channel(channel) {
+            return Ok(());
         }
-        self.put_in_lane(q, lane, LaneBytes::Channel(channel))
+        let definitions = self.catalog.introduce(channel);
+        let needs_schema = lane.introduce(channel, definitions.schema);
+        let schema = needs_schema.then_some(definitions.schema_record);
+        for record in schema.into_iter().chain([definitions.channel_record]) {
+            match lane.place {
+                Place::Direct => self.output.put(q, record)?,
+                Place::Buffered | Place::Closed => lane.buffer.extend_from_slice(record),
+            }
+            lane.bytes += record.len() as u64;
+        }
+        Ok(())
     }
 
     /// Closes the lane's chunk, if one is open, and brings it into the file or to the compressor.
-    pub(super) fn close_lane(&mut self, q: &mut DiskQueue, lane: usize) -> StorageResult<()> {
-        let place = self.lanes[lane].place;
+    pub(super) fn close_lane(&mut self, q: &mut DiskQueue, number: usize) -> StorageResult<()> {
+        let lane = self.lanes.at(number);
+        let (place, compression) = (lane.place, lane.compression);
         if place == Place::Closed {
             return Ok(());
         }
-        let size = self.lanes[lane].bytes;
-        let mut content = self.spare_content.pop().unwrap_or_default();
-        self.lanes[lane].close(self.options.message_index, &mut content);
-        self.catalog.note_content(&content);
+        let chunk = self.lanes.close(number);
+        self.catalog.note_content(&chunk.content);
         if place == Place::Direct {
-            self.direct_lane = None;
-            if let Some(place) = self.output.end_chunk(q, content.times)? {
-                self.end_chunk(q, WrittenChunk::plain(place, size), content)?;
-            }
-            return Ok(());
+            return self.end_direct(q, chunk.bytes, chunk.content);
         }
-        let records = std::mem::take(&mut self.lanes[lane].buffer);
-        let compression = compression_for(lane, &self.options);
         if compression == Compression::None {
-            self.append_records(q, &records, content)?;
-            self.recycle(records);
+            self.append_records(q, &chunk.records, chunk.content)?;
+            self.lanes.recycle(chunk.records);
             return Ok(());
         }
         while self.compressor.is_full() {
             self.take_compressed(q, Wait::UntilReady)?;
         }
-        self.chunks.packing(content.first_message);
-        self.compressor.submit(compression, content, records);
+        self.chunks.packing(chunk.content.first_message);
+        self.compressor.submit(compression, chunk.content, chunk.records);
         while self.take_compressed(q, Wait::No)? {}
         Ok(())
     }
 
-    fn recycle(&mut self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let kept_max = LANE_COUNT + self.compressor.in_flight_max();
-        if self.spare_buffers.len() < kept_max && buffer.capacity() as u64 <= BUFFER_KEPT_BYTES_MAX {
-            self.spare_buffers.push(buffer);
+    /// After the records of a chunk that is open in the file.
+    fn end_direct(&mut self, q: &mut DiskQueue, size: u64, content: ChunkContent) -> StorageResult<()> {
+        match self.output.end_chunk(q, content.times)? {
+            Some(place) => self.end_chunk(q, WrittenChunk::plain(place, size), content),
+            None => Ok(()),
         }
     }
 
@@ -108,10 +178,7 @@ impl McapWriter {
         // One pass for copy and checksum, because the header is filled in afterwards.
         self.output.begin_chunk(q)?;
         self.output.put(q, records)?;
-        if let Some(place) = self.output.end_chunk(q, content.times)? {
-            self.end_chunk(q, WrittenChunk::plain(place, size), content)?;
-        }
-        Ok(())
+        self.end_direct(q, size, content)
     }
 
     /// Appends a chunk whose header is known: `stored` are its records as `compression` has made them, `size` and `crc` are those of the
@@ -165,15 +232,17 @@ impl McapWriter {
     ) -> StorageResult<()> {
         self.output.put(q, &content.index)?;
         // Here, too, so that the list stays short when no caller asks.
-        self.chunks.written(self.bytes_handed(q));
+        self.chunks.written(self.output.bytes_handed(q));
         self.chunks.placed(self.output.position(), content.first_message);
         self.catalog.note_chunk(chunk, &content, &self.options);
-        self.spare_content.push(content);
+        self.lanes.recycle_content(content);
         Ok(())
     }
 
     pub(super) fn close_direct(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
-        self.direct_lane.map_or(Ok(()), |lane| self.close_lane(q, lane))
+        self.lanes
+            .direct()
+            .map_or(Ok(()), |lane| self.close_lane(q, lane))
     }
 
     /// Appends the next compressed chunk, if it is ready, or once it is. False when none was appended.
@@ -194,12 +263,12 @@ impl McapWriter {
         let (compression, stored) = done.stored();
         self.append_stored(q, compression.as_str(), stored, size, crc, content)?;
         let records = self.compressor.recycle(done);
-        self.recycle(records);
+        self.lanes.recycle(records);
         Ok(true)
     }
 
     /// A message too large to be held back: its checksum is taken first, so that the chunk's header can be written before it.
-    pub(super) fn write_alone(
+    fn write_alone(
         &mut self,
         q: &mut DiskQueue,
         lane: usize,
@@ -212,15 +281,18 @@ impl McapWriter {
         self.close_direct(q)?;
         let log_time = unsigned(message.log_time);
         let first = self.messages();
-        self.lanes[lane].open(Place::Buffered, u64::MAX, log_time, first);
-        if self.lanes[lane].lacks_channel(channel) {
-            self.introduce(q, lane, channel)?;
-        }
-        let definitions = std::mem::take(&mut self.lanes[lane].buffer);
-        let size = definitions.len() as u64 + (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
-        self.lanes[lane].note(channel, log_time, size);
-        let mut content = self.spare_content.pop().unwrap_or_default();
-        self.lanes[lane].close(self.options.message_index, &mut content);
+        self.lanes
+            .at(lane)
+            .open(Place::Buffered, u64::MAX, log_time, first);
+        self.introduce(q, lane, channel)?;
+        let open = self.lanes.at(lane);
+        let size = open.bytes + (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
+        open.note(channel, log_time, size);
+        let ClosedChunk {
+            content,
+            records: definitions,
+            ..
+        } = self.lanes.close(lane);
         self.catalog.note_content(&content);
         let crc = if self.options.chunk_crc {
             checksum_alone(&definitions, prefix, message.payload)
@@ -240,16 +312,9 @@ impl McapWriter {
         self.output.put(q, prefix)?;
         let delivered = self.output.put_payload(q, message.payload)?;
         self.end_chunk(q, WrittenChunk::plain(place, size), content)?;
-        self.recycle(definitions);
+        self.lanes.recycle(definitions);
         self.check_delivered(message.payload, delivered)
     }
-}
-
-/// A definition record for a lane.
-#[derive(Clone, Copy)]
-enum LaneBytes {
-    Schema(u16),
-    Channel(u16),
 }
 
 fn checksum_alone(definitions: &[u8], prefix: &[u8], payload: PayloadRef<'_>) -> u32 {

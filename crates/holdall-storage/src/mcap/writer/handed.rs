@@ -1,12 +1,5 @@
 //! Which messages of a file the system has: those of chunks whose bytes were written, whatever happens to the process.
 
-use super::{
-    McapWriter,
-    lane::{LANE_COUNT, LARGE_LANE, Place},
-};
-use crate::error::StorageResult;
-use holdall_io::queue::DiskQueue;
-use holdall_io::wait::Wait;
 use std::collections::VecDeque;
 
 /// Chunks in flight, each by the number of its first message in the order of writing.
@@ -36,6 +29,19 @@ impl ChunksOnTheirWay {
         self.placed.push_back((end, first));
     }
 
+    /// Without chunks: `messages` are in the stream, which ends at `end` now.
+    pub fn bare(&mut self, end: u64, messages: u64) {
+        if self.bare < messages {
+            self.placed(end, self.bare);
+            self.bare = messages;
+        }
+    }
+
+    /// No chunk is in the compressor.
+    pub(crate) fn none_is_packing(&self) -> bool {
+        self.packing.is_empty()
+    }
+
     /// The system has the bytes before `written`.
     pub fn written(&mut self, written: u64) {
         while self.placed.front().is_some_and(|(end, _)| *end <= written) {
@@ -44,59 +50,10 @@ impl ChunksOnTheirWay {
     }
 
     /// The first message that the system may not have, when it has the bytes before `written`.
-    fn first(&mut self, written: u64) -> Option<u64> {
+    pub fn first(&mut self, written: u64) -> Option<u64> {
         self.written(written);
         let placed = self.placed.iter().map(|(_, first)| *first);
         placed.chain(self.packing.iter().copied()).min()
-    }
-}
-
-impl McapWriter {
-    /// See [`crate::writer::StorageWriter::hand_over_large`]. Not while a write is in flight: the next one
-    /// covers a part of the same 4 KiB, would wait for it, and a fast recording writes its blocks soon
-    /// anyway.
-    pub(super) fn hand_over_large_lane(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
-        q.poll();
-        if q.in_flight() > 0 {
-            return Ok(false);
-        }
-        for lane in LARGE_LANE..LANE_COUNT {
-            self.close_lane(q, lane)?;
-        }
-        while self.take_compressed(q, Wait::No)? {}
-        // A chunk of smaller messages may be open in the stream; those survive in another copy.
-        if self.direct_lane.is_none() {
-            self.output.hand_over(q)?;
-        }
-        Ok(self.chunks.packing.is_empty())
-    }
-
-    /// The system has the file's bytes before this.
-    pub(super) fn bytes_handed(&self, q: &DiskQueue) -> u64 {
-        let progress = q.progress(self.output.file());
-        progress.map_or(u64::MAX, |progress| progress.written_bytes)
-    }
-
-    /// Messages that were given to this writer.
-    pub(super) fn messages(&self) -> u64 {
-        let open: u64 = self.lanes.iter().map(super::lane::Lane::message_count).sum();
-        self.catalog.message_count + open
-    }
-
-    /// See [`crate::writer::StorageWriter::handed`].
-    pub(super) fn messages_handed(&mut self, q: &DiskQueue) -> u64 {
-        let messages = self.messages();
-        if !self.options.chunking && self.chunks.bare < messages {
-            self.chunks.placed(self.output.position(), self.chunks.bare);
-            self.chunks.bare = messages;
-        }
-        let written = self.bytes_handed(q);
-        let open = self.lanes.iter().filter(|lane| lane.place != Place::Closed);
-        let open = open.map(|lane| lane.first_message).min();
-        [self.chunks.first(written), open]
-            .into_iter()
-            .flatten()
-            .fold(messages, u64::min)
     }
 }
 

@@ -39,14 +39,6 @@ pub(super) fn lane_of_compression(compression: Compression) -> u8 {
     SIZE_LANE_COUNT as u8 + compression as u8
 }
 
-/// How the lane's chunks are compressed.
-pub(super) fn compression_for(lane: usize, options: &McapOptions) -> Compression {
-    match lane.checked_sub(SIZE_LANE_COUNT) {
-        Some(number) => Compression::ALL[number],
-        None => options.compression,
-    }
-}
-
 /// One message of the open chunk.
 #[derive(Clone, Copy)]
 struct Entry {
@@ -97,6 +89,8 @@ pub(super) struct Lane {
     pub place: Place,
     /// Records of a buffered chunk.
     pub buffer: Vec<u8>,
+    /// How its chunks are compressed.
+    pub compression: Compression,
     /// Length of the open chunk's records.
     pub bytes: u64,
     /// A lane of larger messages has wanted the stream since this lane's last chunk was opened.
@@ -121,13 +115,15 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// The lane with this number; `chunk_bytes` is the user's choice.
-    pub fn new(number: usize, chunk_bytes: Option<u64>) -> Self {
+    /// The lane with this number.
+    pub fn new(number: usize, options: &McapOptions) -> Self {
+        let own_compression = number.checked_sub(SIZE_LANE_COUNT);
         // A lane of a compression has messages of any size.
         let standard = CHUNK_BYTES[number.min(SIZE_LANE_COUNT - 1)];
         Self {
             place: Place::Closed,
             buffer: Vec::new(),
+            compression: own_compression.map_or(options.compression, |own| Compression::ALL[own]),
             bytes: 0,
             is_crowded: false,
             first_message: 0,
@@ -137,9 +133,9 @@ impl Lane {
             channels: Vec::new(),
             touched: Vec::new(),
             introduced_schemas: Vec::new(),
-            chunk_bytes: chunk_bytes.unwrap_or(standard),
-            chunk_bytes_base: chunk_bytes.unwrap_or(standard),
-            may_grow: chunk_bytes.is_none(),
+            chunk_bytes: options.chunk_bytes.unwrap_or(standard),
+            chunk_bytes_base: options.chunk_bytes.unwrap_or(standard),
+            may_grow: options.chunk_bytes.is_none(),
         }
     }
 
@@ -335,6 +331,14 @@ mod tests {
     use super::*;
     use crate::mcap::format::{MessageIndex, Record, take_record};
 
+    fn lane(chunk_bytes: Option<u64>) -> Lane {
+        let options = McapOptions {
+            chunk_bytes,
+            ..McapOptions::default()
+        };
+        Lane::new(0, &options)
+    }
+
     #[test]
     fn messages_go_to_the_lane_of_their_size() {
         assert_eq!(
@@ -345,7 +349,7 @@ mod tests {
 
     #[test]
     fn index_holds_every_message_of_each_channel_in_order() {
-        let mut lane = Lane::new(0, Some(1000));
+        let mut lane = lane(Some(1000));
         lane.open(Place::Buffered, u64::MAX, 5, 0);
         for channel in [2, 0] {
             assert!(lane.lacks_channel(channel));
@@ -380,7 +384,7 @@ mod tests {
 
     #[test]
     fn chunks_grow_with_the_index_unless_the_user_has_said_how_large_they_are() {
-        let (mut own, mut given) = (Lane::new(0, None), Lane::new(0, Some(1000)));
+        let (mut own, mut given) = (lane(None), lane(Some(1000)));
         let limits = [0, 8 << 20, 16 << 20, 1 << 30, u64::MAX].map(|index_bytes| {
             own.grow(index_bytes);
             given.grow(index_bytes);
@@ -391,7 +395,7 @@ mod tests {
 
     #[test]
     fn many_channels_stretch_the_chunk() {
-        let mut lane = Lane::new(0, Some(1000));
+        let mut lane = lane(Some(1000));
         lane.open(Place::Buffered, u64::MAX, 0, 0);
         for channel in 0..100 {
             lane.introduce(channel, 1);

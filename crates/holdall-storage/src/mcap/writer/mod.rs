@@ -6,8 +6,8 @@ mod chunks;
 mod compress;
 mod handed;
 mod lane;
+mod lanes;
 mod output;
-mod summary;
 
 use crate::{
     error::{StorageError, StorageResult},
@@ -15,7 +15,7 @@ use crate::{
         format::{
             Header, MAGIC, MESSAGE_PREFIX_BYTES, MessageHeader, checkpoint::append_anchor, message_prefix,
         },
-        options::{CHUNK_BYTES_MAX, Compression, McapOptions},
+        options::McapOptions,
     },
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
@@ -25,47 +25,32 @@ use compress::Compressor;
 use handed::ChunksOnTheirWay;
 use holdall_io::wait::Wait;
 use holdall_io::{
-    disk::FileId,
+    disk::{DiskError, FileId},
     queue::{DiskQueue, SyncToken},
 };
 use holdall_model::{message::PayloadRef, time::Timestamp};
-use lane::{ChunkContent, LANE_COUNT, Lane, Place, compression_for, lane_for, lane_of_compression};
+use lane::{ChunkContent, LANE_COUNT, LARGE_LANE};
+use lanes::Lanes;
 use output::{Checksums, Output};
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 /// The library name that every file states as its writer.
 const LIBRARY: &str = concat!("holdall ", env!("CARGO_PKG_VERSION"));
 /// The profile of ROS 2 bags.
 const PROFILE: &str = "ros2";
 
-/// A buffer that has grown beyond this for one large message is not kept.
-const BUFFER_KEPT_BYTES_MAX: u64 = 32 << 20;
-
 /// One MCAP file that is being written.
 pub struct McapWriter {
     path: PathBuf,
     options: McapOptions,
     output: Output,
-    lanes: [Lane; LANE_COUNT],
-    /// The lane whose chunk is open in the file itself.
-    direct_lane: Option<usize>,
-    /// The lane of each channel; a channel that once had a large message stays in the lane for large ones, and one with a separate
-    /// compression in its lane.
-    lane_of: Vec<u8>,
+    lanes: Lanes,
     catalog: Catalog,
     compressor: Compressor<ChunkContent>,
     /// Chunks that the system may not have.
     chunks: ChunksOnTheirWay,
-    /// Used again for the next chunk.
-    spare_content: Vec<ChunkContent>,
-    spare_buffers: Vec<Vec<u8>>,
-    latest_time: u64,
     /// Set for files that must open quickly after they are torn.
     checkpoints: Option<Checkpoints>,
-    span_max: u64,
 }
 
 /// Nanoseconds as MCAP stores them; times before 1970 cannot be stored.
@@ -109,23 +94,17 @@ impl McapWriter {
         Ok(Self {
             path: path.to_owned(),
             output,
-            lanes: std::array::from_fn(|number| Lane::new(number, options.chunk_bytes)),
-            direct_lane: None,
-            lane_of: Vec::new(),
+            lanes: Lanes::new(&options, compressor.in_flight_max()),
             catalog: Catalog::default(),
             compressor,
             chunks: ChunksOnTheirWay::default(),
-            spare_content: Vec::new(),
-            spare_buffers: Vec::new(),
-            latest_time: 0,
             checkpoints,
-            span_max: nanos(options.chunk_span_max),
             options,
         })
     }
 
     fn known_channel(&self, channel: ChannelIndex) -> StorageResult<u16> {
-        let count = self.catalog.channels.len();
+        let count = self.catalog.channel_count();
         match u16::try_from(channel.0) {
             Ok(index) if usize::from(index) < count => Ok(index),
             _ => Err(StorageError::UnknownChannel {
@@ -134,21 +113,6 @@ impl McapWriter {
                 count,
             }),
         }
-    }
-
-    /// Writes the schema and channel record, if the data section (without chunks) does not have them yet.
-    fn write_definitions(&mut self, q: &mut DiskQueue, channel: u16) -> StorageResult<()> {
-        let entry = &mut self.catalog.channels[usize::from(channel)];
-        if entry.is_written {
-            return Ok(());
-        }
-        entry.is_written = true;
-        let schema = &mut self.catalog.schemas[usize::from(entry.schema)];
-        if !std::mem::replace(&mut schema.is_written, true) {
-            self.output.put(q, &schema.record)?;
-        }
-        self.output.put(q, &entry.record)?;
-        Ok(())
     }
 
     fn write_bare(
@@ -164,6 +128,12 @@ impl McapWriter {
         self.check_delivered(message.payload, delivered)
     }
 
+    /// Writes the schema and channel record, if the data section (without chunks) does not have them yet.
+    fn write_definitions(&mut self, q: &mut DiskQueue, channel: u16) -> Result<(), DiskError> {
+        let mut records = self.catalog.unwritten(channel);
+        records.try_for_each(|record| self.output.put(q, record))
+    }
+
     fn check_delivered(&self, payload: PayloadRef<'_>, delivered: u64) -> StorageResult<()> {
         let expected = payload.len() as u64;
         if delivered == expected {
@@ -176,127 +146,37 @@ impl McapWriter {
         })
     }
 
-    /// Bytes that come before the channel's first message in this lane.
-    fn definitions_bytes(&self, lane: usize, channel: u16) -> u64 {
-        if !self.lanes[lane].lacks_channel(channel) {
-            return 0;
-        }
-        let entry = &self.catalog.channels[usize::from(channel)];
-        (entry.record.len() + self.catalog.schemas[usize::from(entry.schema)].record.len()) as u64
-    }
-
-    /// Makes sure that the lane has an open chunk with room; false when the message is too large for any.
-    fn make_room(
-        &mut self,
-        q: &mut DiskQueue,
-        lane: usize,
-        log_time: u64,
-        needed: u64,
-    ) -> StorageResult<bool> {
-        let own_chunk = self.lanes[lane].should_close_before(needed);
-        if own_chunk || self.lanes[lane].lacks_room(needed) {
-            self.close_lane(q, lane)?;
-        }
-        if self.lanes[lane].place == Place::Closed {
-            return self.open_lane(q, lane, log_time, needed);
-        }
-        Ok(true)
-    }
-
-    fn open_lane(
-        &mut self,
-        q: &mut DiskQueue,
-        lane: usize,
-        log_time: u64,
-        needed: u64,
-    ) -> StorageResult<bool> {
-        if needed > CHUNK_BYTES_MAX {
-            return Ok(false);
-        }
-        self.lanes[lane].grow(self.catalog.chunk_indexes_bytes);
-        let first = self.messages();
-        if self.wants_stream(q, lane)? {
-            let bytes_max = self.output.chunk_capacity(q);
-            if needed > bytes_max {
-                return Ok(false);
-            }
-            self.output.begin_chunk(q)?;
-            self.direct_lane = Some(lane);
-            self.lanes[lane].open(Place::Direct, bytes_max, log_time, first);
-        } else {
-            self.lanes[lane].open(Place::Buffered, CHUNK_BYTES_MAX, log_time, first);
-            if self.lanes[lane].buffer.capacity() == 0 {
-                self.lanes[lane].buffer = self.spare_buffers.pop().unwrap_or_default();
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether the lane's next chunk goes straight to the file. The stream can hold one open chunk: the lane of the largest
-    /// messages has the first claim, because a second copy of small messages costs little.
-    fn wants_stream(&mut self, q: &mut DiskQueue, lane: usize) -> StorageResult<bool> {
-        if compression_for(lane, &self.options) != Compression::None {
-            return Ok(false);
-        }
-        for smaller in &mut self.lanes[..lane] {
-            smaller.is_crowded = true;
-        }
-        match self.direct_lane {
-            Some(larger) if larger > lane => Ok(false),
-            Some(smaller) => {
-                self.close_lane(q, smaller)?;
-                Ok(true)
-            }
-            None => Ok(!self.lanes[lane].is_crowded),
-        }
-    }
-
-    fn put_in_chunk(
-        &mut self,
-        q: &mut DiskQueue,
-        lane_number: usize,
-        channel: u16,
-        prefix: &[u8; MESSAGE_PREFIX_BYTES],
-        message: StoredMessage<'_>,
-    ) -> StorageResult<()> {
-        let record_bytes = (MESSAGE_PREFIX_BYTES + message.payload.len()) as u64;
-        let log_time = unsigned(message.log_time);
-        if !self.lanes[lane_number].accepts(channel, record_bytes) {
-            let needed = record_bytes + self.definitions_bytes(lane_number, channel);
-            if !self.make_room(q, lane_number, log_time, needed)? {
-                return self.write_alone(q, lane_number, channel, prefix, message);
-            }
-            if self.lanes[lane_number].lacks_channel(channel) {
-                self.introduce(q, lane_number, channel)?;
-            }
-        }
-        let lane = &mut self.lanes[lane_number];
-        lane.note(channel, log_time, record_bytes);
-        let delivered = if lane.place == Place::Direct {
-            self.output.put_message(q, prefix, message.payload)?
-        } else {
-            lane.put_message(prefix, message.payload)
-        };
-        if lane.is_full(log_time, self.span_max) {
-            self.close_lane(q, lane_number)?;
-            self.close_overdue(q)?;
-        }
-        self.check_delivered(message.payload, delivered)
+    /// Messages that were given to this writer.
+    fn messages(&self) -> u64 {
+        self.catalog.message_count() + self.lanes.message_count()
     }
 
     /// Closes chunks whose lane has become silent.
     fn close_overdue(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         for lane in 0..LANE_COUNT {
-            if self.lanes[lane].is_overdue(self.latest_time, self.span_max) {
+            if self.lanes.is_overdue(lane) {
                 self.close_lane(q, lane)?;
             }
         }
         Ok(())
     }
-}
 
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+    /// Writes what comes after the messages.
+    fn write_end(
+        &mut self,
+        q: &mut DiskQueue,
+        closing_metadata: &[(&str, MetadataEntries)],
+    ) -> StorageResult<()> {
+        self.close_chunks(q)?;
+        // Topics without messages too: a reader that reads the file from front to end finds all of them.
+        for channel in 0..u16::try_from(self.catalog.channel_count()).unwrap_or(u16::MAX) {
+            self.write_definitions(q, channel)?;
+        }
+        for (name, entries) in closing_metadata {
+            self.write_metadata(q, name, entries)?;
+        }
+        Ok(self.catalog.write_end(q, &self.options, &mut self.output)?)
+    }
 }
 
 impl StorageWriter for McapWriter {
@@ -304,8 +184,7 @@ impl StorageWriter for McapWriter {
         let index = self.catalog.add_channel(&self.path, info)?;
         let other = self.options.topic_compression.get(&info.topic.name);
         let other = other.filter(|other| **other != self.options.compression);
-        self.lane_of
-            .push(other.map_or(0, |other| lane_of_compression(*other)));
+        self.lanes.add_channel(other.copied());
         Ok(ChannelIndex(u32::from(index)))
     }
 
@@ -323,14 +202,11 @@ impl StorageWriter for McapWriter {
             log_time: unsigned(message.log_time),
             publish_time: unsigned(message.publish_time),
         };
-        self.latest_time = header.log_time;
         let prefix = message_prefix(&header, message.payload.len());
         if !self.options.chunking {
             return self.write_bare(q, channel, &prefix, message);
         }
-        let lane = &mut self.lane_of[usize::from(channel)];
-        *lane = lane_for(message.payload.len()).max(*lane);
-        let lane = usize::from(*lane);
+        let lane = self.lanes.choose(channel, header.log_time, message.payload.len());
         self.put_in_chunk(q, lane, channel, &prefix, message)
     }
 
@@ -349,49 +225,24 @@ impl StorageWriter for McapWriter {
     }
 
     fn summary(&self) -> FileSummary {
-        let mut message_count = self.catalog.message_count;
-        let mut times = self.catalog.times;
-        let mut counts: Vec<u64> = self
-            .catalog
-            .channels
-            .iter()
-            .map(|channel| channel.message_count)
-            .collect();
-        for lane in &self.lanes {
-            message_count += lane.message_count();
-            if let Some((start, end)) = lane.times() {
-                let (min, max) = times.unwrap_or((start, end));
-                times = Some((min.min(start), max.max(end)));
-            }
-            for (channel, count) in lane.counts() {
-                counts[usize::from(channel)] += u64::from(count);
-            }
-        }
-        let time = |nanos| Timestamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
         FileSummary {
-            path: self.path.clone(),
-            message_count,
-            starting_time: times.map(|(start, _)| time(start)),
-            ending_time: times.map(|(_, end)| time(end)),
-            channel_message_counts: counts,
             bytes: self.bytes_written(),
+            ..self.catalog.file_summary(&self.path, self.lanes.each())
         }
     }
 
     fn bytes_written(&self) -> u64 {
-        let open: u64 = self
-            .lanes
-            .iter()
-            .filter(|lane| lane.place == Place::Buffered)
-            .map(|lane| lane.bytes)
-            .sum();
-        let index: u64 = self.lanes.iter().map(|lane| lane.message_count() * 16).sum();
-        self.output.position() + open + index + self.compressor.bytes_in_flight() + self.summary_bytes()
+        self.output.position()
+            + self.lanes.bytes_to_come()
+            + self.compressor.bytes_in_flight()
+            + self.catalog.summary_bytes(&self.options)
     }
 
     fn step(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
         while self.take_compressed(q, Wait::No)? {}
-        self.move_anchor(q)?;
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.move_anchor(q, &mut self.output)?;
+        }
         self.close_overdue(q)
     }
 
@@ -404,7 +255,16 @@ impl StorageWriter for McapWriter {
     }
 
     fn handed(&mut self, q: &DiskQueue) -> u64 {
-        self.messages_handed(q)
+        let messages = self.messages();
+        if !self.options.chunking {
+            self.chunks.bare(self.output.position(), messages);
+        }
+        let in_chunks = self.chunks.first(self.output.bytes_handed(q));
+        let in_lanes = self.lanes.first_message();
+        [in_chunks, in_lanes]
+            .into_iter()
+            .flatten()
+            .fold(messages, u64::min)
     }
 
     fn hand_over(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
@@ -412,15 +272,30 @@ impl StorageWriter for McapWriter {
         Ok(self.output.hand_over(q)?)
     }
 
+    /// Not while a write is in flight: the next one covers a part of the same 4 KiB, would wait for it, and a fast recording writes its
+    /// blocks soon anyway.
     fn hand_over_large(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
-        self.hand_over_large_lane(q)
+        q.poll();
+        if q.in_flight() > 0 {
+            return Ok(false);
+        }
+        for lane in LARGE_LANE..LANE_COUNT {
+            self.close_lane(q, lane)?;
+        }
+        while self.take_compressed(q, Wait::No)? {}
+        // A chunk of smaller messages may be open in the stream; those survive in another copy.
+        if self.lanes.direct().is_none() {
+            self.output.hand_over(q)?;
+        }
+        Ok(self.chunks.none_is_packing())
     }
 
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         self.close_chunks(q)?;
-        let checkpoint = self.checkpoint(q)?;
-        let token = self.output.make_durable(q)?;
-        self.await_checkpoint(checkpoint, token);
+        let token = match &mut self.checkpoints {
+            Some(checkpoints) => checkpoints.make_durable(q, &self.catalog, &mut self.output)?,
+            None => self.output.make_durable(q)?,
+        };
         Ok(Some(token))
     }
 

@@ -277,9 +277,10 @@ impl Output {
         Ok(if wanted { crc.finalize() } else { 0 })
     }
 
-    /// The file that it writes.
-    pub fn file(&self) -> FileId {
-        self.stream.file()
+    /// The system has the file's bytes before this.
+    pub(crate) fn bytes_handed(&self, q: &DiskQueue) -> u64 {
+        let progress = q.progress(self.stream.file());
+        progress.map_or(u64::MAX, |progress| progress.written_bytes)
     }
 
     /// Submits all written bytes to the disk. Must not be called while a chunk is open.

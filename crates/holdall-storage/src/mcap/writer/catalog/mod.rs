@@ -1,16 +1,22 @@
 //! The content of a file's summary: schemas, channels, chunks, metadata records and counts, collected while it is written.
 
-use super::{lane::ChunkContent, output::ChunkPlace};
+mod summary;
+
+use super::{
+    lane::{ChunkContent, Lane},
+    output::ChunkPlace,
+};
 use crate::{
     error::{StorageError, StorageResult},
     mcap::{
         format::{Channel, ChunkIndex, MetadataIndex, Schema, Statistics, StringMap},
         options::McapOptions,
     },
-    writer::{ChannelInfo, MetadataEntries},
+    writer::{ChannelInfo, FileSummary, MetadataEntries},
 };
 use holdall_model::{
     qos::profiles_to_text,
+    time::Timestamp,
     topic::{DefinitionEncoding, PublisherInfo, TopicOrigin},
 };
 use std::{collections::HashMap, path::Path};
@@ -19,23 +25,42 @@ use std::{collections::HashMap, path::Path};
 const PIECE_BYTES: usize = 256 << 10;
 
 /// One channel: its records and counts.
-pub(super) struct ChannelEntry {
+struct ChannelEntry {
     /// The channel record.
-    pub record: Vec<u8>,
+    record: Vec<u8>,
     /// Index of its schema in the catalog.
-    pub schema: u16,
+    schema: u16,
     /// Messages in closed chunks, or all messages without chunks.
-    pub message_count: u64,
+    message_count: u64,
     /// Its record is in the data section.
-    pub is_written: bool,
+    is_written: bool,
 }
 
 /// One schema: its record.
-pub(super) struct SchemaEntry {
+struct SchemaEntry {
     /// The schema record.
-    pub record: Vec<u8>,
+    record: Vec<u8>,
     /// Its record is in the data section.
-    pub is_written: bool,
+    is_written: bool,
+}
+
+/// The records that come before a channel's first message.
+pub(super) struct Definitions<'c> {
+    /// Index of the schema.
+    pub schema: u16,
+    /// The schema record.
+    pub schema_record: &'c [u8],
+    /// The channel record.
+    pub channel_record: &'c [u8],
+}
+
+/// How much of the catalog an earlier reader has seen.
+#[derive(Debug, Default)]
+pub(super) struct Mark {
+    schemas: usize,
+    channels: usize,
+    chunk_index_bytes: u64,
+    metadata_index_bytes: usize,
 }
 
 /// A chunk in the file.
@@ -66,21 +91,21 @@ impl WrittenChunk<'_> {
 /// Everything the summary needs.
 #[derive(Default)]
 pub(super) struct Catalog {
-    pub schemas: Vec<SchemaEntry>,
-    pub channels: Vec<ChannelEntry>,
+    schemas: Vec<SchemaEntry>,
+    channels: Vec<ChannelEntry>,
     schema_by_content: HashMap<(String, String, String), u16>,
     /// Encoded chunk index records.
-    pub chunk_indexes: Vec<Vec<u8>>,
-    pub chunk_indexes_bytes: u64,
-    pub chunk_count: u32,
+    chunk_indexes: Vec<Vec<u8>>,
+    chunk_indexes_bytes: u64,
+    chunk_count: u32,
     /// Encoded metadata index records.
-    pub metadata_indexes: Vec<u8>,
-    pub metadata_count: u32,
-    pub message_count: u64,
+    metadata_indexes: Vec<u8>,
+    metadata_count: u32,
+    message_count: u64,
     /// Smallest and largest log time of closed chunks.
-    pub times: Option<(u64, u64)>,
+    times: Option<(u64, u64)>,
     /// Bytes of all schema and channel records.
-    pub definitions_bytes: u64,
+    definitions_bytes: u64,
 }
 
 impl Catalog {
@@ -159,6 +184,108 @@ impl Catalog {
         });
         self.schema_by_content.insert(key, index);
         Some(index)
+    }
+
+    #[inline]
+    pub fn channel_count(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Messages in closed chunks, or all messages without chunks.
+    pub(crate) fn message_count(&self) -> u64 {
+        self.message_count
+    }
+
+    /// Bytes of the index of all chunks, which stays in memory until the end.
+    pub(crate) fn chunk_indexes_bytes(&self) -> u64 {
+        self.chunk_indexes_bytes
+    }
+
+    /// Bytes of the records that come before the channel's first message.
+    pub fn definitions_bytes_of(&self, channel: u16) -> u64 {
+        let entry = &self.channels[usize::from(channel)];
+        (entry.record.len() + self.schemas[usize::from(entry.schema)].record.len()) as u64
+    }
+
+    /// The records that come before the channel's first message in a lane; the data section has them from now on.
+    pub fn introduce(&mut self, channel: u16) -> Definitions<'_> {
+        let entry = &mut self.channels[usize::from(channel)];
+        let schema = &mut self.schemas[usize::from(entry.schema)];
+        (entry.is_written, schema.is_written) = (true, true);
+        Definitions {
+            schema: entry.schema,
+            schema_record: &schema.record,
+            channel_record: &entry.record,
+        }
+    }
+
+    /// The same records as far as the data section lacks them; it has them from now on.
+    pub(crate) fn unwritten(&mut self, channel: u16) -> impl Iterator<Item = &[u8]> {
+        let entry = &self.channels[usize::from(channel)];
+        let needed = [
+            !entry.is_written && !self.schemas[usize::from(entry.schema)].is_written,
+            !entry.is_written,
+        ];
+        let definitions = self.introduce(channel);
+        let records = [definitions.schema_record, definitions.channel_record];
+        records
+            .into_iter()
+            .zip(needed)
+            .filter_map(|(record, needed)| needed.then_some(record))
+    }
+
+    /// The records that have come since `mark`, which moves to here.
+    pub(crate) fn records_since(&self, mark: &mut Mark) -> Vec<u8> {
+        let mut records = Vec::new();
+        self.statistics().encode(&mut records);
+        for schema in &self.schemas[mark.schemas..] {
+            records.extend_from_slice(&schema.record);
+        }
+        for channel in &self.channels[mark.channels..] {
+            records.extend_from_slice(&channel.record);
+        }
+        let mut seen_bytes = mark.chunk_index_bytes;
+        for piece in &self.chunk_indexes {
+            let skipped = seen_bytes.min(piece.len() as u64);
+            seen_bytes -= skipped;
+            // At most the length of the piece.
+            records.extend_from_slice(&piece[skipped as usize..]);
+        }
+        records.extend_from_slice(&self.metadata_indexes[mark.metadata_index_bytes..]);
+        *mark = Mark {
+            schemas: self.schemas.len(),
+            channels: self.channels.len(),
+            chunk_index_bytes: self.chunk_indexes_bytes,
+            metadata_index_bytes: self.metadata_indexes.len(),
+        };
+        records
+    }
+
+    /// What is in the file, with the chunks that are `open`; without its length.
+    pub(crate) fn file_summary(&self, path: &Path, open: &[Lane]) -> FileSummary {
+        let mut message_count = self.message_count;
+        let mut times = self.times;
+        let counts = self.channels.iter().map(|channel| channel.message_count);
+        let mut counts: Vec<u64> = counts.collect();
+        for lane in open {
+            message_count += lane.message_count();
+            if let Some((start, end)) = lane.times() {
+                let (min, max) = times.unwrap_or((start, end));
+                times = Some((min.min(start), max.max(end)));
+            }
+            for (channel, count) in lane.counts() {
+                counts[usize::from(channel)] += u64::from(count);
+            }
+        }
+        let time = |nanos| Timestamp::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX));
+        FileSummary {
+            path: path.to_owned(),
+            message_count,
+            starting_time: times.map(|(start, _)| time(start)),
+            ending_time: times.map(|(_, end)| time(end)),
+            channel_message_counts: counts,
+            bytes: 0,
+        }
     }
 
     /// Counts one message outside of chunks.
