@@ -43,12 +43,13 @@ impl Checker<'_> {
         };
         let records_start = head.start + 9 + header_bytes;
         let sizes = chunk_sizes(&declared.compression, declared.stored, declared.size);
-        self.open_chunk = Some(ChunkFacts {
+        *self.chunks.open() = Some(ChunkFacts {
             start: head.start,
             length: head.body_bytes + 9,
             times: declared.times,
             indexes: EntrySum::default(),
             index_length: 0,
+            is_read: false,
             sizes,
         });
         let left = head.body_bytes - header_bytes;
@@ -57,11 +58,14 @@ impl Checker<'_> {
                 format!("{} bytes, as stated", declared.stored),
                 format!("{left} bytes"),
             );
-            self.file
+            self.records
+                .file
                 .problem(head.start, "records of the chunk", expected, found);
         }
-        self.open_chunk_read =
-            self.chunk_records(head, records_start, &declared, declared.stored.min(left))?;
+        let is_read = self.chunk_records(head, records_start, &declared, declared.stored.min(left))?;
+        if let Some(chunk) = self.chunks.open() {
+            chunk.is_read = is_read;
+        }
         // One of the two lengths is wrong: the record's end is not to be trusted.
         if declared.stored != left {
             self.content.drop_chunk();
@@ -69,14 +73,18 @@ impl Checker<'_> {
                 return Ok(());
             }
         }
-        let passed = self.stream.position() - head.start - 9;
-        skip(&mut self.stream, head.body_bytes.saturating_sub(passed))?;
-        if self.open_chunk_read {
+        let passed = self.records.stream.position() - head.start - 9;
+        skip(&mut self.records.stream, head.body_bytes.saturating_sub(passed))?;
+        if is_read {
             let times = self.content.chunk_times.unwrap_or((0, 0));
             let what = "first log time of the chunk";
-            self.file.same(head.start, what, times.0, declared.times.0);
+            self.records
+                .file
+                .same(head.start, what, times.0, declared.times.0);
             let what = "last log time of the chunk";
-            self.file.same(head.start, what, times.1, declared.times.1);
+            self.records
+                .file
+                .same(head.start, what, times.1, declared.times.1);
         }
         Ok(())
     }
@@ -85,15 +93,14 @@ impl Checker<'_> {
         let window = head.body_bytes.min(HEADER_BYTES_MAX);
         // The header's length follows from its codec's name: 8 + 8 + 8 + 4 bytes, the name with its length, 8
         // bytes.
-        let mut bytes = std::mem::take(&mut self.body);
-        take(&mut self.stream, window.min(32) as usize, &mut bytes)?;
+        let mut bytes = self.records.begin_of_body(window.min(32))?;
         let name_bytes = bytes
             .get(28..32)
             .and_then(|length| <[u8; 4]>::try_from(length).ok())
             .map_or(0, |length| u64::from(u32::from_le_bytes(length)));
         let rest = window.saturating_sub(32).min(name_bytes + 8);
         let mut more = Vec::new();
-        take(&mut self.stream, rest as usize, &mut more)?;
+        take(&mut self.records.stream, rest as usize, &mut more)?;
         bytes.extend_from_slice(&more);
         let mut fields = Fields::new(&bytes);
         let declared = match ChunkHeader::decode(&mut fields) {
@@ -105,15 +112,16 @@ impl Checker<'_> {
                 stored: header.compressed_size,
             }),
             Err(error) => {
-                self.file
+                self.records
+                    .file
                     .problem(head.start, "chunk record", error.expected, error.found);
                 None
             }
         };
         let header_bytes = bytes.len() as u64;
-        self.body = bytes;
+        self.records.recycle(bytes);
         if declared.is_none() {
-            skip(&mut self.stream, head.body_bytes - header_bytes)?;
+            skip(&mut self.records.stream, head.body_bytes - header_bytes)?;
         }
         Ok(declared.map(|declared| (declared, header_bytes)))
     }
@@ -127,19 +135,19 @@ impl Checker<'_> {
         stored: u64,
     ) -> Checked<bool> {
         // Moved out during the walk, which notes its findings in `self`.
-        let mut events = Vec::new();
+        let (mut events, mut scratch) = (Vec::new(), Vec::new());
         let is_plain = declared.compression.is_empty();
         if is_plain {
-            self.stream.pause_summing();
+            self.records.stream.pause_summing();
         }
         let limited = Limited {
-            inner: &mut self.stream,
+            inner: &mut self.records.stream,
             left: stored,
         };
         let visit = Visit {
             content: &mut self.content,
             events: &mut events,
-            scratch: &mut self.body,
+            scratch: &mut scratch,
             is_plain,
             records_start,
             chunk_start: head.start,
@@ -151,7 +159,7 @@ impl Checker<'_> {
                 // The checksums cover all records, including those after a cut one.
                 let rest = skip(&mut records, u64::MAX);
                 let crc = records.crc;
-                self.stream.resume_summing(&crc);
+                self.records.stream.resume_summing(&crc);
                 walked.and_then(|(walked, size)| rest.map(|_| (walked, size, crc.finalize())))
             }
             "zstd" => match zstd::stream::read::Decoder::with_buffer(limited) {
@@ -164,7 +172,8 @@ impl Checker<'_> {
             },
             other => {
                 let found = format!("{other:?}");
-                self.file
+                self.records
+                    .file
                     .problem(head.start, "codec of the chunk", "none, lz4 or zstd", found);
                 self.content.drop_chunk();
                 return Ok(false);
@@ -180,7 +189,8 @@ impl Checker<'_> {
             match event {
                 Event::UnknownChannel { at, id } => {
                     let what = format!("message of channel {id}");
-                    self.file
+                    self.records
+                        .file
                         .problem(at, what, "a channel that is defined before", "none");
                 }
                 Event::Definition { opcode, at, body } => {
@@ -194,11 +204,13 @@ impl Checker<'_> {
                 Event::Misplaced { at, opcode } => {
                     let found = format!("a {} record", kind(opcode));
                     let expected = "schemas, channels and messages only";
-                    self.file.problem(at, "records of the chunk", expected, found);
+                    self.records
+                        .file
+                        .problem(at, "records of the chunk", expected, found);
                 }
                 Event::Malformed { at, found } => {
                     let what = format!("message in the chunk at byte {}", head.start);
-                    self.file.problem(at, what, "a header of 22 bytes", found);
+                    self.records.file.problem(at, what, "a header of 22 bytes", found);
                 }
             }
         }
@@ -213,7 +225,7 @@ impl Checker<'_> {
         let (walked, size, crc) = match walked {
             Ok(walked) => walked,
             Err(error) => {
-                if let Some(failure) = self.stream.take_failure() {
+                if let Some(failure) = self.records.stream.take_failure() {
                     return Err(Stop::Refused(Box::new(failure.into())));
                 }
                 let codec = if declared.compression.is_empty() {
@@ -222,7 +234,8 @@ impl Checker<'_> {
                     declared.compression.as_str()
                 };
                 let expected = format!("{} bytes of {codec} records", declared.size);
-                self.file
+                self.records
+                    .file
                     .problem(head.start, "content of the chunk", expected, error);
                 self.content.drop_chunk();
                 return Ok(false);
@@ -231,7 +244,8 @@ impl Checker<'_> {
         match walked {
             Walked::TooMuch => {
                 let expected = format!("{} bytes, as stated", declared.size);
-                self.file
+                self.records
+                    .file
                     .problem(head.start, "decompressed size of the chunk", expected, "more");
                 self.content.drop_chunk();
                 return Ok(false);
@@ -239,19 +253,23 @@ impl Checker<'_> {
             Walked::Cut(at) => {
                 let what = format!("record in the chunk at byte {}", head.start);
                 let found = format!("its end after {size} bytes");
-                self.file
+                self.records
+                    .file
                     .problem(at, what, "whole records up to the chunk's end", found);
             }
             Walked::Whole => {}
         }
-        self.file
+        self.records
+            .file
             .same(head.start, "decompressed size of the chunk", declared.size, size);
         if declared.size != size {
             self.content.drop_chunk();
         }
         if declared.crc != 0 && declared.crc != crc {
             let (expected, found) = (format!("{:#010x}", declared.crc), format!("{crc:#010x}"));
-            self.file.problem(head.start, "chunk checksum", expected, found);
+            self.records
+                .file
+                .problem(head.start, "chunk checksum", expected, found);
             self.content.drop_chunk();
         }
         Ok(matches!(walked, Walked::Whole))

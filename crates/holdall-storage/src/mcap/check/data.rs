@@ -1,7 +1,7 @@
 //! Checks the data section: order of records, definitions before messages, message indexes, checksums.
 
 use super::{
-    Checked, Checker, Head, Stop,
+    Checked, Checker, ChunkFacts, Head, Stop,
     content::{EntrySum, SchemaRecord},
     kind,
     stream::{Limited, Summing, skip, take},
@@ -21,10 +21,14 @@ impl Checker<'_> {
     /// Checks everything up to the data end record; returns where that record ends.
     pub(super) fn data_section(&mut self) -> Checked<u64> {
         loop {
-            let is_end = self.stream.fill_buf()?.first() == Some(&op::DATA_END);
-            let crc = if is_end { Some(self.stream.crc()) } else { None };
-            let start = self.stream.position();
-            let head = match self.next_head("the next record of the data section") {
+            let is_end = self.records.stream.fill_buf()?.first() == Some(&op::DATA_END);
+            let crc = if is_end {
+                Some(self.records.stream.crc())
+            } else {
+                None
+            };
+            let start = self.records.stream.position();
+            let head = match self.records.next_head("the next record of the data section") {
                 Err(Stop::Ended) if self.pass_gap(start)? => continue,
                 head => head?,
             };
@@ -34,28 +38,28 @@ impl Checker<'_> {
             match (head.opcode, crc) {
                 (op::DATA_END, Some(crc)) => {
                     self.data_end(head, crc)?;
-                    return Ok(self.stream.position());
+                    return Ok(self.records.stream.position());
                 }
                 (op::CHUNK, _) => self.chunk(head)?,
                 (op::MESSAGE, _) => self.bare_message(head)?,
                 (op::MESSAGE_INDEX, _) => self.message_index(head)?,
                 (op::SCHEMA | op::CHANNEL, _) => {
-                    if let Some(body) = self.body(head)? {
+                    if let Some(body) = self.records.body(head)? {
                         self.definition(head, &body);
-                        self.body = body;
+                        self.records.recycle(body);
                     }
                 }
                 (op::ATTACHMENT, _) => self.attachment(head)?,
                 (op::METADATA, _) => {
-                    if let Some(body) = self.body(head)? {
-                        if let Some(Record::Metadata(metadata)) = self.parse(head, &body) {
+                    if let Some(body) = self.records.body(head)? {
+                        if let Some(Record::Metadata(metadata)) = self.records.parse(head, &body) {
                             self.keep_metadata(head, metadata.name, metadata.metadata);
                         }
-                        self.body = body;
+                        self.records.recycle(body);
                     }
                 }
                 (op::FOOTER, _) => {
-                    self.file.problem(
+                    self.records.file.problem(
                         head.start,
                         "data section",
                         "a data end record before the footer",
@@ -66,10 +70,14 @@ impl Checker<'_> {
                 (opcode, _) => {
                     if opcode <= op::DATA_END {
                         let found = format!("a {} record", kind(opcode));
-                        self.file
-                            .problem(head.start, "data section", "a record of the data section", found);
+                        self.records.file.problem(
+                            head.start,
+                            "data section",
+                            "a record of the data section",
+                            found,
+                        );
                     }
-                    skip(&mut self.stream, head.body_bytes)?;
+                    skip(&mut self.records.stream, head.body_bytes)?;
                 }
             }
         }
@@ -78,53 +86,55 @@ impl Checker<'_> {
     /// Continues at the next verified chunk after `start`, where the records can no longer be followed; false where there is none.
     pub(super) fn pass_gap(&mut self, start: u64) -> Checked<bool> {
         let unreadable = |error: StorageError| Stop::Refused(Box::new(error));
-        let source = Source::open(&self.file.path).map_err(unreadable)?;
+        let source = Source::open(&self.records.file.path).map_err(unreadable)?;
         let known = Known {
             channels: self.content.defined().collect(),
             has_end: has_footer(&source).map_err(unreadable)?,
-            is_bare: self.chunk_count == 0 && self.open_chunk.is_none(),
+            is_bare: self.chunks.count() == 0 && self.chunks.open().is_none(),
         };
-        let position = self.stream.position();
+        let position = self.records.stream.position();
         let found = self.resync.next(&source, position, &known).map_err(unreadable)?;
         let Some(found) = found else {
             return Ok(false);
         };
         self.close_chunk();
         self.content.is_partial = true;
-        skip(&mut self.stream, found.start - position)?;
+        skip(&mut self.records.stream, found.start - position)?;
         let none = format!(
             "none that can be followed in {} bytes from here on",
             found.start - start
         );
-        self.file
+        self.records
+            .file
             .problem(start, "data section", "one record after another", none);
         Ok(true)
     }
 
     fn data_end(&mut self, head: Head, found: u32) -> Checked {
-        if let Some(body) = self.body(head)? {
-            if let Some(Record::DataEnd(crc)) = self.parse(head, &body)
+        if let Some(body) = self.records.body(head)? {
+            if let Some(Record::DataEnd(crc)) = self.records.parse(head, &body)
                 && crc != 0
                 && crc != found
             {
-                self.file.problem(
+                self.records.file.problem(
                     head.start,
                     "checksum of the data section",
                     format!("{crc:#010x}"),
                     format!("{found:#010x}"),
                 );
             }
-            self.body = body;
+            self.records.recycle(body);
         }
         Ok(())
     }
 
     /// A schema or channel record; `head` is its place in the file, or the chunk's when it is in one.
     pub(super) fn definition(&mut self, head: Head, body: &[u8]) {
-        match self.parse(head, body) {
+        match self.records.parse(head, body) {
             Some(Record::Schema(schema)) => {
                 if schema.id == 0 {
-                    self.file
+                    self.records
+                        .file
                         .problem(head.start, "schema record", "a number from 1 on", 0);
                     return;
                 }
@@ -138,7 +148,7 @@ impl Checker<'_> {
                     Some(known) if known != found => {
                         let what = format!("schema {}", schema.id);
                         let expected = format!("the same as before ({})", known.name);
-                        self.file.problem(
+                        self.records.file.problem(
                             head.start,
                             what,
                             expected,
@@ -161,7 +171,8 @@ impl Checker<'_> {
         if channel.schema_id != 0 && !self.content.schemas.contains_key(&channel.schema_id) {
             let what = format!("channel {} ({})", channel.id, channel.topic);
             let found = format!("schema {}, which was not defined before", channel.schema_id);
-            self.file
+            self.records
+                .file
                 .problem(head.start, what, "a schema that is defined before", found);
         }
         match self
@@ -172,7 +183,7 @@ impl Checker<'_> {
             Some(known) if *known != channel => {
                 let what = format!("channel {}", channel.id);
                 let expected = format!("the same as before ({})", known.topic);
-                self.file.problem(
+                self.records.file.problem(
                     head.start,
                     what,
                     expected,
@@ -192,12 +203,11 @@ impl Checker<'_> {
 
     /// A message outside of chunks.
     fn bare_message(&mut self, head: Head) -> Checked {
-        let mut bytes = std::mem::take(&mut self.body);
         let header_bytes = head.body_bytes.min(MESSAGE_HEADER_BYTES as u64);
-        take(&mut self.stream, header_bytes as usize, &mut bytes)?;
+        let bytes = self.records.begin_of_body(header_bytes)?;
         self.message_header(head.start, &bytes, None);
-        self.body = bytes;
-        skip(&mut self.stream, head.body_bytes - header_bytes)?;
+        self.records.recycle(bytes);
+        skip(&mut self.records.stream, head.body_bytes - header_bytes)?;
         Ok(())
     }
 
@@ -209,11 +219,13 @@ impl Checker<'_> {
             Ok(header) => {
                 if self.content.message(&header, offset) {
                     let what = format!("message of channel {}", header.channel_id);
-                    self.file
+                    self.records
+                        .file
                         .problem(at, what, "a channel that is defined before", "none");
                 }
             }
             Err(error) => self
+                .records
                 .file
                 .problem(at, "message record", error.expected, error.found),
         }
@@ -221,14 +233,15 @@ impl Checker<'_> {
 
     /// The message index of one channel of the preceding chunk.
     fn message_index(&mut self, head: Head) -> Checked {
-        let Some(mut chunk) = self.open_chunk else {
-            self.file
+        let Some(mut chunk) = *self.chunks.open() else {
+            self.records
+                .file
                 .problem(head.start, "message index record", "a chunk before it", "none");
-            skip(&mut self.stream, head.body_bytes)?;
+            skip(&mut self.records.stream, head.body_bytes)?;
             return Ok(());
         };
         let mut limited = Limited {
-            inner: &mut self.stream,
+            inner: &mut self.records.stream,
             left: head.body_bytes,
         };
         let mut prefix = Vec::new();
@@ -237,7 +250,7 @@ impl Checker<'_> {
             prefix.first_chunk::<2>(),
             prefix.get(2..6).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok()),
         ) else {
-            self.file.problem(
+            self.records.file.problem(
                 head.start,
                 "message index record",
                 "a channel and a length",
@@ -250,7 +263,7 @@ impl Checker<'_> {
         if length > limited.left || length % INDEX_ENTRY_BYTES as u64 != 0 {
             let found = format!("{length} bytes of entries in {}", limited.left);
             skip(&mut limited, u64::MAX)?;
-            self.file.problem(
+            self.records.file.problem(
                 head.start,
                 "message index record",
                 "entries of 16 bytes each",
@@ -268,13 +281,13 @@ impl Checker<'_> {
         }
         skip(&mut limited, u64::MAX)?;
         chunk.indexes.add(u64::from(id), head.start);
-        chunk.index_length = self.stream.position() - (chunk.start + chunk.length);
-        self.open_chunk = Some(chunk);
-        self.compare_index(head, id, found, chunk.start);
+        chunk.index_length = self.records.stream.position() - (chunk.start + chunk.length);
+        *self.chunks.open() = Some(chunk);
+        self.compare_index(head, id, found, chunk);
         Ok(())
     }
 
-    fn compare_index(&mut self, head: Head, id: u16, found: EntrySum, chunk_start: u64) {
+    fn compare_index(&mut self, head: Head, id: u16, found: EntrySum, chunk: ChunkFacts) {
         let place = self.content.place(id);
         let channel = &mut self.content.channels[place];
         let known = channel.in_chunk;
@@ -282,20 +295,25 @@ impl Checker<'_> {
         if known.count > 0 {
             channel.indexed = Some(found);
         }
-        if !self.open_chunk_read || (known == found && !is_second) {
+        if !chunk.is_read || (known == found && !is_second) {
             return;
         }
-        let what = format!("message index of channel {id} of the chunk at byte {chunk_start}");
+        let what = format!(
+            "message index of channel {id} of the chunk at byte {}",
+            chunk.start
+        );
         if is_second {
-            self.file.problem(head.start, what, "one index", "a second one");
+            self.records
+                .file
+                .problem(head.start, what, "one index", "a second one");
         } else if known.count != found.count {
             let (expected, found) = (
                 format!("{}, as in the chunk", counted(known.count, "message")),
                 found.count.to_string(),
             );
-            self.file.problem(head.start, what, expected, found);
+            self.records.file.problem(head.start, what, expected, found);
         } else {
-            self.file.problem(
+            self.records.file.problem(
                 head.start,
                 what,
                 "the times and places of the chunk's messages",
@@ -306,7 +324,7 @@ impl Checker<'_> {
 
     /// Checks that the preceding chunk has all its message indexes.
     pub(super) fn close_chunk(&mut self) {
-        let Some(chunk) = self.open_chunk.take() else {
+        let Some(chunk) = self.chunks.open().take() else {
             return;
         };
         let missing: Vec<u16> = self
@@ -317,11 +335,10 @@ impl Checker<'_> {
             .filter(|channel| channel.indexed.is_none())
             .map(|channel| channel.id)
             .collect();
-        if chunk.indexes.count == 0 && !missing.is_empty() {
-            self.unindexed_chunks += 1;
-        } else if let Some(first) = missing.first() {
+        let is_unindexed = chunk.indexes.count == 0 && !missing.is_empty();
+        if let Some(first) = missing.first().filter(|_| !is_unindexed) {
             let found = format!("none for {} channels, the first is {first}", missing.len());
-            self.file.problem(
+            self.records.file.problem(
                 chunk.start,
                 "message indexes of the chunk",
                 "one for each of its channels",
@@ -329,17 +346,14 @@ impl Checker<'_> {
             );
         }
         self.content.end_chunk();
-        if self.chunks.len() < super::CHUNKS_MAX {
-            self.chunks.push(chunk);
-        }
-        self.chunk_count += 1;
+        self.chunks.close(chunk, is_unindexed);
     }
 
     /// An attachment: verifies its checksum without keeping its data.
     fn attachment(&mut self, head: Head) -> Checked {
         self.attachments.add(head.start, head.body_bytes + 9);
         let mut body = Limited {
-            inner: &mut self.stream,
+            inner: &mut self.records.stream,
             left: head.body_bytes,
         };
         let (mut crc, mut bytes) = (crc32fast::Hasher::new(), Vec::new());
@@ -364,7 +378,8 @@ impl Checker<'_> {
         if length.checked_add(4).is_none_or(|needed| needed > left) {
             skip(&mut body, u64::MAX)?;
             let expected = format!("{length} bytes of data and a checksum");
-            self.file
+            self.records
+                .file
                 .problem(head.start, "attachment record", expected, format!("{left} bytes"));
             return Ok(());
         }
@@ -382,7 +397,7 @@ impl Checker<'_> {
             .map_or(0, |bytes| u32::from_le_bytes(*bytes));
         if stored != 0 && stored != found {
             let expected = format!("{stored:#010x}");
-            self.file.problem(
+            self.records.file.problem(
                 head.start,
                 "attachment checksum",
                 expected,

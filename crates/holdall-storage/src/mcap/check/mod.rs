@@ -1,13 +1,15 @@
 //! Checks a whole MCAP file: each record, checksum, index and count, in one pass with bounded memory.
 
 mod chunk;
+mod chunks;
 mod content;
 mod data;
+mod records;
 mod stream;
 mod summary;
 
 use super::{
-    format::{FOOTER_AND_MAGIC_BYTES, Header, MAGIC, Record, Schema, kind, op},
+    format::{Header, MAGIC, Record, Schema, kind, op},
     options::STORAGE_ID,
 };
 use crate::{
@@ -19,49 +21,28 @@ use crate::{
     },
     writer::MetadataEntries,
 };
+use chunks::{ChunkFacts, Chunks};
 use content::{Content, EntrySum};
 use holdall_io::fs::File;
+use records::{Head, Records};
 use std::{io, path::Path, sync::Arc};
-use stream::{FileStream, prefix, skip, take};
+use stream::take;
+use summary::SummaryCheck;
 
 /// Longest body of a definition, chunk index or statistics record that is parsed.
 const BODY_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of definitions and metadata records kept for comparison.
 const KEPT_BYTES_MAX: u64 = 256 << 20;
-/// Chunks whose facts are kept individually; with more, only the sum is compared.
-const CHUNKS_MAX: usize = 2 << 20;
-
-/// Facts that the summary must state about a chunk.
-#[derive(Clone, Copy, Debug)]
-struct ChunkFacts {
-    start: u64,
-    length: u64,
-    times: (u64, u64),
-    /// Channel and offset of its message indexes.
-    indexes: EntrySum,
-    index_length: u64,
-    /// Sizes and codec.
-    sizes: EntrySum,
-}
 
 /// A running check.
 struct Checker<'a> {
-    stream: FileStream<'a>,
-    file: FileCheck,
+    records: Records<'a>,
     content: Content,
-    chunks: Vec<ChunkFacts>,
-    /// Chunks in the data section, including those that are not in the list.
-    chunk_count: u64,
-    /// The chunk whose message indexes follow.
-    open_chunk: Option<ChunkFacts>,
-    /// True when the open chunk was readable, so that its indexes can be checked.
-    open_chunk_read: bool,
-    unindexed_chunks: u64,
+    chunks: Chunks,
     attachments: EntrySum,
     /// Offset and length of each metadata record.
     metadata: EntrySum,
     kept_bytes: u64,
-    body: Vec<u8>,
     is_ros2: bool,
     resync: Resync,
 }
@@ -73,28 +54,17 @@ struct Checker<'a> {
 pub fn check(path: &Path, progress: Progress<'_>) -> StorageResult<FileCheck> {
     let file = Arc::new(File::open(path)?);
     let mut checker = Checker {
-        stream: FileStream::new(&file, progress),
-        file: FileCheck {
-            path: path.to_owned(),
-            storage_id: STORAGE_ID,
-            file_bytes: file.len_bytes(),
-            ..FileCheck::default()
-        },
+        records: Records::new(&file, path, progress),
         content: Content::default(),
-        chunks: Vec::new(),
-        chunk_count: 0,
-        open_chunk: None,
-        open_chunk_read: false,
-        unindexed_chunks: 0,
+        chunks: Chunks::default(),
         attachments: EntrySum::default(),
         metadata: EntrySum::default(),
         kept_bytes: 0,
-        body: Vec::new(),
         is_ros2: false,
         resync: Resync::default(),
     };
     let run = checker.run();
-    if let Some(failure) = checker.stream.take_failure() {
+    if let Some(failure) = checker.records.stream.take_failure() {
         return Err(failure.into());
     }
     match run {
@@ -123,25 +93,24 @@ impl From<io::Error> for Stop {
 
 type Checked<T = ()> = Result<T, Stop>;
 
-/// A record's prefix.
-#[derive(Clone, Copy)]
-struct Head {
-    opcode: u8,
-    start: u64,
-    body_bytes: u64,
-}
-
 impl Checker<'_> {
     fn run(&mut self) -> Checked {
         self.begin()?;
         let data_end = self.data_section()?;
-        self.summary_section(data_end)
+        SummaryCheck {
+            records: &mut self.records,
+            content: &self.content,
+            chunks: &self.chunks,
+            attachments: self.attachments,
+            metadata: self.metadata,
+        }
+        .run(data_end)
     }
 
     /// Magic and header.
     fn begin(&mut self) -> Checked {
         let mut magic = Vec::new();
-        take(&mut self.stream, MAGIC.len(), &mut magic)?;
+        take(&mut self.records.stream, MAGIC.len(), &mut magic)?;
         if magic != MAGIC {
             let found = if magic.is_empty() {
                 "an empty file".to_owned()
@@ -149,104 +118,27 @@ impl Checker<'_> {
                 format!("{magic:02x?}")
             };
             return Err(Stop::Refused(Box::new(StorageError::WrongFormat {
-                path: self.file.path.clone(),
+                path: self.records.file.path.clone(),
                 storage: STORAGE_ID,
                 expected: format!("{MAGIC:02x?}"),
                 found,
             })));
         }
-        let head = self.next_head("the header record")?;
+        let head = self.records.next_head("the header record")?;
         if head.opcode != op::HEADER {
             let found = format!("a record of kind {:#04x}", head.opcode);
-            self.file.problem(head.start, "first record", "a header", found);
+            self.records
+                .file
+                .problem(head.start, "first record", "a header", found);
             return Err(Stop::Ended);
         }
-        if let Some(Record::Header(Header { profile, .. })) = self.body(head)?.and_then(|body| {
+        if let Some(Record::Header(Header { profile, .. })) = self.records.body(head)?.and_then(|body| {
             let record = Record::decode(head.opcode, &body).ok();
             record.map(into_owned)
         }) {
             self.is_ros2 = profile == "ros2";
         }
         Ok(())
-    }
-
-    /// Reads the prefix of the next record, which must be whole.
-    fn next_head(&mut self, expected: &str) -> Checked<Head> {
-        let start = self.stream.position();
-        let (opcode, body_bytes) = match prefix(&mut self.stream)? {
-            Some(Ok(read)) => read,
-            Some(Err(count)) => {
-                let found = format!("{count} bytes and the end of the file");
-                self.file.problem(start, "record", expected, found);
-                return Err(Stop::Ended);
-            }
-            None => {
-                self.file.problem(
-                    start,
-                    "record",
-                    expected,
-                    "the end of the file: it was not closed",
-                );
-                return Err(Stop::Ended);
-            }
-        };
-        let head = Head {
-            opcode,
-            start,
-            body_bytes,
-        };
-        let left = self.stream.left();
-        if opcode == 0 {
-            self.file.problem(
-                start,
-                "record",
-                expected,
-                "opcode 0, which no record has: the file was not closed, or is damaged",
-            );
-            return Err(Stop::Ended);
-        }
-        if body_bytes > left {
-            let (expected, found) = (
-                format!("{body_bytes} bytes, as its length states"),
-                format!("{left} bytes until the end of the file"),
-            );
-            self.file
-                .problem(start, format!("{} record", kind(opcode)), expected, found);
-            // The rest of a chunk could be recovered, but a check does not do that.
-            return Err(Stop::Ended);
-        }
-        Ok(head)
-    }
-
-    /// The body of a record; skipped and `None` when it is too long to be parsed.
-    fn body(&mut self, head: Head) -> Checked<Option<Vec<u8>>> {
-        if head.body_bytes > BODY_BYTES_MAX {
-            let found = format!("{} bytes", head.body_bytes);
-            let expected = format!("at most {BODY_BYTES_MAX} bytes, longer ones are not parsed");
-            self.file.notice(
-                head.start,
-                format!("{} record", kind(head.opcode)),
-                expected,
-                found,
-            );
-            skip(&mut self.stream, head.body_bytes)?;
-            return Ok(None);
-        }
-        let mut body = std::mem::take(&mut self.body);
-        // Below the limit, so it fits.
-        take(&mut self.stream, head.body_bytes as usize, &mut body)?;
-        Ok(Some(body))
-    }
-
-    /// Parses a body; a finding and `None` when that fails.
-    fn parse<'b>(&mut self, head: Head, body: &'b [u8]) -> Option<Record<'b>> {
-        Record::decode(head.opcode, body)
-            .map_err(|error| {
-                let offset = head.start + 9 + error.offset as u64;
-                let what = format!("{} record", kind(head.opcode));
-                self.file.problem(offset, what, error.expected, error.found);
-            })
-            .ok()
     }
 
     /// Whether this many more bytes may be kept.
@@ -256,35 +148,32 @@ impl Checker<'_> {
             return true;
         }
         let expected = format!("at most {KEPT_BYTES_MAX} bytes in all, more are not compared");
-        self.file
+        self.records
+            .file
             .notice(start, "definitions and metadata", expected, "more");
         false
-    }
-
-    /// Offset of the footer, counted from the end of the file and so independent of the preceding bytes.
-    fn footer_start(&self) -> u64 {
-        self.file.file_bytes.saturating_sub(FOOTER_AND_MAGIC_BYTES as u64)
     }
 
     /// The findings, completed by those about the file as a whole.
     fn finish(mut self) -> FileCheck {
         let times = self.content.times;
-        self.file.message_count = self.content.message_count();
-        self.file.starting_time = times.map(|(start, _)| signed(start));
-        self.file.ending_time = times.map(|(_, end)| signed(end));
-        self.file.out_of_order = self
+        self.records.file.message_count = self.content.message_count();
+        self.records.file.starting_time = times.map(|(start, _)| signed(start));
+        self.records.file.ending_time = times.map(|(_, end)| signed(end));
+        self.records.file.out_of_order = self
             .content
             .channels
             .iter()
             .map(|channel| channel.out_of_order)
             .sum();
-        if self.unindexed_chunks > 0 {
-            let found = format!("{} chunks without any", self.unindexed_chunks);
-            self.file
+        if self.chunks.unindexed() > 0 {
+            let found = format!("{} chunks without any", self.chunks.unindexed());
+            self.records
+                .file
                 .notice(None, "message indexes", "one for each channel of a chunk", found);
         }
         self.check_definitions();
-        self.file
+        self.records.file
     }
 
     /// Checks the definitions of all channels, and reports the topics.
@@ -309,16 +198,18 @@ impl Checker<'_> {
                 Some("ros2msg" | "ros2idl" | "unknown" | "")
             );
             if self.is_ros2 && is_ros && record.message_encoding == "cdr" {
-                self.file.check_definition(Some(channel.defined_at), &info);
+                self.records
+                    .file
+                    .check_definition(Some(channel.defined_at), &info);
             }
-            self.file.topics.push((info.topic, channel.messages));
+            self.records.file.topics.push((info.topic, channel.messages));
         }
     }
 
     fn keep_metadata(&mut self, head: Head, name: String, entries: MetadataEntries) {
         self.metadata.add(head.start, head.body_bytes + 9);
         if self.may_keep(head.start, head.body_bytes) {
-            self.file.metadata.push((name, entries));
+            self.records.file.metadata.push((name, entries));
         }
     }
 }

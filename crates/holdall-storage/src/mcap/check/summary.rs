@@ -1,9 +1,9 @@
 //! Checks the summary and the footer against the content of the data section.
 
 use super::{
-    Checked, Checker, Head, Stop,
+    Checked, Chunks, Head, Records, Stop,
     chunk::chunk_sizes,
-    content::{EntrySum, SchemaRecord},
+    content::{Content, EntrySum, SchemaRecord},
     kind,
     stream::{skip, take},
 };
@@ -25,17 +25,27 @@ struct Found {
     repeated_channels: u64,
 }
 
-impl Checker<'_> {
+/// A running check of the summary, with what the data section holds.
+pub(super) struct SummaryCheck<'c, 'a> {
+    pub records: &'c mut Records<'a>,
+    pub content: &'c Content,
+    pub chunks: &'c Chunks,
+    pub attachments: EntrySum,
+    /// Offset and length of each metadata record.
+    pub metadata: EntrySum,
+}
+
+impl SummaryCheck<'_, '_> {
     /// Checks everything after the data end record, which ends at `data_end`.
-    pub(super) fn summary_section(&mut self, data_end: u64) -> Checked {
-        self.stream.restart_crc();
+    pub fn run(mut self, data_end: u64) -> Checked {
+        self.records.stream.restart_crc();
         let mut found = Found::default();
         loop {
-            let is_footer = self.stream.fill_buf()?.first() == Some(&op::FOOTER);
+            let is_footer = self.records.stream.fill_buf()?.first() == Some(&op::FOOTER);
             if is_footer {
                 return self.footer(data_end, &found);
             }
-            let head = self.next_head("a record of the summary, or the footer")?;
+            let head = self.records.next_head("a record of the summary, or the footer")?;
             let end = head.start + 9 + head.body_bytes;
             match found
                 .groups
@@ -48,14 +58,16 @@ impl Checker<'_> {
                 }
                 None => found.groups.push((head.opcode, head.start, end - head.start)),
             }
-            let Some(body) = self.body(head)? else { continue };
+            let Some(body) = self.records.body(head)? else {
+                continue;
+            };
             self.summary_record(head, &body, &mut found);
-            self.body = body;
+            self.records.recycle(body);
         }
     }
 
     fn summary_record(&mut self, head: Head, body: &[u8], found: &mut Found) {
-        match self.parse(head, body) {
+        match self.records.parse(head, body) {
             Some(Record::Schema(schema)) => {
                 let known = self
                     .content
@@ -80,7 +92,8 @@ impl Checker<'_> {
             }
             Some(Record::Statistics(statistics)) => {
                 if std::mem::replace(&mut found.statistics, true) {
-                    self.file
+                    self.records
+                        .file
                         .problem(head.start, "statistics", "one record", "a second one");
                 }
                 self.statistics(head, &statistics);
@@ -91,7 +104,8 @@ impl Checker<'_> {
             Some(Record::Unknown(_)) | None => {}
             Some(_) => {
                 let found = format!("a {} record", kind(head.opcode));
-                self.file
+                self.records
+                    .file
                     .problem(head.start, "summary", "a record of the summary", found);
             }
         }
@@ -102,11 +116,13 @@ impl Checker<'_> {
     fn repeated<T: PartialEq>(&mut self, head: Head, what: String, known: Option<T>, found: T) {
         match known {
             Some(known) if known != found => {
-                self.file
+                self.records
+                    .file
                     .problem(head.start, what, "the same as in the data section", "another one");
             }
             Some(_) => {}
             None => self
+                .records
                 .file
                 .notice(head.start, what, "its record in the data section too", "none"),
         }
@@ -115,28 +131,29 @@ impl Checker<'_> {
     fn chunk_index(&mut self, head: Head, index: &ChunkIndex) {
         let start = index.chunk_start_offset;
         let what = format!("index of the chunk at byte {start}");
-        let Ok(place) = self.chunks.binary_search_by_key(&start, |chunk| chunk.start) else {
+        let Some(chunk) = self.chunks.at(start) else {
             // Chunks beyond those kept cannot be checked individually.
-            if self.chunk_count == self.chunks.len() as u64 {
-                self.file.problem(head.start, what, "a chunk there", "none");
+            if self.chunks.are_all_kept() {
+                self.records
+                    .file
+                    .problem(head.start, what, "a chunk there", "none");
             }
             return;
         };
-        let chunk = self.chunks[place];
         let times = (index.message_start_time, index.message_end_time);
-        self.file.same(
+        self.records.file.same(
             head.start,
             format!("{what}: length"),
             chunk.length,
             index.chunk_length,
         );
-        self.file.same(
+        self.records.file.same(
             head.start,
             format!("{what}: first log time"),
             chunk.times.0,
             times.0,
         );
-        self.file.same(
+        self.records.file.same(
             head.start,
             format!("{what}: last log time"),
             chunk.times.1,
@@ -147,7 +164,7 @@ impl Checker<'_> {
                 "{} and {} bytes of {:?}",
                 index.compressed_size, index.uncompressed_size, index.compression
             );
-            self.file.problem(
+            self.records.file.problem(
                 head.start,
                 format!("{what}: sizes and codec"),
                 "those of the chunk",
@@ -164,11 +181,13 @@ impl Checker<'_> {
                 format!("the places of its {} message indexes", chunk.indexes.count),
                 format!("{} places, some of them different", indexes.count),
             );
-            self.file
+            self.records
+                .file
                 .problem(head.start, format!("{what}: message indexes"), expected, found);
         } else if indexes.count > 0 {
             let what = format!("{what}: length of its message indexes");
-            self.file
+            self.records
+                .file
                 .same(head.start, what, chunk.index_length, index.message_index_length);
         }
     }
@@ -202,7 +221,7 @@ impl Checker<'_> {
                 self.metadata.count,
                 u64::from(declared.metadata_count),
             ),
-            ("chunks", self.chunk_count, u64::from(declared.chunk_count)),
+            ("chunks", self.chunks.count(), u64::from(declared.chunk_count)),
             ("first log time", times.0, declared.message_start_time),
             ("last log time", times.1, declared.message_end_time),
         ];
@@ -221,7 +240,8 @@ impl Checker<'_> {
                 Severity::Problem
             };
             let what = "statistics: channels".to_owned();
-            self.file
+            self.records
+                .file
                 .note(severity, Some(at), what, &defined, &declared_channels);
         }
         let is_wrong = |(what, expected, found): &(&str, u64, u64)| match *what {
@@ -230,7 +250,9 @@ impl Checker<'_> {
             _ => found < expected,
         };
         for (what, expected, found) in counts.into_iter().filter(is_wrong) {
-            self.file.same(at, format!("statistics: {what}"), expected, found);
+            self.records
+                .file
+                .same(at, format!("statistics: {what}"), expected, found);
         }
         self.channel_statistics(at, declared);
     }
@@ -259,57 +281,58 @@ impl Checker<'_> {
         let is_wrong = |(_, expected, found): &(u16, u64, u64)| !is_partial || found < expected;
         for (id, expected, found) in by_channel.into_iter().filter(is_wrong) {
             let what = format!("statistics: messages of channel {id}");
-            self.file.same(at, what, expected, found);
+            self.records.file.same(at, what, expected, found);
         }
     }
 
     fn footer(&mut self, data_end: u64, found: &Found) -> Checked {
-        let head_start = self.stream.position();
+        let head_start = self.records.stream.position();
         // Opcode, length and the two offsets before the checksum, which covers them.
         let mut prefix = Vec::new();
-        take(&mut self.stream, 9, &mut prefix)?;
+        take(&mut self.records.stream, 9, &mut prefix)?;
         if prefix.get(1..) != Some(&20u64.to_le_bytes()) {
-            self.file
+            self.records
+                .file
                 .problem(head_start, "footer record", "20 bytes", "another length");
             return Err(Stop::Ended);
         }
         let mut body = Vec::new();
-        take(&mut self.stream, 16, &mut body)?;
-        let crc = self.stream.crc();
+        take(&mut self.records.stream, 16, &mut body)?;
+        let crc = self.records.stream.crc();
         let mut last = Vec::new();
-        take(&mut self.stream, 4, &mut last)?;
+        take(&mut self.records.stream, 4, &mut last)?;
         body.extend_from_slice(&last);
         let head = Head {
             opcode: op::FOOTER,
             start: head_start,
             body_bytes: 20,
         };
-        if let Some(Record::Footer(footer)) = self.parse(head, &body) {
+        if let Some(Record::Footer(footer)) = self.records.parse(head, &body) {
             self.judge_footer(head, data_end, &footer, crc, found);
         }
-        let at = self.stream.position();
+        let at = self.records.stream.position();
         let mut end = Vec::new();
-        (&mut self.stream).take(9).read_to_end(&mut end)?;
+        (&mut self.records.stream).take(9).read_to_end(&mut end)?;
         if end != MAGIC {
             let found = format!("{end:02x?}{}", if end.len() > 8 { " and more" } else { "" });
-            self.file.problem(
+            self.records.file.problem(
                 at,
                 "end of the file",
                 format!("{MAGIC:02x?} and nothing after it"),
                 found,
             );
         }
-        skip(&mut self.stream, u64::MAX)?;
+        skip(&mut self.records.stream, u64::MAX)?;
         Ok(())
     }
 
     fn judge_footer(&mut self, head: Head, data_end: u64, footer: &Footer, crc: u32, found: &Found) {
         let at = head.start;
-        if head.start != self.footer_start() {
-            self.file.problem(
+        if head.start != self.records.footer_start() {
+            self.records.file.problem(
                 at,
                 "footer",
-                format!("at byte {}", self.footer_start()),
+                format!("at byte {}", self.records.footer_start()),
                 format!("at byte {at}"),
             );
         }
@@ -317,12 +340,13 @@ impl Checker<'_> {
         let expected = if has_summary { data_end } else { 0 };
         // Without a summary, writers store either value.
         if footer.summary_start != expected && (has_summary || footer.summary_start != data_end) {
-            self.file
+            self.records
+                .file
                 .problem(at, "footer: start of the summary", expected, footer.summary_start);
         }
         if footer.summary_offset_start != 0 || found.offsets_start.is_some() {
             let expected = found.offsets_start.unwrap_or(0);
-            self.file.same(
+            self.records.file.same(
                 at,
                 "footer: start of the summary offsets",
                 expected,
@@ -331,7 +355,9 @@ impl Checker<'_> {
         }
         if footer.summary_crc != 0 && footer.summary_crc != crc {
             let (expected, found) = (format!("{:#010x}", footer.summary_crc), format!("{crc:#010x}"));
-            self.file.problem(at, "checksum of the summary", expected, found);
+            self.records
+                .file
+                .problem(at, "checksum of the summary", expected, found);
         }
         for offset in &found.offsets {
             let (opcode, start, length) = (offset.group_opcode, offset.group_start, offset.group_length);
@@ -341,7 +367,7 @@ impl Checker<'_> {
                     format!("a group of {} records", kind(opcode)),
                     format!("{length} bytes at byte {start}"),
                 );
-                self.file.problem(at, "summary offset", expected, found);
+                self.records.file.problem(at, "summary offset", expected, found);
             }
         }
         self.judge_indexes(at, found);
@@ -349,21 +375,22 @@ impl Checker<'_> {
 
     fn judge_indexes(&mut self, at: u64, found: &Found) {
         if found.chunk_indexes > 0 {
-            self.file.same(
+            self.records.file.same(
                 at,
                 "chunk indexes in the summary",
-                self.chunk_count,
+                self.chunks.count(),
                 found.chunk_indexes,
             );
-        } else if self.chunk_count > 0 {
-            let expected = format!("{} chunk indexes", self.chunk_count);
-            self.file
+        } else if self.chunks.count() > 0 {
+            let expected = format!("{} chunk indexes", self.chunks.count());
+            self.records
+                .file
                 .notice(at, "summary", expected, "none: every reader reads the whole file");
         }
         if found.attachments.count > 0 && found.attachments != self.attachments {
             let (expected, found) = (self.attachments.count, found.attachments.count);
             let expected = format!("the places of {expected} attachments");
-            self.file.problem(
+            self.records.file.problem(
                 at,
                 "attachment indexes",
                 expected,
@@ -373,7 +400,7 @@ impl Checker<'_> {
         if found.metadata.count > 0 && found.metadata != self.metadata {
             let (expected, found) = (self.metadata.count, found.metadata.count);
             let expected = format!("the places of {expected} metadata records");
-            self.file.problem(
+            self.records.file.problem(
                 at,
                 "metadata indexes",
                 expected,
@@ -381,7 +408,7 @@ impl Checker<'_> {
             );
         }
         if !found.statistics {
-            self.file.notice(at, "summary", "statistics", "none");
+            self.records.file.notice(at, "summary", "statistics", "none");
         }
     }
 }
