@@ -1,12 +1,11 @@
 //! Finds the content of each chunk by walking over its records.
 
-use super::{CHUNK_BYTES_MAX, Recent, Scanner, Tally};
+use super::{CHUNK_BYTES_MAX, Recent, Scan, Scanner, Tally};
 use crate::{
     error::StorageResult,
     mcap::{
-        format::{ChunkIndex, op},
+        format::{ChunkIndex, MESSAGE_PREFIX_BYTES, op},
         reader::{
-            checksum::sum,
             codec::decompress,
             index::{ChunkParts, Extent, ExtentKind, chunk_header_bytes},
             source::Source,
@@ -52,7 +51,7 @@ impl Scanner<'_> {
         };
         if parts.compression.is_empty() {
             let mut inner = walk.within(records_start, records_start + parts.stored);
-            let tally = self.records(&mut inner, place.start)?;
+            let tally = self.found.records(&mut inner, place.start)?;
             self.note_recent(Recent {
                 extent,
                 tally,
@@ -69,7 +68,7 @@ impl Scanner<'_> {
         self.found
             .compression
             .get_or_insert_with(|| parts.compression.clone());
-        let stored = self.source.read(records_start, parts.stored, "chunk")?;
+        let stored = self.blocks.source().read(records_start, parts.stored, "chunk")?;
         let records = if parts.size > CHUNK_BYTES_MAX {
             Err(format!(
                 "{} bytes are more than the limit of {CHUNK_BYTES_MAX}",
@@ -83,8 +82,10 @@ impl Scanner<'_> {
                 self.found.tear("chunk", start, "chunk checksum does not match");
             }
             Ok(records) => {
-                let records = Source::memory(self.source.path(), Bytes::from(records));
-                let tally = self.records(&mut Walk::new(&records, 0, records.len()), start)?;
+                let records = Source::memory(self.blocks.source().path(), Bytes::from(records));
+                let tally = self
+                    .found
+                    .records(&mut Walk::new(&records, 0, records.len()), start)?;
                 self.note_recent(Recent {
                     extent,
                     tally,
@@ -99,29 +100,63 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    pub(super) fn checksum_holds(&self, parts: &ChunkParts, records_start: u64) -> StorageResult<bool> {
-        if parts.crc == 0 {
-            return Ok(true);
+    /// The last record, cut off: of an uncompressed chunk the whole messages are kept.
+    pub(super) fn cut(&mut self, walk: &mut Walk<'_>, place: RecordPlace) -> StorageResult<()> {
+        let missing = place
+            .body_bytes
+            .saturating_sub(self.blocks.source().len().saturating_sub(place.body_start()));
+        self.found.structure.cut = Some(format!(
+            "the last record, at byte {}, is cut off: {missing} bytes of it are missing",
+            place.start
+        ));
+        self.found.damage(
+            place.start,
+            format!("the last record lacks {missing} bytes: the file was cut off"),
+        );
+        if place.opcode != op::CHUNK {
+            return Ok(());
         }
-        Ok(sum(self.source, (records_start, records_start + parts.stored))? == parts.crc)
+        let Some((header_bytes, parts)) = chunk_header_bytes(walk, place.body_start(), place.body_bytes)?
+        else {
+            return Ok(());
+        };
+        if !parts.compression.is_empty() {
+            return Ok(());
+        }
+        let start = place.body_start() + header_bytes as u64;
+        // The records before it define which channels are known.
+        self.close_recent()?;
+        let mut inner = Walk::new(self.blocks.source(), start, self.blocks.source().len());
+        let (tally, whole_until) = self.found.whole_records(self.blocks, &mut inner, place.start)?;
+        if let Some(end) = whole_until.filter(|end| *end >= start + MESSAGE_PREFIX_BYTES as u64) {
+            let extent = Extent {
+                start,
+                length: end - start,
+                kind: ExtentKind::Records,
+                ..Extent::default()
+            };
+            self.apply_extent(extent, tally);
+            self.found.structure.cut_chunk = Some(place.start);
+            self.found.structure.end = end;
+        }
+        Ok(())
     }
+}
 
+impl Scan {
     /// Walks over the records of a chunk.
-    pub(super) fn records(&mut self, walk: &mut Walk<'_>, chunk_start: u64) -> StorageResult<Tally> {
+    fn records(&mut self, walk: &mut Walk<'_>, chunk_start: u64) -> StorageResult<Tally> {
         let mut tally = Tally::default();
         loop {
             match walk.step()? {
                 Step::Record(place) if place.opcode == op::MESSAGE => match walk.message_header(&place)? {
                     Some(header) => tally.note(&header),
-                    None => self
-                        .found
-                        .damage(chunk_start, "the chunk has a message without header"),
+                    None => self.damage(chunk_start, "the chunk has a message without header"),
                 },
                 Step::Record(place) => self.definition(walk, place, &mut tally.definitions)?,
                 Step::End => return Ok(tally),
                 Step::Cut(_) | Step::NoRecord(_) => {
-                    self.found
-                        .damage(chunk_start, "the chunk ends in the middle of a record");
+                    self.damage(chunk_start, "the chunk ends in the middle of a record");
                     return Ok(tally);
                 }
             }

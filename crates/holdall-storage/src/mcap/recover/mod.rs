@@ -1,25 +1,28 @@
 //! Recovers the structure of a file that has no index, or was cut off, by reading it from front to end.
 
+mod blocks;
 mod chunk;
 mod end;
 mod gaps;
 mod records;
 pub(super) mod resync;
-mod spare;
+mod unidentified;
 
 use super::{
-    checkpoints::{self, Known},
-    format::{Channel, ChunkIndex, MAGIC, MessageHeader, MetadataIndex, RECORD_PREFIX_BYTES, op},
+    checkpoints,
+    format::{ChunkIndex, MAGIC, MessageHeader, MetadataIndex, op},
     reader::{
         index::{ChunkParts, Definitions, Extent},
         source::Source,
-        summary::{has_footer, read_metadata},
+        summary::read_metadata,
         walk::{Step, Walk},
     },
 };
 use crate::{error::StorageResult, reader::FileCondition, writer::MetadataEntries};
-use resync::{Gap, Resync};
+use blocks::Blocks;
+use resync::{Gap, Known, Resync, indexed_before};
 use std::collections::{BTreeMap, VecDeque};
+use unidentified::Unidentified;
 
 /// Messages outside of chunks are gathered to extents of this length.
 const EXTENT_BYTES: u64 = 4 << 20;
@@ -86,7 +89,7 @@ pub(crate) struct Late {
 
 impl Scan {
     /// The part before the last checkpoint; `None` when its metadata cannot be read.
-    fn from_known(source: &Source, known: Known) -> Option<Self> {
+    fn from_known(source: &Source, known: checkpoints::Known) -> Option<Self> {
         let statistics = known.statistics;
         let metadata = known
             .metadata
@@ -165,20 +168,19 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
     let start = known
         .as_ref()
         .map_or(MAGIC.len() as u64, |known| known.structure.end);
+    let blocks = Blocks::new(source)?;
     let mut scanner = Scanner {
-        source,
-        has_end: has_footer(source)?,
+        blocks,
         found: known.unwrap_or_default(),
         open: None,
         recent: VecDeque::new(),
         resync: Resync::default(),
-        spare: Definitions::default(),
-        unidentified: Vec::new(),
+        unidentified: Unidentified::new(blocks.has_end()),
     };
     let mut walk = Walk::new(source, start, source.len());
     scanner.found.structure.end = start;
     loop {
-        let step = scanner.step(&mut walk)?;
+        let step = blocks.step(&mut walk)?;
         if let Some(end) = scanner.pass_gap(&mut walk, step)? {
             walk = Walk::new(source, end, source.len());
         } else if !scanner.take(&mut walk, step)? {
@@ -187,9 +189,9 @@ pub(crate) fn scan(source: &Source) -> StorageResult<Scan> {
     }
     scanner.close_records();
     scanner.close_recent()?;
-    scanner.identify();
+    scanner.unidentified.identify(&mut scanner.found);
     scanner.found.extents.sort_by_key(|extent| extent.start);
-    scanner.name_gaps();
+    scanner.found.name_gaps();
     Ok(scanner.found)
 }
 
@@ -202,45 +204,26 @@ struct Recent {
 }
 
 struct Scanner<'a> {
-    source: &'a Source,
-    /// The file has a footer. Everything before it was durable when that was written: without one, blocks may be missing.
-    has_end: bool,
+    blocks: Blocks<'a>,
     found: Scan,
     /// The extent of messages outside of chunks that is being gathered.
     open: Option<(Extent, Tally)>,
     /// Extents of the last [`SUSPECT_BYTES`], in order.
     recent: VecDeque<Recent>,
     resync: Resync,
-    /// Definitions of checkpoints and of a summary, for chunks whose own were in one that is lost.
-    spare: Definitions,
-    /// Extents with messages of channels that are not known so far.
-    unidentified: Vec<(Extent, Tally)>,
+    unidentified: Unidentified,
 }
 
 impl Scanner<'_> {
-    /// The next record. A record does not count if its length field spans two sectors and the second never reached the disk.
-    fn step(&self, walk: &mut Walk<'_>) -> StorageResult<Step> {
-        let step = walk.step()?;
-        let (Step::Record(place) | Step::Cut(place)) = step else {
-            return Ok(step);
-        };
-        let last = place.start + RECORD_PREFIX_BYTES as u64 - 1;
-        let is_split = place.start / SECTOR_BYTES != last / SECTOR_BYTES;
-        if is_split && !self.has_end && self.has_empty_sector((last, last + 1), SHORT_SECTOR_BYTES_MIN)? {
-            return Ok(Step::NoRecord(place.start));
-        }
-        Ok(step)
-    }
-
     /// Takes what the next step of the walk has found; false at the end of what can be read.
     fn take(&mut self, walk: &mut Walk<'_>, step: Step) -> StorageResult<bool> {
         match step {
             Step::Record(place) if place.opcode == op::DATA_END || place.opcode == op::FOOTER => {
-                if !self.has_end {
+                if !self.blocks.has_end() {
                     let reason = "expected a footer at the end of the file, found none: it was not closed";
                     self.found.damage(place.start, reason);
                 }
-                self.spare_summary(walk)?;
+                self.unidentified.add_summary(walk)?;
                 return Ok(false);
             }
             Step::Record(place) if place.opcode == op::CHUNK => {
@@ -258,8 +241,8 @@ impl Scanner<'_> {
                 self.close_records();
                 self.cut(walk, place)?;
             }
-            Step::NoRecord(at) if self.has_end => {
-                let bytes = self.source.len().saturating_sub(at);
+            Step::NoRecord(at) if self.blocks.has_end() => {
+                let bytes = self.blocks.source().len().saturating_sub(at);
                 self.found.structure.cut = Some(format!(
                     "no record can be followed in the {bytes} bytes from byte {at} to the end of the file"
                 ));
@@ -274,12 +257,66 @@ impl Scanner<'_> {
             }
             Step::End => {
                 self.found.damage(
-                    self.source.len(),
+                    self.blocks.source().len(),
                     "expected the end of the data, found the end of the file: it was not closed",
                 );
             }
         }
         Ok(false)
+    }
+
+    /// Where to continue, when this step of the walk leads no further or cannot be trusted, and good records are after it.
+    fn pass_gap(&mut self, walk: &mut Walk<'_>, step: Step) -> StorageResult<Option<u64>> {
+        let source = self.blocks.source();
+        let known = || {
+            let open = self.open.iter().map(|(_, tally)| tally);
+            let not_applied = self.recent.iter().map(|it| &it.tally).chain(open);
+            let not_applied = not_applied.flat_map(|tally| tally.definitions.channels.keys());
+            let applied = self.found.definitions.channels.keys();
+            Known {
+                channels: applied.chain(not_applied).copied().collect(),
+                has_end: self.blocks.has_end(),
+                is_bare: self.found.structure.chunks.is_empty(),
+            }
+        };
+        let Some((from, resumed)) = self.resync.after_step(source, walk, step, known)? else {
+            return Ok(None);
+        };
+        self.close_records();
+        let before = self.found.structure.chunks.values().next_back();
+        let gap = Gap {
+            start: from,
+            end: resumed.start,
+            indexed: indexed_before(source, (from + 1, resumed.start))?,
+            between: (before.map(|chunk| chunk.message_end_time), resumed.first_time),
+        };
+        self.found.damage(gap.start, gap.to_string());
+        self.found.structure.gaps.push(gap);
+        Ok(Some(resumed.start))
+    }
+
+    /// Applies the last extents; in a file without an end a chunk only if its checksum matches.
+    fn close_recent(&mut self) -> StorageResult<()> {
+        for Recent {
+            extent,
+            tally,
+            unchecked,
+        } in std::mem::take(&mut self.recent)
+        {
+            let holds = match &unchecked {
+                Some((parts, records_start)) if !self.blocks.has_end() => {
+                    self.blocks.checksum_holds(parts, *records_start)?
+                }
+                _ => true,
+            };
+            if holds {
+                self.apply_extent(extent, tally);
+            } else {
+                let reason = "chunk checksum does not match: a part of it never reached the disk";
+                self.found.tear("chunk", extent.start, reason);
+            }
+        }
+        Ok(())
     }
 
     fn close_records(&mut self) {
@@ -292,27 +329,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Counts an extent in; one whose definitions are not known waits for them. `may_wait`: they may still be found.
-    fn apply_extent(&mut self, mut extent: Extent, tally: Tally, may_wait: bool) {
-        // The chunk that introduced the channel is lost.
-        let [known, own] = [&self.found.definitions, &tally.definitions];
-        let is_unknown = |id: &u16| !known.channels.contains_key(id) && !own.channels.contains_key(id);
-        let has_schema = |channel: &Channel| own.has_schema(channel) || known.has_schema(channel);
-        // A closed file may have a channel without its schema from the start.
-        let lacks_schema = (may_wait || !self.has_end) && !own.channels.values().all(has_schema);
-        if lacks_schema || tally.counts.keys().any(is_unknown) {
-            self.unidentified.push((extent, tally));
-            return;
-        }
-        self.found.definitions.add(tally.definitions);
-        let Some(times) = tally.times else { return };
-        extent.times = times;
-        extent.channels = Some(tally.counts.keys().map(|id| (*id, 0)).collect());
-        self.found.widen(times);
-        for (channel, count) in tally.counts {
-            *self.found.counts.entry(channel).or_default() += count;
-        }
-        self.found.extents.push(extent);
+    fn apply_extent(&mut self, extent: Extent, tally: Tally) {
+        self.unidentified.apply(&mut self.found, extent, tally, true);
     }
 
     fn note_recent(&mut self, chunk: Recent) {
@@ -324,7 +342,7 @@ impl Scanner<'_> {
             .is_some_and(|first| first.extent.start < window_start)
         {
             if let Some(Recent { extent, tally, .. }) = self.recent.pop_front() {
-                self.apply_extent(extent, tally, true);
+                self.apply_extent(extent, tally);
             }
         }
     }

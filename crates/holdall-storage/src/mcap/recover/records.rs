@@ -1,6 +1,6 @@
 //! Records of the data section other than chunks.
 
-use super::{EXTENT_BYTES, Recent, Scanner, Tally};
+use super::{EXTENT_BYTES, Recent, Scan, Scanner, Tally};
 use crate::{
     error::StorageResult,
     mcap::{
@@ -23,7 +23,7 @@ impl Scanner<'_> {
                 .push((place.start, place.end() - place.start)),
             op::METADATA => self.metadata(walk, &place)?,
             op::MESSAGE_INDEX => self.message_index(walk, place)?,
-            op::CHECKPOINT => self.spare_checkpoint(walk, place)?,
+            op::CHECKPOINT => self.unidentified.add_checkpoint(self.blocks, walk, place)?,
             _ => self.bare_definition(walk, place)?,
         }
         Ok(())
@@ -76,11 +76,9 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Whether a part of a record that describes messages never reached the disk: of a file without an end, a sector
-    /// that it touches has nothing but zeros, including the short sector at the end of the file: it is better to
-    /// drop a whole record that ends in zeros, whose messages are found without it. The record is dropped then.
+    /// Whether a part of a record that describes messages never reached the disk. The record is dropped then.
     pub(super) fn is_holed(&mut self, place: &RecordPlace) -> StorageResult<bool> {
-        let is_holed = !self.has_end && self.has_empty_sector((place.start, place.end()), 1)?;
+        let is_holed = self.blocks.lacks_part_of(place)?;
         if is_holed {
             let reason = "a part of this record never reached the disk";
             self.found.tear("record", place.start, reason);
@@ -104,7 +102,7 @@ impl Scanner<'_> {
                 chunk.message_index_length += place.end() - place.start;
             }
             // Its chunk is torn, or an index between.
-            _ if !self.has_end => {
+            _ if !self.blocks.has_end() => {
                 let reason = "expected a chunk before its message index, found none";
                 self.found.tear("record", place.start, reason);
             }
@@ -119,7 +117,7 @@ impl Scanner<'_> {
             return Ok(());
         }
         let mut tally = Tally::default();
-        self.definition(walk, place, &mut tally.definitions)?;
+        self.found.definition(walk, place, &mut tally.definitions)?;
         let known = &self.found.definitions;
         if tally.definitions.channels.values().all(|it| known.has_schema(it)) {
             self.found.definitions.add(tally.definitions);
@@ -139,7 +137,9 @@ impl Scanner<'_> {
         });
         Ok(())
     }
+}
 
+impl Scan {
     pub(super) fn definition(
         &mut self,
         walk: &mut Walk<'_>,
@@ -154,7 +154,7 @@ impl Scanner<'_> {
             Ok(Record::Schema(schema)) => definitions.add_schema(&schema),
             Ok(Record::Channel(channel)) => definitions.add_channel(channel),
             Ok(_) => {}
-            Err(error) => self.found.damage(place.start, error.to_string()),
+            Err(error) => self.damage(place.start, error.to_string()),
         }
         Ok(())
     }
