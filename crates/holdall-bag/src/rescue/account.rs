@@ -1,8 +1,8 @@
 //! The account of a rescued recording: messages missing according to its log, and messages in the bag and from memory.
 
 use super::{
-    Found, RecordedFile, Rescue,
-    catalog::{Publisher, Topic},
+    Found, RecordedFile,
+    catalog::{Catalog, Publisher, Topic},
 };
 use holdall_model::{
     loss::{
@@ -47,73 +47,80 @@ fn has_first<F: RecordedFile>(files: &[F]) -> bool {
     files.is_empty() || files.iter().any(is_first)
 }
 
-impl Rescue {
-    /// The account of a bag that has these files and gets these messages. `kept` are messages of the bag that may have been counted as
-    /// dropped before: a recorder that was killed while it dropped them had them still. `lost` were in memory by their header only.
-    pub(super) fn ledger<F: RecordedFile>(
-        &self,
-        files: &[F],
-        messages: &[Found],
-        kept: &[(TopicId, PublisherIndex, Option<u64>)],
-        lost: &[(TopicId, PublisherIndex, Interval)],
-    ) -> Result<Ledger, F::Error> {
-        let mut counts = counts_of(files)?;
-        for Found { entry, .. } in messages {
-            if let Some(topic) = self.catalog.topics.get(&entry.topic) {
-                let place = topic.publisher(entry.publisher.0);
-                let gid = place.and_then(|place| topic.publishers[place].gid.clone());
-                let gid = gid.filter(|_| !self.catalog.merge_publishers);
-                *counts.entry((topic.info.name.clone(), gid)).or_insert(0) += 1;
-            }
-        }
-        let (mut ledger, mut unfound) = (Ledger::new(), BTreeMap::new());
-        for (id, topic) in &self.catalog.topics {
-            if topic.info.name.is_empty() {
-                continue;
-            }
-            let kept = kept.iter().filter(|(of, ..)| of == id);
-            let kept = kept.filter_map(|(_, publisher, sequence)| Some((publisher.0, (*sequence)?)));
-            let lost = lost.iter().filter(|(of, ..)| of == id);
-            let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
-            let begins = if self.catalog.merge_publishers || !has_first(files) {
-                Vec::new()
-            } else {
-                begins_of(*id, topic, messages, files)?
-            };
-            let (account, count) = account_of(
-                topic,
-                kept,
-                lost,
-                begins,
-                &self.last_numbers(*id, topic),
-                &mut counts,
-            );
-            if count > 0 {
-                unfound.insert(account.name.clone(), count);
-            }
-            ledger.topics.push(account);
-        }
-        if !unfound.is_empty() {
-            ledger.missing_files.push(MissingFile::unnamed(unfound));
-        }
-        if self.catalog.is_incomplete {
-            let last = self.messages.iter().map(|found| found.entry.log_time).max();
-            ledger.checkpoint = last.or(Some(holdall_model::time::Timestamp::from_nanos(0)));
-        }
-        Ok(ledger)
-    }
+/// The messages in memory, by what became of them.
+#[derive(Default)]
+pub(super) struct Sorted {
+    /// The bag gets them.
+    pub messages: Vec<Found>,
+    /// In the bag, and may have been counted as dropped before: a recorder that was killed while it dropped them had them still.
+    pub kept: Vec<(TopicId, PublisherIndex, Option<u64>)>,
+    /// In memory by their header only.
+    pub lost: Vec<(TopicId, PublisherIndex, Interval)>,
+}
 
-    /// The highest sequence number of each publisher's messages in memory, by place.
-    fn last_numbers(&self, id: TopicId, topic: &Topic) -> BTreeMap<usize, u64> {
-        let mut last = BTreeMap::new();
-        for Found { entry, .. } in self.messages.iter().filter(|found| found.entry.topic == id) {
-            if let (Some(place), Some(number)) = (topic.publisher(entry.publisher.0), entry.sequence) {
-                let highest = last.entry(place).or_insert(number);
-                *highest = number.max(*highest);
-            }
+/// The account of a bag that has these files and gets the messages of `sorted`, which are `all` that were in memory.
+pub(super) fn ledger<F: RecordedFile>(
+    catalog: &Catalog,
+    all: &[Found],
+    files: &[F],
+    sorted: &Sorted,
+) -> Result<Ledger, F::Error> {
+    let mut counts = counts_of(files)?;
+    for Found { entry, .. } in &sorted.messages {
+        if let Some(topic) = catalog.topics.get(&entry.topic) {
+            let place = topic.publisher(entry.publisher.0);
+            let gid = place.and_then(|place| topic.publishers[place].gid.clone());
+            let gid = gid.filter(|_| !catalog.merge_publishers);
+            *counts.entry((topic.info.name.clone(), gid)).or_insert(0) += 1;
         }
-        last
     }
+    let (mut ledger, mut unfound) = (Ledger::new(), BTreeMap::new());
+    for (id, topic) in &catalog.topics {
+        if topic.info.name.is_empty() {
+            continue;
+        }
+        let kept = sorted.kept.iter().filter(|(of, ..)| of == id);
+        let kept = kept.filter_map(|(_, publisher, sequence)| Some((publisher.0, (*sequence)?)));
+        let lost = sorted.lost.iter().filter(|(of, ..)| of == id);
+        let lost = lost.map(|(_, publisher, interval)| (publisher.0, *interval));
+        let begins = if catalog.merge_publishers || !has_first(files) {
+            Vec::new()
+        } else {
+            begins_of(*id, topic, &sorted.messages, files)?
+        };
+        let (account, count) = account_of(
+            topic,
+            kept,
+            lost,
+            begins,
+            &last_numbers(all, *id, topic),
+            &mut counts,
+        );
+        if count > 0 {
+            unfound.insert(account.name.clone(), count);
+        }
+        ledger.topics.push(account);
+    }
+    if !unfound.is_empty() {
+        ledger.missing_files.push(MissingFile::unnamed(unfound));
+    }
+    if catalog.is_incomplete {
+        let last = all.iter().map(|found| found.entry.log_time).max();
+        ledger.checkpoint = last.or(Some(holdall_model::time::Timestamp::from_nanos(0)));
+    }
+    Ok(ledger)
+}
+
+/// The highest sequence number of each publisher's messages in memory, by place.
+fn last_numbers(all: &[Found], id: TopicId, topic: &Topic) -> BTreeMap<usize, u64> {
+    let mut last = BTreeMap::new();
+    for Found { entry, .. } in all.iter().filter(|found| found.entry.topic == id) {
+        if let (Some(place), Some(number)) = (topic.publisher(entry.publisher.0), entry.sequence) {
+            let highest = last.entry(place).or_insert(number);
+            *highest = number.max(*highest);
+        }
+    }
+    last
 }
 
 /// The number of a message that had been counted as missing and came last: the process may have died before it was stored. What was counted

@@ -1,6 +1,9 @@
 //! Which of the messages in memory the bag does not have.
 
-use super::{Found, Missing, RecordedFile, Rescue};
+use super::{
+    Found, Missing, RecordedFile, Rescue,
+    account::{Sorted, ledger},
+};
 use holdall_model::{
     loss::{
         LossStage,
@@ -111,7 +114,7 @@ impl Rescue {
             Some(earliest) => InBag::read(files, earliest, is_leveldb)?,
             None => InBag::default(),
         };
-        let (mut messages, mut kept, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut sorted = Sorted::default();
         for found in &self.messages {
             let Some(topic) = self.catalog.topics.get(&found.entry.topic) else {
                 continue;
@@ -121,18 +124,24 @@ impl Rescue {
             let is_in_bag = in_bag.take(&topic.info.name, found, payload.as_deref());
             if is_in_bag || payload.is_some() {
                 if topic.has_dropped(found.entry.publisher.0) {
-                    kept.push((found.entry.topic, found.entry.publisher, found.entry.sequence));
+                    let entry = &found.entry;
+                    sorted.kept.push((entry.topic, entry.publisher, entry.sequence));
                 }
                 if !is_in_bag {
-                    messages.push(found.clone());
+                    sorted.messages.push(found.clone());
                 }
             } else {
                 let (sequence, time) = (found.entry.sequence, found.entry.log_time);
                 let interval = Interval::of_message(LossStage::Storage, sequence, time);
-                lost.push((found.entry.topic, found.entry.publisher, interval));
+                sorted
+                    .lost
+                    .push((found.entry.topic, found.entry.publisher, interval));
             }
         }
-        let ledger = self.ledger(files, &messages, &kept, &lost)?;
-        Ok(Missing { messages, ledger })
+        let ledger = ledger(&self.catalog, &self.messages, files, &sorted)?;
+        Ok(Missing {
+            messages: sorted.messages,
+            ledger,
+        })
     }
 }
