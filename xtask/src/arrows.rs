@@ -83,13 +83,81 @@ pub fn check_arrows(shown: &str, text: &str, breaches: &mut Vec<String>) {
 /// Finds files of the DDS transport that name a floor above their own.
 fn check_floor(shown: &str, floor: &str, text: &str, breaches: &mut Vec<String>) {
     let place = |name: &str| DDS_FLOORS.iter().position(|known| *known == name);
-    let Some(own) = place(floor) else { return };
-    for (line, named) in names_after(crate::lengths::product(text), "crate::dds::") {
+    let Some(own) = place(floor) else {
+        breaches.push(format!(
+            "{shown}: dds/{floor} is not on the list DDS_FLOORS in xtask/src/arrows.rs: add it at its height"
+        ));
+        return;
+    };
+    let module = shown.split("/src/").nth(1).unwrap_or(shown);
+    let module = module.trim_end_matches(".rs").trim_end_matches("/mod");
+    let module: Vec<&str> = module.split('/').collect();
+    for (line, path) in own_paths(crate::lengths::product(text), &module) {
+        let mut names = path.iter().map(String::as_str);
+        if names.next() != Some("dds") {
+            continue;
+        }
+        let named = names.next().unwrap_or("*");
         if place(named).is_none_or(|place| place > own) {
             breaches.push(format!(
                 "{shown}:{line}: {floor} names dds::{named}, which is above it; see DDS_FLOORS in xtask/src/arrows.rs"
             ));
         }
+    }
+}
+
+/// All paths into its own crate that the source of `module` names, from the root of the crate, with their lines.
+fn own_paths(text: &str, module: &[&str]) -> Vec<(usize, Vec<String>)> {
+    let mut found = Vec::new();
+    let starts = text.match_indices("crate::").chain(text.match_indices("super::"));
+    for (at, _) in starts {
+        let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+        let line = text[..at].matches('\n').count() + 1;
+        // In a comment, after other names, or where something is visible.
+        let is_inside = |c: char| c.is_ascii_alphanumeric() || "_:$".contains(c);
+        if text[begin..at].contains("//") || text[..at].ends_with(is_inside) || text[..at].ends_with("in ") {
+            continue;
+        }
+        let mut paths = Vec::new();
+        expand(&text[at..], &[], &mut paths);
+        for path in paths {
+            let mut full: Vec<String> = module.iter().map(|name| (*name).to_owned()).collect();
+            for name in path {
+                match name {
+                    "crate" => full.clear(),
+                    "super" => drop(full.pop()),
+                    "self" => {}
+                    name => full.push(name.to_owned()),
+                }
+            }
+            found.push((line, full));
+        }
+    }
+    found
+}
+
+/// Adds each path of a tree such as `a::{b, c::{d, e}}`, which comes after `before`; returns what follows the tree.
+fn expand<'t>(text: &'t str, before: &[&'t str], paths: &mut Vec<Vec<&'t str>>) -> &'t str {
+    let Some(mut rest) = text.strip_prefix('{') else {
+        let name = first_word(text).unwrap_or("");
+        let path = [before, &[name]].concat();
+        let rest = &text[name.len()..];
+        return match rest.strip_prefix("::") {
+            // Not a type's parameters.
+            Some(deeper) if !deeper.starts_with('<') => expand(deeper, &path, paths),
+            _ => {
+                paths.push(path);
+                rest
+            }
+        };
+    };
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ',');
+        if rest.is_empty() || rest.starts_with('}') {
+            return rest.get(1..).unwrap_or("");
+        }
+        let after = expand(rest, before, paths);
+        rest = after.find([',', '}']).map_or("", |end| &after[end..]);
     }
 }
 
@@ -252,8 +320,35 @@ mod tests {
                 "{place}"
             );
         }
-        let up = "use crate::dds::transport::BACKEND;\n";
-        assert_eq!(breaches_of(&format!("{DDS}services/server.rs"), up).len(), 1);
+        for (place, text, count) in [
+            ("services/server.rs", "use crate::dds::transport::BACKEND;\n", 1),
+            (
+                "wire/keys.rs",
+                "use crate::{\n    dds::{reach, wire::{keys, self}, graph::{a, b as c}},\n    error::E,\n};\n",
+                3,
+            ),
+            (
+                "ffi/a/b.rs",
+                "fn a() {\n    super::super::super::graph::peers::c();\n}\n",
+                1,
+            ),
+            (
+                "ffi/a/b.rs",
+                "use super::{super::{qos, super::services}, graph};\n",
+                1,
+            ),
+            ("ffi/mod.rs", "use super::{graph, wire};\n", 1),
+            (
+                "ffi/qos.rs",
+                "use super::{graph, wire};\npub(in crate::dds) fn a() {}\n",
+                0,
+            ),
+            ("ffi/qos.rs", "use crate::dds;\nuse crate::dds::*;\n", 2),
+            ("cellar/qos.rs", "use std::io;\n", 1),
+        ] {
+            let found = breaches_of(&format!("{DDS}{place}"), text);
+            assert_eq!(found.len(), count, "{place}: {text}: {found:?}");
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl OnlyTests {
 
     fn read(&mut self, shown: &str, line: usize, code: &str) {
         let item = item_of(code);
-        if let Some(name) = item.filter(|_| !ALLOWED.contains(&shown) && shown.contains("/src/")) {
+        if let Some(name) = item.filter(|_| shown.contains("/src/")) {
             self.items
                 .entry(name.to_owned())
                 .or_default()
@@ -89,16 +89,32 @@ impl OnlyTests {
     }
 
     /// The items that only tests name.
-    pub fn breaches(&self) -> impl Iterator<Item = String> {
-        let items = self.items.iter().filter(|(name, places)| {
-            places.len() == 1 && !self.named.contains(*name) && self.tested.contains(*name)
-        });
-        items.map(|(name, places)| {
+    pub fn breaches(&self) -> Vec<String> {
+        self.lonely(&ALLOWED)
+    }
+
+    /// The items that only tests name and that are not in a file that is `allowed` to have some, and allowed files that have none.
+    fn lonely(&self, allowed: &[&str]) -> Vec<String> {
+        let (mut breaches, mut needed) = (Vec::new(), BTreeSet::new());
+        let lonely = |name: &String| !self.named.contains(name) && self.tested.contains(name);
+        for (name, places) in self.items.iter().filter(|(name, _)| lonely(name)) {
+            let file = |place: &String| place.rsplit_once(':').map_or("", |(file, _)| file).to_owned();
+            let is_allowed = |place: &&String| allowed.contains(&file(place).as_str());
+            let (excused, others): (Vec<_>, Vec<_>) = places.iter().partition(is_allowed);
+            needed.extend(excused.into_iter().map(file));
+            if let [place] = others[..] {
+                breaches.push(format!(
+                    "{place}: only tests name {name}: remove it, let the product use it, or move it to the tests (#[cfg(test)])"
+                ));
+            }
+        }
+        let unneeded = allowed.iter().filter(|file| !needed.contains(**file));
+        breaches.extend(unneeded.map(|file| {
             format!(
-                "{}: only tests name {name}: remove it, let the product use it, or move it to the tests (#[cfg(test)])",
-                places[0]
+                "xtask/src/only_tests.rs: {file} has nothing that only tests name: remove it from the list"
             )
-        })
+        }));
+        breaches
     }
 }
 
@@ -149,7 +165,7 @@ mod tests {
         for (shown, text) in files {
             found.add(shown, text);
         }
-        found.breaches().collect()
+        found.lonely(&[])
     }
 
     const TEST: &str = "crates/a/tests/t.rs";
@@ -182,6 +198,19 @@ mod tests {
                 "{item}"
             );
         }
+    }
+
+    #[test]
+    fn a_file_on_the_list_is_excused_and_leaves_it_when_it_has_no_such_item() {
+        let mut found = OnlyTests::default();
+        found.add("crates/a/src/lib.rs", "pub fn lonely() {}\n");
+        found.add(TEST, "lonely();");
+        assert!(found.lonely(&["crates/a/src/lib.rs"]).is_empty());
+        let breaches = found.lonely(&["crates/a/src/lib.rs", "crates/a/src/b.rs"]);
+        assert!(
+            breaches.len() == 1 && breaches[0].contains("crates/a/src/b.rs has nothing"),
+            "{breaches:?}"
+        );
     }
 
     #[test]
