@@ -8,7 +8,10 @@ use super::{
     static_topics,
     surroundings::Surroundings,
 };
-use crate::args::record::{CompressionModeName, OnDiskFullName, RecordArguments};
+use crate::args::record::{
+    BagArguments, CacheArguments, CompressionArguments, CompressionModeName, DiscoveryArguments,
+    EndArguments, OnDiskFullName, RecordArguments, RecordSelection, RunningArguments,
+};
 use holdall::{
     keys::Seal,
     record::{
@@ -54,83 +57,85 @@ pub fn resolve(
     surroundings: &Surroundings<'_>,
 ) -> Result<ResolvedRecord, UsageError> {
     check_combinations(args)?;
-    let node = super::node(&args.node_name)?;
+    let node = super::node(&args.discovery.node_name)?;
     let args = &in_namespace(args, &node);
     let storage = storage_options(args, surroundings)?;
-    let mut cache = cache(args, surroundings)?;
+    let mut cache = cache(&args.cache, surroundings)?;
     let triggers = triggers(args, &mut cache)?;
     let options = RecordOptions {
-        selection: selection(args)?,
-        static_topics: static_topics(args, surroundings)?,
-        output: output(args, surroundings)?,
-        storage_id: args.storage.clone(),
+        selection: selection(&args.selection)?,
+        static_topics: static_topics(&args.discovery, surroundings)?,
+        output: output(&args.bag, surroundings)?,
+        storage_id: args.bag.storage.clone(),
         storage_preset: storage.preset,
         storage_config: storage.config,
         topic_compression: storage.topic_compression,
         qos_overrides: super::qos_overrides(
-            args.qos_profile_overrides_path.as_deref(),
-            &args.qos_override,
+            args.discovery.qos_profile_overrides_path.as_deref(),
+            &args.discovery.qos_override,
             surroundings,
         )?,
         split: SplitOptions {
-            bytes_max: some_unless_zero(args.max_bag_size),
-            duration_max: some_unless_zero(args.max_bag_duration),
-            files_max: some_unless_zero(args.max_bag_files),
+            bytes_max: some_unless_zero(args.split.max_bag_size),
+            duration_max: some_unless_zero(args.split.max_bag_duration),
+            files_max: some_unless_zero(args.split.max_bag_files),
         },
-        limits: limits(args),
-        throttles: throttles(&args.topic_throttle_frequency)?,
-        priorities: priorities(&args.topic_priority)?,
+        limits: limits(&args.end),
+        throttles: throttles(&args.selection.topic_throttle_frequency)?,
+        priorities: priorities(&args.cache.topic_priority)?,
         repeat: repeats(args)?,
-        compression: compression(args)?,
-        max_loss_window: some_unless_zero(args.max_loss_window),
-        on_disk_full: match args.on_disk_full {
+        compression: compression(&args.compression)?,
+        max_loss_window: some_unless_zero(args.safety.max_loss_window),
+        on_disk_full: match args.safety.on_disk_full {
             OnDiskFullName::Stop => OnDiskFull::Stop,
             OnDiskFullName::Ring => OnDiskFull::Ring,
         },
-        min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
+        min_free_space_bytes: args.safety.min_free_space.filter(|bytes| *bytes > 0),
         // Messages that survive there are not encrypted.
-        rescue_directory: (!args.rescue_directory.as_os_str().is_empty() && args.encrypt_to.is_empty())
-            .then(|| args.rescue_directory.clone()),
+        rescue_directory: (!args.safety.rescue_directory.as_os_str().is_empty()
+            && args.bag.encrypt_to.is_empty())
+        .then(|| args.safety.rescue_directory.clone()),
         cache,
         triggers,
-        start_paused: args.start_paused,
-        use_sim_time: args.use_sim_time,
-        custom_data: custom_data(&args.custom_data)?,
-        polling_interval: args.polling_interval,
-        merge_duplicates: args.merge_duplicates,
-        merge_publishers: args.merge_publishers,
-        lists_complete_files: args.on_file_closed.is_some() || args.upload.url.is_some(),
-        uploaded: args.upload.url.as_ref().map(|_| UploadedFiles::default()),
+        start_paused: args.running.start_paused,
+        use_sim_time: args.running.use_sim_time,
+        custom_data: custom_data(&args.bag.custom_data)?,
+        polling_interval: args.discovery.polling_interval,
+        merge_duplicates: args.discovery.merge_duplicates,
+        merge_publishers: args.bag.merge_publishers,
+        lists_complete_files: args.running.on_file_closed.is_some() || args.running.upload.url.is_some(),
+        uploaded: args.running.upload.url.as_ref().map(|_| UploadedFiles::default()),
         // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
-        no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects_by_discovery(args)),
-        events: Some(events(args, &node)?),
+        no_discovery: args.discovery.no_discovery
+            || (args.discovery.static_topics_path.is_some() && !selects_by_discovery(&args.selection)),
+        events: Some(events(&args.running, &node)?),
         ros_distro: surroundings.variable("ROS_DISTRO"),
         ament_prefixes: ament_prefixes(surroundings),
     };
     Ok(ResolvedRecord {
         options,
-        disk_mode: args.disk_mode.into(),
+        disk_mode: args.bag.disk_mode.into(),
         node,
         seal: seal(args)?,
-        warnings: warnings(args),
-        default_output: args.output.is_none().then(|| default_output(surroundings)),
+        warnings: warnings(&args.selection),
+        default_output: args.bag.output.is_none().then(|| default_output(surroundings)),
     })
 }
 
 /// Encryption of the bag.
 fn seal(args: &RecordArguments) -> Result<Option<Seal>, UsageError> {
-    if args.encrypt_to.is_empty() {
+    if args.bag.encrypt_to.is_empty() {
         return Ok(None);
     }
-    let compression = compression(args)?.mode;
-    if let Some(reason) = writer::why_not_encrypted(storage(args)?, compression) {
+    let compression = compression(&args.compression)?.mode;
+    if let Some(reason) = writer::why_not_encrypted(storage(&args.bag)?, compression) {
         return Err(UsageError::Encryption(reason));
     }
-    super::seal_for(&args.encrypt_to).map(Some)
+    super::seal_for(&args.bag.encrypt_to).map(Some)
 }
 
 /// When the recording ends by itself.
-fn limits(args: &RecordArguments) -> RecordingLimits {
+fn limits(args: &EndArguments) -> RecordingLimits {
     RecordingLimits {
         duration_max: some_unless_zero(args.max_recording_duration),
         bytes_max: some_unless_zero(args.max_recording_size),
@@ -140,7 +145,7 @@ fn limits(args: &RecordArguments) -> RecordingLimits {
 
 /// Name and type of each topic of `--static-topics-path`.
 fn static_topics(
-    args: &RecordArguments,
+    args: &DiscoveryArguments,
     surroundings: &Surroundings<'_>,
 ) -> Result<Vec<(String, String)>, UsageError> {
     match &args.static_topics_path {
@@ -153,7 +158,7 @@ fn static_topics(
 const LOST_RATE_DEFAULT: f64 = 1.0;
 
 /// The events that other nodes receive, as from rosbag2.
-fn events(args: &RecordArguments, node: &NodeName) -> Result<EventOptions, UsageError> {
+fn events(args: &RunningArguments, node: &NodeName) -> Result<EventOptions, UsageError> {
     let rate = args.stats_max_publishing_rate.unwrap_or(LOST_RATE_DEFAULT);
     if !(0.0..=STATS_RATE_MAX).contains(&rate) {
         return Err(UsageError::BadValue {
@@ -178,7 +183,7 @@ fn some_unless_zero<T: Default + PartialEq>(value: T) -> Option<T> {
 }
 
 /// True if something but `--static-topics-path` selects topics to record.
-fn selects_by_discovery(args: &RecordArguments) -> bool {
+fn selects_by_discovery(args: &RecordSelection) -> bool {
     args.all
         || args.all_topics
         || args.all_services
@@ -193,36 +198,42 @@ fn selects_by_discovery(args: &RecordArguments) -> bool {
 
 /// The rules of `ros2 bag record` between flags; those of the selection are in [`selection`].
 fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
-    if !selects_by_discovery(args) && args.static_topics_path.is_none() {
+    if !selects_by_discovery(&args.selection) && args.discovery.static_topics_path.is_none() {
         return Err(UsageError::NothingSelected);
     }
-    if args.use_sim_time && args.no_discovery {
+    if args.running.use_sim_time && args.discovery.no_discovery {
         return Err(UsageError::Clash {
             first: "--use-sim-time",
             second: "--no-discovery",
             reason: "the topic /clock has to be discovered",
         });
     }
-    if args.max_bag_files > 0 && args.max_bag_size == 0 && args.max_bag_duration.is_zero() {
+    if args.split.max_bag_files > 0 && args.split.max_bag_size == 0 && args.split.max_bag_duration.is_zero() {
         return Err(UsageError::Needs {
             flag: "--max-bag-files",
             needs: "-b/--max-bag-size or -d/--max-bag-duration",
         });
     }
-    if args.on_disk_full == OnDiskFullName::Ring && args.max_bag_size == 0 && args.max_bag_duration.is_zero()
+    if args.safety.on_disk_full == OnDiskFullName::Ring
+        && args.split.max_bag_size == 0
+        && args.split.max_bag_duration.is_zero()
     {
         return Err(UsageError::Needs {
             flag: "--on-disk-full ring",
             needs: "-b/--max-bag-size or -d/--max-bag-duration: whole files are what can be given up",
         });
     }
-    if args.snapshot_mode && args.max_cache_size == Some(0) && args.max_cache_duration.is_zero() {
+    if args.cache.snapshot_mode
+        && args.cache.max_cache_size == Some(0)
+        && args.cache.max_cache_duration.is_zero()
+    {
         return Err(UsageError::Needs {
             flag: "--snapshot-mode",
             needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
         });
     }
     if args
+        .running
         .on_file_closed
         .as_deref()
         .is_some_and(|line| line.trim().is_empty())
@@ -232,7 +243,7 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
             needs: "a command",
         });
     }
-    check_format(args)?;
+    check_format(&args.bag)?;
     check_numbers(args)
 }
 
@@ -240,7 +251,7 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
 const SERIALIZATION_FORMAT: &str = "cdr";
 
 /// Messages are stored as they arrive.
-fn check_format(args: &RecordArguments) -> Result<(), UsageError> {
+fn check_format(args: &BagArguments) -> Result<(), UsageError> {
     let format = args.serialization_format.as_deref().unwrap_or_default();
     if format.is_empty() || format == SERIALIZATION_FORMAT {
         return Ok(());
@@ -257,35 +268,35 @@ const LOSS_WINDOW_MIN: Duration = Duration::from_millis(50);
 
 /// The minimum values of numbers.
 fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
-    let bytes_min = storage(args)?.split_bytes_min();
-    if args.max_bag_size > 0 && args.max_bag_size < bytes_min {
+    let bytes_min = storage(&args.bag)?.split_bytes_min();
+    if args.split.max_bag_size > 0 && args.split.max_bag_size < bytes_min {
         return Err(UsageError::BadValue {
             flag: "--max-bag-size",
-            value: args.max_bag_size.to_string(),
+            value: args.split.max_bag_size.to_string(),
             reason: format!(
                 "too small; {} files can be split at {bytes_min} bytes or more, 0 never splits",
-                args.storage
+                args.bag.storage
             ),
         });
     }
-    if !args.max_loss_window.is_zero() && args.max_loss_window < LOSS_WINDOW_MIN {
+    if !args.safety.max_loss_window.is_zero() && args.safety.max_loss_window < LOSS_WINDOW_MIN {
         return Err(UsageError::BadValue {
             flag: "--max-loss-window",
-            value: format!("{:?}", args.max_loss_window),
+            value: format!("{:?}", args.safety.max_loss_window),
             reason: "too short; 50 ms is the least, 0 syncs at the end only".to_owned(),
         });
     }
-    if args.polling_interval < Duration::from_millis(1) {
+    if args.discovery.polling_interval < Duration::from_millis(1) {
         return Err(UsageError::BadValue {
             flag: "--polling-interval",
-            value: format!("{:?}", args.polling_interval),
+            value: format!("{:?}", args.discovery.polling_interval),
             reason: "too short; 1 ms is the least".to_owned(),
         });
     }
     Ok(())
 }
 
-fn compression(args: &RecordArguments) -> Result<CompressionOptions, UsageError> {
+fn compression(args: &CompressionArguments) -> Result<CompressionOptions, UsageError> {
     const FORMAT: &str = "--compression-format";
     let mode = match args.compression_mode {
         CompressionModeName::None => CompressionMode::None,
@@ -319,7 +330,7 @@ fn compression(args: &RecordArguments) -> Result<CompressionOptions, UsageError>
     })
 }
 
-fn output(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
+fn output(args: &BagArguments, surroundings: &Surroundings<'_>) -> Result<PathBuf, UsageError> {
     let refuse = |value: &str, reason: &str| UsageError::BadValue {
         flag: "--output",
         value: value.to_owned(),
@@ -380,7 +391,7 @@ pub fn free_name(base: &Path, exists: &dyn Fn(&Path) -> bool) -> PathBuf {
     free.unwrap_or_else(|| with_suffix(SUFFIX_MAX))
 }
 
-fn cache(args: &RecordArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {
+fn cache(args: &CacheArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {
     let size = args.max_cache_size.unwrap_or_else(|| {
         CacheOptions::bytes_max_by_memory(memory_bytes(surroundings.read_file), args.snapshot_mode)
     });
@@ -428,7 +439,7 @@ pub fn ament_prefixes(surroundings: &Surroundings<'_>) -> Vec<PathBuf> {
 }
 
 /// Warnings of rosbag2: choices that another choice makes redundant.
-fn warnings(args: &RecordArguments) -> Vec<String> {
+fn warnings(args: &RecordSelection) -> Vec<String> {
     let all_topics = args.all || args.all_topics;
     let all_services = args.all || args.all_services;
     let all_actions = args.all || args.all_actions;

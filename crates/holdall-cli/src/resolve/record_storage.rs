@@ -1,12 +1,12 @@
 //! How `holdall record` stores: the storage and its settings.
 
 use super::{UsageError, names, read_file, surroundings::Surroundings};
-use crate::args::record::RecordArguments;
+use crate::args::record::{BagArguments, RecordArguments};
 use holdall_storage::{Storage, StorageOptions, storage_by_id};
 use std::collections::BTreeMap;
 
 /// The storage of `--storage`.
-pub(super) fn storage(args: &RecordArguments) -> Result<&'static dyn Storage, UsageError> {
+pub(super) fn storage(args: &BagArguments) -> Result<&'static dyn Storage, UsageError> {
     storage_by_id(&args.storage).map_err(|error| UsageError::BadValue {
         flag: "--storage",
         value: args.storage.clone(),
@@ -20,8 +20,8 @@ pub(super) fn storage_options(
     surroundings: &Surroundings<'_>,
 ) -> Result<StorageOptions, UsageError> {
     const CONFIG: &str = "--storage-config-file";
-    let storage = storage(args)?;
-    let preset = args.storage_preset_profile.as_ref();
+    let storage = storage(&args.bag)?;
+    let preset = args.bag.storage_preset_profile.as_ref();
     let mut options = StorageOptions {
         preset: preset.filter(|preset| !preset.is_empty()).cloned(),
         ..StorageOptions::default()
@@ -35,7 +35,7 @@ pub(super) fn storage_options(
         let preset = options.preset.as_deref().unwrap_or_default();
         refuse("--storage-preset-profile", preset, error.to_string())
     })?;
-    if let Some(path) = &args.storage_config_file {
+    if let Some(path) = &args.bag.storage_config_file {
         options.config = Some(read_file(surroundings, CONFIG, path)?);
         storage
             .check_options(&options)
@@ -45,11 +45,11 @@ pub(super) fn storage_options(
                 reason: error.to_string(),
             })?;
     }
-    options.topic_compression = compressions(&args.topic_compression, storage)?;
+    options.topic_compression = compressions(&args.compression.topic_compression, storage)?;
     storage.check_options(&options).map_err(|error| {
         refuse(
             "--topic-compression",
-            &args.topic_compression.join(" "),
+            &args.compression.topic_compression.join(" "),
             error.to_string(),
         )
     })?;

@@ -1,7 +1,7 @@
 //! Which topics `holdall record` records, and how many messages of each.
 
 use super::{UsageError, names, pattern};
-use crate::args::record::{REPEAT_DEPTH_MAX, RecordArguments};
+use crate::args::record::{REPEAT_DEPTH_MAX, RecordArguments, RecordSelection};
 use holdall::record::options::{RepeatOptions, TopicPriority};
 use holdall_model::{
     selection::{Selection, SelectionError, SelectionPart},
@@ -13,17 +13,17 @@ use std::{collections::BTreeMap, num::NonZeroU32};
 pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArguments {
     let mut args = args.clone();
     for names in [
-        &mut args.positional_topics,
-        &mut args.topics,
-        &mut args.services,
-        &mut args.actions,
-        &mut args.exclude_topics,
-        &mut args.exclude_services,
-        &mut args.exclude_actions,
-        &mut args.topic_throttle_frequency,
-        &mut args.topic_priority,
-        &mut args.topic_compression,
-        &mut args.repeat_transient_local,
+        &mut args.selection.positional_topics,
+        &mut args.selection.topics,
+        &mut args.selection.services,
+        &mut args.selection.actions,
+        &mut args.selection.exclude_topics,
+        &mut args.selection.exclude_services,
+        &mut args.selection.exclude_actions,
+        &mut args.selection.topic_throttle_frequency,
+        &mut args.cache.topic_priority,
+        &mut args.compression.topic_compression,
+        &mut args.split.repeat_transient_local,
     ] {
         names::complete(names, node);
     }
@@ -31,7 +31,7 @@ pub(super) fn in_namespace(args: &RecordArguments, node: &NodeName) -> RecordArg
 }
 
 /// Topics to record.
-pub(super) fn selection(args: &RecordArguments) -> Result<Selection, UsageError> {
+pub(super) fn selection(args: &RecordSelection) -> Result<Selection, UsageError> {
     let mut topics = names::full_names("topic", &args.positional_topics)?;
     topics.extend(names::full_names("--topics", &args.topics)?);
     let selection = Selection {
@@ -121,10 +121,11 @@ pub(super) fn repeats(args: &RecordArguments) -> Result<RepeatOptions, UsageErro
         Ok((names::full_name(FLAG, topic.trim())?, depth))
     };
     // The recording then begins anywhere: without the latched state of that time it cannot be used.
-    let begins_anywhere = args.snapshot_mode || !args.trigger.is_empty();
-    let all = args.repeat_all_transient_local;
+    let begins_anywhere = args.cache.snapshot_mode || !args.events.trigger.is_empty();
+    let all = args.split.repeat_all_transient_local;
     Ok(RepeatOptions {
         topics: args
+            .split
             .repeat_transient_local
             .iter()
             .map(topic)

@@ -16,17 +16,17 @@ pub(super) fn triggers(
     cache: &mut CacheOptions,
 ) -> Result<Option<TriggerOptions>, UsageError> {
     const FLAG: &str = "--trigger";
-    if args.trigger.is_empty() && args.before.is_none() && args.after.is_none() {
+    if args.events.trigger.is_empty() && args.events.before.is_none() && args.events.after.is_none() {
         return Ok(None);
     }
-    if args.snapshot_mode {
+    if args.cache.snapshot_mode {
         return Err(UsageError::Clash {
             first: FLAG,
             second: "--snapshot-mode",
             reason: "a snapshot is an event of --trigger, with --before for what it holds",
         });
     }
-    if args.max_cache_size == Some(0) {
+    if args.cache.max_cache_size == Some(0) {
         return Err(UsageError::Needs {
             flag: FLAG,
             needs: "memory: --max-cache-size greater than 0",
@@ -44,9 +44,9 @@ pub(super) fn triggers(
     let ring_bytes_max = cache.bytes_max - for_disk;
     cache.bytes_max = for_disk;
     Ok(Some(TriggerOptions {
-        triggers: args.trigger.iter().map(parse).collect::<Result<_, _>>()?,
-        before: args.before.unwrap_or(defaults.before),
-        after: args.after.unwrap_or(defaults.after),
+        triggers: args.events.trigger.iter().map(parse).collect::<Result<_, _>>()?,
+        before: args.events.before.unwrap_or(defaults.before),
+        after: args.events.after.unwrap_or(defaults.after),
         ring_bytes_max,
     }))
 }

@@ -45,7 +45,7 @@ pub fn run(args: &PreflightArguments) -> VerbResult {
     let resolved = resolve::record::resolve(&args.record, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
     log::start(args.record.console.log_level.filter().min(LevelFilter::WARN));
-    keep_to_cores(&args.record.cpu_affinity)?;
+    keep_to_cores(&args.record.running.cpu_affinity)?;
     screen::never_wait();
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
@@ -94,13 +94,13 @@ fn trial(
     // Before the transports, which receive into it.
     let memory = RescueMemory::begin(&options);
     let transports = transport::join(
-        &args.transport,
+        &args.discovery.transport,
         &resolved.node,
-        args.enclave.as_deref(),
+        args.discovery.enclave.as_deref(),
         &clock,
         transport::Purpose::Record,
     )?;
-    prefer_receiving(args.rt_priority, transports.len(), &*clock);
+    prefer_receiving(args.running.rt_priority, transports.len(), &*clock);
     let screen = Screen::open();
     let platform = platform(resolved, memory, &clock);
     let measured = measure(options, transports, platform, span, &mut |progress| {
@@ -122,7 +122,7 @@ fn trial(
 /// A trial before a recording; false if it is not to begin. Where the answer is no, a person decides; without one the recording begins: losing some
 /// messages is better than losing all.
 pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events) -> Result<bool, Failure> {
-    let Some(span) = args.preflight else {
+    let Some(span) = args.safety.preflight else {
         return Ok(true);
     };
     check_span("--preflight", span)?;

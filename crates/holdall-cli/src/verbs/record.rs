@@ -2,7 +2,10 @@
 
 use crate::{
     VerbResult,
-    args::{files, record::RecordArguments},
+    args::{
+        files,
+        record::{RecordArguments, RunningArguments},
+    },
     exit::{Failure, Outcome},
     output, panics,
     render::{self, paint::Paint, unheard::Request},
@@ -62,7 +65,7 @@ const REPEATED_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Records until a signal, or until the recording cannot continue. A recording that a service ends leaves the node, which can begin another.
 pub fn run(args: &RecordArguments) -> VerbResult {
-    if args.print_profile {
+    if args.files.print_profile {
         let argv: Vec<OsString> = std::env::args_os().collect();
         let profile = files::as_profile(&argv).map_err(Failure::refused)?;
         output::result(&profile)?;
@@ -72,7 +75,7 @@ pub fn run(args: &RecordArguments) -> VerbResult {
         .map_err(Failure::refused)?;
     log::start(args.console.log_level.filter());
     // Before any thread is started.
-    keep_to_cores(&args.cpu_affinity)?;
+    keep_to_cores(&args.running.cpu_affinity)?;
     screen::never_wait();
     for warning in &resolved.warnings {
         warn!("{warning}");
@@ -85,7 +88,7 @@ pub fn run(args: &RecordArguments) -> VerbResult {
         return Ok(Outcome::Done);
     }
     let mut sender = Some(sender);
-    let mut node = RecorderNode::new(args, &resolved);
+    let mut node = RecorderNode::new(&args.running, &resolved);
     let mut keyboard = None;
     let mut worst = Outcome::Done;
     loop {
@@ -135,20 +138,24 @@ impl Running {
     ) -> Result<Self, Failure> {
         // Before the bag is created: an unusable path leaves no empty bag, and no recording that cannot be
         // controlled as requested.
-        let control_path = args.control_socket.as_deref();
+        let control_path = args.running.control_socket.as_deref();
         let control_socket = control_path
             .map(ControlSocket::bind)
             .transpose()
             .map_err(Failure::refused)?;
-        let access = viewers::access(&args.access)?;
-        let dashboard = web::bind(args.web, &access.token)?;
-        let viewer_port = viewers::bind(args.foxglove, &access)?;
+        let access = viewers::access(&args.running.access)?;
+        let dashboard = web::bind(args.running.web, &access.token)?;
+        let viewer_port = viewers::bind(args.running.foxglove, &access)?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let snapshot = resolved.options.cache.snapshot;
         let events = resolved.options.triggers.is_some();
         let (recorder, request, bag) = start(args, resolved, node, &clock)?;
-        let mut supervision = supervision(args, snapshot || events);
-        supervision.set_upload(upload::beside(args, &bag, resolved.options.uploaded.as_ref())?);
+        let mut supervision = supervision(&args.running, snapshot || events);
+        supervision.set_upload(upload::beside(
+            &args.running.upload,
+            &bag,
+            resolved.options.uploaded.as_ref(),
+        )?);
         let requests = || RecordRequests {
             control: recorder.control(),
             observer: recorder.observer(),
@@ -162,12 +169,12 @@ impl Running {
         let selection = &resolved.options.selection;
         let bridge = viewers::beside_recording(
             viewer_port,
-            (&args.transport, args.enclave.as_deref()),
+            (&args.discovery.transport, args.discovery.enclave.as_deref()),
             selection,
             viewers::Allowed {
-                control: args.foxglove_control,
-                assets: args.foxglove_assets,
-                sim_time: args.use_sim_time,
+                control: args.running.foxglove_control,
+                assets: args.running.foxglove_assets,
+                sim_time: args.running.use_sim_time,
             },
         )?;
         let shown = bridge.as_ref().map(Bridge::report);
@@ -243,13 +250,13 @@ fn start(
         // Before the transports, which receive into it.
         let memory = RescueMemory::begin(&options);
         let mut transports = transport::join(
-            &args.transport,
+            &args.discovery.transport,
             &resolved.node,
-            args.enclave.as_deref(),
+            args.discovery.enclave.as_deref(),
             clock,
             transport::Purpose::Record,
         )?;
-        prefer_receiving(args.rt_priority, transports.len(), &**clock);
+        prefer_receiving(args.running.rt_priority, transports.len(), &**clock);
         node.offer(&mut transports);
         let request = Request::new(
             &options.selection,
@@ -293,7 +300,7 @@ pub fn platform(resolved: &ResolvedRecord, memory: RescueMemory, clock: &Arc<dyn
 }
 
 /// Work in addition to the recording.
-fn supervision(args: &RecordArguments, on_request: bool) -> Supervision {
+fn supervision(args: &RunningArguments, on_request: bool) -> Supervision {
     let manager = ServiceManager::from_environment(|name| std::env::var_os(name)).unwrap_or_else(|error| {
         warn!("cannot notify the service manager of NOTIFY_SOCKET: {error}");
         None

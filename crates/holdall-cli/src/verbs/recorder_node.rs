@@ -1,7 +1,7 @@
 //! The node of `holdall record`: its services, and the recordings that they end and begin.
 
 use crate::{
-    args::record::RecordArguments,
+    args::record::RunningArguments,
     exit::Failure,
     resolve::record::ResolvedRecord,
     terminal::events::{Event, Events},
@@ -39,7 +39,7 @@ pub struct RecorderNode {
 
 impl RecorderNode {
     /// A node without services yet.
-    pub fn new(args: &RecordArguments, resolved: &ResolvedRecord) -> Self {
+    pub fn new(args: &RunningArguments, resolved: &ResolvedRecord) -> Self {
         let places = if args.allow_paths {
             BagPlaces::Anywhere
         } else {

@@ -2,10 +2,7 @@
 
 use crate::{
     VerbResult,
-    args::{
-        record::RecordArguments,
-        upload::{Schedule, UploadArguments},
-    },
+    args::upload::{RecordUpload, Schedule, UploadArguments},
     exit::{Failure, Outcome},
     output,
     terminal::{log, progress::Progress},
@@ -69,15 +66,15 @@ pub fn run(args: &UploadArguments) -> VerbResult {
 
 /// The upload of a recording that has begun, into a folder of its bag's name.
 pub(super) fn beside(
-    args: &RecordArguments,
+    args: &RecordUpload,
     bag: &Path,
     uploaded: Option<&UploadedFiles>,
 ) -> Result<Option<BesideRecording>, Failure> {
-    let (Some(url), Some(uploaded)) = (&args.upload.url, uploaded) else {
+    let (Some(url), Some(uploaded)) = (&args.url, uploaded) else {
         return Ok(None);
     };
     let options = UploadOptions {
-        bytes_per_s: args.upload.limit_rate,
+        bytes_per_s: args.limit_rate,
         ..UploadOptions::new(target(&url.join(""), bag)?)
     };
     let started = BesideRecording::start(bag, options, uploaded);
