@@ -45,7 +45,7 @@ impl RescueMemory {
     pub fn begin(options: &RecordOptions) -> Self {
         // Messages held for an event were not requested, and are lost with the process.
         let is_kept = |_: &&Path| options.triggers.is_none();
-        let directory = options.rescue_directory.as_deref().filter(is_kept);
+        let directory = options.safety.rescue_directory.as_deref().filter(is_kept);
         if let Some(directory) = directory {
             holdall_bag::rescue::report_leftovers(directory);
         }
@@ -122,11 +122,11 @@ impl Assembly {
             options.output.clone(),
         );
         let bag_options = bag_options(&options, output.storage, survival)?;
-        let compression = options.compression.clone();
+        let compression = options.files.compression.clone();
         let triggers = options.triggers.clone();
-        let uploaded = options.uploaded.clone();
+        let uploaded = options.files.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
-        let splits_by_span = options.split.duration_max.is_some();
+        let splits_by_span = options.files.split.duration_max.is_some();
         // Before the bag, so that a failed subscription leaves no empty bag.
         let session = Session::new(
             options,
@@ -212,7 +212,7 @@ fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -
     let drain = Arc::new(DrainShared::new(survival.log.clone(), Arc::clone(&wait)));
     let time = ClockWatch::new(Arc::clone(clock), options.use_sim_time, Arc::clone(&drain));
     let time = Arc::new(time);
-    let latched = LatchedKeeper::new(&options.repeat, options.merge_publishers, Some(&time));
+    let latched = LatchedKeeper::new(&options.files.repeat, options.files.merge_publishers, Some(&time));
     let keeper = latched.clone();
     let count_evicted = move |stored: &Stored<'_>| {
         let entry = &stored.entry;
@@ -238,7 +238,10 @@ fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -
         ledger,
         drain,
         time,
-        requests: Arc::new(SessionRequests::new(!options.no_discovery, Arc::clone(&wait))),
+        requests: Arc::new(SessionRequests::new(
+            !options.discovery.no_discovery,
+            Arc::clone(&wait),
+        )),
         wait,
         topics: Arc::default(),
         latched,
@@ -264,21 +267,21 @@ fn bag_options(
     survival: &Survival,
 ) -> Result<BagOptions, RecordError> {
     let storage_options = StorageOptions {
-        preset: options.storage_preset.clone(),
-        config: options.storage_config.clone(),
-        compression_threads: options.compression.thread_count(),
-        index_checkpoints: options.max_loss_window.is_some(),
-        topic_compression: options.topic_compression.clone(),
-        ros_distro: options.ros_distro.clone(),
+        preset: options.files.storage_preset.clone(),
+        config: options.files.storage_config.clone(),
+        compression_threads: options.files.compression.thread_count(),
+        index_checkpoints: options.safety.max_loss_window.is_some(),
+        topic_compression: options.files.topic_compression.clone(),
+        ros_distro: options.files.ros_distro.clone(),
     };
     Ok(BagOptions {
         directory: options.output.clone(),
-        storage: storage.map_or_else(|| storage_by_id(&options.storage_id), Ok)?,
+        storage: storage.map_or_else(|| storage_by_id(&options.files.storage_id), Ok)?,
         storage_options,
-        split: options.split.clone(),
-        compression: options.compression.clone(),
-        custom_data: options.custom_data.clone(),
-        ros_distro: options.ros_distro.clone(),
+        split: options.files.split.clone(),
+        compression: options.files.compression.clone(),
+        custom_data: options.files.custom_data.clone(),
+        ros_distro: options.files.ros_distro.clone(),
         memory: survival.id(),
     })
 }

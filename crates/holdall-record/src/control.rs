@@ -223,7 +223,7 @@ impl RecordControl {
     }
 
     /// Files that are whole, durable and under their last name since the last call, in order; the last ones when the recording has ended.
-    /// Only where [`lists_complete_files`](super::options::RecordOptions::lists_complete_files) is set.
+    /// Only where [`lists_complete_files`](super::options::FileOptions::lists_complete_files) is set.
     pub fn take_complete_files(&self) -> Vec<PathBuf> {
         self.parts.drain.take_complete()
     }

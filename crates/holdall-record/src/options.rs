@@ -17,20 +17,61 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 /// use holdall::{RecordOptions, Selection};
 /// use std::time::Duration;
 ///
-/// let options = RecordOptions {
-///     max_loss_window: Some(Duration::from_millis(500)),
-///     ..RecordOptions::new("lab", Selection::of_topics(["/odom", "/tf"]))
-/// };
-/// assert_eq!(options.storage_id, "mcap");
+/// let mut options = RecordOptions::new("lab", Selection::of_topics(["/odom", "/tf"]));
+/// options.safety.max_loss_window = Some(Duration::from_millis(500));
+/// assert_eq!(options.files.storage_id, "mcap");
 /// ```
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// Which topics.
     pub selection: holdall_model::selection::Selection,
-    /// Topics to subscribe before discovery: name and type (`--static-topics-path`).
-    pub static_topics: Vec<(String, String)>,
+    /// Most messages a second to record of a topic, by full name (`--topic-throttle-frequency`); the others are left
+    /// out on request.
+    pub throttles: BTreeMap<String, f64>,
     /// The bag directory to create (`-o`); must not exist.
     pub output: PathBuf,
+    /// How topics are found and subscribed to.
+    pub discovery: DiscoveryOptions,
+    /// How the bag's files are written.
+    pub files: FileOptions,
+    /// What survives, and what is done when the disk is full.
+    pub safety: SafetyOptions,
+    /// How messages wait.
+    pub cache: CacheOptions,
+    /// Topics that may hold more or less of a full cache than others, by full name (`--topic-priority`).
+    pub priorities: BTreeMap<String, TopicPriority>,
+    /// When it ends by itself.
+    pub limits: RecordingLimits,
+    /// Events around which it records; `None` records all. A rescue is not possible then.
+    pub triggers: Option<TriggerOptions>,
+    /// Begin paused (`--start-paused`).
+    pub start_paused: bool,
+    /// Stamp with `/clock` instead of system time (`--use-sim-time`).
+    pub use_sim_time: bool,
+    /// Events for other nodes, `None` for none.
+    pub events: Option<super::events::EventOptions>,
+}
+
+/// How topics are found and subscribed to.
+#[derive(Clone, Debug)]
+pub struct DiscoveryOptions {
+    /// Topics to subscribe before discovery: name and type (`--static-topics-path`).
+    pub static_topics: Vec<(String, String)>,
+    /// QoS to request instead of the adapted one, by topic.
+    pub qos_overrides: BTreeMap<String, QosProfile>,
+    /// Time between polls of the graph (`-p`).
+    pub polling_interval: Duration,
+    /// One poll at the start, then none (`--no-discovery`).
+    pub no_discovery: bool,
+    /// A message that several transports bring is recorded once (`--merge-duplicates`).
+    pub merge_duplicates: bool,
+    /// `share` prefixes to search for message definitions (`AMENT_PREFIX_PATH`, split).
+    pub ament_prefixes: Vec<PathBuf>,
+}
+
+/// How the bag's files are written.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
     /// Storage backend (`-s`), for example `mcap`.
     pub storage_id: String,
     /// Backend preset (`--storage-preset-profile`); `None` for the defaults.
@@ -39,16 +80,27 @@ pub struct RecordOptions {
     pub storage_config: Option<String>,
     /// How topics are compressed whose compression differs from that of the backend's settings, by full name (`--topic-compression`).
     pub topic_compression: BTreeMap<String, String>,
-    /// QoS to request instead of the adapted one, by topic.
-    pub qos_overrides: BTreeMap<String, QosProfile>,
-    /// When to split.
-    pub split: SplitOptions,
-    /// When it ends by itself.
-    pub limits: RecordingLimits,
-    /// Events around which it records; `None` records all. A rescue is not possible then.
-    pub triggers: Option<TriggerOptions>,
     /// rosbag2's own compression.
     pub compression: CompressionOptions,
+    /// When to split.
+    pub split: SplitOptions,
+    /// Topics whose last messages each new file repeats.
+    pub repeat: RepeatOptions,
+    /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
+    pub merge_publishers: bool,
+    /// Goes to `custom_data` of `metadata.yaml` (`--custom-data`).
+    pub custom_data: BTreeMap<String, String>,
+    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, if it is set.
+    pub ros_distro: Option<String>,
+    /// `RecordControl::take_complete_files` returns each file once it is complete (`--on-file-closed`).
+    pub lists_complete_files: bool,
+    /// The files that an upload has sent: with [`OnDiskFull::Ring`] no others are removed (`--upload`).
+    pub uploaded: Option<UploadedFiles>,
+}
+
+/// What survives, and what is done when the disk is full.
+#[derive(Clone, Debug)]
+pub struct SafetyOptions {
     /// After a power cut at most the messages received in this span are missing (`--max-loss-window`); `None` never syncs before the end.
     pub max_loss_window: Option<Duration>,
     /// Policy for a nearly full disk (`--on-disk-full`).
@@ -58,39 +110,6 @@ pub struct RecordOptions {
     pub min_free_space_bytes: Option<u64>,
     /// A directory in memory for data that must survive the death of this process until the storage has it; `None` for nowhere.
     pub rescue_directory: Option<PathBuf>,
-    /// How messages wait.
-    pub cache: CacheOptions,
-    /// Begin paused (`--start-paused`).
-    pub start_paused: bool,
-    /// Stamp with `/clock` instead of system time (`--use-sim-time`).
-    pub use_sim_time: bool,
-    /// Goes to `custom_data` of `metadata.yaml` (`--custom-data`).
-    pub custom_data: BTreeMap<String, String>,
-    /// Time between polls of the graph (`-p`).
-    pub polling_interval: Duration,
-    /// One poll at the start, then none (`--no-discovery`).
-    pub no_discovery: bool,
-    /// Most messages a second to record of a topic, by full name (`--topic-throttle-frequency`); the others are left
-    /// out on request.
-    pub throttles: BTreeMap<String, f64>,
-    /// Topics whose last messages each new file repeats.
-    pub repeat: RepeatOptions,
-    /// Topics that may hold more or less of a full cache than others, by full name (`--topic-priority`).
-    pub priorities: BTreeMap<String, TopicPriority>,
-    /// A message that several transports bring is recorded once (`--merge-duplicates`).
-    pub merge_duplicates: bool,
-    /// All messages of a topic go into one channel, as rosbag2 writes them (`--merge-publishers`); else each publisher has its own.
-    pub merge_publishers: bool,
-    /// `RecordControl::take_complete_files` returns each file once it is complete (`--on-file-closed`).
-    pub lists_complete_files: bool,
-    /// The files that an upload has sent: with [`OnDiskFull::Ring`] no others are removed (`--upload`).
-    pub uploaded: Option<UploadedFiles>,
-    /// Written to `ros_distro` of `metadata.yaml`; the environment's `ROS_DISTRO`, if it is set.
-    pub ros_distro: Option<String>,
-    /// Events for other nodes, `None` for none.
-    pub events: Option<super::events::EventOptions>,
-    /// `share` prefixes to search for message definitions (`AMENT_PREFIX_PATH`, split).
-    pub ament_prefixes: Vec<PathBuf>,
 }
 
 impl RecordOptions {
@@ -111,37 +130,61 @@ impl Default for RecordOptions {
     fn default() -> Self {
         Self {
             selection: holdall_model::selection::Selection::default(),
-            static_topics: Vec::new(),
+            throttles: BTreeMap::new(),
             output: PathBuf::from("rosbag2"),
+            discovery: DiscoveryOptions::default(),
+            files: FileOptions::default(),
+            safety: SafetyOptions::default(),
+            cache: CacheOptions::default(),
+            priorities: BTreeMap::new(),
+            limits: RecordingLimits::default(),
+            triggers: None,
+            start_paused: false,
+            use_sim_time: false,
+            events: None,
+        }
+    }
+}
+
+impl Default for DiscoveryOptions {
+    fn default() -> Self {
+        Self {
+            static_topics: Vec::new(),
+            qos_overrides: BTreeMap::new(),
+            polling_interval: Duration::from_millis(100),
+            no_discovery: false,
+            merge_duplicates: false,
+            ament_prefixes: Vec::new(),
+        }
+    }
+}
+
+impl Default for FileOptions {
+    fn default() -> Self {
+        Self {
             storage_id: holdall_storage::DEFAULT_STORAGE_ID.to_owned(),
             storage_preset: None,
             storage_config: None,
             topic_compression: BTreeMap::new(),
-            qos_overrides: BTreeMap::new(),
+            compression: CompressionOptions::default(),
+            split: SplitOptions::default(),
+            repeat: RepeatOptions::default(),
+            merge_publishers: false,
+            custom_data: BTreeMap::new(),
+            ros_distro: None,
+            lists_complete_files: false,
+            uploaded: None,
+        }
+    }
+}
+
+impl Default for SafetyOptions {
+    fn default() -> Self {
+        Self {
             max_loss_window: Some(super::write::durability::DEFAULT_LOSS_WINDOW),
             on_disk_full: OnDiskFull::default(),
             min_free_space_bytes: None,
-            split: SplitOptions::default(),
-            limits: RecordingLimits::default(),
-            triggers: None,
-            throttles: BTreeMap::new(),
-            repeat: RepeatOptions::default(),
-            priorities: BTreeMap::new(),
-            compression: CompressionOptions::default(),
             rescue_directory: None,
-            cache: CacheOptions::default(),
-            start_paused: false,
-            use_sim_time: false,
-            custom_data: BTreeMap::new(),
-            polling_interval: Duration::from_millis(100),
-            no_discovery: false,
-            merge_duplicates: false,
-            merge_publishers: false,
-            lists_complete_files: false,
-            uploaded: None,
-            ros_distro: None,
-            events: None,
-            ament_prefixes: Vec::new(),
         }
     }
 }
@@ -149,13 +192,13 @@ impl Default for RecordOptions {
 impl From<&RecordOptions> for DrainOptions {
     fn from(options: &RecordOptions) -> Self {
         Self {
-            max_loss_window: options.max_loss_window,
-            on_disk_full: options.on_disk_full,
-            min_free_space_bytes: options.min_free_space_bytes,
+            max_loss_window: options.safety.max_loss_window,
+            on_disk_full: options.safety.on_disk_full,
+            min_free_space_bytes: options.safety.min_free_space_bytes,
             snapshot: options.cache.snapshot,
-            merge_publishers: options.merge_publishers,
+            merge_publishers: options.files.merge_publishers,
             limits: options.limits,
-            lists_complete_files: options.lists_complete_files,
+            lists_complete_files: options.files.lists_complete_files,
         }
     }
 }

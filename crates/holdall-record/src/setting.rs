@@ -6,7 +6,7 @@
 pub enum Setting {
     /// Bytes that may wait in memory: `CacheOptions::bytes_max`.
     CacheBytesMax,
-    /// [`RecordOptions::max_loss_window`](super::options::RecordOptions::max_loss_window).
+    /// [`SafetyOptions::max_loss_window`](super::options::SafetyOptions::max_loss_window).
     MaxLossWindow,
     /// [`OnDiskFull::Ring`](super::options::OnDiskFull::Ring): the oldest files are removed when the disk is full.
     RingOnDiskFull,
@@ -26,7 +26,7 @@ impl Setting {
         Self::Snapshot,
     ];
 
-    /// Its name, as in [`RecordOptions`](super::options::RecordOptions).
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::CacheBytesMax => "cache.bytes_max",

@@ -252,12 +252,12 @@ impl fmt::Debug for Plan {
         writeln!(
             f,
             "preset {:?}, config {:?}, {:?}, {:?}, paused at start: {}, asks for one QoS: {}, simulated time: {}",
-            options.storage_preset.as_deref().unwrap_or_default(),
-            options.storage_config,
+            options.files.storage_preset.as_deref().unwrap_or_default(),
+            options.files.storage_config,
             options.cache,
-            options.split,
+            options.files.split,
             options.start_paused,
-            !options.qos_overrides.is_empty(),
+            !options.discovery.qos_overrides.is_empty(),
             options.use_sim_time,
         )?;
         writeln!(
@@ -363,13 +363,13 @@ impl Plan {
         if !rng.chance(150_000) {
             self.events.truncate(8 + rng.below(60) as usize);
         }
-        if self.options.storage_preset.as_deref() == Some("zstd_small") && !rng.chance(100_000) {
-            self.options.storage_preset = Some("zstd_fast".to_owned());
+        if self.options.files.storage_preset.as_deref() == Some("zstd_small") && !rng.chance(100_000) {
+            self.options.files.storage_preset = Some("zstd_fast".to_owned());
         }
         // Files that may become long carry checkpoints of their index; long ones would take long.
-        if self.options.storage_config.is_none() && rng.coin() {
+        if self.options.files.storage_config.is_none() && rng.coin() {
             let bytes = [1, 5_000, 30_000][rng.below(3) as usize];
-            self.options.storage_config = Some(format!("indexCheckpointSize: {bytes}\n"));
+            self.options.files.storage_config = Some(format!("indexCheckpointSize: {bytes}\n"));
         }
     }
 
@@ -441,7 +441,7 @@ impl Plan {
     /// Whether messages may have holes that no reader can detect: a file without chunks has no checksums,
     /// and a crash loses sectors.
     pub fn leaves_holes(&self) -> bool {
-        self.ending != Ending::Stop && self.options.storage_preset.as_deref() == Some("fastwrite")
+        self.ending != Ending::Stop && self.options.files.storage_preset.as_deref() == Some("fastwrite")
     }
 
     /// Whether the disk is to fail or to fill up.
@@ -470,36 +470,39 @@ fn options(rng: &mut SimRng) -> RecordOptions {
             ..Selection::default()
         },
         output: PathBuf::from("/sim/bag"),
-        storage_preset: Some(presets[rng.below(presets.len() as u64) as usize].to_owned())
-            .filter(|preset| !preset.is_empty()),
-        storage_config: configs[rng.below(configs.len() as u64) as usize].map(str::to_owned),
-        cache: CacheOptions {
-            bytes_max: (64 * 1024) << rng.below(4),
-            duration_max: rng
-                .chance(100_000)
-                .then(|| Duration::from_millis(50 + rng.below(2_000))),
-            policy: policies[rng.below(3) as usize],
-            snapshot,
-        },
-        split: SplitOptions {
-            bytes_max: rng.chance(400_000).then(|| 10_000 + rng.below(100_000)),
-            duration_max: rng
-                .chance(300_000)
-                .then(|| Duration::from_millis(50 + rng.below(1_500))),
-            files_max: rng.chance(250_000).then(|| 1 + rng.below(4) as u32),
-        },
-        max_loss_window: [Some(2_000), Some(2_000), Some(500), Some(100), None][rng.below(5) as usize]
-            .map(Duration::from_millis),
-        start_paused: rng.chance(50_000),
-        polling_interval: Duration::from_millis([10, 100, 400][rng.below(3) as usize]),
         ..RecordOptions::default()
     };
+    // Each plan takes its random numbers in this order, so that a seed stays the same world.
+    options.files.storage_preset = Some(presets[rng.below(presets.len() as u64) as usize].to_owned())
+        .filter(|preset| !preset.is_empty());
+    options.files.storage_config = configs[rng.below(configs.len() as u64) as usize].map(str::to_owned);
+    options.cache = CacheOptions {
+        bytes_max: (64 * 1024) << rng.below(4),
+        duration_max: rng
+            .chance(100_000)
+            .then(|| Duration::from_millis(50 + rng.below(2_000))),
+        policy: policies[rng.below(3) as usize],
+        snapshot,
+    };
+    options.files.split = SplitOptions {
+        bytes_max: rng.chance(400_000).then(|| 10_000 + rng.below(100_000)),
+        duration_max: rng
+            .chance(300_000)
+            .then(|| Duration::from_millis(50 + rng.below(1_500))),
+        files_max: rng.chance(250_000).then(|| 1 + rng.below(4) as u32),
+    };
+    options.safety.max_loss_window = [Some(2_000), Some(2_000), Some(500), Some(100), None]
+        [rng.below(5) as usize]
+        .map(Duration::from_millis);
+    options.start_paused = rng.chance(50_000);
+    options.discovery.polling_interval = Duration::from_millis([10, 100, 400][rng.below(3) as usize]);
     // No threads in here: one seed, one course of events.
-    options.compression.threads = Some(0);
+    options.files.compression.threads = Some(0);
     if rng.chance(80_000) {
         // A user that requests QoS which not all publishers offer.
         for topic in TOPICS {
             options
+                .discovery
                 .qos_overrides
                 .insert(topic.name.to_owned(), QosProfile::ROS_DEFAULT);
         }

@@ -75,7 +75,8 @@ impl<'a> World<'a> {
         mutation::prepare_disk(mutation, &handle);
         let watch = DeathWatch::default();
         if plan.keeps_memory {
-            options.rescue_directory = Some(memory_directory(scratch).map_err(|error| error.to_string())?);
+            options.safety.rescue_directory =
+                Some(memory_directory(scratch).map_err(|error| error.to_string())?);
         }
         let (of_disk, of_folder) = (watch.clone(), watch.clone());
         let recorder = SteppedRecorder::with_storage(

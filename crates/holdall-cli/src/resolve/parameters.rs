@@ -33,18 +33,21 @@ pub fn of_recording(options: &RecordOptions) -> Parameters {
     let parameters = [
         ("use_sim_time", Parameter::Bool(options.use_sim_time)),
         ("storage.uri", text(&options.output)),
-        ("storage.storage_id", Parameter::Text(options.storage_id.clone())),
+        (
+            "storage.storage_id",
+            Parameter::Text(options.files.storage_id.clone()),
+        ),
         (
             "storage.storage_preset_profile",
-            Parameter::Text(options.storage_preset.clone().unwrap_or_default()),
+            Parameter::Text(options.files.storage_preset.clone().unwrap_or_default()),
         ),
         (
             "storage.max_bagfile_size",
-            integer(options.split.bytes_max.unwrap_or(0)),
+            integer(options.files.split.bytes_max.unwrap_or(0)),
         ),
         (
             "storage.max_bagfile_duration",
-            seconds(options.split.duration_max),
+            seconds(options.files.split.duration_max),
         ),
         ("storage.max_cache_size", integer(options.cache.bytes_max as u64)),
         ("storage.snapshot_mode", Parameter::Bool(options.cache.snapshot)),
@@ -61,11 +64,11 @@ pub fn of_recording(options: &RecordOptions) -> Parameters {
         ("record.start_paused", Parameter::Bool(options.start_paused)),
         (
             "record.is_discovery_disabled",
-            Parameter::Bool(options.no_discovery),
+            Parameter::Bool(options.discovery.no_discovery),
         ),
         (
             "record.topic_polling_interval",
-            integer(u64::try_from(options.polling_interval.as_millis()).unwrap_or(u64::MAX)),
+            integer(u64::try_from(options.discovery.polling_interval.as_millis()).unwrap_or(u64::MAX)),
         ),
     ];
     named(parameters)

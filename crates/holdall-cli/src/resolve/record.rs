@@ -10,13 +10,16 @@ use super::{
 };
 use crate::args::record::{
     BagArguments, CacheArguments, CompressionArguments, CompressionModeName, DiscoveryArguments,
-    EndArguments, OnDiskFullName, RecordArguments, RecordSelection, RunningArguments,
+    EndArguments, OnDiskFullName, RecordArguments, RecordSelection, RunningArguments, SafetyArguments,
 };
 use holdall::{
     keys::Seal,
     record::{
         events::EventOptions,
-        options::{CacheOptions, OnDiskFull, RecordOptions, RecordingLimits},
+        options::{
+            CacheOptions, DiscoveryOptions, FileOptions, OnDiskFull, RecordOptions, RecordingLimits,
+            SafetyOptions,
+        },
     },
     writer::{self, CompressionMode, CompressionOptions, SplitOptions, UploadedFiles},
 };
@@ -64,53 +67,40 @@ pub fn resolve(
     let triggers = triggers(args, &mut cache)?;
     let options = RecordOptions {
         selection: selection(&args.selection)?,
-        static_topics: static_topics(&args.discovery, surroundings)?,
-        output: output(&args.bag, surroundings)?,
-        storage_id: args.bag.storage.clone(),
-        storage_preset: storage.preset,
-        storage_config: storage.config,
-        topic_compression: storage.topic_compression,
-        qos_overrides: super::qos_overrides(
-            args.discovery.qos_profile_overrides_path.as_deref(),
-            &args.discovery.qos_override,
-            surroundings,
-        )?,
-        split: SplitOptions {
-            bytes_max: some_unless_zero(args.split.max_bag_size),
-            duration_max: some_unless_zero(args.split.max_bag_duration),
-            files_max: some_unless_zero(args.split.max_bag_files),
-        },
-        limits: limits(&args.end),
         throttles: throttles(&args.selection.topic_throttle_frequency)?,
-        priorities: priorities(&args.cache.topic_priority)?,
-        repeat: repeats(args)?,
-        compression: compression(&args.compression)?,
-        max_loss_window: some_unless_zero(args.safety.max_loss_window),
-        on_disk_full: match args.safety.on_disk_full {
-            OnDiskFullName::Stop => OnDiskFull::Stop,
-            OnDiskFullName::Ring => OnDiskFull::Ring,
+        output: output(&args.bag, surroundings)?,
+        discovery: discovery(args, surroundings)?,
+        files: FileOptions {
+            storage_id: args.bag.storage.clone(),
+            storage_preset: storage.preset,
+            storage_config: storage.config,
+            topic_compression: storage.topic_compression,
+            compression: compression(&args.compression)?,
+            split: SplitOptions {
+                bytes_max: some_unless_zero(args.split.max_bag_size),
+                duration_max: some_unless_zero(args.split.max_bag_duration),
+                files_max: some_unless_zero(args.split.max_bag_files),
+            },
+            repeat: repeats(args)?,
+            merge_publishers: args.bag.merge_publishers,
+            custom_data: custom_data(&args.bag.custom_data)?,
+            ros_distro: surroundings.variable("ROS_DISTRO"),
+            lists_complete_files: args.running.on_file_closed.is_some() || args.running.upload.url.is_some(),
+            uploaded: args.running.upload.url.as_ref().map(|_| UploadedFiles::default()),
         },
-        min_free_space_bytes: args.safety.min_free_space.filter(|bytes| *bytes > 0),
-        // Messages that survive there are not encrypted.
-        rescue_directory: (!args.safety.rescue_directory.as_os_str().is_empty()
-            && args.bag.encrypt_to.is_empty())
-        .then(|| args.safety.rescue_directory.clone()),
+        safety: SafetyOptions {
+            // Messages that survive there are not encrypted.
+            rescue_directory: Some(args.safety.rescue_directory.clone())
+                .filter(|path| !path.as_os_str().is_empty() && args.bag.encrypt_to.is_empty()),
+            ..safety(&args.safety)
+        },
         cache,
+        priorities: priorities(&args.cache.topic_priority)?,
+        limits: limits(&args.end),
         triggers,
         start_paused: args.running.start_paused,
         use_sim_time: args.running.use_sim_time,
-        custom_data: custom_data(&args.bag.custom_data)?,
-        polling_interval: args.discovery.polling_interval,
-        merge_duplicates: args.discovery.merge_duplicates,
-        merge_publishers: args.bag.merge_publishers,
-        lists_complete_files: args.running.on_file_closed.is_some() || args.running.upload.url.is_some(),
-        uploaded: args.running.upload.url.as_ref().map(|_| UploadedFiles::default()),
-        // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
-        no_discovery: args.discovery.no_discovery
-            || (args.discovery.static_topics_path.is_some() && !selects_by_discovery(&args.selection)),
         events: Some(events(&args.running, &node)?),
-        ros_distro: surroundings.variable("ROS_DISTRO"),
-        ament_prefixes: ament_prefixes(surroundings),
     };
     Ok(ResolvedRecord {
         options,
@@ -132,6 +122,40 @@ fn seal(args: &RecordArguments) -> Result<Option<Seal>, UsageError> {
         return Err(UsageError::Encryption(reason));
     }
     super::seal_for(&args.bag.encrypt_to).map(Some)
+}
+
+/// How topics are found and subscribed to.
+fn discovery(
+    args: &RecordArguments,
+    surroundings: &Surroundings<'_>,
+) -> Result<DiscoveryOptions, UsageError> {
+    let (args, selects) = (&args.discovery, selects_by_discovery(&args.selection));
+    Ok(DiscoveryOptions {
+        static_topics: static_topics(args, surroundings)?,
+        qos_overrides: super::qos_overrides(
+            args.qos_profile_overrides_path.as_deref(),
+            &args.qos_override,
+            surroundings,
+        )?,
+        polling_interval: args.polling_interval,
+        // As in rosbag2: a recording of nothing but listed topics has nothing to discover.
+        no_discovery: args.no_discovery || (args.static_topics_path.is_some() && !selects),
+        merge_duplicates: args.merge_duplicates,
+        ament_prefixes: ament_prefixes(surroundings),
+    })
+}
+
+/// What survives, without a directory for a rescue.
+fn safety(args: &SafetyArguments) -> SafetyOptions {
+    SafetyOptions {
+        max_loss_window: some_unless_zero(args.max_loss_window),
+        on_disk_full: match args.on_disk_full {
+            OnDiskFullName::Stop => OnDiskFull::Stop,
+            OnDiskFullName::Ring => OnDiskFull::Ring,
+        },
+        min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
+        rescue_directory: None,
+    }
 }
 
 /// When the recording ends by itself.

@@ -29,18 +29,18 @@ fn refusal(line: &str) -> String {
 fn defaults_are_those_of_rosbag2() {
     let options = options("-a");
     assert_eq!(options.output, PathBuf::from("rosbag2_2024_03_09-08_07_06"));
-    assert_eq!(options.storage_id, "mcap");
+    assert_eq!(options.files.storage_id, "mcap");
     assert_eq!(options.cache.bytes_max, 100 * 1024 * 1024);
     assert_eq!(options.cache, CacheOptions::default());
-    assert_eq!(options.split, SplitOptions::default());
-    assert_eq!(options.polling_interval, Duration::from_millis(100));
+    assert_eq!(options.files.split, SplitOptions::default());
+    assert_eq!(options.discovery.polling_interval, Duration::from_millis(100));
     assert!(options.selection.all_topics && options.selection.all_services);
-    assert!(!options.no_discovery && !options.start_paused && !options.use_sim_time);
+    assert!(!options.discovery.no_discovery && !options.start_paused && !options.use_sim_time);
 }
 
 #[test]
 fn an_empty_rescue_directory_is_none() {
-    let directory = |line| options(line).rescue_directory;
+    let directory = |line| options(line).safety.rescue_directory;
     assert_eq!(directory("-a"), Some(PathBuf::from("/dev/shm")));
     assert_eq!(
         directory("-a --rescue-directory /tmp"),
@@ -64,14 +64,14 @@ fn sizes_and_spans_are_understood_and_zero_means_off() {
     let options = options(
         "-a -b 1GB -d 90 --max-bag-files 3 --max-cache-size 256MiB --max-cache-duration 2.5s -p 50 --cache-policy drop-old",
     );
-    assert_eq!(options.split.bytes_max, Some(1_000_000_000));
-    assert_eq!(options.split.duration_max, Some(Duration::from_secs(90)));
-    assert_eq!(options.split.files_max, Some(3));
+    assert_eq!(options.files.split.bytes_max, Some(1_000_000_000));
+    assert_eq!(options.files.split.duration_max, Some(Duration::from_secs(90)));
+    assert_eq!(options.files.split.files_max, Some(3));
     assert_eq!(options.cache.bytes_max, 256 << 20);
     assert_eq!(options.cache.duration_max, Some(Duration::from_millis(2500)));
     assert_eq!(options.cache.policy, CachePolicy::DropOld);
-    assert_eq!(options.polling_interval, Duration::from_millis(50));
-    assert_eq!(self::options("-a -b 0 -d 0").split, SplitOptions::default());
+    assert_eq!(options.discovery.polling_interval, Duration::from_millis(50));
+    assert_eq!(self::options("-a -b 0 -d 0").files.split, SplitOptions::default());
     assert_eq!(
         self::options("-a --max-cache-size 0 --max-cache-duration 3")
             .cache
@@ -83,7 +83,7 @@ fn sizes_and_spans_are_understood_and_zero_means_off() {
 #[test]
 fn the_last_one_of_a_repeated_flag_counts_and_lists_add_up() {
     let options = options("-b 5MB -b 6MB --topics /a --topics /b");
-    assert_eq!(options.split.bytes_max, Some(6_000_000));
+    assert_eq!(options.files.split.bytes_max, Some(6_000_000));
     assert_eq!(options.selection.topics, ["/a", "/b"]);
 }
 
@@ -101,14 +101,14 @@ fn custom_data_and_environment_go_to_the_metadata() {
         .unwrap()
         .options;
     assert_eq!(
-        options.custom_data,
+        options.files.custom_data,
         [("place", "lab=2"), ("run", "8")]
             .map(|(k, v)| (k.into(), v.into()))
             .into()
     );
-    assert_eq!(options.ros_distro.as_deref(), Some("jazzy"));
+    assert_eq!(options.files.ros_distro.as_deref(), Some("jazzy"));
     assert_eq!(
-        options.ament_prefixes,
+        options.discovery.ament_prefixes,
         [PathBuf::from("/opt/ros/jazzy"), PathBuf::from("/ws/install")]
     );
 }
@@ -125,14 +125,15 @@ fn static_topics_alone_turn_discovery_off() {
     };
     let alone = in_fake(&fake, "--static-topics-path t.yaml").unwrap().options;
     assert_eq!(
-        alone.static_topics,
+        alone.discovery.static_topics,
         [("/a".to_owned(), "std_msgs/msg/String".to_owned())]
     );
-    assert!(alone.no_discovery);
+    assert!(alone.discovery.no_discovery);
     assert!(
         !in_fake(&fake, "-a --static-topics-path t.yaml")
             .unwrap()
             .options
+            .discovery
             .no_discovery
     );
 }
@@ -195,7 +196,7 @@ fn events_take_their_memory_from_the_cache() {
     );
     assert!(refusal("-a --trigger /v:x<1 --snapshot-mode").starts_with("--trigger and --snapshot-mode"));
     assert!(refusal("-a --trigger /v:x<1 --max-cache-size 0").starts_with("--trigger needs memory"));
-    assert!(options("-a --on-file-closed true").lists_complete_files);
+    assert!(options("-a --on-file-closed true").files.lists_complete_files);
     assert!(refusal("-a --on-file-closed=").starts_with("--on-file-closed needs a command"));
 }
 
@@ -306,10 +307,10 @@ fn compression_is_resolved_as_in_rosbag2() {
         threads: Some(3),
         threads_nice: -5,
     };
-    assert_eq!(found.compression, expected);
-    assert_eq!(options("-a").compression, CompressionOptions::default());
+    assert_eq!(found.files.compression, expected);
+    assert_eq!(options("-a").files.compression, CompressionOptions::default());
     assert_eq!(
-        options("-a --compression-mode file").compression.mode,
+        options("-a --compression-mode file").files.compression.mode,
         CompressionMode::File
     );
     let error = refusal("-a --compression-format zstd");
@@ -376,7 +377,7 @@ fn throttles_have_a_topic_and_a_rate() {
 fn topics_have_compressions_of_their_own() {
     let options = options("-a --topic-compression points=zstd /a=lz4 /a=none");
     assert_eq!(
-        options.topic_compression,
+        options.files.topic_compression,
         [
             ("/a".to_owned(), "none".to_owned()),
             ("/points".to_owned(), "zstd".to_owned())
@@ -406,16 +407,18 @@ fn topics_have_compressions_of_their_own() {
 #[test]
 fn latched_messages_are_repeated_as_deep_as_requested() {
     let depth = |depth| NonZeroU32::new(depth).unwrap();
-    assert!(options("-a").repeat.is_none());
-    let some = options("-a --repeat-transient-local map /tf_static=5 /map=2").repeat;
+    assert!(options("-a").files.repeat.is_none());
+    let some = options("-a --repeat-transient-local map /tf_static=5 /map=2")
+        .files
+        .repeat;
     let topics = [("/map".to_owned(), depth(2)), ("/tf_static".to_owned(), depth(5))];
     assert_eq!((some.topics, some.all), (topics.into(), None));
     assert_eq!(
-        options("-a --repeat-all-transient-local").repeat.all,
+        options("-a --repeat-all-transient-local").files.repeat.all,
         Some(depth(1))
     );
     assert_eq!(
-        options("-a --repeat-all-transient-local 7").repeat.all,
+        options("-a --repeat-all-transient-local 7").files.repeat.all,
         Some(depth(7))
     );
     for pair in ["/a=0", "/a=-1", "/a=x", "/a=1001", "/a="] {

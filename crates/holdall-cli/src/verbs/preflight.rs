@@ -20,7 +20,6 @@ use crate::{
     },
 };
 use holdall::{
-    RecordOptions,
     preflight::{Answer, Forecast, Measured, PreflightError, forecast, measure},
     record::RescueMemory,
 };
@@ -87,10 +86,8 @@ fn trial(
 ) -> Result<(Measured, Forecast), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // Nothing of a trial is rescued, and others would find its memory.
-    let options = RecordOptions {
-        rescue_directory: None,
-        ..resolved.options.clone()
-    };
+    let mut options = resolved.options.clone();
+    options.safety.rescue_directory = None;
     // Before the transports, which receive into it.
     let memory = RescueMemory::begin(&options);
     let transports = transport::join(

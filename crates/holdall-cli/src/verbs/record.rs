@@ -154,7 +154,7 @@ impl Running {
         supervision.set_upload(upload::beside(
             &args.running.upload,
             &bag,
-            resolved.options.uploaded.as_ref(),
+            resolved.options.files.uploaded.as_ref(),
         )?);
         let requests = || RecordRequests {
             control: recorder.control(),
@@ -260,7 +260,7 @@ fn start(
         node.offer(&mut transports);
         let request = Request::new(
             &options.selection,
-            options.no_discovery,
+            options.discovery.no_discovery,
             transports.iter().map(|transport| transport.name()).collect(),
             transport::variable,
         );

@@ -50,6 +50,7 @@ impl RecorderNode {
             parameters: crate::resolve::parameters::of_recording(&resolved.options),
             distribution: resolved
                 .options
+                .files
                 .ros_distro
                 .as_deref()
                 .map(Distribution::from_name),

@@ -37,7 +37,7 @@ fn recorded(world: &mut World) -> Recorded {
 fn a_recording_with_known_losses_adds_up_in_every_storage() {
     for storage in ["mcap", "sqlite3"] {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         let recorded = recorded(&mut world);
         let audit = audit(&recorded.output);
         assert_eq!(audit.faults, Vec::<String>::new(), "{storage}");
@@ -51,7 +51,7 @@ fn a_recording_with_known_losses_adds_up_in_every_storage() {
 #[test]
 fn a_split_bag_adds_up_and_each_file_has_the_account_so_far() {
     let mut world = World::new();
-    world.options.split = SplitOptions {
+    world.options.files.split = SplitOptions {
         bytes_max: Some(50_000),
         ..SplitOptions::default()
     };
@@ -67,7 +67,7 @@ fn a_split_bag_adds_up_and_each_file_has_the_account_so_far() {
 #[test]
 fn what_a_ring_of_files_removed_is_neither_there_nor_lost() {
     let mut world = World::new();
-    world.options.split = SplitOptions {
+    world.options.files.split = SplitOptions {
         bytes_max: Some(50_000),
         files_max: Some(2),
         ..SplitOptions::default()
@@ -259,7 +259,7 @@ fn a_repair_invents_no_account_for_a_bag_of_another_recorder() {
 fn a_bag_of_which_a_part_cannot_be_read_is_damaged_by_audit_and_check() {
     for storage in ["mcap", "sqlite3"] {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         let bag = recorded(&mut world).output;
         let file = Bag::open(&bag).unwrap().files()[0].path.clone();
         let mut bytes = fs::read(&file).unwrap();

@@ -29,12 +29,12 @@ fn an_empty_recording_is_a_bag() {
 #[test]
 fn an_unknown_storage_is_refused_before_anything_is_made() {
     let mut world = World::new();
-    world.options.storage_id = "rosbag".to_owned();
+    world.options.files.storage_id = "rosbag".to_owned();
     let error = world.try_record().err().unwrap().to_string();
     assert!(error.contains("rosbag"), "{error}");
     assert!(!world.options.output.exists());
-    world.options.storage_id = "mcap".to_owned();
-    world.options.storage_preset = Some("nonsense".to_owned());
+    world.options.files.storage_id = "mcap".to_owned();
+    world.options.files.storage_preset = Some("nonsense".to_owned());
     let error = world.try_record().err().unwrap().to_string();
     assert!(error.contains("nonsense"), "{error}");
     assert!(!world.options.output.exists());
@@ -43,7 +43,7 @@ fn an_unknown_storage_is_refused_before_anything_is_made() {
 #[test]
 fn splits_keep_order_and_lose_nothing_and_each_file_has_all_topics() {
     let mut world = World::new();
-    world.options.split = SplitOptions {
+    world.options.files.split = SplitOptions {
         bytes_max: Some(40_000),
         ..SplitOptions::default()
     };
@@ -84,7 +84,7 @@ fn splits_keep_order_and_lose_nothing_and_each_file_has_all_topics() {
 #[test]
 fn a_ring_of_files_keeps_the_newest() {
     let mut world = World::new();
-    world.options.split = SplitOptions {
+    world.options.files.split = SplitOptions {
         bytes_max: Some(40_000),
         files_max: Some(3),
         ..SplitOptions::default()
@@ -172,9 +172,10 @@ fn custom_data_and_distribution_are_in_the_metadata() {
     let mut world = World::new();
     world
         .options
+        .files
         .custom_data
         .insert("robot".to_owned(), "r2".to_owned());
-    world.options.ros_distro = Some("jazzy".to_owned());
+    world.options.files.ros_distro = Some("jazzy".to_owned());
     let metadata = world.record().stop().metadata();
     assert_eq!(
         metadata.custom_data,
@@ -208,7 +209,7 @@ fn a_running_recording_has_metadata_that_names_its_files() {
 fn every_storage_records_and_splits() {
     for storage in holdall_storage::storages() {
         let mut world = World::new();
-        world.options.storage_id = storage.id().to_owned();
+        world.options.files.storage_id = storage.id().to_owned();
         let publisher = world.publisher("/t", RELIABLE);
         let recording = world.record();
         recording.wait_matched(&publisher);

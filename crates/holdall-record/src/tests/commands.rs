@@ -55,7 +55,7 @@ fn topics_that_find_no_room_are_recorded_when_the_drain_has_made_some() {
 fn static_topics_without_room_are_subscribed_when_there_is_some() {
     let mut world = World::new();
     let topic = |number| (format!("/t{number}"), STRING.to_owned());
-    world.options.static_topics = (0..COMMANDS_MAX + MORE).map(topic).collect();
+    world.options.discovery.static_topics = (0..COMMANDS_MAX + MORE).map(topic).collect();
     let mut recorder = stepped(&world);
     assert_eq!(recorder.status().topics.len(), COMMANDS_MAX);
     recorder.step_drain();

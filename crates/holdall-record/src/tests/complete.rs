@@ -28,9 +28,9 @@ fn each_file_is_listed_once_when_it_is_complete() {
     ];
     for (storage, mode) in ways {
         let mut world = World::new();
-        world.options.lists_complete_files = true;
-        world.options.storage_id = storage.to_owned();
-        world.options.compression.mode = mode;
+        world.options.files.lists_complete_files = true;
+        world.options.files.storage_id = storage.to_owned();
+        world.options.files.compression.mode = mode;
         let publisher = world.publisher("/chatter", RELIABLE);
         let recording = world.record();
         recording.wait_matched(&publisher);
@@ -83,7 +83,7 @@ fn each_file_is_listed_once_when_it_is_complete() {
 #[test]
 fn files_are_listed_on_request_only() {
     let mut world = World::new();
-    world.options.split = SplitOptions {
+    world.options.files.split = SplitOptions {
         bytes_max: Some(20_000),
         ..SplitOptions::default()
     };

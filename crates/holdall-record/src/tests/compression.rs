@@ -29,9 +29,9 @@ fn a_compressed_recording_is_read_back_byte_exact_in_every_mode_and_storage() {
                 continue;
             }
             let mut world = World::new();
-            world.options.storage_id = storage.to_owned();
-            world.options.split.bytes_max = Some(2_000_000);
-            world.options.compression = CompressionOptions {
+            world.options.files.storage_id = storage.to_owned();
+            world.options.files.split.bytes_max = Some(2_000_000);
+            world.options.files.compression = CompressionOptions {
                 mode,
                 threads_nice: 5,
                 ..CompressionOptions::default()
@@ -63,8 +63,8 @@ fn a_compressed_recording_is_read_back_byte_exact_in_every_mode_and_storage() {
 #[test]
 fn whole_directories_are_not_packed() {
     let mut world = World::new();
-    world.options.storage_id = "leveldb".to_owned();
-    world.options.compression.mode = CompressionMode::File;
+    world.options.files.storage_id = "leveldb".to_owned();
+    world.options.files.compression.mode = CompressionMode::File;
     let error = world.try_record().err().unwrap().to_string();
     assert!(error.contains("use message compression"), "{error}");
     assert!(!world.options.output.exists());
@@ -73,7 +73,7 @@ fn whole_directories_are_not_packed() {
 #[test]
 fn messages_that_a_short_compression_queue_drops_are_in_the_ledger() {
     let mut world = World::new();
-    world.options.compression = CompressionOptions {
+    world.options.files.compression = CompressionOptions {
         mode: CompressionMode::Message,
         queue_max: NonZeroU32::new(1),
         threads: Some(1),

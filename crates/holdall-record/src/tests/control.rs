@@ -17,7 +17,7 @@ fn names(bag: &Bag) -> Vec<String> {
 fn markers_are_in_the_files_and_in_the_list() {
     for storage in ["mcap", "sqlite3", "leveldb"] {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         let publisher = world.publisher("/chatter", RELIABLE);
         let recording = world.record();
         recording.wait_matched(&publisher);

@@ -112,7 +112,7 @@ fn a_full_disk_ends_the_recording_and_leaves_a_readable_bag() {
 #[test]
 fn too_little_free_space_ends_the_recording_with_everything_that_was_received() {
     let mut world = World::new();
-    world.options.min_free_space_bytes = Some(u64::MAX);
+    world.options.safety.min_free_space_bytes = Some(u64::MAX);
     let publisher = world.publisher("/t", RELIABLE);
     let recording = world.record();
     assert!(recording.recorder.wait_finished(PATIENCE));
@@ -269,7 +269,7 @@ fn a_failed_transport_ends_the_recording_with_its_reason_and_keeps_the_bag() {
 #[test]
 fn a_file_that_was_made_ahead_is_none_of_a_killed_recording() {
     let mut world = prompt_world();
-    world.options.split.bytes_max = Some(200_000);
+    world.options.files.split.bytes_max = Some(200_000);
     let (recording, publisher) = record_one(&mut world);
     let ahead = world.options.output.join("bag_1.mcap");
     let mut sent = 0;

@@ -96,7 +96,7 @@ impl Disk for HoleDisk {
 fn what_is_after_a_hole_is_no_message_even_when_the_close_fails_too() {
     for preset in ["fastwrite", ""] {
         let mut world = World::new();
-        world.options.storage_preset = Some(preset.to_owned()).filter(|preset| !preset.is_empty());
+        world.options.files.storage_preset = Some(preset.to_owned()).filter(|preset| !preset.is_empty());
         let writes = Arc::new(AtomicU64::new(0));
         let counter = Arc::clone(&writes);
         world.disk = Some(Box::new(move |directory| {

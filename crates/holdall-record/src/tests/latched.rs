@@ -68,9 +68,9 @@ fn every_file_begins_with_the_latched_messages_and_the_bag_has_them_once() {
     for storage in STORAGES {
         for mode in [CompressionMode::None, CompressionMode::Message] {
             let mut world = World::new();
-            world.options.storage_id = storage.to_owned();
-            world.options.compression.mode = mode;
-            world.options.repeat = repeat_all(1);
+            world.options.files.storage_id = storage.to_owned();
+            world.options.files.compression.mode = mode;
+            world.options.files.repeat = repeat_all(1);
             let (recorded, sent) = three_files(&mut world);
             let about = format!("{storage}, {mode:?}");
             assert_eq!(recorded.report.files.len(), 3, "{about}");
@@ -105,7 +105,7 @@ fn every_file_begins_with_the_latched_messages_and_the_bag_has_them_once() {
 #[test]
 fn pieces_that_are_read_together_have_their_messages_once() {
     let mut world = World::new();
-    world.options.repeat = repeat_all(1);
+    world.options.files.repeat = repeat_all(1);
     let (recorded, sent) = three_files(&mut world);
     let set = BagSet::open(&recorded.report.files).unwrap();
     let messages = set
@@ -123,8 +123,8 @@ fn pieces_that_are_read_together_have_their_messages_once() {
 #[test]
 fn copies_of_one_recording_stand_for_no_message_of_another() {
     let (mut one, mut other) = (World::new(), World::new());
-    one.options.repeat = repeat_all(1);
-    other.options.repeat = repeat_all(1);
+    one.options.files.repeat = repeat_all(1);
+    other.options.files.repeat = repeat_all(1);
     let (one, _) = three_files(&mut one);
     let (other, _) = three_files(&mut other);
     let set = BagSet::open(&[one.report.files[1].clone(), other.report.files[2].clone()]).unwrap();
@@ -144,7 +144,7 @@ fn copies_of_one_recording_stand_for_no_message_of_another() {
 #[test]
 fn metadata_without_marks_shows_all_that_the_files_hold() {
     let mut world = World::new();
-    world.options.repeat = repeat_all(1);
+    world.options.files.repeat = repeat_all(1);
     let (recorded, sent) = three_files(&mut world);
     let path = recorded.output.join("metadata.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -172,7 +172,7 @@ fn without_the_option_nothing_is_repeated() {
 #[test]
 fn a_named_topic_is_repeated_as_deep_as_requested() {
     let mut world = World::new();
-    world.options.repeat.topics = [("/map".to_owned(), NonZeroU32::new(3).unwrap())].into();
+    world.options.files.repeat.topics = [("/map".to_owned(), NonZeroU32::new(3).unwrap())].into();
     let (map, other) = (
         world.publisher("/map", LATCHED),
         world.publisher("/other", LATCHED),
@@ -203,9 +203,9 @@ fn a_named_topic_is_repeated_as_deep_as_requested() {
 fn the_ring_of_files_takes_its_copies_with_it() {
     for storage in STORAGES {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
-        world.options.repeat = repeat_all(1);
-        world.options.split = SplitOptions {
+        world.options.files.storage_id = storage.to_owned();
+        world.options.files.repeat = repeat_all(1);
+        world.options.files.split = SplitOptions {
             bytes_max: Some(200_000),
             files_max: Some(3),
             ..SplitOptions::default()
@@ -276,7 +276,7 @@ fn the_ring_of_files_takes_its_copies_with_it() {
 #[test]
 fn a_snapshot_begins_with_the_state_that_its_ring_has_dropped() {
     let mut world = World::new();
-    world.options.repeat = repeat_all(1);
+    world.options.files.repeat = repeat_all(1);
     world.options.cache = CacheOptions {
         bytes_max: 1 << 20,
         snapshot: true,

@@ -44,7 +44,7 @@ fn a_recording_ends_before_its_files_exceed_the_size() {
         let mut world = World::new();
         let bytes_max = 100_000;
         world.options.limits.bytes_max = Some(bytes_max);
-        world.options.split = SplitOptions {
+        world.options.files.split = SplitOptions {
             bytes_max: split,
             ..SplitOptions::default()
         };

@@ -22,7 +22,7 @@ fn unseen(_done: u64, _total: u64) {}
 
 /// A bag that is being recorded, with some messages durable in its file.
 fn live(world: &mut World, storage: &str) -> (Recording, MemoryPublisher) {
-    storage.clone_into(&mut world.options.storage_id);
+    storage.clone_into(&mut world.options.files.storage_id);
     let (recording, publisher) = record_one(world);
     for number in 0..200 {
         publisher.send(&payload(number, 2000));
@@ -272,8 +272,8 @@ fn a_file_that_is_deleted_or_replaced_is_noticed_counted_and_followed_by_a_new_o
 fn a_file_that_is_deleted_before_the_end_is_noticed_at_the_end() {
     for storage in ["mcap", "sqlite3", "leveldb"] {
         let mut world = prompt_world();
-        world.options.max_loss_window = None;
-        storage.clone_into(&mut world.options.storage_id);
+        world.options.safety.max_loss_window = None;
+        storage.clone_into(&mut world.options.files.storage_id);
         let (recording, publisher) = record_one(&mut world);
         for number in 0..100 {
             publisher.send(&payload(number, 2000));
@@ -297,8 +297,8 @@ fn a_file_that_is_deleted_before_the_end_is_noticed_at_the_end() {
 fn a_storage_that_notices_first_that_its_file_was_deleted_continues_in_a_new_one() {
     for storage in ["mcap", "sqlite3", "leveldb"] {
         let mut world = prompt_world();
-        world.options.max_loss_window = None;
-        storage.clone_into(&mut world.options.storage_id);
+        world.options.safety.max_loss_window = None;
+        storage.clone_into(&mut world.options.files.storage_id);
         let (recording, publisher) = record_one(&mut world);
         publisher.send(&payload(0, 2000));
         recording.wait_recorded(1);
@@ -349,8 +349,8 @@ fn no_verb_writes_through_a_link_in_a_bag() {
 fn a_recording_that_was_killed_before_its_first_write_is_a_bag_without_messages() {
     for storage in ["mcap", "sqlite3", "leveldb"] {
         let mut world = World::new();
-        world.options.max_loss_window = None;
-        storage.clone_into(&mut world.options.storage_id);
+        world.options.safety.max_loss_window = None;
+        storage.clone_into(&mut world.options.files.storage_id);
         let recording = world.record();
         let killed = world.options.output.with_file_name("killed");
         copy_all(&world.options.output, &killed);

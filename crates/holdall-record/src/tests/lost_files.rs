@@ -53,8 +53,8 @@ fn files_of(bag: &Path) -> Vec<PathBuf> {
 
 /// A recording of `count` messages over several files, in which all but the last few are durable and no longer in memory.
 fn recording(world: &mut World, storage: &str, count: u64) -> (Recording, Sent) {
-    world.options.storage_id = storage.to_owned();
-    world.options.split.bytes_max = Some(60_000);
+    world.options.files.storage_id = storage.to_owned();
+    world.options.files.split.bytes_max = Some(60_000);
     let publishers = [world.publisher("/a", RELIABLE), world.publisher("/b", SENSOR)];
     let recording = world.record();
     publishers
@@ -134,7 +134,7 @@ fn assert_for_good(bag: &Path, sent: &Sent, lost: u64, about: &str) {
 fn a_file_of_a_killed_recording_that_is_gone_is_in_its_account_for_good() {
     for storage in ["mcap", "sqlite3", "leveldb"] {
         let (mut world, _memory) = super::rescue::world_with_memory();
-        world.options.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
+        world.options.safety.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
         let (recording, sent) = recording(&mut world, storage, 240);
         let place = tempfile::tempdir().unwrap();
         let whole = killed(&recording, place.path());
@@ -177,7 +177,7 @@ fn a_file_of_a_killed_recording_that_is_gone_is_in_its_account_for_good() {
 fn messages_from_memory_do_not_take_the_name_of_a_file_that_is_gone() {
     for storage in ["mcap", "sqlite3", "leveldb"] {
         let (mut world, _memory) = super::rescue::world_with_memory();
-        world.options.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
+        world.options.safety.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
         let (recording, sent) = recording(&mut world, storage, 240);
         let place = tempfile::tempdir().unwrap();
         let bag = killed(&recording, place.path());

@@ -26,7 +26,11 @@ mod triggers;
 mod types;
 mod waiting;
 
-use super::{Platform, RecordControl, Recorder, options::RecordOptions, status::RecordReport};
+use super::{
+    Platform, RecordControl, Recorder,
+    options::{DiscoveryOptions, RecordOptions},
+    status::RecordReport,
+};
 use crate::{
     RecordError, cache::CacheOptions, receive::session::INITIAL_DISCOVERY,
     write::durability::DEFAULT_LOSS_WINDOW,
@@ -118,37 +122,12 @@ impl World {
                 all_topics: true,
                 ..Selection::default()
             },
-            static_topics: Vec::new(),
             output: dir.path().join("bag"),
-            storage_id: "mcap".to_owned(),
-            uploaded: None,
-            storage_preset: None,
-            storage_config: None,
-            topic_compression: BTreeMap::new(),
-            qos_overrides: BTreeMap::new(),
-            split: Default::default(),
-            limits: Default::default(),
-            triggers: None,
-            throttles: BTreeMap::new(),
-            repeat: Default::default(),
-            priorities: BTreeMap::new(),
-            compression: Default::default(),
-            max_loss_window: Some(DEFAULT_LOSS_WINDOW),
-            on_disk_full: Default::default(),
-            min_free_space_bytes: None,
-            rescue_directory: None,
-            cache: CacheOptions::default(),
-            start_paused: false,
-            use_sim_time: false,
-            custom_data: BTreeMap::new(),
-            polling_interval: Duration::from_millis(1),
-            no_discovery: false,
-            merge_duplicates: false,
-            merge_publishers: false,
-            lists_complete_files: false,
-            ros_distro: None,
-            events: None,
-            ament_prefixes: Vec::new(),
+            discovery: DiscoveryOptions {
+                polling_interval: Duration::from_millis(1),
+                ..DiscoveryOptions::default()
+            },
+            ..RecordOptions::default()
         };
         let clock = Arc::new(TestClock::default());
         Self {

@@ -32,7 +32,7 @@ impl Clock for FaultyClock {
 /// Records 100 messages, has the thread panic, and returns the report when the recording has ended by itself.
 fn record_until_a_bug_in(name: &'static str) -> Recorded {
     let mut world = World::new();
-    world.options.max_loss_window = Some(Duration::from_millis(50));
+    world.options.safety.max_loss_window = Some(Duration::from_millis(50));
     let clock = Arc::new(FaultyClock::default());
     let transport = MemoryTransport::new(&world.network, node("recorder"), world.clock());
     let platform = Platform {

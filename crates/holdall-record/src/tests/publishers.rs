@@ -53,7 +53,7 @@ fn bag(recorded: &Recorded) -> Bag {
 fn each_publisher_has_a_channel_and_the_topic_is_listed_once() {
     for storage in ["mcap", "sqlite3"] {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         let recorded = record_two(&mut world, 10);
         let listed: Vec<_> = recorded
             .metadata()
@@ -108,7 +108,7 @@ fn independent_readers_see_one_topic_in_order_and_say_who() {
 fn messages_are_chosen_by_node_and_by_identifier() {
     for storage in ["mcap", "sqlite3"] {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         let recorded = record_two(&mut world, 10);
         let set = BagSet::from(vec![bag(&recorded)]);
         assert_eq!(numbers(&set, &["/left"]), [0, 2, 4, 6, 8], "{storage}");
@@ -129,7 +129,7 @@ fn messages_are_chosen_by_node_and_by_identifier() {
 #[test]
 fn on_request_all_publishers_of_a_topic_share_one_channel() {
     let mut world = World::new();
-    world.options.merge_publishers = true;
+    world.options.files.merge_publishers = true;
     let recorded = record_two(&mut world, 4);
     let bytes = fs::read(&recorded.report.files[0]).unwrap();
     let summary = mcap::Summary::read(&bytes).unwrap().unwrap();
@@ -236,7 +236,7 @@ fn a_publisher_that_was_lost_whole_can_be_chosen_and_keeps_its_account() {
 #[test]
 fn a_split_recording_lists_publishers_in_each_file() {
     let mut world = World::new();
-    world.options.split.bytes_max = Some(20_000);
+    world.options.files.split.bytes_max = Some(20_000);
     let publisher = world.publisher("/a", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);

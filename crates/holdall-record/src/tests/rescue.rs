@@ -132,9 +132,9 @@ fn assert_exact(bag: &Path, about: &str) {
 pub(super) fn world_with_memory() -> (World, tempfile::TempDir) {
     let mut world = World::new();
     let memory = tempfile::tempdir().unwrap();
-    world.options.rescue_directory = Some(memory.path().to_owned());
+    world.options.safety.rescue_directory = Some(memory.path().to_owned());
     // Nothing is handed over just because of its age.
-    world.options.max_loss_window = None;
+    world.options.safety.max_loss_window = None;
     (world, memory)
 }
 
@@ -160,18 +160,18 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
         ("sqlite3", plain),
         ("leveldb", plain),
         ("mcap", |options| {
-            options.compression.mode = CompressionMode::Message
+            options.files.compression.mode = CompressionMode::Message
         }),
         ("mcap", |options| {
-            options.storage_preset = Some("zstd_fast".to_owned())
+            options.files.storage_preset = Some("zstd_fast".to_owned())
         }),
-        ("mcap", |options| options.split.bytes_max = Some(40_000)),
-        ("sqlite3", |options| options.merge_publishers = true),
+        ("mcap", |options| options.files.split.bytes_max = Some(40_000)),
+        ("sqlite3", |options| options.files.merge_publishers = true),
     ];
     for (number, (storage, change)) in cases.into_iter().enumerate() {
         let about = format!("case {number}, {storage}");
         let (mut world, memory) = world_with_memory();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         change(&mut world.options);
         let (a, b) = (world.publisher("/a", RELIABLE), world.publisher("/b", RELIABLE));
         let recording = world.record();
@@ -232,7 +232,7 @@ fn nothing_received_is_missing_after_a_kill_whatever_the_storage() {
 fn large_messages_that_the_disk_does_not_take_survive_a_kill() {
     for compression in [CompressionMode::None, CompressionMode::Message] {
         let (mut world, _memory) = world_with_memory();
-        world.options.compression.mode = compression;
+        world.options.files.compression.mode = compression;
         let (hold, bytes_left) = (Arc::new(Hold::default()), Arc::new(AtomicU64::new(u64::MAX)));
         world.disk = Some(test_disk(&bytes_left, &hold));
         let (recording, publisher) = record_one(&mut world);
@@ -285,8 +285,8 @@ fn large_messages_for_which_there_is_no_memory_are_counted() {
 #[test]
 fn a_killed_database_adds_up_before_its_repair() {
     let (mut world, _memory) = world_with_memory();
-    world.options.storage_id = "sqlite3".to_owned();
-    world.options.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
+    world.options.files.storage_id = "sqlite3".to_owned();
+    world.options.safety.max_loss_window = Some(DEFAULT_LOSS_WINDOW);
     let hold = Arc::new(Hold::default());
     world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &hold));
     let (recording, publisher) = record_one(&mut world);
@@ -411,7 +411,7 @@ fn contents(bag: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 #[test]
 fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
     let (mut world, memory) = world_with_memory();
-    world.options.split.bytes_max = Some(40_000);
+    world.options.files.split.bytes_max = Some(40_000);
     let publisher = world.publisher("/a", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);
@@ -443,8 +443,8 @@ fn a_bag_that_is_being_recorded_and_memory_of_others_are_left_alone() {
 #[test]
 fn without_memory_the_account_of_a_repaired_bag_says_that_it_does_not_know() {
     let (mut world, _memory) = world_with_memory();
-    world.options.rescue_directory = None;
-    world.options.split.bytes_max = Some(40_000);
+    world.options.safety.rescue_directory = None;
+    world.options.files.split.bytes_max = Some(40_000);
     let publisher = world.publisher("/a", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);

@@ -73,9 +73,9 @@ impl BagFolder for DyingFolder {
 /// The bag of a recorder that was killed there, and how many messages were sent until then at least.
 fn killed_at_a_removal(storage: &str, is_after: bool, place: &Path) -> PathBuf {
     let (mut world, _memory) = world_with_memory();
-    world.options.storage_id = storage.to_owned();
-    world.options.split.bytes_max = Some(60_000);
-    world.options.split.files_max = Some(3);
+    world.options.files.storage_id = storage.to_owned();
+    world.options.files.split.bytes_max = Some(60_000);
+    world.options.files.split.files_max = Some(3);
     let copy = Arc::<Mutex<Option<PathBuf>>>::default();
     world.folder = Some(Box::new(DyingFolder {
         folder: OsFolder::default(),

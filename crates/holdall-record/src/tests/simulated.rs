@@ -43,7 +43,7 @@ fn options(rng: &mut SimRng, output: PathBuf) -> RecordOptions {
         policy: policies[rng.below(3) as usize],
         ..CacheOptions::default()
     };
-    world.options.split = SplitOptions {
+    world.options.files.split = SplitOptions {
         bytes_max: rng.coin().then(|| 20_000 + rng.below(100_000)),
         duration_max: rng.coin().then(|| Duration::from_millis(20 + rng.below(500))),
         files_max: None,
@@ -332,9 +332,9 @@ fn a_step_of_the_clock_moves_no_deadline_and_loses_nothing() {
         let window = Duration::from_secs(2);
         let mut sim = Sim::with(3, |options| {
             options.cache = CacheOptions::default();
-            options.split = SplitOptions::default();
+            options.files.split = SplitOptions::default();
             options.start_paused = false;
-            options.max_loss_window = Some(window);
+            options.safety.max_loss_window = Some(window);
         });
         let clock: Arc<dyn Clock> = Arc::new(sim.clock.clone());
         let request = PublishRequest {
@@ -377,10 +377,10 @@ fn publishers_that_were_summed_up_keep_an_account_that_adds_up_when_the_disk_fai
                 ..events(seed)
             });
             options.cache = CacheOptions::default();
-            options.split = SplitOptions::default();
+            options.files.split = SplitOptions::default();
             options.start_paused = false;
             // With a window messages become durable in between, without one none do before the end.
-            options.max_loss_window = (seed % 2 == 0).then_some(Duration::from_millis(500));
+            options.safety.max_loss_window = (seed % 2 == 0).then_some(Duration::from_millis(500));
         });
         let clock: Arc<dyn Clock> = Arc::new(sim.clock.clone());
         let request = PublishRequest {

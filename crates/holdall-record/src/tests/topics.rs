@@ -130,7 +130,7 @@ fn a_weaker_publisher_that_appears_later_is_not_missed() {
 #[test]
 fn a_restarted_publisher_is_another_one_and_loses_nothing() {
     let mut world = World::new();
-    world.options.polling_interval = Duration::from_millis(1);
+    world.options.discovery.polling_interval = Duration::from_millis(1);
     let mut publisher = world.publisher("/t", RELIABLE);
     let recording = world.record();
     for life in 0..3 {
@@ -238,7 +238,7 @@ fn simulation_time_stamps_messages_from_the_first_clock_on() {
 fn static_topics_are_subscribed_before_anybody_publishes() {
     let mut world = World::new();
     world.options.selection = Selection::default();
-    world.options.static_topics = vec![("/t".to_owned(), STRING.to_owned())];
+    world.options.discovery.static_topics = vec![("/t".to_owned(), STRING.to_owned())];
     let recording = world.record();
     let publisher = world.publisher("/t", RELIABLE);
     assert_eq!(publisher.matched_subscriptions(), 1);
@@ -252,7 +252,7 @@ fn static_topics_are_subscribed_before_anybody_publishes() {
 #[test]
 fn after_one_poll_no_new_topic_is_recorded() {
     let mut world = World::new();
-    world.options.no_discovery = true;
+    world.options.discovery.no_discovery = true;
     let first = world.publisher("/a", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&first);
@@ -272,7 +272,11 @@ fn after_one_poll_no_new_topic_is_recorded() {
 #[test]
 fn a_qos_override_is_asked_for_whatever_publishers_offer() {
     let mut world = World::new();
-    world.options.qos_overrides.insert("/t".to_owned(), SENSOR);
+    world
+        .options
+        .discovery
+        .qos_overrides
+        .insert("/t".to_owned(), SENSOR);
     let latched = world.publisher("/t", LATCHED);
     latched.send(&payload(0, 8));
     let recording = world.record();
@@ -405,7 +409,7 @@ fn a_type_that_no_node_defines_is_recorded() {
 /// A recording whose definition comes when the topic's messages wait no longer.
 fn defined_late(storage: &str, has_more: bool) -> (World, Recorded) {
     let mut world = World::new();
-    world.options.storage_id = storage.to_owned();
+    world.options.files.storage_id = storage.to_owned();
     let publisher = world.publisher_of("/t", OWN_TYPE, Some(&own_hash()), RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);

@@ -14,7 +14,7 @@ const LARGE: usize = 300_000;
 /// Publishes the same messages on both networks, as a bridge does.
 fn record_bridged(merge_duplicates: bool) -> (World, Recorded) {
     let mut world = World::new();
-    world.options.merge_duplicates = merge_duplicates;
+    world.options.discovery.merge_duplicates = merge_duplicates;
     let beyond = MemoryNetwork::new();
     let request = PublishRequest {
         topic: "/a".to_owned(),

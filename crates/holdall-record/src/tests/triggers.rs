@@ -215,8 +215,8 @@ fn random_events_leave_the_union_of_their_surroundings() {
         let mode = [CompressionMode::None, CompressionMode::Message][(seed % 2) as usize];
         let split = rng.chance(300_000).then(|| ms(100 + rng.below(1000)));
         let mut world = Stepped::new(triggers(&texts, before, after), |options| {
-            options.compression.mode = mode;
-            options.split.duration_max = split;
+            options.files.compression.mode = mode;
+            options.files.split.duration_max = split;
         });
         let value = world.publisher("/value", FLOAT);
         let scan = world.publisher("/scan", STRING);
@@ -325,7 +325,7 @@ fn an_event_that_is_soon_over_has_its_messages_in_its_own_file() {
 #[test]
 fn the_file_of_an_event_begins_with_the_latched_state_that_the_ring_let_go() {
     let mut world = Stepped::new(triggers(&["/value: data < 11.5"], ms(1000), ms(500)), |record| {
-        record.repeat.all = NonZeroU32::new(1);
+        record.files.repeat.all = NonZeroU32::new(1);
     });
     let (map, value) = (
         world.publisher_with("/map", "std_msgs/msg/String", LATCHED),
@@ -612,7 +612,7 @@ fn markers_and_snapshots_are_events_where_events_are_waited_for() {
 fn a_file_of_an_event_is_closed_while_the_recording_runs() {
     let mut world = World::new();
     world.options.triggers = Some(triggers(&["/chatter silent 1h"], ms(7_200_000), ms(2000)));
-    world.options.lists_complete_files = true;
+    world.options.files.lists_complete_files = true;
     let publisher = world.publisher("/chatter", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);

@@ -54,7 +54,7 @@ fn record_two(world: &mut World, at_once: bool) -> (Recording, Vec<usize>, Vec<u
 fn two_types_of_one_topic_are_both_recorded() {
     for (at_once, merge_publishers) in [(false, false), (true, false), (false, true)] {
         let mut world = World::new();
-        world.options.merge_publishers = merge_publishers;
+        world.options.files.merge_publishers = merge_publishers;
         let (recording, strings, headers) = record_two(&mut world, at_once);
         let recorded = recording.stop();
         assert_eq!(recorded.lost(), 0);
@@ -101,7 +101,7 @@ fn a_publisher_of_another_type_says_so_in_the_ledger() {
 fn messages_of_another_type_are_counted_where_the_storage_has_no_place_for_them() {
     for storage in ["sqlite3", "leveldb"] {
         let mut world = World::new();
-        world.options.storage_id = storage.to_owned();
+        world.options.files.storage_id = storage.to_owned();
         let (recording, strings, _) = record_two(&mut world, false);
         let recorded = recording.stop();
         assert_eq!(recorded.lost(), 19, "{storage}");
@@ -136,9 +136,9 @@ fn both_types_are_rescued_after_a_kill() {
     for merge_publishers in [false, true] {
         let mut world = World::new();
         let memory = tempfile::tempdir().unwrap();
-        world.options.rescue_directory = Some(memory.path().to_owned());
-        world.options.max_loss_window = None;
-        world.options.merge_publishers = merge_publishers;
+        world.options.safety.rescue_directory = Some(memory.path().to_owned());
+        world.options.safety.max_loss_window = None;
+        world.options.files.merge_publishers = merge_publishers;
         let (recording, strings, headers) = record_two(&mut world, false);
         // The state that a kill leaves at this moment.
         let bag = memory.path().join("copy");

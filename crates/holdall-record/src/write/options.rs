@@ -3,7 +3,7 @@
 use crate::limits::RecordingLimits;
 use std::time::Duration;
 
-/// Policy for a nearly full disk: less than `RecordOptions::min_free_space_bytes` is left.
+/// Policy for a nearly full disk: less than `SafetyOptions::min_free_space_bytes` is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDiskFull {
     /// End the recording; messages received until then are in the bag.
@@ -24,14 +24,14 @@ pub struct DrainOptions {
     pub max_loss_window: Option<Duration>,
     /// Policy when less than `min_free_space_bytes` is left.
     pub on_disk_full: OnDiskFull,
-    /// See [`crate::options::RecordOptions::min_free_space_bytes`].
+    /// See [`crate::options::SafetyOptions::min_free_space_bytes`].
     pub min_free_space_bytes: Option<u64>,
     /// The cache is a ring: messages in it may be arbitrarily old, and have no guarantee until they are requested.
     pub snapshot: bool,
-    /// See [`crate::options::RecordOptions::merge_publishers`].
+    /// See [`crate::options::FileOptions::merge_publishers`].
     pub merge_publishers: bool,
     /// See [`crate::options::RecordOptions::limits`].
     pub limits: RecordingLimits,
-    /// See [`crate::options::RecordOptions::lists_complete_files`].
+    /// See [`crate::options::FileOptions::lists_complete_files`].
     pub lists_complete_files: bool,
 }

@@ -17,7 +17,7 @@ use holdall_io::{
 use holdall_model::units::format_bytes;
 use holdall_record::{
     Platform, RecordError, Recorder,
-    options::{OnDiskFull, RecordOptions, RecordingLimits},
+    options::{FileOptions, OnDiskFull, RecordOptions, RecordingLimits, SafetyOptions},
     status::{RecordReport, TopicStatus},
 };
 use holdall_transport::{Transport, registry::is_receiving_thread};
@@ -164,16 +164,22 @@ fn of_trial(options: RecordOptions, scratch: &ScratchDirectory, available_bytes:
     let file_bytes = (available_bytes / FILE_PART).clamp(FILE_BYTES.0, FILE_BYTES.1);
     let mut options = RecordOptions {
         output: scratch.path().join(BAG),
-        split: SplitOptions {
-            bytes_max: Some(file_bytes),
-            duration_max: None,
-            files_max: Some(FILES_KEPT),
+        files: FileOptions {
+            split: SplitOptions {
+                bytes_max: Some(file_bytes),
+                duration_max: None,
+                files_max: Some(FILES_KEPT),
+            },
+            lists_complete_files: false,
+            ..options.files
+        },
+        safety: SafetyOptions {
+            on_disk_full: OnDiskFull::Stop,
+            min_free_space_bytes: None,
+            ..options.safety
         },
         limits: RecordingLimits::default(),
-        on_disk_full: OnDiskFull::Stop,
-        min_free_space_bytes: None,
         triggers: None,
-        lists_complete_files: false,
         start_paused: false,
         use_sim_time: false,
         events: None,

@@ -22,7 +22,7 @@ pub(super) struct Asking {
 impl Asking {
     pub fn new(options: &RecordOptions) -> Self {
         Self {
-            definitions: Definitions::new(options.ament_prefixes.clone(), |name| {
+            definitions: Definitions::new(options.discovery.ament_prefixes.clone(), |name| {
                 Bundle::embedded().get(name)
             }),
             replies: VecDeque::new(),

@@ -124,7 +124,7 @@ impl Session {
     }
 
     fn subscribe_static_topics(&mut self) -> Result<(), TransportError> {
-        for (name, type_name) in self.options.static_topics.clone() {
+        for (name, type_name) in self.options.discovery.static_topics.clone() {
             let plan = TopicPlan {
                 name: name.clone(),
                 type_name,
@@ -149,7 +149,10 @@ impl Session {
         self.parts.time.look();
         self.record_held_where_it_goes_on();
         let has_news = !self.decisions.is_empty() || self.sources.have_news();
-        if self.due.polls(now, self.options.polling_interval, has_news) {
+        if self
+            .due
+            .polls(now, self.options.discovery.polling_interval, has_news)
+        {
             self.poll_graph(now);
         }
         self.answer_topic_requests();
@@ -234,8 +237,8 @@ impl Session {
         }
         let elapsed = self.due.elapsed(now);
         // Without discovery, topics of the start are still found.
-        let discovers =
-            self.parts.requests.discovers() || (self.options.no_discovery && elapsed < INITIAL_DISCOVERY);
+        let discovers = self.parts.requests.discovers()
+            || (self.options.discovery.no_discovery && elapsed < INITIAL_DISCOVERY);
         for number in 0..self.sources.len() {
             if self.sources[number].has_failed() {
                 continue;
@@ -466,7 +469,7 @@ fn filter(options: &RecordOptions) -> Result<TopicFilter, SelectionError> {
         namespace: "/".to_owned(),
         name: NODE_NAME.to_owned(),
     };
-    if options.selection.is_empty() && options.static_topics.is_empty() {
+    if options.selection.is_empty() && options.discovery.static_topics.is_empty() {
         return Err(SelectionError::Nothing);
     }
     options.selection.validate()?;

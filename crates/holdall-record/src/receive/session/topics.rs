@@ -172,7 +172,7 @@ impl Topics {
             info,
             definition,
         });
-        let qos_override = self.options.qos_overrides.get(&plan.name).copied();
+        let qos_override = self.options.discovery.qos_overrides.get(&plan.name).copied();
         let is_repeated = parts
             .latched
             .as_ref()
@@ -181,7 +181,7 @@ impl Topics {
         if is_repeated {
             topic = topic.request_latched();
         }
-        if self.options.merge_duplicates && sources.len() > 1 {
+        if self.options.discovery.merge_duplicates && sources.len() > 1 {
             topic = topic.merge_duplicates();
         }
         if let Some(complement) = sources.complement() {
@@ -210,7 +210,7 @@ impl Topics {
                 "{name}: publisher {} has type {other}, not {own}: its messages are counted as lost, because \
                  storage {} has no place for them (storage mcap has)",
                 publisher.gid,
-                self.options.storage_id
+                self.options.files.storage_id
             );
             return;
         }
