@@ -20,6 +20,8 @@ MONITORING = EXAMPLES / "monitoring"
 # The interpreter with what runs notebooks and reads queries.
 TOOLS = Path(sys.prefix) / "ros" / "bin" / "python"
 CHATTER = {"topic": "/chatter", "type": "std_msgs/msg/String", "rate_hz": 100}
+# A cache of 64 KiB holds one of these messages at a time, and they come without a pause.
+FLOOD = {"topic": "/flood", "type": "std_msgs/msg/UInt8MultiArray", "size": 200_000, "count": None, "hash": False}
 
 
 def alone():
@@ -57,11 +59,11 @@ def queries():
 
 
 def test_every_metric_of_dashboard_and_alerts_is_one_of_a_recording(world):
-    # Nothing fits into the cache: losses have a metric, too.
-    world.talker({"topic": "/image", "type": "sensor_msgs/msg/Image", "size": 1 << 20, "rate_hz": 20, "count": None})
+    # Losses have a metric, too.
+    world.talker(FLOOD)
     metrics = world.folder / "metrics.prom"
     recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--max-cache-size", "64KiB", "--metrics-file", metrics)
-    recorder.wait_until_says("recording /image")
+    recorder.wait_until_says("recording /flood")
     recorder.wait_until_says("lost")
     assert recorder.stop()[0] == 3
     text = metrics.read_text()
@@ -186,21 +188,20 @@ def check(world, *bags, losses="fail"):
 
 def test_the_action_finds_damage_and_losses(world):
     whole, lossy, cut = (world.folder / name for name in ("whole", "lossy", "cut"))
-    image = {"topic": "/image", "type": "sensor_msgs/msg/Image", "size": 1 << 20, "rate_hz": 20, "count": 20}
-    _, camera = [world.talker(plan, wait_for_subscriptions=1) for plan in ({**CHATTER, "count": 50}, image)]
+    _, flood = [world.talker(plan, wait_for_subscriptions=1) for plan in ({**CHATTER, "count": 50}, {**FLOOD, "count": 500})]
     recorders = [
         world.holdall("record", "--topics", "/chatter", "--max-recording-messages", "50", "-o", whole),
-        world.holdall("record", "--topics", "/image", "--max-cache-size", "64KiB", "-o", lossy),
+        world.holdall("record", "--topics", "/flood", "--max-cache-size", "64KiB", "-o", lossy),
     ]
     recorders[0].wait()
-    camera.done()
+    flood.done()
     assert recorders[1].stop()[0] == 3
     shutil.copytree(whole, cut)
     (file,) = cut.glob("*.mcap")
     os.truncate(file, file.stat().st_size // 2)
     assert check(world, whole)[:2] == (0, [])
     code, said, text = check(world, whole, lossy)
-    assert code == 1 and len(said) == 1 and said[0].startswith("::error title=messages are lost: ") and "/image" in said[0], text
+    assert code == 1 and len(said) == 1 and said[0].startswith("::error title=messages are lost: ") and "/flood" in said[0], text
     code, said, _ = check(world, lossy, losses="warn")
     assert code == 0 and [line.split(" ")[0] for line in said] == ["::warning"]
     assert check(world, lossy, losses="ignore")[:2] == (0, [])
