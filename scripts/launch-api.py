@@ -57,7 +57,7 @@ def main(*distributions):
     api = {}
     for word in distributions:
         distribution, _, folders = word.partition("=")
-        api[distribution] = json.loads(subprocess.run([sys.executable, __file__, "--names", folders], capture_output=True, text=True, check=True).stdout)
+        api[distribution] = json.loads(subprocess.run([sys.executable, __file__, "--names", folders], stdout=subprocess.PIPE, text=True, check=True).stdout)
     # A line for each name.
     blocks = [f"{json.dumps(one)}: {{\n" + ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in api[one].items()) + "\n}" for one in api]
     print("{" + ",\n".join(blocks) + "}")

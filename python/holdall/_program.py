@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 # Seconds that a recording or playback that was dropped has to close its bag.
 _END_S = 30.0
+# 107 less "/holdall-12345678/socket.4194304/s".
+_SOCKET_FOLDER_MAX = 72
 _FOUND, _DIFFERENT, _REFUSED, _LOST = 0, 1, 2, 3
+# Flags of `record`: without one of them, everything is recorded.
+SELECTING = (
+    "actions", "all", "all_actions", "all_services", "all_topics", "params_file", "profile", "regex", "services", "static_topics_path", "topic_types",
+    "topics",
+)  # fmt: skip
 
 
 def program() -> str:
@@ -42,6 +49,12 @@ def program() -> str:
                 if file.read(4) == b"\x7fELF":
                     return found
     raise ProgramError("the program holdall was not found: it is not in this package; set HOLDALL_BIN or put it into PATH")
+
+
+def folder_of_sockets() -> str:
+    """Where a socket can have a folder of its own: the name of a socket, with what the program adds while it makes it, has at most 107 bytes."""
+    folder = tempfile.gettempdir()
+    return folder if len(os.fsencode(folder)) <= _SOCKET_FOLDER_MAX else "/tmp"  # noqa: S108
 
 
 def _flags(options: dict[str, Any]) -> list[str]:
@@ -173,7 +186,7 @@ class Running:
     _deadline_s = 60.0
 
     def __init__(self, verb: str, words: list[str], options: dict[str, Any], env: dict[str, str] | None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="holdall-")
+        self._folder = tempfile.TemporaryDirectory(prefix="holdall-", dir=folder_of_sockets())
         self._socket = os.path.join(self._folder.name, "socket")
         self._log = open(os.path.join(self._folder.name, "log"), "w+", encoding="utf-8", errors="replace")
         flags = _flags({**options, "control_socket": self._socket})
@@ -328,7 +341,7 @@ def record(output: AnyPath | None = None, topics: Sequence[str] = (), *, env: di
     The program runs beside Python: no middleware is loaded into the interpreter.
     """
     selection: dict[str, Any] = {"topics": list(topics)} if topics else {}
-    if not topics and not {"all", "regex", "services", "all_topics", "topic_types"} & set(options):
+    if not topics and not any(options.get(name) for name in SELECTING):
         selection = {"all": True}
     return Recording([], {"output": output, **selection, **options}, env)
 

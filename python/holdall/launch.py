@@ -9,11 +9,13 @@ Needs the package ``launch`` of a ROS 2 installation (Humble or newer), and noth
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
+import re
 import shutil
+import signal
 import tempfile
+import weakref
 from typing import Any, Callable, Iterable, Sequence
 
 try:
@@ -23,13 +25,15 @@ try:
     from launch.event import Event
     from launch.event_handler import BaseEventHandler
     from launch.event_handlers import OnProcessExit, OnProcessIO, OnProcessStart, OnShutdown
+    from launch.events import matches_action
+    from launch.events.process import SignalProcess
     from launch.substitution import Substitution
     from launch.utilities import normalize_to_list_of_substitutions, perform_substitutions
 except ImportError as error:
     raise ImportError(f"holdall.launch needs the package launch of ROS 2: source an installation ({error})", name=error.name) from error
 
 from ._errors import ProgramError
-from ._program import _objects, program
+from ._program import SELECTING, folder_of_sockets, program
 
 __all__ = ["Ended", "Lost", "OnEnd", "OnLoss", "OnSplit", "OnStart", "Play", "Record", "Request", "Split", "Started"]
 
@@ -41,19 +45,17 @@ _OF_LAUNCH = frozenset({
 _OUTPUTS = frozenset({"screen", "log", "both", "own_log", "full"})
 # Flags of several words: one text of a launch argument, such as `topics:="/imu /scan"`, is all of them.
 _SEVERAL = frozenset({
-    "actions", "clock_topics", "exclude_actions", "exclude_services", "exclude_topic_types", "exclude_topics", "remap", "services", "topic_types",
-    "topics",
-})  # fmt: skip
-# Without one of these, all topics are recorded.
-_SELECTING = frozenset({
-    "--actions", "--all", "--all-actions", "--all-services", "--all-topics", "--params-file", "--profile", "--regex", "--services", "--topic-types",
-    "--topics",
+    "actions", "clock_topics", "exclude_actions", "exclude_services", "exclude_topic_types", "exclude_topics", "publisher", "remap",
+    "repeat_transient_local", "services", "topic_compression", "topic_priority", "topic_throttle_frequency", "topic_types", "topics",
+    "wait_for_subscribers",
 })  # fmt: skip
 # Bytes of the longest answer of the control socket.
 _ANSWER_MAX = 64 << 20
-# Bytes of the longest report that is kept until the end.
+# Bytes of the longest report.
 _REPORT_MAX = 64 << 20
-# Seconds between two looks at what the program does, and those that it may take to answer.
+# A report is a JSON object of many lines, and only its last one begins so.
+_REPORT_END = re.compile(rb"\n}\r?\n")
+# Seconds between two looks at what the program does, and those that it may take to listen or to answer.
 _PERIOD_S, _ANSWER_S = 0.5, 10.0
 # Seconds that closing a bag may take before launch uses force; its own default is 5. A second signal abandons what is not yet written.
 _CLOSE_S = "60"
@@ -101,14 +103,16 @@ class Lost(_Happened):
 
 
 class Ended(_Happened):
-    """The program has ended. ``report`` is that of ``--json``, empty if there is none; ``returncode`` is 3 when messages are missing."""
+    """The program has ended. ``returncode`` is 3 when messages are missing. ``reports`` are those of ``--json``, one for each bag: services may end a
+    recording and begin the next one. ``report`` is the last one, empty if the program left none."""
 
     name = "holdall.launch.Ended"
 
-    def __init__(self, *, action: _Running, returncode: int, report: dict[str, Any]) -> None:
+    def __init__(self, *, action: _Running, returncode: int, reports: list[dict[str, Any]]) -> None:
         super().__init__(action=action)
         self.returncode = returncode
-        self.report = report
+        self.reports = reports
+        self.report = reports[-1] if reports else {}
 
 
 class _On(BaseEventHandler):  # type: ignore[misc]
@@ -176,9 +180,10 @@ class _Program(Executable):  # type: ignore[misc]
         """Called by launch."""
         super().prepare(context, action)
         command = [program(), self._verb]
-        for name, value in self._flags.items():
-            command += _words_of(context, name, value)
-        if self._verb == "record" and not _SELECTING & set(command):
+        named = {name: _words_of(context, name, value) for name, value in self._flags.items()}
+        for flags in named.values():
+            command += flags
+        if self._verb == "record" and not any(named.get(name) for name in SELECTING):
             command.append("--all")
         command += ["--control-socket", self._socket()]
         words = [_text(context, word) for word in self._words]
@@ -229,21 +234,30 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
         output = of_launch.pop("output", "screen")
         if isinstance(output, str) and output not in _OUTPUTS:
             raise ValueError(f"output={output!r} is where launch writes the log ({', '.join(sorted(_OUTPUTS))}); the bag is uri={output!r}")
-        if not isinstance(output, dict):
+        if isinstance(output, str):
             # The report is JSON: Ended has it, and one line of the log is the sum.
             output = {"stdout": "log", "stderr": output}
         own = {name: of_launch.pop(name) for name in ("name", "prefix", "cwd", "env", "additional_env") if name in of_launch}
-        described = _Program(verb, {**flags, "json": True, "disable_keyboard_controls": True}, words, self._socket, **own)
-        self._verb, self._folder, self._out = verb, "", b""
+        described = _Program(verb, {**flags, "json": True, "disable_keyboard_controls": True}, words, self._make_socket, **own)
+        self._verb, self._folder, self._out = verb, "", bytearray()
+        self._reports: list[dict[str, Any]] = []
         self._status: dict[str, Any] | None = None
+        # Whether the bag of `_status` is closed, and whether launch has ended without a signal to the program.
+        self._is_closed = self._has_no_signal = False
         self._follower: asyncio.Task[None] | None = None
         self._stopper: asyncio.Task[None] | None = None
         limits = {"sigterm_timeout": _CLOSE_S, "sigkill_timeout": _CLOSE_S}
         super().__init__(process_description=described, output=output, **{**limits, **of_launch})
 
-    def _socket(self) -> str:
+    def _make_socket(self) -> str:
+        """Where the program is to listen, each one that `respawn` starts: the folder stays as long as the action."""
         if not self._folder:
-            self._folder = tempfile.mkdtemp(prefix="holdall-")
+            self._folder = tempfile.mkdtemp(prefix="holdall-", dir=folder_of_sockets())
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._socket
+
+    @property
+    def _socket(self) -> str:
         return os.path.join(self._folder, "socket")
 
     def execute(self, context: Any) -> Any:
@@ -261,49 +275,85 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
         return super().execute(context)
 
     def _begin(self, _event: Event, context: Any) -> None:
-        self._out, self._status = b"", None
+        self._out, self._reports, self._status, self._is_closed = bytearray(), [], None, False
         self._follower = context.asyncio_loop.create_task(self._follow(context))
+        self._stop_if_running(context)
 
-    def _stop(self, _event: Event, context: Any) -> None:
+    def _stop(self, event: Any, context: Any) -> None:
         """Launch sends no signal after a Ctrl-C, which reaches the whole terminal; one that was sent to launch alone does not."""
-        if self._folder:
-            self._stopper = context.asyncio_loop.create_task(self._ask_to_stop())
+        self._has_no_signal = event.due_to_sigint and not context.noninteractive
+        self._stop_if_running(context)
 
-    async def _ask_to_stop(self) -> None:
-        with contextlib.suppress(OSError, ValueError, ProgramError, asyncio.TimeoutError):
-            await self.request("stop")
+    def _stop_if_running(self, context: Any) -> None:
+        if self._has_no_signal and self._follower is not None:
+            self._stopper = context.asyncio_loop.create_task(self._ask_to_stop(context))
 
-    def _keep(self, event: Any) -> None:
-        if len(self._out) + len(event.text) <= _REPORT_MAX:
-            self._out += event.text
+    async def _ask_to_stop(self, context: Any) -> None:
+        """Asks the program to end. One that cannot be asked gets the signal that launch did not send."""
+        end = context.asyncio_loop.time() + _ANSWER_S
+        while True:
+            try:
+                await self.request("stop")
+                return
+            except (FileNotFoundError, ConnectionRefusedError) as error:
+                # It does not listen yet, waits for a service that begins the next bag, or closes its bag: then a signal would abandon that.
+                is_closing = self._status is not None and not self._is_closed
+                if is_closing or context.asyncio_loop.time() < end:
+                    await asyncio.sleep(_PERIOD_S / 10)
+                    continue
+                reason: Exception = error
+            except (OSError, ValueError, ProgramError, asyncio.TimeoutError) as error:
+                reason = error
+            break
+        LogInfo(msg=f"holdall {self._verb}: cannot be asked to stop ({reason or type(reason).__name__}), and gets SIGINT").execute(context)
+        await context.emit_event(SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(self)))
+
+    def _keep(self, event: Any) -> list[Any]:
+        """Takes each report that is whole."""
+        actions: list[Any] = []
+        known = max(0, len(self._out) - 3)
+        self._out += event.text
+        while end := _REPORT_END.search(self._out, known):
+            text, known = bytes(self._out[: end.end()]), 0
+            del self._out[: end.end()]
+            actions += self._reported(text)
+        if len(self._out) > _REPORT_MAX:
+            self._out.clear()
+        return actions
+
+    def _reported(self, text: bytes) -> list[Any]:
+        """The recording or playback of one bag has ended: what happened since the last look at it."""
+        try:
+            report = json.loads(text.decode(errors="replace"))
+        except ValueError:
+            return []
+        self._reports.append(report)
+        before, self._status, self._is_closed = self._status, self._last_status(report), True
+        return [LogInfo(msg=self._summary(report)), *(EmitEvent(event=one) for one in self._events(before, self._status))]
 
     def _end(self, event: Any, _context: Any) -> list[Any]:
-        if self._follower is not None:
-            self._follower.cancel()
-        shutil.rmtree(self._folder, ignore_errors=True)
-        self._folder = ""
-        text = self._out.decode(errors="replace")
-        try:
-            objects = _objects(text) if text.startswith("{") else []
-            report = json.loads(objects[-1]) if objects else {}
-        except ValueError:
-            report = {}
-        events = [*(self._events(self._status, self._last_status(report)) if report else ()), Ended(action=self, returncode=event.returncode, report=report)]
-        return [LogInfo(msg=self._summary(event.returncode, report)), *(EmitEvent(event=one) for one in events)]
+        for task in (self._follower, self._stopper):
+            if task is not None:
+                task.cancel()
+        self._follower = self._stopper = None
+        summary = [] if self._reports else [LogInfo(msg=f"holdall {self._verb}: ended with code {event.returncode}")]
+        return [*summary, EmitEvent(event=Ended(action=self, returncode=event.returncode, reports=self._reports))]
 
     def _last_status(self, report: dict[str, Any]) -> dict[str, Any]:
         """A report as a status: what happened since the last look at it."""
         topics = {name: {"lost": topic.get("lost_by_stage", {})} for name, topic in report.get("topics", {}).items()}
         return {**report, "file": (report.get("files") or [None])[-1], "topics": topics} if self._verb == "record" else {}
 
-    def _summary(self, code: int, report: dict[str, Any]) -> str:
-        if "message_count" not in report:
-            return f"holdall {self._verb}: ended with code {code}"
-        return f"holdall {self._verb}: {report['message_count']} messages, {report.get('lost', 0)} lost, {report.get('bag', '')}"
+    def _summary(self, report: dict[str, Any]) -> str:
+        if self._verb == "play":
+            return f"holdall play: {report.get('published', 0)} messages published"
+        return f"holdall record: {report.get('message_count', 0)} messages, {report.get('lost', 0)} lost, {report.get('bag', '')}"
 
     async def request(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Sends a request to the program, as ``holdall control`` does; returns the answer."""
-        reader, writer = await asyncio.open_unix_connection(self._socket(), limit=_ANSWER_MAX)
+        if not self._folder:
+            raise ProgramError(f"holdall {self._verb} has not been started")
+        reader, writer = await asyncio.open_unix_connection(self._socket, limit=_ANSWER_MAX)
         try:
             writer.write((json.dumps({"request": name, **arguments}) + "\n").encode())
             line = await asyncio.wait_for(reader.readline(), _ANSWER_S)
@@ -324,8 +374,9 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
             except (OSError, ValueError, ProgramError, asyncio.TimeoutError):
                 # It does not listen yet, or does not any more.
                 status = None
-            if status is not None:
-                before, self._status = self._status, status
+            # An answer may come after the report, which has more.
+            if status is not None and not any(status.get("bag") == report.get("bag") for report in self._reports):
+                before, self._status, self._is_closed = self._status, status, False
                 for event in self._events(before, status):
                     await context.emit_event(event)
             await asyncio.sleep(_PERIOD_S if self._status else _PERIOD_S / 10)

@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 from conftest import DEADLINE_S, NODES, messages_of
+from served import until
 from test_python import environment, installed  # noqa: F401
+from test_services import of_recorder, replies
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples/launch"
@@ -59,6 +61,30 @@ def test_the_keywords_of_launch_are_those_that_it_has():
         assert process - sets["_OF_LAUNCH"] == {"arguments", "cmd", "process_description"}
 
 
+def constants(path):
+    """The sets and tuples of a module, by name."""
+    values = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = node.value.args[0] if isinstance(node.value, ast.Call) and node.value.args else node.value
+            if isinstance(value, (ast.Set, ast.Tuple)):
+                values[node.targets[0].id] = set(map(ast.unparse, value.elts)) if node.targets[0].id.startswith("_FOUND") else set(ast.literal_eval(value))
+    return values
+
+
+def test_the_flags_that_select_or_have_several_words_are_those_of_the_program(world):
+    names = {name: value for file in ("launch.py", "_program.py") for name, value in constants(ROOT / "python/holdall" / file).items()}
+    refused = world.run("record")
+    assert refused.returncode == 2
+    selecting = {flag.replace("-", "_") for flag in re.findall(r"--([a-z-]+)", refused.stderr)}
+    # A file may select, too; what it lacks is refused by the program.
+    assert names["SELECTING"] == selecting | {"all", "topics", "profile", "params_file"}, refused.stderr
+    helps = [world.run(verb, "--help").stdout for verb in ("record", "play")]
+    several = {flag.replace("-", "_") for text in helps for flag in re.findall(r"^ +(?:-\w, )?--([a-z-]+) <\S+>\.\.\.$", text, re.MULTILINE)}
+    # The value of a pair may have blanks.
+    assert names["_SEVERAL"] == several - {"custom_data"}, several
+
+
 def test_the_flags_in_the_example_for_xml_are_the_programs(world):
     root = xml.etree.ElementTree.parse(EXAMPLES / "record.launch.xml").getroot()
     (node,) = root.iter("node")
@@ -74,10 +100,13 @@ class Launched:
         command = [sys.executable, str(Path(__file__).with_name("launching.py")), str(path), *arguments]
         self.program = world.program(["env", "-i", *[f"{key}={value}" for key, value in env.items()], *command])
 
+    def pids(self):
+        """What launch has started so far."""
+        return [int(pid) for line in list(self.program.lines) for pid in re.findall(r"process started with pid \[(\d+)\]", line)]
+
     def kill(self):
         """Ends what launch started, and would leave if it was killed."""
-        pids = [int(pid) for line in self.program.lines for pid in re.findall(r"process started with pid \[(\d+)\]", line)]
-        for pid in pids:
+        for pid in self.pids():
             with contextlib.suppress(OSError):
                 if Path(f"/proc/{pid}/stat").read_text().split(") ")[1].split()[1] in (str(self.program.process.pid), "1"):
                     os.kill(pid, signal.SIGKILL)
@@ -162,6 +191,71 @@ def test_a_launch_file_gets_losses_by_topic(world, launch):
     assert len(losses) >= 2 and all(set(loss["topics"]) == {"/flood"} for loss in losses), losses
     assert sum(loss["lost"] for loss in losses) == losses[-1]["total"] == ended["report"]["lost"] and ended["returncode"] == 3
     assert "lost: {'/flood':" in text
+
+
+def written(folder, *, more="", **options):
+    """A launch file with a recording of these options; as a line of its own: more."""
+    file = folder / "own.launch.py"
+    file.write_text(f"import holdall.launch\nfrom holdall.launch import Record\nfrom launch import LaunchDescription\n{more}\n"
+                    f"generate_launch_description = lambda: LaunchDescription([Record(**{options!r})])\n")  # fmt: skip
+    return file
+
+
+@with_launch
+def test_a_recorder_that_died_is_started_again_and_followed(world, launch):
+    # Too long a name for a socket.
+    folder = world.folder / ("long" * 20)
+    folder.mkdir()
+    world.talker(CHATTER)
+    launched = launch(written(world.folder, topics=["/chatter"], log_cmd=True, respawn=True, respawn_delay=1.0, cwd=str(world.folder)), TMPDIR=str(folder))
+    launched.wait_for("Started")
+    launched.program.wait_until_says("recording /chatter")
+    (pid,) = launched.pids()
+    os.kill(pid, signal.SIGKILL)
+    launched.program.wait_until_says("ended with code -9")
+    until(lambda: len(launched.events("Started")) == 2, "a second start")
+    # It is asked by its socket: launch alone gets the signal.
+    launched.program.process.send_signal(signal.SIGINT)
+    text = launched.end()
+    first, second = launched.events("Ended")
+    assert (first["returncode"], first["reports"]) == (-signal.SIGKILL, []) and second["returncode"] == 0, text
+    assert len(second["reports"]) == 1 and second["report"]["bag"] != "", second
+    assert "cannot be asked" not in text, text
+    (socket,) = set(re.findall(r"--control-socket (\S+)/socket", text))
+    assert not Path(socket).exists()
+
+
+@with_launch
+def test_each_bag_of_a_recorder_has_a_report_and_its_losses(world, launch):
+    world.talker(FLOOD)
+    first, second = world.folder / "first", world.folder / "second"
+    launched = launch(written(world.folder, uri=str(first), topics=["/flood"], max_cache_size="64KiB"))
+    launched.wait_for("Lost")
+    replies(world.calls("cyclone", of_recorder("stop", "Stop")))
+    launched.program.wait_until_says("waiting for the service record")
+    replies(world.calls("cyclone", of_recorder("record", "Record", {"uri": str(second)})))
+    until(lambda: any(event["total"] == event["lost"] for event in launched.events("Lost")[1:]), "losses of the second bag")
+    launched.program.process.send_signal(signal.SIGINT)
+    text = launched.end()
+    (ended,) = launched.events("Ended")
+    assert [report["bag"] for report in ended["reports"]] == [str(first), str(second)] and ended["report"] == ended["reports"][1], text
+    assert sum(loss["lost"] for loss in launched.events("Lost")) == sum(report["lost"] for report in ended["reports"]), launched.events("Lost")
+    assert all(f"{report['lost']} lost, {report['bag']}" in text for report in ended["reports"]), text
+
+
+@with_launch
+@pytest.mark.parametrize("opens", [False, True], ids=["without a socket", "that does not answer"])
+def test_a_program_that_cannot_be_asked_to_stop_gets_the_signal(world, launch, opens):
+    program = world.folder / "program"
+    listen = "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[sys.argv.index('--control-socket') + 1]); s.listen()" if opens else ""
+    program.write_text(f"#!{sys.executable}\nimport signal, socket, sys\n{listen}\nprint('it runs', file=sys.stderr, flush=True)\n"
+                       "print('it got', signal.sigwait({signal.SIGINT}), file=sys.stderr, flush=True)\n")  # fmt: skip
+    program.chmod(0o755)
+    launched = launch(written(world.folder, more="holdall.launch._ANSWER_S = 1"), HOLDALL_BIN=str(program))
+    launched.program.wait_until_says("it runs")
+    launched.program.process.send_signal(signal.SIGINT)
+    text = launched.end()
+    assert "holdall record: cannot be asked to stop (" in text and "it got 2" in text and launched.events("Ended")[0]["returncode"] == 0, text
 
 
 @with_launch
