@@ -30,8 +30,9 @@ def installed(tmp_path_factory):
 
 
 def environment(site, **more):
+    """What the package runs in: of this user's home, whose caches and settings others have made, it has nothing."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LD_LIBRARY", "_ROS", "PYTEST"))}
-    return {**env, "PYTHONPATH": str(site), "HOLDALL_BIN": HOLDALL, "MYPY_CACHE_DIR": os.devnull, **more}
+    return {**env, "PYTHONPATH": str(site), "HOME": str(site.parent), "HOLDALL_BIN": HOLDALL, "MYPY_CACHE_DIR": os.devnull, **more}
 
 
 def run(installed, *words, **more):
