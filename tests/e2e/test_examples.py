@@ -175,15 +175,33 @@ def test_a_notebook_runs_from_its_first_cell_to_its_last(installed, book, tmp_pa
     assert all(not cell["outputs"] for cell in json.loads(book.read_text())["cells"] if cell["cell_type"] == "code")
 
 
-def check(world, *bags, losses="fail"):
+def check(world, *bags, losses="fail", holdall=HOLDALL):
+    """The exit code of the action, its commands as GitHub reads them, and all that it wrote."""
     action = yaml.safe_load((EXAMPLES / "github-action/action.yml").read_text())
     (step,) = action["runs"]["steps"]
-    inputs = {"bag": " ".join(map(str, bags)), "holdall": HOLDALL, "losses": losses}
+    inputs = {"bag": "\n".join(map(str, bags)), "holdall": str(holdall), "losses": losses}
     env = {name: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda match: inputs[match[1]], text) for name, text in step["env"].items()}
-    assert set(inputs) == set(action["inputs"]) and len(env) == len(inputs)
-    script = step["run"].replace("${{ github.action_path }}", str(EXAMPLES / "github-action"))
-    done = subprocess.run(["bash", "-c", script], env={**world.env, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
-    return done.returncode, [line for line in done.stdout.splitlines() if line.startswith(("::error", "::warning", "::notice"))], done.stdout
+    assert set(inputs) == set(action["inputs"]) and len(env) == len(inputs) and "${{" not in step["run"]
+    # A folder as a runner may have it.
+    folder = world.folder / "an action"
+    shutil.copytree(EXAMPLES / "github-action", folder, dirs_exist_ok=True)
+    env["GITHUB_ACTION_PATH"] = str(folder)
+    done = subprocess.run(["bash", "-c", step["run"]], env={**world.env, **env}, capture_output=True, text=True, timeout=DEADLINE_S)
+    return done.returncode, [command for command in commands(done.stdout) if command[0] in ("error", "warning", "notice")], done.stdout
+
+
+def commands(text):
+    """Name, title and text of each command in a log, as GitHub's runner reads them."""
+    until = None
+    for line in text.splitlines():
+        match = re.fullmatch(r"::([\w-]+)(?: title=([^:,]*))?::(.*)", line)
+        if match is None or until not in (None, match[1]):
+            continue
+        until = match[3] if match[1] == "stop-commands" else None
+        parts = [match[2] or "", match[3]]
+        for code, meaning in (("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
+            parts = [part.replace(code, meaning) for part in parts]
+        yield match[1], *parts
 
 
 def test_the_action_finds_damage_and_losses(world):
@@ -201,11 +219,24 @@ def test_the_action_finds_damage_and_losses(world):
     os.truncate(file, file.stat().st_size // 2)
     assert check(world, whole)[:2] == (0, [])
     code, said, text = check(world, whole, lossy)
-    assert code == 1 and len(said) == 1 and said[0].startswith("::error title=messages are lost: ") and "/flood" in said[0], text
+    ((command, title, sentences),) = said
+    assert (code, command, title) == (1, "error", f"messages are lost: {lossy}") and "/flood" in sentences and "\n" in sentences, text
     code, said, _ = check(world, lossy, losses="warn")
-    assert code == 0 and [line.split(" ")[0] for line in said] == ["::warning"]
+    assert code == 0 and [command for command, *_ in said] == ["warning"]
     assert check(world, lossy, losses="ignore")[:2] == (0, [])
     code, said, text = check(world, cut, losses="ignore")
-    assert code == 1 and said[0].startswith("::error title=not sound: "), text
+    assert code == 1 and said[0][:2] == ("error", f"not sound: {cut}"), text
     assert check(world, world.folder / "nowhere")[0] == 1
-    assert check(world)[0] == 2 and check(world, whole, losses="perhaps")[0] == 2
+    for wrong in (check(world), check(world, whole, losses="perhaps"), check(world, whole, holdall="/no/such program")):
+        assert wrong[0] == 2 and [command for command, *_ in wrong[1]] == ["error"], wrong
+    # Names that a shell, or GitHub's log, could take for something else.
+    odd = [world.folder / name for name in ("two words", "50%: a,b::error::x", "-a*")]
+    for bag in odd:
+        shutil.copytree(whole, bag)
+    assert check(world, *odd)[:2] == (0, [])
+    for bag in odd:
+        (file,) = bag.glob("*.mcap")
+        os.truncate(file, file.stat().st_size // 2)
+    code, said, text = check(world, whole, *odd, losses="ignore")
+    assert code == 1 and {title for _, title, _ in said if title.startswith("not sound: ")} == {f"not sound: {bag}" for bag in odd}, text
+    assert {str(bag) for bag in odd} <= {group for name, _, group in commands(text) if name == "group"}, text
