@@ -96,6 +96,7 @@ def test_the_containers_have_files_that_exist_and_flags_of_the_program(world):
     recorder = compose["services"]["recorder"]
     verb, *words = recorder["command"]
     assert {word for word in words if word.startswith("--")} <= flags_of(world, verb)
+    assert re.fullmatch(r"on-failure:\d", recorder["restart"])
     assert (MONITORING / recorder["build"]["context"] / recorder["build"]["dockerfile"]).is_file()
     # The recorder listens where Prometheus asks, and the token is where Prometheus reads it.
     (job,) = yaml.safe_load((MONITORING / "prometheus.yml").read_text())["scrape_configs"]
@@ -115,15 +116,32 @@ def setting(unit, name):
     return re.search(rf"^{name}=(.*)$", unit, re.MULTILINE)[1]
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="this distribution has no systemd-analyze")
-def test_systemd_reads_the_unit_and_finds_it_closed(unit, tmp_path):
+def analyze():
+    """The version of systemd-analyze, 0 without one."""
+    if shutil.which("systemd-analyze") is None:
+        return 0
+    return int(subprocess.run(["systemd-analyze", "--version"], capture_output=True, text=True).stdout.split()[1])
+
+
+@pytest.fixture
+def unit_file(unit, tmp_path):
     path = tmp_path / "holdall@robot.service"
     path.write_text(unit.replace("/usr/bin/holdall", HOLDALL).replace("Documentation=man:holdall-record(1)\n", ""))
-    read = subprocess.run(["systemd-analyze", "verify", "--man=no", path], capture_output=True, text=True, env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"})
+    return path
+
+
+@pytest.mark.skipif(analyze() == 0, reason="this distribution has no systemd-analyze")
+def test_systemd_reads_the_unit(unit_file):
+    read = subprocess.run(["systemd-analyze", "verify", "--man=no", unit_file], capture_output=True, text=True, env={**os.environ, "SYSTEMD_LOG_LEVEL": "warning"})
     said = [line for line in read.stderr.splitlines() if "holdall" in line]
     assert read.returncode == 0 and not said, said
-    closed = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", path], capture_output=True, text=True)
-    assert closed.returncode == 0, closed.stdout[-600:]
+
+
+@pytest.mark.skipif(analyze() < 250, reason="this distribution has no systemd-analyze that judges a file (250 or newer)")
+def test_systemd_finds_the_unit_closed(unit_file):
+    # 1.8 with systemd 252; each version judges a little differently.
+    closed = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=20", unit_file], capture_output=True, text=True)
+    assert closed.returncode == 0 and "Overall exposure level" in closed.stdout, closed.stdout[-600:] + closed.stderr
 
 
 def test_the_units_command_records_as_its_profile_says(world, unit):
