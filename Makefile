@@ -82,9 +82,12 @@ gate: setup-build ## what a message costs in instructions, allocations and copie
 	$(PROGRAMS)
 	$(TARGET)/debug/holdall bench gate
 
+# Which of them, in pytest's words: `make e2e E2E='-k launch'`.
+E2E ?=
+
 e2e: setup-build setup-nodes ## the program against real ROS 2 nodes and foreign readers
 	$(PROGRAMS)
-	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall scripts/e2e.sh $(HOLDALL_VENV)/bin/python
+	HOLDALL_ALL_TRANSPORTS=1 HOLDALL_BIN=$(TARGET)/debug/holdall scripts/e2e.sh $(HOLDALL_VENV)/bin/python $(E2E)
 
 # mdBook is built once, from crates.io.
 MDBOOK_VERSION := 0.5.4
