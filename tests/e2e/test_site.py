@@ -73,6 +73,8 @@ def test_every_link_of_the_site_leads_to_a_page_of_it(tmp_path):
     summary = (book / "SUMMARY.md").read_text()
     listed = set(re.findall(r"\]\(([^)]+)\)", summary))
     assert {page.relative_to(book).as_posix() for page in book.rglob("*.md")} - {"SUMMARY.md"} == listed
+    written = [page.relative_to(ROOT).as_posix() for page in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")) if page.name != "SUMMARY.md"]
+    assert {name.replace("README.md", "index.md") for name in written} <= listed, "a page to which nothing leads"
     assert {f"reference/{verb}.md" for verb in ("record", "play", "info", "upload")} <= listed
     api = (book / "reference/python.md").read_text()
     assert all(f"### class {name}\n" in api for name in ("Bag", "Record", "OnLoss")) and "#### Bag.messages\n" in api and "### create\n" in api
