@@ -409,23 +409,26 @@ def run(name, who, path, count, repeat):
 
 
 def table(bags, count, repeat):
-    lines = ["| work | bag | who | messages per processor second (best; worst of the repetitions) | peak memory |", "|---|---|---|---|---|"]
+    lines = [f"| messages per processor second (best; worst) | by | {' | '.join(bags)} | peak memory |", "|---|---" + "|---" * len(bags) + "|---|"]
     sums = {}
     for name, candidates in WORK.items():
-        for kind, path in bags.items():
-            if name.startswith("written") and kind != "uncompressed":
-                continue
-            for who in candidates:
+        for who in candidates:
+            cells, peak = [], 0
+            for kind, path in bags.items():
+                if name.startswith("written") and kind != "uncompressed":
+                    cells.append("")
+                    continue
                 found, why = run(name, who, path, count, repeat)
                 if found is None:
-                    lines.append(f"| {name} | {kind} | {who} | not measured: {why} | |")
+                    cells.append(f"not measured: {why}")
                     continue
                 if name == "raw payloads":
                     sums.setdefault(kind, {})[who] = found[0]["result"]
                 rates = sorted(count / one["seconds"] for one in found)
-                peak = min(one["peak"] for one in found) / (1 << 20)
-                lines.append(f"| {name} | {kind} | {who} | {rates[-1]:,.0f}; {rates[0]:,.0f} | {peak:.0f} MiB |")
-                print(lines[-1], flush=True)
+                peak = max(peak, min(one["peak"] for one in found) / (1 << 20))
+                cells.append(f"{rates[-1]:,.0f}; {rates[0]:,.0f}")
+            lines.append(f"| {name} | {who} | {' | '.join(cells)} | {peak:.0f} MiB |")
+            print(lines[-1], flush=True)
     for kind, found in sums.items():
         assert len(set(found.values())) == 1, f"{kind}: readers do not agree on the payloads: {found}"
     return lines
