@@ -248,7 +248,8 @@ def test_each_bag_of_a_recorder_has_a_report_and_its_losses(world, launch):
 def test_a_program_that_cannot_be_asked_to_stop_gets_the_signal(world, launch, opens):
     program = world.folder / "program"
     listen = "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[sys.argv.index('--control-socket') + 1]); s.listen()" if opens else ""
-    program.write_text(f"#!{sys.executable}\nimport signal, socket, sys\n{listen}\nprint('it runs', file=sys.stderr, flush=True)\n"
+    block = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})"
+    program.write_text(f"#!{sys.executable}\nimport signal, socket, sys\n{block}\n{listen}\nprint('it runs', file=sys.stderr, flush=True)\n"
                        "print('it got', signal.sigwait({signal.SIGINT}), file=sys.stderr, flush=True)\n")  # fmt: skip
     program.chmod(0o755)
     launched = launch(written(world.folder, more="holdall.launch._ANSWER_S = 1"), HOLDALL_BIN=str(program))
