@@ -58,10 +58,10 @@ def folder_of_sockets() -> str:
 
 
 def _flags(options: dict[str, Any]) -> list[str]:
-    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size 5``, True a flag alone, lists have all their values."""
+    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size 5``, True a flag alone, lists have all their values; without any, no flag."""
     flags = []
     for name, value in options.items():
-        if value is None or value is False:
+        if value is None or value is False or (isinstance(value, (list, tuple)) and not value):
             continue
         flags.append("--" + name.rstrip("_").replace("_", "-"))
         if value is True:

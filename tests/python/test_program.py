@@ -100,6 +100,29 @@ def test_a_recording_is_started_and_stopped(tmp_path):
         holdall.record(tmp_path / "recorded", ["/none"], env=QUIET)
 
 
+@pytest.mark.parametrize(("options", "flags"), [
+    ({}, "--all"),
+    ({"topics": ["/a"]}, "--topics /a"),
+    ({"actions": ["/a", "/b"]}, "--actions /a /b"),
+    ({"all_services": True}, "--all-services"),
+    ({"static_topics_path": "x"}, "--static-topics-path x"),
+    ({"profile": "robot.yaml"}, "--profile robot.yaml"),
+    ({"services": [], "max_bag_size": 5}, "--all --max-bag-size 5"),
+])  # fmt: skip
+def test_everything_is_recorded_only_where_nothing_is_selected(tmp_path, monkeypatch, options, flags):
+    program = tmp_path / "holdall"
+    program.write_text('#!/bin/sh\necho "$@" >&2\nexit 2\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("HOLDALL_BIN", str(program))
+    # Longer than the name of a socket may be.
+    (tmp_path / ("long" * 20)).mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
+    with pytest.raises(holdall.ProgramError) as refused:
+        holdall.record(**options)
+    said = re.fullmatch(r"holdall: record --json (.*) --control-socket (.*)", str(refused.value))
+    assert said and said[1] == flags and len(said[2]) < 90, refused.value
+
+
 def test_the_wheels_command_is_the_program():
     done = subprocess.run([sys.executable, "-m", "holdall", "--version"], capture_output=True, text=True)
     assert done.stdout.split()[:2] == ["holdall", holdall.__version__]
