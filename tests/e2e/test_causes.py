@@ -88,7 +88,8 @@ def test_a_publisher_that_is_stopped_for_longer_than_its_lease_is_named_and_coun
     sent, got, lost, code, said = ended(world, recorder, talker)
     told = json.loads(world.run("audit", "--json", world.folder / "bag").stdout)["topics"]["/tick"]
     assert got + lost + told["sent_before_match"] == sent, (sent, got, lost, told, said)
-    assert len(told["publishers"]) == 1 and got > sent / 2, told
+    # What was due meanwhile it sends at once when it runs again: before it is found, or after.
+    assert len(told["publishers"]) == 1 and got > before + 100, told
 
 
 def test_the_end_of_a_publisher_that_is_stopped_is_not_known(world):
