@@ -1,7 +1,12 @@
 //! The machine that a result was measured on: without it no figure means anything.
 
+use holdall_model::units::GIB;
 use serde::{Deserialize, Serialize};
-use std::{fs, path::Path};
+use std::{
+    fmt::{self, Display},
+    fs,
+    path::Path,
+};
 
 /// Known facts about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +44,25 @@ impl Machine {
             holdall: env!("CARGO_PKG_VERSION").to_owned(),
             is_optimized: Some(!cfg!(debug_assertions)),
         }
+    }
+}
+
+impl Display for Machine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} × {}, {:.0} GiB memory, Linux {}, {}; holdall {}",
+            self.cores,
+            self.processor,
+            self.memory_bytes as f64 / GIB,
+            self.kernel,
+            self.file_system,
+            self.holdall
+        )?;
+        if self.is_optimized == Some(false) {
+            out.write_str(", an unoptimized build: its processor time is several times that of a release")?;
+        }
+        Ok(())
     }
 }
 

@@ -264,7 +264,10 @@ fn storages_alone_run_after_other_experiments_and_stand_on_the_same_page() {
     ] {
         assert!(page.contains(there), "{there}");
     }
+    assert!(page.contains("</thead><tbody><tr>") && page.contains("</tbody></table>"));
     assert!(folder.join("out/B1_storages_100B.svg").is_file());
+    let command = |name: &str| page.contains(&format!("<code>holdall bench run {name} --scale 0.01 "));
+    assert!(command("own.yaml") && !command("own"));
 }
 
 #[test]

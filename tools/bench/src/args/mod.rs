@@ -6,7 +6,10 @@ pub mod peer;
 
 use crate::{
     middleware::{Middleware, worker::WorkerPlan},
-    suite::config::{RecorderKind, Transport},
+    suite::{
+        config::{RecorderKind, Transport},
+        experiments,
+    },
 };
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValue};
 use holdall_program::names::TransportName;
@@ -14,7 +17,7 @@ use holdall_program::{names::STYLES, units::parse_bytes};
 use kinds::RunKind;
 use link::{LINK_EXAMPLES, LinkArguments};
 use peer::PeerArguments;
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
@@ -296,8 +299,12 @@ impl RunArguments {
         Line::try_parse_from(words).map(|line| line.run)
     }
 
-    /// The command line to run the same of one experiment.
-    pub fn command_of(&self, id: &str) -> String {
+    /// The command line to run the same of one experiment, which has this text: by its name, or from the file that holds the text.
+    pub fn command_of(&self, id: &str, text: Option<&str>) -> String {
+        let is_text = |name: &&String| fs::read_to_string(name).ok().as_deref() == text;
+        let file = text.filter(|text| experiments::text_of(id) != Some(text));
+        let file = file.and_then(|_| self.experiments.iter().find(is_text));
+        let id = file.map_or(id, String::as_str);
         let name = |value: &dyn Fn() -> Option<PossibleValue>| {
             value().map_or(String::new(), |one| one.get_name().to_owned())
         };
@@ -320,6 +327,8 @@ impl RunArguments {
         let more = [
             ("middleware", Some(middlewares.collect::<Vec<_>>().join(","))),
             ("repeat", self.repeat.map(|repeat| repeat.to_string())),
+            ("side", self.peer.side.clone()),
+            ("peer", self.peer.peer.clone()),
         ];
         let mut command = "holdall bench run".to_owned();
         match (&self.producers, &self.benchmark) {
@@ -335,5 +344,29 @@ impl RunArguments {
             }
         }
         command + " --out DIR"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_runs_the_same_experiment_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own.yaml");
+        fs::write(&own, "experiment: A6\n").unwrap();
+        let own = own.display();
+        let line = format!("A6 D6 {own} --side publisher --peer 10.0.0.2 --scale 0.5 --out X");
+        let args = RunArguments::of(&line).unwrap();
+        let flags = "--scale 0.5 --side publisher --peer 10.0.0.2 --out DIR";
+        for (text, name) in [
+            (experiments::text_of("A6"), "A6".to_owned()),
+            (Some("experiment: A6\n"), own.to_string()),
+            (None, "A6".to_owned()),
+        ] {
+            let expected = format!("holdall bench run {name} {flags}");
+            assert_eq!(args.command_of("A6", text), expected);
+        }
     }
 }

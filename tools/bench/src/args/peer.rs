@@ -3,7 +3,7 @@
 use clap::Args;
 
 /// Two machines instead of an emulated link.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct PeerArguments {
     /// The side that this machine runs; the machine of --peer runs the other
     #[arg(

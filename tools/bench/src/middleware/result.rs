@@ -224,6 +224,9 @@ pub struct EvaluationResult {
     pub command: String,
     /// The machine.
     pub machine: Machine,
+    /// The one with the other side of each run, as it describes itself; `None` on one machine, and in results of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_machine: Option<Machine>,
     /// Every run in order.
     pub runs: Vec<MiddlewareRun>,
     /// Middlewares that are not installed.

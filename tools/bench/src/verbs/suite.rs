@@ -14,6 +14,7 @@ use holdall_bench::{
     args::{
         ReportArguments, RunArguments,
         kinds::{FolderArguments, RunKind},
+        peer::PeerArguments,
     },
     middleware::PublishedEvaluation,
     people,
@@ -111,8 +112,11 @@ fn run_other_kinds(args: &RunArguments) -> Result<(Outcome, Option<RunArguments>
     } else if !args.middleware.is_empty() {
         return Err(middleware::none_of_them("--middleware"));
     }
+    // The command of an experiment with recorders has no flag that only the others understand.
     let others = is_other.then(|| RunArguments {
         experiments: chosen.others,
+        middleware: Vec::new(),
+        peer: PeerArguments::default(),
         ..args.clone()
     });
     Ok((outcome, others))
@@ -134,7 +138,7 @@ fn storage_comparison(args: &RunArguments, out: &Path) -> VerbResult {
         .map_err(Failure::failed)?
         .kind;
     let Some(RunKind::Storage(mut storage)) = kind else {
-        return Err(Failure::failed("holdall bench run storage is no kind"));
+        return Err(Failure::failed("holdall bench run storage was not understood"));
     };
     let total = (storage.total as f64 * args.scale).round();
     // Between a byte and what fits a disk.
@@ -146,7 +150,7 @@ fn storage_comparison(args: &RunArguments, out: &Path) -> VerbResult {
         out,
         resume: args.resume,
         json: args.json,
-        command: args.command_of(STORAGE_COMPARISON),
+        command: args.command_of(STORAGE_COMPARISON, None),
         ..storage.shared.folder
     };
     kinds::storage(&storage)

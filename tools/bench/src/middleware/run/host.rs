@@ -1,12 +1,13 @@
 //! The machine that has the other side of a run: starts workers when `peer` asks for them.
 
 use super::{
-    peer::{ANSWER_MAX, Ask, Line, VERSION},
+    peer::{ANSWER_MAX, Ask, Facts, Line},
     programs::{Site, WorkerSpec},
     sides::{DONE_MAX, Usage, broken, event, free_port},
 };
 use crate::{
     error::{BenchError, BenchResult},
+    machine::Machine,
     middleware::worker::WorkerEvent,
     suite::live::child::Program,
 };
@@ -39,6 +40,7 @@ pub(super) fn serve(
     let (stream, from) = listener.accept().map_err(failed)?;
     let failed = |error: io::Error| broken(format!("{from}: {error}"));
     let mut line = Line::new(stream).map_err(failed)?;
+    line.greet(false)?;
     let mut host = Host {
         site,
         folder,
@@ -50,9 +52,11 @@ pub(super) fn serve(
     while let Some(ask) = line.read::<Ask>().map_err(failed)? {
         let answer = host.answer(ask).map_err(|error| error.to_string());
         line.write(&answer).map_err(failed)?;
-        line.writer
-            .write_all(&std::mem::take(&mut host.records))
-            .map_err(failed)?;
+        // The other machine reads them after an answer that says how long they are, and a line after a reason.
+        let records = std::mem::take(&mut host.records);
+        if answer.is_ok() {
+            line.writer.write_all(&records).map_err(failed)?;
+        }
     }
     Ok(from)
 }
@@ -71,12 +75,15 @@ struct Host<'a> {
 impl Host<'_> {
     fn answer(&mut self, ask: Ask) -> BenchResult<Value> {
         Ok(match ask {
-            Ask::Hello(_) => json!(VERSION),
             Ask::Reset => {
                 self.workers.clear();
                 json!(null)
             }
             Ask::Absence(side) => json!(self.site.absence(&side)),
+            Ask::Facts(sides) => json!(Facts {
+                machine: Machine::inspect(self.folder),
+                settings: self.site.settings_of(&sides),
+            }),
             Ask::FreePort(own) => json!(free_port(own)?),
             Ask::Clock => json!(u64::try_from(self.clock.monotonic().as_nanos()).unwrap_or(u64::MAX)),
             Ask::Start(spec) => json!(self.start(&spec)?),
@@ -131,5 +138,66 @@ impl Host<'_> {
         self.records = fs::read(&path).map_err(BenchError::io("read", &path))?;
         fs::remove_file(&path).map_err(BenchError::io("remove", &path))?;
         Ok(self.records.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_io::clock::SystemClock;
+    use serde_json::from_str;
+    use std::{
+        io::{BufRead, BufReader},
+        net::TcpStream,
+        thread,
+    };
+
+    /// What a host answers to these lines, and how the connection ended there.
+    fn answers(lines: &[Value]) -> (Vec<Value>, BenchResult<()>) {
+        let folder = tempfile::tempdir().unwrap();
+        let site = Site::find(Path::new("holdall-bench"), None, folder.path()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        thread::scope(|scope| {
+            let served = scope.spawn(|| serve(&listener, &site, folder.path(), &clock));
+            let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let mut read = BufReader::new(stream.try_clone().unwrap());
+            let mut answers = Vec::new();
+            for line in lines {
+                writeln!(stream, "{line}").unwrap();
+                let mut answer = String::new();
+                read.read_line(&mut answer).unwrap();
+                answers.push(from_str(&answer).unwrap());
+            }
+            stream.shutdown(std::net::Shutdown::Both).unwrap();
+            (answers, served.join().unwrap().map(drop))
+        })
+    }
+
+    #[test]
+    fn another_version_is_refused_with_both_and_what_to_do() {
+        for (hello, there) in [
+            (json!({"hello": 2}), "speaks version 2 "),
+            (json!({"hello": {"version": 1}}), "speaks version 1 "),
+            (json!({"reset": null}), "speaks an unknown version "),
+        ] {
+            let (answers, ended) = answers(&[hello]);
+            assert_eq!(answers, [json!({"Ok": 3})]);
+            let error = ended.unwrap_err().to_string();
+            for text in [there, "this machine version 3", "install the same holdall-bench"] {
+                assert!(error.contains(text), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_host_describes_itself_and_its_reasons_are_lines() {
+        let udp = json!({"facts": ["udp"]});
+        let (answers, ended) = answers(&[json!({"hello": 3}), json!({"end": 7}), udp]);
+        ended.unwrap();
+        assert!(answers[1]["Err"].as_str().unwrap().contains("worker 7"));
+        let facts = &answers[2]["Ok"];
+        assert!(facts["machine"]["cores"].as_u64().unwrap() > 0);
+        assert_eq!(facts["settings"][0][0], "udp");
     }
 }

@@ -81,9 +81,9 @@ pub fn run(
         folder: folder.clone(),
         absent: Vec::new(),
     };
-    let present = bench.present(on_progress);
+    let present = bench.present(on_progress)?;
     let planned = plan(&evaluation, &present, args, &folder);
-    let mut result = bench.result(&present);
+    let mut result = bench.result(&present)?;
     result.runs = earlier(&folder, &planned, args)?;
     let mut is_whole = true;
     for (index, one) in planned.iter().enumerate() {
@@ -172,55 +172,76 @@ struct Bench<'a> {
     folder: PathBuf,
     absent: Vec<AbsentMiddleware>,
 }
+
 impl<'a> Bench<'a> {
     /// The requested middlewares that can run.
-    fn present(&mut self, on_progress: &mut OnProgress<'_>) -> Vec<&'a Middleware> {
+    fn present(&mut self, on_progress: &mut OnProgress<'_>) -> BenchResult<Vec<&'a Middleware>> {
         let wanted: &'a [Middleware] = match &self.args.middleware[..] {
             [] => &self.evaluation.middlewares,
             chosen => chosen,
         };
-        wanted
-            .iter()
-            .filter(|one| self.is_present(one, on_progress))
-            .collect()
-    }
-
-    /// Whether a middleware can be run here; otherwise that is reported.
-    fn is_present(&mut self, middleware: &Middleware, on_progress: &mut OnProgress<'_>) -> bool {
-        let sides = middleware.sides.iter().enumerate();
-        let reason = sides.into_iter().find_map(|(place, side)| match &self.peer {
-            Some(peer) if peer.is_remote(place) => peer.absence(side),
-            _ => self.site.absence(side),
-        });
-        let links = || self.peer.is_some() || self.evaluation.links.iter().all(|link| link.spec.is_some());
-        let reason = reason.or_else(|| {
-            (!middleware.crosses_networks() && links()).then(|| "it stays on one host".to_owned())
-        });
-        if let Some(reason) = &reason {
+        let mut present = Vec::new();
+        for middleware in wanted {
+            let Some(reason) = self.absence(middleware)? else {
+                present.push(middleware);
+                continue;
+            };
             on_progress(Progress::Skipped(format!("not run: {middleware}: {reason}")));
             self.absent.push(AbsentMiddleware {
                 middleware: middleware.to_string(),
-                reason: reason.clone(),
+                reason,
             });
         }
-        reason.is_none()
+        Ok(present)
     }
-    fn result(&self, middlewares: &[&Middleware]) -> EvaluationResult {
+
+    /// Why a middleware cannot be run.
+    fn absence(&self, middleware: &Middleware) -> BenchResult<Option<String>> {
+        for (place, side) in middleware.sides.iter().enumerate() {
+            let reason = match &self.peer {
+                Some(peer) if peer.is_remote(place) => peer.absence(side)?,
+                _ => self.site.absence(side),
+            };
+            if reason.is_some() {
+                return Ok(reason);
+            }
+        }
+        let links = || self.peer.is_some() || self.evaluation.links.iter().all(|link| link.spec.is_some());
+        let is_kept_here = !middleware.crosses_networks() && links();
+        Ok(is_kept_here.then(|| "it stays on one host".to_owned()))
+    }
+
+    /// A result without runs. Each machine describes itself and the sides that it runs.
+    fn result(&self, middlewares: &[&Middleware]) -> BenchResult<EvaluationResult> {
         let evaluation = self.evaluation;
-        EvaluationResult {
+        let sides = middlewares.iter().flat_map(|one| one.sides.iter().enumerate());
+        let (mut settings, mut other_machine) = (Vec::new(), None);
+        if let Some(peer) = &self.peer {
+            let (there, here): (Vec<_>, Vec<_>) = sides.partition(|(place, _)| peer.is_remote(*place));
+            settings = self.site.settings_of(here.into_iter().map(|(_, side)| side));
+            let facts = peer.facts(there.into_iter().map(|(_, side)| side.clone()).collect())?;
+            other_machine = Some(facts.machine);
+            let there = facts.settings.into_iter();
+            settings.extend(there.map(|(name, text)| (format!("{name} on the other machine"), text)));
+        } else {
+            settings.extend(self.site.settings_of(sides.map(|(_, side)| side)));
+        }
+        Ok(EvaluationResult {
             experiment: evaluation.id.clone(),
             title: evaluation.title.clone(),
             source: evaluation.source.clone(),
             scale: self.args.scale,
             duration_s: evaluation.duration.as_secs_f64(),
             warm_up_s: evaluation.warm_up.as_secs_f64(),
-            command: self.args.command_of(&evaluation.id),
+            command: self.args.command_of(&evaluation.id, Some(&evaluation.text)),
             machine: Machine::inspect(&self.folder),
+            other_machine,
             runs: Vec::new(),
             absent: self.absent.clone(),
-            settings: self.site.all_settings(middlewares),
-        }
+            settings,
+        })
     }
+
     /// Runs once, and again while the machine does not keep up with the link. A concurrent load gets a separate result.
     fn one(&self, run: &Run<'_>) -> BenchResult<Vec<MiddlewareRun>> {
         fs::create_dir_all(&run.folder).map_err(BenchError::io("create", &run.folder))?;

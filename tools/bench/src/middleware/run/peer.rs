@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     error::BenchResult,
+    machine::Machine,
     middleware::{
         name::MiddlewareSide,
         result::ClockOffset,
@@ -15,6 +16,7 @@ use crate::{
 };
 use holdall_io::{clock::Clock, fs::write_atomically_unsynced, mutex::lock};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
@@ -25,8 +27,8 @@ use std::{
 
 /// Port that the other machine listens on by default.
 pub const CONTROL_PORT: u16 = 7449;
-/// Protocol version of both sides; another one is refused.
-pub(super) const VERSION: u32 = 2;
+/// Version of the questions and answers; a machine with another one is refused.
+const VERSION: u64 = 3;
 /// An order or an answer is far shorter.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Records of a run; the longest has some 10 MB.
@@ -38,16 +40,16 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(20);
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A question; the answer is what its line says, or the reason why there is none.
+/// A question; the answer is what its line says, or a reason.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Ask {
-    /// The version of this side: that of the other side.
-    Hello(u32),
     /// End the workers of a run that failed: nothing.
     Reset,
     /// Why a side cannot be run there, if so.
     Absence(MiddlewareSide),
+    /// [`Facts`] of that machine, with the settings of these sides there.
+    Facts(Vec<MiddlewareSide>),
     /// A free port at this address.
     FreePort(IpAddr),
     /// Nanoseconds of the monotonic clock.
@@ -64,6 +66,14 @@ pub(super) enum Ask {
     End(usize),
 }
 
+/// A machine as it describes itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Facts {
+    pub machine: Machine,
+    /// The settings of each side of a middleware.
+    pub settings: Vec<(String, String)>,
+}
+
 /// One end of the connection.
 pub(super) struct Line {
     reader: BufReader<TcpStream>,
@@ -77,6 +87,34 @@ impl Line {
             reader: BufReader::new(stream.try_clone()?),
             writer: stream,
         })
+    }
+
+    /// Says which version this is, and reads that of the other machine. `is_first` speaks first.
+    ///
+    /// # Errors
+    /// Another version, after that machine has learned of this one, or an answer without any.
+    pub(super) fn greet(&mut self, is_first: bool) -> BenchResult<()> {
+        let failed = |error: io::Error| broken(error.to_string());
+        if is_first {
+            self.write(&json!({"hello": VERSION})).map_err(failed)?;
+        }
+        let found: Value = self.read().map_err(failed)?.unwrap_or_default();
+        if !is_first {
+            self.write(&json!({"Ok": VERSION})).map_err(failed)?;
+        }
+        // Version 1 had an object for each.
+        let places = [&found["hello"], &found["Ok"], &found["hello"]["version"]];
+        let there = places.into_iter().find_map(Value::as_u64);
+        if there == Some(VERSION) {
+            return Ok(());
+        }
+        let there = there.map_or("an unknown version".to_owned(), |there| {
+            format!("version {there}")
+        });
+        Err(broken(format!(
+            "it speaks {there} of the protocol and this machine version {VERSION} (holdall-bench {}); install the same holdall-bench on both machines",
+            env!("CARGO_PKG_VERSION")
+        )))
     }
 
     pub(super) fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
@@ -159,18 +197,16 @@ impl Peer {
             stream.local_addr().map_err(failed)?.ip(),
             stream.peer_addr().map_err(failed)?.ip(),
         ];
+        let mut line = Line::new(stream).map_err(failed)?;
+        line.greet(true)?;
         let mut peer = Self {
-            line: Mutex::new(Line::new(stream).map_err(failed)?),
+            line: Mutex::new(line),
             clock: Arc::clone(clock),
             addresses,
             side_there,
             offset: Mutex::new(ClockOffset::default()),
             port: 0,
         };
-        let version: u32 = peer.ask(&Ask::Hello(VERSION))?;
-        if version != VERSION {
-            return Err(broken(format!("expected version {VERSION}, found {version}")));
-        }
         peer.port = peer.port_of_subscriber()?;
         Ok(peer)
     }
@@ -199,11 +235,14 @@ impl Peer {
     }
 
     /// Why a side cannot be run there.
-    pub(super) fn absence(&self, side: &MiddlewareSide) -> Option<String> {
-        match self.ask::<Option<String>>(&Ask::Absence(side.clone())) {
-            Ok(reason) => reason.map(|reason| format!("on the other machine: {reason}")),
-            Err(error) => Some(error.to_string()),
-        }
+    pub(super) fn absence(&self, side: &MiddlewareSide) -> BenchResult<Option<String>> {
+        let reason: Option<String> = self.ask(&Ask::Absence(side.clone()))?;
+        Ok(reason.map(|reason| format!("on the other machine: {reason}")))
+    }
+
+    /// What the other machine says of itself, and of these sides.
+    pub(super) fn facts(&self, sides: Vec<MiddlewareSide>) -> BenchResult<Facts> {
+        self.ask(&Ask::Facts(sides))
     }
 
     /// Begins a run: measures the clock, and ends the remains of a failed run.

@@ -3,7 +3,6 @@
 use crate::{
     error::{BenchError, BenchResult},
     middleware::{
-        Middleware,
         name::{MiddlewareKind, MiddlewareSide, Settings},
         rmw::RosPrefix,
         worker::{Role, Shape},
@@ -120,10 +119,13 @@ impl Site {
         }
     }
 
-    /// The special settings of each side, once.
-    pub(super) fn all_settings(&self, middlewares: &[&Middleware]) -> Vec<(String, String)> {
+    /// The special settings of each side here, once.
+    pub(super) fn settings_of<'s>(
+        &self,
+        sides: impl IntoIterator<Item = &'s MiddlewareSide>,
+    ) -> Vec<(String, String)> {
         let mut all: Vec<(String, String)> = Vec::new();
-        for side in middlewares.iter().flat_map(|one| &one.sides) {
+        for side in sides {
             if all.iter().all(|(name, _)| *name != side.name) {
                 all.push((side.name.clone(), self.settings(side)));
             }

@@ -19,7 +19,7 @@ use super::{
     run::EXPERIMENT_FILE,
 };
 use crate::{
-    engine,
+    engine::{self, grouped},
     error::{BenchError, BenchResult},
     machine::Machine,
     middleware::{Evaluation, EvaluationResult, PublishedEvaluation, RESULT_FILE},
@@ -74,11 +74,15 @@ impl Results {
         self.people.append(&mut other.people);
     }
 
-    fn machines(&self) -> impl Iterator<Item = &Machine> {
-        let experiments = self.experiments.iter().map(|one| &one.result.machine);
-        let evaluations = self.evaluations.iter().map(|one| &one.result.machine);
-        let storages = self.storages.iter().map(|one| &one.result.machine);
-        experiments.chain(evaluations).chain(storages)
+    /// Each machine, and the experiments that it ran.
+    fn machines(&self) -> Vec<(String, String)> {
+        let experiments = self.experiments.iter().map(|one| &one.result);
+        let experiments = experiments.map(|ran| (&ran.machine, ran.experiment.as_str()));
+        let evaluations = self.evaluations.iter().map(|one| &one.result);
+        let evaluations = evaluations.map(|ran| (&ran.machine, ran.experiment.as_str()));
+        let storages = self.storages.iter();
+        let storages = storages.map(|one| (&one.result.machine, one.id.as_str()));
+        by_machine(experiments.chain(evaluations).chain(storages))
     }
 
     /// The sections of the page; `other` are results to compare with.
@@ -96,6 +100,15 @@ impl Results {
             .chain(self.storages.iter().map(storages))
             .collect()
     }
+}
+
+/// Each machine as text, with the names of what it ran.
+fn by_machine<'r>(ran: impl Iterator<Item = (&'r Machine, &'r str)>) -> Vec<(String, String)> {
+    let machines = grouped(ran, |(machine, _)| machine.to_string()).into_iter();
+    let names = |ran: Vec<(&Machine, &'r str)>| ran.into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+    machines
+        .map(|(machine, ran)| (machine, names(ran).join(", ")))
+        .collect()
 }
 
 /// Reads every experiment in `folder`: the folder of one, or one with several in it.
@@ -144,7 +157,7 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
             });
         }
     }
-    let is_empty = loaded.machines().next().is_none() && loaded.people.is_empty();
+    let is_empty = loaded.machines().is_empty() && loaded.people.is_empty();
     if is_empty { Err(none()) } else { Ok(loaded) }
 }
 

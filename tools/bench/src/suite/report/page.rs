@@ -22,17 +22,13 @@ pub(super) fn html(loaded: &Results, sections: &[Section]) -> String {
     let mut body = String::from(
         "<a class=skip href=\"#results\">To the results</a><header><h1>holdall bench: results</h1>",
     );
-    if let Some(machine) = loaded.machines().next() {
-        put!(
-            body,
-            "<p class=soft>{} × {}, {:.0} GiB memory, Linux {}, {}; holdall {}</p>",
-            machine.cores,
-            escape(&machine.processor),
-            machine.memory_bytes as f64 / holdall_model::units::GIB,
-            escape(&machine.kernel),
-            escape(&machine.file_system),
-            escape(&machine.holdall)
-        );
+    let machines = loaded.machines();
+    for (machine, names) in &machines {
+        let names = match machines.len() {
+            1 => String::new(),
+            _ => format!("Machine of {}: ", escape(names)),
+        };
+        put!(body, "<p class=soft>{names}{}</p>", escape(machine));
     }
     body.push_str("</header><nav aria-label=Experiments><ul>");
     for Section { id, title, .. } in sections {
@@ -146,7 +142,7 @@ fn table(body: &mut String, sheet: &Sheet) {
         if is_wide { "hint" } else { "hint narrow" },
         sheet.header.len()
     );
-    let mut row = |tag: &str, cells: &[String]| {
+    let row = |body: &mut String, tag: &str, cells: &[String]| {
         body.push_str("<tr>");
         for (column, cell) in cells.iter().enumerate() {
             let class = if column < sheet.words { " class=name" } else { "" };
@@ -154,9 +150,10 @@ fn table(body: &mut String, sheet: &Sheet) {
         }
         body.push_str("</tr>");
     };
-    row("th scope=col", &sheet.header);
+    row(body, "th scope=col", &sheet.header);
+    body.push_str("</thead><tbody>");
     for cells in &sheet.rows {
-        row("td", cells);
+        row(body, "td", cells);
     }
-    body.push_str("</table></div>");
+    body.push_str("</tbody></table></div>");
 }

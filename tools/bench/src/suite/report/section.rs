@@ -90,6 +90,8 @@ impl LoadedEvaluation {
         };
         let settings = result.settings.iter();
         let settings = settings.map(|(name, settings)| format!("{name}: {settings}"));
+        let other = result.other_machine.as_ref();
+        let other = other.map(|machine| format!("The other machine: {machine}."));
         let absent = result.absent.iter();
         let absent = absent.map(|one| format!("Not run: {}: {}", one.middleware, one.reason));
         let source = result.source.as_ref();
@@ -105,7 +107,9 @@ impl LoadedEvaluation {
             ),
             command: result.command.clone(),
             banner: None,
-            notes: settings
+            notes: other
+                .into_iter()
+                .chain(settings)
                 .chain(absent)
                 .chain([middleware::WORDS.to_owned()])
                 .collect(),

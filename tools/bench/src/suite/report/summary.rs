@@ -1,10 +1,9 @@
 //! The short page: every experiment in one table, with at most three plots and one sentence for each question, in at most 800 words.
 
-use super::{Loaded, Results, plots};
+use super::{Loaded, Results, by_machine, plots};
 use crate::{
     engine::grouped,
     error::BenchResult,
-    machine::Machine,
     statistics::median,
     suite::{
         noise::Noise,
@@ -115,31 +114,13 @@ fn page(experiments: &[Loaded], all: usize, plots: &[Shown]) -> String {
 
 /// The machine of the experiments, or each machine with those that it ran.
 fn machines(experiments: &[Loaded]) -> String {
-    let by_machine = grouped(experiments, |one| machine(&one.result.machine));
+    let ran = experiments.iter().map(|one| &one.result);
+    let by_machine = by_machine(ran.map(|ran| (&ran.machine, ran.experiment.as_str())));
     if let [(machine, _)] = by_machine.as_slice() {
-        return format!("Machine: {machine}");
+        return format!("Machine: {machine}.");
     }
-    let line = |(machine, ran): &(String, Vec<&Loaded>)| {
-        let names: Vec<&str> = ran.iter().map(|one| one.result.experiment.as_str()).collect();
-        format!("- Machine of {}: {machine}", names.join(", "))
-    };
+    let line = |(machine, names): &(String, String)| format!("- Machine of {names}: {machine}.");
     by_machine.iter().map(line).collect::<Vec<String>>().join("\n")
-}
-
-fn machine(machine: &Machine) -> String {
-    let mut text = format!(
-        "{} × {}, {:.0} GiB, Linux {}, {}; holdall {}.",
-        machine.cores,
-        machine.processor,
-        machine.memory_bytes as f64 / GIB,
-        machine.kernel,
-        machine.file_system,
-        machine.holdall,
-    );
-    if machine.is_optimized == Some(false) {
-        text.push_str(" **An unoptimized build: its processor time is several times that of a release.**");
-    }
-    text
 }
 
 type Rows<'r, 'a> = Vec<&'r Row<'a>>;

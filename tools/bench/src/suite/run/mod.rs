@@ -368,7 +368,9 @@ impl Suite<'_> {
             experiment: self.experiment.id.clone(),
             title: self.experiment.title.clone(),
             scale: self.args.scale,
-            command: self.args.command_of(&self.experiment.id),
+            command: self
+                .args
+                .command_of(&self.experiment.id, self.experiment.text.as_deref()),
             machine: Machine::inspect(self.folder),
             runs: self.runs.clone(),
             skipped: self.skipped.clone(),
