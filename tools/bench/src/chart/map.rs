@@ -29,8 +29,8 @@ pub(crate) struct Square {
     /// Its figure in the data.
     pub value: f64,
     pub text: String,
-    /// The published figure.
-    pub published: Option<String>,
+    /// The published figure, in the data and as text.
+    pub published: Option<(f64, String)>,
 }
 
 /// Named rows of cells.
@@ -65,12 +65,10 @@ impl Map {
                 let Some(Square { value, published, .. }) = square else {
                     continue;
                 };
-                csv.push(row(&[
-                    name,
-                    column,
-                    value,
-                    &published.as_deref().unwrap_or_default(),
-                ]));
+                let published = published
+                    .as_ref()
+                    .map_or(String::new(), |(one, _)| one.to_string());
+                csv.push(row(&[name, column, value, &published]));
             }
         }
         csv.iter_mut().for_each(|cells| cells.truncate(count));
@@ -127,7 +125,7 @@ fn draw(picture: &mut Picture, square: &Square, [left, next]: [i32; 2], [top, bo
     if !square.text.is_empty() {
         picture.words(&square.text, (middle, top + 8), Anchor::Middle, ink);
     }
-    if let Some(theirs) = &square.published {
+    if let Some((_, theirs)) = &square.published {
         picture.rectangle([(half + 8, top + 4), (right - 4, bottom - 4)], PUBLISHED);
         picture.words(theirs, (half + 14, top + 8), Anchor::Start, INK);
     }

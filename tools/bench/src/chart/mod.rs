@@ -45,6 +45,15 @@ impl Chart {
         Self { csv, ..self }
     }
 
+    /// The same with other words before the figures of its data, in place of the two that are drawn.
+    pub(crate) fn with_words(mut self, header: &[&str], rows: Vec<Vec<Value>>) -> Self {
+        let header = header.iter().map(|name| Value::from(*name)).collect();
+        for (row, words) in self.csv.iter_mut().zip([header].into_iter().chain(rows)) {
+            row.splice(..2, words);
+        }
+        self
+    }
+
     /// The picture, whose colours a page sets.
     pub fn svg(&self) -> String {
         match &self.shape {

@@ -219,6 +219,7 @@ const SHARES: [Figure; 2] = [
 /// A figure of every cell as a bar, by load and link.
 fn bars(figure: &Figure, cells: &[Cell<'_>], context: &Context<'_>, factor: f64) -> Option<Chart> {
     let mut bars = Bars::new(figure.unit, figure.digits, 1e-3);
+    let mut words = Vec::new();
     for (_, group) in grouped(cells, |cell| (cell.link, cell.case)) {
         for (series, cell) in group.iter().enumerate() {
             let estimate = cell.estimate(|run| (figure.of)(run).map(|figure| factor * figure));
@@ -229,13 +230,11 @@ fn bars(figure: &Figure, cells: &[Cell<'_>], context: &Context<'_>, factor: f64)
                 estimate.as_ref(),
                 published.as_ref(),
             );
+            words.push(row(&[&cell.case, &cell.link, &cell.middleware]));
         }
     }
-    bars.chart(
-        figure.name,
-        figure.title,
-        ["case", "middleware", "median", "published"],
-    )
+    let chart = bars.chart(figure.name, figure.title, ["", "", "median", "published"])?;
+    Some(chart.with_words(&["case", "link", "middleware"], words))
 }
 
 /// A plot of a node without topics, 1.2.1 and 1.2.2 of the published report: name, title, unit, digits; for each group of bars its name, that of the
@@ -293,6 +292,7 @@ fn idle(
     cells: &[Cell<'_>],
     context: &Context<'_>,
 ) -> Option<Chart> {
+    let mut words = Vec::new();
     for (part, key, figure) in parts {
         for (series, cell) in cells.iter().enumerate() {
             if let Some(estimate) = cell.estimate(figure) {
@@ -303,10 +303,12 @@ fn idle(
                     Some(&estimate),
                     published.as_ref(),
                 );
+                words.push(row(&[part, &cell.link, &cell.middleware]));
             }
         }
     }
-    bars.chart(name, title, ["figure", "middleware", "median", "published"])
+    let chart = bars.chart(name, title, ["", "", "median", "published"])?;
+    Some(chart.with_words(&["figure", "link", "middleware"], words))
 }
 
 fn name_of(group: &[&Cell<'_>]) -> String {
@@ -371,15 +373,19 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> Option<Chart> {
             published: None,
         })
     };
-    let row = |cell: &Cell<'_>, run: &MiddlewareRun| {
-        let name = format!("{} {}", cell.middleware, run.repetition + 1);
-        (name, run.account.received_each_s.iter().map(square).collect())
-    };
+    let mut rows = Vec::new();
+    let mut words = Vec::new();
+    for (cell, run) in group
+        .iter()
+        .flat_map(|cell| cell.runs.iter().map(move |run| (cell, run)))
+    {
+        let (name, number) = (&cell.middleware, run.repetition + 1);
+        let counts = &run.account.received_each_s;
+        rows.push((format!("{name} {number}"), counts.iter().map(square).collect()));
+        words.extend((0..counts.len()).map(|second| row(&[name, &number, &second])));
+    }
     let map = Map {
-        rows: group
-            .iter()
-            .flat_map(|cell| cell.runs.iter().map(|run| row(cell, run)))
-            .collect(),
+        rows,
         columns: (0..seconds).map(|second| format!("{second} s")).collect(),
         is_small: true,
     };
@@ -387,11 +393,8 @@ fn silences(number: usize, group: &[&Cell<'_>]) -> Option<Chart> {
         "Each second of each run, red where nothing arrived: {}",
         name_of(group)
     );
-    Some(map.chart(
-        &format!("silences_{number}"),
-        &title,
-        ["run", "second", "received", ""],
-    ))
+    let chart = map.chart(&format!("silences_{number}"), &title, ["", "", "received", ""]);
+    Some(chart.with_words(&["middleware", "run", "second"], words))
 }
 
 /// Figures of each pair of middlewares.
@@ -451,7 +454,7 @@ fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> Vec<Chart
                 percent,
                 value,
                 text: format!("{value:.*}{}", figure.digits, figure.unit),
-                published: theirs.map(|count| format!("{count:.1} of 5")),
+                published: theirs.map(|count| (count, format!("{count:.1} of 5"))),
             })
         });
         let grey = if published.is_some() {
@@ -466,8 +469,102 @@ fn pairs(number: usize, cells: &[&Cell<'_>], context: &Context<'_>) -> Vec<Chart
                 "{} by publisher (row) and subscriber (column): {case}{grey}",
                 figure.title
             ),
-            ["publisher", "subscriber", figure.name, "published_each_s"],
+            ["publisher", "subscriber", figure.name, "published_of_5_per_s"],
         )
     };
     PAIRS.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        machine::Machine,
+        middleware::{Account, WorkerCost},
+    };
+
+    fn run(middleware: &str, link: &str) -> MiddlewareRun {
+        MiddlewareRun {
+            case: "load".to_owned(),
+            link: link.to_owned(),
+            middleware: middleware.parse().unwrap(),
+            repetition: 0,
+            invalid: None,
+            message_bytes: 8,
+            matched_s: [None; 2],
+            account: Account {
+                planned: 4,
+                received_each_s: vec![3, 0],
+                ..Account::default()
+            },
+            publisher: WorkerCost::default(),
+            subscriber: WorkerCost::default(),
+            wire: None,
+            discovery: None,
+            clock: None,
+            samples: Default::default(),
+            beside: None,
+        }
+    }
+
+    fn charts_of(runs: Vec<MiddlewareRun>) -> Vec<Chart> {
+        let result = EvaluationResult {
+            experiment: String::new(),
+            title: String::new(),
+            source: None,
+            scale: 1.0,
+            duration_s: 2.0,
+            warm_up_s: 0.0,
+            command: String::new(),
+            machine: Machine::default(),
+            other_machine: None,
+            runs,
+            absent: Vec::new(),
+            settings: Vec::new(),
+        };
+        let context = Context {
+            evaluation: None,
+            published: None,
+        };
+        charts(&result, &context)
+    }
+
+    #[test]
+    fn data_have_a_column_for_each_name_of_a_bar_or_cell() {
+        let charts = charts_of(vec![
+            run("cyclone", "a"),
+            run("fastdds-sync>cyclone", "a"),
+            run("cyclone", "b"),
+        ]);
+        let begins = |name: &str| {
+            let chart = charts.iter().find(|chart| chart.name == name).unwrap();
+            chart.csv().lines().take(2).collect::<Vec<_>>().join(" / ")
+        };
+        for (name, expected) in [
+            (
+                "received",
+                "case,link,middleware,median,low,high,published / load,a,cyclone,0,0,0,",
+            ),
+            ("silences_0", "middleware,run,second,received / cyclone,1,0,3"),
+            (
+                "pairs_received_0",
+                "publisher,subscriber,received,published_of_5_per_s / cyclone,cyclone,0,",
+            ),
+            (
+                "delivered_0",
+                "middleware,deadline_ms,delivered_percent / cyclone,1,0",
+            ),
+            ("seconds_0", "middleware,second,received / cyclone,1,3"),
+            ("heat_0", "middleware,link,delivered_in_1s_percent"),
+        ] {
+            assert_eq!(begins(name), expected, "{name}");
+        }
+        let mut idle = run("udp", "a");
+        idle.account.planned = 0;
+        let csv = charts_of(vec![idle])[0].csv();
+        assert!(
+            csv.starts_with("figure,link,middleware,median,low,high,published\nmean,a,udp,"),
+            "{csv}"
+        );
+    }
 }

@@ -13,6 +13,7 @@ use crate::{
     },
 };
 use holdall_model::units::{MIB, format_bytes};
+use serde_json::Value;
 use std::fmt::{Display, Write};
 
 /// All plots for which there is data.
@@ -66,6 +67,7 @@ fn recorded(rows: &[Row<'_>]) -> Option<Chart> {
 /// The cost of the generator itself, without a recorder.
 fn generator(rows: &[Row<'_>]) -> Option<Chart> {
     let mut bars = Bars::new("%", 1, 10.0);
+    let mut words = Vec::new();
     let alone = rows
         .iter()
         .filter(|row| row.setting.recorder == RecorderKind::Discard)
@@ -75,13 +77,11 @@ fn generator(rows: &[Row<'_>]) -> Option<Chart> {
         let each: Vec<f64> = row.runs.iter().map(share).collect();
         let estimate = Estimate::of(&each, 1);
         bars.add(("The generator alone", row.case), 0, estimate.as_ref(), None);
+        words.push(chart::row(&[&row.case]));
     }
     let title = "Cost of the generator itself, in percent of one processor";
-    bars.chart(
-        "generator",
-        title,
-        ["load", "case", "percent_of_one_processor", ""],
-    )
+    let chart = bars.chart("generator", title, ["", "", "percent_of_one_processor", ""])?;
+    Some(chart.with_words(&["case"], words))
 }
 
 /// A line for each recorder over the loads that were offered; the worst case where several offer the same, the data have all.
@@ -277,17 +277,23 @@ fn over_time(rows: &[Row<'_>]) -> Vec<Chart> {
     for (row, place) in long.iter().zip(1..) {
         let runs = &row.runs[..row.runs.len().min(BACK_TO_BACK_MAX)];
         let of_what = format!("{}, {}", row.case, label(row));
+        let mut chart = |names: Vec<String>, points: &PointsOf<'_>, axis: &str, name: &str, title: &str| {
+            let (lines, csv) = back_to_back(runs, names, points, axis);
+            let chart = lines.chart(
+                &format!("{name}_{place}"),
+                &format!("{title}: {of_what}"),
+                [""; 3],
+            );
+            charts.push(chart.with_data(csv));
+        };
         let cores = (0..runs[0].core_percents().len()).map(|core| format!("core {core}"));
         let core = |run: &RunResult, core: usize| {
             let busy = run.cores.iter();
             busy.filter_map(|one| Some((one.at_s, *one.busy.get(core)?)))
                 .collect()
         };
-        charts.push(back_to_back(runs, cores.collect(), &core, "busy, %").chart(
-            &format!("cores_{place}"),
-            &format!("How busy each processor was: {of_what}"),
-            ["core", "seconds", "percent"],
-        ));
+        let title = "How busy each processor was";
+        chart(cores.collect(), &core, "busy, %", "cores", title);
         if runs.iter().any(|run| run.processes.is_empty()) {
             continue;
         }
@@ -296,13 +302,8 @@ fn over_time(rows: &[Row<'_>]) -> Vec<Chart> {
             let samples = run.processes.get(process).map_or(&[][..], |one| &one.samples);
             samples.iter().map(|sample| (sample.at_s, sample.busy)).collect()
         };
-        charts.push(
-            back_to_back(runs, names.collect(), &process, "% of one processor").chart(
-                &format!("processes_{place}"),
-                &format!("Recorder and publishers: {of_what}"),
-                ["process", "seconds", "percent"],
-            ),
-        );
+        let (axis, title) = ("% of one processor", "Recorder and publishers");
+        chart(names.collect(), &process, axis, "processes", title);
     }
     charts
 }
@@ -310,8 +311,14 @@ fn over_time(rows: &[Row<'_>]) -> Vec<Chart> {
 /// Seconds and share of a run's line with this place.
 type PointsOf<'a> = dyn Fn(&RunResult, usize) -> Vec<(f64, f64)> + 'a;
 
-/// Runs one after the other along one axis, like the published plots of core load.
-fn back_to_back(runs: &[&RunResult], names: Vec<String>, points: &PointsOf<'_>, axis: &str) -> Lines {
+/// Runs one after the other along one axis, like the published plots of core load; in the data each run begins at 0.
+fn back_to_back(
+    runs: &[&RunResult],
+    names: Vec<String>,
+    points: &PointsOf<'_>,
+    axis: &str,
+) -> (Lines, Vec<Vec<Value>>) {
+    let mut csv = vec![chart::row(&[&"run", &"line", &"seconds", &"percent"])];
     let line = |(place, name)| Line {
         name,
         points: Vec::new(),
@@ -323,12 +330,15 @@ fn back_to_back(runs: &[&RunResult], names: Vec<String>, points: &PointsOf<'_>, 
         ..Lines::over("seconds, runs back to back", axis)
     };
     let mut begun_s = 0.0;
-    for run in runs {
+    for (run, number) in runs.iter().zip(1..) {
         let mut end_s: f64 = 0.0;
         for (index, line) in lines.lines.iter_mut().enumerate() {
             for (at_s, share) in points(run, index) {
                 end_s = end_s.max(at_s);
-                line.points.push((begun_s + at_s, 100.0 * share));
+                let percent = 100.0 * share;
+                line.points.push((begun_s + at_s, percent));
+                let figures = (format!("{at_s:.3}"), format!("{percent:.1}"));
+                csv.push(chart::row(&[&number, &line.name, &figures.0, &figures.1]));
             }
         }
         begun_s += end_s;
@@ -336,5 +346,5 @@ fn back_to_back(runs: &[&RunResult], names: Vec<String>, points: &PointsOf<'_>, 
     }
     lines.borders.pop();
     lines.y_end = Some((lines.highest() * 1.1).max(105.0));
-    lines
+    (lines, csv)
 }

@@ -1,13 +1,14 @@
 //! Results of the kind `storage` on the page: bars for each message size.
 
 use crate::{
-    chart::{Bars, Chart},
+    chart::{Bars, Chart, row},
     engine::{Report, load as load_json},
     error::BenchResult,
     kinds::storage::{Cell, StorageBody, batch_label},
     statistics::{Estimate, Interval},
 };
 use holdall_model::units::MIB;
+use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -79,17 +80,24 @@ impl Storages {
 }
 
 fn of_size(cells: &[Cell], other: Option<&Storages>) -> Option<Chart> {
+    let header = "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared";
+    let mut csv = vec![header.split(',').map(Value::from).collect()];
     let mut bars = Bars::new("MiB/s", 0, 1.0);
     for cell in cells {
         let there = other.map_or(&[][..], |other| &other.result.body.cells);
-        let there = there.iter().find(|there| is_place_of(there, cell)).map(rate_of);
-        let group = format!("batches of {}", batch_label(cell.batch_size));
+        let there = there.iter().find(|there| is_place_of(there, cell));
+        let (batch, rate) = (batch_label(cell.batch_size), cell.durable_bytes_per_s);
+        let (low, high) = cell.interval.map_or((rate, rate), |ends| (ends.low, ends.high));
+        let compared = there.map_or(String::new(), |there| there.durable_bytes_per_s.to_string());
+        let (size, name) = (&cell.messages, &cell.plugin_config);
+        csv.push(row(&[size, &batch, name, &rate, &low, &high, &compared]));
+        let group = format!("batches of {batch}");
         let series = usize::from(is_rival(&cell.plugin_config));
         bars.add(
             (&group, &cell.plugin_config),
             series,
             Some(&rate_of(cell)),
-            there.as_ref(),
+            there.map(rate_of).as_ref(),
         );
     }
     let size = &cells[0].messages;
@@ -97,8 +105,8 @@ fn of_size(cells: &[Cell], other: Option<&Storages>) -> Option<Chart> {
     let title = format!(
         "Messages of {size}: durable MiB/s, close and sync included; blue: ours, orange: others{grey}"
     );
-    let columns = ["batch", "configuration", "mib_per_s", "mib_per_s_compared"];
-    bars.chart(&format!("storages_{size}"), &title, columns)
+    let chart = bars.chart(&format!("storages_{size}"), &title, [""; 4])?;
+    Some(chart.with_data(csv))
 }
 
 /// Whether a configuration is another library's, or the bare loop.
@@ -145,7 +153,16 @@ mod tests {
         );
         let charts = storages.charts(Some(&storages));
         assert_eq!(charts.len(), 1);
-        assert_eq!(charts[0].csv().lines().count(), 3);
+        let csv = charts[0].csv();
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(
+            lines[..2],
+            [
+                "messages,batch,configuration,bytes_per_s,low,high,bytes_per_s_compared",
+                "100B,1KiB,mcap_default,1500000000,1000000000,2000000000,1500000000"
+            ]
+        );
         let svg = charts[0].svg();
         assert!(svg.contains("batches of 1KiB") && svg.contains("1431"));
         assert_eq!(svg.matches("#AAAAAA").count(), 2, "what it is compared with");
