@@ -56,29 +56,39 @@ fn every_recorder_records_what_was_sent_and_the_report_shows_it() {
     let result = result.unwrap();
     assert_eq!((begun, result.runs.len()), (18, 18));
     for run in &result.runs {
-        let lost: u64 = run.lost.values().sum();
+        let lost: u64 = run.counts.lost.values().sum();
         assert_eq!(
-            (run.sent, run.recorded + lost, run.unexplained),
+            (
+                run.counts.sent,
+                run.counts.recorded + lost,
+                run.counts.unexplained
+            ),
             (70, 70, 0),
             "{:?}",
-            run.setting
+            run.id.setting
         );
-        assert_eq!(run.topics.len(), 3);
-        assert!(run.elapsed_s >= run.sending_s && run.durable_bytes_per_s > 0.0);
-        assert!(run.limits.memcpy_bytes_per_s.is_some() && run.limits.buffered_write_bytes_per_s.is_some());
-        let ours = run.setting.recorder == RecorderKind::Holdall;
-        assert_eq!(run.disk.is_some(), ours && run.setting.storage_id == "mcap");
-        assert_eq!(run.write.is_some(), !ours);
-        if let Some(disk) = run.disk {
-            assert!(disk.written_bytes >= run.recorded_bytes && disk.files >= 1);
+        assert_eq!(run.counts.topics.len(), 3);
+        assert!(run.times.elapsed_s >= run.times.sending_s && run.times.durable_bytes_per_s > 0.0);
+        assert!(
+            run.around.limits.memcpy_bytes_per_s.is_some()
+                && run.around.limits.buffered_write_bytes_per_s.is_some()
+        );
+        let ours = run.id.setting.recorder == RecorderKind::Holdall;
+        assert_eq!(
+            run.work.disk.is_some(),
+            ours && run.id.setting.storage_id == "mcap"
+        );
+        assert_eq!(run.work.write.is_some(), !ours);
+        if let Some(disk) = run.work.disk {
+            assert!(disk.written_bytes >= run.counts.recorded_bytes && disk.files >= 1);
         }
         // A cache of ten times the load loses nothing on any machine.
         if ours {
-            assert_eq!(run.recorded, 70, "{:?}", run.lost);
+            assert_eq!(run.counts.recorded, 70, "{:?}", run.counts.lost);
         }
     }
     // Repetitions take turns, so that drift affects all settings alike.
-    let order: Vec<u32> = result.runs.iter().map(|run| run.repetition).collect();
+    let order: Vec<u32> = result.runs.iter().map(|run| run.id.repetition).collect();
     assert!(order.is_sorted());
     assert!(
         !out.join("X1")
@@ -225,7 +235,7 @@ fn a_recording_is_played_back_at_every_rate() {
     experiment.published.clear();
     experiment.benchmarks[0].repeat_each = 1;
     let result = run_all(&experiment, &options(directory.path())).0.unwrap();
-    let played: Vec<_> = result.runs.iter().map(|run| run.playback.unwrap()).collect();
+    let played: Vec<_> = result.runs.iter().map(|run| run.work.playback.unwrap()).collect();
     assert_eq!(played.len(), 3);
     assert!(played.iter().all(|one| (one.messages, one.published) == (70, 70)));
     // Fifty milliseconds of recording: playing them at half speed takes longer than that.
@@ -270,7 +280,7 @@ fn files_of_rosbag2_performance_benchmarking_run_unchanged() {
         result
             .runs
             .iter()
-            .all(|run| run.recorded + run.lost.values().sum::<u64>() == 40)
+            .all(|run| run.counts.recorded + run.counts.lost.values().sum::<u64>() == 40)
     );
     assert!(out.join("quick_small/mine.csv").is_file());
 }

@@ -14,8 +14,9 @@ use holdall_model::units::format_bytes;
 
 /// The table; without rows where no disk was measured.
 pub(crate) fn sheet<'a>(rows: &[&'a Row<'a>]) -> Sheet {
-    let is_known =
-        |run: &&RunResult| run.disk.is_some() || run.write.is_some() || run.written_bytes.is_some();
+    let is_known = |run: &&RunResult| {
+        run.work.disk.is_some() || run.work.write.is_some() || run.cost.written_bytes.is_some()
+    };
     let known = rows.iter().filter(|row| row.runs.iter().any(is_known));
     Sheet::of("Work on the disk", 3, &columns(), known)
 }
@@ -38,18 +39,18 @@ fn columns<'a>() -> [Column<&'a Row<'a>>; 14] {
         ("worst", |row| write(row, |one| one.max_ns)),
         ("syncs", |row| {
             count(row, |run| {
-                run.disk.map(|disk| disk.sync.map_or(0, |sync| sync.count))
+                run.work.disk.map(|disk| disk.sync.map_or(0, |sync| sync.count))
             })
         }),
-        ("sync worst", |row| worst(row, |run| run.disk?.sync)),
-        ("splits", |row| count(row, |run| Some(run.splits))),
-        ("close worst", |row| worst(row, |run| run.disk?.close)),
+        ("sync worst", |row| worst(row, |run| run.work.disk?.sync)),
+        ("splits", |row| count(row, |run| Some(run.cost.splits))),
+        ("close worst", |row| worst(row, |run| run.work.disk?.close)),
     ]
 }
 
 /// Blocks of our disk, or batches of a rival's storage.
 fn writes(run: &RunResult) -> Option<LatencySummary> {
-    run.disk.and_then(|disk| disk.write).or(run.write)
+    run.work.disk.and_then(|disk| disk.write).or(run.work.write)
 }
 
 /// The median of a figure over the runs that have it.
@@ -99,10 +100,9 @@ mod tests {
             wait_for_subscriptions: true,
             number_of_threads: None,
         };
-        RunResult {
-            recorded_bytes: 1000,
-            ..RunResult::new(Transport::None, &setting, &producers)
-        }
+        let mut result = RunResult::new(Transport::None, &setting, &producers);
+        result.counts.recorded_bytes = 1000;
+        result
     }
 
     #[test]
@@ -115,8 +115,8 @@ mod tests {
             ..LatencySummary::default()
         };
         let mut ours = run(RecorderKind::Holdall);
-        ours.splits = 2;
-        ours.disk = Some(DiskResult {
+        ours.cost.splits = 2;
+        ours.work.disk = Some(DiskResult {
             written_bytes: 1024,
             files: 3,
             write: Some(took(2_000_000)),
@@ -124,7 +124,7 @@ mod tests {
             close: Some(took(30_000_000)),
         });
         let mut theirs = run(RecorderKind::DoubleBuffered);
-        theirs.written_bytes = Some(2500);
+        theirs.cost.written_bytes = Some(2500);
         let result = ExperimentResult {
             experiment: "X".to_owned(),
             title: String::new(),

@@ -43,11 +43,11 @@ pub(crate) fn climbs(rows: &[Row<'_>], experiment: &Experiment) -> Vec<Climb> {
 }
 
 fn climbed(mut climb: Climb, mut steps: Vec<&Row<'_>>) -> Climb {
-    let offered = |row: &Row<'_>| row.median(|run| run.offered_bytes_per_s);
+    let offered = |row: &Row<'_>| row.median(|run| run.times.offered_bytes_per_s);
     steps.sort_by(|a, b| offered(a).total_cmp(&offered(b)));
     for row in steps {
         let step = Some((offered(row), row.case.to_owned()));
-        if row.runs.iter().any(|run| run.recorded < run.sent) {
+        if row.runs.iter().any(|run| run.counts.recorded < run.counts.sent) {
             climb.first_loss = step;
             break;
         }

@@ -43,18 +43,18 @@ impl Noise {
             let low = values.iter().copied().reduce(f64::min)?;
             Some([low, values.iter().copied().reduce(f64::max)?])
         };
-        let mut direct = collect(&|run| run.limits.direct_write_bytes_per_s);
-        direct.extend(collect(&|run| run.limits.direct_write_after_bytes_per_s));
-        let load = collect(&|run| Some(run.load_average));
+        let mut direct = collect(&|run| run.around.limits.direct_write_bytes_per_s);
+        direct.extend(collect(&|run| run.around.limits.direct_write_after_bytes_per_s));
+        let load = collect(&|run| Some(run.around.load_average));
         let wake_up = |pick: &dyn Fn(&crate::measure::LatencySummary) -> u64| {
-            collect(&|run| run.wake_up.as_ref().map(|late| pick(late) as f64))
+            collect(&|run| run.around.wake_up.as_ref().map(|late| pick(late) as f64))
         };
         Self {
             direct: ends(&direct)
                 .zip(statistics::median(&direct))
                 .map(|([low, high], middle)| [low, middle, high]),
-            buffered: statistics::median(&collect(&|run| run.limits.buffered_write_bytes_per_s)),
-            memcpy: statistics::median(&collect(&|run| run.limits.memcpy_bytes_per_s)),
+            buffered: statistics::median(&collect(&|run| run.around.limits.buffered_write_bytes_per_s)),
+            memcpy: statistics::median(&collect(&|run| run.around.limits.memcpy_bytes_per_s)),
             wake_up_p99_9_ns: statistics::median(&wake_up(&|late| late.p99_9_ns)),
             wake_up_max_ns: wake_up(&|late| late.max_ns).into_iter().reduce(f64::max),
             load: ends(&load),

@@ -124,9 +124,9 @@ impl RunLimits {
     }
 }
 
-/// The result of one run.
+/// Which run it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RunResult {
+pub struct RunId {
     /// The experiment's short name.
     pub experiment: String,
     /// The case's label.
@@ -137,6 +137,11 @@ pub struct RunResult {
     pub transport: Transport,
     /// The setting.
     pub setting: Setting,
+}
+
+/// What became of the messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
     /// Results by group.
     pub groups: Vec<GroupResult>,
     /// Results by topic and publisher.
@@ -155,6 +160,11 @@ pub struct RunResult {
     /// Missing messages that the recorder does not account for; other projects' recorders account for none.
     #[serde(default)]
     pub unexplained: u64,
+}
+
+/// How long it took, and the rates that follow.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Times {
     /// Time from the first message due to the end of the last hand-over, in seconds.
     #[serde(default)]
     pub sending_s: f64,
@@ -166,6 +176,11 @@ pub struct RunResult {
     pub durable_bytes_per_s: f64,
     /// Bytes a second that the load offers while all groups send.
     pub offered_bytes_per_s: f64,
+}
+
+/// What it took of the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
     /// Processor time after the offer, in seconds.
     pub recorder_cpu_s: f64,
     /// Processor time of the generator, offers included, in seconds.
@@ -183,6 +198,11 @@ pub struct RunResult {
     pub written_bytes: Option<u64>,
     /// Files begun after the first.
     pub splits: u64,
+}
+
+/// The work of its parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
     /// How long offers took: into the cache without transport, to the transport with one.
     pub offer: Option<LatencySummary>,
     /// How long the storage of a rival took for each batch.
@@ -200,6 +220,11 @@ pub struct RunResult {
     /// The recorder and the publishers as processes, over a transport.
     #[serde(default)]
     pub processes: Vec<ProcessUse>,
+}
+
+/// The machine around it, and how well the load kept its schedule.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Around {
     /// Runnable programs when this run began (`/proc/loadavg`, last minute).
     #[serde(default)]
     pub load_average: f64,
@@ -213,25 +238,30 @@ pub struct RunResult {
     pub limits: RunLimits,
 }
 
-impl RunResult {
-    /// A run without any figures yet.
-    pub fn new(transport: Transport, setting: &Setting, producers: &ProducerConfig) -> Self {
-        let group = |group: &super::config::PublisherGroup| GroupResult {
-            name: group.name.clone(),
-            publishers: group.publishers_count,
-            message_bytes: group.msg_size_bytes as u64,
-            rate_hz: group.rate_hz,
-            ..GroupResult::default()
-        };
-        Self {
-            transport,
-            setting: setting.clone(),
-            groups: producers.groups.iter().map(group).collect(),
-            offered_bytes_per_s: producers.bytes_per_s(),
-            ..Self::default()
-        }
-    }
+/// The result of one run; a file of it has the fields of all parts side by side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Which run it is.
+    #[serde(flatten)]
+    pub id: RunId,
+    /// What became of the messages.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// How long it took, and the rates that follow.
+    #[serde(flatten)]
+    pub times: Times,
+    /// What it took of the machine.
+    #[serde(flatten)]
+    pub cost: Cost,
+    /// The work of its parts.
+    #[serde(flatten)]
+    pub work: Work,
+    /// The machine around it, and how well the load kept its schedule.
+    #[serde(flatten)]
+    pub around: Around,
+}
 
+impl Counts {
     /// Adds a topic of a group, whose messages have this length.
     pub fn add(&mut self, group: usize, message_bytes: u64, topic: TopicResult) {
         self.sent += topic.sent;
@@ -253,13 +283,6 @@ impl RunResult {
         self.topics.push(topic);
     }
 
-    /// Computes the figures that depend on the time taken; after all topics were added.
-    pub fn set_times(&mut self, elapsed_s: f64, close_s: f64) {
-        self.elapsed_s = elapsed_s;
-        self.close_s = close_s;
-        self.durable_bytes_per_s = self.recorded_bytes as f64 / elapsed_s.max(1e-9);
-    }
-
     /// Missing messages by the stage that lost them, as tables name it; `unexplained` for those that no stage
     /// accounts for.
     pub fn missing(&self) -> BTreeMap<&'static str, u64> {
@@ -271,17 +294,6 @@ impl RunResult {
             .collect()
     }
 
-    /// Bytes written to the disk divided by bytes of messages in the bag: as the recorder's own disk counts
-    /// them, else the kernel, else the size of the bag's files.
-    pub(crate) fn write_amplification(&self) -> Option<f64> {
-        let written = match (self.disk, self.written_bytes) {
-            (Some(disk), _) => disk.written_bytes,
-            (None, Some(bytes)) => bytes,
-            (None, None) => self.bag_bytes,
-        };
-        (self.recorded_bytes > 0).then(|| written as f64 / self.recorded_bytes as f64)
-    }
-
     /// Messages recorded, in percent of those sent.
     pub fn recorded_percent(&self) -> f64 {
         percent(self.recorded, self.sent)
@@ -291,7 +303,9 @@ impl RunResult {
     pub(crate) fn recorded_bytes_percent(&self) -> f64 {
         percent(self.recorded_bytes, self.sent_bytes)
     }
+}
 
+impl Around {
     /// The largest sampled number of bytes that were written and not yet on the disk.
     pub(crate) fn dirty_max_bytes(&self) -> u64 {
         let each = self.cores.iter().map(|sample| sample.dirty_bytes);
@@ -300,12 +314,7 @@ impl RunResult {
 
     /// The mean share of each processor that was busy, in percent.
     pub(crate) fn core_percents(&self) -> Vec<f64> {
-        let cores = self
-            .cores
-            .iter()
-            .map(|sample| sample.busy.len())
-            .max()
-            .unwrap_or(0);
+        let cores = self.cores.iter().map(|sample| sample.busy.len()).max();
         let mean = |core: usize| {
             let busy: Vec<f64> = self
                 .cores
@@ -314,7 +323,54 @@ impl RunResult {
                 .collect();
             100.0 * busy.iter().sum::<f64>() / busy.len().max(1) as f64
         };
-        (0..cores).map(mean).collect()
+        (0..cores.unwrap_or(0)).map(mean).collect()
+    }
+}
+
+impl RunResult {
+    /// A run without any figures yet.
+    pub fn new(transport: Transport, setting: &Setting, producers: &ProducerConfig) -> Self {
+        let group = |group: &super::config::PublisherGroup| GroupResult {
+            name: group.name.clone(),
+            publishers: group.publishers_count,
+            message_bytes: group.msg_size_bytes as u64,
+            rate_hz: group.rate_hz,
+            ..GroupResult::default()
+        };
+        Self {
+            id: RunId {
+                transport,
+                setting: setting.clone(),
+                ..RunId::default()
+            },
+            counts: Counts {
+                groups: producers.groups.iter().map(group).collect(),
+                ..Counts::default()
+            },
+            times: Times {
+                offered_bytes_per_s: producers.bytes_per_s(),
+                ..Times::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// Computes the figures that depend on the time taken; after all topics were added.
+    pub fn set_times(&mut self, elapsed_s: f64, close_s: f64) {
+        self.times.elapsed_s = elapsed_s;
+        self.times.close_s = close_s;
+        self.times.durable_bytes_per_s = self.counts.recorded_bytes as f64 / elapsed_s.max(1e-9);
+    }
+
+    /// Bytes written to the disk divided by bytes of messages in the bag: as the recorder's own disk counts
+    /// them, else the kernel, else the size of the bag's files.
+    pub(crate) fn write_amplification(&self) -> Option<f64> {
+        let written = match (self.work.disk, self.cost.written_bytes) {
+            (Some(disk), _) => disk.written_bytes,
+            (None, Some(bytes)) => bytes,
+            (None, None) => self.cost.bag_bytes,
+        };
+        (self.counts.recorded_bytes > 0).then(|| written as f64 / self.counts.recorded_bytes as f64)
     }
 }
 
@@ -383,7 +439,7 @@ const COLUMNS: [&str; 15] = [
 pub fn summary_csv(runs: &[RunResult]) -> String {
     let cores = runs
         .iter()
-        .map(|run| run.core_percents().len())
+        .map(|run| run.around.core_percents().len())
         .max()
         .unwrap_or(0);
     let header: Vec<String> = COLUMNS
@@ -394,7 +450,7 @@ pub fn summary_csv(runs: &[RunResult]) -> String {
     let mut text = header.join(" ");
     text.push('\n');
     for run in runs {
-        for group in &run.groups {
+        for group in &run.counts.groups {
             text.push_str(&row(run, group, cores).join(" "));
             text.push('\n');
         }
@@ -404,8 +460,8 @@ pub fn summary_csv(runs: &[RunResult]) -> String {
 
 fn row(run: &RunResult, group: &GroupResult, cores: usize) -> Vec<String> {
     let or_empty = |value: &Option<String>| value.clone().unwrap_or_else(|| "\"\"".to_owned());
-    let setting = &run.setting;
-    let cpu = |seconds: f64| format!("{:.1}", 100.0 * seconds / run.elapsed_s.max(1e-9));
+    let setting = &run.id.setting;
+    let cpu = |seconds: f64| format!("{:.1}", 100.0 * seconds / run.times.elapsed_s.max(1e-9));
     let mut row = vec![
         setting.storage_id.clone(),
         group.publishers.to_string(),
@@ -420,17 +476,17 @@ fn row(run: &RunResult, group: &GroupResult, cores: usize) -> Vec<String> {
         setting.compression_threads.to_string(),
         group.sent.to_string(),
         group.recorded.to_string(),
-        cpu(run.producer_cpu_s),
-        cpu(run.recorder_cpu_s),
+        cpu(run.cost.producer_cpu_s),
+        cpu(run.cost.recorder_cpu_s),
     ];
-    let percents = run.core_percents();
+    let percents = run.around.core_percents();
     row.extend((0..cores).map(|core| format!("{:.1}", percents.get(core).copied().unwrap_or(0.0))));
     row
 }
 
 /// Runs of the same case, transport and setting, in the order in which they first occur.
 pub(crate) fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
-    let groups = grouped(runs, |run| (&run.case, run.transport, &run.setting));
+    let groups = grouped(runs, |run| (&run.id.case, run.id.transport, &run.id.setting));
     groups.into_iter().map(|(_, runs)| runs).collect()
 }
 

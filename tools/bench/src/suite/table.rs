@@ -45,7 +45,7 @@ impl Row<'_> {
     /// Missing messages of all repetitions by stage.
     pub fn missing(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
-        for (stage, count) in self.runs.iter().flat_map(|run| run.missing()) {
+        for (stage, count) in self.runs.iter().flat_map(|run| run.counts.missing()) {
             *all.entry(stage).or_insert(0) += count;
         }
         all
@@ -63,18 +63,22 @@ impl Row<'_> {
 
     /// Durable bytes a second divided by the disk's limit around the same run, run by run.
     pub fn ratio_to_limit(&self) -> Option<Estimate> {
-        let rates: Vec<f64> = self.runs.iter().map(|run| run.durable_bytes_per_s).collect();
+        let rates: Vec<f64> = self
+            .runs
+            .iter()
+            .map(|run| run.times.durable_bytes_per_s)
+            .collect();
         let limits: Option<Vec<f64>> = self
             .runs
             .iter()
-            .map(|run| run.limits.direct_around_bytes_per_s())
+            .map(|run| run.around.limits.direct_around_bytes_per_s())
             .collect();
         Estimate::of_ratio(&rates, &limits?, 1)
     }
 
     /// How many publishers got subscriptions, and how late the last of them, the worst of all repetitions.
     pub(crate) fn discovery_text(&self) -> String {
-        let each: Vec<_> = self.runs.iter().filter_map(|run| run.discovery).collect();
+        let each: Vec<_> = self.runs.iter().filter_map(|run| run.work.discovery).collect();
         if each.is_empty() {
             return DASH.to_owned();
         }
@@ -130,8 +134,8 @@ pub fn rows<'a>(result: &'a ExperimentResult, experiment: Option<&Experiment>) -
     let mut rows: Vec<Row<'a>> = by_setting(&result.runs)
         .into_iter()
         .filter_map(|runs| {
-            let first = runs[0];
-            let percents: Vec<f64> = runs.iter().map(|run| run.recorded_percent()).collect();
+            let first = &runs[0].id;
+            let percents: Vec<f64> = runs.iter().map(|run| run.counts.recorded_percent()).collect();
             let published = published
                 .iter()
                 .find(|published| published.is_of(&first.case, first.transport, &first.setting));
@@ -196,7 +200,7 @@ pub(crate) fn sheets(rows: &[Row<'_>]) -> Vec<Sheet> {
     let (played, recorded): (Vec<&Row<'_>>, Vec<&Row<'_>>) =
         rows.iter().partition(|row| row.setting.play_rate.is_some());
     let (has_processes, time) = (
-        |row: &&&Row<'_>| row.runs.iter().any(|run| !run.processes.is_empty()),
+        |row: &&&Row<'_>| row.runs.iter().any(|run| !run.work.processes.is_empty()),
         "Where the processor time goes, in percent of one processor",
     );
     let sheets = [
@@ -227,29 +231,37 @@ fn recording<'a>() -> [Column<&'a Row<'a>>; 18] {
             let missing = row.missing_text();
             shown(Some(missing).filter(|text| !text.is_empty()), |text| text)
         }),
-        ("offered", |row| rate(row.median(|run| run.offered_bytes_per_s))),
-        ("durable", |row| rate(row.median(|run| run.durable_bytes_per_s))),
+        ("offered", |row| {
+            rate(row.median(|run| run.times.offered_bytes_per_s))
+        }),
+        ("durable", |row| {
+            rate(row.median(|run| run.times.durable_bytes_per_s))
+        }),
         ("÷ limit", |row| ratio_text(row.ratio_to_limit().as_ref(), false)),
         ("CPU", |row| {
-            let share = |run: &RunResult| run.recorder_cpu_s / run.elapsed_s.max(1e-9);
+            let share = |run: &RunResult| run.cost.recorder_cpu_s / run.times.elapsed_s.max(1e-9);
             format!("{:.0} %", 100.0 * row.median(share))
         }),
         ("publishers' CPU", |row| {
-            let share = |run: &RunResult| run.producer_cpu_s / run.sending_s.max(1e-9);
+            let share = |run: &RunResult| run.cost.producer_cpu_s / run.times.sending_s.max(1e-9);
             format!("{:.1} %", 100.0 * row.median(share))
         }),
         ("memory", |row| {
-            let own = |run: &RunResult| run.rss_max_bytes.saturating_sub(run.generator_bytes) as f64;
+            let own =
+                |run: &RunResult| run.cost.rss_max_bytes.saturating_sub(run.cost.generator_bytes) as f64;
             format!("{:.0} MiB", row.median(own) / MIB)
         }),
         ("page cache", |row| {
-            format!("{:.0} MiB", row.median(|run| run.dirty_max_bytes() as f64) / MIB)
+            format!(
+                "{:.0} MiB",
+                row.median(|run| run.around.dirty_max_bytes() as f64) / MIB
+            )
         }),
         ("p99.99", |row| {
-            milliseconds(row.median(|run| run.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)))
+            milliseconds(row.median(|run| run.work.offer.map_or(0.0, |offer| offer.p99_99_ns as f64)))
         }),
         ("by bytes", |row| {
-            format!("{:.2} %", row.median(RunResult::recorded_bytes_percent))
+            format!("{:.2} %", row.median(|run| run.counts.recorded_bytes_percent()))
         }),
         ("subscribed", |row| row.discovery_text()),
     ]
@@ -259,8 +271,8 @@ fn recording<'a>() -> [Column<&'a Row<'a>>; 18] {
 fn times<'a>() -> [Column<&'a Row<'a>>; 10] {
     fn of(row: &Row<'_>, name: &str, pick: fn(&ProcessUse) -> f64) -> String {
         let share = |run: &RunResult| {
-            let process = run.processes.iter().find(|one| one.name == name);
-            100.0 * process.map_or(0.0, pick) / run.elapsed_s.max(1e-9)
+            let process = run.work.processes.iter().find(|one| one.name == name);
+            100.0 * process.map_or(0.0, pick) / run.times.elapsed_s.max(1e-9)
         };
         format!("{:.0} %", row.median(share))
     }
@@ -278,13 +290,13 @@ fn times<'a>() -> [Column<&'a Row<'a>>; 10] {
         }),
         ("kernel", |row| of(row, "publishers", |one| one.cpu_system_s)),
         ("they are late, p99", |row| {
-            milliseconds(row.median(|run| run.lateness.map_or(0.0, |late| late.p99_ns as f64)))
+            milliseconds(row.median(|run| run.around.lateness.map_or(0.0, |late| late.p99_ns as f64)))
         }),
         ("busiest threads of the recorder (first repetition)", |row| {
-            let first = row.runs.iter().find(|run| !run.processes.is_empty());
+            let first = row.runs.iter().find(|run| !run.work.processes.is_empty());
             let busiest = first.and_then(|first| {
-                let recorder = first.processes.iter().find(|one| one.name == "recorder")?;
-                let share = |cpu_s: f64| 100.0 * cpu_s / first.elapsed_s.max(1e-9);
+                let recorder = first.work.processes.iter().find(|one| one.name == "recorder")?;
+                let share = |cpu_s: f64| 100.0 * cpu_s / first.times.elapsed_s.max(1e-9);
                 let threads = recorder.threads.iter().take(5);
                 let each = threads.map(|one| format!("{} {:.0} %", one.name, share(one.cpu_s)));
                 Some(each.collect::<Vec<_>>().join(", "))
@@ -296,14 +308,14 @@ fn times<'a>() -> [Column<&'a Row<'a>>; 10] {
 
 fn playbacks<'a>() -> [Column<&'a Row<'a>>; 12] {
     fn of(row: &Row<'_>, figure: fn(&PlaybackResult) -> f64) -> f64 {
-        row.median(|run| run.playback.as_ref().map_or(0.0, figure))
+        row.median(|run| run.work.playback.as_ref().map_or(0.0, figure))
     }
     fn late(row: &Row<'_>, pick: fn(&LatencySummary) -> u64) -> String {
         if row.setting.play_rate == Some(PlayRate::Unlimited) {
             return DASH.to_owned();
         }
         milliseconds(row.median(|run| {
-            let late = run.playback.and_then(|played| played.lateness);
+            let late = run.work.playback.and_then(|played| played.lateness);
             late.map_or(0.0, |late| pick(&late) as f64)
         }))
     }

@@ -17,7 +17,7 @@ use world::World;
 use super::{
     config::{BenchmarkConfig, ProducerConfig, PublisherKind, RecorderKind, SelectionKind, Setting},
     load::{NODE, PublishEvent, PublishPlan, PublishReport},
-    result::{DiscoveryResult, RunResult, TopicResult},
+    result::{Cost, DiscoveryResult, RunResult, TopicResult},
     run::affinity::Pinned,
 };
 use crate::{
@@ -117,14 +117,17 @@ impl LiveRun<'_> {
         let (woken, _) = probe.stop();
         let mut result = self.figures(&bag, &sent, &self.report_of(&ended)?)?;
         result.set_times(sending_s + close_s, close_s);
-        result.processes = together(seen, &[&ended.used, &published.used]);
-        result.recorder_cpu_s = ended.used.cpu_s;
-        result.producer_cpu_s = published.used.cpu_s;
-        result.rss_max_bytes = result.processes.first().map_or(0, |used| used.rss_max_bytes);
-        result.wake_up = woken.summary();
-        result.cores = cores.stop();
-        result.written_bytes = ended.used.written_bytes.filter(|bytes| *bytes > 0);
-        result.bag_bytes = super::run::folder_bytes(&bag);
+        result.work.processes = together(seen, &[&ended.used, &published.used]);
+        result.cost = Cost {
+            recorder_cpu_s: ended.used.cpu_s,
+            producer_cpu_s: published.used.cpu_s,
+            rss_max_bytes: result.work.processes.first().map_or(0, |used| used.rss_max_bytes),
+            bag_bytes: super::run::folder_bytes(&bag),
+            written_bytes: ended.used.written_bytes.filter(|bytes| *bytes > 0),
+            ..Cost::default()
+        };
+        result.around.wake_up = woken.summary();
+        result.around.cores = cores.stop();
         Ok(result)
     }
 
@@ -282,15 +285,15 @@ impl LiveRun<'_> {
                     lost: reported.lost.get(index).cloned().unwrap_or_default(),
                     topic,
                 };
-                result.add(group, message_bytes, one);
+                result.counts.add(group, message_bytes, one);
                 index += 1;
             }
         }
-        result.write = reported.write;
-        result.offer = sent.offer;
-        result.lateness = sent.lateness;
-        result.sending_s = sent.elapsed_s;
-        result.discovery = DiscoveryResult::of(&sent.matched_s, index, sent.sent_before_match);
+        result.work.write = reported.write;
+        result.work.offer = sent.offer;
+        result.around.lateness = sent.lateness;
+        result.times.sending_s = sent.elapsed_s;
+        result.work.discovery = DiscoveryResult::of(&sent.matched_s, index, sent.sent_before_match);
         Ok(result)
     }
 }

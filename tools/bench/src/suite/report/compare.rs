@@ -42,9 +42,9 @@ pub(super) fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
 /// `None` only without a run; each row has one.
 fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
     let cpu = |row: &Row<'_>| {
-        let runs = row.runs.iter().filter(|run| run.recorded_bytes > 0);
+        let runs = row.runs.iter().filter(|run| run.counts.recorded_bytes > 0);
         let each: Vec<f64> = runs
-            .map(|run| run.recorder_cpu_s / (run.recorded_bytes as f64 / GIB))
+            .map(|run| run.cost.recorder_cpu_s / (run.counts.recorded_bytes as f64 / GIB))
             .collect();
         Estimate::of(&each, 1)
     };

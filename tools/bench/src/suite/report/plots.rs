@@ -71,9 +71,9 @@ fn generator(rows: &[Row<'_>]) -> Option<Chart> {
     let alone = rows
         .iter()
         .filter(|row| row.setting.recorder == RecorderKind::Discard)
-        .filter(|row| row.runs.iter().all(|run| run.transport == Transport::None));
+        .filter(|row| row.runs.iter().all(|run| run.id.transport == Transport::None));
     for row in alone {
-        let share = |run: &&RunResult| 100.0 * run.producer_cpu_s / run.sending_s.max(1e-9);
+        let share = |run: &&RunResult| 100.0 * run.cost.producer_cpu_s / run.times.sending_s.max(1e-9);
         let each: Vec<f64> = row.runs.iter().map(share).collect();
         let estimate = Estimate::of(&each, 1);
         bars.add(("The generator alone", row.case), 0, estimate.as_ref(), None);
@@ -89,7 +89,7 @@ fn loss(rows: &[&Row<'_>], name: &str, title: &str) -> (Lines, Chart) {
     let columns: [&dyn Display; 4] = [&"case", &"setting", &"offered_bytes_per_s", &"lost_percent"];
     let mut csv = vec![chart::row(&columns)];
     let points = rows.iter().map(|row| {
-        let offered = row.median(|run| run.offered_bytes_per_s);
+        let offered = row.median(|run| run.times.offered_bytes_per_s);
         let lost = 100.0 - row.recorded_percent.median;
         csv.push(chart::row(&[&row.case, &label(row), &offered, &lost]));
         (label(row), (offered / MIB, lost))
@@ -142,12 +142,12 @@ const PARTS: [(&str, usize); 5] = [
 
 /// Percent of one processor for each of [`PARTS`]; `None` without processes.
 fn parts(run: &RunResult) -> Option<[f64; 5]> {
-    let of = |name: &str| run.processes.iter().find(|one| one.name == name);
+    let of = |name: &str| run.work.processes.iter().find(|one| one.name == name);
     let (recorder, publishers) = (of("recorder")?, of("publishers")?);
-    let percent = |seconds: f64| 100.0 * seconds.max(0.0) / run.elapsed_s.max(1e-9);
+    let percent = |seconds: f64| 100.0 * seconds.max(0.0) / run.times.elapsed_s.max(1e-9);
     let mut last_s = 0.0;
     let mut busy_s = 0.0;
-    for sample in &run.cores {
+    for sample in &run.around.cores {
         busy_s += sample.busy.iter().sum::<f64>() * (sample.at_s - last_s);
         last_s = sample.at_s;
     }
@@ -161,7 +161,7 @@ fn parts(run: &RunResult) -> Option<[f64; 5]> {
     let rest = 100.0 * (busy_s - recorder.cpu_s - publishers.cpu_s).max(0.0) / last_s.max(1e-9);
     // Programs of a short run took part of their time before its first message, so their sum could exceed the
     // machine.
-    let cores = run.cores.iter().map(|sample| sample.busy.len()).max();
+    let cores = run.around.cores.iter().map(|sample| sample.busy.len()).max();
     let left = (100.0 * cores.unwrap_or(0) as f64 - (a + b + c + d)).max(0.0);
     Some([a, b, c, d, rest.min(left)])
 }
@@ -195,7 +195,7 @@ const OFFERS: Percentiles = Percentiles {
     name: "offer",
     title: "How long offering a message takes, by percentile (first repetition)",
     axis: "time of an offer, µs",
-    of: |run| run.offer,
+    of: |run| run.work.offer,
     plays: false,
 };
 
@@ -203,7 +203,7 @@ const LATENESS: Percentiles = Percentiles {
     name: "lateness",
     title: "How much later than planned messages were played (first repetition)",
     axis: "later than planned, µs",
-    of: |run| run.playback?.lateness,
+    of: |run| run.work.playback?.lateness,
     plays: true,
 };
 
@@ -222,7 +222,7 @@ fn percentiles(rows: &[Row<'_>], of: &Percentiles) -> Option<Chart> {
         .filter(|row| row.setting.play_rate.is_some() == of.plays);
     let timed: Vec<(&Row<'_>, [f64; 5])> = own.filter_map(|row| Some((row, micros(row)?))).collect();
     // More lines than colours cannot be distinguished: the heaviest load is drawn, the data have all.
-    let offered = |row: &Row<'_>| row.median(|run| run.offered_bytes_per_s);
+    let offered = |row: &Row<'_>| row.median(|run| run.times.offered_bytes_per_s);
     let heaviest = timed
         .iter()
         .max_by(|a, b| offered(a.0).total_cmp(&offered(b.0)))?;
@@ -266,10 +266,10 @@ fn over_time(rows: &[Row<'_>]) -> Vec<Chart> {
             .play_rate
             .is_none_or(|rate| rate == PlayRate::Unlimited)
     };
-    let is_long = |row: &&Row<'_>| row.runs.iter().any(|run| run.cores.len() > 2);
+    let is_long = |row: &&Row<'_>| row.runs.iter().any(|run| run.around.cores.len() > 2);
     let mut long: Vec<&Row<'_>> = rows.iter().filter(is_long).filter(is_flat_out).collect();
     if long.len() > DRAWN_OVER_TIME_MAX {
-        let elapsed = |row: &&Row<'_>| row.median(|run| run.elapsed_s);
+        let elapsed = |row: &&Row<'_>| row.median(|run| run.times.elapsed_s);
         long.sort_by(|a, b| elapsed(b).total_cmp(&elapsed(a)));
         long.truncate(1);
     }
@@ -286,20 +286,24 @@ fn over_time(rows: &[Row<'_>]) -> Vec<Chart> {
             );
             charts.push(chart.with_data(csv));
         };
-        let cores = (0..runs[0].core_percents().len()).map(|core| format!("core {core}"));
+        let cores = (0..runs[0].around.core_percents().len()).map(|core| format!("core {core}"));
         let core = |run: &RunResult, core: usize| {
-            let busy = run.cores.iter();
+            let busy = run.around.cores.iter();
             busy.filter_map(|one| Some((one.at_s, *one.busy.get(core)?)))
                 .collect()
         };
         let title = "How busy each processor was";
         chart(cores.collect(), &core, "busy, %", "cores", title);
-        if runs.iter().any(|run| run.processes.is_empty()) {
+        if runs.iter().any(|run| run.work.processes.is_empty()) {
             continue;
         }
-        let names = runs[0].processes.iter().map(|one| one.name.clone());
+        let names = runs[0].work.processes.iter().map(|one| one.name.clone());
         let process = |run: &RunResult, process: usize| {
-            let samples = run.processes.get(process).map_or(&[][..], |one| &one.samples);
+            let samples = run
+                .work
+                .processes
+                .get(process)
+                .map_or(&[][..], |one| &one.samples);
             samples.iter().map(|sample| (sample.at_s, sample.busy)).collect()
         };
         let (axis, title) = ("% of one processor", "Recorder and publishers");

@@ -136,7 +136,7 @@ fn percent(row: &Row<'_>) -> f64 {
 }
 
 fn is_whole(row: &Row<'_>) -> bool {
-    row.runs.iter().all(|run| run.recorded == run.sent)
+    row.runs.iter().all(|run| run.counts.recorded == run.counts.sent)
 }
 
 fn lowest<'r, 'a>(rows: &[&'r Row<'a>]) -> Option<&'r Row<'a>> {
@@ -148,10 +148,14 @@ fn line(experiment: &str, recorder: &str, rows: &[&Row<'_>]) -> String {
     let whole = rows.iter().filter(|row| is_whole(row)).count();
     let low = lowest(rows).map_or(0.0, percent);
     let high = rows.iter().map(|row| percent(row)).fold(0.0, f64::max);
-    let durable = rows.iter().map(|row| row.median(|run| run.durable_bytes_per_s));
+    let durable = rows
+        .iter()
+        .map(|row| row.median(|run| run.times.durable_bytes_per_s));
     let cpu: Vec<f64> = rows
         .iter()
-        .map(|row| row.median(|run| run.recorder_cpu_s / (run.recorded_bytes.max(1) as f64 / GIB)))
+        .map(|row| {
+            row.median(|run| run.cost.recorder_cpu_s / (run.counts.recorded_bytes.max(1) as f64 / GIB))
+        })
         .collect();
     format!(
         "| {experiment} | {recorder} | {whole} of {} | {low:.2}–{high:.2} % | {} | {:.1} s/GiB |",

@@ -10,7 +10,7 @@ use super::{
     config::{BenchmarkConfig, Case, Experiment, ProducerConfig, Setting, Transport},
     live::{LiveRun, Programs},
     load::{Frame, Publishers},
-    result::{ExperimentResult, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
+    result::{Around, ExperimentResult, RunId, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
     args::RunArguments,
@@ -227,10 +227,10 @@ impl Kind for Suite<'_> {
             Ok(result) => {
                 let kept = self.folder.join(self.planned[task].folder(round)).join(RESULT);
                 engine::store(&kept, &result)?;
-                let rate = format_mebibyte_rate(result.durable_bytes_per_s);
+                let rate = format_mebibyte_rate(result.times.durable_bytes_per_s);
                 on_progress(Progress::Ended(format!(
                     "{:.2} % recorded, {rate} durable",
-                    result.recorded_percent()
+                    result.counts.recorded_percent()
                 )));
                 self.runs.push(result);
             }
@@ -284,7 +284,7 @@ impl Suite<'_> {
             _ => self.live(planned, round, &folder)?,
         };
         if let Some(rate) = planned.setting.play_rate {
-            recorded.playback = Some(playback::play(&bag, rate, self.clock)?);
+            recorded.work.playback = Some(playback::play(&bag, rate, self.clock)?);
         }
         if !planned.benchmark.preserve_bags && !self.args.keep {
             remove(&bag)?;
@@ -294,14 +294,19 @@ impl Suite<'_> {
             direct_write_after_bytes_per_s: self.limits.as_mut().map_or(Ok(None), LimitMeter::direct)?,
             ..limits
         };
-        Ok(RunResult {
-            experiment: self.experiment.id.clone(),
-            case: planned.case.label.clone(),
+        let (experiment, case) = (self.experiment.id.clone(), planned.case.label.clone());
+        recorded.id = RunId {
+            experiment,
+            case,
             repetition: round,
-            limits,
+            ..recorded.id
+        };
+        recorded.around = Around {
             load_average,
-            ..recorded
-        })
+            limits,
+            ..recorded.around
+        };
+        Ok(recorded)
     }
 
     fn in_process(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {

@@ -14,7 +14,7 @@ use crate::{
     suite::{
         config::{BenchmarkConfig, ProducerConfig, RecorderKind, Setting, Transport},
         load::{Publishers, Sent, channels, generate},
-        result::{RunResult, TopicResult},
+        result::{Cost, RunResult, TopicResult},
     },
 };
 use holdall::{
@@ -86,15 +86,18 @@ impl Run<'_> {
         let other_cpu_s = sent.cpu.as_secs_f64() + probe_cpu.as_secs_f64();
         let close_s = (usage.elapsed_s - sent.elapsed.as_secs_f64()).max(0.0);
         result.set_times(usage.elapsed_s, close_s);
-        result.recorder_cpu_s = (usage.cpu_s - other_cpu_s).max(0.0);
-        result.producer_cpu_s = sent.cpu.as_secs_f64();
-        result.rss_max_bytes = usage.rss_max_bytes;
-        result.wake_up = woken.summary();
-        result.cores = cores.stop();
-        result.bag_bytes = folder_bytes(&bag);
-        result.written_bytes = written
-            .map(|(after, before)| after.saturating_sub(before))
-            .filter(|bytes| *bytes > 0);
+        let written = written.map(|(after, before)| after.saturating_sub(before));
+        result.cost = Cost {
+            recorder_cpu_s: (usage.cpu_s - other_cpu_s).max(0.0),
+            producer_cpu_s: sent.cpu.as_secs_f64(),
+            rss_max_bytes: usage.rss_max_bytes,
+            generator_bytes: self.publishers.corpus_bytes(),
+            bag_bytes: folder_bytes(&bag),
+            written_bytes: written.filter(|bytes| *bytes > 0),
+            splits: stored.splits,
+        };
+        result.around.wake_up = woken.summary();
+        result.around.cores = cores.stop();
         Ok(result)
     }
 
@@ -195,15 +198,13 @@ impl Run<'_> {
                 recorded: stored.recorded[index],
                 lost: stored.lost[index].clone(),
             };
-            result.add(publisher.group, message_bytes, topic);
+            result.counts.add(publisher.group, message_bytes, topic);
         }
-        result.sending_s = sent.elapsed.as_secs_f64();
-        result.generator_bytes = self.publishers.corpus_bytes();
-        result.splits = stored.splits;
-        result.offer = sent.offers.summary();
-        result.lateness = sent.lateness.summary();
-        result.write = stored.write;
-        result.disk = stored.disk;
+        result.times.sending_s = sent.elapsed.as_secs_f64();
+        result.work.offer = sent.offers.summary();
+        result.work.write = stored.write;
+        result.work.disk = stored.disk;
+        result.around.lateness = sent.lateness.summary();
         result
     }
 }
