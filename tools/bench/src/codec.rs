@@ -16,7 +16,7 @@ use holdall_storage::{
     },
 };
 use serde::{Deserialize, Serialize};
-use std::{io, num::NonZero, thread};
+use std::{io, num::NonZero, path::Path, thread};
 
 /// Bytes that are compressed at once: about one chunk.
 const CHUNK_BYTES: usize = 2 << 20;
@@ -142,11 +142,7 @@ fn run_codec(plan: &Plan, options: &McapOptions, clock: &dyn Clock) -> io::Resul
 }
 
 fn failed(codec: Compression, error: &io::Error) -> BenchError {
-    BenchError::Rival {
-        library: codec.as_str(),
-        path: "payloads".into(),
-        reason: error.to_string(),
-    }
+    BenchError::rival(codec.as_str(), Path::new("payloads"))(error)
 }
 
 #[cfg(test)]

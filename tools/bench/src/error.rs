@@ -156,13 +156,32 @@ impl BenchError {
         }
     }
 
+    /// A program that failed, with one clause about how.
+    pub(crate) fn program(program: impl ToString, reason: impl ToString) -> Self {
+        let (program, reason) = (program.to_string(), reason.to_string());
+        Self::Program { program, reason }
+    }
+
+    /// Wraps what is wrong with a file that was read: `map_err(BenchError::verify(&path))`.
+    pub(crate) fn verify<E: ToString>(path: &Path) -> impl Fn(E) -> Self + Copy {
+        move |reason| Self::Verify {
+            path: path.to_owned(),
+            reason: reason.to_string(),
+        }
+    }
+
+    /// Wraps an error of a foreign library with a file.
+    pub(crate) fn rival<E: ToString>(library: &'static str, path: &Path) -> impl Fn(E) -> Self + Copy {
+        move |error| Self::Rival {
+            library,
+            path: path.to_owned(),
+            reason: error.to_string(),
+        }
+    }
+
     /// Wraps an error of JSON in a file: `map_err(BenchError::json(&path))`.
     pub(crate) fn json(path: &Path) -> impl FnOnce(serde_json::Error) -> Self {
-        let path = path.to_owned();
-        move |error| Self::Verify {
-            path,
-            reason: format!("is not a result of this experiment: {error}"),
-        }
+        move |error| Self::verify(path)(format!("is not a result of this experiment: {error}"))
     }
 
     /// A thread that was to give a result and panicked.

@@ -73,6 +73,13 @@ impl Estimate {
         Self::of(&ratios, seed)
     }
 
+    /// The median, this text, and the interval if there is one.
+    pub(crate) fn text(&self, digits: usize, unit: &str) -> String {
+        let ends = self.interval;
+        let ends = ends.map(|ends| format!(" [{:.digits$}, {:.digits$}]", ends.low, ends.high));
+        format!("{:.digits$}{unit}{}", self.median, ends.unwrap_or_default())
+    }
+
     /// Both ends of the interval; the median without one.
     pub(crate) fn ends(&self) -> (f64, f64) {
         let ends = |ends: Interval| (ends.low, ends.high);

@@ -132,15 +132,8 @@ pub fn verify_files(plan: &Plan, files: &[PathBuf], stored: Option<u64>) -> Benc
 fn verify_mcap(check: &mut Check<'_>, path: &Path) -> BenchResult<()> {
     let file = holdall_io::fs::File::open(path)?;
     let mut position = 0;
-    let wrong = |reason: String| BenchError::Verify {
-        path: path.to_owned(),
-        reason,
-    };
-    let foreign = |error: mcap::McapError| BenchError::Rival {
-        library: "mcap crate (reading)",
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
+    let wrong = BenchError::verify::<String>(path);
+    let foreign = BenchError::rival::<mcap::McapError>("mcap crate (reading)", path);
     let options = LinearReaderOptions::default()
         .with_validate_chunk_crcs(true)
         .with_validate_data_section_crc(true)
@@ -207,10 +200,7 @@ fn split_message(data: &[u8]) -> Option<(u16, u32, &[u8])> {
 /// Verifies with our own reader, whose tests compare it with the real LevelDB: opening with the latter would change the
 /// files.
 fn verify_leveldb(check: &mut Check<'_>, path: &Path, missing_max: u64) -> BenchResult<()> {
-    let wrong = |reason: String| BenchError::Verify {
-        path: path.to_owned(),
-        reason,
-    };
+    let wrong = BenchError::verify::<String>(path);
     let reader = LeveldbReader::open(path)?;
     let channels = &reader.summary().channels;
     let topics = channels
@@ -229,15 +219,8 @@ fn verify_leveldb(check: &mut Check<'_>, path: &Path, missing_max: u64) -> Bench
 }
 
 fn verify_sqlite(check: &mut Check<'_>, path: &Path, missing_max: u64) -> BenchResult<()> {
-    let foreign = |error: rusqlite::Error| BenchError::Rival {
-        library: "SQLite (reading)",
-        path: path.to_owned(),
-        reason: error.to_string(),
-    };
-    let wrong = |reason: String| BenchError::Verify {
-        path: path.to_owned(),
-        reason,
-    };
+    let foreign = BenchError::rival::<rusqlite::Error>("SQLite (reading)", path);
+    let wrong = BenchError::verify::<String>(path);
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = rusqlite::Connection::open_with_flags(path, flags).map_err(foreign)?;
     let mut select = connection

@@ -79,12 +79,8 @@ fn topic(leveldb: &Arc<LevelDb>, path: &Path, channel: &ChannelInfo) -> Result<D
     )
 }
 
-fn failed(path: &Path) -> impl Fn(String) -> BenchError + '_ {
-    |reason| BenchError::Rival {
-        library: "LevelDB",
-        path: path.to_owned(),
-        reason,
-    }
+fn failed(path: &Path) -> impl Fn(String) -> BenchError {
+    BenchError::rival("LevelDB", path)
 }
 
 impl RawWriter for LeveldbBareWriter {

@@ -76,12 +76,8 @@ fn add_channel(writer: &mut Writer<BufWriter<File>>, channel: &ChannelInfo) -> m
     writer.add_channel(schema, &topic.name, "cdr", &BTreeMap::new())
 }
 
-fn failed(path: &Path) -> impl Fn(mcap::McapError) -> BenchError + '_ {
-    |error| BenchError::Rival {
-        library: "mcap crate",
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
+fn failed(path: &Path) -> impl Fn(mcap::McapError) -> BenchError {
+    BenchError::rival("mcap crate", path)
 }
 
 impl RawWriter for McapCrateWriter {

@@ -82,12 +82,8 @@ impl SqliteBareWriter {
     }
 }
 
-fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> BenchError + '_ {
-    |error| BenchError::Rival {
-        library: "SQLite",
-        path: path.to_owned(),
-        reason: error.to_string(),
-    }
+fn failed(path: &Path) -> impl Fn(rusqlite::Error) -> BenchError {
+    BenchError::rival("SQLite", path)
 }
 
 impl RawWriter for SqliteBareWriter {

@@ -1,10 +1,7 @@
 //! Figures as people read them: short, with their unit.
 
 use super::UNSUPPORTED;
-use crate::{
-    limits::Limits,
-    statistics::{Estimate, Interval},
-};
+use crate::{limits::Limits, statistics::Estimate};
 use holdall_model::units::{GIB, format_mebibyte_rate as rate};
 
 /// Processor seconds for each GiB; stored results have them for each 10⁹ bytes.
@@ -38,12 +35,7 @@ pub(crate) fn ratio_text(estimate: Option<&Estimate>, compared: bool) -> String 
     };
     let is_carried = estimate.interval.is_some_and(|interval| !interval.contains(1.0));
     let mark = if compared && !is_carried { UNSUPPORTED } else { "" };
-    let ends = |ends: Interval| format!(" [{:.2}, {:.2}]", ends.low, ends.high);
-    format!(
-        "{mark}{:.2}{}",
-        estimate.median,
-        estimate.interval.map_or(String::new(), ends)
-    )
+    format!("{mark}{}", estimate.text(2, ""))
 }
 
 /// The limits of a run in one or more lines.
@@ -79,6 +71,7 @@ pub(crate) fn limits_text(limit: &Limits) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statistics::Interval;
 
     #[test]
     fn figures_are_short_and_carry_their_unit() {

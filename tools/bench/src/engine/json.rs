@@ -20,8 +20,6 @@ pub(crate) fn store(path: &Path, value: &impl Serialize) -> BenchResult<()> {
 /// A file that cannot be read or is something else.
 pub(crate) fn load<T: DeserializeOwned>(path: &Path, what: &str) -> BenchResult<T> {
     let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
-    serde_json::from_str(&text).map_err(|error| BenchError::Verify {
-        path: path.to_owned(),
-        reason: format!("is not {what}: {error}"),
-    })
+    let wrong = BenchError::verify(path);
+    serde_json::from_str(&text).map_err(|error| wrong(format!("is not {what}: {error}")))
 }

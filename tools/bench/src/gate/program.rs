@@ -24,10 +24,9 @@ pub const BASELINE_FILE: &str = "tools/bench/gate/baseline.json";
 pub fn source_tree(from: &Path) -> BenchResult<PathBuf> {
     let has_workloads = |folder: &&Path| folder.join("crates").join(CRATE).join("Cargo.toml").is_file();
     let found = from.ancestors().find(has_workloads);
-    found.map(Path::to_owned).ok_or_else(|| BenchError::Option {
-        option: "bench gate",
-        expected: "to be run in holdall's source tree, whose baseline it compares with".to_owned(),
-        found: from.display().to_string(),
+    found.map(Path::to_owned).ok_or_else(|| {
+        let expected = "to be run in holdall's source tree, whose baseline it compares with";
+        BenchError::option("bench gate", expected, from.display().to_string())
     })
 }
 
@@ -85,10 +84,8 @@ pub fn build(tree: &Path) -> BenchResult<WorkloadProgram> {
         .stderr(Stdio::inherit())
         .output()
         .map_err(BenchError::io("start", PathBuf::from(&cargo)))?;
-    let failed = |reason: &str| BenchError::Program {
-        program: format!("cargo build --package {CRATE} --profile {PROFILE}"),
-        reason: reason.to_owned(),
-    };
+    let program = format!("cargo build --package {CRATE} --profile {PROFILE}");
+    let failed = |reason| BenchError::program(&program, reason);
     if !output.status.success() {
         return Err(failed("failed; its errors are above"));
     }
@@ -142,10 +139,8 @@ impl WorkloadProgram {
             .stdin(Stdio::null())
             .output()
             .map_err(BenchError::io("start", &self.path))?;
-        let failed = |reason: String| BenchError::Program {
-            program: format!("{} {}", self.path.display(), arguments.join(" ")),
-            reason,
-        };
+        let program = format!("{} {}", self.path.display(), arguments.join(" "));
+        let failed = |reason: String| BenchError::program(&program, reason);
         if !output.status.success() {
             let printed = String::from_utf8_lossy(&output.stderr);
             return Err(failed(format!(

@@ -62,10 +62,7 @@ pub(super) fn instructions(program: &Path, arguments: &[&str], folder: &Path) ->
         .arg(format!("--callgrind-out-file={}", out.display()));
     run(command, program, arguments)?;
     let text = fs::read_to_string(&out).map_err(BenchError::io("read", &out))?;
-    let counted = parse_callgrind(&text, program).map_err(|reason| BenchError::Verify {
-        path: out.clone(),
-        reason,
-    })?;
+    let counted = parse_callgrind(&text, program).map_err(BenchError::verify(&out))?;
     fs::remove_file(&out).map_err(BenchError::io("remove", &out))?;
     Ok(counted)
 }
@@ -82,10 +79,7 @@ pub(super) fn copied_bytes(program: &Path, arguments: &[&str], folder: &Path) ->
         .arg(format!("--dhat-out-file={}", out.display()));
     run(command, program, arguments)?;
     let text = fs::read_to_string(&out).map_err(BenchError::io("read", &out))?;
-    let copied = parse_dhat(&text).map_err(|reason| BenchError::Verify {
-        path: out.clone(),
-        reason,
-    })?;
+    let copied = parse_dhat(&text).map_err(BenchError::verify(&out))?;
     fs::remove_file(&out).map_err(BenchError::io("remove", &out))?;
     Ok(copied)
 }
@@ -103,14 +97,12 @@ fn run(mut command: Command, program: &Path, arguments: &[&str]) -> BenchResult<
         return Ok(());
     }
     let printed = String::from_utf8_lossy(&output.stderr);
-    Err(BenchError::Program {
-        program: format!("valgrind {} {}", program.display(), arguments.join(" ")),
-        reason: format!(
-            "failed ({}): {}",
-            output.status,
-            printed.lines().last().unwrap_or("nothing")
-        ),
-    })
+    let last = printed.lines().last().unwrap_or("nothing");
+    let program = format!("valgrind {} {}", program.display(), arguments.join(" "));
+    Err(BenchError::program(
+        program,
+        format!("failed ({}): {last}", output.status),
+    ))
 }
 
 /// Sums the costs of each function by itself. In callgrind's format `ob=` and `fn=` name the owner of the

@@ -329,10 +329,8 @@ fn optional<T: for<'a> Deserialize<'a>>(path: &Path) -> BenchResult<Vec<T>> {
 }
 
 fn rows<T: for<'a> Deserialize<'a>>(path: &Path) -> BenchResult<Vec<T>> {
-    let broken = |error: csv::Error| BenchError::Verify {
-        path: path.to_owned(),
-        reason: format!("is not the published data: {error}"),
-    };
+    let wrong = BenchError::verify(path);
+    let broken = |error: csv::Error| wrong(format!("is not the published data: {error}"));
     let mut reader = csv::Reader::from_path(path).map_err(broken)?;
     reader.deserialize().map(|row| row.map_err(broken)).collect()
 }

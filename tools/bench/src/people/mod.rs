@@ -91,14 +91,11 @@ pub fn run(data: &Path, out: &Path, command: &str, python: Option<&Path>) -> Ben
         }
     }
     if result.is_empty() {
-        return Err(BenchError::Option {
-            option: "--data",
-            expected: format!(
-                "a folder with git repositories, or with files that end in one of survey_counts.csv, survey_profile_counts.csv, \
-                 repository_items.csv, issues.json, pulls.json, git_log.txt, {QUALITY_END}"
-            ),
-            found: data.display().to_string(),
-        });
+        let expected = format!(
+            "a folder with git repositories, or with files that end in one of survey_counts.csv, survey_profile_counts.csv, \
+             repository_items.csv, issues.json, pulls.json, git_log.txt, {QUALITY_END}"
+        );
+        return Err(BenchError::option("--data", expected, data.display().to_string()));
     }
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     engine::store(&folder.join(RESULT_FILE), &result)?;
@@ -106,10 +103,7 @@ pub fn run(data: &Path, out: &Path, command: &str, python: Option<&Path>) -> Ben
 }
 
 fn read(data: &Path, python: &Path) -> BenchResult<PeopleResult> {
-    let failed = |reason: String| BenchError::Program {
-        program: python.display().to_string(),
-        reason,
-    };
+    let failed = |reason: String| BenchError::program(python.display(), reason);
     let output = Command::new(python)
         .args(["-c", READER])
         .arg(data)

@@ -62,10 +62,8 @@ pub struct Declaration {
 /// A file that cannot be read, or with another key or value.
 pub(super) fn read(path: &Path) -> BenchResult<Vec<Declaration>> {
     let text = fs::read_to_string(path).map_err(BenchError::io("read", path))?;
-    parse(&text).map_err(|error| BenchError::Verify {
-        path: path.to_owned(),
-        reason: format!("holds no declarations of quality: {error}"),
-    })
+    let wrong = BenchError::verify(path);
+    parse(&text).map_err(|error| wrong(format!("holds no declarations of quality: {error}")))
 }
 
 fn parse(text: &str) -> Result<Vec<Declaration>, YamlError> {

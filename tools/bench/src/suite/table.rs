@@ -112,19 +112,11 @@ impl Row<'_> {
     /// Recorded percent with its interval. `≈` where the interval does not distinguish it from the first row
     /// of the same case.
     pub(crate) fn recorded_text(&self) -> String {
-        let estimate = &self.recorded_percent;
-        let doubt = if self.is_carried == Some(false) {
-            "≈ "
-        } else {
-            ""
+        let doubt = match self.is_carried {
+            Some(false) => "≈ ",
+            _ => "",
         };
-        match &estimate.interval {
-            Some(interval) => format!(
-                "{doubt}{:.2} % [{:.2}, {:.2}]",
-                estimate.median, interval.low, interval.high
-            ),
-            None => format!("{:.2} %", estimate.median),
-        }
+        format!("{doubt}{}", self.recorded_percent.text(2, " %"))
     }
 }
 
@@ -378,10 +370,7 @@ fn machine(result: &ExperimentResult) -> String {
     let machine = &result.machine;
     let noise = Noise::of(&result.runs);
     let mut lines = vec![
-        format!(
-            "{} × {}, Linux {}, {}",
-            machine.cores, machine.processor, machine.kernel, machine.file_system
-        ),
+        machine.to_string(),
         format!("limits of these runs: {}", noise.limits_text()),
         format!("noise: {}", noise.text()),
     ];

@@ -32,10 +32,7 @@ fn not_read(path: &Path, error: &dyn std::fmt::Display) -> BenchError {
 /// # Errors
 /// [`BenchError::Program`] when Python or its package is missing.
 pub(super) fn read_with_pip(python: &Path, package: &str, bag: &Path, file: &Path) -> BenchResult<ToolRun> {
-    let failed = |reason: String| BenchError::Program {
-        program: format!("pip {package}"),
-        reason,
-    };
+    let failed = |reason: String| BenchError::program(format!("pip {package}"), reason);
     let (script, path) = if package == "mcap" {
         (READ_MCAP, file)
     } else {

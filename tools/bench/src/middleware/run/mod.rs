@@ -29,7 +29,7 @@ use plan::{Run, Stream, earlier, plan};
 use programs::Site;
 use sides::Sides;
 use std::{
-    fs, io,
+    fs,
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::Arc,
@@ -312,10 +312,6 @@ impl<'a> Bench<'a> {
             return Ok(Account::default());
         }
         let [sent, received] = &stream.records;
-        let broken = |path: &Path, error: io::Error| BenchError::Verify {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
         let planned = Planned {
             count: stream.count,
             rate_hz: stream.case.rate_hz,
@@ -325,8 +321,8 @@ impl<'a> Bench<'a> {
         };
         let account = account(
             planned,
-            &read_sent(sent).map_err(|error| broken(sent, error))?,
-            &read_received(received).map_err(|error| broken(received, error))?,
+            &read_sent(sent).map_err(BenchError::verify(sent))?,
+            &read_received(received).map_err(BenchError::verify(received))?,
         );
         if !self.args.keep {
             for path in [sent, received] {

@@ -125,15 +125,9 @@ pub(super) fn earlier(
     }
     let result: EvaluationResult = engine::load(&kept, "the result of an evaluation")?;
     if result.scale != args.scale {
-        return Err(BenchError::Option {
-            option: "--scale",
-            expected: format!(
-                "{}, as of the finished runs in {}",
-                result.scale,
-                folder.display()
-            ),
-            found: args.scale.to_string(),
-        });
+        let (scale, folder) = (result.scale, folder.display());
+        let expected = format!("{scale}, as of the finished runs in {folder}");
+        return Err(BenchError::option("--scale", expected, args.scale.to_string()));
     }
     let is_planned = |run: &MiddlewareRun| {
         planned.iter().any(|one| {

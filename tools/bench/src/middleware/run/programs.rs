@@ -280,10 +280,10 @@ impl Site {
                 }
                 Ok(command)
             }
-            (MiddlewareKind::Rmw { .. } | MiddlewareKind::Tcpros, ..) => Err(BenchError::Program {
-                program: side.name.clone(),
-                reason: self.absence(side).unwrap_or_default(),
-            }),
+            (MiddlewareKind::Rmw { .. } | MiddlewareKind::Tcpros, ..) => {
+                let reason = self.absence(side).unwrap_or_default();
+                Err(BenchError::program(&side.name, reason))
+            }
             _ => Ok(self.own_command(spec)),
         }
     }

@@ -384,8 +384,5 @@ pub(super) fn free_port(own: IpAddr) -> BenchResult<u16> {
 
 /// A worker that failed in a way that is not its own.
 pub(super) fn broken(reason: impl Into<String>) -> BenchError {
-    BenchError::Program {
-        program: "the other machine".to_owned(),
-        reason: reason.into(),
-    }
+    BenchError::program("the other machine", reason.into())
 }

@@ -197,10 +197,7 @@ impl Program {
     }
 
     fn failed(&self, reason: &str) -> BenchError {
-        BenchError::Program {
-            program: self.name.clone(),
-            reason: reason.to_owned(),
-        }
+        BenchError::program(&self.name, reason)
     }
 }
 

@@ -15,17 +15,16 @@ pub use rival::{Rival, RivalPlan};
 use world::World;
 
 use super::{
-    config::{BenchmarkConfig, ProducerConfig, PublisherKind, RecorderKind, SelectionKind, Setting},
+    config::{PublisherKind, RecorderKind, SelectionKind},
     load::{NODE, PublishEvent, PublishPlan, PublishReport},
     result::{Cost, DiscoveryResult, RunResult, TopicResult},
-    run::affinity::Pinned,
+    run::{Run, affinity::Pinned},
 };
 use crate::{
     error::{BenchError, BenchResult},
     measure::{CoreSampler, ProcessSampler, ProcessUse, SchedulingProbe},
 };
 use holdall::reader::Bag;
-use holdall_io::clock::Clock;
 use holdall_model::loss::LossStage;
 use std::{
     collections::BTreeMap,
@@ -43,24 +42,12 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// is asked to end.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Everything that a run over a transport needs.
+/// A run over a transport.
 pub(crate) struct LiveRun<'a> {
-    /// The publishers.
-    pub producers: &'a ProducerConfig,
-    /// The benchmark.
-    pub benchmark: &'a BenchmarkConfig,
-    /// The setting.
-    pub setting: &'a Setting,
-    /// Folder in which the bag is made, as `bag`.
-    pub folder: &'a Path,
-    /// Its repetition, from 0.
-    pub repetition: u32,
-    /// Threads that publish.
-    pub threads: u32,
+    /// Everything that runs have in common.
+    pub run: Run<'a>,
     /// The programs that can be started.
     pub programs: &'a Programs,
-    /// The clock.
-    pub clock: &'a Arc<dyn Clock>,
 }
 
 /// The recorder's own report: by topic, in the order of the publishers.
@@ -78,39 +65,39 @@ impl LiveRun<'_> {
     /// # Errors
     /// A program that fails; a bag that cannot be read.
     pub fn run(&self) -> BenchResult<RunResult> {
-        let bag = self.folder.join("bag");
+        let bag = self.run.folder.join("bag");
         let world = World::new(
             self.programs,
-            self.setting.recorder,
-            self.benchmark.transport,
-            self.clock,
+            self.run.setting.recorder,
+            self.run.benchmark.transport,
+            self.run.clock,
         )?;
-        let probe =
-            SchedulingProbe::start(Arc::clone(self.clock)).map_err(|source| BenchError::Thread { source })?;
-        let cores = CoreSampler::start(Arc::clone(self.clock))?;
+        let probe = SchedulingProbe::start(Arc::clone(self.run.clock))
+            .map_err(|source| BenchError::Thread { source })?;
+        let cores = CoreSampler::start(Arc::clone(self.run.clock))?;
         let recorder = self.start_recorder(&bag, &world)?;
         let mut publishers = self.start_publishers(&world)?;
         let watched = vec![
             ("recorder".to_owned(), recorder.id()),
             ("publishers".to_owned(), publishers.id()),
         ];
-        let sampler = ProcessSampler::start(watched, Arc::clone(self.clock))?;
+        let sampler = ProcessSampler::start(watched, Arc::clone(self.run.clock))?;
         let event = |line: &str| serde_json::from_str::<PublishEvent>(line).ok();
         publishers.wait_for(PATIENCE, |line| {
             (event(line)? == PublishEvent::Started).then_some(())
         })?;
-        let started = self.clock.monotonic();
-        let expected = Duration::from_secs_f64(self.producers.duration_s() * 4.0) + PATIENCE;
+        let started = self.run.clock.monotonic();
+        let expected = Duration::from_secs_f64(self.run.producers.duration_s() * 4.0) + PATIENCE;
         let sent = publishers.wait_for(expected, |line| match event(line)? {
             PublishEvent::Done(report) => Some(*report),
             _ => None,
         })?;
-        let sending_s = self.clock.monotonic().saturating_sub(started).as_secs_f64();
-        self.clock.sleep_until(self.clock.monotonic() + GRACE);
-        let stopped = self.clock.monotonic();
+        let sending_s = self.run.clock.monotonic().saturating_sub(started).as_secs_f64();
+        self.run.clock.sleep_until(self.run.clock.monotonic() + GRACE);
+        let stopped = self.run.clock.monotonic();
         let ended = self.end_recorder(recorder)?;
         sync_all(&bag)?;
-        let close_s = self.clock.monotonic().saturating_sub(stopped).as_secs_f64();
+        let close_s = self.run.clock.monotonic().saturating_sub(stopped).as_secs_f64();
         let seen = sampler.stop();
         publishers.close_stdin();
         let published = publishers.finish(PATIENCE)?;
@@ -133,11 +120,11 @@ impl LiveRun<'_> {
 
     fn plan(&self) -> PublishPlan {
         let installed_only =
-            self.setting.publishers == PublisherKind::Rclpy || self.setting.recorder.is_foreign();
+            self.run.setting.publishers == PublisherKind::Rclpy || self.run.setting.recorder.is_foreign();
         PublishPlan::new(
-            self.producers,
-            u64::from(self.repetition) + 1,
-            self.threads,
+            self.run.producers,
+            u64::from(self.run.repetition) + 1,
+            self.run.threads,
             installed_only,
         )
     }
@@ -147,22 +134,26 @@ impl LiveRun<'_> {
             let root = group.topic_root.clone();
             (1..=group.publishers_count).map(move |place| format!("{NODE}/{root}_{place}"))
         };
-        self.producers.groups.iter().flat_map(of).collect()
+        self.run.producers.groups.iter().flat_map(of).collect()
     }
 
     fn start_recorder(&self, bag: &Path, world: &World) -> BenchResult<Program> {
-        let _pinned = Pinned::to("recorder_cpu_affinity", &self.benchmark.recorder_cpu_affinity)?;
+        let _pinned = Pinned::to("recorder_cpu_affinity", &self.run.benchmark.recorder_cpu_affinity)?;
         let mut command = self
             .programs
-            .recorder(self.setting, self.benchmark.transport, bag, world);
+            .recorder(self.run.setting, self.run.benchmark.transport, bag, world);
         self.choose(&mut command);
-        let mut program = Program::start(&self.setting.recorder.to_string(), &mut command, self.clock)?;
-        match self.setting.recorder {
+        let mut program = Program::start(
+            &self.run.setting.recorder.to_string(),
+            &mut command,
+            self.run.clock,
+        )?;
+        match self.run.setting.recorder {
             kind if kind.is_rival() => {
                 fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
                 let plan = RivalPlan {
                     load: self.plan(),
-                    setting: self.setting.clone(),
+                    setting: self.run.setting.clone(),
                     folder: bag.to_owned(),
                 };
                 program.send(&line(&plan)?)?;
@@ -179,11 +170,11 @@ impl LiveRun<'_> {
 
     /// Adds the selection of topics; the rivals' own process reads it from its plan.
     fn choose(&self, command: &mut Command) {
-        let recorder = self.setting.recorder;
+        let recorder = self.run.setting.recorder;
         if recorder.is_rival() {
             return;
         }
-        match self.setting.selection {
+        match self.run.setting.selection {
             SelectionKind::All => command.arg("-a"),
             SelectionKind::Regex => command.args(["-e", &format!("{NODE}/.*")]),
             SelectionKind::Names if recorder == RecorderKind::Rosbag => command.args(self.topics()),
@@ -192,23 +183,26 @@ impl LiveRun<'_> {
     }
 
     fn start_publishers(&self, world: &World) -> BenchResult<Program> {
-        let _pinned = Pinned::to("producers_cpu_affinity", &self.benchmark.producers_cpu_affinity)?;
-        let kind = self.setting.publishers;
+        let _pinned = Pinned::to(
+            "producers_cpu_affinity",
+            &self.run.benchmark.producers_cpu_affinity,
+        )?;
+        let kind = self.run.setting.publishers;
         let mut command = self.programs.publishers(
             kind,
-            self.setting.recorder,
-            self.benchmark.transport,
-            self.folder,
+            self.run.setting.recorder,
+            self.run.benchmark.transport,
+            self.run.folder,
             world,
         )?;
-        let mut program = Program::start("the publishers", &mut command, self.clock)?;
+        let mut program = Program::start("the publishers", &mut command, self.run.clock)?;
         let plan = self.plan().with_frames()?;
         program.send(&line(&plan)?)?;
         Ok(program)
     }
 
     fn end_recorder(&self, mut recorder: Program) -> BenchResult<Ended> {
-        let kind = self.setting.recorder;
+        let kind = self.run.setting.recorder;
         if kind.is_rival() {
             recorder.close_stdin();
         } else {
@@ -226,16 +220,17 @@ impl LiveRun<'_> {
                 || "by a signal".to_owned(),
                 |code| format!("with exit code {code}"),
             );
-            return Err(BenchError::Program {
-                program: kind.to_string(),
-                reason: format!("ended {how}; its output: {}", last_sentences(&ended.lines)),
-            });
+            let output = last_sentences(&ended.lines);
+            return Err(BenchError::program(
+                kind,
+                format!("ended {how}; its output: {output}"),
+            ));
         }
         Ok(ended)
     }
 
     fn report_of(&self, ended: &Ended) -> BenchResult<RecorderReport> {
-        let kind = self.setting.recorder;
+        let kind = self.run.setting.recorder;
         if kind == RecorderKind::Holdall {
             return Ok(RecorderReport {
                 lost: lost_of_holdall(&ended.lines, &self.topics()),
@@ -247,10 +242,9 @@ impl LiveRun<'_> {
         }
         let lines = ended.lines.iter().rev();
         let report = lines.filter_map(|line| serde_json::from_str::<RivalReport>(line).ok());
-        let report = { report }.next().ok_or_else(|| BenchError::Program {
-            program: kind.to_string(),
-            reason: "printed no report".to_owned(),
-        })?;
+        let report = { report }
+            .next()
+            .ok_or_else(|| BenchError::program(kind, "printed no report"))?;
         let of = |count: &u64| {
             (*count > 0)
                 .then_some((LossStage::Cache, *count))
@@ -270,9 +264,9 @@ impl LiveRun<'_> {
             Some(_) => BTreeMap::new(),
             None => recorded_by_topic(bag)?,
         };
-        let mut result = RunResult::new(self.benchmark.transport, self.setting, self.producers);
+        let mut result = RunResult::new(self.run.benchmark.transport, self.run.setting, self.run.producers);
         let mut index = 0;
-        for (group, config) in self.producers.groups.iter().enumerate() {
+        for (group, config) in self.run.producers.groups.iter().enumerate() {
             let message_bytes = sent.message_bytes.get(group).copied().unwrap_or(0);
             for place in 1..=config.publishers_count {
                 let topic = format!("{NODE}/{}_{place}", config.topic_root);
@@ -300,10 +294,8 @@ impl LiveRun<'_> {
 
 /// One JSON object on a line.
 fn line(plan: &impl serde::Serialize) -> BenchResult<String> {
-    serde_json::to_string(plan).map_err(|error| BenchError::Program {
-        program: "holdall".to_owned(),
-        reason: format!("cannot be sent its plan: {error}"),
-    })
+    serde_json::to_string(plan)
+        .map_err(|error| BenchError::program("holdall", format!("cannot be sent its plan: {error}")))
 }
 
 /// The end of a program's output for people, in a sentence's length.

@@ -88,10 +88,7 @@ impl World {
         let deadline = clock.monotonic() + MASTER_WAIT_MAX;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if clock.monotonic() > deadline {
-                return Err(BenchError::Program {
-                    program: "rosmaster".to_owned(),
-                    reason: "does not answer".to_owned(),
-                });
+                return Err(BenchError::program("rosmaster", "does not answer"));
             }
             clock.sleep_until(clock.monotonic() + Duration::from_millis(20));
         }

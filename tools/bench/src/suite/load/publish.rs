@@ -78,14 +78,9 @@ pub fn publish(
     if plan.wait_for_subscriptions {
         while !matched.poll(clock) {
             if clock.monotonic() > began + MATCH_WAIT_MAX {
-                return Err(BenchError::Program {
-                    program: "the publishers".to_owned(),
-                    reason: format!(
-                        "got no subscription for {} of {} topics",
-                        matched.missing(),
-                        own.len()
-                    ),
-                });
+                let (missing, of) = (matched.waiting.len(), own.len());
+                let reason = format!("got no subscription for {missing} of {of} topics");
+                return Err(BenchError::program("the publishers", reason));
             }
             transport.poll_graph(&mut Vec::new())?;
             clock.sleep_until(clock.monotonic() + POLL_PERIOD);
@@ -209,9 +204,5 @@ impl<'a> Matched<'a> {
             .iter()
             .map(|one| one.sent.load(Ordering::Relaxed))
             .sum()
-    }
-
-    fn missing(&self) -> usize {
-        self.waiting.len()
     }
 }

@@ -89,11 +89,11 @@ pub(super) fn sheet(changes: &[Change], there: &Loaded) -> Sheet {
     let columns: [Column<Change>; 8] = [
         ("case", |change| change.case.clone()),
         ("setting", |change| change.setting.clone()),
-        ("recorded there", |change| with_ends(&change.recorded[0], 2)),
-        ("here", |change| with_ends(&change.recorded[1], 2)),
+        ("recorded there", |change| change.recorded[0].text(2, "")),
+        ("here", |change| change.recorded[1].text(2, "")),
         ("", |change| verdict(&change.recorded, true)),
-        ("CPU s/GiB there", |change| with_ends(&change.cpu_s_per_gib[0], 3)),
-        ("here", |change| with_ends(&change.cpu_s_per_gib[1], 3)),
+        ("CPU s/GiB there", |change| change.cpu_s_per_gib[0].text(3, "")),
+        ("here", |change| change.cpu_s_per_gib[1].text(3, "")),
         ("", |change| verdict(&change.cpu_s_per_gib, false)),
     ];
     let title = format!("Compared with {}", there.folder.display());
@@ -109,13 +109,4 @@ fn verdict([there, here]: &[Estimate; 2], more_is_better: bool) -> String {
     let is_better = (here.median > there.median) == more_is_better;
     let word = if is_better { "better" } else { "worse" };
     (if is_carried { word } else { UNSUPPORTED }).to_owned()
-}
-
-/// A median with its interval.
-fn with_ends(estimate: &Estimate, digits: usize) -> String {
-    let median = estimate.median;
-    let ends = estimate
-        .interval
-        .map(|ends| format!(" [{:.digits$}, {:.digits$}]", ends.low, ends.high));
-    format!("{median:.digits$}{}", ends.unwrap_or_default())
 }

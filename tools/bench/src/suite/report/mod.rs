@@ -181,11 +181,7 @@ pub fn write(loaded: &Results, other: &Results, out: &Path) -> BenchResult<PathB
                 format!("{}_{}", file_stem(&section.id), chart.name),
                 chart.standalone(),
             );
-            let png = painter.png(&svg).map_err(|error| BenchError::Rival {
-                library: "resvg",
-                path: out.to_owned(),
-                reason: error.to_string(),
-            })?;
+            let png = painter.png(&svg).map_err(BenchError::rival("resvg", out))?;
             keep(&format!("{stem}.svg"), svg.as_bytes())?;
             keep(&format!("{stem}.png"), &png)?;
             keep(&format!("{stem}.csv"), chart.csv().as_bytes())?;

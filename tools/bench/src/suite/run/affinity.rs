@@ -18,11 +18,7 @@ impl Pinned {
         if processors.is_empty() {
             return Ok(None);
         }
-        let refused = |found: String| BenchError::Option {
-            option,
-            expected: "processors of this machine".to_owned(),
-            found,
-        };
+        let refused = |found: String| BenchError::option(option, "processors of this machine", found);
         let before = sched_getaffinity(None).map_err(|error| refused(error.to_string()))?;
         let mut wanted = CpuSet::new();
         processors

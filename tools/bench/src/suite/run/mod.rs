@@ -6,10 +6,12 @@ mod playback;
 mod recorder;
 mod space;
 
+pub(super) use recorder::Run;
+
 use super::{
     config::{BenchmarkConfig, Case, Experiment, ProducerConfig, Setting, Transport},
     live::{LiveRun, Programs},
-    load::{Frame, Publishers},
+    load::Frame,
     result::{Around, ExperimentResult, RunId, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
 };
 use crate::{
@@ -279,10 +281,7 @@ impl Suite<'_> {
         // Leftovers of an interrupted run.
         remove(&bag)?;
         let unfinished = Unfinished::new(&bag);
-        let mut recorded = match planned.benchmark.transport {
-            Transport::None => self.in_process(planned, round, &folder)?,
-            _ => self.live(planned, round, &folder)?,
-        };
+        let mut recorded = self.recorded(planned, round, &folder)?;
         if let Some(rate) = planned.setting.play_rate {
             recorded.work.playback = Some(playback::play(&bag, rate, self.clock)?);
         }
@@ -309,32 +308,24 @@ impl Suite<'_> {
         Ok(recorded)
     }
 
-    fn in_process(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
-        let publishers = Publishers::new(&planned.case.producers, u64::from(round) + 1)?;
-        let run = recorder::Run {
-            publishers: &publishers,
-            producers: &planned.case.producers,
-            benchmark: planned.benchmark,
-            setting: &planned.setting,
-            folder,
-            threads: self.args.threads,
-            clock: self.clock,
-        };
-        run.run()
-    }
-
-    fn live(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
-        let run = LiveRun {
-            producers: &planned.case.producers,
+    fn recorded(&self, planned: &Planned<'_>, round: u32, folder: &Path) -> BenchResult<RunResult> {
+        let producers = &planned.case.producers;
+        let run = Run {
+            producers,
             benchmark: planned.benchmark,
             setting: &planned.setting,
             folder,
             repetition: round,
-            threads: producer_threads(&planned.case.producers, self.args.threads),
-            programs: self.programs,
+            threads: producer_threads(producers, self.args.threads),
             clock: self.clock,
         };
-        run.run()
+        match planned.benchmark.transport {
+            Transport::None => run.run(),
+            _ => {
+                let programs = self.programs;
+                LiveRun { run, programs }.run()
+            }
+        }
     }
 
     /// The direct limit again before each run, the buffered one and memory once.

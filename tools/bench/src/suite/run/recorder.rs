@@ -1,6 +1,6 @@
 //! One run: the load through one recorder into one bag, measured.
 
-use super::{affinity::Pinned, bare, folder_bytes, producer_threads};
+use super::{affinity::Pinned, bare, folder_bytes};
 use crate::{
     candidate::{
         buffered::StoredCounts,
@@ -34,17 +34,17 @@ pub const BAG: &str = "bag";
 /// Everything that a run needs.
 pub struct Run<'a> {
     /// The load.
-    pub publishers: &'a Publishers,
-    /// The benchmark.
     pub producers: &'a ProducerConfig,
     /// The benchmark as configured.
     pub benchmark: &'a BenchmarkConfig,
     /// The setting.
     pub setting: &'a Setting,
-    /// The bag's folder.
+    /// Folder in which the bag is made, as [`BAG`].
     pub folder: &'a Path,
-    /// Number of publishing threads, if the command line sets it.
-    pub threads: Option<u32>,
+    /// Its repetition, from 0.
+    pub repetition: u32,
+    /// Threads that publish.
+    pub threads: u32,
     /// The clock.
     pub clock: &'a Arc<dyn Clock>,
 }
@@ -66,6 +66,7 @@ impl Run<'_> {
     /// A failed disk or storage; settings that do not exist.
     pub fn run(&self) -> BenchResult<RunResult> {
         let bag = self.folder.join(BAG);
+        let publishers = Publishers::new(self.producers, u64::from(self.repetition) + 1)?;
         // Leftovers of an interrupted run.
         crate::folder::remove(&bag)?;
         // Every thread of the recorder inherits this; the producers' threads set their own.
@@ -76,13 +77,13 @@ impl Run<'_> {
         let meter = UsageMeter::start(self.clock.as_ref());
         let written_before = written_bytes("self");
         let (sent, stored) = match self.setting.recorder {
-            RecorderKind::Holdall => self.through_cache(&bag)?,
-            _ => self.through_buffer(&bag)?,
+            RecorderKind::Holdall => self.through_cache(&bag, &publishers)?,
+            _ => self.through_buffer(&bag, &publishers)?,
         };
         let usage = meter.stop();
         let written = written_bytes("self").zip(written_before);
         let (woken, probe_cpu) = probe.stop();
-        let mut result = self.figures(&sent, &stored);
+        let mut result = self.figures(&publishers, &sent, &stored);
         let other_cpu_s = sent.cpu.as_secs_f64() + probe_cpu.as_secs_f64();
         let close_s = (usage.elapsed_s - sent.elapsed.as_secs_f64()).max(0.0);
         result.set_times(usage.elapsed_s, close_s);
@@ -91,7 +92,7 @@ impl Run<'_> {
             recorder_cpu_s: (usage.cpu_s - other_cpu_s).max(0.0),
             producer_cpu_s: sent.cpu.as_secs_f64(),
             rss_max_bytes: usage.rss_max_bytes,
-            generator_bytes: self.publishers.corpus_bytes(),
+            generator_bytes: publishers.corpus_bytes(),
             bag_bytes: folder_bytes(&bag),
             written_bytes: written.filter(|bytes| *bytes > 0),
             splits: stored.splits,
@@ -101,7 +102,7 @@ impl Run<'_> {
         Ok(result)
     }
 
-    fn through_cache(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
+    fn through_cache(&self, bag: &Path, publishers: &Publishers) -> BenchResult<(Sent, Stored)> {
         let counts = SharedDiskCounts::default();
         let options = PipelineOptions {
             storage_id: self.setting.storage_id.clone(),
@@ -122,7 +123,7 @@ impl Run<'_> {
             offer: OfferOptions::default(),
         };
         let pipeline = Pipeline::new(&channels(self.producers)?, bag, &options, Arc::clone(self.clock))?;
-        let sent = self.send(pipeline.sinks())?;
+        let sent = self.send(publishers, pipeline.sinks())?;
         let closed = pipeline.close(self.clock.as_ref())?;
         let stored = Stored {
             recorded: closed.topics.iter().map(|topic| topic.recorded).collect(),
@@ -149,10 +150,10 @@ impl Run<'_> {
         }
     }
 
-    fn through_buffer(&self, bag: &Path) -> BenchResult<(Sent, Stored)> {
+    fn through_buffer(&self, bag: &Path, publishers: &Publishers) -> BenchResult<(Sent, Stored)> {
         fs::create_dir_all(bag).map_err(BenchError::io("create", bag))?;
         let buffer = bare::start(self.setting, bag, &channels(self.producers)?, self.clock)?;
-        let sent = self.send(buffer.sinks())?;
+        let sent = self.send(publishers, buffer.sinks())?;
         let StoredCounts { stored, lost, writes } = buffer.close()?;
         let stage = match self.setting.recorder {
             // Its only queues are the subscriptions'.
@@ -170,10 +171,9 @@ impl Run<'_> {
         Ok((sent, stored))
     }
 
-    fn send(&self, sinks: &[Arc<dyn Sink>]) -> BenchResult<Sent> {
-        let threads = producer_threads(self.producers, self.threads);
+    fn send(&self, publishers: &Publishers, sinks: &[Arc<dyn Sink>]) -> BenchResult<Sent> {
         let _pinned = Pinned::to("producers_cpu_affinity", &self.benchmark.producers_cpu_affinity)?;
-        generate(self.publishers, sinks, threads, true, self.clock.as_ref())
+        generate(publishers, sinks, self.threads, true, self.clock.as_ref())
     }
 
     fn storage_options(&self) -> BenchResult<StorageOptions> {
@@ -188,10 +188,10 @@ impl Run<'_> {
         })
     }
 
-    fn figures(&self, sent: &Sent, stored: &Stored) -> RunResult {
+    fn figures(&self, publishers: &Publishers, sent: &Sent, stored: &Stored) -> RunResult {
         let mut result = RunResult::new(Transport::None, self.setting, self.producers);
-        for (index, publisher) in self.publishers.publishers.iter().enumerate() {
-            let message_bytes = self.publishers.groups[publisher.group].frame.message_bytes() as u64;
+        for (index, publisher) in publishers.publishers.iter().enumerate() {
+            let message_bytes = publishers.groups[publisher.group].frame.message_bytes() as u64;
             let topic = TopicResult {
                 topic: publisher.topic.clone(),
                 sent: sent.messages[index],
