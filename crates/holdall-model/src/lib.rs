@@ -2,6 +2,7 @@
 //! thread, no clock.
 #![forbid(unsafe_code)]
 
+pub mod alarm;
 pub mod cdr;
 pub mod dynamic;
 pub mod interface;

@@ -2,6 +2,7 @@
 
 use super::{
     RecordControl, RecordError,
+    alarm::Alarms,
     cache::{SharedCache, Stored},
     clock_watch::ClockWatch,
     control::ControlledMode,
@@ -185,6 +186,7 @@ pub(super) fn report(closed: ClosedBag, view: &View) -> RecordReport {
     for fault in &audit_faults {
         tracing::error!("the account of messages does not add up: {fault}");
     }
+    view.finish_alarms();
     RecordReport {
         status: view.status(),
         bag: closed.directory,
@@ -243,6 +245,7 @@ fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -
             Arc::clone(&wait),
         )),
         wait,
+        alarms: Arc::new(Alarms::new(&options.alarms)),
         topics: Arc::default(),
         latched,
     }

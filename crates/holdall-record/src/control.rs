@@ -8,7 +8,10 @@ use super::{
     write::drain::RequestedEvent,
 };
 use holdall_io::{clock::Clock, mutex::lock};
-use holdall_model::marker::{MARKERS_MAX, Marker, MarkerNameError};
+use holdall_model::{
+    alarm::Alarm,
+    marker::{MARKERS_MAX, Marker, MarkerNameError},
+};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -226,6 +229,11 @@ impl RecordControl {
     /// Only where [`lists_complete_files`](super::options::FileOptions::lists_complete_files) is set.
     pub fn take_complete_files(&self) -> Vec<PathBuf> {
         self.parts.drain.take_complete()
+    }
+
+    /// Alarms that began or ended since the last call, in order; the first ones, where nothing takes them.
+    pub fn take_alarm_changes(&self) -> Vec<Alarm> {
+        self.parts.alarms.take_changes()
     }
 
     /// The bag's directory.

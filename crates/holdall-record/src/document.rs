@@ -1,11 +1,12 @@
 //! A recording's counters for programs: [`RecordStatus`] while it runs, [`RecordReport`] at its end, both with the same sums.
 
 use super::status::{
-    DurabilityStatus, RecordReport, RecordStatus, TopicStatus, TriggerStatus, UndefinedTopic,
+    AlarmStatus,     DurabilityStatus, RecordReport, RecordStatus, TopicStatus, TriggerStatus, UndefinedTopic,
 };
 use holdall_model::{
     loss::{LossStage, LossSums, UnknownEnds},
     network::Network,
+    rates::rounded,
     time::Timestamp,
     time_line::ClockJump,
     unheard::NotHeard,
@@ -34,6 +35,7 @@ struct Sums<'a> {
     not_heard: &'a BTreeSet<NotHeard>,
     networks: &'a [Network],
     events: Option<&'a TriggerStatus>,
+    alarms: &'a AlarmStatus,
 }
 
 impl<'a> Sums<'a> {
@@ -55,6 +57,7 @@ impl<'a> Sums<'a> {
             not_heard: &status.not_heard,
             networks: &status.networks,
             events: status.triggered.as_ref(),
+            alarms: &status.alarms,
         }
     }
 }
@@ -120,6 +123,7 @@ impl Serialize for RecordStatus {
             cache_bytes: usize,
             cache_bytes_max: usize,
             disk_available_bytes: Option<u64>,
+            disk_full_in_s: Option<f64>,
             file: String,
             topics: BTreeMap<&'a str, Topic<'a>>,
         }
@@ -127,6 +131,8 @@ impl Serialize for RecordStatus {
         struct Topic<'a> {
             #[serde(flatten)]
             sums: TopicSums<'a>,
+            hz: f64,
+            age_s: Option<f64>,
             recorded: u64,
             durable: u64,
             lost: BTreeMap<LossStage, u64>,
@@ -141,11 +147,14 @@ impl Serialize for RecordStatus {
             cache_bytes: self.cache_bytes,
             cache_bytes_max: self.cache_bytes_max,
             disk_available_bytes: self.disk_available_bytes,
+            disk_full_in_s: self.disk_full_in.map(|span| span.as_secs_f64()),
             file: text_of(&self.current_file),
             topics: by_name(&self.topics, |topic| {
                 let sums = LossSums::of(&topic.lost);
                 Topic {
                     sums: TopicSums::of(topic, &sums),
+                    hz: rounded(topic.rate_hz),
+                    age_s: topic.age.map(|age| age.as_secs_f64()),
                     recorded: topic.recorded,
                     durable: topic.durable,
                     lost: sums.by_stage,

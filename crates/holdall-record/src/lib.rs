@@ -1,6 +1,7 @@
 //! Recording: topic -> subscription -> cache -> drain -> storage writer. Its users see it through `holdall`.
 #![forbid(unsafe_code)]
 
+mod alarm;
 mod assembly;
 pub(crate) mod cache;
 mod clock_watch;

@@ -44,6 +44,8 @@ pub struct RecordOptions {
     pub limits: RecordingLimits,
     /// Events around which it records; `None` records all. A rescue is not possible then.
     pub triggers: Option<TriggerOptions>,
+    /// Topics that should not fall silent or below a rate (`--alarm`). A condition on fields is an event, and watches nothing here.
+    pub alarms: Vec<Trigger>,
     /// Begin paused (`--start-paused`).
     pub start_paused: bool,
     /// Stamp with `/clock` instead of system time (`--use-sim-time`).
@@ -139,6 +141,7 @@ impl Default for RecordOptions {
             priorities: BTreeMap::new(),
             limits: RecordingLimits::default(),
             triggers: None,
+            alarms: Vec::new(),
             start_paused: false,
             use_sim_time: false,
             events: None,

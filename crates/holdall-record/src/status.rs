@@ -1,6 +1,7 @@
 //! Reports of a recording while it runs and when it has ended.
 
 pub use super::{
+    alarm::{AlarmStatus, AlarmWatchStatus},
     clock_watch::ClockJumps,
     limits::ReachedLimit,
     trigger::{TriggerCount, TriggerStatus},
@@ -20,7 +21,7 @@ use std::{
 };
 
 /// Counters of one topic.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicStatus {
     /// Full ROS name.
     pub name: String,
@@ -30,6 +31,10 @@ pub struct TopicStatus {
     pub publishers: usize,
     /// Messages received from the transport.
     pub received: u64,
+    /// Messages a second now.
+    pub rate_hz: f64,
+    /// Time since the last message, within half a second; `None` before the first.
+    pub age: Option<Duration>,
     /// Messages handed to the storage file.
     pub recorded: u64,
     /// Those of `recorded` that are reported durable: the first ones, in the order of the bag. A power cut leaves them in it.
@@ -74,6 +79,8 @@ pub struct RecordStatus {
     pub lost: u64,
     /// Free space where the bag is, in bytes.
     pub disk_available_bytes: Option<u64>,
+    /// When the disk has no more space at the present rate; `None` while that is not known, or where the oldest files make room.
+    pub disk_full_in: Option<Duration>,
     /// The way that files take to the disk.
     pub write_path: WritePath,
     /// The file being written.
@@ -91,6 +98,8 @@ pub struct RecordStatus {
     pub networks: Vec<Network>,
     /// `None` unless the recording waits for events.
     pub triggered: Option<TriggerStatus>,
+    /// States that a machine should hear of.
+    pub alarms: AlarmStatus,
     /// Where the clock that stamps messages jumped.
     pub clock_jumps: ClockJumps,
     /// Simulated time stamps messages, but no message came on `/clock`: everything is left out.

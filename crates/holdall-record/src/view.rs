@@ -65,6 +65,12 @@ fn one_line(qos: &QosProfile) -> String {
 }
 
 impl View {
+    /// The last look for alarms, when all accounts are closed.
+    pub(super) fn finish_alarms(&self) {
+        let (now, time) = (self.clock.monotonic(), self.clock.now());
+        self.parts.alarms.finish(&self.parts, now, time);
+    }
+
     pub(super) fn status(&self) -> RecordStatus {
         let parts = &self.parts;
         let drain = parts.drain.status();
@@ -74,11 +80,18 @@ impl View {
             .iter()
             .map(|topic| (topic.intake.received(), topic.intake.publishers()))
             .collect();
+        let rates = parts.alarms.rates(self.clock.monotonic());
+        let alarms = parts.alarms.status();
         let ledger = lock(&parts.ledger);
         let topics = live.iter().zip(&counts).zip(&ledger.topics).enumerate().map(
-            |(index, ((live, (received, publishers)), account))| TopicStatus {
-                durable: drain.durable.get(index).copied().unwrap_or(0),
-                ..topic_status(live, *received, *publishers, account)
+            |(index, ((live, (received, publishers)), account))| {
+                let (rate_hz, age) = rates.get(index).copied().unwrap_or_default();
+                TopicStatus {
+                    durable: drain.durable.get(index).copied().unwrap_or(0),
+                    rate_hz,
+                    age,
+                    ..topic_status(live, *received, *publishers, account)
+                }
             },
         );
         RecordStatus {
@@ -90,6 +103,7 @@ impl View {
             cache_bytes_max: parts.cache.bytes_max(),
             lost: ledger.lost(),
             disk_available_bytes: drain.available_bytes,
+            disk_full_in: drain.full_in,
             write_path: drain.write_path.clone(),
             current_file: drain.current_file.clone(),
             durability: drain.durability.clone(),
@@ -98,6 +112,7 @@ impl View {
             not_heard: parts.drain.not_heard(),
             networks: parts.drain.networks(),
             triggered: drain.triggered.clone(),
+            alarms,
             clock_jumps: parts.time.jumps(),
             waits_for_clock: parts.gate.waits_for_clock(),
             topics: topics.collect(),
@@ -113,6 +128,8 @@ fn topic_status(live: &LiveTopic, received: u64, publishers: usize, account: &To
         type_name: live.type_name.clone(),
         publishers,
         received,
+        rate_hz: 0.0,
+        age: None,
         recorded: account.recorded,
         durable: 0,
         recorded_bytes: account.recorded_bytes,

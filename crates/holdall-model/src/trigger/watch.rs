@@ -42,6 +42,11 @@ impl SilenceWatch {
         })
     }
 
+    /// Whether a message came, and no silence since.
+    pub fn is_heard(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// Begins anew, with a topic that was never heard.
     pub fn reset(&mut self) {
         self.last = None;
@@ -96,6 +101,16 @@ impl RateWatch {
         let until = self.kept_until().filter(|until| self.is_armed && *until < now)?;
         self.is_armed = false;
         Some(until)
+    }
+
+    /// Whether the rate was reached, and not missed since.
+    pub fn is_reached(&self) -> bool {
+        self.is_armed
+    }
+
+    /// The most messages that it looks back at.
+    pub fn messages_max(&self) -> usize {
+        self.count
     }
 
     /// Begins anew, with a rate that was not reached.

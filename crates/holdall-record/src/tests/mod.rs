@@ -1,5 +1,6 @@
 //! Tests of whole recordings over the memory transport: a world with publishers, a disk, and a bag that an independent reader opens.
 
+mod alarms;
 mod audits;
 mod bags;
 mod commands;

@@ -19,7 +19,7 @@ fn float(value: f64) -> Vec<u8> {
     [&[0, 1, 0, 0][..], &value.to_le_bytes()].concat()
 }
 
-fn ms(number: u64) -> Duration {
+pub(super) fn ms(number: u64) -> Duration {
     Duration::from_millis(number)
 }
 
@@ -54,10 +54,10 @@ fn read_all(recorded: &Recorded) -> Vec<(u64, String, Vec<u8>)> {
 }
 
 /// A recording that is stepped, on a simulated clock, and all that was sent to it.
-struct Stepped {
-    clock: SimClock,
+pub(super) struct Stepped {
+    pub clock: SimClock,
     network: MemoryNetwork,
-    recorder: SteppedRecorder,
+    pub recorder: SteppedRecorder,
     output: PathBuf,
     /// Log time, topic and payload of each message that was sent.
     sent: Vec<(Timestamp, String, Vec<u8>)>,
@@ -66,11 +66,18 @@ struct Stepped {
 
 impl Stepped {
     fn new(options: TriggerOptions, change: impl FnOnce(&mut RecordOptions)) -> Self {
+        Self::recording(|record| {
+            record.triggers = Some(options);
+            change(record);
+        })
+    }
+
+    /// Records everything, unless the change says otherwise.
+    pub fn recording(change: impl FnOnce(&mut RecordOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (clock, network) = (SimClock::default(), MemoryNetwork::new());
         let mut record = World::new().options;
         record.output = dir.path().join("bag");
-        record.triggers = Some(options);
         change(&mut record);
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let transport = MemoryTransport::new(&network, node("recorder"), Arc::clone(&shared));
@@ -93,7 +100,7 @@ impl Stepped {
         }
     }
 
-    fn publisher(&mut self, topic: &str, type_name: &str) -> (String, MemoryPublisher) {
+    pub fn publisher(&mut self, topic: &str, type_name: &str) -> (String, MemoryPublisher) {
         self.publisher_with(topic, type_name, RELIABLE)
     }
 
@@ -113,7 +120,7 @@ impl Stepped {
         (topic.to_owned(), publisher)
     }
 
-    fn send(&mut self, (topic, publisher): &(String, MemoryPublisher), payload: &[u8]) -> Timestamp {
+    pub fn send(&mut self, (topic, publisher): &(String, MemoryPublisher), payload: &[u8]) -> Timestamp {
         let now = self.clock.now();
         publisher.send(payload);
         // They arrive in the order in which they were sent.
@@ -123,7 +130,7 @@ impl Stepped {
     }
 
     /// Lets the drain do all that can be done now.
-    fn settle(&mut self) {
+    pub fn settle(&mut self) {
         self.recorder.step_session();
         while self.recorder.step_drain() {}
         // Messages leave the ring in several steps.
@@ -137,7 +144,7 @@ impl Stepped {
     }
 
     /// Ends the recording; the folder lives as long as the second value.
-    fn close(mut self) -> (Recorded, tempfile::TempDir) {
+    pub fn close(mut self) -> (Recorded, tempfile::TempDir) {
         self.settle();
         let report = self.recorder.stop();
         assert_eq!((&report.audit_faults, &report.failure), (&vec![], &None));

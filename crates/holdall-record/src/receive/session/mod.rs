@@ -169,6 +169,7 @@ impl Session {
                 self.topics.leave_to_others(complement);
             }
         }
+        self.parts.alarms.step(&self.parts, now, self.clock.now());
         self.publish_events(now);
         self.topics.ask_for_definitions(&mut self.sources, now);
         moved
@@ -461,6 +462,8 @@ impl Session {
         self.report_not_heard(self.clock.monotonic(), true);
         self.clock_subscriptions.clear();
         self.topics.close();
+        let (now, time) = (self.clock.monotonic(), self.clock.now());
+        self.parts.alarms.finish(&self.parts, now, time);
     }
 }
 

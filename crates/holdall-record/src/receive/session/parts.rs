@@ -1,6 +1,7 @@
 //! The parts of a recording that its threads share.
 
 use crate::{
+    alarm::Alarms,
     cache::SharedCache,
     clock_watch::ClockWatch,
     receive::{gate::Gate, intake::Intake},
@@ -43,6 +44,7 @@ pub(crate) struct Parts {
     pub requests: Arc<SessionRequests>,
     pub time: Arc<ClockWatch>,
     pub wait: Arc<StepWait>,
+    pub alarms: Arc<Alarms>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
     /// `None` unless files repeat latched messages.

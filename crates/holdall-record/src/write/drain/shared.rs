@@ -19,6 +19,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 /// Public state of the drain.
@@ -30,6 +31,8 @@ pub struct DrainStatus {
     pub write_path: WritePath,
     /// Free bytes where the bag is.
     pub available_bytes: Option<u64>,
+    /// When they are used up at the present rate, once that is known; never where the oldest files make room.
+    pub full_in: Option<Duration>,
     /// Why nothing more is stored, if so: one sentence.
     pub failure: Option<String>,
     /// Files begun on request or because a limit was reached, the first one not counted.

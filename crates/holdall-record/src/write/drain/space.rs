@@ -9,10 +9,14 @@ use crate::{
     },
 };
 use holdall_bag::writer::{BagWriter, WriteError};
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 /// How often the disk's free space is reported.
 const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Seconds over which the rate of writing is measured, for the forecast.
+const RATE_SAMPLES_MIN: usize = 5;
+const RATE_SAMPLES_MAX: usize = 30;
 
 /// How often it is checked when some space must stay free: a fast disk writes a third of a gigabyte in that time.
 const SPACE_GUARD_INTERVAL: Duration = Duration::from_millis(100);
@@ -34,6 +38,8 @@ pub(super) struct Space {
     next: Duration,
     /// Or when the bag has this length in bytes.
     next_length: u64,
+    /// The bag's length in the last seconds, the oldest first.
+    lengths: VecDeque<u64>,
     /// So many bytes of removed files are free from this time on at the latest.
     freeing: (Duration, u64),
 }
@@ -48,8 +54,32 @@ impl Space {
             next_report: Duration::ZERO,
             next: Duration::ZERO,
             next_length: 0,
+            lengths: VecDeque::new(),
             freeing: (Duration::ZERO, 0),
         }
+    }
+
+    /// Takes note of the bag's length, each second. When `available` bytes are used up at the rate of the last ones, but for those that must
+    /// stay free; `None` where the oldest files make room, or in the first seconds.
+    fn full_in(&mut self, length: u64, available: Option<u64>) -> Option<Duration> {
+        if self.on_disk_full == OnDiskFull::Ring {
+            return None;
+        }
+        self.lengths.push_back(length);
+        let newest = self.lengths.len() - 1;
+        if newest < RATE_SAMPLES_MIN {
+            return None;
+        }
+        let oldest = if newest > RATE_SAMPLES_MAX {
+            self.lengths.pop_front()
+        } else {
+            self.lengths.front().copied()
+        };
+        let written = length.saturating_sub(oldest?);
+        let room = available?.saturating_sub(self.wanted.unwrap_or(0));
+        let seconds = SPACE_INTERVAL.as_secs_f64() * newest as f64;
+        let full_in = room as f64 * seconds / written as f64;
+        Duration::try_from_secs_f64(full_in).ok()
     }
 
     /// Reports how much space is free, and carries out the option for too little.
@@ -64,7 +94,9 @@ impl Space {
     ) -> Result<(), WriteError> {
         if now >= self.next_report {
             self.next_report = now + SPACE_INTERVAL;
-            writer.update_status(|_| {});
+            let (length, available) = (writer.bag().length(), writer.bag().available_bytes());
+            let full_in = self.full_in(length, available);
+            writer.update_status(|status| status.full_in = full_in);
         }
         let Some(wanted) = self.wanted else { return Ok(()) };
         let length = writer.bag().length();

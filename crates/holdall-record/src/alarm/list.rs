@@ -1,0 +1,230 @@
+//! The alarms of a recording: which are active, which are over, and what of them is not passed on yet.
+
+use holdall_model::{
+    alarm::{Alarm, AlarmEdge, AlarmKind},
+    marker::{MARKER_NAME_BYTES_MAX, MARKERS_MAX},
+    text::Outside,
+    time::Timestamp,
+};
+use serde::Serialize;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// Alarms that are over and still named; further ones are counted.
+const ENDED_MAX: usize = 100;
+
+/// Alarms that are active at the same time; a recording with more lost topics than that has one problem.
+const ACTIVE_MAX: usize = 1000;
+
+/// Changes that wait for a command. In a recording without one nothing takes them.
+const CHANGES_MAX: usize = 256;
+
+/// Markers of alarms: the other half is for those that are asked for.
+const ALARM_MARKERS_MAX: usize = MARKERS_MAX / 2;
+
+/// The alarms of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlarmStatus {
+    /// The active ones, in the order of their beginnings.
+    pub active: Vec<Alarm>,
+    /// The last ones that are over, at most 100.
+    pub ended: Vec<Alarm>,
+    /// How many have begun, by kind.
+    pub begun: BTreeMap<AlarmKind, u64>,
+    /// What is watched on wish.
+    pub watched: Vec<AlarmWatchStatus>,
+}
+
+impl AlarmStatus {
+    /// How many have begun.
+    pub fn count(&self) -> u64 {
+        self.begun.values().sum()
+    }
+
+    /// The active ones of some kinds.
+    pub fn active_of<'a>(&'a self, kinds: &'a [AlarmKind]) -> impl Iterator<Item = &'a Alarm> {
+        self.active.iter().filter(|alarm| kinds.contains(&alarm.kind))
+    }
+}
+
+/// A topic that is watched on wish.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AlarmWatchStatus {
+    /// As it was written.
+    #[serde(rename = "alarm")]
+    pub text: String,
+    /// Full name of the topic.
+    pub topic: String,
+    /// The topic is recorded.
+    #[serde(rename = "topic_recorded")]
+    pub is_topic_known: bool,
+    /// Time since its last message; `None` before the first.
+    #[serde(rename = "age_s", serialize_with = "as_seconds")]
+    pub age: Option<Duration>,
+}
+
+fn as_seconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(|span| span.as_secs_f64()).serialize(serializer)
+}
+
+/// What an alarm is about.
+pub(super) struct Subject<'a> {
+    kind: AlarmKind,
+    topic: Option<&'a str>,
+    /// Its text, where a topic can have several alarms of a kind.
+    wish: Option<&'a str>,
+    /// Its beginning has another line in the log.
+    is_logged: bool,
+}
+
+impl<'a> Subject<'a> {
+    pub fn of_topic(kind: AlarmKind, topic: &'a str) -> Self {
+        Self {
+            topic: Some(topic),
+            ..Self::of_recording(kind)
+        }
+    }
+
+    pub fn of_recording(kind: AlarmKind) -> Self {
+        Self {
+            kind,
+            topic: None,
+            wish: None,
+            is_logged: false,
+        }
+    }
+
+    /// What was wished for.
+    pub fn of_wish(kind: AlarmKind, topic: &'a str, wish: &'a str) -> Self {
+        Self {
+            wish: Some(wish),
+            ..Self::of_topic(kind, topic)
+        }
+    }
+
+    /// The same, which has another line in the log.
+    pub fn logged(self) -> Self {
+        Self {
+            is_logged: true,
+            ..self
+        }
+    }
+}
+
+/// The alarms, with what is not passed on yet.
+#[derive(Debug, Default)]
+pub(super) struct AlarmList {
+    active: Vec<Alarm>,
+    ended: VecDeque<Alarm>,
+    begun: BTreeMap<AlarmKind, u64>,
+    changes: VecDeque<Alarm>,
+    marker_names: Vec<String>,
+    markers: usize,
+}
+
+impl AlarmList {
+    /// Takes note of a beginning, which has a text, or of an end.
+    pub fn note(
+        &mut self,
+        edge: AlarmEdge,
+        subject: &Subject<'_>,
+        text: impl FnOnce() -> String,
+        time: Timestamp,
+    ) {
+        match edge {
+            AlarmEdge::Begin => self.begin(subject, text(), time),
+            AlarmEdge::End => self.end(subject, time),
+        }
+    }
+
+    fn begin(&mut self, subject: &Subject<'_>, text: String, time: Timestamp) {
+        let alarm = Alarm {
+            kind: subject.kind,
+            topic: subject.topic.map(str::to_owned),
+            text,
+            since: time,
+            until: None,
+        };
+        if subject.is_logged {
+            tracing::debug!("alarm: {}", Outside(&alarm.text));
+        } else {
+            tracing::warn!("alarm: {}", Outside(&alarm.text));
+        }
+        *self.begun.entry(alarm.kind).or_default() += 1;
+        self.add_change(&alarm, "alarm");
+        if self.active.len() < ACTIVE_MAX {
+            self.active.push(alarm);
+        }
+    }
+
+    fn end(&mut self, subject: &Subject<'_>, time: Timestamp) {
+        let is_it = |alarm: &Alarm| {
+            let is_wish = subject.wish.is_none_or(|wish| wish == alarm.text);
+            alarm.kind == subject.kind && alarm.topic.as_deref() == subject.topic && is_wish
+        };
+        let Some(index) = self.active.iter().position(is_it) else {
+            return;
+        };
+        let mut alarm = self.active.remove(index);
+        alarm.until = Some(time);
+        tracing::info!("alarm over: {}", Outside(&alarm.text));
+        self.add_change(&alarm, "alarm over");
+        if self.ended.len() == ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(alarm);
+    }
+
+    fn add_change(&mut self, alarm: &Alarm, what: &str) {
+        if self.changes.len() < CHANGES_MAX {
+            self.changes.push_back(alarm.clone());
+        }
+        if self.markers < ALARM_MARKERS_MAX {
+            self.markers += 1;
+            let mut name = format!("{what}: {}", alarm.text);
+            name.truncate(name.floor_char_boundary(MARKER_NAME_BYTES_MAX));
+            self.marker_names.push(name);
+        }
+    }
+
+    pub fn take_marker_names(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.marker_names)
+    }
+
+    pub fn take_changes(&mut self) -> Vec<Alarm> {
+        self.changes.drain(..).collect()
+    }
+
+    pub fn status(&self, watched: Vec<AlarmWatchStatus>) -> AlarmStatus {
+        AlarmStatus {
+            active: self.active.clone(),
+            ended: self.ended.iter().cloned().collect(),
+            begun: self.begun.clone(),
+            watched,
+        }
+    }
+}
+
+/// With the number of all that have begun.
+impl Serialize for AlarmStatus {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Document<'a> {
+            count: u64,
+            begun: &'a BTreeMap<AlarmKind, u64>,
+            active: &'a [Alarm],
+            ended: &'a [Alarm],
+            watched: &'a [AlarmWatchStatus],
+        }
+        let document = Document {
+            count: self.count(),
+            begun: &self.begun,
+            active: &self.active,
+            ended: &self.ended,
+            watched: &self.watched,
+        };
+        document.serialize(serializer)
+    }
+}
