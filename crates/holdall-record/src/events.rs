@@ -1,11 +1,16 @@
 //! Publishes the recording's events to other nodes, losses and finished files, on rosbag2's topics and in its message types.
 
+use super::{
+    diagnostics::{DIAGNOSTICS_INTERVAL, DIAGNOSTICS_TOPIC, DIAGNOSTICS_TYPE, diagnostics},
+    status::RecordStatus,
+};
 use holdall_io::mutex::lock;
 use holdall_model::{
     cdr::CdrWriter,
     interface::bundle::Bundle,
     loss::{LossStage, ledger::Ledger},
     qos::QosProfile,
+    time::Timestamp,
 };
 use holdall_transport::{GraphEvent, PublishRequest, Publisher, Transport, TransportError};
 use std::{collections::BTreeMap, path::PathBuf, sync::Mutex, time::Duration};
@@ -40,6 +45,8 @@ pub struct EventOptions {
     pub node_name: String,
     /// Least time between two events about losses; `None` publishes none.
     pub lost_interval: Option<Duration>,
+    /// Publish the state of the recording on `/diagnostics` (`--diagnostics`).
+    pub diagnostics: bool,
     /// Offer events about losses from the start. Else they are offered once a publisher or a subscription of another node has their type,
     /// which Jazzy and older distributions do not have.
     pub offer_lost_at_once: bool,
@@ -67,6 +74,9 @@ pub(super) struct EventPublishers {
     /// By transport; `None` while no other node has the type.
     lost: Vec<Option<Box<dyn Publisher>>>,
     split: Vec<Box<dyn Publisher>>,
+    /// None unless they are asked for.
+    diagnostics: Vec<Box<dyn Publisher>>,
+    next_diagnostics: Duration,
     /// Published counts, in the ledger's order of topics.
     reported: Vec<Lost>,
     next_lost: Duration,
@@ -85,6 +95,8 @@ impl EventPublishers {
             options,
             lost: Vec::new(),
             split: Vec::new(),
+            diagnostics: Vec::new(),
+            next_diagnostics: Duration::ZERO,
             reported: Vec::new(),
             next_lost: Duration::ZERO,
             published: false,
@@ -108,6 +120,10 @@ impl EventPublishers {
         }
         self.split
             .push(transport.publish(&request(WRITE_SPLIT_TOPIC, WRITE_SPLIT_TYPE))?);
+        if self.options.diagnostics {
+            let request = request(DIAGNOSTICS_TOPIC, DIAGNOSTICS_TYPE);
+            self.diagnostics.push(transport.publish(&request)?);
+        }
         Ok(())
     }
 
@@ -206,6 +222,21 @@ impl EventPublishers {
     pub(super) fn publish_finished(&mut self, file: &FinishedFile) {
         let event = write_split(&self.options.node_name, file);
         self.published |= publish(&mut self.split, &event);
+    }
+
+    /// Publishes the state of the recording, if that is due at `now` (monotonic) and asked for.
+    pub(super) fn publish_diagnostics_when_due(
+        &mut self,
+        now: Duration,
+        time: Timestamp,
+        status: impl FnOnce() -> RecordStatus,
+    ) {
+        if self.diagnostics.is_empty() || now < self.next_diagnostics {
+            return;
+        }
+        self.next_diagnostics = now + DIAGNOSTICS_INTERVAL;
+        let message = diagnostics(&self.options.node_name, &status(), time);
+        publish(&mut self.diagnostics, &message);
     }
 
     /// Publishes the last losses, those at the tail too, and waits until subscriptions have the events.

@@ -6,6 +6,7 @@ mod assembly;
 pub(crate) mod cache;
 mod clock_watch;
 mod control;
+mod diagnostics;
 mod document;
 mod error;
 pub mod events;

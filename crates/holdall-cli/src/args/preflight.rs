@@ -27,7 +27,7 @@ Exit codes:
   3  messages will be missing: the report says why, and what to change";
 
 /// Flags of `record` that mean nothing here, or something else.
-const HIDDEN: [&str; 17] = [
+const HIDDEN: [&str; 20] = [
     "max_bag_duration",
     "max_bag_files",
     "max_bag_size",
@@ -40,6 +40,9 @@ const HIDDEN: [&str; 17] = [
     "control_socket",
     "metrics_file",
     "on_file_closed",
+    "alarm",
+    "on_alarm",
+    "diagnostics",
     "restart_on_stall",
     "web",
     "foxglove",

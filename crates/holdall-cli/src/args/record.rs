@@ -485,6 +485,24 @@ pub struct RunningArguments {
     #[arg(long, value_name = "CMD")]
     pub on_file_closed: Option<String>,
 
+    /// Watch a topic: "/scan silent 2s" or "/scan rate < 5"; may be given several times
+    ///
+    /// An alarm is a line of the log and a marker in the bag, and is counted in metrics and in the report. Losses, a disk that is full within ten
+    /// minutes, and publishers that go silent without a farewell are alarms in any case
+    #[arg(long, value_name = "EXPRESSION", action = clap::ArgAction::Append)]
+    pub alarm: Vec<String>,
+
+    /// Run this command for each alarm, when it begins and when it ends; {} is its text
+    ///
+    /// The command is a line for sh. HOLDALL_ALARM_KIND (silent, rate, loss, disk, end_unknown), HOLDALL_ALARM_STATE (begin, end),
+    /// HOLDALL_ALARM_TOPIC, HOLDALL_ALARM_TEXT, HOLDALL_ALARM_SINCE (ns) and HOLDALL_BAG hold the rest. Commands run as those of --on-file-closed
+    #[arg(long, value_name = "CMD")]
+    pub on_alarm: Option<String>,
+
+    /// Publish the state of the recording on /diagnostics, once a second
+    #[arg(long)]
+    pub diagnostics: bool,
+
     /// Where its files are uploaded.
     #[command(flatten)]
     pub upload: RecordUpload,

@@ -1,8 +1,8 @@
-//! Report of a recording that waits for events, at its end.
+//! Report of a recording at its end: the events that it waited for, and its alarms.
 
 use super::paint::Paint;
 use crate::units::plural;
-use holdall::record::status::TriggerStatus;
+use holdall::record::status::{AlarmStatus, TriggerStatus};
 use holdall_model::text::Outside;
 
 /// How many events each trigger had, and which triggers could not fire.
@@ -41,9 +41,61 @@ pub fn summary(status: &TriggerStatus, paint: Paint) -> Vec<String> {
     lines
 }
 
+/// Alarms that are named at the end; JSON has all that are active.
+const ALARMS_NAMED_MAX: usize = 8;
+
+/// How many alarms there were of each kind, and which were active at the end.
+pub fn alarms(status: &AlarmStatus) -> Option<String> {
+    let counts = status.begun.iter();
+    let counts: Vec<String> = counts
+        .map(|(kind, count)| format!("{} {count}", kind.as_str()))
+        .collect();
+    let named = status.active.iter().take(ALARMS_NAMED_MAX);
+    let mut named: Vec<String> = named.map(|alarm| Outside(&alarm.text).to_string()).collect();
+    let more = status.active.len() - named.len();
+    if more > 0 {
+        named.push(format!("and {more} more"));
+    }
+    let active = if named.is_empty() {
+        String::new()
+    } else {
+        format!("; active at the end: {}", named.join(", "))
+    };
+    let sum = plural(status.count(), "alarm");
+    (!counts.is_empty()).then(|| format!("{sum}: {}{active}", counts.join(", ")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall_model::{
+        alarm::{Alarm, AlarmKind},
+        time::Timestamp,
+    };
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn alarms_are_counted_by_kind_and_the_active_ones_named() {
+        assert_eq!(alarms(&AlarmStatus::default()), None);
+        let alarm = |number: usize| Alarm {
+            kind: AlarmKind::Silent,
+            topic: None,
+            text: format!("/t{number} silent 2s"),
+            since: Timestamp::from_nanos(0),
+            until: None,
+        };
+        let mut status = AlarmStatus {
+            begun: BTreeMap::from([(AlarmKind::Loss, 1), (AlarmKind::Silent, 10)]),
+            ..AlarmStatus::default()
+        };
+        assert_eq!(alarms(&status).unwrap(), "11 alarms: silent 10, loss 1");
+        status.active = vec![alarm(1)];
+        let wanted = "11 alarms: silent 10, loss 1; active at the end: /t1 silent 2s";
+        assert_eq!(alarms(&status).unwrap(), wanted);
+        status.active = (0..10).map(alarm).collect();
+        assert!(alarms(&status).unwrap().ends_with("/t7 silent 2s, and 2 more"));
+    }
+
     use holdall::record::status::TriggerCount;
     use std::time::Duration;
 

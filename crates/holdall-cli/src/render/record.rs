@@ -184,6 +184,7 @@ pub fn summary(report: &RecordReport, paint: Paint) -> Vec<String> {
             .iter()
             .flat_map(|events| super::events::summary(events, paint)),
     );
+    lines.extend(super::events::alarms(&status.alarms).map(|line| paint.attention(&line)));
     lines.extend(not_heard(status, paint));
     lines.extend(undefined(report).map(|line| paint.attention(&line)));
     lines.extend(
@@ -418,6 +419,8 @@ mod tests {
             type_name: "std_msgs/msg/String".to_owned(),
             publishers: 1,
             received: recorded,
+            rate_hz: 0.0,
+            age: None,
             recorded,
             durable: recorded,
             recorded_bytes: recorded * 100,

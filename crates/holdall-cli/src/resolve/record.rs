@@ -4,7 +4,7 @@ use super::{
     UsageError, read_file,
     record_storage::{storage, storage_options},
     record_topics::{in_namespace, priorities, repeats, selection, throttles},
-    record_triggers::triggers,
+    record_triggers::{alarms, triggers},
     static_topics,
     surroundings::Surroundings,
 };
@@ -98,6 +98,7 @@ pub fn resolve(
         priorities: priorities(&args.cache.topic_priority)?,
         limits: limits(&args.end),
         triggers,
+        alarms: alarms(&args.running.alarm)?,
         start_paused: args.running.start_paused,
         use_sim_time: args.running.use_sim_time,
         events: Some(events(&args.running, &node)?),
@@ -194,6 +195,7 @@ fn events(args: &RunningArguments, node: &NodeName) -> Result<EventOptions, Usag
     Ok(EventOptions {
         node_name: node.to_string(),
         lost_interval: (rate > 0.0).then(|| Duration::from_secs_f64(1.0 / rate)),
+        diagnostics: args.diagnostics,
         offer_lost_at_once: args.stats_max_publishing_rate.is_some(),
     })
 }
@@ -256,16 +258,16 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
             needs: "a bound: --max-cache-size or --max-cache-duration greater than 0",
         });
     }
-    if args
-        .running
-        .on_file_closed
-        .as_deref()
-        .is_some_and(|line| line.trim().is_empty())
-    {
-        return Err(UsageError::Needs {
-            flag: "--on-file-closed",
-            needs: "a command",
-        });
+    for (flag, line) in [
+        ("--on-file-closed", &args.running.on_file_closed),
+        ("--on-alarm", &args.running.on_alarm),
+    ] {
+        if line.as_deref().is_some_and(|line| line.trim().is_empty()) {
+            return Err(UsageError::Needs {
+                flag,
+                needs: "a command",
+            });
+        }
     }
     check_format(&args.bag)?;
     check_numbers(args)

@@ -197,6 +197,9 @@ fn events_take_their_memory_from_the_cache() {
     assert!(refusal("-a --trigger /v:x<1 --snapshot-mode").starts_with("--trigger and --snapshot-mode"));
     assert!(refusal("-a --trigger /v:x<1 --max-cache-size 0").starts_with("--trigger needs memory"));
     assert!(options("-a --on-file-closed true").files.lists_complete_files);
+    assert!(refusal("-a --alarm /scan:x<1").contains("an alarm is silent or rate"));
+    assert!(refusal("-a --alarm /scan").starts_with("--alarm \"/scan\": expression, character 6"));
+    assert!(refusal("-a --on-alarm=").starts_with("--on-alarm needs a command"));
     assert!(refusal("-a --on-file-closed=").starts_with("--on-file-closed needs a command"));
 }
 

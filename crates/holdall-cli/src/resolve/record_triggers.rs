@@ -1,8 +1,11 @@
-//! Resolves which events `holdall record` waits for.
+//! Resolves which events `holdall record` waits for, and which topics it watches.
 
 use super::UsageError;
 use crate::args::record::RecordArguments;
 use holdall::record::options::{CacheOptions, Trigger, TriggerOptions};
+use holdall_model::trigger::Condition;
+
+const FLAG: &str = "--trigger";
 
 /// A quarter of the cache's memory is for messages that wait for the disk, the rest for those that wait for an event.
 const CACHE_PARTS: usize = 4;
@@ -15,7 +18,6 @@ pub(super) fn triggers(
     args: &RecordArguments,
     cache: &mut CacheOptions,
 ) -> Result<Option<TriggerOptions>, UsageError> {
-    const FLAG: &str = "--trigger";
     if args.events.trigger.is_empty() && args.events.before.is_none() && args.events.after.is_none() {
         return Ok(None);
     }
@@ -32,21 +34,43 @@ pub(super) fn triggers(
             needs: "memory: --max-cache-size greater than 0",
         });
     }
-    let parse = |text: &String| {
-        Trigger::parse(text).map_err(|error| UsageError::BadValue {
-            flag: FLAG,
-            value: text.clone(),
-            reason: error.to_string(),
-        })
-    };
     let defaults = TriggerOptions::default();
     let for_disk = cache.bytes_max / CACHE_PARTS;
     let ring_bytes_max = cache.bytes_max - for_disk;
     cache.bytes_max = for_disk;
     Ok(Some(TriggerOptions {
-        triggers: args.events.trigger.iter().map(parse).collect::<Result<_, _>>()?,
+        triggers: parse(FLAG, &args.events.trigger)?,
         before: args.events.before.unwrap_or(defaults.before),
         after: args.events.after.unwrap_or(defaults.after),
         ring_bytes_max,
     }))
+}
+
+fn parse(flag: &'static str, texts: &[String]) -> Result<Vec<Trigger>, UsageError> {
+    let parse = |text: &String| {
+        Trigger::parse(text).map_err(|error| UsageError::BadValue {
+            flag,
+            value: text.clone(),
+            reason: error.to_string(),
+        })
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// The topics that should not fall silent or below a rate.
+///
+/// # Errors
+/// An expression that cannot be parsed, or one over fields.
+pub(super) fn alarms(texts: &[String]) -> Result<Vec<Trigger>, UsageError> {
+    const FLAG: &str = "--alarm";
+    let alarms = parse(FLAG, texts)?;
+    let of_fields = |alarm: &&Trigger| matches!(alarm.condition, Condition::Fields(_));
+    match alarms.iter().find(of_fields) {
+        Some(alarm) => Err(UsageError::BadValue {
+            flag: FLAG,
+            value: alarm.text.clone(),
+            reason: "an alarm is silent or rate; fields are for --trigger".to_owned(),
+        }),
+        None => Ok(alarms),
+    }
 }

@@ -31,7 +31,7 @@ use holdall::{
         status::{RecordReport, RecordStatus, TopicStatus},
     },
     supervise::{
-        FileCommand, ServiceManager, Supervision,
+        AlarmCommand, FileCommand, ServiceManager, Supervision,
         control_socket::{ControlSocket, RecordRequests},
         running::RunningKind,
     },
@@ -56,7 +56,7 @@ use tracing::{info, warn};
 /// Time between two polls of the recording.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Shell that runs the line of `--on-file-closed`.
+/// Shell that runs the lines of `--on-file-closed` and `--on-alarm`.
 const SHELL: [&str; 2] = ["/bin/sh", "-c"];
 
 /// A signal that comes this soon after the first one is the same request repeated: a shell script that passes
@@ -313,6 +313,11 @@ fn supervision(args: &RunningArguments, on_request: bool) -> Supervision {
             args.on_file_closed
                 .as_deref()
                 .map(|line| FileCommand::new(SHELL, line)),
+        )
+        .with_alarm_command(
+            args.on_alarm
+                .as_deref()
+                .map(|line| AlarmCommand::new(SHELL, line)),
         )
 }
 

@@ -1,9 +1,11 @@
 //! A recording's counters as OpenMetrics text, for Prometheus and compatible programs.
 
 use holdall_io::{disk::DiskError, fs::write_atomically_unsynced};
-use holdall_model::loss::LossSums;
-use holdall_record::status::{RecordStatus, TriggerStatus};
+use holdall_model::{alarm::AlarmKind, loss::LossSums};
+use holdall_play::status::PlayStatus;
+use holdall_record::status::{AlarmStatus, RecordStatus, TriggerStatus};
 use std::{
+    collections::BTreeSet,
     fmt::{Display, Write},
     path::Path,
 };
@@ -11,6 +13,7 @@ use std::{
 /// The counters as text, with the closing `# EOF`.
 pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     let mut text = String::new();
+    add_build(&mut text);
     let topics = || status.topics.iter();
     let by_topic = |value: fn(&holdall_record::status::TopicStatus) -> u64| {
         topics().map(move |topic| (vec![("topic", topic.name.as_str())], value(topic)))
@@ -20,6 +23,18 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
         "received_messages",
         "Messages received",
         by_topic(|topic| topic.received),
+    );
+    gauge(
+        &mut text,
+        "received_hertz",
+        "Messages a second now",
+        topics().map(|topic| (vec![("topic", topic.name.as_str())], topic.rate_hz)),
+    );
+    gauge(
+        &mut text,
+        "last_message_age_seconds",
+        "Time since the last message",
+        topics().filter_map(|topic| Some((vec![("topic", topic.name.as_str())], topic.age?.as_secs_f64()))),
     );
     counter(
         &mut text,
@@ -96,6 +111,15 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
             one(bytes),
         );
     }
+    if let Some(span) = status.disk_full_in {
+        gauge(
+            &mut text,
+            "disk_full_in_seconds",
+            "Time until the disk is full at the present rate",
+            one(span.as_secs_f64()),
+        );
+    }
+    add_alarms(&mut text, &status.alarms);
     gauge(
         &mut text,
         "paused",
@@ -119,6 +143,113 @@ pub(crate) fn open_metrics(status: &RecordStatus, stalled: bool) -> String {
     }
     text.push_str("# EOF\n");
     text
+}
+
+/// The counters of a playback as text.
+pub(crate) fn play_metrics(status: &PlayStatus) -> String {
+    let mut text = String::new();
+    add_build(&mut text);
+    for (name, help, value) in [
+        ("published_messages", "Messages published", status.published),
+        ("published_bytes", "Payload bytes published", status.published_bytes),
+        (
+            "refused_messages",
+            "Messages that the transport refused",
+            status.refused,
+        ),
+        (
+            "read_too_late",
+            "Times that a message was not read early enough",
+            status.starved,
+        ),
+    ] {
+        counter(&mut text, &format!("play_{name}"), help, one(value));
+    }
+    for (name, help, value) in [
+        (
+            "position_seconds",
+            "How far into the bag it is",
+            status.elapsed().as_secs_f64(),
+        ),
+        (
+            "duration_seconds",
+            "Length of what is played",
+            status.duration.as_secs_f64(),
+        ),
+        ("rate", "Speed", status.rate),
+        (
+            "paused",
+            "1 while the playback is paused",
+            f64::from(u8::from(status.paused)),
+        ),
+    ] {
+        gauge(&mut text, &format!("play_{name}"), help, one(value));
+    }
+    text.push_str("# EOF\n");
+    text
+}
+
+/// The metrics of a program that neither records nor plays.
+pub fn program_metrics(recordings: usize, playbacks: usize) -> String {
+    let mut text = String::new();
+    add_build(&mut text);
+    let kinds = [("recording", recordings), ("playback", playbacks)];
+    gauge(
+        &mut text,
+        "running",
+        "Recordings and playbacks that run on this computer",
+        kinds
+            .into_iter()
+            .map(|(kind, count)| (vec![("kind", kind)], count)),
+    );
+    text.push_str("# EOF\n");
+    text
+}
+
+/// Adds which build this is.
+fn add_build(text: &mut String) {
+    gauge(
+        text,
+        "build_info",
+        "The version of the program, as a label",
+        std::iter::once((vec![("version", env!("CARGO_PKG_VERSION"))], 1)),
+    );
+}
+
+/// Adds the alarms: every kind has a value, so that the first alarm of one is a change.
+fn add_alarms(text: &mut String, status: &AlarmStatus) {
+    let active = |kind: &AlarmKind| status.active.iter().filter(|alarm| alarm.kind == *kind).count();
+    let of_kind = |kind: &AlarmKind| vec![("kind", kind.as_str())];
+    gauge(
+        text,
+        "alarms_active",
+        "Alarms that are active",
+        AlarmKind::ALL.iter().map(|kind| (of_kind(kind), active(kind))),
+    );
+    counter(
+        text,
+        "alarms",
+        "Alarms that have begun",
+        AlarmKind::ALL
+            .iter()
+            .map(|kind| (of_kind(kind), status.begun.get(kind).copied().unwrap_or(0))),
+    );
+    gauge(
+        text,
+        "alarm_topic",
+        "1 for each topic and kind with an active alarm",
+        topics_with_alarms(status)
+            .into_iter()
+            .map(|(topic, kind)| (vec![("topic", topic), ("kind", kind.as_str())], 1)),
+    );
+}
+
+/// A topic may have several alarms of a kind, and a metric has each set of labels once.
+fn topics_with_alarms(status: &AlarmStatus) -> BTreeSet<(&str, AlarmKind)> {
+    let active = status.active.iter();
+    active
+        .filter_map(|alarm| Some((alarm.topic.as_deref()?, alarm.kind)))
+        .collect()
 }
 
 /// Adds the metrics of a recording that waits for events.
@@ -207,15 +338,22 @@ pub(crate) fn replace_file(path: &Path, text: &str) -> Result<(), DiskError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall_model::loss::LossStage;
+    use holdall_model::{alarm::Alarm, loss::LossStage, time::Timestamp};
     use holdall_record::status::{TopicStatus, TriggerCount};
     use std::{collections::BTreeMap, fs};
 
     #[test]
     fn each_topic_and_stage_has_its_line() {
         let status = RecordStatus {
+            alarms: AlarmStatus {
+                begun: BTreeMap::from([(AlarmKind::Silent, 4)]),
+                active: vec![alarm("/a\"b"), alarm("/a\"b")],
+                ..AlarmStatus::default()
+            },
             topics: vec![TopicStatus {
                 name: "/a\"b".to_owned(),
+                rate_hz: 2.5,
+                age: Some(std::time::Duration::from_millis(1500)),
                 received: 10,
                 recorded: 6,
                 lost: BTreeMap::from([(LossStage::Cache, 3), (LossStage::Transport, 9)]),
@@ -229,6 +367,13 @@ mod tests {
             "holdall_received_messages_total{topic=\"/a\\\"b\"} 10",
             "holdall_lost_messages_total{topic=\"/a\\\"b\",stage=\"cache\"} 3",
             "holdall_waiting_messages 1",
+            "holdall_received_hertz{topic=\"/a\\\"b\"} 2.5",
+            "holdall_last_message_age_seconds{topic=\"/a\\\"b\"} 1.5",
+            "holdall_alarms_active{kind=\"silent\"} 2",
+            "holdall_alarms_active{kind=\"loss\"} 0",
+            "holdall_alarms_total{kind=\"silent\"} 4",
+            "holdall_alarm_topic{topic=\"/a\\\"b\",kind=\"silent\"} 1",
+            concat!("holdall_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
             "holdall_stalled 1",
         ] {
             assert!(
@@ -237,6 +382,35 @@ mod tests {
             );
         }
         assert!(text.ends_with("# EOF\n"));
+        let lines: Vec<&str> = text.lines().collect();
+        let once: BTreeSet<&&str> = lines.iter().collect();
+        assert_eq!(lines.len(), once.len(), "{text}");
+    }
+
+    fn alarm(topic: &str) -> Alarm {
+        Alarm {
+            kind: AlarmKind::Silent,
+            topic: Some(topic.to_owned()),
+            text: String::new(),
+            since: Timestamp::from_nanos(0),
+            until: None,
+        }
+    }
+
+    #[test]
+    fn a_playback_and_a_program_have_metrics_too() {
+        let status = PlayStatus {
+            published: 7,
+            rate: 0.5,
+            ..PlayStatus::default()
+        };
+        let text = play_metrics(&status);
+        for line in ["holdall_play_published_messages_total 7", "holdall_play_rate 0.5"] {
+            assert!(text.lines().any(|found| found == line), "{text}");
+        }
+        let text = program_metrics(2, 0);
+        assert!(text.contains("holdall_running{kind=\"recording\"} 2\n"), "{text}");
+        assert!(text.contains("holdall_build_info{") && text.ends_with("# EOF\n"));
     }
 
     #[test]

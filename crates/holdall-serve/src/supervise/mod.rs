@@ -1,13 +1,18 @@
 //! Supervises a recording: detects stalls, reports to a service manager and to monitoring, and serves control
 //! requests.
 
+mod alarm_command;
+#[cfg(test)]
+mod command_tests;
 pub mod control_socket;
 mod file_command;
+mod line_command;
 pub mod metrics;
 mod progress;
 pub mod running;
 mod service_manager;
 
+pub use alarm_command::AlarmCommand;
 pub use file_command::FileCommand;
 pub(crate) use progress::{ProgressChange, ProgressWatch};
 pub use service_manager::ServiceManager;
@@ -17,6 +22,7 @@ use holdall_io::range_lock::Waiting;
 use holdall_model::units::counted;
 use holdall_record::{RecordControl, status::RecordStatus};
 use holdall_tools::upload::{BesideRecording, UploadError, UploadReport};
+use line_command::LineCommand;
 use std::{
     path::PathBuf,
     sync::{
@@ -29,7 +35,7 @@ use std::{
 /// Time between two writes of the metrics file, and between two status reports to the service manager.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the end waits for the commands that run for the last files; those that take longer continue on their own.
+/// How long the end waits for the commands that run for the last files and alarms; those that take longer continue on their own.
 const COMMANDS_END_MAX: Duration = Duration::from_secs(30);
 
 /// Time between two checks for commands that have ended, at the end.
@@ -61,6 +67,7 @@ pub struct Supervision {
     next_report: Duration,
     metrics_failed: bool,
     file_command: Option<FileCommand>,
+    alarm_command: Option<AlarmCommand>,
     upload: Option<BesideRecording>,
 }
 
@@ -77,6 +84,7 @@ impl Supervision {
             next_report: Duration::ZERO,
             metrics_failed: false,
             file_command: None,
+            alarm_command: None,
             upload: None,
         }
     }
@@ -105,6 +113,12 @@ impl Supervision {
         self
     }
 
+    /// Runs a command for each alarm.
+    pub fn with_alarm_command(mut self, command: Option<AlarmCommand>) -> Self {
+        self.alarm_command = command;
+        self
+    }
+
     /// Uploads each file that is complete. The recording must list them.
     pub fn set_upload(&mut self, upload: Option<BesideRecording>) {
         self.upload = upload;
@@ -123,9 +137,9 @@ impl Supervision {
         self.stalled.clone()
     }
 
-    /// Whether something waits for each check: a service manager, a command for files, or an upload.
+    /// Whether something waits for each check: a service manager, a command, or an upload.
     pub fn is_waited_for(&self) -> bool {
-        self.service_manager.is_some() || self.file_command.is_some() || self.upload.is_some()
+        self.service_manager.is_some() || self.commands().next().is_some() || self.upload.is_some()
     }
 
     /// Reports that the recording runs.
@@ -178,7 +192,7 @@ impl Supervision {
     }
 
     fn step_commands(&mut self, control: &RecordControl, now: Duration) {
-        let has_room = self.file_command.as_ref().is_none_or(FileCommand::has_room);
+        let has_room = self.file_command.as_ref().is_none_or(|it| it.0.has_room());
         if has_room && (self.file_command.is_some() || self.upload.is_some()) {
             let files = control.take_complete_files();
             if let Some(upload) = &self.upload {
@@ -188,13 +202,25 @@ impl Supervision {
                 command.add(files);
             }
         }
-        if let Some(command) = &mut self.file_command {
-            command.step(now);
+        if let Some(command) = self.alarm_command.as_mut().filter(|it| it.0.has_room()) {
+            command.add(control.directory(), control.take_alarm_changes());
+        }
+        for command in [
+            self.file_command.as_mut().map(|it| &mut it.0),
+            self.alarm_command.as_mut().map(|it| &mut it.0),
+        ] {
+            command.into_iter().for_each(|command| command.step(now));
         }
     }
 
-    /// Waits until the commands for all files have ended, also those for the last files of a recording that has ended; at most some time, or
-    /// until `pause`, which waits for the span that it is given, returns true.
+    fn commands(&self) -> impl Iterator<Item = &LineCommand> {
+        let of_files = self.file_command.as_ref().map(|it| &it.0);
+        let of_alarms = self.alarm_command.as_ref().map(|it| &it.0);
+        of_files.into_iter().chain(of_alarms)
+    }
+
+    /// Waits until all commands have ended, also those for the last files and alarms of a recording that has ended; at most some time, or until
+    /// `pause`, which waits for the span that it is given, returns true.
     pub fn await_commands(
         &mut self,
         control: &RecordControl,
@@ -206,15 +232,15 @@ impl Supervision {
         loop {
             let now = clock.monotonic();
             self.step_commands(control, now);
-            let Some(command) = self.file_command.as_ref().filter(|command| !command.is_idle()) else {
+            if self.commands().all(LineCommand::is_idle) {
                 return;
-            };
+            }
             if !std::mem::replace(&mut is_waiting, true) {
                 let seconds = COMMANDS_END_MAX.as_secs();
-                tracing::info!("waiting for the commands for complete files, at most {seconds} s");
+                tracing::info!("waiting for the commands that still run, at most {seconds} s");
             }
             if now >= deadline || pause(COMMANDS_POLL) {
-                return command.report_unfinished();
+                return self.commands().for_each(LineCommand::report_unfinished);
             }
         }
     }

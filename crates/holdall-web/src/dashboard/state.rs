@@ -58,7 +58,10 @@ impl State {
         let full_in = free
             .filter(|_| bytes >= 1.0)
             .map(|free| (free as f64 / bytes).round());
-        let (rows, alarms) = self.note_topics(&mut status["topics"], now);
+        let (rows, fallen) = self.note_topics(&mut status["topics"], now);
+        let active = status["alarms"]["active"].as_array().into_iter().flatten();
+        let active = active.filter_map(|alarm| alarm["text"].as_str().map(str::to_owned));
+        let alarms: Vec<String> = active.chain(fallen).collect();
         let mut sums = json!({"hz": rounded(hertz), "bytes_per_s": bytes.round(), "full_in_s": full_in, "alarms": alarms});
         if let Some(waiting) = status["cache_bytes"].as_u64() {
             // Waiting messages are written at the rate at which they arrive.

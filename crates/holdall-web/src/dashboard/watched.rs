@@ -89,9 +89,8 @@ impl Watched {
     fn metrics(&self) -> Result<Response<'static>, Refusal> {
         let reply = self.sampler.request("metrics", &json!({}));
         let text = reply.as_ref().and_then(|reply| reply["metrics"].as_str());
-        let text = text.ok_or_else(|| Refusal::new(404, "a playback has no metrics"))?;
-        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        Ok(Response::new(kind, text.to_owned().into_bytes()))
+        let text = text.ok_or_else(|| Refusal::new(404, "it does not answer"))?;
+        Ok(Response::metrics(text.to_owned()))
     }
 
     /// A request of the control socket: its name in the path, its arguments as the body.

@@ -22,7 +22,11 @@ use bags::{Bags, Listed};
 use holdall::{
     Bag,
     reader::{BagSummary, Ros1View},
-    supervise::{control_socket::Requests, running::Running},
+    supervise::{
+        control_socket::Requests,
+        metrics::program_metrics,
+        running::{Running, RunningKind},
+    },
     tools::check,
 };
 use holdall_io::{
@@ -269,6 +273,7 @@ impl Server {
         let is_read = request.method != Method::Post;
         match (is_read, request.path.as_str()) {
             (true, "/") => Ok(Some(page(PAGE, "", &self.nonce, &self.guard))),
+            (true, "/metrics") => Ok(Some(Response::metrics(self.metrics()))),
             (true, "/api/folder") => Ok(Some(Response::json(self.state().to_string()))),
             (true, "/api/bags") => Ok(Some(Response::json(self.bags.json().to_string()))),
             (true, "/api/info") => self.info(&self.bag(parameter(request, "bag")?)?),
@@ -282,6 +287,13 @@ impl Server {
             }
             _ => Err(Refusal::new(404, "there is no such page")),
         }
+    }
+
+    /// For Prometheus; each recording and playback has its own.
+    fn metrics(&self) -> String {
+        let running = self.host.running();
+        let count = |kind| running.iter().filter(|one| one.kind == kind).count();
+        program_metrics(count(RunningKind::Recording), count(RunningKind::Playback))
     }
 
     /// The page's list of running programs.

@@ -45,6 +45,12 @@ impl<'a> Response<'a> {
         Self::new("application/json", body.into_bytes())
     }
 
+    /// Text for Prometheus.
+    pub(crate) fn metrics(text: String) -> Self {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        Self::new(kind, text.into_bytes())
+    }
+
     /// Sends it; without its body for a request that wants the head only.
     pub(crate) fn send(&self, to: &mut impl Write, with_body: bool) -> io::Result<()> {
         self.send_head(to, self.body.len() as u64)?;

@@ -20,7 +20,9 @@ use super::{
     gate::ClockSink,
     loss_watch::LossWatch,
 };
-use crate::{events::EventPublishers, options::RecordOptions, requests::SubscribeAnswer};
+use crate::{
+    events::EventPublishers, options::RecordOptions, requests::SubscribeAnswer, view::View,
+};
 use decisions::{Decided, Decisions};
 use due::Due;
 use ends::Silences;
@@ -198,6 +200,14 @@ impl Session {
             for file in &finished {
                 events.publish_finished(file);
             }
+            let view = || View {
+                parts: self.parts.clone(),
+                clock: Arc::clone(&self.clock),
+                started: now.saturating_sub(self.due.elapsed(now)),
+            };
+            let time = self.clock.now();
+            let time = self.parts.gate.time(time).unwrap_or(time);
+            events.publish_diagnostics_when_due(now, time, || view().status());
         }
     }
 

@@ -1,6 +1,7 @@
 //! The requests to a playback.
 
 use super::{Requests, refusal};
+use crate::supervise::metrics::play_metrics;
 use holdall_model::time::Timestamp;
 use holdall_play::{
     PlayControl, PlayWindow,
@@ -12,6 +13,7 @@ use std::time::Duration;
 /// The requests to a playback, named like rosbag2's services where those exist.
 pub const PLAY_REQUESTS: &[&str] = &[
     "status",
+    "metrics",
     "is_paused",
     "pause",
     "resume",
@@ -39,6 +41,7 @@ impl Requests for PlayRequests {
     fn execute(&self, name: &str, request: &Value) -> Value {
         let reply = match name {
             "status" => Ok(json!({"ok": true, "status": status(&self.0.status())})),
+            "metrics" => Ok(json!({"ok": true, "metrics": play_metrics(&self.0.status())})),
             "is_paused" => Ok(self.paused()),
             "pause" => self.done(self.0.pause()).map(|()| self.paused()),
             "resume" => self.done(self.0.resume()).map(|()| self.paused()),
