@@ -115,9 +115,7 @@ pub(super) fn open_stream(
         filter.until = until;
         let index = Arc::clone(&index);
         let state = match filter.from {
-            Some(from) if !latched.is_empty() => {
-                latched_state(&source, (from, filter.order), &latched, &index)
-            }
+            Some(from) if !latched.is_empty() => latched_state(&source, from, filter.order, &latched, &index),
             _ => Vec::new(),
         };
         let messages = source.bags.messages_noting_files(&filter, &opened);
@@ -132,7 +130,8 @@ pub(super) fn open_stream(
 /// The state of latched topics before `from`. Unreadable messages are logged and left out: the messages themselves are still played.
 fn latched_state(
     source: &StreamSource,
-    (from, order): (Timestamp, MessageOrder),
+    from: Timestamp,
+    order: MessageOrder,
     wanted: &LatestWanted,
     index: &PublicationIndex,
 ) -> Vec<PlayMessage> {

@@ -41,15 +41,15 @@ pub struct Death {
 }
 
 /// The parts that the watch needs to collect the remains of a death.
-struct Scene {
-    disk: SimDiskHandle,
-    folder: SimFolder,
-    network: Network,
-    survival: Survival,
-    mutation: Option<Mutation>,
+pub(crate) struct Scene {
+    pub disk: SimDiskHandle,
+    pub folder: SimFolder,
+    pub network: Network,
+    pub survival: Survival,
+    pub mutation: Option<Mutation>,
     /// The path that the memory is copied to.
-    memory: PathBuf,
-    bag: PathBuf,
+    pub memory: PathBuf,
+    pub bag: PathBuf,
 }
 
 impl Scene {
@@ -94,26 +94,12 @@ impl DeathWatch {
     }
 
     /// Begins: before this no point counts.
-    pub fn begin(
-        &self,
-        (disk, folder, network): (SimDiskHandle, SimFolder, Network),
-        survival: Survival,
-        mutation: Option<Mutation>,
-        (memory, bag): (PathBuf, PathBuf),
-    ) {
-        if let Some(region) = survival.source.region() {
+    pub(crate) fn begin(&self, scene: Scene) {
+        if let Some(region) = scene.survival.source.region() {
             let watch = self.clone();
             region.watch(move || watch.point());
         }
-        self.lock().scene = Some(Scene {
-            disk,
-            folder,
-            network,
-            survival,
-            mutation,
-            memory,
-            bag,
-        });
+        self.lock().scene = Some(scene);
     }
 
     /// The recorder dies at the point of this number, counted from here.

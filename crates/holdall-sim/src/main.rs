@@ -131,7 +131,7 @@ fn run_all(
         mutation,
         |summary, failure| {
             let mut progress = lock(&progress);
-            progress.report(summary, failure, mutation, (begun, clock.monotonic()));
+            progress.report(summary, failure, mutation, begun, clock.monotonic());
         },
     );
     progress
@@ -164,7 +164,8 @@ impl<W: Write> Progress<'_, W> {
         summary: &Summary,
         failure: Option<&Failure>,
         mutation: Option<Mutation>,
-        (begun, now): (Duration, Duration),
+        begun: Duration,
+        now: Duration,
     ) {
         if self.result.is_err() {
             return;

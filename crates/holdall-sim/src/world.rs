@@ -3,7 +3,7 @@
 use crate::{
     aftermath::{Aftermath, Crashed},
     clocks::Clocks,
-    death::{DeathWatch, WatchedDisk, WatchedFolder, memory_directory},
+    death::{DeathWatch, Scene, WatchedDisk, WatchedFolder, memory_directory},
     ends::ExpectedEnds,
     folder::SimFolder,
     mutation::{self, Mutation},
@@ -98,12 +98,15 @@ impl<'a> World<'a> {
         )
         .map_err(|error| error.to_string())?;
         if plan.ending == Ending::Death {
-            watch.begin(
-                (handle.clone(), folder.clone(), network.clone()),
-                recorder.survival(),
+            watch.begin(Scene {
+                disk: handle.clone(),
+                folder: folder.clone(),
+                network: network.clone(),
+                survival: recorder.survival(),
                 mutation,
-                (scratch.join("memory-of-the-dead"), plan.options.output.clone()),
-            );
+                memory: scratch.join("memory-of-the-dead"),
+                bag: plan.options.output.clone(),
+            });
         }
         let ready = clock.monotonic();
         network.set_paused(plan.is_shut_at_first());

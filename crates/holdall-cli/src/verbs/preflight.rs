@@ -48,7 +48,7 @@ pub fn run(args: &PreflightArguments) -> VerbResult {
     screen::never_wait();
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    let (measured, found) = trial(&args.record, &resolved, (args.duration, args.planned), &events)?;
+    let (measured, found) = trial(&args.record, &resolved, args.duration, args.planned, &events)?;
     let text = if args.record.console.json {
         let object = render::preflight::json(&measured, &found, args.planned);
         serde_json::to_string_pretty(&object).map_err(Failure::failed)?
@@ -81,7 +81,8 @@ fn check_span(flag: &str, span: Duration) -> Result<(), Failure> {
 fn trial(
     args: &RecordArguments,
     resolved: &ResolvedRecord,
-    (span, planned): (Duration, Option<Duration>),
+    span: Duration,
+    planned: Option<Duration>,
     events: &Events,
 ) -> Result<(Measured, Forecast), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -127,7 +128,7 @@ pub fn before(args: &RecordArguments, resolved: &ResolvedRecord, events: &Events
     let level = args.console.log_level.filter();
     // The log of a trial is not about the recording: "recording /imu", "ending the recording".
     log::set_level(level.min(LevelFilter::WARN));
-    let tried = trial(args, resolved, (span, planned), events);
+    let tried = trial(args, resolved, span, planned, events);
     log::set_level(level);
     let (measured, found) = tried?;
     let columns = io::stderr().is_terminal().then(screen::columns);

@@ -169,7 +169,8 @@ impl Running {
         let selection = &resolved.options.selection;
         let bridge = viewers::beside_recording(
             viewer_port,
-            (&args.discovery.transport, args.discovery.enclave.as_deref()),
+            &args.discovery.transport,
+            args.discovery.enclave.as_deref(),
             selection,
             viewers::Allowed {
                 control: args.running.foxglove_control,

@@ -99,13 +99,19 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
     let port = ViewerPort::bind(args.foxglove, access(&args.access)?).map_err(Failure::refused)?;
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    let joined = (&args.transport[..], &node, args.enclave.as_deref());
     let allowed = Allowed {
         control: args.foxglove_control,
         assets: args.foxglove_assets,
         sim_time: args.use_sim_time,
     };
-    let _bridge = start(port, joined, &selection, allowed)?;
+    let _bridge = start(
+        port,
+        &args.transport,
+        &node,
+        args.enclave.as_deref(),
+        &selection,
+        allowed,
+    )?;
     loop {
         if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
             info!("{signal}: stopping");
@@ -117,18 +123,21 @@ pub fn bridge(args: &BridgeArguments) -> VerbResult {
 /// Shows the topics that a recording selects, with separate subscriptions: the recording is not involved.
 pub fn beside_recording(
     port: Option<ViewerPort>,
-    (transports, enclave): (&[TransportName], Option<&str>),
+    transports: &[TransportName],
+    enclave: Option<&str>,
     selection: &Selection,
     allowed: Allowed,
 ) -> Result<Option<Bridge>, Failure> {
     let node = NodeName::in_root(BESIDE_NAME);
-    port.map(|port| start(port, (transports, &node, enclave), selection, allowed))
+    port.map(|port| start(port, transports, &node, enclave, selection, allowed))
         .transpose()
 }
 
 fn start(
     port: ViewerPort,
-    (transports, node, enclave): (&[TransportName], &NodeName, Option<&str>),
+    transports: &[TransportName],
+    node: &NodeName,
+    enclave: Option<&str>,
     selection: &Selection,
     allowed: Allowed,
 ) -> Result<Bridge, Failure> {

@@ -195,17 +195,21 @@ impl Picture {
         let gap = |at: usize| lane.cells[at].gap_max as f64;
         let most = curve(
             svg,
-            (lane.cells.len(), &gap),
+            lane.cells.len(),
+            &gap,
             top + DENSITY + 3.0,
-            ("period", "#b36b00"),
+            "period",
+            "#b36b00",
         );
         figure(svg, top + DENSITY + 18.0, &span(most / 1e9));
         let size = |at: usize| lane.cells[at].bytes_max as f64;
         let most = curve(
             svg,
-            (lane.cells.len(), &size),
+            lane.cells.len(),
+            &size,
             top + DENSITY + CURVE + 5.0,
-            ("size", "#00795a"),
+            "size",
+            "#00795a",
         );
         figure(svg, top + DENSITY + CURVE + 20.0, &format_bytes(most as u64));
         svg.push_str("</g>");
@@ -327,9 +331,11 @@ fn density(svg: &mut String, lane: &Lane, top: f64) {
 /// The values of columns above a base line; columns without one are left out. Returns the largest.
 fn curve(
     svg: &mut String,
-    (columns, value): (usize, &dyn Fn(usize) -> f64),
+    columns: usize,
+    value: &dyn Fn(usize) -> f64,
     top: f64,
-    (class, colour): (&str, &str),
+    class: &str,
+    colour: &str,
 ) -> f64 {
     let most = (0..columns).map(value).fold(0.0, f64::max);
     if most <= 0.0 {

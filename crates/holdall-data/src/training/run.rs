@@ -139,7 +139,7 @@ impl<'a> Run<'a> {
             if !features.is_empty() {
                 cutter.message(stamp);
             }
-            self.cut(&mut cutter, (stamp, message.log_time.as_nanos()), bag)?;
+            self.cut(&mut cutter, stamp, message.log_time.as_nanos(), bag)?;
             let message = Arc::new(kept(message));
             for feature in features {
                 self.sampler.push(feature, stamp, Arc::clone(&message));
@@ -237,7 +237,8 @@ impl<'a> Run<'a> {
     fn cut(
         &mut self,
         cutter: &mut Cutter,
-        (stamp, log_time): (i64, i64),
+        stamp: i64,
+        log_time: i64,
         bag: &Bag,
     ) -> Result<(), TrainingError> {
         let episodes = &self.options.mapping.episodes;

@@ -114,7 +114,7 @@ impl OsDisk {
         })
     }
 
-    fn begin_file(&mut self, path: &Path, handle: Handle, (reserved, expected): (u64, u64)) -> FileId {
+    fn begin_file(&mut self, path: &Path, handle: Handle, reserved: u64, expected: u64) -> FileId {
         let file = self.numbers.next();
         self.files
             .insert(file, OpenFile::new(path, handle, reserved, expected));
@@ -337,12 +337,12 @@ impl Disk for OsDisk {
     fn create(&mut self, path: &Path, reserve_bytes: u64) -> Result<FileId, DiskError> {
         let direct = matches!(self.engine, Engine::Direct(_));
         let (handle, reserved) = helper::create(path, reserve_bytes.min(RESERVE_AHEAD_BYTES_MIN), direct)?;
-        Ok(self.begin_file(path, Handle::Open(handle), (reserved, reserve_bytes)))
+        Ok(self.begin_file(path, Handle::Open(handle), reserved, reserve_bytes))
     }
 
     fn submit_create(&mut self, path: &Path, reserve_bytes: u64) -> FileId {
         let direct = matches!(self.engine, Engine::Direct(_));
-        let file = self.begin_file(path, Handle::Creating, (0, reserve_bytes));
+        let file = self.begin_file(path, Handle::Creating, 0, reserve_bytes);
         self.in_flight += 1;
         self.opener.give(Job::Create {
             file,

@@ -100,7 +100,7 @@ impl SealingDisk {
         self.inner.submit_write(file, 0, block, len);
     }
 
-    fn refuse_write(&mut self, (file, offset): (FileId, u64), block: Block, len: usize, error: DiskError) {
+    fn refuse_write(&mut self, file: FileId, offset: u64, block: Block, len: usize, error: DiskError) {
         self.ready.push(Completion::Written {
             file,
             offset,
@@ -247,7 +247,7 @@ impl Disk for SealingDisk {
         self.in_flight += 1;
         let Some(sealing) = self.files.get_mut(&file) else {
             let error = invalid_input(Path::new("file"), Operation::Write, "the file is not open");
-            return self.refuse_write((file, offset), block, len, error);
+            return self.refuse_write(file, offset, block, len, error);
         };
         let mut checked = check_write(&sealing.path, offset, &block, len);
         if len > FRAME_BYTES_MAX {
@@ -258,7 +258,7 @@ impl Disk for SealingDisk {
             checked = Err(failure.clone());
         }
         if let Err(error) = checked {
-            return self.refuse_write((file, offset), block, len, error);
+            return self.refuse_write(file, offset, block, len, error);
         }
         let (at, whole) = (sealing.end, FRAME_HEAD_BYTES + len);
         let (mut frame, original) = if block.front_bytes() >= FRAME_HEAD_BYTES {
@@ -273,7 +273,7 @@ impl Disk for SealingDisk {
                 }
                 Err(source) => {
                     let error = DiskError::new(&sealing.path, Operation::TakeBlock, source);
-                    return self.refuse_write((file, offset), block, len, error);
+                    return self.refuse_write(file, offset, block, len, error);
                 }
             }
         };
@@ -284,7 +284,7 @@ impl Disk for SealingDisk {
         if let Err(source) = sealed {
             let error = DiskError::new(&sealing.path, Operation::Write, source).at(offset);
             frame.hide_front();
-            return self.refuse_write((file, offset), original.unwrap_or(frame), len, error);
+            return self.refuse_write(file, offset, original.unwrap_or(frame), len, error);
         }
         sealing.entries.push(Entry {
             at,

@@ -253,7 +253,7 @@ fn parse_struct(
     let mut names = HashSet::new();
     for (line, number) in text.lines().zip(1..) {
         let known = parsed.fields.len();
-        let outcome = parse_line((package, names_of_parts), line, &mut parsed).and_then(|()| {
+        let outcome = parse_line(package, names_of_parts, line, &mut parsed).and_then(|()| {
             match parsed.fields.get(known) {
                 Some(field) if !names.insert(field.name.clone()) => {
                     Err(format!("the name {} occurs twice", field.name))
@@ -271,7 +271,7 @@ fn parse_struct(
 }
 
 /// Adds the definition in a line.
-fn parse_line(place: (&str, &[String]), line: &str, parsed: &mut Ros1Struct) -> Result<(), String> {
+fn parse_line(package: &str, names: &[String], line: &str, parsed: &mut Ros1Struct) -> Result<(), String> {
     let (code, comment) = line.split_once('#').map_or((line, None), |(c, r)| (c, Some(r)));
     let code = code.trim();
     if code.is_empty() {
@@ -292,7 +292,7 @@ fn parse_line(place: (&str, &[String]), line: &str, parsed: &mut Ros1Struct) -> 
     if !is_identifier(name) {
         return Err(format!("{name:?} is not a name"));
     }
-    let (element, arity) = field_type(place, type_text)?;
+    let (element, arity) = field_type(package, names, type_text)?;
     let comment = comment.map_or_else(String::new, |comment| format!("  #{}", comment.trim_end()));
     let _ = writeln!(
         parsed.ros2_text,
@@ -336,7 +336,7 @@ fn constant(line: &str, type_text: &str, rest: &str, parsed: &mut Ros1Struct) ->
     Ok(())
 }
 
-fn field_type((package, names): (&str, &[String]), text: &str) -> Result<(Ros1Element, Ros1Arity), String> {
+fn field_type(package: &str, names: &[String], text: &str) -> Result<(Ros1Element, Ros1Arity), String> {
     let (element, arity) = match text.strip_suffix(']').map(|rest| rest.rsplit_once('[')) {
         None => (text, Ros1Arity::One),
         Some(None) => return Err(format!("{text:?} ends with ']' and has no '['")),

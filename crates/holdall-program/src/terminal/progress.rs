@@ -88,7 +88,8 @@ impl Progress {
         screen.show(vec![line(
             &self.what,
             self.unit,
-            (done.min(total), total),
+            done.min(total),
+            total,
             rates,
             screen::columns(),
         )]);
@@ -120,7 +121,7 @@ impl Drop for Progress {
 }
 
 /// `converting ████░░░░  1.2 GiB of 5.8 GiB  130 MiB/s  00:37 left`; the bar shrinks first, then the words in front, and the numbers stay.
-fn line(what: &str, unit: Unit, (done, total): (u64, u64), rates: Rates, columns: usize) -> String {
+fn line(what: &str, unit: Unit, done: u64, total: u64, rates: Rates, columns: usize) -> String {
     let (amount, rate) = match unit {
         Unit::Bytes => (
             format!("{} of {}", format_bytes(done), format_bytes(total)),
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_numbers_stay_when_the_terminal_gets_narrow() {
-        let at = |columns| line("converting", Unit::Bytes, (931_300_000, 6 << 30), RATES, columns);
+        let at = |columns| line("converting", Unit::Bytes, 931_300_000, 6 << 30, RATES, columns);
         for columns in [30, 40, 80, 120, 200] {
             let text = at(columns);
             assert!(measure_text_width(&text) < columns, "{columns}: {text}");
@@ -184,7 +185,7 @@ mod tests {
 
     #[test]
     fn messages_are_counted_too() {
-        let text = line("exporting", Unit::Messages, (1000, 4000), RATES, 80);
+        let text = line("exporting", Unit::Messages, 1000, 4000, RATES, 80);
         assert!(
             text.contains("1 000 of 4 000 messages") && text.contains("25 %"),
             "{text}"
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn nothing_is_left_of_nothing() {
-        let text = line("checking", Unit::Bytes, (0, 0), Rates::default(), 80);
+        let text = line("checking", Unit::Bytes, 0, 0, Rates::default(), 80);
         assert!(text.contains("0 B of 0 B") && !text.contains("left"), "{text}");
     }
 }

@@ -132,7 +132,8 @@ impl<R: RecorderCommands> RecorderHandler<R> {
     fn when(
         &self,
         request: &Value,
-        (time, mode): (&str, &str),
+        time: &str,
+        mode: &str,
         codes: &Codes,
         now: Timestamp,
     ) -> Result<Option<Timestamp>, (i64, String)> {
@@ -166,7 +167,7 @@ impl<R: RecorderCommands> RecorderHandler<R> {
         if !self.recorder.is_recording() {
             return refused("resume", RESUME.failed, "nothing is being recorded");
         }
-        match self.when(request, ("resume_time", "resume_mode"), &RESUME, now) {
+        match self.when(request, "resume_time", "resume_mode", &RESUME, now) {
             Err((code, reason)) => return refused("resume", code, reason),
             Ok(None) => {
                 self.scheduled.resume = None;
@@ -181,7 +182,7 @@ impl<R: RecorderCommands> RecorderHandler<R> {
         if !self.recorder.is_recording() {
             return refused("split_bagfile", NOT_RECORDING, "nothing is being recorded");
         }
-        match self.when(request, ("split_time", "split_mode"), &SPLIT, now) {
+        match self.when(request, "split_time", "split_mode", &SPLIT, now) {
             Err((code, reason)) => return refused("split_bagfile", code, reason),
             Ok(None) => {
                 if let Err(reason) = self.recorder.split() {

@@ -283,7 +283,7 @@ fn counter<'a, V: Display>(
     help: &str,
     values: impl Iterator<Item = (Labels<'a>, V)>,
 ) {
-    family(text, (name, "_total", "counter"), help, values);
+    family(text, name, "_total", "counter", help, values);
 }
 
 fn gauge<'a, V: Display>(
@@ -292,12 +292,14 @@ fn gauge<'a, V: Display>(
     help: &str,
     values: impl Iterator<Item = (Labels<'a>, V)>,
 ) {
-    family(text, (name, "", "gauge"), help, values);
+    family(text, name, "", "gauge", help, values);
 }
 
 fn family<'a, V: Display>(
     text: &mut String,
-    (name, suffix, kind): (&str, &str, &str),
+    name: &str,
+    suffix: &str,
+    kind: &str,
     help: &str,
     values: impl Iterator<Item = (Labels<'a>, V)>,
 ) {

@@ -69,7 +69,7 @@ pub(super) fn plan(
         placed => placed?.map_or_else(Default::default, |it| (it.steps, Some(it.start))),
     };
     steps.extend([RepairStep::SetLength(end), RepairStep::Sync]);
-    let (marks, mut unsaved) = mark_damage(source, &found, &mut chunks, (end, target, taken))?;
+    let (marks, mut unsaved) = mark_damage(source, &found, &mut chunks, end, target, taken)?;
     steps.extend(marks);
     unsaved.extend(found.structure.cut.clone());
     let begin = reindexed.as_ref().map(|(chunk, _)| chunk.chunk_start_offset);
@@ -128,7 +128,9 @@ fn mark_damage(
     source: &Source,
     found: &Scan,
     chunks: &mut BTreeMap<u64, ChunkIndex>,
-    (end, target, taken): (u64, RepairTarget, Option<u64>),
+    end: u64,
+    target: RepairTarget,
+    taken: Option<u64>,
 ) -> StorageResult<(Vec<RepairStep>, Vec<String>)> {
     let (mut steps, mut unsaved) = (Vec::new(), Vec::new());
     for (what, start) in found.structure.torn.iter().filter(|(_, start)| *start < end) {

@@ -169,7 +169,8 @@ pub(super) fn settle(
 pub(super) fn check_result(
     set: &BagSet,
     choice: &Choice,
-    (directory, messages): (&Path, u64),
+    directory: &Path,
+    messages: u64,
 ) -> Result<(), ToolError> {
     let count: u64 = set.bags().iter().map(|bag| bag.metadata().message_count).sum();
     // With a choice of publishers the account alone is a result, for example of one that lost all its messages.

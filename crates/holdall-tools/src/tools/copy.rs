@@ -62,7 +62,8 @@ pub(super) fn run(
     plan: &Plan<'_>,
     storage: &'static dyn Storage,
     chunks: &'static dyn ChunkStorage,
-    (damage, progress): (&mut Damage, &mut dyn FnMut(u64, u64)),
+    damage: &mut Damage,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Option<Written>, ToolError> {
     let is_plain = |file: &BagFile| !file.is_packed() && !file.has_packed_payloads();
     let is_same = |bag: &Bag| {
@@ -84,7 +85,7 @@ pub(super) fn run(
         return Ok(None);
     };
     let output = begin(plan, storage, chunks, &inputs)?;
-    make((plan, output), inputs, ranges, (damage, progress)).map(Some)
+    make(output, inputs, ranges, damage, progress).map(Some)
 }
 
 fn begin<'a>(
@@ -113,17 +114,25 @@ fn begin<'a>(
 
 /// One file for each range.
 fn make(
-    (plan, mut output): (&Plan<'_>, Output<'_>),
+    mut output: Output<'_>,
     mut inputs: Vec<Box<dyn ChunkFile>>,
     ranges: Vec<Range>,
-    (damage, progress): (&mut Damage, &mut dyn FnMut(u64, u64)),
+    damage: &mut Damage,
+    progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Written, ToolError> {
+    let plan = output.plan;
     let total: u64 = plan.bags.iter().map(Bag::size_bytes).sum();
     let channels = taken_channels(plan, &inputs);
-    let storage = (output.storage, output.chunks);
-    let heads = plan
-        .latched
-        .map(|state| Heads::new(state, storage, (plan.directory, plan.seal), &ranges));
+    let heads = plan.latched.map(|state| {
+        Heads::new(
+            state,
+            output.storage,
+            output.chunks,
+            plan.directory,
+            plan.seal,
+            &ranges,
+        )
+    });
     let mut heads = heads.transpose()?;
     let mut disk = OutputDisk::open_sealed(plan.directory, plan.seal.cloned())?;
     let mut done = 0;
@@ -337,7 +346,7 @@ impl Output<'_> {
             for part in &spliced.left_out {
                 damage.add_part(inputs[part.input].summary(), part.clone(), &|_| true);
             }
-            let files = [self.made(name.clone(), spliced, (&path, mark))];
+            let files = [self.made(name.clone(), spliced, &path, mark)];
             // Only of this file: with all files in each, hundreds of short ones would contain little else.
             let topics = if is_last && self.files.is_empty() {
                 &self.topics[..]
@@ -366,7 +375,7 @@ impl Output<'_> {
             attachments: AttachmentChange::default(),
             progress,
         })?;
-        let made = self.made(name, &spliced, (&path, mark));
+        let made = self.made(name, &spliced, &path, mark);
         self.written.messages += made.summary.message_count - made.repeated();
         self.written.bytes += spliced.bytes;
         self.written.copied_chunks += spliced.copied_chunks;
@@ -376,7 +385,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn made(&self, name: String, spliced: &Spliced, (path, mark): (&Path, Option<&FileRepeats>)) -> MadeFile {
+    fn made(&self, name: String, spliced: &Spliced, path: &Path, mark: Option<&FileRepeats>) -> MadeFile {
         let summary = FileSummary {
             path: path.to_owned(),
             message_count: spliced.message_count(),

@@ -33,7 +33,7 @@ pub(super) fn replace_file(
     let _unfinished = Unfinished::new(&temporary);
     let made = OutputDisk::to_replace(path)
         .map_err(StorageError::from)
-        .and_then(|disk| write_copy(chunks, input, records, attachments, (disk, &temporary)));
+        .and_then(|disk| write_copy(chunks, input, records, attachments, disk, &temporary));
     let replaced = made.map_err(ToolError::from).and_then(|()| {
         if fs::file_numbers(path)? != replaced_file {
             let what = io::Error::other("another file took its name; it was left unchanged");
@@ -55,7 +55,8 @@ fn write_copy(
     input: Box<dyn ChunkFile>,
     records: &[(String, MetadataEntries)],
     attachments: AttachmentChange<'_>,
-    (mut disk, path): (OutputDisk, &Path),
+    mut disk: OutputDisk,
+    path: &Path,
 ) -> Result<(), StorageError> {
     let choice = SpliceChoice {
         channels: vec![vec![true; input.summary().channels.len()]],

@@ -222,8 +222,10 @@ impl<'a> Heads<'a> {
     /// A file that cannot be read.
     pub fn new(
         state: &'a InputState<'a>,
-        (storage, chunks): (&'static dyn Storage, &'static dyn ChunkStorage),
-        (output, seal): (&Path, Option<&Seal>),
+        storage: &'static dyn Storage,
+        chunks: &'static dyn ChunkStorage,
+        output: &Path,
+        seal: Option<&Seal>,
         ranges: &[(Option<Timestamp>, Option<Timestamp>)],
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();

@@ -391,7 +391,7 @@ fn repair_there(
     for (number, file) in paths.iter().enumerate() {
         let is_last = number + 1 == paths.len();
         let ledger = ledger.as_ref().filter(|_| is_last && !was_ended);
-        let done = repair_file(file, &metadata, ledger, (target, &mut *disk), &mut report.unsaved);
+        let done = repair_file(file, &metadata, ledger, target, &mut *disk, &mut report.unsaved);
         let done = match done {
             // The messages of the other files are saved.
             Err(RepairError::Storage(error))
@@ -455,7 +455,8 @@ fn repair_file(
     path: &Path,
     metadata: &BagMetadata,
     ledger: Option<&Ledger>,
-    (target, disk): (RepairTarget, &mut dyn RepairDisk),
+    target: RepairTarget,
+    disk: &mut dyn RepairDisk,
     unsaved: &mut Vec<String>,
 ) -> Result<FileReport, RepairError> {
     let mut report = FileReport::unchanged(path);

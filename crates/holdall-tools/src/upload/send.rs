@@ -213,12 +213,18 @@ impl Uploader {
                         let Some(part) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
                             return;
                         };
-                        let range = (*part as u64 * parts.part_bytes, length(*part));
-                        match self.send_part((name, &url), (&parts.upload, *part), &file, range, sent) {
+                        let (start, part_bytes) = (*part as u64 * parts.part_bytes, length(*part));
+                        // At most some MiB.
+                        let content =
+                            file.read_bytes_at(start, usize::try_from(part_bytes).unwrap_or(usize::MAX));
+                        let sent = content.map_err(UploadError::from).and_then(|content| {
+                            self.send_part(name, &url, &parts.upload, *part, content, sent)
+                        });
+                        match sent {
                             Ok(ids) => {
                                 let mut state = lock(&state);
                                 let (there, progress, ours) = &mut *state;
-                                *there += range.1;
+                                *there += part_bytes;
                                 progress(*there, bytes);
                                 ours.insert(*part, ids);
                             }
@@ -259,14 +265,14 @@ impl Uploader {
     /// Sends a part until the service has these bytes.
     fn send_part(
         &self,
-        (name, url): (&str, &str),
-        (upload, part): (&str, usize),
-        file: &File,
-        (offset, bytes): (u64, u64),
+        name: &str,
+        url: &str,
+        upload: &str,
+        part: usize,
+        content: Vec<u8>,
         sent: &AtomicU64,
     ) -> Result<(String, String), UploadError> {
-        // At most some MiB.
-        let content = file.read_bytes_at(offset, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        let bytes = content.len() as u64;
         let ours = hex(&md5(&content));
         self.pace.wait(bytes, &self.stop_flag)?;
         let id = self.again(url, || {

@@ -249,7 +249,8 @@ impl DdsSubscription {
     pub(super) fn new(
         participant: &Arc<Participant>,
         announcement: &Arc<NodeAnnouncement>,
-        (pinned, sockets): (&Arc<PinnedBuffers>, &Arc<Sockets>),
+        pinned: &Arc<PinnedBuffers>,
+        sockets: &Arc<Sockets>,
         clock: &Arc<dyn Clock>,
         request: &SubscribeRequest,
         sink: Arc<dyn Sink>,

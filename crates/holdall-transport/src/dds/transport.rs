@@ -363,7 +363,8 @@ impl Transport for DdsTransport {
         DdsSubscription::new(
             &self.participant,
             &self.announcement,
-            (&self.pinned, &self.sockets),
+            &self.pinned,
+            &self.sockets,
             &self.clock,
             request,
             sink,

@@ -392,7 +392,7 @@ impl LiveTopics {
                 Order::Call { client, call } => {
                     let hub = &self.hub;
                     self.services
-                        .call(hub, &mut self.calls, &mut self.transports, (client, &call), now);
+                        .call(hub, &mut self.calls, &mut self.transports, client, &call, now);
                 }
                 Order::GetParameters { client, names, id } => {
                     self.parameters.get(&mut reach, client, &names, id);

@@ -132,7 +132,8 @@ impl Services {
         hub: &Hub,
         calls: &mut Calls,
         transports: &mut [Box<dyn Transport>],
-        (client, call): (u64, &protocol::ServiceCall),
+        client: u64,
+        call: &protocol::ServiceCall,
         now: Duration,
     ) {
         let begun = if call.encoding == "cdr" {

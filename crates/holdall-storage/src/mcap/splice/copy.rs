@@ -60,7 +60,8 @@ impl<'a, 'd> Copier<'a, 'd> {
     pub fn new(
         inputs: &'a [&'a SpliceInput],
         numbers: &'a Numbers,
-        (choice, codec): (&'a SpliceChoice, Option<&'a ChunkCodec>),
+        choice: &'a SpliceChoice,
+        codec: Option<&'a ChunkCodec>,
         out: &'a mut OutputFile<'d>,
         tail: &'a mut Tail,
     ) -> Self {
@@ -144,7 +145,7 @@ impl<'a, 'd> Copier<'a, 'd> {
         {
             let (head, parts) = chunk_head(&index.source, extent)?;
             if parts.times == times {
-                return self.copy((input, extent), (&head, parts), &indexes);
+                return self.copy(input, extent, &head, parts, &indexes);
             }
         }
         self.unpack(input, extent, wanted, &records)
@@ -153,8 +154,10 @@ impl<'a, 'd> Copier<'a, 'd> {
     /// Copies a chunk and its message indexes unchanged.
     fn copy(
         &mut self,
-        (input, extent): (usize, &Extent),
-        (head, parts): (&[u8], ChunkParts),
+        input: usize,
+        extent: &Extent,
+        head: &[u8],
+        parts: ChunkParts,
         indexes: &Indexes,
     ) -> StorageResult<()> {
         let source = &self.inputs[input].index.source;
@@ -244,7 +247,7 @@ impl<'a, 'd> Copier<'a, 'd> {
                 Ok(message) => message,
                 // The rest of the chunk is whole.
                 Err(error) if self.choice.leaves_out_damage && error.is_damage() => {
-                    self.leave_out_one((input, extent), &error);
+                    self.leave_out_one(input, extent, &error);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -264,7 +267,7 @@ impl<'a, 'd> Copier<'a, 'd> {
     }
 
     /// Notes a message of the extent that cannot be returned: those of an extent are listed once.
-    fn leave_out_one(&mut self, (input, extent): (usize, &Extent), error: &StorageError) {
+    fn leave_out_one(&mut self, input: usize, extent: &Extent, error: &StorageError) {
         let is_known = |part: &LeftOutPart| part.input == input && part.offset == extent.start;
         if !self.left_out.last().is_some_and(is_known) {
             self.left_out.push(LeftOutPart {

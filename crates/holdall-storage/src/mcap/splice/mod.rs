@@ -181,7 +181,7 @@ pub(super) fn splice(job: SpliceJob<'_>) -> StorageResult<Spliced> {
         put_metadata(&mut tail, &mut out, name, entries)?;
     }
     tail.put(&mut out, &numbers.records)?;
-    let mut copier = Copier::new(inputs, &numbers, (choice, codec.as_ref()), &mut out, &mut tail);
+    let mut copier = Copier::new(inputs, &numbers, choice, codec.as_ref(), &mut out, &mut tail);
     let mut done = 0;
     let mut ahead = Ahead::default();
     for (input, extent) in &planned {

@@ -191,7 +191,8 @@ impl<'a> Rewrite<'a> {
         mut self,
         choice: &MessageChoice,
         records: &ClosingRecords<'_>,
-        (damage, progress): (&mut Damage, &mut dyn FnMut(u64, u64)),
+        damage: &mut Damage,
+        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Written, ToolError> {
         let total: u64 = self.set.bags().iter().map(Bag::size_bytes).sum();
         let mut done = 0;

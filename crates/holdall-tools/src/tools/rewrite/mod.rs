@@ -148,7 +148,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         seal: job.output.seal.as_ref(),
     };
     let written = match storage.chunks() {
-        Some(chunks) if by_index => copy::run(&plan, storage, chunks, (&mut damage, progress))?,
+        Some(chunks) if by_index => copy::run(&plan, storage, chunks, &mut damage, progress)?,
         _ => None,
     };
     let mut written = match written {
@@ -182,7 +182,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
             let records = |written: &_, repeated: &_, damaged: Option<&_>| {
                 accounts.records(&taken, written, repeated, damaged)
             };
-            let mut written = rewrite.run(&messages, &records, (&mut damage, progress))?;
+            let mut written = rewrite.run(&messages, &records, &mut damage, progress)?;
             carry(&beyond, storage, &mut written)?;
             written
         }
@@ -191,7 +191,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         let notice = place.to_string();
         return Err(ToolError::Damaged { notice });
     }
-    check_result(&set, &job.choice, (&job.output.directory, written.messages))?;
+    check_result(&set, &job.choice, &job.output.directory, written.messages)?;
     let is_narrowed = is_partial || asked.publishers().is_some();
     let (missing, unlisted) = missing(&set, &asked, &accounts, written.messages);
     let is_explained = is_live || damage.first().is_some() || asked.publishers().is_some();

@@ -8,7 +8,7 @@ use crate::dds::{
         globals::elapsed,
         hosts::Hosts,
     },
-    reach::lives::{Lives, time_of},
+    reach::lives::{Lives, Parting, time_of},
     settings::qos::{DdsHistory, DdsQos, profile_of, type_hash_in},
     wire::locators::GuidPrefix,
 };
@@ -204,7 +204,7 @@ impl Discovery {
                     {
                         events.push(GraphEvent::Server(server));
                     }
-                    events.extend(appeared(endpoint, kind, (graph, hosts, type_services), known));
+                    events.extend(appeared(endpoint, kind, graph, hosts, type_services, known));
                 }
                 BuiltinChange::Gone(gid) => {
                     writers.remove(&gid);
@@ -217,11 +217,13 @@ impl Discovery {
                     }
                     events.extend(known.remove(&gid).map(|known| match kind {
                         BuiltinKind::Publications => {
-                            let is_alive = graph_messages.lease_of(known.participant).is_some();
-                            let is_sure = !has_dropped && is_near(participant, known.participant);
                             let announcing = participant.domain().announcing();
-                            let cut = announcing.and_then(|announcing| announcing.lost(known.participant));
-                            lives.gone(gid, known.participant, (is_alive, is_sure, cut), at)
+                            let how = Parting {
+                                is_alive: graph_messages.lease_of(known.participant).is_some(),
+                                is_sure: !has_dropped && is_near(participant, known.participant),
+                                cut: announcing.and_then(|announcing| announcing.lost(known.participant)),
+                            };
+                            lives.gone(gid, known.participant, how, at)
                         }
                         BuiltinKind::Subscriptions => GraphEvent::SubscriptionGone(gid),
                     }));
@@ -409,7 +411,9 @@ fn server_of(endpoint: &BuiltinEndpoint, kind: BuiltinKind) -> Option<ServerInfo
 fn appeared(
     endpoint: BuiltinEndpoint,
     kind: BuiltinKind,
-    (graph, hosts, type_services): (&NodeGraph, &Hosts, &TypeServices),
+    graph: &NodeGraph,
+    hosts: &Hosts,
+    type_services: &TypeServices,
     known: &mut HashMap<Gid, Known>,
 ) -> Option<GraphEvent> {
     let RosName::Topic(topic) = name_from_dds(&endpoint.topic) else {

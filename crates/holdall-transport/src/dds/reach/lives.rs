@@ -17,6 +17,17 @@ pub(in crate::dds) struct LeaseState {
 #[derive(Default)]
 pub(in crate::dds) struct Lives(HashMap<Gid, LeaseState>);
 
+/// What is known about a publisher that is gone.
+#[derive(Clone, Copy)]
+pub(in crate::dds) struct Parting {
+    /// Its participant still exists.
+    pub is_alive: bool,
+    /// No packet can be lost; else its last messages may be, with their HEARTBEAT.
+    pub is_sure: bool,
+    /// Since when the network is lost that it sends by: elapsed time in nanoseconds.
+    pub cut: Option<i64>,
+}
+
 /// The time of day of a moment, from two clocks that were read together.
 pub(in crate::dds) fn time_of(moment: i64, elapsed: i64, now: Timestamp) -> Timestamp {
     let ago = elapsed.saturating_sub(moment).max(0);
@@ -48,24 +59,23 @@ impl Lives {
         self.0.retain(|participant, _| keeps(*participant));
     }
 
-    /// The event for a publisher that is gone. It left with a farewell if its participant still exists (`is_alive`), or left before its lease could
-    /// have ended. Where packets can be lost, its last messages may be lost, with their HEARTBEAT; `is_sure` means that no packet can. `cut` is since
-    /// when the network is lost that it sends by (elapsed time in nanoseconds). The times are of this moment.
+    /// The event for a publisher that is gone. It left with a farewell if its participant still exists, or left before its lease could
+    /// have ended. The times are of this moment.
     pub(in crate::dds) fn gone(
         &self,
         publisher: Gid,
         participant: Gid,
-        (is_alive, is_sure, cut): (bool, bool, Option<i64>),
+        how: Parting,
         (elapsed, now): (i64, Timestamp),
     ) -> GraphEvent {
         let lease = self.of(participant);
-        if is_alive || lease.is_some_and(|lease| elapsed < lease.end) {
-            return if is_sure {
+        if how.is_alive || lease.is_some_and(|lease| elapsed < lease.end) {
+            return if how.is_sure {
                 GraphEvent::PublisherGone(publisher)
             } else {
                 GraphEvent::PublisherLeft {
                     gid: publisher,
-                    cut: cut.map(|cut| time_of(cut, elapsed, now)),
+                    cut: how.cut.map(|cut| time_of(cut, elapsed, now)),
                 }
             };
         }
@@ -80,6 +90,12 @@ impl Lives {
 mod tests {
     use super::*;
 
+    const SURE: Parting = Parting {
+        is_alive: false,
+        is_sure: true,
+        cut: None,
+    };
+
     #[test]
     fn a_publisher_that_goes_before_its_lease_ends_has_said_farewell() {
         let (publisher, participant) = (Gid([1; 16]), Gid([2; 16]));
@@ -87,17 +103,33 @@ mod tests {
         lives.note(participant, LeaseState { heard: 100, end: 120 });
         let now = |elapsed| (elapsed, Timestamp::from_nanos(1000 + elapsed));
         let farewell = GraphEvent::PublisherGone(publisher);
-        assert_eq!(
-            lives.gone(publisher, participant, (false, true, None), now(119)),
-            farewell
-        );
+        assert_eq!(lives.gone(publisher, participant, SURE, now(119)), farewell);
         let left = |cut| GraphEvent::PublisherLeft { gid: publisher, cut };
-        let not_sure = |cut| lives.gone(publisher, participant, (false, false, cut), now(119));
+        let not_sure = |cut| {
+            lives.gone(
+                publisher,
+                participant,
+                Parting {
+                    is_sure: false,
+                    cut,
+                    ..SURE
+                },
+                now(119),
+            )
+        };
         assert_eq!(not_sure(None), left(None));
         assert_eq!(not_sure(Some(110)), left(Some(Timestamp::from_nanos(1110))));
         // The participant lives on without the publisher.
         assert_eq!(
-            lives.gone(publisher, participant, (true, true, None), now(500)),
+            lives.gone(
+                publisher,
+                participant,
+                Parting {
+                    is_alive: true,
+                    ..SURE
+                },
+                now(500)
+            ),
             farewell
         );
         let silent = |since| GraphEvent::PublisherSilent {
@@ -105,24 +137,18 @@ mod tests {
             since,
         };
         assert_eq!(
-            lives.gone(publisher, participant, (false, true, None), now(120)),
+            lives.gone(publisher, participant, SURE, now(120)),
             silent(Some(Timestamp::from_nanos(1100)))
         );
         lives.poll(|_| Some(LeaseState { heard: 130, end: 150 }));
-        assert_eq!(
-            lives.gone(publisher, participant, (false, true, None), now(149)),
-            farewell
-        );
+        assert_eq!(lives.gone(publisher, participant, SURE, now(149)), farewell);
         lives.poll(|_| None);
         assert_eq!(
-            lives.gone(publisher, participant, (false, true, None), now(160)),
+            lives.gone(publisher, participant, SURE, now(160)),
             silent(Some(Timestamp::from_nanos(1130)))
         );
         // Nothing is known about one that was never seen.
         lives.keep(|_| false);
-        assert_eq!(
-            lives.gone(publisher, participant, (false, true, None), now(160)),
-            silent(None)
-        );
+        assert_eq!(lives.gone(publisher, participant, SURE, now(160)), silent(None));
     }
 }
