@@ -114,8 +114,8 @@ def one_try(options, number, folder):
             found, _ = wait_for(lines["recorder"], "recording /own")
             return wait_for(lines["recorder"], "a node has sent its definition")[0] - found, 1
         begin = max(ready["recorder"][0], json.loads(ready["node"][1])["ready"])
-        told = json.loads(wait_for(lines["node"], "all")[1])
-        return (told["all"] or float("inf")) - begin, told["count"]
+        report = json.loads(wait_for(lines["node"], "all")[1])
+        return (report["all"] or float("inf")) - begin, report["count"]
     finally:
         # Ended, not killed: both would leave shared memory.
         for process in started:

@@ -90,7 +90,7 @@ def inside(options):
         if recorder:
             recorder.process.send_signal(signal.SIGINT)
             said, cpu, _ = recorder.end()
-        streams = [stream for told in sent for stream in next(iter(told.values()))]
+        streams = [stream for topics in sent for stream in next(iter(topics.values()))]
         payload = sum(stream["sizes_sum"] for stream in streams)
         recorded = next((line.strip() for line in said if line.startswith("recorded") or " recorded " in line), said[-1].strip())
         print(f"{options.programs[0]} {options.case}: sent {sum(stream['count'] for stream in streams)}, lo {on_loopback / payload:.3f} bytes/byte, "

@@ -76,13 +76,9 @@ class Load:
             _, line = self.lines.get(timeout=600)
             if line is None:
                 raise SystemExit("the publishers ended early")
-            reply = json.loads(line)
-            if isinstance(reply, dict):
-                for key, value in reply.items():
-                    if key.lower() == "done":
-                        return value
-                if "sent" in reply:
-                    return reply
+            event = json.loads(line)
+            if event["event"] == "done":
+                return event
 
     def end(self):
         self.process.stdin.close()
@@ -121,7 +117,7 @@ def recorded(options, groups, factor):
         out, _ = recorder.communicate(timeout=300)
         load.end()
         reply = json.loads(out)
-        sent = report["sent"] if isinstance(report["sent"], int) else sum(report["sent"])
+        sent = sum(report["sent"])
         in_bag = sum(topic["message_count"] for name, topic in reply["topics"].items() if "benchmarking" in name)
         return {
             "planned": load.planned,

@@ -32,15 +32,15 @@ OWN_TRANSPORTS = EXPERIMENT[: EXPERIMENT.index("benchmarks:")] + """benchmarks:
 """
 
 
-def test_each_recorder_gets_the_load_and_whoever_is_absent_is_named(world, tmp_path):
+def test_each_recorder_gets_the_load_and_what_is_absent_is_named(world, tmp_path):
     (tmp_path / "live.yaml").write_text(EXPERIMENT)
     out = tmp_path / "out"
     flags = ["--python", sys.executable, "--limit-total", "16MB", "--json", "--out", out]
-    told = subprocess.run(
+    done = subprocess.run(
         [HOLDALL, "bench", "run", tmp_path / "live.yaml", *flags], env=world.env, capture_output=True, text=True, timeout=280
     )
-    assert told.returncode == 0, told.stderr
-    result = json.loads(told.stdout)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
     runs = {(r["setting"]["recorder"], r["setting"]["publishers"], r["transport"]): r for r in result["runs"]}
     for who in (("holdall", "own", "dds"), ("holdall", "rclpy", "dds"), ("double_buffered", "own", "dds"), ("discard", "own", "dds")):
         run = runs[who]
@@ -85,11 +85,11 @@ def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path)
     ros2.chmod(0o755)
     (tmp_path / "named.yaml").write_text(ROS2)
     flags = ["--ros2", prefix, "--limit-total", "16MB", "--json", "--out", tmp_path / "out"]
-    told = subprocess.run(
+    done = subprocess.run(
         [HOLDALL, "bench", "run", tmp_path / "named.yaml", *flags], env=world.env, capture_output=True, text=True, timeout=280
     )
-    assert told.returncode == 0, told.stderr
-    result = json.loads(told.stdout)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
     assert result["skipped"] == []
     assert [(r["setting"]["recorder"], r["setting"]["storage_id"], r["recorded"], r["sent"]) for r in result["runs"]] == [
         ("ros2_bag", "mcap", 40, 40), ("ros2_bag", "sqlite3", 40, 40)
@@ -105,15 +105,15 @@ def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path)
 def test_over_zenoh_and_shared_memory_publishers_and_recorder_meet_by_themselves(world, tmp_path):
     """No router is running, and no other sessions are disturbed."""
     (tmp_path / "own.yaml").write_text(OWN_TRANSPORTS)
-    told = subprocess.run(
+    done = subprocess.run(
         [HOLDALL, "bench", "run", tmp_path / "own.yaml", "--limit-total", "16MB", "--json", "--out", tmp_path / "out"],
         env={k: v for k, v in world.env.items() if not k.startswith("ZENOH_")},
         capture_output=True,
         text=True,
         timeout=200,
     )
-    assert told.returncode == 0, told.stderr
-    result = json.loads(told.stdout)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
     lacking = {s["reason"].split()[0] for s in result["skipped"] if "this build of holdall has no" in s["reason"]}
     assert len(lacking) == 0 or not os.environ.get("HOLDALL_ALL_TRANSPORTS"), result["skipped"]
     runs = {(r["transport"], r["setting"]["recorder"]): r for r in result["runs"]}
@@ -135,7 +135,7 @@ def test_an_interrupted_run_ends_what_it_started_removes_its_bag_and_is_resumed(
     command = [HOLDALL, "bench", "run", file, "--limit-total", "16MB", "--out", tmp_path / "out"]
     run = subprocess.Popen(command, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def told(path):
+    def text_of(path):
         """The contents of a file of /proc; empty when its process or thread has ended since it was listed."""
         try:
             return path.read_text()
@@ -143,7 +143,7 @@ def test_an_interrupted_run_ends_what_it_started_removes_its_bag_and_is_resumed(
             return ""
 
     def children():
-        return {int(pid) for task in Path(f"/proc/{run.pid}/task").iterdir() for pid in told(task / "children").split()}
+        return {int(pid) for task in Path(f"/proc/{run.pid}/task").iterdir() for pid in text_of(task / "children").split()}
 
     def bags():
         return list((tmp_path / "out" / "live").glob("case_*/*/bag"))
@@ -158,7 +158,7 @@ def test_an_interrupted_run_ends_what_it_started_removes_its_bag_and_is_resumed(
     assert run.wait(60) == -signal.SIGTERM
     assert bags() == []
     # Its state is after its name; Z is a process that has ended and whose parent has not waited for it yet.
-    gone = lambda pid: told(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] in ([], ["Z"])
+    gone = lambda pid: text_of(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()[:1] in ([], ["Z"])
     while not all(gone(pid) for pid in started):
         assert time.monotonic() < deadline + 30, started
         time.sleep(0.02)

@@ -29,24 +29,24 @@ def test_six_percent_more_instructions_fail_with_the_function_and_one_less_does_
     # A baseline of this very build: with any compiler and machine, only the changes below differ.
     renewed = tmp_path / "baseline.json"
     shutil.copy(BASELINE, renewed)
-    told = gate("--baseline", renewed, "--renew")
-    assert told.returncode == 0, told.stderr
+    done = gate("--baseline", renewed, "--renew")
+    assert done.returncode == 0, done.stderr
     counted = json.loads(renewed.read_text())
     costs = counted["workloads"][WORKLOAD]
     largest = max(costs["functions"], key=costs["functions"].get)
 
-    told = gate("--baseline", renewed)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert told.stdout.rstrip().endswith("passed")
+    done = gate("--baseline", renewed)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.rstrip().endswith("passed")
 
     # As if the largest function had been cheaper, so that all of it together had cost 6 % less.
     more = costs["instructions"] * (1 - 1 / 1.06)
     costs["functions"][largest] -= more
     costs["instructions"] -= more
     renewed.write_text(json.dumps(counted))
-    told = gate("--baseline", renewed, "--json")
-    assert told.returncode == 1, told.stdout + told.stderr
-    report = json.loads(told.stdout)
+    done = gate("--baseline", renewed, "--json")
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads(done.stdout)
     (found,) = report["workloads"]
     assert found["instructions"]["judgement"] == "worse"
     assert found["instructions"]["now"] / found["instructions"]["before"] == pytest.approx(1.06, abs=0.01)
@@ -63,11 +63,11 @@ def test_without_valgrind_it_is_told_how_to_get_it(tmp_path):
     rustc = shutil.which("rustc")
     if rustc is None:
         pytest.skip("asks the compiler for its version")
-    told = gate("--program", program, env={**os.environ, "PATH": str(empty), "RUSTC": rustc})
-    assert told.returncode == 2, told.stderr
-    assert "valgrind is not installed" in told.stderr and "apt-get install valgrind" in told.stderr
+    done = gate("--program", program, env={**os.environ, "PATH": str(empty), "RUSTC": rustc})
+    assert done.returncode == 2, done.stderr
+    assert "valgrind is not installed" in done.stderr and "apt-get install valgrind" in done.stderr
 
 
 def test_it_is_refused_outside_of_the_source_tree(tmp_path):
-    told = subprocess.run([HOLDALL, "bench", "gate"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert told.returncode == 2 and "source tree" in told.stderr
+    done = subprocess.run([HOLDALL, "bench", "gate"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "source tree" in done.stderr

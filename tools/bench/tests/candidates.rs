@@ -11,7 +11,7 @@ use holdall_bench::{
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
         ours::{DiskChoice, OurWriter, channel_infos},
-        pipeline::{Pipeline, PipelineOptions},
+        pipeline::{Pipeline, PipelineOptions, Recorded},
         producers::OfferOptions,
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
     },
@@ -151,14 +151,7 @@ fn the_recorder_stores_everything_when_producers_wait_for_room() {
     ] {
         let plan = plan(mix, 2, topics, 24_000_000);
         let bag = dir.path().join(name);
-        let pipeline = Pipeline::new(
-            &channel_infos(plan.topics()),
-            &bag,
-            &pipeline_options(),
-            Arc::new(SystemClock),
-        )
-        .unwrap();
-        let recorded = pipeline.run(&plan, &SystemClock).unwrap();
+        let recorded = recorded(&plan, &bag, &pipeline_options());
         assert_eq!(
             (recorded.stored, recorded.lost),
             (plan.message_count(), 0),
@@ -167,6 +160,13 @@ fn the_recorder_stores_everything_when_producers_wait_for_room() {
         assert_eq!(recorded.produced.offered, plan.message_count());
         verify_files(&plan, &recorded.files, Some(recorded.stored)).unwrap();
     }
+}
+
+/// A plan through the recorder.
+fn recorded(plan: &Plan, bag: &Path, options: &PipelineOptions) -> Recorded {
+    let channels = channel_infos(plan.topics());
+    let pipeline = Pipeline::new(&channels, bag, options, Arc::new(SystemClock)).unwrap();
+    pipeline.run(plan, &SystemClock).unwrap()
 }
 
 #[test]
@@ -180,14 +180,7 @@ fn splits_lose_no_message() {
         },
         ..pipeline_options()
     };
-    let pipeline = Pipeline::new(
-        &channel_infos(plan.topics()),
-        &dir.path().join("bag"),
-        &options,
-        Arc::new(SystemClock),
-    )
-    .unwrap();
-    let recorded = pipeline.run(&plan, &SystemClock).unwrap();
+    let recorded = recorded(&plan, &dir.path().join("bag"), &options);
     assert!(
         recorded.files.len() >= 7 && recorded.splits as usize + 1 == recorded.files.len(),
         "{recorded:?}"
@@ -210,14 +203,7 @@ fn dropped_messages_are_counted_and_the_rest_is_stored() {
         },
         ..pipeline_options()
     };
-    let pipeline = Pipeline::new(
-        &channel_infos(plan.topics()),
-        &dir.path().join("bag"),
-        &options,
-        Arc::new(SystemClock),
-    )
-    .unwrap();
-    let recorded = pipeline.run(&plan, &SystemClock).unwrap();
+    let recorded = recorded(&plan, &dir.path().join("bag"), &options);
     assert_eq!(recorded.stored + recorded.lost, plan.message_count());
     assert_eq!(recorded.lost, recorded.lost_by_stage.values().sum::<u64>());
     verify_files(&plan, &recorded.files, Some(recorded.stored)).unwrap();

@@ -159,19 +159,8 @@ fn every_experiment_is_listed_and_its_file_runs_as_ones_own() {
     let own = own.replace("recorder: [holdall, ros2_bag]", "recorder: [holdall]");
     let own = own.replace("recorder: [rosbag]", "recorder: [double_buffered]");
     fs::write(folder.join("mine.yaml"), own).unwrap();
-    let flags = [
-        "run",
-        "mine.yaml",
-        "--scale",
-        "0.001",
-        "--repeat",
-        "1",
-        "--limit-total",
-        "16MB",
-        "--out",
-        "out",
-    ];
-    let (code, table, stderr) = bench(folder, &flags);
+    let line = "run mine.yaml --scale 0.001 --repeat 1 --limit-total 16MB --out out";
+    let (code, table, stderr) = bench(folder, &line.split(' ').collect::<Vec<_>>());
     assert_eq!(code, 0, "{stderr}");
     assert!(
         table.contains("1 × 1 MB × 100 Hz") && table.contains("100.00 %"),

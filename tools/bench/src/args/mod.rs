@@ -305,27 +305,20 @@ impl RunArguments {
         let file = text.filter(|text| experiments::text_of(id) != Some(text));
         let file = file.and_then(|_| self.experiments.iter().find(is_text));
         let id = file.map_or(id, String::as_str);
-        let name = |value: &dyn Fn() -> Option<PossibleValue>| {
-            value().map_or(String::new(), |one| one.get_name().to_owned())
-        };
-        let recorders = self.recorder.iter().map(|one| name(&|| one.to_possible_value()));
+        let name = |value: Option<PossibleValue>| value.map(|one| one.get_name().to_owned());
+        let list = |names: Vec<String>| Some(names.join(",")).filter(|names| !names.is_empty());
+        let recorders = self.recorder.iter().map(ValueEnum::to_possible_value);
         let middlewares = self.middleware.iter().map(ToString::to_string);
+        let scale = Some(self.scale).filter(|scale| *scale != 1.0);
+        let transport = self.transport.and_then(|one| one.to_possible_value());
         let flags = [
-            (
-                "scale",
-                Some(self.scale)
-                    .filter(|scale| *scale != 1.0)
-                    .map(|scale| scale.to_string()),
-            ),
-            (
-                "transport",
-                self.transport.map(|one| name(&|| one.to_possible_value())),
-            ),
-            ("recorder", Some(recorders.collect::<Vec<_>>().join(","))),
+            ("scale", scale.map(|scale| scale.to_string())),
+            ("transport", name(transport)),
+            ("recorder", list(recorders.filter_map(name).collect())),
         ];
         let cases = self.case.iter().map(|case| ("case", Some(format!("'{case}'"))));
         let more = [
-            ("middleware", Some(middlewares.collect::<Vec<_>>().join(","))),
+            ("middleware", list(middlewares.collect())),
             ("repeat", self.repeat.map(|repeat| repeat.to_string())),
             ("side", self.peer.side.clone()),
             ("peer", self.peer.peer.clone()),
@@ -339,7 +332,7 @@ impl RunArguments {
             _ => command += &format!(" {id}"),
         }
         for (flag, value) in flags.into_iter().chain(cases).chain(more) {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
+            if let Some(value) = value {
                 command += &format!(" --{flag} {value}");
             }
         }

@@ -62,9 +62,15 @@ pub(crate) struct MeteredDisk {
     inner: Box<dyn Disk>,
     counts: SharedDiskCounts,
     clock: Arc<dyn Clock>,
-    writing: HashMap<(FileId, u64), Duration>,
-    syncing: HashMap<(FileId, u64), Duration>,
-    closing: HashMap<FileId, Duration>,
+    /// When each operation was submitted: what it is, its file, and its offset or token.
+    under_way: HashMap<(Operation, FileId, u64), Duration>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Operation {
+    Write,
+    Sync,
+    Close,
 }
 
 impl MeteredDisk {
@@ -74,32 +80,32 @@ impl MeteredDisk {
             inner,
             counts,
             clock,
-            writing: HashMap::new(),
-            syncing: HashMap::new(),
-            closing: HashMap::new(),
+            under_way: HashMap::new(),
         }
     }
 
+    fn begin(&mut self, operation: Operation, file: FileId, place: u64) {
+        let now = self.clock.monotonic();
+        self.under_way.insert((operation, file, place), now);
+    }
+
     fn note(&mut self, completion: &Completion, now: Duration) {
+        let key = match completion {
+            Completion::Written { file, offset, .. } => (Operation::Write, *file, *offset),
+            Completion::Synced { file, token, .. } => (Operation::Sync, *file, *token),
+            Completion::Closed { file, .. } => (Operation::Close, *file, 0),
+            Completion::Created { .. } => return,
+        };
+        let Some(began) = self.under_way.remove(&key) else {
+            return;
+        };
         let mut counts = lock(&self.counts);
-        match completion {
-            Completion::Written { file, offset, .. } => {
-                if let Some(began) = self.writing.remove(&(*file, *offset)) {
-                    counts.writes.record(now.saturating_sub(began));
-                }
-            }
-            Completion::Synced { file, token, .. } => {
-                if let Some(began) = self.syncing.remove(&(*file, *token)) {
-                    counts.syncs.record(now.saturating_sub(began));
-                }
-            }
-            Completion::Closed { file, .. } => {
-                if let Some(began) = self.closing.remove(file) {
-                    counts.closes.record(now.saturating_sub(began));
-                }
-            }
-            Completion::Created { .. } => {}
-        }
+        let latencies = match key.0 {
+            Operation::Write => &mut counts.writes,
+            Operation::Sync => &mut counts.syncs,
+            Operation::Close => &mut counts.closes,
+        };
+        latencies.record(now.saturating_sub(began));
     }
 }
 
@@ -116,17 +122,17 @@ impl Disk for MeteredDisk {
 
     fn submit_write(&mut self, file: FileId, offset: u64, block: Block, len: usize) {
         lock(&self.counts).written_bytes += len as u64;
-        self.writing.insert((file, offset), self.clock.monotonic());
+        self.begin(Operation::Write, file, offset);
         self.inner.submit_write(file, offset, block, len);
     }
 
     fn submit_sync(&mut self, file: FileId, token: u64) {
-        self.syncing.insert((file, token), self.clock.monotonic());
+        self.begin(Operation::Sync, file, token);
         self.inner.submit_sync(file, token);
     }
 
     fn submit_close(&mut self, file: FileId, length: u64) {
-        self.closing.insert(file, self.clock.monotonic());
+        self.begin(Operation::Close, file, 0);
         self.inner.submit_close(file, length);
     }
 

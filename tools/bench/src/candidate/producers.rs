@@ -225,7 +225,7 @@ impl Producer<'_> {
     #[inline]
     fn offer(&self, message: &MessagePlan, stamp: Timestamp, timed: Option<&mut Latencies>) {
         let header = MessageHeader {
-            publisher: Some(publisher_gid(message.topic)),
+            publisher: Some(gid(u64::from(message.topic))),
             sequence: Some(message.sequence),
             publish_time: Some(stamp),
             log_time: stamp,
@@ -247,9 +247,9 @@ impl Producer<'_> {
     }
 }
 
-/// Each topic has one publisher.
-fn publisher_gid(topic: u32) -> Gid {
+/// Each publisher has a different identifier.
+pub(crate) fn gid(publisher: u64) -> Gid {
     let mut gid = [0xBE; 16];
-    gid[..4].copy_from_slice(&topic.to_le_bytes());
+    gid[..8].copy_from_slice(&publisher.to_le_bytes());
     Gid(gid)
 }

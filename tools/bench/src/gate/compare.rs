@@ -50,18 +50,11 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure that may not grow by more than `tolerance` and `slack`.
-    fn of_cost(before: f64, now: f64, tolerance: f64, slack: f64) -> Self {
-        let allowed = before * tolerance + slack;
-        let judgement = match now - before {
-            more if more > allowed => Judgement::Worse,
-            more if more < -allowed => Judgement::Better,
-            _ => Judgement::Kept,
-        };
+    fn of(before: Option<f64>, now: f64, judge: impl Fn(f64, f64) -> Judgement) -> Self {
         Self {
-            before,
+            before: before.unwrap_or(0.0),
             now,
-            judgement,
+            judgement: before.map_or(Judgement::New, |before| judge(before, now)),
         }
     }
 
@@ -100,43 +93,32 @@ pub struct Comparison {
 
 impl Comparison {
     fn of(workload: &str, before: Option<&Costs>, now: &Costs, tolerance: f64) -> Self {
-        let Some(before) = before else {
-            let new = |now| Figure {
-                before: 0.0,
-                now,
-                judgement: Judgement::New,
-            };
-            return Self {
-                workload: workload.to_owned(),
-                instructions: new(now.instructions),
-                allocations: new(now.allocations),
-                copies: new(now.copies),
-                ratio_to_memcpy: new(now.ratio_to_memcpy),
-                grown: Vec::new(),
-            };
+        // A cost may not grow by more than `tolerance` and `slack`.
+        let cost = |of: fn(&Costs) -> f64, tolerance: f64, slack: f64| {
+            Figure::of(before.map(of), of(now), |before, now| {
+                let allowed = before * tolerance + slack;
+                match now - before {
+                    more if more > allowed => Judgement::Worse,
+                    more if more < -allowed => Judgement::Better,
+                    _ => Judgement::Kept,
+                }
+            })
         };
-        let instructions = Figure::of_cost(before.instructions, now.instructions, tolerance, 0.0);
-        let is_slow = before.ratio_to_memcpy < RATIO_MAX
-            && now.ratio_to_memcpy < before.ratio_to_memcpy * RATIO_SHARE_MIN;
+        let speed = |before: f64, now: f64| match before < RATIO_MAX && now < before * RATIO_SHARE_MIN {
+            true => Judgement::Worse,
+            false => Judgement::Kept,
+        };
+        let instructions = cost(|costs| costs.instructions, tolerance, 0.0);
+        let is_worse = instructions.judgement == Judgement::Worse;
+        let grown = before.filter(|_| is_worse);
+        let ratio = before.map(|before| before.ratio_to_memcpy);
         Self {
             workload: workload.to_owned(),
             instructions,
-            allocations: Figure::of_cost(before.allocations, now.allocations, tolerance, ALLOCATIONS_SLACK),
-            copies: Figure::of_cost(before.copies, now.copies, tolerance, COPIES_SLACK),
-            ratio_to_memcpy: Figure {
-                before: before.ratio_to_memcpy,
-                now: now.ratio_to_memcpy,
-                judgement: if is_slow {
-                    Judgement::Worse
-                } else {
-                    Judgement::Kept
-                },
-            },
-            grown: if instructions.judgement == Judgement::Worse {
-                grown(&before.functions, &now.functions)
-            } else {
-                Vec::new()
-            },
+            allocations: cost(|costs| costs.allocations, tolerance, ALLOCATIONS_SLACK),
+            copies: cost(|costs| costs.copies, tolerance, COPIES_SLACK),
+            ratio_to_memcpy: Figure::of(ratio, now.ratio_to_memcpy, speed),
+            grown: grown.map_or_else(Vec::new, |before| self::grown(&before.functions, &now.functions)),
         }
     }
 

@@ -1,8 +1,7 @@
 //! How exactly this machine keeps to a link: each promise of the model measured with real packets.
 
 use super::{
-    LinkRunError,
-    forward::forward,
+    LinkRunError, carry,
     model::ETHERNET_BYTES,
     qdisc,
     spec::{LinkSpec, Loss},
@@ -16,7 +15,6 @@ use serde::Serialize;
 use std::{
     io,
     net::{SocketAddr, UdpSocket},
-    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -279,33 +277,22 @@ fn loss_of(text: &'static str, loss: Loss, probe: &Probe) -> Vec<LinkCheck> {
 
 /// Sends a flow from A to B over a new link.
 fn probe(spec: &LinkSpec, flow: Flow) -> Result<Probe, LinkRunError> {
-    let ends = link::create(spec.mtu, qdisc(spec))?;
-    let socket = |end: usize| {
-        let address = SocketAddr::from((ADDRESSES[end], PORT));
-        ends[end].udp_socket(address, RECEIVE_BUFFER_BYTES)
-    };
-    let run = |ends: &[LinkEnd; 2]| -> io::Result<Probe> {
+    let work = |ends: &[LinkEnd; 2]| -> io::Result<Probe> {
+        let socket = |end: usize| {
+            let address = SocketAddr::from((ADDRESSES[end], PORT));
+            ends[end].udp_socket(address, RECEIVE_BUFFER_BYTES)
+        };
         let (from, to) = (socket(0)?, socket(1)?);
         from.connect((ADDRESSES[1], PORT))?;
-        let has_ended = AtomicBool::new(false);
         thread::scope(|scope| {
-            let forwarding = scope.spawn(|| forward(ends, spec, &has_ended));
             let receiving = scope.spawn(|| receive(&to, flow, spec));
-            let sent = send(&from, flow);
-            let arrivals = receiving
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
-            has_ended.store(true, Ordering::Release);
-            forwarding
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))?;
-            Ok(Probe {
-                sent: sent?,
-                arrivals: arrivals?,
-            })
+            let sent = send(&from, flow)?;
+            let panicked = || io::Error::other("a thread panicked");
+            let arrivals = receiving.join().map_err(|_| panicked())??;
+            Ok(Probe { sent, arrivals })
         })
     };
-    run(&ends).map_err(LinkRunError::Forward)
+    carry(spec, work)?.0.map_err(LinkRunError::Forward)
 }
 
 fn send(socket: &UdpSocket, flow: Flow) -> io::Result<u64> {

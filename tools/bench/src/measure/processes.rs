@@ -2,7 +2,7 @@
 
 use super::{
     sampling::{SAMPLES_MAX, Sampling},
-    usage::number_of,
+    usage::{number_of, stat_field},
 };
 use crate::error::BenchResult;
 use holdall_io::clock::Clock;
@@ -124,15 +124,7 @@ fn thread_use(id: u32) -> Vec<ThreadUse> {
 /// Reads `utime` and `stime` (proc_pid_stat(5)), which follow a name that may contain blanks.
 fn cpu_seconds(stat: &str) -> (f64, f64) {
     let ticks_per_s = rustix::param::clock_ticks_per_second() as f64;
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .map(|(_, rest)| rest.split_ascii_whitespace().collect())
-        .unwrap_or_default();
-    // Field 3 (state) comes first here.
-    let seconds = |number: usize| {
-        let ticks = fields.get(number - 3).and_then(|field| field.parse::<f64>().ok());
-        ticks.unwrap_or(0.0) / ticks_per_s
-    };
+    let seconds = |number: usize| stat_field(stat, number) as f64 / ticks_per_s;
     (seconds(14), seconds(15))
 }
 

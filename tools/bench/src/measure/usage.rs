@@ -32,21 +32,19 @@ fn counters() -> Counters {
 
 /// Reads the fields after the program's name, which may contain blanks (see proc_pid_stat(5)).
 fn parse_stat(stat: &str) -> Counters {
-    let fields: Vec<u64> = stat
-        .rsplit_once(')')
-        .map(|(_, rest)| {
-            rest.split_ascii_whitespace()
-                .map(|field| field.parse().unwrap_or(0))
-                .collect()
-        })
-        .unwrap_or_default();
-    // Field 3 (state) comes first here.
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
     Counters {
-        minor_faults: field(10),
-        major_faults: field(12),
+        minor_faults: stat_field(stat, 10),
+        major_faults: stat_field(stat, 12),
         ..Counters::default()
     }
+}
+
+/// A field of `/proc/PID/stat` by its number in proc_pid_stat(5); 0 where it is missing.
+pub(super) fn stat_field(stat: &str, number: usize) -> u64 {
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    // Field 3 (state) comes first here.
+    let field = fields.split_ascii_whitespace().nth(number - 3);
+    field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 /// The number after a name at the beginning of a line, as in `/proc/PID/status` and `/proc/meminfo`.

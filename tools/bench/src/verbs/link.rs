@@ -1,6 +1,7 @@
 //! `holdall bench link`: two programs with an emulated link between them.
 
-use crate::{VerbResult, output};
+use super::show;
+use crate::VerbResult;
 use holdall_bench::args::link::LinkArguments;
 use holdall_bench::link::{self, LinkRunError, check_table, link_table, spec::LinkSpec};
 use holdall_io::link::{LinkError, in_user_namespace, is_root};
@@ -42,11 +43,7 @@ pub fn run(args: &LinkArguments) -> VerbResult {
 /// How exactly this machine keeps to links.
 fn check(args: &LinkArguments) -> VerbResult {
     let checks = link::check(&mut |link| tracing::info!("measuring {link}")).map_err(failure)?;
-    if args.json {
-        output::result(&serde_json::to_string_pretty(&checks).map_err(Failure::failed)?)?;
-    } else {
-        output::result(&check_table(&checks))?;
-    }
+    show(args.json, &checks, || check_table(&checks))?;
     Ok(if checks.are_kept() {
         Outcome::Done
     } else {
@@ -67,11 +64,7 @@ fn run_programs(args: &LinkArguments, spec: &LinkSpec, commands: [Command; 2]) -
         flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
     }
     let report = link::run(spec, commands, &stop).map_err(failure)?;
-    if args.json {
-        output::result(&serde_json::to_string_pretty(&report).map_err(Failure::failed)?)?;
-    } else {
-        output::result(link_table(&report).trim_end())?;
-    }
+    show(args.json, &report, || link_table(&report).trim_end().to_owned())?;
     Ok(if report.is_good() {
         Outcome::Done
     } else {

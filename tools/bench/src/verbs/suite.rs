@@ -261,7 +261,7 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
             .map(as_json)
             .chain(evaluations.iter().map(middleware::as_json))
             .collect();
-        output::result(&serde_json::to_string_pretty(&rows).map_err(Failure::failed)?)?;
+        show(true, &rows, String::new)?;
         return Ok(Outcome::Done);
     }
     let row = |cells: [&dyn Display; 5]| cells.map(|cell| cell.to_string()).to_vec();

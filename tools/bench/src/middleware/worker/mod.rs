@@ -177,35 +177,22 @@ pub struct ReceivedRecord {
     pub at: u64,
 }
 
-const SENT_BYTES: usize = 32;
-const RECEIVED_BYTES: usize = 16;
-
-fn words<const N: usize>(bytes: &[u8]) -> [u64; N] {
-    let mut words = [0; N];
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-    }
-    words
-}
+const SENT_WORDS: usize = 4;
+const RECEIVED_WORDS: usize = 2;
 
 /// Reads the file of a publisher.
 ///
 /// # Errors
 /// A file that cannot be read or has another format.
 pub fn read_sent(path: &Path) -> io::Result<Vec<SentRecord>> {
-    let bytes = fs::read(path)?;
-    let one = |bytes: &[u8]| {
-        let [due, before, after, flags] = words(bytes);
-        SentRecord {
-            due,
-            before,
-            after,
-            is_accepted: flags & 1 != 0,
-            is_matched: flags & 2 != 0,
-        }
+    let one = |[due, before, after, flags]: [u64; SENT_WORDS]| SentRecord {
+        due,
+        before,
+        after,
+        is_accepted: flags & 1 != 0,
+        is_matched: flags & 2 != 0,
     };
-    whole(path, &bytes, SENT_BYTES)?;
-    Ok(bytes.chunks_exact(SENT_BYTES).map(one).collect())
+    read_records(path, one)
 }
 
 /// Reads the file of a subscriber.
@@ -213,56 +200,53 @@ pub fn read_sent(path: &Path) -> io::Result<Vec<SentRecord>> {
 /// # Errors
 /// A file that cannot be read or has another format.
 pub fn read_received(path: &Path) -> io::Result<Vec<ReceivedRecord>> {
-    let bytes = fs::read(path)?;
-    whole(path, &bytes, RECEIVED_BYTES)?;
-    let one = |bytes: &[u8]| {
-        let [number, at] = words(bytes);
-        ReceivedRecord { number, at }
-    };
-    Ok(bytes.chunks_exact(RECEIVED_BYTES).map(one).collect())
+    let one = |[number, at]: [u64; RECEIVED_WORDS]| ReceivedRecord { number, at };
+    read_records(path, one)
 }
 
-fn whole(path: &Path, bytes: &[u8], record: usize) -> io::Result<()> {
-    if bytes.len().is_multiple_of(record) {
-        return Ok(());
+fn read_records<const N: usize, T>(path: &Path, one: impl Fn([u64; N]) -> T) -> io::Result<Vec<T>> {
+    let bytes = fs::read(path)?;
+    let (path, length, record) = (path.display(), bytes.len(), 8 * N);
+    if !length.is_multiple_of(record) {
+        let text = format!("{path}: {length} bytes are not a multiple of the record's {record}");
+        return Err(io::Error::other(text));
     }
-    let text = format!(
-        "{}: {} bytes are not a multiple of the record's {record}",
-        path.display(),
-        bytes.len()
-    );
-    Err(io::Error::other(text))
+    let word = |bytes: &[u8], place: usize| {
+        let word = bytes[8 * place..].first_chunk();
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    };
+    let records = bytes.chunks_exact(record);
+    Ok(records
+        .map(|bytes| one(std::array::from_fn(|place| word(bytes, place))))
+        .collect())
 }
 
 fn write_sent(path: &Path, records: &[SentRecord]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(records.len() * SENT_BYTES);
-    for record in records {
-        let flags = u64::from(record.is_accepted) | u64::from(record.is_matched) << 1;
-        for word in [record.due, record.before, record.after, flags] {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-    }
-    write_atomically_unsynced(path, &bytes).map_err(io::Error::other)
+    let words = |one: &SentRecord| {
+        let flags = u64::from(one.is_accepted) | u64::from(one.is_matched) << 1;
+        [one.due, one.before, one.after, flags]
+    };
+    write_records(path, records.iter().flat_map(words))
 }
 
 fn write_received(path: &Path, records: &[ReceivedRecord]) -> io::Result<()> {
-    let mut bytes = Vec::with_capacity(records.len() * RECEIVED_BYTES);
-    for record in records {
-        bytes.extend_from_slice(&record.number.to_le_bytes());
-        bytes.extend_from_slice(&record.at.to_le_bytes());
-    }
+    write_records(path, records.iter().flat_map(|one| [one.number, one.at]))
+}
+
+fn write_records(path: &Path, words: impl Iterator<Item = u64>) -> io::Result<()> {
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     write_atomically_unsynced(path, &bytes).map_err(io::Error::other)
 }
 
 /// Moves the times of a worker's records, which another machine's clock has stamped; both kinds, in their stored form.
 pub(crate) fn shift_records(bytes: &[u8], role: Role, by_ns: i64) -> Vec<u8> {
     let (record, times) = match role {
-        Role::Publisher => (SENT_BYTES, 0..3),
-        _ => (RECEIVED_BYTES, 1..2),
+        Role::Publisher => (SENT_WORDS, 0..3),
+        _ => (RECEIVED_WORDS, 1..2),
     };
     let shifted = |(place, word): (usize, &[u8])| {
         let value = word.try_into().map_or(0, u64::from_le_bytes);
-        let is_time = times.contains(&(place % (record / 8)));
+        let is_time = times.contains(&(place % record));
         if is_time {
             value.saturating_add_signed(by_ns)
         } else {

@@ -3,6 +3,7 @@
 
 use super::publishers::Publishers;
 use crate::{
+    candidate::producers::gid,
     error::BenchResult,
     measure::{Latencies, side_by_side},
     workload::Schedule,
@@ -14,7 +15,6 @@ use holdall_io::{
 use holdall_model::{
     message::{MessageHeader, Payload},
     time::Timestamp,
-    topic::Gid,
 };
 use holdall_transport::Sink;
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc, time::Duration};
@@ -163,7 +163,7 @@ impl Generator<'_> {
         let place = self.publishers.publishers[publisher].place;
         let stamp: Timestamp = self.clock.now();
         let header = MessageHeader {
-            publisher: Some(gid(publisher)),
+            publisher: Some(gid(publisher as u64)),
             sequence: Some(index + 1),
             publish_time: Some(stamp),
             log_time: stamp,
@@ -178,13 +178,6 @@ impl Generator<'_> {
         };
         self.sinks[publisher].offer(header, payload);
     }
-}
-
-/// Each publisher has a different identifier.
-fn gid(publisher: usize) -> Gid {
-    let mut gid = [0xBE; 16];
-    gid[..8].copy_from_slice(&(publisher as u64).to_le_bytes());
-    Gid(gid)
 }
 
 #[cfg(test)]
