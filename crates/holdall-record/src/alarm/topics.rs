@@ -9,7 +9,6 @@ use crate::{
 use holdall_io::mutex::lock;
 use holdall_model::{
     alarm::{AlarmKind, AlarmLatch},
-    rates::TopicRates,
     time::Timestamp,
     trigger::{Condition, RateWatch, SilenceWatch},
 };
@@ -17,6 +16,11 @@ use std::{sync::Arc, time::Duration};
 
 /// Time between two samples of the rates.
 const RATES_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Span over which a rate is measured: the second one for a topic with fewer messages than this in it.
+const PACE_SPAN: Duration = Duration::from_secs(2);
+const PACE_SPAN_SLOW: Duration = Duration::from_secs(8);
+const PACE_MESSAGES: u64 = 4;
 
 /// An alarm of a topic is over when its condition has not held for this long, or for the silence that is watched for.
 const TOPIC_CALM: Duration = Duration::from_secs(5);
@@ -136,11 +140,50 @@ impl WatchedTopic {
     }
 }
 
+/// How fast a topic sends: a recording may have thousands, so that it is small.
+struct Pace {
+    intake: Arc<Intake>,
+    received: u64,
+    /// When a message came last, within [`RATES_INTERVAL`].
+    last: Option<Duration>,
+    /// When the span began that is measured now, and the messages until then.
+    begin: Option<(Duration, u64)>,
+    /// In the last whole span.
+    hertz: f64,
+}
+
+impl Pace {
+    fn new(intake: &Arc<Intake>) -> Self {
+        Self {
+            intake: Arc::clone(intake),
+            received: 0,
+            last: None,
+            begin: None,
+            hertz: 0.0,
+        }
+    }
+
+    fn step(&mut self, now: Duration) {
+        let received = self.intake.received();
+        if std::mem::replace(&mut self.received, received) < received {
+            self.last = Some(now);
+        }
+        let (begin, before) = *self.begin.get_or_insert((now, received));
+        let (span, count) = (now.saturating_sub(begin), received - before);
+        // Of a slow topic a longer span has few messages, too.
+        let long = if count < PACE_MESSAGES { PACE_SPAN_SLOW } else { PACE_SPAN };
+        if span >= long {
+            self.hertz = count as f64 / span.as_secs_f64();
+            self.begin = Some((now, received));
+        }
+    }
+}
+
 /// All topics of a recording.
 pub(super) struct WatchedTopics {
     watched: Vec<WatchedTopic>,
     /// In the order of subscription.
-    rates: Vec<(Arc<Intake>, TopicRates)>,
+    paces: Vec<Pace>,
     next_rates: Duration,
     last_step: Option<Duration>,
     /// When topics that have not appeared are named in the log, once.
@@ -151,7 +194,7 @@ impl WatchedTopics {
     pub fn new(wishes: &[Trigger]) -> Self {
         Self {
             watched: wishes.iter().filter_map(WatchedTopic::new).collect(),
-            rates: Vec::new(),
+            paces: Vec::new(),
             next_rates: Duration::ZERO,
             last_step: None,
             absent_due: None,
@@ -167,18 +210,15 @@ impl WatchedTopics {
         }
         if now >= self.next_rates {
             self.next_rates = now + RATES_INTERVAL;
-            for (intake, rates) in &mut self.rates {
-                rates.note(now, intake.received(), 0);
-            }
+            self.paces.iter_mut().for_each(|pace| pace.step(now));
         }
         self.name_absent(now);
     }
 
     fn find_new(&mut self, parts: &Parts) {
         let topics = lock(&parts.topics);
-        for topic in topics.iter().skip(self.rates.len()) {
-            self.rates
-                .push((Arc::clone(&topic.intake), TopicRates::default()));
+        for topic in topics.iter().skip(self.paces.len()) {
+            self.paces.push(Pace::new(&topic.intake));
             for watched in &mut self.watched {
                 if watched.wish.topic == topic.name {
                     watched.intake = Some(Arc::clone(&topic.intake));
@@ -204,8 +244,8 @@ impl WatchedTopics {
 
     /// The rate of each topic in Hz, and the age of its last message.
     pub fn rates(&self, now: Duration) -> Vec<(f64, Option<Duration>)> {
-        let rates = self.rates.iter();
-        rates.map(|(_, rates)| (rates.hertz(), rates.age(now))).collect()
+        let age = |pace: &Pace| pace.last.map(|last| now.saturating_sub(last));
+        self.paces.iter().map(|pace| (pace.hertz, age(pace))).collect()
     }
 
     pub fn status(&self) -> Vec<AlarmWatchStatus> {

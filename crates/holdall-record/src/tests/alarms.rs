@@ -105,7 +105,7 @@ fn a_rate_below_its_bound_is_an_alarm_until_it_is_reached_again() {
     assert_eq!(world.changes(), [of(AlarmKind::Rate, "/scan", "begin")]);
     assert_eq!(world.active(), ["/scan rate < 5"], "the other bound is met");
     let topic = &world.recorder.status().topics[0];
-    assert!((topic.rate_hz - 2.5).abs() < 0.5, "{topic:?}");
+    assert!((topic.rate_hz - 2.5).abs() < 0.3, "{topic:?}");
     assert!(topic.age.unwrap() < ms(1000));
     world.pass(ms(8000), &scan, Some(ms(100)));
     assert_eq!(world.changes(), [of(AlarmKind::Rate, "/scan", "end")]);

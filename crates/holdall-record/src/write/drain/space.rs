@@ -150,3 +150,52 @@ impl Space {
         Ok(freeing)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(on_disk_full: OnDiskFull, wanted: Option<u64>) -> Space {
+        Space {
+            on_disk_full,
+            wanted,
+            next_report: Duration::ZERO,
+            next: Duration::ZERO,
+            next_length: 0,
+            lengths: VecDeque::new(),
+            freeing: (Duration::ZERO, 0),
+        }
+    }
+
+    #[test]
+    fn the_forecast_follows_the_rate_of_the_last_half_minute() {
+        let mut space = space(OnDiskFull::Stop, Some(1000));
+        for second in 0..5 {
+            assert_eq!(space.full_in(second * 100, Some(11_000)), None, "too early");
+        }
+        assert_eq!(
+            space.full_in(500, Some(11_000)),
+            Some(Duration::from_secs(100))
+        );
+        // Ten times as fast: known after half a minute.
+        for second in 1..=31 {
+            space.full_in(500 + second * 1000, Some(11_000));
+        }
+        assert_eq!(
+            space.full_in(32_500, Some(21_000)),
+            Some(Duration::from_secs(20))
+        );
+        assert_eq!(space.full_in(33_500, Some(500)), Some(Duration::ZERO));
+        assert_eq!(space.full_in(34_500, None), None);
+        for _ in 0..40 {
+            space.full_in(34_500, Some(21_000));
+        }
+        assert_eq!(space.full_in(34_500, Some(21_000)), None, "nothing is written");
+    }
+
+    #[test]
+    fn a_ring_makes_room() {
+        let mut space = space(OnDiskFull::Ring, None);
+        assert!((0..20).all(|second| space.full_in(second * 100, Some(1000)).is_none()));
+    }
+}
