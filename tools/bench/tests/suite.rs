@@ -6,7 +6,7 @@ use holdall_bench::{
     args::RunArguments,
     engine::Progress,
     suite::{
-        config::{BenchmarkConfig, Experiment, ProducerConfig, RecorderKind},
+        config::{BenchmarkConfig, ConfigError, Experiment, ProducerConfig, RecorderKind},
         live::{Named, Programs},
         report,
         result::{ExperimentResult, summary_csv},
@@ -270,8 +270,8 @@ fn files_of_rosbag2_performance_benchmarking_run_unchanged() {
     .unwrap();
     let experiment = Experiment::of_files(
         "quick_small",
-        ProducerConfig::read(&producers).unwrap(),
-        BenchmarkConfig::read(&benchmark).unwrap(),
+        ConfigError::of_file(&producers, ProducerConfig::parse).unwrap(),
+        ConfigError::of_file(&benchmark, BenchmarkConfig::parse).unwrap(),
     );
     let out = directory.path().join("out");
     let result = run_all(&experiment, &options(&out)).0.unwrap();

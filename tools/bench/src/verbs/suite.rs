@@ -3,7 +3,7 @@
 use super::{failure, holdall, kinds, link, middleware, own_file, show, show_progress, start_log};
 use crate::{VerbResult, output};
 use holdall_bench::suite::{
-    config::{BenchmarkConfig, Experiment, ProducerConfig, Transport},
+    config::{BenchmarkConfig, ConfigError, Experiment, ProducerConfig, Transport},
     experiments,
     live::{Named, Programs},
     report as suite_report,
@@ -345,8 +345,8 @@ fn experiments_of(args: &RunArguments) -> Result<Vec<Experiment>, Failure> {
                 .into_owned()
         };
         let id = format!("{}_{}", stem(benchmark), stem(producers));
-        let producers = ProducerConfig::read(producers).map_err(Failure::refused)?;
-        let benchmark = BenchmarkConfig::read(benchmark).map_err(Failure::refused)?;
+        let producers = ConfigError::of_file(producers, ProducerConfig::parse).map_err(Failure::refused)?;
+        let benchmark = ConfigError::of_file(benchmark, BenchmarkConfig::parse).map_err(Failure::refused)?;
         return Ok(vec![Experiment::of_files(&id, producers, benchmark)]);
     }
     let names = args.experiments.iter();
@@ -364,7 +364,7 @@ fn one_experiment(name: &str) -> Result<Experiment, Failure> {
     if !path.exists() {
         return Err(unknown(name));
     }
-    Experiment::read(path).map_err(Failure::refused)
+    ConfigError::of_file(path, Experiment::parse).map_err(Failure::refused)
 }
 
 /// The command line's folder, or that of the benchmark file.

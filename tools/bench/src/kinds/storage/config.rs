@@ -1,11 +1,10 @@
 //! The configuration of the storage plugin comparison, as its own program reads it.
 
-use crate::{suite::config::ConfigError, workload::MESSAGE_BYTES_MAX};
+use crate::workload::MESSAGE_BYTES_MAX;
 use holdall_model::yaml::{YamlError, read_into};
 use holdall_storage::{StorageOptions, storage_by_id};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
-use std::path::Path;
 
 /// The shares of the topics may differ from 1 by this much in sum.
 const SHARE_TOLERANCE: f64 = 1e-4;
@@ -77,19 +76,11 @@ impl Default for ComparisonConfig {
 }
 
 impl ComparisonConfig {
-    /// Reads a configuration file.
+    /// Reads the text of a configuration file.
     ///
     /// # Errors
-    /// A file that cannot be read, an unknown key, shares that do not sum to 1, a storage or option that does
+    /// An unknown key, shares that do not sum to 1, a storage or option that does
     /// not exist.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        ConfigError::of_file(path, Self::parse)
-    }
-
-    /// Reads the text of such a file.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
     pub fn parse(text: &str) -> Result<Self, YamlError> {
         let config: Self = read_into(text)?;
         config.check().map_err(|reason| YamlError::new(1, reason))?;

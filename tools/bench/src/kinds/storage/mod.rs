@@ -24,6 +24,7 @@ use crate::{
     error::{BenchError, BenchResult},
     kinds::size_mix,
     measure::UsageMeter,
+    suite::config::ConfigError,
     verify::verify_files,
     workload::{Corpus, Load, Plan},
 };
@@ -153,7 +154,10 @@ pub fn run(
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<Report<StorageBody>> {
     let shared = &args.shared;
-    let config = args.config.as_deref().map(ComparisonConfig::read).transpose()?;
+    let config = args.config.as_deref();
+    let config = config
+        .map(|path| ConfigError::of_file(path, ComparisonConfig::parse))
+        .transpose()?;
     let sources = sources(args, config.as_ref())?;
     let places = places(args, config.as_ref(), &sources, on_progress)?;
     let bytes = config.as_ref().map_or(args.total, ComparisonConfig::bytes);

@@ -34,21 +34,9 @@ impl Bench<'_> {
         for (side, role) in [(1, Role::Subscriber), (0, Role::Publisher)] {
             for number in 0..halves[side] {
                 let spec = WorkerSpec {
-                    side: run.middleware.sides[side].clone(),
-                    role,
-                    topic: "/bench".to_owned(),
-                    shape: run.case.shape,
-                    bytes: run.case.bytes,
-                    rate_hz: run.case.rate_hz,
-                    count: 1,
-                    depth: run.case.depth,
-                    is_reliable: run.case.is_reliable,
                     others: Some(halves[1 - side] as usize),
-                    own: self.address(side, ends.is_some()),
-                    meet,
                     is_met: side == 1 && number == 0,
-                    is_local: ends.is_none(),
-                    domain: ends.is_none().then_some(1 + std::process::id() % 100),
+                    ..self.spec(run, run.case, (side, role), ends.is_some(), meet)
                 };
                 let mut command = self.site.command(&spec, Path::new("/dev/null"))?;
                 if let Some(ends) = ends {

@@ -9,7 +9,7 @@ use crate::{
     error::{BenchError, BenchResult},
     measure::{ProcessSample, ProcessSampler, memory_use, process_use},
     middleware::{
-        CaseKind, WorkerCost,
+        CaseKind, MiddlewareCase, WorkerCost,
         name::MiddlewareKind,
         worker::{Role, WorkerEvent},
     },
@@ -279,22 +279,12 @@ impl Bench<'_> {
             _ => Role::Subscriber,
         };
         let spec = WorkerSpec {
-            side: middleware.clone(),
-            role,
             topic: stream.topic(),
-            shape: stream.case.shape,
-            bytes: stream.case.bytes,
-            rate_hz: stream.case.rate_hz,
             count: stream.count,
-            depth: stream.case.depth,
-            is_reliable: stream.case.is_reliable,
-            others: None,
-            own: self.address(side, ends.is_some()),
             meet: if middleware.meets_in_pairs() { own } else { all },
             // An idle node is alone.
             is_met: side == 1 && (stream.place == 0 || middleware.meets_in_pairs()) || role == Role::Idle,
-            is_local: ends.is_none() && self.peer.is_none(),
-            domain: ends.is_none().then_some(1 + std::process::id() % 100),
+            ..self.spec(run, stream.case, (side, role), ends.is_some(), own)
         };
         let worker = match &self.peer {
             Some(peer) if peer.is_remote(side) => Worker::There(peer.start(&spec)?),
@@ -310,6 +300,34 @@ impl Bench<'_> {
         };
         worker.wait_for(READY_MAX, WorkerEvent::Ready)?;
         Ok(worker)
+    }
+
+    /// A worker for a load, to send one message on the common topic and to meet others at a place of another one.
+    pub(super) fn spec(
+        &self,
+        run: &Run<'_>,
+        case: &MiddlewareCase,
+        (side, role): (usize, Role),
+        is_linked: bool,
+        meet: SocketAddr,
+    ) -> WorkerSpec {
+        WorkerSpec {
+            side: run.middleware.sides[side].clone(),
+            role,
+            topic: "/bench".to_owned(),
+            shape: case.shape,
+            bytes: case.bytes,
+            rate_hz: case.rate_hz,
+            count: 1,
+            depth: case.depth,
+            is_reliable: case.is_reliable,
+            others: None,
+            own: self.address(side, is_linked),
+            meet,
+            is_met: false,
+            is_local: !is_linked && self.peer.is_none(),
+            domain: (!is_linked).then_some(1 + std::process::id() % 100),
+        }
     }
 
     /// The address of one side's end.

@@ -1,16 +1,13 @@
 //! Benchmark files: loads and settings as a cross product of lists.
 
 use super::{
-    ConfigError, PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
+    PlayRate, PublisherKind, RecorderKind, SelectionKind, Setting, Transport,
     values::{Many, TextOrNone, positive, read_below},
 };
 use holdall_model::yaml::YamlError;
 use holdall_storage::storage_by_id;
 use serde::Deserialize;
-use std::{
-    path::{Path, PathBuf},
-    str::FromStr,
-};
+use std::{path::PathBuf, str::FromStr};
 
 /// The keys above the content of a benchmark file.
 const ABOVE: [&str; 4] = [
@@ -88,18 +85,10 @@ struct Parameters {
 }
 
 impl BenchmarkConfig {
-    /// Reads a benchmark file of rosbag2_performance_benchmarking.
+    /// Reads the text of a benchmark file of rosbag2_performance_benchmarking.
     ///
     /// # Errors
-    /// A file that cannot be read, or an unknown key or value in it.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        ConfigError::of_file(path, Self::parse)
-    }
-
-    /// Reads the text of such a file.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
+    /// An unknown key or value.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
         read_below(text, &ABOVE)
     }
@@ -258,6 +247,7 @@ impl FromStr for Processors {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     const THROUGHPUT: &str = r#"
 rosbag2_performance_benchmarking:

@@ -1,12 +1,8 @@
 //! Experiment files: several loads and benchmarks under one name, with their published figures.
 
-use super::{
-    BenchmarkConfig, ConfigError, ProducerConfig, PublisherKind, RecorderKind, Setting, Transport,
-    values::some,
-};
+use super::{BenchmarkConfig, ProducerConfig, PublisherKind, RecorderKind, Setting, Transport, values::some};
 use holdall_model::yaml::{YamlError, read_into};
 use serde::Deserialize;
-use std::path::Path;
 
 /// One load.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -94,18 +90,10 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Reads an experiment file.
+    /// Reads the text of an experiment file.
     ///
     /// # Errors
-    /// A file that cannot be read, or an unknown key or value in it.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        ConfigError::of_file(path, Self::parse)
-    }
-
-    /// Reads the text of such a file.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
+    /// An unknown key or value.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
         let mut experiment: Self = read_into(text)?;
         for (place, case) in experiment.cases.iter_mut().enumerate() {

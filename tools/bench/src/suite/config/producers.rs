@@ -1,9 +1,6 @@
 //! Producer files: groups of equal publishers with size, rate, count and QoS.
 
-use super::{
-    ConfigError,
-    values::{as_text, positive, read_below, text},
-};
+use super::values::{as_text, positive, read_below, text};
 use crate::workload::{Content, schedule};
 use holdall_model::{
     qos::{Durability, QosProfile, Reliability},
@@ -13,7 +10,7 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{Error, MapAccess, Visitor},
 };
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt};
 
 /// The type of a group that names none: a message of one byte array.
 pub(crate) const MSG_TYPE_DEFAULT: &str = "rosbag2_performance_benchmarking_msgs/msg/ByteArray";
@@ -236,18 +233,10 @@ impl<'de> Deserialize<'de> for ProducerConfig {
 }
 
 impl ProducerConfig {
-    /// Reads a producer file of rosbag2_performance_benchmarking.
+    /// Reads the text of a producer file of rosbag2_performance_benchmarking.
     ///
     /// # Errors
-    /// A file that cannot be read, an unknown key, a missing group, a rate of zero.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        ConfigError::of_file(path, Self::parse)
-    }
-
-    /// Reads the text of such a file.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
+    /// An unknown key, a missing group, a rate of zero.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
         read_below(text, &ABOVE)
     }
