@@ -7,6 +7,7 @@ use holdall::{
     writer::SplitOptions,
 };
 use holdall_io::{
+    block::BlockPoolOptions,
     disk::Operation,
     sim::{SimDiskOptions, SimRng},
 };
@@ -436,6 +437,15 @@ impl Plan {
             .filter_map(|&number| self.events.get(number).copied())
             .collect();
         plan
+    }
+
+    /// The blocks between writer and disk.
+    pub fn blocks(&self) -> BlockPoolOptions {
+        BlockPoolOptions {
+            block_bytes: self.block_bytes,
+            block_count: self.block_count,
+            huge_pages: false,
+        }
     }
 
     /// Whether messages may have holes that no reader can detect: a file without chunks has no checksums,

@@ -13,7 +13,6 @@ use crate::{
 };
 use holdall::internals::SteppedRecorder;
 use holdall_io::{
-    block::BlockPoolOptions,
     clock::Clock,
     queue::DiskQueue,
     sim::{SimClock, SimDisk, SimDiskHandle, SimRng},
@@ -64,12 +63,7 @@ impl<'a> World<'a> {
         let disk = SimDisk::new(plan.disk.clone(), clock.clone());
         let handle = disk.handle();
         let folder = SimFolder::new(handle.clone(), scratch);
-        let blocks = BlockPoolOptions {
-            block_bytes: plan.block_bytes,
-            block_count: plan.block_count,
-            huge_pages: false,
-        };
-        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let blocks = plan.blocks();
         let mut options = plan.options.clone();
         mutation::change_options(mutation, &mut options);
         mutation::prepare_disk(mutation, &handle);
@@ -82,7 +76,7 @@ impl<'a> World<'a> {
         let recorder = SteppedRecorder::with_storage(
             options,
             vec![mutation::transport(mutation, SimTransport(network.clone()))],
-            shared,
+            Arc::new(clock.clone()),
             Box::new(move |_| {
                 let disk = WatchedDisk {
                     disk: mutation::disk(mutation, disk),

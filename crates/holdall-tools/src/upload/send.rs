@@ -213,18 +213,12 @@ impl Uploader {
                         let Some(part) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else {
                             return;
                         };
-                        let (start, part_bytes) = (*part as u64 * parts.part_bytes, length(*part));
-                        // At most some MiB.
-                        let content =
-                            file.read_bytes_at(start, usize::try_from(part_bytes).unwrap_or(usize::MAX));
-                        let sent = content.map_err(UploadError::from).and_then(|content| {
-                            self.send_part(name, &url, &parts.upload, *part, content, sent)
-                        });
-                        match sent {
+                        let range = (*part as u64 * parts.part_bytes, length(*part));
+                        match self.send_part((name, &url), (&parts.upload, *part), &file, range, sent) {
                             Ok(ids) => {
                                 let mut state = lock(&state);
                                 let (there, progress, ours) = &mut *state;
-                                *there += part_bytes;
+                                *there += range.1;
                                 progress(*there, bytes);
                                 ours.insert(*part, ids);
                             }
@@ -265,14 +259,14 @@ impl Uploader {
     /// Sends a part until the service has these bytes.
     fn send_part(
         &self,
-        name: &str,
-        url: &str,
-        upload: &str,
-        part: usize,
-        content: Vec<u8>,
+        (name, url): (&str, &str),
+        (upload, part): (&str, usize),
+        file: &File,
+        (offset, bytes): (u64, u64),
         sent: &AtomicU64,
     ) -> Result<(String, String), UploadError> {
-        let bytes = content.len() as u64;
+        // At most some MiB.
+        let content = file.read_bytes_at(offset, usize::try_from(bytes).unwrap_or(usize::MAX))?;
         let ours = hex(&md5(&content));
         self.pace.wait(bytes, &self.stop_flag)?;
         let id = self.again(url, || {
