@@ -4,6 +4,7 @@
 
 pub mod alarm;
 pub mod cdr;
+pub mod diagnostic;
 pub mod dynamic;
 pub mod interface;
 pub mod loss;

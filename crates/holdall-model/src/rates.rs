@@ -190,6 +190,48 @@ impl fmt::Display for FallenTopic {
     }
 }
 
+/// Span over which a [`Pace`] is measured: the second one for a topic with fewer messages than this in the first.
+const PACE_SPAN: Duration = Duration::from_secs(2);
+const PACE_SPAN_SLOW: Duration = Duration::from_secs(8);
+const PACE_MESSAGES: u64 = 4;
+
+/// How fast a topic sends, without what it did before: small, for programs that keep it of thousands of topics and show none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pace {
+    messages: u64,
+    /// When the counter was first seen to have its present value.
+    changed: Option<Duration>,
+    /// When the present span began, with the counter then.
+    begin: Option<(Duration, u64)>,
+    hertz: f64,
+}
+
+impl Pace {
+    /// Notes the counter at `at`, which is monotonic; called about twice a second.
+    pub fn note(&mut self, at: Duration, messages: u64) {
+        if std::mem::replace(&mut self.messages, messages) < messages {
+            self.changed = Some(at);
+        }
+        let (begin, before) = *self.begin.get_or_insert((at, messages));
+        let (span, count) = (at.saturating_sub(begin), messages.saturating_sub(before));
+        let is_slow = count < PACE_MESSAGES;
+        if span >= if is_slow { PACE_SPAN_SLOW } else { PACE_SPAN } {
+            self.hertz = count as f64 / span.as_secs_f64();
+            self.begin = Some((at, messages));
+        }
+    }
+
+    /// Messages a second in the last whole span.
+    pub fn hertz(&self) -> f64 {
+        self.hertz
+    }
+
+    /// Time since the last message, within half a second; `None` before the first.
+    pub fn age(&self, now: Duration) -> Option<Duration> {
+        Some(now.saturating_sub(self.changed?))
+    }
+}
+
 /// Three digits are read; more make lines longer.
 pub fn rounded(value: f64) -> f64 {
     let digits = match value.abs() {

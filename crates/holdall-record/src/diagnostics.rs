@@ -4,7 +4,7 @@
 use super::status::{AlarmWatchStatus, RecordStatus};
 use holdall_model::{
     alarm::AlarmKind,
-    cdr::CdrWriter,
+    diagnostic::{DiagnosticStatus, Level, diagnostic_array},
     loss::LossSums,
     time::Timestamp,
     units::{counted, format_bytes},
@@ -21,47 +21,15 @@ pub(crate) const DIAGNOSTICS_INTERVAL: Duration = Duration::from_secs(1);
 /// Topics that one status names.
 const TOPICS_NAMED_MAX: usize = 50;
 
-/// The levels of `diagnostic_msgs/msg/DiagnosticStatus`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Level {
-    Ok = 0,
-    Warn = 1,
-    Error = 2,
-    Stale = 3,
-}
-
-struct Status {
-    name: &'static str,
-    level: Level,
-    message: String,
-    values: Vec<(String, String)>,
-}
-
 /// The serialized message.
 pub(crate) fn diagnostics(node_name: &str, status: &RecordStatus, time: Timestamp) -> Vec<u8> {
-    let mut cdr = CdrWriter::new();
-    let (seconds, nanos) = (
-        time.as_nanos().div_euclid(1_000_000_000),
-        time.as_nanos().rem_euclid(1_000_000_000),
-    );
-    // A message's stamp has 32 bits for seconds.
-    cdr.u32(seconds as u32);
-    cdr.u32(nanos as u32);
-    cdr.text("");
-    let all = [recording(status), losses(status), silent_topics(status), disk(status)];
-    cdr.sequence_len(all.len());
-    for one in all {
-        cdr.u8(one.level as u8);
-        cdr.text(&format!("{}: {}", node_name.trim_start_matches('/'), one.name));
-        cdr.text(&one.message);
-        cdr.text("");
-        cdr.sequence_len(one.values.len());
-        for (key, value) in one.values {
-            cdr.text(&key);
-            cdr.text(&value);
-        }
-    }
-    cdr.finish()
+    let all = [
+        recording(status),
+        losses(status),
+        silent_topics(status),
+        disk(status),
+    ];
+    diagnostic_array(node_name, &all, time)
 }
 
 fn value(key: &str, value: impl ToString) -> (String, String) {
@@ -72,7 +40,7 @@ fn seconds(span: Option<Duration>) -> String {
     span.map_or_else(String::new, |span| format!("{:.1}", span.as_secs_f64()))
 }
 
-fn recording(status: &RecordStatus) -> Status {
+fn recording(status: &RecordStatus) -> DiagnosticStatus {
     let received: u64 = status.topics.iter().map(|topic| topic.received).sum();
     let (level, message) = if let Some(reason) = &status.must_end {
         (Level::Error, reason.clone())
@@ -88,7 +56,7 @@ fn recording(status: &RecordStatus) -> Status {
             format!("{} recorded", counted(status.recorded, "message")),
         )
     };
-    Status {
+    DiagnosticStatus {
         name: "recording",
         level,
         message,
@@ -116,7 +84,7 @@ fn active(status: &RecordStatus, kinds: &[AlarmKind]) -> Option<String> {
         .map(|alarm| alarm.text.clone())
 }
 
-fn losses(status: &RecordStatus) -> Status {
+fn losses(status: &RecordStatus) -> DiagnosticStatus {
     let sums = LossSums::of_all(status.topics.iter().map(|topic| &topic.lost));
     let ends = status.unknown_ends();
     let (level, message) = if let Some(text) = active(status, &[AlarmKind::Loss]) {
@@ -141,7 +109,7 @@ fn losses(status: &RecordStatus) -> Status {
         (lost > 0).then(|| value(&topic.name, lost))
     });
     values.extend(lossy.take(TOPICS_NAMED_MAX));
-    Status {
+    DiagnosticStatus {
         name: "losses",
         level,
         message,
@@ -149,7 +117,7 @@ fn losses(status: &RecordStatus) -> Status {
     }
 }
 
-fn silent_topics(status: &RecordStatus) -> Status {
+fn silent_topics(status: &RecordStatus) -> DiagnosticStatus {
     let watched = &status.alarms.watched;
     let unheard: Vec<&AlarmWatchStatus> = watched.iter().filter(|one| one.age.is_none()).collect();
     let (level, message) = if let Some(text) = active(status, &[AlarmKind::Silent]) {
@@ -159,9 +127,12 @@ fn silent_topics(status: &RecordStatus) -> Status {
     } else if let Some(one) = unheard.first() {
         (Level::Stale, format!("{} was never heard", one.topic))
     } else if watched.is_empty() {
-        (Level::Ok, "no topic is watched (--alarm)".to_owned())
+        (Level::Ok, "no topic is watched".to_owned())
     } else {
-        (Level::Ok, format!("{} met", counted(watched.len() as u64, "wish")))
+        (
+            Level::Ok,
+            format!("{} met", counted(watched.len() as u64, "wish")),
+        )
     };
     let kinds = [AlarmKind::Silent, AlarmKind::Rate];
     let mut values = vec![
@@ -171,7 +142,7 @@ fn silent_topics(status: &RecordStatus) -> Status {
     ];
     let ages = watched.iter().take(TOPICS_NAMED_MAX);
     values.extend(ages.map(|one| (format!("{}: age_s", one.text), seconds(one.age))));
-    Status {
+    DiagnosticStatus {
         name: "silent topics",
         level,
         message,
@@ -179,7 +150,7 @@ fn silent_topics(status: &RecordStatus) -> Status {
     }
 }
 
-fn disk(status: &RecordStatus) -> Status {
+fn disk(status: &RecordStatus) -> DiagnosticStatus {
     let free = status.disk_available_bytes;
     let (level, message) = match (&status.must_end, active(status, &[AlarmKind::Disk]), free) {
         (Some(reason), _, _) => (Level::Error, reason.clone()),
@@ -187,7 +158,7 @@ fn disk(status: &RecordStatus) -> Status {
         (None, None, Some(bytes)) => (Level::Ok, format!("{} free", format_bytes(bytes))),
         (None, None, None) => (Level::Stale, "how much is free is not known".to_owned()),
     };
-    Status {
+    DiagnosticStatus {
         name: "disk",
         level,
         message,
@@ -229,7 +200,13 @@ mod tests {
     }
 
     fn levels(status: &RecordStatus) -> [Level; 4] {
-        [recording(status), losses(status), silent_topics(status), disk(status)].map(|one| one.level)
+        [
+            recording(status),
+            losses(status),
+            silent_topics(status),
+            disk(status),
+        ]
+        .map(|one| one.level)
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A recording's counters for programs: [`RecordStatus`] while it runs, [`RecordReport`] at its end, both with the same sums.
 
 use super::status::{
-    AlarmStatus,     DurabilityStatus, RecordReport, RecordStatus, TopicStatus, TriggerStatus, UndefinedTopic,
+    AlarmStatus, DurabilityStatus, RecordReport, RecordStatus, TopicStatus, TriggerStatus, UndefinedTopic,
 };
 use holdall_model::{
     loss::{LossStage, LossSums, UnknownEnds},

@@ -1,14 +1,16 @@
 //! Reports of a recording while it runs and when it has ended.
 
 pub use super::{
-    alarm::{AlarmStatus, AlarmWatchStatus},
     clock_watch::ClockJumps,
     limits::ReachedLimit,
     trigger::{TriggerCount, TriggerStatus},
 };
 pub use holdall_bag::writer::UndefinedTopic;
 pub use holdall_io::disk::WritePath;
-pub use holdall_model::loss::DurabilityStatus;
+pub use holdall_model::{
+    alarm::{AlarmStatus, AlarmWatchStatus},
+    loss::DurabilityStatus,
+};
 use holdall_model::{
     loss::{LossStage, UnknownEnds},
     network::Network,

@@ -1,10 +1,9 @@
 //! Alarms that need no wish: losses, publishers whose end is not known, a disk that fills.
 
-use super::list::{AlarmList, Subject};
 use crate::{receive::session::Parts, write::drain::DrainStatus};
 use holdall_io::mutex::lock;
 use holdall_model::{
-    alarm::{AlarmKind, AlarmLatch},
+    alarm::{AlarmKind, AlarmLatch, AlarmList, AlarmSubject},
     loss::{LossSums, UnknownEnds, ledger::TopicAccount},
     time::Timestamp,
     units::{counted, format_bytes},
@@ -82,7 +81,7 @@ impl WatchedAccounts {
                 )
             };
             // The log has a line for all topics of a computer that has left.
-            let subject = Subject::of_topic(AlarmKind::EndUnknown, &account.name).logged();
+            let subject = AlarmSubject::of_topic(AlarmKind::EndUnknown, &account.name).logged();
             list.note(edge, &subject, text, time);
         }
     }
@@ -103,7 +102,7 @@ impl WatchedAccounts {
             highest: 0,
             latch: AlarmLatch::new(ACCOUNT_CALM),
         });
-        let mut subject = Subject::of_topic(AlarmKind::Loss, &account.name);
+        let mut subject = AlarmSubject::of_topic(AlarmKind::Loss, &account.name);
         if losses.highest == 0 {
             // The log has the first loss of each stage, with what helps.
             subject = subject.logged();
@@ -121,7 +120,7 @@ impl WatchedAccounts {
     }
 
     fn note_disk(&mut self, drain: DrainStatus, now: Duration, time: Timestamp, list: &mut AlarmList) {
-        let mut subject = Subject::of_recording(AlarmKind::Disk);
+        let mut subject = AlarmSubject::of_recording(AlarmKind::Disk);
         if drain.failure.is_some() || drain.must_end.is_some() {
             subject = subject.logged();
         }

@@ -1,17 +1,18 @@
 //! Watches a recording for what a machine should hear of: topics that fall silent or slow, losses, a disk that fills, ends that are unknown.
 
 mod accounts;
-mod list;
 mod topics;
-
-pub use list::{AlarmStatus, AlarmWatchStatus};
 
 use crate::{options::Trigger, receive::session::Parts};
 use accounts::WatchedAccounts;
 use holdall_io::mutex::lock;
-use holdall_model::{alarm::Alarm, marker::Marker, time::Timestamp};
-use list::AlarmList;
-use std::{sync::Mutex, time::Duration};
+use holdall_model::{
+    alarm::{Alarm, AlarmList, AlarmStatus},
+    marker::{MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker},
+    text::Outside,
+    time::Timestamp,
+};
+use std::{collections::VecDeque, sync::Mutex, time::Duration};
 use topics::WatchedTopics;
 
 /// Time between two looks at watched topics.
@@ -20,6 +21,12 @@ const TOPICS_INTERVAL: Duration = Duration::from_millis(100);
 /// Time between two looks at accounts and disk: each visits all topics under the ledger's lock.
 const ACCOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Changes that wait for a command. In a recording without one nothing takes them.
+const CHANGES_MAX: usize = 256;
+
+/// Markers of alarms: the other half is for those that are asked for.
+const ALARM_MARKERS_MAX: usize = MARKERS_MAX / 2;
+
 /// The alarms of a recording. Stepped by its thread, read by all.
 pub(crate) struct Alarms(Mutex<Watched>);
 
@@ -27,6 +34,8 @@ struct Watched {
     topics: WatchedTopics,
     accounts: WatchedAccounts,
     list: AlarmList,
+    changes: VecDeque<Alarm>,
+    markers: usize,
     next_topics: Duration,
     next_accounts: Duration,
 }
@@ -38,6 +47,8 @@ impl Alarms {
             topics: WatchedTopics::new(topics),
             accounts: WatchedAccounts::default(),
             list: AlarmList::default(),
+            changes: VecDeque::new(),
+            markers: 0,
             next_topics: Duration::ZERO,
             next_accounts: Duration::ZERO,
         }))
@@ -52,6 +63,7 @@ impl Alarms {
             list,
             next_topics,
             next_accounts,
+            ..
         } = &mut *watched;
         if now >= *next_topics {
             *next_topics = now + TOPICS_INTERVAL;
@@ -61,7 +73,7 @@ impl Alarms {
             *next_accounts = now + ACCOUNTS_INTERVAL;
             accounts.step(parts, list, now, time);
         }
-        let names = list.take_marker_names();
+        let names = watched.pass_on();
         drop(watched);
         mark(parts, &names, time);
     }
@@ -85,11 +97,42 @@ impl Alarms {
 
     /// Alarms that began or ended since the last call, in order.
     pub fn take_changes(&self) -> Vec<Alarm> {
-        lock(&self.0).list.take_changes()
+        lock(&self.0).changes.drain(..).collect()
     }
 }
 
-/// Marks the present in the bag. An alarm is no event: a recording that waits for events goes on waiting.
+impl Watched {
+    /// Logs what began or ended, and keeps it for a command; returns the names of markers for the bag.
+    fn pass_on(&mut self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (alarm, has_line) in self.list.take_news() {
+            let text = Outside(&alarm.text);
+            let what = match (alarm.until, has_line) {
+                (Some(_), _) => {
+                    tracing::info!("alarm over: {text}");
+                    "alarm over"
+                }
+                (None, false) => {
+                    tracing::warn!("alarm: {text}");
+                    "alarm"
+                }
+                (None, true) => "alarm",
+            };
+            if self.markers < ALARM_MARKERS_MAX {
+                self.markers += 1;
+                let mut name = format!("{what}: {}", alarm.text);
+                name.truncate(name.floor_char_boundary(MARKER_NAME_BYTES_MAX));
+                names.push(name);
+            }
+            if self.changes.len() < CHANGES_MAX {
+                self.changes.push_back(alarm);
+            }
+        }
+        names
+    }
+}
+
+/// Marks the present in the bag. An alarm begins no event, also in a recording that waits for some.
 fn mark(parts: &Parts, names: &[String], time: Timestamp) {
     let Some(time) = parts.gate.time(time).filter(|_| !names.is_empty()) else {
         return;

@@ -77,7 +77,10 @@ fn a_topic_that_falls_silent_is_one_alarm_until_it_is_back_for_good() {
     assert_eq!(world.active(), ["/scan silent 2s"]);
     let watched = &world.recorder.status().alarms.watched;
     assert!(watched[0].age.unwrap() >= ms(2000) && watched[1].age.is_none());
-    assert_eq!([true, false], [watched[0].is_topic_known, watched[1].is_topic_known]);
+    assert_eq!(
+        [true, false],
+        [watched[0].is_topic_known, watched[1].is_topic_known]
+    );
     // A message now and then does not end it.
     world.pass(ms(12_000), &scan, Some(ms(3000)));
     world.pass(ms(4500), &scan, Some(ms(100)));
@@ -188,7 +191,6 @@ fn an_alarm_is_no_event() {
     assert_eq!(markers(&recorded), ["alarm: /scan silent 1s"]);
 }
 
-/// A clock whose time goes on in steps, as a machine that is watched for an hour.
 #[test]
 fn a_topic_that_flaps_for_an_hour_is_few_alarms() {
     let mut world = watching(&["/scan silent 2s"]);
@@ -203,7 +205,11 @@ fn a_topic_that_flaps_for_an_hour_is_few_alarms() {
             }
             world.recorder.step_session();
         }
-        begun += world.changes().iter().filter(|change| change.2 == "begin").count();
+        begun += world
+            .changes()
+            .iter()
+            .filter(|change| change.2 == "begin")
+            .count();
     }
     // 300 silences.
     assert!((1..=3).contains(&begun), "{begun}");

@@ -29,8 +29,7 @@ impl AlarmCommand {
     /// Adds alarms of the recording into this bag; their commands are started in this order.
     pub(super) fn add(&mut self, bag: &Path, alarms: impl IntoIterator<Item = Alarm>) {
         let bag = std::path::absolute(bag).unwrap_or_else(|_| bag.to_owned());
-        self.0
-            .add(alarms.into_iter().map(|alarm| subject(&bag, &alarm)));
+        self.0.add(alarms.into_iter().map(|alarm| subject(&bag, &alarm)));
     }
 }
 

@@ -33,10 +33,7 @@ fn subject(file: &Path) -> Subject {
     let bag = file.parent().unwrap_or(&file).to_owned();
     Subject {
         name: file.display().to_string(),
-        variables: vec![
-            (FILE_VARIABLE, file.clone().into()),
-            (BAG_VARIABLE, bag.into()),
-        ],
+        variables: vec![(FILE_VARIABLE, file.clone().into()), (BAG_VARIABLE, bag.into())],
         word: file.into(),
     }
 }

@@ -160,7 +160,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let gate = folder.path().join("gate");
         // Each waits for the gate; without it they would run for a minute.
-        let line = "for _ in $(seq 6000); do [ -e \"$GATE\" ] && echo {} >> \"$GATE\" && exit 3; sleep 0.01; done";
+        let line =
+            "for _ in $(seq 6000); do [ -e \"$GATE\" ] && echo {} >> \"$GATE\" && exit 3; sleep 0.01; done";
         let mut command = LineCommand::new(SH, line);
         let subject = |number: i32| Subject {
             name: number.to_string(),

@@ -151,7 +151,11 @@ pub(crate) fn play_metrics(status: &PlayStatus) -> String {
     add_build(&mut text);
     for (name, help, value) in [
         ("published_messages", "Messages published", status.published),
-        ("published_bytes", "Payload bytes published", status.published_bytes),
+        (
+            "published_bytes",
+            "Payload bytes published",
+            status.published_bytes,
+        ),
         (
             "refused_messages",
             "Messages that the transport refused",
@@ -375,7 +379,11 @@ mod tests {
             "holdall_alarms_active{kind=\"loss\"} 0",
             "holdall_alarms_total{kind=\"silent\"} 4",
             "holdall_alarm_topic{topic=\"/a\\\"b\",kind=\"silent\"} 1",
-            concat!("holdall_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            concat!(
+                "holdall_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\"} 1"
+            ),
             "holdall_stalled 1",
         ] {
             assert!(

@@ -124,7 +124,10 @@ fn the_page_has_metrics_for_prometheus() {
     let world = world();
     let (status, text) = world.get("/metrics");
     let text = String::from_utf8(text).unwrap();
-    assert!(status == 200 && text.contains("holdall_running{kind=\"playback\"} 0\n"), "{text}");
+    assert!(
+        status == 200 && text.contains("holdall_running{kind=\"playback\"} 0\n"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -20,9 +20,7 @@ use super::{
     gate::ClockSink,
     loss_watch::LossWatch,
 };
-use crate::{
-    events::EventPublishers, options::RecordOptions, requests::SubscribeAnswer, view::View,
-};
+use crate::{events::EventPublishers, options::RecordOptions, requests::SubscribeAnswer, view::View};
 use decisions::{Decided, Decisions};
 use due::Due;
 use ends::Silences;

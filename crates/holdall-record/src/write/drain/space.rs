@@ -173,18 +173,12 @@ mod tests {
         for second in 0..5 {
             assert_eq!(space.full_in(second * 100, Some(11_000)), None, "too early");
         }
-        assert_eq!(
-            space.full_in(500, Some(11_000)),
-            Some(Duration::from_secs(100))
-        );
+        assert_eq!(space.full_in(500, Some(11_000)), Some(Duration::from_secs(100)));
         // Ten times as fast: known after half a minute.
         for second in 1..=31 {
             space.full_in(500 + second * 1000, Some(11_000));
         }
-        assert_eq!(
-            space.full_in(32_500, Some(21_000)),
-            Some(Duration::from_secs(20))
-        );
+        assert_eq!(space.full_in(32_500, Some(21_000)), Some(Duration::from_secs(20)));
         assert_eq!(space.full_in(33_500, Some(500)), Some(Duration::ZERO));
         assert_eq!(space.full_in(34_500, None), None);
         for _ in 0..40 {

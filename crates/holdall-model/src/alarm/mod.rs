@@ -1,5 +1,11 @@
 //! Alarms: states of a recording that a machine should hear of, each with its beginning and its end.
 
+mod list;
+mod topic;
+
+pub use list::{AlarmList, AlarmStatus, AlarmSubject, AlarmWatchStatus};
+pub use topic::WatchedTopic;
+
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::time::Duration;
@@ -102,11 +108,6 @@ impl AlarmLatch {
         }
     }
 
-    /// Whether the alarm is active.
-    pub fn is_active(&self) -> bool {
-        self.held.is_some()
-    }
-
     /// Takes note of whether the condition holds at `now`, which is monotonic.
     pub fn note(&mut self, holds: bool, now: Duration) -> Option<AlarmEdge> {
         let Some(held) = self.held else {
@@ -148,7 +149,6 @@ mod tests {
         assert_eq!(latch.note(true, 2 * SECOND), Some(AlarmEdge::Begin));
         assert_eq!(latch.note(true, 3 * SECOND), None);
         assert_eq!(latch.note(false, 7 * SECOND), None);
-        assert!(latch.is_active());
         assert_eq!(latch.note(false, 8 * SECOND), Some(AlarmEdge::End));
         assert_eq!(latch.note(false, 9 * SECOND), None);
         // Long after: its calm span is the first one again.
@@ -159,9 +159,8 @@ mod tests {
     /// Alarms of a condition that holds for `on` and then does not for `off`, for two hours.
     fn alarms(on: u32, off: u32) -> usize {
         let mut latch = AlarmLatch::new(5 * SECOND);
-        let begun = |second: &u32| {
-            latch.note(second % (on + off) < on, SECOND * *second) == Some(AlarmEdge::Begin)
-        };
+        let begun =
+            |second: &u32| latch.note(second % (on + off) < on, SECOND * *second) == Some(AlarmEdge::Begin);
         (0..7200).filter(begun).count()
     }
 
@@ -169,8 +168,13 @@ mod tests {
     fn a_condition_that_flaps_is_few_alarms() {
         assert_eq!(alarms(1, 4), 1, "shorter than the calm span");
         assert_eq!(alarms(10, 10), 3, "calm for 5 s, then 10 s, then never for 20 s");
-        let most = (1..20).flat_map(|on| (1..80).map(move |off| alarms(on, off))).max();
-        assert!(most.unwrap() <= 7200 / 55 + 1, "{most:?}: one that comes back more slowly does not flap");
+        let most = (1..20)
+            .flat_map(|on| (1..80).map(move |off| alarms(on, off)))
+            .max();
+        assert!(
+            most.unwrap() <= 7200 / 55 + 1,
+            "{most:?}: one that comes back more slowly does not flap"
+        );
     }
 
     proptest! {
@@ -184,7 +188,6 @@ mod tests {
                     prop_assert_eq!(holds, edge == AlarmEdge::Begin);
                     last = edge;
                 }
-                prop_assert_eq!(latch.is_active(), last == AlarmEdge::Begin);
             }
         }
     }

@@ -1,12 +1,8 @@
 //! The alarms of a recording: which are active, which are over, and what of them is not passed on yet.
 
-use holdall_model::{
-    alarm::{Alarm, AlarmEdge, AlarmKind},
-    marker::{MARKER_NAME_BYTES_MAX, MARKERS_MAX},
-    text::Outside,
-    time::Timestamp,
-};
-use serde::Serialize;
+use super::{Alarm, AlarmEdge, AlarmKind};
+use crate::time::Timestamp;
+use serde::{Serialize, Serializer};
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
@@ -17,12 +13,6 @@ const ENDED_MAX: usize = 100;
 
 /// Alarms that are active at the same time; a recording with more lost topics than that has one problem.
 const ACTIVE_MAX: usize = 1000;
-
-/// Changes that wait for a command. In a recording without one nothing takes them.
-const CHANGES_MAX: usize = 256;
-
-/// Markers of alarms: the other half is for those that are asked for.
-const ALARM_MARKERS_MAX: usize = MARKERS_MAX / 2;
 
 /// The alarms of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,12 +55,12 @@ pub struct AlarmWatchStatus {
     pub age: Option<Duration>,
 }
 
-fn as_seconds<S: serde::Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_seconds<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
     span.map(|span| span.as_secs_f64()).serialize(serializer)
 }
 
 /// What an alarm is about.
-pub(super) struct Subject<'a> {
+pub struct AlarmSubject<'a> {
     kind: AlarmKind,
     topic: Option<&'a str>,
     /// Its text, where a topic can have several alarms of a kind.
@@ -79,7 +69,8 @@ pub(super) struct Subject<'a> {
     is_logged: bool,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> AlarmSubject<'a> {
+    /// A topic.
     pub fn of_topic(kind: AlarmKind, topic: &'a str) -> Self {
         Self {
             topic: Some(topic),
@@ -87,6 +78,7 @@ impl<'a> Subject<'a> {
         }
     }
 
+    /// The whole recording.
     pub fn of_recording(kind: AlarmKind) -> Self {
         Self {
             kind,
@@ -113,15 +105,14 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The alarms, with what is not passed on yet.
+/// The alarms as they begin and end.
 #[derive(Debug, Default)]
-pub(super) struct AlarmList {
+pub struct AlarmList {
     active: Vec<Alarm>,
     ended: VecDeque<Alarm>,
     begun: BTreeMap<AlarmKind, u64>,
-    changes: VecDeque<Alarm>,
-    marker_names: Vec<String>,
-    markers: usize,
+    /// Each with whether the log has another line about it.
+    news: Vec<(Alarm, bool)>,
 }
 
 impl AlarmList {
@@ -129,7 +120,7 @@ impl AlarmList {
     pub fn note(
         &mut self,
         edge: AlarmEdge,
-        subject: &Subject<'_>,
+        subject: &AlarmSubject<'_>,
         text: impl FnOnce() -> String,
         time: Timestamp,
     ) {
@@ -139,7 +130,7 @@ impl AlarmList {
         }
     }
 
-    fn begin(&mut self, subject: &Subject<'_>, text: String, time: Timestamp) {
+    fn begin(&mut self, subject: &AlarmSubject<'_>, text: String, time: Timestamp) {
         let alarm = Alarm {
             kind: subject.kind,
             topic: subject.topic.map(str::to_owned),
@@ -147,19 +138,14 @@ impl AlarmList {
             since: time,
             until: None,
         };
-        if subject.is_logged {
-            tracing::debug!("alarm: {}", Outside(&alarm.text));
-        } else {
-            tracing::warn!("alarm: {}", Outside(&alarm.text));
-        }
         *self.begun.entry(alarm.kind).or_default() += 1;
-        self.add_change(&alarm, "alarm");
+        self.news.push((alarm.clone(), subject.is_logged));
         if self.active.len() < ACTIVE_MAX {
             self.active.push(alarm);
         }
     }
 
-    fn end(&mut self, subject: &Subject<'_>, time: Timestamp) {
+    fn end(&mut self, subject: &AlarmSubject<'_>, time: Timestamp) {
         let is_it = |alarm: &Alarm| {
             let is_wish = subject.wish.is_none_or(|wish| wish == alarm.text);
             alarm.kind == subject.kind && alarm.topic.as_deref() == subject.topic && is_wish
@@ -169,34 +155,19 @@ impl AlarmList {
         };
         let mut alarm = self.active.remove(index);
         alarm.until = Some(time);
-        tracing::info!("alarm over: {}", Outside(&alarm.text));
-        self.add_change(&alarm, "alarm over");
+        self.news.push((alarm.clone(), false));
         if self.ended.len() == ENDED_MAX {
             self.ended.pop_front();
         }
         self.ended.push_back(alarm);
     }
 
-    fn add_change(&mut self, alarm: &Alarm, what: &str) {
-        if self.changes.len() < CHANGES_MAX {
-            self.changes.push_back(alarm.clone());
-        }
-        if self.markers < ALARM_MARKERS_MAX {
-            self.markers += 1;
-            let mut name = format!("{what}: {}", alarm.text);
-            name.truncate(name.floor_char_boundary(MARKER_NAME_BYTES_MAX));
-            self.marker_names.push(name);
-        }
+    /// Alarms that began or ended since the last call, each with whether its beginning has another line in the log.
+    pub fn take_news(&mut self) -> Vec<(Alarm, bool)> {
+        std::mem::take(&mut self.news)
     }
 
-    pub fn take_marker_names(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.marker_names)
-    }
-
-    pub fn take_changes(&mut self) -> Vec<Alarm> {
-        self.changes.drain(..).collect()
-    }
-
+    /// All of them.
     pub fn status(&self, watched: Vec<AlarmWatchStatus>) -> AlarmStatus {
         AlarmStatus {
             active: self.active.clone(),
@@ -209,7 +180,7 @@ impl AlarmList {
 
 /// With the number of all that have begun.
 impl Serialize for AlarmStatus {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Document<'a> {
             count: u64,
