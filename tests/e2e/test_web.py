@@ -143,7 +143,8 @@ def test_a_playback_is_steered_over_http(world):
     assert status(address)["paused"]
     assert ask(address, "POST", "/api/set_rate", {"rate": 2.5})[0] == 200
     until(lambda: status(address)["rate"] == 2.5, "the rate")
-    assert ask(address, "GET", "/metrics")[0] == 404
+    code, text = ask(address, "GET", "/metrics")
+    assert code == 200 and "holdall_play_rate 2.5" in text and "holdall_play_paused 1" in text, text
     assert ask(address, "POST", "/api/stop", {})[0] == 200
     player.wait()
 
