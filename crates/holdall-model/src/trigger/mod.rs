@@ -7,9 +7,11 @@
 //! ```
 
 mod intervals;
+mod wanted;
 mod watch;
 
 pub use intervals::Intervals;
+pub use wanted::{Fate, Wanted};
 pub use watch::{Edge, RateWatch, SilenceWatch};
 
 use crate::dynamic::expression::{ExpressionError, check_syntax};

@@ -4,10 +4,8 @@ mod conditions;
 mod options;
 mod ring;
 mod status;
-mod wanted;
 
 pub(super) use conditions::{Conditions, MessageTime};
 pub use options::{Trigger, TriggerOptions};
 pub(super) use ring::{Ring, RingPayload};
 pub use status::{TriggerCount, TriggerStatus};
-pub(super) use wanted::{Fate, Wanted};

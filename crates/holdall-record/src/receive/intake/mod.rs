@@ -25,7 +25,7 @@ use super::{
 use crate::cache::{CacheEntry, Offered, SharedCache};
 use holdall_model::{
     loss::{
-        LossStage, MissingInterval, SequenceTracker,
+        LossStage, MissingInterval, Observation, SequenceTracker,
         ledger::{Interval, Ledger, PublisherIndex},
     },
     message::{MessageHeader, Payload},
@@ -70,8 +70,8 @@ struct PublisherTrack {
     subscriptions: u64,
     /// Messages that arrived, duplicates left out.
     received: u64,
-    /// The latest time at which one of its messages was published, by its own clock.
-    latest_published: Timestamp,
+    /// When the last message was published, by its own clock.
+    last_published: Option<Timestamp>,
     sequence: SequenceTracker,
     duplicates: u64,
     /// Stored messages that the tracker could not distinguish from duplicates.
@@ -82,6 +82,8 @@ struct PublisherTrack {
     last_not_believed: Option<u64>,
     end: End,
     is_reliable: bool,
+    /// The latest time at which a message was published, when the last one came that was not the next in order.
+    published_before: Option<Timestamp>,
     /// The last sign of life of one that went silent.
     silent_since: Option<Timestamp>,
     /// The publish time from which on a message shows that nothing before is missing, where the publisher's clock is ahead.
@@ -105,7 +107,8 @@ impl PublisherTrack {
             subscriptions: 0,
             numbered: false,
             received: 0,
-            latest_published: Timestamp::from_nanos(i64::MIN),
+            last_published: None,
+            published_before: None,
             duplicates: 0,
             unclear: 0,
             not_believable: 0,
@@ -118,6 +121,16 @@ impl PublisherTrack {
             came_back: false,
             latched: None,
         }
+    }
+
+    /// Takes note of a message that is not a duplicate; its publisher's place in the ledger.
+    #[inline]
+    fn note(&mut self, header: &MessageHeader, arrival: Timestamp) -> PublisherIndex {
+        self.last_time = Some(header.log_time);
+        self.last_arrival = Some(arrival);
+        self.last_published = header.publish_time;
+        self.received += 1;
+        self.index
     }
 
     /// Messages before the first that was expected, when they were wanted.
@@ -374,21 +387,25 @@ impl Intake {
         let arrival = header.log_time;
         let passage = self.gate.passage(&mut header.log_time);
         let mut index = self.track(&mut state, header.publisher);
-        match header.sequence {
-            Some(sequence) => match self.follow(&mut state, index, bit, sequence, &header, passage) {
-                Some(followed) => index = followed,
-                None => return,
-            },
-            None => self.set_loss_unknown(&state),
-        }
-        let track = &mut state.tracks[index];
-        track.last_time = Some(header.log_time);
-        track.last_arrival = Some(arrival);
-        if let Some(published) = header.publish_time {
-            track.latest_published = track.latest_published.max(published);
-        }
-        track.received += 1;
-        let publisher = track.index;
+        let publisher = match header.sequence {
+            Some(sequence) => {
+                let track = &mut state.tracks[index];
+                match track.follow(bit, sequence, header.log_time) {
+                    Observation::InOrder => track.note(&header, arrival),
+                    other => {
+                        let followed =
+                            self.follow_exception(&mut state, index, other, sequence, &header, passage);
+                        let Some(followed) = followed else { return };
+                        index = followed;
+                        state.tracks[index].note(&header, arrival)
+                    }
+                }
+            }
+            None => {
+                self.set_loss_unknown(&state);
+                state.tracks[index].note(&header, arrival)
+            }
+        };
         let stage = match (passage, payload) {
             (Passage::Open, Ok(payload)) => match state.refusal(index, &header, arrival) {
                 Some(stage) => stage,

@@ -31,13 +31,22 @@ fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
 }
 
 impl PublisherTrack {
+    /// Follows the sequence of the messages of one publisher.
+    #[inline]
+    pub(super) fn follow(&mut self, bit: u64, sequence: u64, time: Timestamp) -> Observation {
+        self.subscriptions |= bit;
+        self.numbered = true;
+        let last = self.last_time;
+        self.sequence.observe_within(sequence, || gap_max(last, time))
+    }
+
     /// Whether a number that has come before is the same message: several subscriptions bring it, or a publisher that was silent sends again what
     /// it keeps. What was published later than everything before it belongs to another life of the publisher.
     fn repeats(&self, published: Option<Timestamp>) -> bool {
         let is_silent = self.came_back || self.silent_since.is_some();
         match published {
-            Some(published) => {
-                (is_silent || self.subscriptions.count_ones() > 1) && published <= self.latest_published
+            Some(_) => {
+                (is_silent || self.subscriptions.count_ones() > 1) && published <= self.published_before
             }
             // Rather stored twice than not at all.
             None => !is_silent && self.subscriptions.count_ones() > 1,
@@ -46,29 +55,7 @@ impl PublisherTrack {
 }
 
 impl Intake {
-    /// Follows a publisher's sequence. Returns the track that the message belongs to, `None` for a duplicate.
-    #[inline]
-    pub(super) fn follow(
-        &self,
-        state: &mut IntakeState,
-        index: usize,
-        bit: u64,
-        sequence: u64,
-        header: &MessageHeader,
-        passage: Passage,
-    ) -> Option<usize> {
-        let track = &mut state.tracks[index];
-        track.subscriptions |= bit;
-        track.numbered = true;
-        let (last, time) = (track.last_time, header.log_time);
-        let observation = track.sequence.observe_within(sequence, || gap_max(last, time));
-        if observation == Observation::InOrder {
-            return Some(index);
-        }
-        self.follow_exception(state, index, observation, sequence, header, passage)
-    }
-
-    /// Every case but the next message in order.
+    /// Every case but the next message in order. Returns the track that the message belongs to, `None` for a duplicate.
     #[cold]
     pub(super) fn follow_exception(
         &self,
@@ -79,8 +66,9 @@ impl Intake {
         header: &MessageHeader,
         passage: Passage,
     ) -> Option<usize> {
+        let (published, time) = (header.publish_time, header.log_time);
         let track = &mut state.tracks[index];
-        let time = header.log_time;
+        track.published_before = track.published_before.max(track.last_published);
         self.log_begin(track, observation, sequence);
         // While the recording is paused nothing is wanted, wherever it was lost.
         let stage = match passage {
@@ -105,7 +93,7 @@ impl Intake {
                     track.unclear += 1;
                 }
             }
-            Observation::Duplicate if track.repeats(header.publish_time) => {
+            Observation::Duplicate if track.repeats(published) => {
                 track.duplicates += 1;
                 return None;
             }

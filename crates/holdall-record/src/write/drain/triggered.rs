@@ -8,7 +8,7 @@ use crate::{
     Setting,
     cache::{CacheEntry, Place, Segment, Stored},
     options::TriggerOptions,
-    trigger::{Conditions, Fate, MessageTime, Ring, RingPayload, TriggerStatus, Wanted},
+    trigger::{Conditions, MessageTime, Ring, RingPayload, TriggerStatus},
     write::{checkpoint::Checkpoints, waiting::HeldPayload},
 };
 use holdall_model::{
@@ -16,6 +16,7 @@ use holdall_model::{
     message::PayloadRef,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
+    trigger::{Fate, Wanted},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -67,7 +68,7 @@ impl Triggered {
             time,
             ring: Ring::new(options.ring_bytes_max),
             conditions: Conditions::new(&options.triggers),
-            wanted: Wanted::new(options),
+            wanted: Wanted::new(options.before, options.after),
             status: TriggerStatus::new(&options.triggers),
             shared,
             markers: Vec::new(),

@@ -1,7 +1,7 @@
 //! Which messages the events of a recording want, by their times. All times are of a clock that does not jump.
 
-use super::TriggerOptions;
-use holdall_model::{time::Timestamp, trigger::Intervals};
+use super::Intervals;
+use crate::time::Timestamp;
 use std::time::Duration;
 
 /// How much longer than necessary messages are kept: an event is seen a little after its time.
@@ -9,7 +9,7 @@ const SLACK: Duration = Duration::from_secs(1);
 
 /// Fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub enum Fate {
     /// An event wants it.
     Write,
     /// No event can want it now.
@@ -19,7 +19,8 @@ pub(crate) enum Fate {
 }
 
 /// The spans around events, and the present.
-pub(crate) struct Wanted {
+#[derive(Debug)]
+pub struct Wanted {
     before: Duration,
     after: Duration,
     spans: Intervals,
@@ -28,10 +29,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    pub fn new(options: &TriggerOptions) -> Self {
+    /// No event yet; messages are kept for `before`, and wanted until `after` an event.
+    pub fn new(before: Duration, after: Duration) -> Self {
         Self {
-            before: options.before,
-            after: options.after,
+            before,
+            after,
             spans: Intervals::default(),
             now: None,
         }
