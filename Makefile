@@ -15,7 +15,7 @@ TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 # libraries, and so compiles nothing again.
 PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-bench --bin holdall-sim --lib --test program
 
-.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e site setup-build setup-demo setup-nodes clean
+.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e dist site setup-build setup-demo setup-nodes setup-dist clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -98,6 +98,13 @@ site: setup-build ## the documents as a web site: target/site/html
 	@test -x $(MDBOOK) || cargo install mdbook --version $(MDBOOK_VERSION) --locked --root $(TARGET)/tools
 	scripts/site.py $(TARGET)/debug/holdall target/site
 	$(MDBOOK) build target/site
+
+# DIST="--arch aarch64 --only deb" builds a part.
+dist: setup-build setup-dist ## archives, Debian packages, wheels and container images for x86-64 and ARM64: target/dist
+	scripts/dist.py $(DIST)
+
+setup-dist:
+	@scripts/setup.sh dist
 
 setup-build:
 	@scripts/setup.sh build

@@ -19,36 +19,46 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def main(library, folder):
-    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-    project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
-    tag = f"cp310-abi3-linux_{platform.machine()}"
-    info = f"holdall-{version}.dist-info"
-    files = {f"holdall/{path.relative_to(ROOT / 'python/holdall')}": path.read_bytes() for path in sources()}
     with tempfile.TemporaryDirectory() as temporary:
         stripped = Path(temporary) / "native"
         if subprocess.run(["strip", "-g", "-o", stripped, library], check=False).returncode:
             shutil.copy(library, stripped)
-        files["holdall/_native.abi3.so"] = stripped.read_bytes()
+        print(pack(stripped.read_bytes(), folder, f"cp310-abi3-linux_{platform.machine()}", {}, compression=1))
+
+
+def pack(library, folder, tag, extra, compression=9):
+    """Writes the wheel with this library, and `extra` files by their path in it; returns its path."""
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    project = tomllib.loads((ROOT / "python/pyproject.toml").read_text())["project"]
+    info = f"holdall-{version}.dist-info"
+    files = {f"holdall/{path.relative_to(ROOT / 'python/holdall')}": path.read_bytes() for path in sources()}
+    files["holdall/_native.abi3.so"] = library
     metadata = [
         "Metadata-Version: 2.4", "Name: holdall", f"Version: {version}", f"Summary: {project['description']}",
         f"Requires-Python: {project['requires-python']}", "License-Expression: Apache-2.0",
+        *(f"Classifier: {one}" for one in project["classifiers"]),
     ]
-    for extra, packages in project["optional-dependencies"].items():
-        metadata += [f"Provides-Extra: {extra}", *(f"Requires-Dist: {package}; extra == '{extra}'" for package in packages)]
-    files[f"{info}/METADATA"] = "\n".join([*metadata, ""]).encode()
+    for name, packages in project["optional-dependencies"].items():
+        metadata += [f"Provides-Extra: {name}", *(f"Requires-Dist: {package}; extra == '{name}'" for package in packages)]
+    readme = (ROOT / "python/README.md").read_text()
+    files[f"{info}/METADATA"] = "\n".join([*metadata, "Description-Content-Type: text/markdown", "", readme]).encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: holdall\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     groups = {"console_scripts": project["scripts"], **project["entry-points"]}
     lines = [line for group, points in groups.items() for line in (f"[{group}]", *(f"{name} = {target}" for name, target in points.items()), "")]
     files[f"{info}/entry_points.txt"] = "\n".join(lines).encode()
+    files |= extra
     record = "".join(f"{name},sha256={digest(content)},{len(content)}\n" for name, content in files.items())
     files[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     wheel = folder / f"holdall-{version}-{tag}.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(wheel, "w") as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
-    print(wheel)
+            # Of no time, so that the same content gives the same wheel.
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.external_attr = (0o100755 if name.endswith("bin/holdall") else 0o100644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compression)
+    return wheel
 
 
 def sources():

@@ -4,6 +4,7 @@
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
 #   scripts/setup.sh demo    real ROS 2 nodes, in a Python venv of the project's own
 #   scripts/setup.sh wheel   maturin, which builds the Python package
+#   scripts/setup.sh dist    zig, which compiles for other computers, and what describes the programs
 #   scripts/setup.sh nodes   the same with foreign bag readers; ROS 1, LevelDB, a browser and btrfs tools where Debian has them
 #
 # Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
@@ -122,5 +123,16 @@ case "${1:-}" in
         install_packages "${demo_packages[@]}"
         make_venv python-packages-maturin.txt "maturin" /maturin
         ;;
-    *) fail "name what to set up: build, demo, nodes or wheel" ;;
+    dist)
+        # readelf is of binutils; dpkg-deb reads the packages of the container image.
+        install_packages "${demo_packages[@]}" binutils dpkg gpgv
+        make_venv python-packages-dist.txt "zig (about 300 MB)" /dist
+        find_rust
+        rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+        tools="${CARGO_TARGET_DIR:-target}/tools"
+        for tool in cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; do
+            [ -x "$tools/bin/${tool%@*}" ] || cargo install --quiet --locked --root "$tools" "$tool"
+        done
+        ;;
+    *) fail "name what to set up: build, demo, dist, nodes or wheel" ;;
 esac

@@ -26,6 +26,15 @@ fn main() {
         .define("ENABLE_TCP_TLS", "OFF")
         .define("ENABLE_SSL", switch(is_secured))
         .define("ENABLE_SECURITY", switch(is_secured));
+    // Nothing is linked with OpenSSL: its headers are enough, which for another computer than this one are in a folder of their own.
+    println!("cargo:rerun-if-env-changed=OPENSSL_INCLUDE_DIR");
+    if let Some(headers) = env::var_os("OPENSSL_INCLUDE_DIR").filter(|_| is_secured) {
+        let library = own.join("libempty.a");
+        cyclone
+            .define("OPENSSL_INCLUDE_DIR", headers)
+            .define("OPENSSL_CRYPTO_LIBRARY", &library)
+            .define("OPENSSL_SSL_LIBRARY", &library);
+    }
     let built = cyclone.build();
     println!("cargo:rustc-link-search=native={}", built.join("lib").display());
     println!("cargo:rustc-link-lib=static=ddsc");
