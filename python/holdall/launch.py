@@ -55,7 +55,7 @@ _ANSWER_MAX = 64 << 20
 _REPORT_MAX = 64 << 20
 # A report is a JSON object of many lines, and only its last one begins so.
 _REPORT_END = re.compile(rb"\n}\r?\n")
-# Seconds between two looks at what the program does, and those that it may take to listen or to answer.
+# Seconds between two checks of what the program does, and those that it may take to listen or to answer.
 _PERIOD_S, _ANSWER_S = 0.5, 10.0
 # Seconds that closing a bag may take before launch uses force; its own default is 5. A second signal abandons what is not yet written.
 _CLOSE_S = "60"

@@ -25,7 +25,7 @@ def command_into(log):
     return f"printf '%s|%s|%s|%s|%s|%s|%s\\n' {' '.join(words)} {{}} \"$HOLDALL_BAG\" >> {shlex.quote(str(log))}"
 
 
-def told(log):
+def reported(log):
     return [line.split("|") for line in log.read_text().splitlines()] if log.exists() else []
 
 
@@ -58,26 +58,26 @@ def report_of(said):
 
 
 def test_a_topic_that_falls_silent_and_comes_back_is_one_alarm(world):
-    log, sent = world.folder / "told", world.folder / "sent"
+    log, sent = world.folder / "reported", world.folder / "sent"
     talker = world.talker(
         {"topic": "/scan", "type": STRING, "count": 100, "rate_hz": 50, "log": str(sent)},
         {"topic": "/alive", "type": STRING, "count": None, "rate_hz": 20},
         later=[{"topic": "/scan", "type": STRING, "count": None, "rate_hz": 50}],
     )
     talker.wait_for("ready")
-    wish = "/scan silent 3s"
+    expression = "/scan silent 3s"
     bag = world.folder / "bag"
     recorder = world.holdall(
-        "record", "-a", "-o", bag, "--json", "--alarm", wish, "--alarm", "/alive rate < 2", "--on-alarm", command_into(log), "--web", "127.0.0.1:0"
+        "record", "-a", "-o", bag, "--json", "--alarm", expression, "--alarm", "/alive rate < 2", "--on-alarm", command_into(log), "--web", "127.0.0.1:0"
     )
     address = served(recorder)
     until(lambda: metrics(address).get("holdall_received_hertz", {}).get((("topic", "/alive"),), 0) > 10, "a rate")
     values = metrics(address)
-    assert values["holdall_alarms_active"][(("kind", "silent"),)] == 0 and not told(log)
+    assert values["holdall_alarms_active"][(("kind", "silent"),)] == 0 and not reported(log)
     assert list(values["holdall_build_info"].values()) == [1]
-    lines = until(lambda: told(log), "a command")
+    lines = until(lambda: reported(log), "a command")
     state, kind, topic, text, since, word, where = lines[0]
-    assert (state, kind, topic, text, word, where) == ("begin", "silent", "/scan", wish, wish, str(bag))
+    assert (state, kind, topic, text, word, where) == ("begin", "silent", "/scan", expression, expression, str(bag))
     end, count = last_sent(sent)
     assert count == 100 and 3e9 <= int(since) - end < 10e9, (since, end)
     values = metrics(address)
@@ -86,24 +86,24 @@ def test_a_topic_that_falls_silent_and_comes_back_is_one_alarm(world):
     assert values["holdall_alarm_topic"] == {(("kind", "silent"), ("topic", "/scan")): 1}
     assert values["holdall_last_message_age_seconds"][(("topic", "/scan"),)] >= 3
     assert values["holdall_last_message_age_seconds"][(("topic", "/alive"),)] < 3
-    until(lambda: wish in json.loads(ask(address, "GET", "/api/status")[1])["status"]["alarms"], "an alarm on the page")
+    until(lambda: expression in json.loads(ask(address, "GET", "/api/status")[1])["status"]["alarms"], "an alarm on the page")
     talker.process.send_signal(signal.SIGUSR1)
-    lines = until(lambda: len(told(log)) > 1 and told(log), "the end")
-    assert [line[:4] for line in lines] == [["begin", "silent", "/scan", wish], ["end", "silent", "/scan", wish]], lines
+    lines = until(lambda: len(reported(log)) > 1 and reported(log), "the end")
+    assert [line[:4] for line in lines] == [["begin", "silent", "/scan", expression], ["end", "silent", "/scan", expression]], lines
     assert metrics(address)["holdall_alarms_active"][(("kind", "silent"),)] == 0
     code, said = recorder.stop()
     assert code == 0, said
-    assert f"alarm: {wish}" in said and f"alarm over: {wish}" in said, said
+    assert f"alarm: {expression}" in said and f"alarm over: {expression}" in said, said
     found = markers(bag)
-    assert list(found) == [f"alarm: {wish}", f"alarm over: {wish}"], found
-    assert 3e9 <= found[f"alarm: {wish}"] - end < 10e9
+    assert list(found) == [f"alarm: {expression}", f"alarm over: {expression}"], found
+    assert 3e9 <= found[f"alarm: {expression}"] - end < 10e9
     alarms = report_of(said)["alarms"]
-    assert alarms["begun"] == {"silent": 1} and not alarms["active"] and alarms["ended"][0]["text"] == wish, alarms
-    assert len(told(log)) == 2
+    assert alarms["begun"] == {"silent": 1} and not alarms["active"] and alarms["ended"][0]["text"] == expression, alarms
+    assert len(reported(log)) == 2
 
 
-def test_losses_are_an_alarm_without_a_wish_and_the_end_waits_for_its_command(world):
-    log = world.folder / "told"
+def test_losses_are_an_alarm_without_a_request_and_the_end_waits_for_its_command(world):
+    log = world.folder / "reported"
     talker = world.talker(FLOOD, linger=True)
     talker.wait_for("ready")
     recorder = world.holdall("record", "-a", "-o", world.folder / "bag", "--json", *TINY, "--on-alarm", "sleep 1; " + command_into(log))
@@ -111,13 +111,13 @@ def test_losses_are_an_alarm_without_a_wish_and_the_end_waits_for_its_command(wo
     recorder.wait_until_says("lost so far")
     code, said = recorder.stop()
     assert code == 3, said
-    begun = [line for line in told(log) if line[0] == "begin"]
-    assert [line[1:3] for line in begun] == [["loss", "/flood"]], (told(log), said)
+    begun = [line for line in reported(log) if line[0] == "begin"]
+    assert [line[1:3] for line in begun] == [["loss", "/flood"]], (reported(log), said)
     report = report_of(said)
     assert report["lost"] > 0 and report["alarms"]["active"][0]["kind"] == "loss", report["alarms"]
 
 
-def test_wishes_that_cannot_be_watched_are_refused(world):
+def test_expressions_that_cannot_be_watched_are_refused(world):
     for flags, said in (
         (["--alarm", "/scan: x > 1"], "an alarm is silent or rate"),
         (["--alarm", "/scan quiet"], '--alarm "/scan quiet"'),
@@ -176,8 +176,8 @@ def test_a_node_hears_diagnostics_whose_levels_follow_what_happens(world):
     )
     talker.wait_for("ready")
     bag = world.folder / "bag"
-    wishes = ["--alarm", "/scan silent 3s", "--alarm", "/never silent 3s"]
-    recorder = world.holdall("record", "-a", "-o", bag, "--json", "--diagnostics", *TINY, *wishes)
+    watched = ["--alarm", "/scan silent 3s", "--alarm", "/never silent 3s"]
+    recorder = world.holdall("record", "-a", "-o", bag, "--json", "--diagnostics", *TINY, *watched)
     diagnostics = Diagnostics(world)
     stamp, status = diagnostics.until(lambda status: status["recording"][0] == OK)
     assert abs(stamp - time.time_ns()) < 10e9

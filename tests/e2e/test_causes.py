@@ -86,10 +86,10 @@ def test_a_publisher_that_is_stopped_for_longer_than_its_lease_is_named_and_coun
     before = recorded(world)
     until(lambda: recorded(world) > before + 100, "messages after the stop")
     sent, got, lost, code, said = ended(world, recorder, talker)
-    told = json.loads(world.run("audit", "--json", world.folder / "bag").stdout)["topics"]["/tick"]
-    assert got + lost + told["sent_before_match"] == sent, (sent, got, lost, told, said)
+    account = json.loads(world.run("audit", "--json", world.folder / "bag").stdout)["topics"]["/tick"]
+    assert got + lost + account["sent_before_match"] == sent, (sent, got, lost, account, said)
     # What was due meanwhile it sends at once when it runs again: before it is found, or after.
-    assert len(told["publishers"]) == 1 and got > before + 100, told
+    assert len(account["publishers"]) == 1 and got > before + 100, account
 
 
 def test_the_end_of_a_publisher_that_is_stopped_is_not_known(world):

@@ -131,7 +131,7 @@ fn silent_topics(status: &RecordStatus) -> DiagnosticStatus {
     } else {
         (
             Level::Ok,
-            format!("{} met", counted(watched.len() as u64, "wish")),
+            format!("{} met", counted(watched.len() as u64, "condition")),
         )
     };
     let kinds = [AlarmKind::Silent, AlarmKind::Rate];

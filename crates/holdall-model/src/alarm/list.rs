@@ -23,7 +23,7 @@ pub struct AlarmStatus {
     pub ended: Vec<Alarm>,
     /// How many have begun, by kind.
     pub begun: BTreeMap<AlarmKind, u64>,
-    /// What is watched on wish.
+    /// What is watched on request.
     pub watched: Vec<AlarmWatchStatus>,
 }
 
@@ -39,7 +39,7 @@ impl AlarmStatus {
     }
 }
 
-/// A topic that is watched on wish.
+/// A topic that is watched on request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AlarmWatchStatus {
     /// As it was written.
@@ -64,7 +64,7 @@ pub struct AlarmSubject<'a> {
     kind: AlarmKind,
     topic: Option<&'a str>,
     /// Its text, where a topic can have several alarms of a kind.
-    wish: Option<&'a str>,
+    expression: Option<&'a str>,
     /// Its beginning has another line in the log.
     is_logged: bool,
 }
@@ -83,15 +83,15 @@ impl<'a> AlarmSubject<'a> {
         Self {
             kind,
             topic: None,
-            wish: None,
+            expression: None,
             is_logged: false,
         }
     }
 
-    /// What was wished for.
-    pub fn of_wish(kind: AlarmKind, topic: &'a str, wish: &'a str) -> Self {
+    /// An expression about a topic.
+    pub fn of_expression(kind: AlarmKind, topic: &'a str, expression: &'a str) -> Self {
         Self {
-            wish: Some(wish),
+            expression: Some(expression),
             ..Self::of_topic(kind, topic)
         }
     }
@@ -147,8 +147,8 @@ impl AlarmList {
 
     fn end(&mut self, subject: &AlarmSubject<'_>, time: Timestamp) {
         let is_it = |alarm: &Alarm| {
-            let is_wish = subject.wish.is_none_or(|wish| wish == alarm.text);
-            alarm.kind == subject.kind && alarm.topic.as_deref() == subject.topic && is_wish
+            let is_expression = subject.expression.is_none_or(|text| text == alarm.text);
+            alarm.kind == subject.kind && alarm.topic.as_deref() == subject.topic && is_expression
         };
         let Some(index) = self.active.iter().position(is_it) else {
             return;

@@ -1,4 +1,4 @@
-//! A topic that is watched on wish, as its counter grows: it falls silent, or below a rate.
+//! A topic that is watched on request, as its counter grows: it falls silent, or below a rate.
 
 use super::{AlarmKind, AlarmLatch, AlarmList, AlarmSubject, AlarmWatchStatus};
 use crate::{
@@ -29,7 +29,7 @@ impl Watch {
         }
     }
 
-    /// Takes note of messages that came between two looks, at times that nothing shows: evenly.
+    /// Takes note of messages that came between two reads of its counter, at times that nothing shows: evenly.
     fn messages(&mut self, count: u64, from: Duration, until: Duration) {
         match self {
             Self::Silence(watch) if count > 0 => watch.message(steady(until)),
@@ -69,10 +69,10 @@ impl Watch {
     }
 }
 
-/// A topic that is watched on wish.
+/// A topic that is watched on request.
 #[derive(Debug)]
 pub struct WatchedTopic {
-    wish: Trigger,
+    trigger: Trigger,
     watch: Watch,
     /// The condition holds.
     is_wrong: bool,
@@ -84,14 +84,14 @@ pub struct WatchedTopic {
 
 impl WatchedTopic {
     /// `None` for a condition on fields, which is an event and no state.
-    pub fn new(wish: &Trigger) -> Option<Self> {
-        let (watch, calm) = match &wish.condition {
+    pub fn new(trigger: &Trigger) -> Option<Self> {
+        let (watch, calm) = match &trigger.condition {
             Condition::Silent(span) => (Watch::Silence(SilenceWatch::new(*span)), *span),
             Condition::RateBelow(bound) => (Watch::Rate(RateWatch::new(*bound)), Duration::ZERO),
             Condition::Fields(_) => return None,
         };
         Some(Self {
-            wish: wish.clone(),
+            trigger: trigger.clone(),
             watch,
             is_wrong: false,
             latch: AlarmLatch::new(calm.max(TOPIC_CALM)),
@@ -101,8 +101,8 @@ impl WatchedTopic {
     }
 
     /// The condition that is watched for.
-    pub fn wish(&self) -> &Trigger {
-        &self.wish
+    pub fn trigger(&self) -> &Trigger {
+        &self.trigger
     }
 
     /// Whether its topic is recorded.
@@ -131,8 +131,8 @@ impl WatchedTopic {
         self.is_wrong |= self.watch.check(steady(now));
         self.is_wrong &= !self.watch.is_kept();
         if let Some(edge) = self.latch.note(self.is_wrong, now) {
-            let Trigger { topic, text, .. } = &self.wish;
-            let subject = AlarmSubject::of_wish(self.watch.kind(), topic, text);
+            let Trigger { topic, text, .. } = &self.trigger;
+            let subject = AlarmSubject::of_expression(self.watch.kind(), topic, text);
             list.note(edge, &subject, || text.clone(), time);
         }
     }
@@ -140,8 +140,8 @@ impl WatchedTopic {
     /// What is known of it at `now`, which is monotonic.
     pub fn status(&self, now: Duration) -> AlarmWatchStatus {
         AlarmWatchStatus {
-            text: self.wish.text.clone(),
-            topic: self.wish.topic.clone(),
+            text: self.trigger.text.clone(),
+            topic: self.trigger.topic.clone(),
             is_topic_known: self.is_topic_known(),
             age: self.last_message.map(|at| now.saturating_sub(at)),
         }

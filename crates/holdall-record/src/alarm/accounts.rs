@@ -1,4 +1,4 @@
-//! Alarms that need no wish: losses, publishers whose end is not known, a disk that fills.
+//! Alarms without a request: losses, publishers whose end is not known, a disk that fills.
 
 use crate::{receive::session::Parts, write::drain::DrainStatus};
 use holdall_io::mutex::lock;
@@ -48,7 +48,7 @@ impl Default for WatchedAccounts {
 }
 
 impl WatchedAccounts {
-    /// Looks at accounts and disk.
+    /// Reads accounts and disk.
     pub fn step(&mut self, parts: &Parts, list: &mut AlarmList, now: Duration, time: Timestamp) {
         for (index, account) in lock(&parts.ledger).topics.iter().enumerate() {
             self.note_ends(index, account, now, time, list);

@@ -15,10 +15,10 @@ use holdall_model::{
 use std::{collections::VecDeque, sync::Mutex, time::Duration};
 use topics::WatchedTopics;
 
-/// Time between two looks at watched topics.
+/// Time between two reads of the counters of topics.
 const TOPICS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Time between two looks at accounts and disk: each visits all topics under the ledger's lock.
+/// Time between two reads of accounts and disk: each visits all topics under the ledger's lock.
 const ACCOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Changes that wait for a command. In a recording without one nothing takes them.
@@ -41,7 +41,7 @@ struct Watched {
 }
 
 impl Alarms {
-    /// Watches these topics, and everything that needs no wish.
+    /// Watches these topics, and accounts and disk in any case.
     pub fn new(topics: &[Trigger]) -> Self {
         Self(Mutex::new(Watched {
             topics: WatchedTopics::new(topics),
@@ -78,7 +78,7 @@ impl Alarms {
         mark(parts, &names, time);
     }
 
-    /// Looks at accounts and disk once more: at the end of the recording they are known.
+    /// Reads accounts and disk once more: at the end of the recording they are known.
     pub fn finish(&self, parts: &Parts, now: Duration, time: Timestamp) {
         lock(&self.0).next_accounts = now;
         self.step(parts, now, time);

@@ -32,11 +32,11 @@ pub(super) struct WatchedTopics {
 }
 
 impl WatchedTopics {
-    pub fn new(wishes: &[Trigger]) -> Self {
+    pub fn new(triggers: &[Trigger]) -> Self {
         Self {
-            watched: wishes
+            watched: triggers
                 .iter()
-                .filter_map(|wish| Some((WatchedTopic::new(wish)?, None)))
+                .filter_map(|trigger| Some((WatchedTopic::new(trigger)?, None)))
                 .collect(),
             paces: Vec::new(),
             next_rates: Duration::ZERO,
@@ -45,7 +45,7 @@ impl WatchedTopics {
         }
     }
 
-    /// Looks at the counters at `now`, which is monotonic.
+    /// Reads the counters at `now`, which is monotonic.
     pub fn step(&mut self, parts: &Parts, list: &mut AlarmList, now: Duration, time: Timestamp) {
         self.find_new(parts);
         let before = self.last_step.replace(now).unwrap_or(now);
@@ -69,7 +69,7 @@ impl WatchedTopics {
         for topic in topics.iter().skip(self.paces.len()) {
             self.paces.push((Arc::clone(&topic.intake), Pace::default()));
             for (watched, intake) in &mut self.watched {
-                if watched.wish().topic == topic.name {
+                if watched.trigger().topic == topic.name {
                     *intake = Some(Arc::clone(&topic.intake));
                 }
             }
@@ -86,7 +86,7 @@ impl WatchedTopics {
         for (absent, _) in self.watched.iter().filter(|(_, intake)| intake.is_none()) {
             tracing::warn!(
                 "alarm {}: its topic has not appeared among the recorded ones so far",
-                absent.wish()
+                absent.trigger()
             );
         }
     }
