@@ -131,7 +131,7 @@ fn silent_topics(status: &RecordStatus) -> DiagnosticStatus {
     } else {
         (
             Level::Ok,
-            format!("{} met", counted(watched.len() as u64, "condition")),
+            format!("{} in order", counted(watched.len() as u64, "watched topic")),
         )
     };
     let kinds = [AlarmKind::Silent, AlarmKind::Rate];
