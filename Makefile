@@ -40,8 +40,9 @@ build: setup-build ## build the program: target/release/holdall
 
 PREFIX ?= $(HOME)/.local
 
+# Without its debug information, which stays in target/release.
 install: build ## install the program, its manual pages and completions below PREFIX (~/.local)
-	install -D -m 755 target/release/holdall $(DESTDIR)$(PREFIX)/bin/holdall
+	install -D -m 755 -s target/release/holdall $(DESTDIR)$(PREFIX)/bin/holdall
 	target/release/holdall man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 	mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/holdall completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/holdall
@@ -52,7 +53,7 @@ install: build ## install the program, its manual pages and completions below PR
 # Beside `holdall`, which runs it; of the same tree, because both start each other.
 install-bench: setup-build ## install holdall-bench, the program that `holdall bench` runs, below PREFIX
 	cargo build --release -p holdall-bench --features "$(FEATURES)"
-	install -D -m 755 $(TARGET)/release/holdall-bench $(DESTDIR)$(PREFIX)/bin/holdall-bench
+	install -D -m 755 -s $(TARGET)/release/holdall-bench $(DESTDIR)$(PREFIX)/bin/holdall-bench
 	$(TARGET)/release/holdall-bench man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 
 check: ## the inner loop: types and unit tests of everything but the heavy transports
