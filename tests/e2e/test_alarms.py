@@ -84,7 +84,8 @@ def test_a_topic_that_falls_silent_and_comes_back_is_one_alarm(world):
     assert values["holdall_alarms_active"][(("kind", "silent"),)] == 1
     assert values["holdall_alarms_total"][(("kind", "silent"),)] == 1
     assert values["holdall_alarm_topic"] == {(("kind", "silent"), ("topic", "/scan")): 1}
-    assert values["holdall_last_message_age_seconds"][(("topic", "/scan"),)] >= 3
+    # Counters are read twice a second.
+    assert values["holdall_last_message_age_seconds"][(("topic", "/scan"),)] >= 2.5
     assert values["holdall_last_message_age_seconds"][(("topic", "/alive"),)] < 3
     until(lambda: expression in json.loads(ask(address, "GET", "/api/status")[1])["status"]["alarms"], "an alarm on the page")
     talker.process.send_signal(signal.SIGUSR1)

@@ -75,7 +75,7 @@ impl WatchedAccounts {
             let text = || {
                 let publishers = counted(silent, "publisher");
                 format!(
-                    "{}: {}: {publishers} went silent without a farewell",
+                    "{}: {}: {publishers} silent, without a farewell",
                     account.name,
                     UnknownEnds::SILENT
                 )

@@ -172,7 +172,7 @@ fn a_publisher_whose_end_is_unknown_is_an_alarm() {
     let active = world.active();
     assert_eq!(
         active,
-        ["/scan: end unknown: 1 publisher went silent without a farewell"]
+        ["/scan: end unknown: 1 publisher silent, without a farewell"]
     );
 }
 
