@@ -97,7 +97,8 @@ def try_in(root, kind, dist):
         folder = Path(folder)
         for name in ("upper", "work", "merged"):
             (folder / name).mkdir()
-        script = INSTALL[kind].format(version=VERSION) + "\nset -e\n" + RECORD + (READ if kind == "wheel" else "")
+        # Where it cannot be installed, nothing waits for a recorder.
+        script = "{ " + INSTALL[kind].format(version=VERSION) + "; } || exit 1\nset -e\n" + RECORD + (READ if kind == "wheel" else "")
         (folder / "script").write_text(script)
         inside = f"""
 set -e
