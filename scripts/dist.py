@@ -365,7 +365,7 @@ def wheel(out, one, program, shared):
 # The container image.
 
 def image(out, one, tree, epoch):
-    """A layer of Debian's packages and a layer of ours, as an OCI layout in a tar, which docker, podman and skopeo load."""
+    """Writes the container image: one layer has packages of Debian, the other has holdall. Docker, podman and skopeo load the file."""
     system = system_layer(one, epoch)
     own = {f"usr/{name}": entry for name, entry in tree.items() if name.startswith(("bin/", "share/doc/holdall/"))}
     folders = [("bags", 0o755, 1000), ("run/holdall", 0o755, 1000)]

@@ -92,8 +92,9 @@ fn losses(status: &RecordStatus) -> DiagnosticStatus {
     } else if sums.lost > 0 {
         (Level::Warn, format!("{} lost", counted(sums.lost, "message")))
     } else if ends.silent > 0 {
+        let silent = || format!("{} silent, without a farewell", counted(ends.silent, "publisher"));
         let text = active(status, &[AlarmKind::EndUnknown]);
-        (Level::Warn, text.unwrap_or_default())
+        (Level::Warn, text.unwrap_or_else(silent))
     } else {
         (Level::Ok, "none known".to_owned())
     };

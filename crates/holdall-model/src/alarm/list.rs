@@ -11,7 +11,7 @@ use std::{
 /// Alarms that are over and still named; further ones are counted.
 const ENDED_MAX: usize = 100;
 
-/// Alarms that are active at the same time; a recording with more lost topics than that has one problem.
+/// Alarms that are active at the same time; further ones are counted, and neither their beginning nor their end is passed on.
 const ACTIVE_MAX: usize = 1000;
 
 /// The alarms of a recording.
@@ -116,16 +116,10 @@ pub struct AlarmList {
 }
 
 impl AlarmList {
-    /// Takes note of a beginning, which has a text, or of an end.
-    pub fn note(
-        &mut self,
-        edge: AlarmEdge,
-        subject: &AlarmSubject<'_>,
-        text: impl FnOnce() -> String,
-        time: Timestamp,
-    ) {
+    /// Takes note of a beginning, or of an end, which needs no text.
+    pub fn note(&mut self, edge: AlarmEdge, subject: &AlarmSubject<'_>, text: String, time: Timestamp) {
         match edge {
-            AlarmEdge::Begin => self.begin(subject, text(), time),
+            AlarmEdge::Begin => self.begin(subject, text, time),
             AlarmEdge::End => self.end(subject, time),
         }
     }
@@ -139,8 +133,8 @@ impl AlarmList {
             until: None,
         };
         *self.begun.entry(alarm.kind).or_default() += 1;
-        self.news.push((alarm.clone(), subject.is_logged));
         if self.active.len() < ACTIVE_MAX {
+            self.news.push((alarm.clone(), subject.is_logged));
             self.active.push(alarm);
         }
     }

@@ -133,7 +133,7 @@ impl WatchedTopic {
         if let Some(edge) = self.latch.note(self.is_wrong, now) {
             let Trigger { topic, text, .. } = &self.trigger;
             let subject = AlarmSubject::of_expression(self.watch.kind(), topic, text);
-            list.note(edge, &subject, || text.clone(), time);
+            list.note(edge, &subject, text.clone(), time);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::{receive::session::Parts, write::drain::DrainStatus};
 use holdall_io::mutex::lock;
 use holdall_model::{
-    alarm::{AlarmKind, AlarmLatch, AlarmList, AlarmSubject},
+    alarm::{AlarmEdge, AlarmKind, AlarmLatch, AlarmList, AlarmSubject},
     loss::{LossSums, UnknownEnds, ledger::TopicAccount},
     time::Timestamp,
     units::{counted, format_bytes},
@@ -47,79 +47,64 @@ impl Default for WatchedAccounts {
     }
 }
 
+/// An alarm that begins or ends, and its text.
+type Change<'a> = (AlarmEdge, AlarmSubject<'a>, String);
+
 impl WatchedAccounts {
     /// Reads accounts and disk.
     pub fn step(&mut self, parts: &Parts, list: &mut AlarmList, now: Duration, time: Timestamp) {
+        let mut note = |(edge, subject, text): Change<'_>| list.note(edge, &subject, text, time);
         for (index, account) in lock(&parts.ledger).topics.iter().enumerate() {
-            self.note_ends(index, account, now, time, list);
-            self.note_losses(index, account, now, time, list);
+            self.end(index, account, now).into_iter().for_each(&mut note);
+            self.loss(index, account, now).into_iter().for_each(&mut note);
         }
-        self.note_disk(parts.drain.status(), now, time, list);
+        self.disk(parts.drain.status(), now)
+            .into_iter()
+            .for_each(&mut note);
     }
 
-    fn note_ends(
-        &mut self,
-        index: usize,
-        account: &TopicAccount,
-        now: Duration,
-        time: Timestamp,
-        list: &mut AlarmList,
-    ) {
+    fn end<'a>(&mut self, index: usize, account: &'a TopicAccount, now: Duration) -> Option<Change<'a>> {
         let silent = account.unknown_ends().silent;
         if silent == 0 && !self.ends.contains_key(&index) {
-            return;
+            return None;
         }
         let latch = self.ends.entry(index);
         let latch = latch.or_insert_with(|| AlarmLatch::new(ACCOUNT_CALM));
-        if let Some(edge) = latch.note(silent > 0, now) {
-            let text = || {
-                let publishers = counted(silent, "publisher");
-                format!(
-                    "{}: {}: {publishers} silent, without a farewell",
-                    account.name,
-                    UnknownEnds::SILENT
-                )
-            };
-            // The log has a line for all topics of a computer that has left.
-            let subject = AlarmSubject::of_topic(AlarmKind::EndUnknown, &account.name).logged();
-            list.note(edge, &subject, text, time);
-        }
+        let edge = latch.note(silent > 0, now)?;
+        let publishers = counted(silent, "publisher");
+        let text = format!(
+            "{}: {}: {publishers} silent, without a farewell",
+            account.name,
+            UnknownEnds::SILENT
+        );
+        // The log has a line for all topics of a computer that has left.
+        let subject = AlarmSubject::of_topic(AlarmKind::EndUnknown, &account.name).logged();
+        Some((edge, subject, text))
     }
 
-    fn note_losses(
-        &mut self,
-        index: usize,
-        account: &TopicAccount,
-        now: Duration,
-        time: Timestamp,
-        list: &mut AlarmList,
-    ) {
+    fn loss<'a>(&mut self, index: usize, account: &'a TopicAccount, now: Duration) -> Option<Change<'a>> {
         let sums = LossSums::of(&account.missing);
         if sums.lost == 0 && !self.losses.contains_key(&index) {
-            return;
+            return None;
         }
         let losses = self.losses.entry(index).or_insert_with(|| Losses {
             highest: 0,
             latch: AlarmLatch::new(ACCOUNT_CALM),
         });
-        let mut subject = AlarmSubject::of_topic(AlarmKind::Loss, &account.name);
-        if losses.highest == 0 {
-            // The log has the first loss of each stage, with what helps.
-            subject = subject.logged();
-        }
+        let is_first = losses.highest == 0;
         let is_more = sums.lost > losses.highest;
         losses.highest = losses.highest.max(sums.lost);
-        if let Some(edge) = losses.latch.note(is_more, now) {
-            let text = || {
-                let stages: Vec<&str> = sums.by_stage.keys().map(|stage| stage.as_str()).collect();
-                let lost = counted(sums.lost, "message");
-                format!("{}: {lost} lost ({})", account.name, stages.join(", "))
-            };
-            list.note(edge, &subject, text, time);
-        }
+        let edge = losses.latch.note(is_more, now)?;
+        let stages: Vec<&str> = sums.by_stage.keys().map(|stage| stage.as_str()).collect();
+        let lost = counted(sums.lost, "message");
+        let text = format!("{}: {lost} lost ({})", account.name, stages.join(", "));
+        let subject = AlarmSubject::of_topic(AlarmKind::Loss, &account.name);
+        // The log has the first loss of each stage, with what helps.
+        let subject = if is_first { subject.logged() } else { subject };
+        Some((edge, subject, text))
     }
 
-    fn note_disk(&mut self, drain: DrainStatus, now: Duration, time: Timestamp, list: &mut AlarmList) {
+    fn disk(&mut self, drain: DrainStatus, now: Duration) -> Option<Change<'static>> {
         let mut subject = AlarmSubject::of_recording(AlarmKind::Disk);
         if drain.failure.is_some() || drain.must_end.is_some() {
             subject = subject.logged();
@@ -133,8 +118,7 @@ impl WatchedAccounts {
             )
         });
         let text = drain.failure.or(drain.must_end).or(forecast);
-        if let Some(edge) = self.disk.note(text.is_some(), now) {
-            list.note(edge, &subject, || text.unwrap_or_default(), time);
-        }
+        let edge = self.disk.note(text.is_some(), now)?;
+        Some((edge, subject, text.unwrap_or_default()))
     }
 }

@@ -22,7 +22,7 @@ const TOPICS_INTERVAL: Duration = Duration::from_millis(100);
 const ACCOUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Changes that wait for a command. In a recording without one nothing takes them.
-const CHANGES_MAX: usize = 256;
+const CHANGES_MAX: usize = 4096;
 
 /// Markers of alarms: the other half is for those that are asked for.
 const ALARM_MARKERS_MAX: usize = MARKERS_MAX / 2;
@@ -35,6 +35,10 @@ struct Watched {
     accounts: WatchedAccounts,
     list: AlarmList,
     changes: VecDeque<Alarm>,
+    /// Something takes changes.
+    is_heard: bool,
+    /// Too many waited.
+    has_dropped: bool,
     markers: usize,
     next_topics: Duration,
     next_accounts: Duration,
@@ -48,6 +52,8 @@ impl Alarms {
             accounts: WatchedAccounts::default(),
             list: AlarmList::default(),
             changes: VecDeque::new(),
+            is_heard: false,
+            has_dropped: false,
             markers: 0,
             next_topics: Duration::ZERO,
             next_accounts: Duration::ZERO,
@@ -97,7 +103,9 @@ impl Alarms {
 
     /// Alarms that began or ended since the last call, in order.
     pub fn take_changes(&self) -> Vec<Alarm> {
-        lock(&self.0).changes.drain(..).collect()
+        let mut watched = lock(&self.0);
+        watched.is_heard = true;
+        watched.changes.drain(..).collect()
     }
 }
 
@@ -126,6 +134,8 @@ impl Watched {
             }
             if self.changes.len() < CHANGES_MAX {
                 self.changes.push_back(alarm);
+            } else if self.is_heard && !std::mem::replace(&mut self.has_dropped, true) {
+                tracing::warn!("{CHANGES_MAX} alarms wait for their commands: further ones have none");
             }
         }
         names

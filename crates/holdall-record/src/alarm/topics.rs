@@ -52,13 +52,13 @@ impl WatchedTopics {
         let ran = now.saturating_sub(before) < STOPPED_MIN;
         for (watched, intake) in &mut self.watched {
             if let Some(intake) = intake {
-                watched.note(intake.received(), (before, now), ran, list, time);
+                watched.note(intake.messages(), (before, now), ran, list, time);
             }
         }
         if now >= self.next_rates {
             self.next_rates = now + RATES_INTERVAL;
             for (intake, pace) in &mut self.paces {
-                pace.note(now, intake.received());
+                pace.note(now, intake.messages());
             }
         }
         self.name_absent(now);

@@ -33,8 +33,8 @@ impl Stepped {
     /// Kind, topic and state of the alarms that began or ended since the last call.
     fn changes(&self) -> Vec<(AlarmKind, Option<String>, &'static str)> {
         let changes = self.recorder.control().take_alarm_changes();
-        let told = |alarm: Alarm| (alarm.kind, alarm.topic.clone(), alarm.state());
-        changes.into_iter().map(told).collect()
+        let change = |alarm: Alarm| (alarm.kind, alarm.topic.clone(), alarm.state());
+        changes.into_iter().map(change).collect()
     }
 
     fn active(&self) -> Vec<String> {

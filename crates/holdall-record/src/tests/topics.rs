@@ -326,7 +326,7 @@ fn common_types_are_defined_by_the_program_itself() {
 const OWN_TYPE: &str = "own_msgs/msg/Thing";
 const OWN_TEXT: &str = "int32 number\n";
 
-fn own_hash() -> String {
+pub fn own_hash() -> String {
     let source = holdall_model::interface::InterfaceSource {
         format: holdall_model::interface::SourceFormat::Msg,
         text: OWN_TEXT.into(),

@@ -105,19 +105,22 @@ impl Stepped {
     }
 
     fn publisher_with(&mut self, topic: &str, type_name: &str, qos: QosProfile) -> (String, MemoryPublisher) {
-        let request = PublishRequest {
+        self.publish(PublishRequest {
             topic: topic.to_owned(),
             type_name: type_name.to_owned(),
             qos,
             ..PublishRequest::default()
-        };
+        })
+    }
+
+    fn publish(&mut self, request: PublishRequest) -> (String, MemoryPublisher) {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let publisher = self.network.publisher(&node("talker"), &request, &clock);
         while publisher.matched_subscriptions() == 0 {
             self.clock.advance(ms(1));
             self.recorder.step_session();
         }
-        (topic.to_owned(), publisher)
+        (request.topic, publisher)
     }
 
     pub fn send(&mut self, (topic, publisher): &(String, MemoryPublisher), payload: &[u8]) -> Timestamp {
@@ -454,6 +457,31 @@ fn a_condition_that_cannot_be_checked_is_named_and_the_others_work() {
     let known: Vec<bool> = status.triggers.iter().map(|it| it.is_topic_known).collect();
     assert_eq!(known, [true, true, true, false, true]);
     drop(world.end(&[(time, ms(100), ms(100))]));
+}
+
+#[test]
+fn a_topic_without_room_to_wait_for_its_definition_is_a_fault_of_its_trigger() {
+    let mut world = Stepped::new(triggers(&["/unknown: x > 1"], ms(100), ms(1000)), |options| {
+        options.cache.bytes_max = 1 << 20;
+    });
+    // Its node is asked, and does not answer.
+    let unknown = world.publish(PublishRequest {
+        topic: "/unknown".to_owned(),
+        type_name: "no_such/msg/Type".to_owned(),
+        type_hash: Some(super::topics::own_hash()),
+        qos: RELIABLE,
+        ..PublishRequest::default()
+    });
+    assert_eq!(world.status().triggers[0].fault, None);
+    let event = world.recorder.control().trigger("now").unwrap().time;
+    for number in 0..60 {
+        world.send(&unknown, &payload(number, 10_000));
+        world.settle();
+    }
+    let status = world.status();
+    let fault = status.triggers[0].fault.as_deref();
+    assert_eq!(fault, Some("no definition of no_such/msg/Type is known"));
+    drop(world.end(&[(event, ms(100), ms(1000))]));
 }
 
 #[test]

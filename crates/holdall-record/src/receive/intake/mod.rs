@@ -82,6 +82,8 @@ struct PublisherTrack {
     last_not_believed: Option<u64>,
     end: End,
     is_reliable: bool,
+    /// When the first message was published, by its own clock.
+    first_published: Option<Timestamp>,
     /// The latest time at which a message was published, when the last one came that was not the next in order.
     published_before: Option<Timestamp>,
     /// The last sign of life of one that went silent.
@@ -108,6 +110,7 @@ impl PublisherTrack {
             numbered: false,
             received: 0,
             last_published: None,
+            first_published: None,
             published_before: None,
             duplicates: 0,
             unclear: 0,
@@ -154,6 +157,7 @@ impl PublisherTrack {
 #[derive(Default)]
 #[repr(C)]
 struct IntakeState {
+    /// All that arrived.
     received: u64,
     closed: bool,
     /// `throttle` or `stop` is set.
@@ -169,6 +173,8 @@ struct IntakeState {
     ended: Vec<usize>,
     /// Publishers whose accounts were summed up.
     folded: usize,
+    /// Arrived messages that are none of the topic's, or were there already.
+    repeats: u64,
     /// Publishers of another type than the topic's.
     other_types: OtherTypes,
     throttle: Option<Throttle>,
@@ -289,6 +295,12 @@ impl Intake {
     /// Messages received so far, unwanted and duplicate ones included.
     pub fn received(&self) -> u64 {
         self.lock().received
+    }
+
+    /// Messages of the topic that publishers have sent and that arrived, each once.
+    pub(crate) fn messages(&self) -> u64 {
+        let state = self.lock();
+        state.received - state.repeats
     }
 
     /// Publishers that were discovered or sent a message.
@@ -416,10 +428,12 @@ impl Intake {
                 },
             },
             (Passage::Open, Err(stage)) => {
+                state.repeats += 1;
                 state.follow_end(index, &header, arrival);
                 stage
             }
             (Passage::Shut, payload) => {
+                state.repeats += u64::from(payload.is_err());
                 self.keep_back(&mut state.tracks[index], &header, payload.ok());
                 state.follow_end(index, &header, arrival);
                 LossStage::Policy

@@ -41,13 +41,13 @@ impl PublisherTrack {
     }
 
     /// Whether a number that has come before is the same message: several subscriptions bring it, or a publisher that was silent sends again what
-    /// it keeps. What was published later than everything before it belongs to another life of the publisher.
+    /// it keeps. What was published later than everything before it belongs to another life of the publisher; after a silence also what was
+    /// published earlier, by a computer that has begun without a clock.
     fn repeats(&self, published: Option<Timestamp>) -> bool {
         let is_silent = self.came_back || self.silent_since.is_some();
         match published {
-            Some(_) => {
-                (is_silent || self.subscriptions.count_ones() > 1) && published <= self.published_before
-            }
+            Some(_) if is_silent => (self.first_published..=self.published_before).contains(&published),
+            Some(_) => self.subscriptions.count_ones() > 1 && published <= self.published_before,
             // Rather stored twice than not at all.
             None => !is_silent && self.subscriptions.count_ones() > 1,
         }
@@ -76,7 +76,8 @@ impl Intake {
             Passage::Open => LossStage::Transport,
         };
         match observation {
-            Observation::First | Observation::InOrder => {}
+            Observation::First => track.first_published = published,
+            Observation::InOrder => {}
             // Before the first one: the history that a second, stronger subscription brings.
             Observation::Gap { first, last } if first > sequence => {
                 if !self.arrived_late(track, sequence) {
@@ -95,6 +96,7 @@ impl Intake {
             }
             Observation::Duplicate if track.repeats(published) => {
                 track.duplicates += 1;
+                state.repeats += 1;
                 return None;
             }
             // Two in a row: it does number from there.
@@ -103,14 +105,14 @@ impl Intake {
                     .last_not_believed
                     .is_some_and(|last| last.checked_add(1) == Some(sequence)) =>
             {
-                return Some(self.begin_again(state, index, sequence));
+                return Some(self.begin_again(state, index, sequence, published));
             }
             Observation::NotBelievable => {
                 track.last_not_believed = Some(sequence);
                 track.unclear += 1;
                 self.not_believed(track, Some(time));
             }
-            Observation::Duplicate => return Some(self.begin_again(state, index, sequence)),
+            Observation::Duplicate => return Some(self.begin_again(state, index, sequence, published)),
         }
         if track.sequence.received_count() == 1 {
             self.count_head(track);
@@ -135,7 +137,13 @@ impl Intake {
     }
 
     /// Begins another life of a publisher, whose numbers begin again.
-    pub(super) fn begin_again(&self, state: &mut IntakeState, index: usize, sequence: u64) -> usize {
+    pub(super) fn begin_again(
+        &self,
+        state: &mut IntakeState,
+        index: usize,
+        sequence: u64,
+        published: Option<Timestamp>,
+    ) -> usize {
         let ended = &mut state.tracks[index];
         self.close_track(ended);
         let (subscriptions, end, is_reliable) = (ended.subscriptions, ended.end, ended.is_reliable);
@@ -152,6 +160,7 @@ impl Intake {
         self.log_begin(track, Observation::First, sequence);
         (track.subscriptions, track.numbered) = (subscriptions, true);
         (track.end, track.is_reliable) = (end, is_reliable);
+        track.first_published = published;
         next
     }
 

@@ -543,20 +543,18 @@ fn what_a_publisher_sends_again_after_it_was_silent_is_stored_once() {
 
 #[test]
 fn another_life_of_a_publisher_that_was_silent_is_stored_whole() {
-    for is_found_first in [false, true] {
+    // Later, or earlier where its computer has begun without a clock.
+    for (is_found_first, begin) in [(false, 30), (true, 30), (false, -1000), (true, -1000)] {
         let bench = Bench::new();
         (1..=3).for_each(|number| bench.receive_of(number, number as i64));
         bench.lose();
         if is_found_first {
             bench.find();
         }
-        (1..=5).for_each(|number| bench.receive_of(number, 30 + number as i64));
+        (1..=5).for_each(|number| bench.receive_of(number, begin + number as i64));
         let (stored, account) = bench.finish();
-        assert_eq!(
-            (stored.len(), account.publishers.len()),
-            (8, 2),
-            "{is_found_first}"
-        );
+        let case = (is_found_first, begin);
+        assert_eq!((stored.len(), account.publishers.len()), (8, 2), "{case:?}");
     }
 }
 
@@ -571,6 +569,7 @@ fn another_life_that_comes_over_two_subscriptions_is_stored_once() {
             }
         }
     }
+    assert_eq!((bench.intake.received(), bench.intake.messages()), (16, 8));
     let (stored, account) = bench.finish();
     assert_eq!(
         (stored.len(), account.publishers.len(), account.lost()),

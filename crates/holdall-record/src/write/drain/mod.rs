@@ -200,9 +200,7 @@ impl Drain {
             );
             self.define(topic.id, topic.without_definition());
         }
-        for (topic, definition) in self.delivery.take_given_up() {
-            self.define_for_triggers(topic, &definition);
-        }
+        self.follow_given_up();
         if let Err(error) = self.maintain(now) {
             self.delivery.writer().fail(error);
         }
@@ -264,6 +262,13 @@ impl Drain {
     fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
         self.define_for_triggers(topic, &definition);
         self.delivery.define(topic, definition);
+    }
+
+    /// Lets triggers know of the topics that had too little room to wait.
+    fn follow_given_up(&mut self) {
+        for (topic, definition) in self.delivery.take_given_up() {
+            self.define_for_triggers(topic, &definition);
+        }
     }
 
     fn define_for_triggers(&mut self, topic: TopicId, definition: &MessageDefinition) {
@@ -394,6 +399,7 @@ impl Drain {
         if let Some(triggered) = &mut self.triggered {
             triggered.finish(&mut self.delivery, &self.checkpoints);
         }
+        self.follow_given_up();
         for topic in self.delivery.all_waiting() {
             tracing::warn!(
                 "{}: no node sent its message definition before the end",
