@@ -116,13 +116,9 @@ setup-demo:
 setup-nodes:
 	@scripts/setup.sh nodes
 
-# The program goes into the wheel, stripped: `pip install` gives both.
-wheel: build ## build the Python package: target/wheels/holdall-*.whl
-	@scripts/setup.sh wheel
-	mkdir -p python/holdall/bin
-	strip -o python/holdall/bin/holdall target/release/holdall
-	cd python && CARGO_TARGET_DIR=$(TARGET) $(HOLDALL_VENV)/maturin/bin/maturin build --release --out $(CURDIR)/target/wheels
-	rm -rf python/holdall/bin
+wheel: build ## build the Python package, with the program in it: target/wheels/holdall-*.whl
+	cargo build --release -p holdall-python
+	scripts/pack-wheel.py $(TARGET)/release/libholdall_python.so target/wheels $(TARGET)/release/holdall
 
 clean: ## remove what was built here (the venv and the demo's bag too)
 	rm -rf target .venv demo-out

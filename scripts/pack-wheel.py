@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Packs a built libholdall_python.so and python/holdall into a wheel: what `make wheel` builds with maturin, of any profile and without compiling.
+"""Packs a built libholdall_python.so and python/holdall into a wheel, and the program if it is named; both without their debug information.
 
-    scripts/pack-wheel.py target/debug/libholdall_python.so FOLDER
+    scripts/pack-wheel.py target/debug/libholdall_python.so FOLDER [target/debug/holdall]
 """
 
 import base64
@@ -18,12 +18,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def main(library, folder):
+def main(library, folder, program=None):
+    extra = {"holdall/bin/holdall": stripped(program)} if program else {}
+    print(pack(stripped(library), folder, f"cp310-abi3-linux_{platform.machine()}", extra, compression=1))
+
+
+def stripped(path):
     with tempfile.TemporaryDirectory() as temporary:
-        stripped = Path(temporary) / "native"
-        if subprocess.run(["strip", "-g", "-o", stripped, library], check=False).returncode:
-            shutil.copy(library, stripped)
-        print(pack(stripped.read_bytes(), folder, f"cp310-abi3-linux_{platform.machine()}", {}, compression=1))
+        copy = Path(temporary) / "stripped"
+        if subprocess.run(["strip", "-g", "-o", copy, path], check=False).returncode:
+            shutil.copy(path, copy)
+        return copy.read_bytes()
 
 
 def pack(library, folder, tag, extra, compression=9):

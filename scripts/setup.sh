@@ -3,7 +3,6 @@
 #
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
 #   scripts/setup.sh demo    real ROS 2 nodes, in a Python venv of the project's own
-#   scripts/setup.sh wheel   maturin, which builds the Python package
 #   scripts/setup.sh dist    zig, which compiles for other computers, and what describes the programs
 #   scripts/setup.sh nodes   the same with foreign bag readers; ROS 1, LevelDB, a browser and btrfs tools where Debian has them
 #
@@ -119,10 +118,6 @@ case "${1:-}" in
         make_venv python-packages-engines.txt "Ray, Dask and Spark (about 1200 MB)" /engines
         make_venv python-packages-training.txt "what reads training data (about 700 MB)" /training
         ;;
-    wheel)
-        install_packages "${demo_packages[@]}"
-        make_venv python-packages-maturin.txt "maturin" /maturin
-        ;;
     dist)
         # readelf is of binutils; dpkg-deb reads the packages of the container image.
         install_packages "${demo_packages[@]}" binutils dpkg gpgv
@@ -134,5 +129,5 @@ case "${1:-}" in
             [ -x "$tools/bin/${tool%@*}" ] || cargo install --quiet --locked --root "$tools" "$tool"
         done
         ;;
-    *) fail "name what to set up: build, demo, dist, nodes or wheel" ;;
+    *) fail "name what to set up: build, demo, dist or nodes" ;;
 esac
