@@ -240,10 +240,10 @@ class Bag:
         return {**lanes, **found["by_topic"]}, found
 
     def _look(self, cells: int) -> dict[str, list[int]] | None:
-        """As :meth:`over_time`, for a picture: None where that would take long, or where it cannot be read."""
+        """As :meth:`over_time`, for a picture: None where that would take long, or where something is damaged."""
         if cells not in self._lanes:
             lanes, found = self._over_time(cells, _READ_FOR_A_LOOK_BYTES)
-            self._lanes[cells] = lanes if found["is_whole"] else None
+            self._lanes[cells] = lanes if found["is_whole"] and found["damage"] is None else None
         return self._lanes[cells]
 
     # Messages.

@@ -18,9 +18,9 @@ pub struct OverTime {
     pub times: Option<(Timestamp, Timestamp)>,
     /// The counts of each topic that has messages.
     pub by_topic: BTreeMap<String, Vec<u64>>,
-    /// False if a file was left out because all of its messages would have to be read.
+    /// False if a file was left out because all of its messages would have to be read, or the caller wanted no more.
     pub is_whole: bool,
-    /// The first damage met in files that were read, whose messages may be missing in the counts.
+    /// The first damage that was met: messages may be missing in the counts.
     pub damage: Option<String>,
 }
 
@@ -38,7 +38,7 @@ impl BagSet {
             times,
             by_topic: BTreeMap::new(),
             is_whole: true,
-            damage: self.bags().iter().find_map(Bag::damage).map(str::to_owned),
+            damage: None,
         };
         let Some(times) = times else {
             return found;
@@ -220,6 +220,7 @@ impl LossSpan {
 mod tests {
     use super::*;
     use crate::{Writer, writer::SplitOptions};
+    use holdall_model::metadata::BagMetadata;
     use std::path::Path;
 
     fn write(path: &Path, storage: &str) {
@@ -282,6 +283,39 @@ mod tests {
         let counted: u64 = found.by_topic["/a"].iter().sum();
         assert!((1..2000).contains(&counted), "{counted}");
         assert!(found.damage.is_some_and(|damage| damage.contains("bag_0.db3")));
+    }
+
+    #[test]
+    fn damage_that_the_bag_is_known_for_hides_none_that_is_met() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["marked", "broken"].map(|name| folder.path().join(name));
+        for path in &paths {
+            write(path, "mcap");
+        }
+        let file = paths[0].join("metadata.yaml");
+        let mut metadata = BagMetadata::from_yaml(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let mark = (
+            crate::reader::DAMAGED_KEY.to_owned(),
+            "a schema is damaged".to_owned(),
+        );
+        metadata.custom_data.extend([mark]);
+        std::fs::write(&file, metadata.to_yaml()).unwrap();
+        let marked = BagSet::open(&paths[..1]).unwrap();
+        assert!(marked.bags()[0].damage().is_some());
+        let found = marked.over_time(3, u64::MAX, &mut |_| true);
+        assert_eq!(
+            (found.is_whole, found.damage),
+            (true, None),
+            "all lanes are complete"
+        );
+        let both = BagSet::open(&paths).unwrap();
+        std::fs::write(paths[1].join("broken_0.mcap"), "no bag").unwrap();
+        let found = both.over_time(3, u64::MAX, &mut |_| true);
+        assert!(
+            found
+                .damage
+                .is_some_and(|damage| damage.contains("broken_0.mcap"))
+        );
     }
 
     #[test]

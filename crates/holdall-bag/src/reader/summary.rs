@@ -84,7 +84,12 @@ impl BagSummary {
     }
 
     fn with(bag: &Bag, attached: Option<Result<Attached, ReadError>>) -> Result<Self, ReadError> {
-        let attached = attached.transpose()?.unwrap_or_default();
+        // A bag whose attachments are damaged is shown without them.
+        let attached = attached.transpose().unwrap_or_else(|error| {
+            tracing::warn!("attachments cannot be read: {error}");
+            None
+        });
+        let attached = attached.unwrap_or_default();
         let markers = bag.markers()?;
         let custom_data = &bag.metadata().custom_data;
         Ok(Self {

@@ -58,7 +58,7 @@ pub(super) struct Sorted {
     pub lost: Vec<(TopicId, PublisherIndex, Interval)>,
 }
 
-/// The account of a bag that has these files and gets the messages of `sorted`, which are `all` that were in memory.
+/// The account of a bag that has these files and gets the messages of `sorted`; `all` were in memory.
 pub(super) fn ledger<F: RecordedFile>(
     catalog: &Catalog,
     all: &[Found],

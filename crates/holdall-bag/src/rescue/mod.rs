@@ -300,10 +300,10 @@ fn memory_named_in(directory: &Path) -> Option<String> {
     metadata_of(directory).ok()??.custom_data.remove(MEMORY_KEY)
 }
 
-/// The metadata of a bag; `None` if it has none, or one that is damaged.
+/// The metadata of a bag; `None` if it has none, or one that is damaged. As for a reader, foreign bytes in a name do not matter.
 fn metadata_of(directory: &Path) -> Result<Option<BagMetadata>, holdall_io::disk::DiskError> {
-    match fs::read_to_string(&directory.join("metadata.yaml"), METADATA_BYTES_MAX) {
-        Ok(text) => Ok(BagMetadata::from_yaml(&text).ok()),
+    match fs::read(&directory.join("metadata.yaml"), METADATA_BYTES_MAX) {
+        Ok(bytes) => Ok(BagMetadata::from_yaml(&String::from_utf8_lossy(&bytes)).ok()),
         Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }

@@ -275,6 +275,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn foreign_bytes_in_the_metadata_are_no_reason_to_stop() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(metadata_of(folder.path()).unwrap().is_none());
+        let path = folder.path().join("metadata.yaml");
+        let bag = folder.path().join("bag");
+        let writer =
+            crate::Writer::create_with(&bag, "mcap", crate::writer::SplitOptions::default()).unwrap();
+        writer.close().unwrap();
+        let mut text = std::fs::read(bag.join("metadata.yaml")).unwrap();
+        text.extend(b"\n# \xff\n");
+        std::fs::write(&path, text).unwrap();
+        assert!(metadata_of(folder.path()).unwrap().is_some());
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(metadata_of(folder.path()).is_err(), "it cannot be read");
+    }
+
+    #[test]
     fn the_next_file_has_the_next_number() {
         let next = |storage: &str, directory: &str, taken: &[&str]| {
             let taken: Vec<PathBuf> = taken.iter().map(PathBuf::from).collect();

@@ -31,7 +31,7 @@ pub fn run(args: &InfoArguments) -> VerbResult {
         let markers = bag.markers().map_err(Failure::failed)?;
         let (lanes, damage) = timeline(&bag, &markers);
         output::result(&format!("\n{lanes}"))?;
-        if let Some(damage) = damage.filter(|damage| !bag.notices().contains(damage)) {
+        if let Some(damage) = damage {
             return Err(Failure::failed(format!(
                 "messages are missing in the lanes: {damage}"
             )));
