@@ -398,15 +398,7 @@ impl Tail {
         ] {
             let group_start = self.position();
             self.put_group(opcode, found, chunks);
-            let group_length = self.position() - group_start;
-            if group_length > 0 {
-                SummaryOffset {
-                    group_opcode: opcode,
-                    group_start,
-                    group_length,
-                }
-                .encode(&mut offsets);
-            }
+            SummaryOffset::encode_group(opcode, group_start, self.position(), &mut offsets);
         }
         let summary_offset_start = self.position();
         self.bytes.extend_from_slice(&offsets);

@@ -220,6 +220,18 @@ impl MetadataIndex {
 }
 
 impl SummaryOffset {
+    /// Appends the record of a group between two offsets of the file, unless it is empty.
+    pub fn encode_group(group_opcode: u8, start: u64, end: u64, out: &mut Vec<u8>) {
+        if end > start {
+            Self {
+                group_opcode,
+                group_start: start,
+                group_length: end - start,
+            }
+            .encode(out);
+        }
+    }
+
     /// Appends the record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_record(out, op::SUMMARY_OFFSET, |out| {

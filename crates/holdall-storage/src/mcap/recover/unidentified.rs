@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 /// Messages that wait for their definitions.
 pub(super) struct Unidentified {
-    /// A closed file may have a channel without its schema from the start.
+    /// The file is closed: it may have had a channel without its schema from the start.
     has_end: bool,
     /// Definitions of checkpoints and of a summary, for chunks whose own were in one that is lost.
     spare: Definitions,

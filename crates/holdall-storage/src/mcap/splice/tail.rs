@@ -185,12 +185,9 @@ impl Tail {
         let mut crc = crc32fast::Hasher::new();
         let mut offsets = Vec::new();
         for (group_opcode, records) in groups.into_iter().filter(|(_, records)| !records.is_empty()) {
-            SummaryOffset {
-                group_opcode,
-                group_start: out.len_bytes(),
-                group_length: records.len() as u64,
-            }
-            .encode(&mut offsets);
+            let group_start = out.len_bytes();
+            let group_end = group_start + records.len() as u64;
+            SummaryOffset::encode_group(group_opcode, group_start, group_end, &mut offsets);
             crc.update(records);
             out.append(records)?;
         }

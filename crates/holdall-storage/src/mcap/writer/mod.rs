@@ -130,7 +130,10 @@ impl McapWriter {
 
     /// Writes the schema and channel record, if the data section (without chunks) does not have them yet.
     fn write_definitions(&mut self, q: &mut DiskQueue, channel: u16) -> Result<(), DiskError> {
-        let mut records = self.catalog.unwritten(channel);
+        if self.catalog.is_introduced(channel) {
+            return Ok(());
+        }
+        let mut records = self.catalog.introduce_once(channel);
         records.try_for_each(|record| self.output.put(q, record))
     }
 

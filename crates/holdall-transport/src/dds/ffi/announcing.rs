@@ -263,8 +263,10 @@ impl State {
 
     /// A copy of a packet for another computer: where peers may need it, announcements of endpoints have the address that it needs.
     fn with_way_back(&self, networks: &Networks, packet: Vec<u8>, to: Destination) -> Vec<u8> {
-        let port = lock(&self.announcement).as_deref().and_then(data_port);
-        match port.filter(|_| networks.has_detoured() && to != Destination::ThisHost) {
+        if to == Destination::ThisHost || !networks.has_detoured() {
+            return packet;
+        }
+        match lock(&self.announcement).as_deref().and_then(data_port) {
             Some(port) => with_way_back(&packet, &needed(networks.interfaces(), to), port),
             None => packet,
         }
@@ -509,7 +511,7 @@ fn changed(packet: Packet) -> Option<dds_return_t> {
     if is_announcement {
         state.remember(&bytes);
     }
-    // Announcements of endpoints may be beside what else a packet has.
+    // A packet may announce endpoints beside its acknowledgements.
     if change.is_some() && !is_announcement && !address.is_multicast() {
         let networks = state.networks();
         bytes = state.with_way_back(&networks, bytes, networks.destination(address));

@@ -219,19 +219,20 @@ impl Catalog {
         }
     }
 
-    /// The same records as far as the data section lacks them; it has them from now on.
-    pub(crate) fn unwritten(&mut self, channel: u16) -> impl Iterator<Item = &[u8]> {
+    /// Whether the data section has the channel's record.
+    #[inline]
+    pub fn is_introduced(&self, channel: u16) -> bool {
+        self.channels[usize::from(channel)].is_written
+    }
+
+    /// As [`Self::introduce`], without a schema that the data section has.
+    pub fn introduce_once(&mut self, channel: u16) -> impl Iterator<Item = &[u8]> {
         let entry = &self.channels[usize::from(channel)];
-        let needed = [
-            !entry.is_written && !self.schemas[usize::from(entry.schema)].is_written,
-            !entry.is_written,
-        ];
+        let has_schema = self.schemas[usize::from(entry.schema)].is_written;
         let definitions = self.introduce(channel);
-        let records = [definitions.schema_record, definitions.channel_record];
-        records
+        [definitions.schema_record, definitions.channel_record]
             .into_iter()
-            .zip(needed)
-            .filter_map(|(record, needed)| needed.then_some(record))
+            .skip(usize::from(has_schema))
     }
 
     /// The records that have come since `mark`, which moves to here.

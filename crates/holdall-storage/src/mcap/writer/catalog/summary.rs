@@ -74,15 +74,7 @@ impl Catalog {
                 for record in records.take_while(|_| wanted) {
                     output.put(q, record)?;
                 }
-                let group_length = output.position() - group_start;
-                if group_length > 0 {
-                    SummaryOffset {
-                        group_opcode: opcode,
-                        group_start,
-                        group_length,
-                    }
-                    .encode(&mut offsets);
-                }
+                SummaryOffset::encode_group(opcode, group_start, output.position(), &mut offsets);
                 Ok(())
             };
         let schemas = &mut self.schemas.iter().map(|schema| schema.record.as_slice());
