@@ -94,8 +94,16 @@ fn check_floor(shown: &str, floor: &str, text: &str, breaches: &mut Vec<String>)
     let module: Vec<&str> = module.split('/').collect();
     for (line, path) in own_paths(crate::lengths::product(text), &module) {
         let mut names = path.iter().map(String::as_str);
-        if names.next() != Some("dds") {
-            continue;
+        match names.next() {
+            Some("dds") => {}
+            // All of the crate, or the crate by another name.
+            None | Some("") => {
+                breaches.push(format!(
+                    "{shown}:{line}: {floor} names the whole crate, with what is above it"
+                ));
+                continue;
+            }
+            Some(_) => continue,
         }
         let named = names.next().unwrap_or("*");
         if place(named).is_none_or(|place| place > own) {
@@ -108,18 +116,24 @@ fn check_floor(shown: &str, floor: &str, text: &str, breaches: &mut Vec<String>)
 
 /// All paths into its own crate that the source of `module` names, from the root of the crate, with their lines.
 fn own_paths(text: &str, module: &[&str]) -> Vec<(usize, Vec<String>)> {
-    let mut found = Vec::new();
-    let starts = text.match_indices("crate::").chain(text.match_indices("super::"));
-    for (at, _) in starts {
-        let begin = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    let (mut found, mut read) = (Vec::new(), 0);
+    let text: String = text.lines().map(|line| format!("{}\n", code_of(line))).collect();
+    let starts = ["crate::", "super::", "self::super::"];
+    let mut starts: Vec<usize> = starts
+        .iter()
+        .flat_map(|start| text.match_indices(start))
+        .map(|(at, _)| at)
+        .collect();
+    starts.sort_unstable();
+    for at in starts {
         let line = text[..at].matches('\n').count() + 1;
-        // In a comment, after other names, or where something is visible.
-        let is_inside = |c: char| c.is_ascii_alphanumeric() || "_:$".contains(c);
-        if text[begin..at].contains("//") || text[..at].ends_with(is_inside) || text[..at].ends_with("in ") {
+        // In a path that is read, after other names, or where something is visible.
+        let is_inside = |c: char| c.is_ascii_alphanumeric() || "_:".contains(c);
+        if at < read || text[..at].ends_with(is_inside) || text[..at].ends_with("(in ") {
             continue;
         }
         let mut paths = Vec::new();
-        expand(&text[at..], &[], &mut paths);
+        read = text.len() - expand(&text[at..], &[], &mut paths).len();
         for path in paths {
             let mut full: Vec<String> = module.iter().map(|name| (*name).to_owned()).collect();
             for name in path {
@@ -134,6 +148,11 @@ fn own_paths(text: &str, module: &[&str]) -> Vec<(usize, Vec<String>)> {
         }
     }
     found
+}
+
+/// A line without its comment.
+fn code_of(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
 }
 
 /// Adds each path of a tree such as `a::{b, c::{d, e}}`, which comes after `before`; returns what follows the tree.
@@ -344,6 +363,20 @@ mod tests {
                 0,
             ),
             ("ffi/qos.rs", "use crate::dds;\nuse crate::dds::*;\n", 2),
+            ("ffi/qos.rs", "use crate::{self as c};\nuse crate::*;\n", 2),
+            (
+                "ffi/qos.rs",
+                "fn a() {\n    for b in crate::dds::graph::c() {}\n}\n",
+                1,
+            ),
+            ("ffi/qos.rs", "fn a() {\n    $crate::dds::graph::b();\n}\n", 1),
+            ("ffi/qos.rs", "use self::super::super::graph::a;\n", 1),
+            ("ffi/mod.rs", "use super::{super::error::E, wire};\n", 0),
+            (
+                "ffi/qos.rs",
+                "use super::{\n    // Not, with graph,\n    entity,\n};\n",
+                0,
+            ),
             ("cellar/qos.rs", "use std::io;\n", 1),
         ] {
             let found = breaches_of(&format!("{DDS}{place}"), text);
