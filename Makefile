@@ -100,8 +100,8 @@ site: setup-build ## the documents as a web site: target/site/html
 	scripts/site.py $(TARGET)/debug/holdall target/site
 	$(MDBOOK) build target/site
 
-# DIST="--arch aarch64 --only deb" builds a part.
-dist: setup-build setup-dist ## archives, Debian packages, wheels and container images for x86-64 and ARM64: target/dist
+# DIST="--only deb" builds a part.
+dist: setup-build setup-dist ## archive, Debian package, wheel and container image for old and new systems: target/dist
 	scripts/dist.py $(DIST)
 
 setup-dist:

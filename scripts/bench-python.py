@@ -427,7 +427,7 @@ def table(bags, count, repeat):
                 rates = sorted(count / one["seconds"] for one in found)
                 peak = max(peak, min(one["peak"] for one in found) / (1 << 20))
                 cells.append(f"{rates[-1]:,.0f}; {rates[0]:,.0f}")
-            lines.append(f"| {name} | {who} | {' | '.join(cells)} | {peak:.0f} MiB |")
+            lines.append(f"| {name} | {who} | {' | '.join(cells)} | {f'{peak:.0f} MiB' if peak else ''} |")
             print(lines[-1], flush=True)
     for kind, found in sums.items():
         assert len(set(found.values())) == 1, f"{kind}: readers do not agree on the payloads: {found}"

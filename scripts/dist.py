@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Builds what a release consists of into target/dist: `make dist`.
 
-    scripts/dist.py                      all artefacts of both architectures
-    scripts/dist.py --arch aarch64       of one
+    scripts/dist.py                      all artefacts for this computer's architecture
+    scripts/dist.py --arch x86_64 --arch aarch64
     scripts/dist.py --only deb,wheel     some; programs are built where their sources changed
 
 For each architecture: an archive with program, manual pages, completions, units and licences; a Debian package; a wheel; a container image; a list of
 what is in the program (CycloneDX); and one of checksums. Everything is compiled on this computer: zig has the C libraries of both architectures and of
-the oldest supported system. The same sources give the same bytes.
+the oldest supported system. The same sources give the same bytes on the same computer, the image for as long as Debian's packages are the same.
 """
 
 import argparse
@@ -35,12 +35,12 @@ VERSION = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 TOOLS = TARGET / "tools" / "bin"
 WORK = TARGET / "dist-work"
-# Debian 11, Ubuntu 20.04, RHEL 9, JetPack 5: the oldest C library of them has 2.31, and that of RHEL 8 and manylinux_2_28 this one.
+# RHEL 8 and manylinux_2_28 have this C library; Debian 11, Ubuntu 20.04 and JetPack 5 have 2.31.
 GLIBC = (2, 28)
 FEATURES = "holdall-cli/zenoh,holdall-cli/iceoryx2"
 KINDS = ("tar", "deb", "wheel", "image", "sbom")
 AUTHORS = "The holdall maintainers <maintainers@users.noreply.github.com>"
-# The container image is made of these packages of Debian 13, and of what its programs need of them at run time.
+# The container image has these packages of Debian 13.
 IMAGE_SUITE = "trixie"
 IMAGE_PACKAGES = ("base-files", "ca-certificates", "libc6", "libgcc-s1", "libssl3t64", "libzstd1", "zlib1g", "netbase")
 MIRROR = os.environ.get("HOLDALL_DEBIAN_MIRROR", "http://deb.debian.org/debian")
@@ -77,23 +77,25 @@ def main():
         parser.error(f"--only: expected some of {','.join(KINDS)}, found {','.join(sorted(unknown))}")
     out = arguments.out
     out.mkdir(parents=True, exist_ok=True)
-    chosen = [ARCHITECTURES[name] for name in arguments.arch or ARCHITECTURES]
+    own = ARCHITECTURES[os.uname().machine]
+    chosen = [ARCHITECTURES[name] for name in arguments.arch or [own.name]]
     epoch = int(command("git", "log", "-1", "--format=%ct"))
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
-    for one in chosen:
+    # The program of this computer writes the manual pages and completions.
+    for one in dict.fromkeys([own, *chosen]):
         if not arguments.built:
             say(f"{one.name}: compiling")
             compile_for(one)
         check_symbols(one, one.built / "holdall")
         check_symbols(one, one.built / "libholdall_python.so")
-    # Those of this computer can be run.
-    shared = Shared.make(ARCHITECTURES[os.uname().machine], chosen[0])
+    shared = Shared.make(own)
     for one in chosen:
         stripped = strip(one, one.built / "holdall", WORK / one.name / "holdall")
         tree = files_of_release(one, shared, stripped)
         if "tar" in kinds:
             made(archive(out / f"holdall-{VERSION}-{one.name}-linux.tar.xz", f"holdall-{VERSION}", tree, epoch))
-            debug = {"holdall.debug": (0o644, debug_part(one))}
+            # Debuggers look beside the program.
+            debug = {"bin/holdall.debug": (0o644, (WORK / one.name / "holdall.debug").read_bytes())}
             made(archive(out / f"holdall-{VERSION}-{one.name}-linux-debug.tar.xz", f"holdall-{VERSION}", debug, epoch))
         if "deb" in kinds:
             made(debian_package(out, one, tree, epoch))
@@ -103,7 +105,8 @@ def main():
             made(image(out, one, tree, epoch))
         if "sbom" in kinds:
             made(bill_of_materials(out, one))
-    sums = [f"{sha256(path.read_bytes())}  {path.name}\n" for path in sorted(out.iterdir()) if path.name != "SHA256SUMS"]
+    of_release = [path for path in sorted(out.iterdir()) if VERSION in path.name]
+    sums = [f"{sha256(path.read_bytes())}  {path.name}\n" for path in of_release]
     (out / "SHA256SUMS").write_text("".join(sums))
     say(f"everything is in {out}")
 
@@ -113,7 +116,7 @@ def main():
 def compile_for(one):
     headers = WORK / "openssl"
     copy_openssl_headers(headers)
-    # Paths of this computer are in no program.
+    # Programs name no path of this computer.
     home = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo"))
     maps = {str(ROOT): "/holdall", home: "/cargo", str(TARGET): "/target"}
     environment = {
@@ -155,7 +158,7 @@ def check_symbols(one, program):
 
 
 def objcopy(*words):
-    """The one of Rust's toolchain knows the programs of all architectures."""
+    """Runs Rust's objcopy, which handles programs of every architecture."""
     sysroot = Path(command("rustc", "--print", "sysroot").strip())
     program = next(sysroot.glob("lib/rustlib/*/bin/rust-objcopy"))
     subprocess.run([program, *words], env={**os.environ, "LD_LIBRARY_PATH": str(sysroot / "lib")}, check=True)
@@ -164,14 +167,10 @@ def objcopy(*words):
 def strip(one, program, to):
     to.parent.mkdir(parents=True, exist_ok=True)
     debug = to.parent / f"{to.name}.debug"
-    # Rust's own copy has no own file of debug information beside the program: what is kept is found by the link.
+    # The program names the file with its debug information.
     objcopy("--only-keep-debug", program, debug)
     objcopy("--strip-all", f"--add-gnu-debuglink={debug}", program, to)
     return to.read_bytes()
-
-
-def debug_part(one):
-    return (WORK / one.name / "holdall.debug").read_bytes()
 
 
 # What is in all packages.
@@ -184,10 +183,8 @@ class Shared:
     licences: bytes
 
     @classmethod
-    def make(cls, own, chosen):
+    def make(cls, own):
         program = own.built / "holdall"
-        if not program.exists():
-            fail(f"manual pages and completions are written by {program}: build for this computer, too ({own.name} beside {chosen.name})")
         folder = WORK / "man"
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([program, "man", "--dir", folder], check=True)
@@ -219,7 +216,9 @@ def licence_texts():
         if package["source"] is None:
             continue
         folder = Path(package["manifest_path"]).parent
-        names = sorted(path for path in folder.iterdir() if path.is_file() and re.match(r"(?i)(licen[cs]e|copying|notice|unlicense)", path.name))
+        # Crates that carry the sources of a C library have its licence deeper in.
+        found = folder.rglob("*") if package["name"].endswith(("-sys", "-src")) else folder.iterdir()
+        names = sorted(path for path in found if path.is_file() and re.match(r"(?i)(licen[cs]e|copying|notice|unlicense)", path.name))
         about = f"{package['name']} {package['version']} ({package['license'] or 'see its text'}; {package['repository'] or 'crates.io'})"
         for path in names or [None]:
             text = path.read_text(errors="replace").strip() if path else "Its package has no text of its licence."
@@ -227,8 +226,10 @@ def licence_texts():
     parts = ["The programs of holdall have these parts of others.\n"]
     for text, packages in by_text.items():
         parts.append("\n".join(["=" * 80, *dict.fromkeys(packages), "-" * 80, text, ""]))
-    # Cyclone DDS is compiled from its sources, which a crate carries.
-    return "\n".join(parts).encode()
+    text = "\n".join(parts)
+    if "cyclonedds-src" not in text or "Eclipse Public License" not in text:
+        fail("the licence of Cyclone DDS was not found")
+    return text.encode()
 
 
 def used_packages(listed):
@@ -242,7 +243,10 @@ def used_packages(listed):
         if one in used:
             continue
         used.add(one)
-        todo += [dependency["pkg"] for dependency in nodes[one]["deps"] if any(kind["kind"] is None for kind in dependency["dep_kinds"])]
+        dependencies = [dependency for dependency in nodes[one]["deps"] if any(kind["kind"] is None for kind in dependency["dep_kinds"])]
+        todo += [dependency["pkg"] for dependency in dependencies]
+        # A build script compiles these sources into the program.
+        todo += [dependency["pkg"] for dependency in nodes[one]["deps"] if names[dependency["pkg"]].endswith("-src")]
     return used
 
 
@@ -261,9 +265,8 @@ def archive(path, top, files, epoch):
 
 def tar_of(files, epoch, folders=(), links=()):
     """A tar of files (mode and content by path), folders (path, mode, user) and symbolic links, in the order of their names."""
-    entries = {}
-    for name, (mode, content) in files.items():
-        entries[name] = tar_entry(name, tarfile.REGTYPE, mode, epoch), content
+    entries = {name: (tar_entry(name, tarfile.REGTYPE, mode, epoch), content) for name, (mode, content) in files.items()}
+    for name in [*files, *(name for name, *_ in folders), *(name for name, _ in links)]:
         parts = name.split("/")
         for parent in ("/".join(parts[:end]) for end in range(1, len(parts))):
             entries.setdefault(parent, (tar_entry(parent, tarfile.DIRTYPE, 0o755, epoch), b""))
@@ -306,7 +309,7 @@ License: Apache-2.0
     changes = f"holdall ({VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of the sources.\n\n -- {AUTHORS}  {date}\n"
     files["./usr/share/doc/holdall/copyright"] = (0o644, copyright_text.encode())
     files["./usr/share/doc/holdall/changelog.gz"] = (0o644, gzip.compress(changes.encode(), mtime=0))
-    folders = [("./etc", 0o755, 0), ("./etc/holdall", 0o755, 0)]
+    folders = [("./etc/holdall", 0o755, 0)]
     size = sum(len(content) for _, content in files.values()) // 1024
     control = f"""Package: holdall
 Version: {VERSION}
@@ -356,9 +359,10 @@ def wheel(out, one, program, shared):
     extra = {"holdall/bin/holdall": program, f"holdall-{VERSION}.dist-info/licenses/LICENSE": (ROOT / "LICENSE").read_bytes(),
              f"holdall-{VERSION}.dist-info/licenses/licences-of-dependencies.txt": shared.licences}
     path = Path(wheels.pack(library.read_bytes(), out, tag, extra))
-    shown = command(str(venv() / "bin" / "auditwheel"), "show", path)
-    if f"manylinux_{GLIBC[0]}_{GLIBC[1]}" not in shown and "manylinux_2_17" not in shown:
-        fail(f"{path}: auditwheel finds another tag than {tag}:\n{shown}")
+    found = json.loads(command(str(venv() / "bin" / "auditwheel"), "show", "--json", path))["overall_tag"]
+    version = re.match(r"manylinux_(\d+)_(\d+)_", found)
+    if version is None or tuple(map(int, version.groups())) > GLIBC:
+        fail(f"{path}: expected {tag}, auditwheel finds {found}")
     return path
 
 
@@ -420,7 +424,7 @@ def dumped(value):
 def system_layer(one, epoch):
     """The files of Debian's packages that the program needs, without what only people and package managers read."""
     index = packages_of_debian(one)
-    files, links, folders, listed = {}, {}, [("tmp", 0o1777, 0)], []
+    files, links, folders, listed = {}, {}, [("tmp", 0o1777, 0), ("var/tmp", 0o1777, 0), ("run", 0o755, 0)], []
     for name in IMAGE_PACKAGES:
         package = index[name]
         listed.append(f"{name} {package['Version']}\n")
@@ -437,6 +441,8 @@ def system_layer(one, epoch):
                     files[inside] = (member.mode & 0o755, tar.extractfile(member).read())
                 elif member.issym():
                     links[inside] = member.linkname
+                elif not member.isdir():
+                    fail(f"{path}: expected files, folders and links, found {member.name} of another kind")
     files["etc/passwd"] = (0o644, b"root:x:0:0:root:/:/usr/sbin/nologin\nholdall:x:1000:1000:holdall:/bags:/usr/sbin/nologin\n")
     files["etc/group"] = (0o644, b"root:x:0:\nholdall:x:1000:\n")
     files["etc/nsswitch.conf"] = (0o644, b"passwd: files\ngroup: files\nhosts: files dns\n")
@@ -458,13 +464,12 @@ def system_layer(one, epoch):
 def packages_of_debian(one):
     """The packages of the suite by name, from an index that Debian has signed."""
     base = f"{MIRROR}/dists/{IMAGE_SUITE}"
-    release = WORK / "InRelease"
-    release.write_bytes(fetched(f"{base}/InRelease"))
-    keyring = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-    if keyring.exists() and shutil.which("gpgv"):
-        checked = subprocess.run(["gpgv", "--quiet", "--keyring", keyring, release], capture_output=True, text=True, check=False)
-        if "Good signature" not in checked.stderr:
-            fail(f"{base}/InRelease: expected Debian's signature, found: {checked.stderr.strip()}")
+    signed, release = WORK / "InRelease", WORK / "Release"
+    signed.write_bytes(fetched(f"{base}/InRelease"))
+    release.unlink(missing_ok=True)
+    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    # What is read is the text that was signed, and nothing around it.
+    subprocess.run(["gpgv", "--quiet", "--keyring", keyring, "--output", release, signed], capture_output=True, text=True, check=True)
     name = f"main/binary-{one.debian}/Packages.xz"
     sums = release.read_text().split("SHA256:")[1]
     digest = next(line.split()[0] for line in sums.splitlines() if line.endswith(f" {name}"))
@@ -481,7 +486,7 @@ def packages_of_debian(one):
 
 def fetched(address, digest=None):
     cached = WORK / "fetched" / (digest or "")
-    if digest and cached.exists():
+    if digest and cached.exists() and sha256(cached.read_bytes()) == digest:
         return cached.read_bytes()
     with urllib.request.urlopen(address, timeout=120) as answer:
         content = answer.read()
@@ -497,11 +502,13 @@ def bill_of_materials(out, one):
     """What is in the program, as CycloneDX."""
     name = f"holdall-{VERSION}-{one.name}"
     options = ["--format", "json", "--spec-version", "1.5", "--target", one.triple, "--features", "zenoh,iceoryx2", "--override-filename", name]
-    subprocess.run([TOOLS / "cargo-cyclonedx", "cyclonedx", "--manifest-path", ROOT / "crates/holdall-cli/Cargo.toml", *options], check=True)
-    made_at = ROOT / "crates/holdall-cli" / f"{name}.json"
-    listed = json.loads(made_at.read_text())
-    for member in (ROOT / "crates").glob(f"*/{name}.json"):
-        member.unlink()
+    try:
+        subprocess.run([TOOLS / "cargo-cyclonedx", "cyclonedx", "--manifest-path", ROOT / "crates/holdall-cli/Cargo.toml", *options], check=True)
+        listed = json.loads((ROOT / "crates/holdall-cli" / f"{name}.json").read_text())
+    finally:
+        # It writes one beside each member of the workspace.
+        for member in [*ROOT.glob(f"*/{name}.json"), *ROOT.glob(f"*/*/{name}.json")]:
+            member.unlink()
     # The same bytes each time, and no path of this computer.
     listed.pop("serialNumber", None)
     listed["metadata"].pop("timestamp", None)

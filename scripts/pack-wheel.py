@@ -46,6 +46,7 @@ def pack(library, folder, tag, extra, compression=9):
     for name, packages in project["optional-dependencies"].items():
         metadata += [f"Provides-Extra: {name}", *(f"Requires-Dist: {package}; extra == '{name}'" for package in packages)]
     readme = (ROOT / "python/README.md").read_text()
+    metadata += [f"License-File: {name.removeprefix(f'{info}/licenses/')}" for name in extra if name.startswith(f"{info}/licenses/")]
     files[f"{info}/METADATA"] = "\n".join([*metadata, "Description-Content-Type: text/markdown", "", readme]).encode()
     files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: holdall\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()
     groups = {"console_scripts": project["scripts"], **project["entry-points"]}

@@ -119,14 +119,14 @@ case "${1:-}" in
         make_venv python-packages-training.txt "what reads training data (about 700 MB)" /training
         ;;
     dist)
-        # readelf is of binutils; dpkg-deb reads the packages of the container image.
-        install_packages "${demo_packages[@]}" binutils dpkg gpgv
+        # readelf is of binutils; dpkg-deb reads the packages of the container image, whose index Debian has signed.
+        install_packages "${demo_packages[@]}" binutils dpkg gpgv debian-archive-keyring
         make_venv python-packages-dist.txt "zig (about 300 MB)" /dist
         find_rust
         rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
         tools="${CARGO_TARGET_DIR:-target}/tools"
         for tool in cargo-auditable@0.7.7 cargo-cyclonedx@0.5.9; do
-            [ -x "$tools/bin/${tool%@*}" ] || cargo install --quiet --locked --root "$tools" "$tool"
+            [ -e "$tools/$tool" ] || { cargo install --quiet --locked --root "$tools" "$tool" && touch "$tools/$tool"; }
         done
         ;;
     *) fail "name what to set up: build, demo, dist or nodes" ;;

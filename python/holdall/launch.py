@@ -305,7 +305,7 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
             except (OSError, ValueError, ProgramError, asyncio.TimeoutError) as error:
                 reason = error
             break
-        LogInfo(msg=f"holdall {self._verb}: cannot be asked to stop ({reason or type(reason).__name__}), and gets SIGINT").execute(context)
+        LogInfo(msg=f"holdall {self._verb}: cannot be asked to stop ({str(reason) or type(reason).__name__}), and gets SIGINT").execute(context)
         await context.emit_event(SignalProcess(signal_number=signal.SIGINT, process_matcher=matches_action(self)))
 
     def _keep(self, event: Any) -> list[Any]:

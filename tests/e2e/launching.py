@@ -15,8 +15,8 @@ from launch.launch_description_sources import AnyLaunchDescriptionSource
 
 def say(event, _context):
     fields = ("closed_file", "opened_file", "lost", "total", "topics", "returncode", "report", "reports")
-    told = {name: getattr(event, name) for name in fields if hasattr(event, name)}
-    print(json.dumps({"event": type(event).__name__, "verb": type(event.action).__name__, **told}), flush=True)
+    values = {name: getattr(event, name) for name in fields if hasattr(event, name)}
+    print(json.dumps({"event": type(event).__name__, "verb": type(event.action).__name__, **values}), flush=True)
 
 
 def main(path, *arguments):
