@@ -169,7 +169,8 @@ def strip(one, program, to):
     debug = to.parent / f"{to.name}.debug"
     # The program names the file with its debug information.
     objcopy("--only-keep-debug", program, debug)
-    objcopy("--strip-all", f"--add-gnu-debuglink={debug}", program, to)
+    # `cargo auditable` has written the list of crates into a section of its own.
+    objcopy("--strip-all", "--keep-section=.dep-v0", f"--add-gnu-debuglink={debug}", program, to)
     return to.read_bytes()
 
 
