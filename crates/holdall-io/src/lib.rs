@@ -11,6 +11,7 @@ pub mod limits;
 pub mod link;
 pub mod lock;
 pub mod machine;
+pub mod main_memory;
 pub mod memory;
 pub mod mutex;
 pub mod new_file;

@@ -221,12 +221,6 @@ pub fn written_bytes() -> Option<u64> {
     number_after(&text, "write_bytes:")
 }
 
-/// Bytes of memory that programs can still have.
-pub fn available_memory_bytes(read: ReadFile<'_>) -> Option<u64> {
-    let text = read(Path::new("/proc/meminfo")).ok()?;
-    number_after(&text, "MemAvailable:")?.checked_mul(1024)
-}
-
 /// Largest receive buffer in bytes that a program can have for a socket; `None` if the system does not show it (a container).
 pub fn receive_buffer_bytes_max(read: ReadFile<'_>) -> Option<u64> {
     read(Path::new("/proc/sys/net/core/rmem_max"))
@@ -302,7 +296,7 @@ pub fn clock_state() -> ClockState {
 }
 
 /// The first number after a name at the beginning of a line.
-fn number_after(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn number_after(text: &str, name: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
@@ -396,7 +390,6 @@ mod tests {
     #[test]
     fn this_machine_has_processors_memory_and_threads() {
         assert!(processor_count() >= 1);
-        assert!(available_memory_bytes(&read).is_some_and(|bytes| bytes > 1 << 20));
         assert!(processor_times().since(&ProcessorTimes::default()).0 > Duration::ZERO);
         assert!(
             thread_times()

@@ -103,23 +103,6 @@ pub fn rss_bytes() -> io::Result<u64> {
     Ok(pages * u64::try_from(page_bytes).unwrap_or(4096))
 }
 
-/// Memory that this process can have, in bytes, with `read` to read the system's files: the machine's memory,
-/// or the container's limit when that is less. `None` if the system does not report it.
-pub fn memory_bytes(read: impl Fn(&Path) -> io::Result<String>) -> Option<u64> {
-    let machine = read(Path::new("/proc/meminfo")).ok().and_then(|text| {
-        let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        kib.checked_mul(1024)
-    });
-    // In a container the group's own files are at the top; "max" means unlimited.
-    let group = read(Path::new("/sys/fs/cgroup/memory.max")).ok();
-    let limit = group.and_then(|text| text.trim().parse().ok());
-    match (machine, limit) {
-        (Some(machine), Some(limit)) => Some(machine.min(limit)),
-        (machine, limit) => machine.or(limit),
-    }
-}
-
 /// Open descriptors of this process.
 ///
 /// # Errors
@@ -206,24 +189,6 @@ mod tests {
         });
         assert_eq!(found.join().unwrap(), 7);
         assert_ne!(nice_of(), 7, "only the thread that asked");
-    }
-
-    #[test]
-    fn memory_is_that_of_the_machine_or_the_containers_limit() {
-        let with = |limit: &'static str| {
-            memory_bytes(
-                move |path: &Path| match path.file_name().and_then(|name| name.to_str()) {
-                    Some("meminfo") => Ok("MemFree:  5 kB\nMemTotal:       1024 kB\n".to_owned()),
-                    _ if limit.is_empty() => Err(io::ErrorKind::NotFound.into()),
-                    _ => Ok(limit.to_owned()),
-                },
-            )
-        };
-        assert_eq!(
-            ["", "max\n", "4096\n", "9999999\n"].map(with),
-            [1 << 20, 1 << 20, 4096, 1 << 20].map(Some)
-        );
-        assert_eq!(memory_bytes(|_: &Path| Err(io::ErrorKind::NotFound.into())), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, Output, RescueMemory, report},
+    cache::CacheRoom,
     limits::ReachedLimit,
     options::RecordOptions,
     receive::session::{STEP_INTERVAL, Session},
@@ -14,6 +15,8 @@ use holdall_bag::writer::{BagFolder, OpenDisk, OsFolder, os_disk, sealed_os_disk
 use holdall_io::{
     block::BlockPoolOptions,
     clock::{Clock, SystemClock},
+    machine,
+    main_memory::available_memory_bytes,
     os::DiskMode,
     sealed::Seal,
     survivor::{buffers, ordinary},
@@ -60,6 +63,8 @@ pub struct Platform {
     /// Memory that survives the process, if it was made before the transports so that it has their first messages too. Otherwise it is
     /// made at the start.
     pub memory: Option<RescueMemory>,
+    /// How much memory programs can still have, in bytes; `None` if the system does not show it.
+    pub available_memory: fn() -> Option<u64>,
 }
 
 impl Default for Platform {
@@ -69,6 +74,7 @@ impl Default for Platform {
             open_disk: os_disk(DiskMode::Auto, BlockPoolOptions::default()),
             folder: Box::<OsFolder>::default(),
             memory: None,
+            available_memory: || available_memory_bytes(&machine::read),
         }
     }
 }
@@ -137,12 +143,14 @@ impl Recorder {
             open_disk,
             folder,
             memory,
+            available_memory,
         }: Platform,
     ) -> Result<Self, RecordError> {
         let memory = memory.unwrap_or_else(|| RescueMemory::begin(&options));
         super::trim::trim_killed_beside(&options.output);
         let directory = options.output.clone();
         let duration_max = options.limits.duration_max;
+        let room = CacheRoom::new(&options.cache);
         let shared_clock = Arc::clone(&clock);
         let output = Output {
             open_disk,
@@ -165,6 +173,8 @@ impl Recorder {
             view: view.clone(),
             survival,
             duration_max,
+            room,
+            available_memory,
         };
         let run = move || recording.run();
         let thread = std::thread::Builder::new()
@@ -234,6 +244,9 @@ struct Recording {
     view: View,
     survival: Survival,
     duration_max: Option<Duration>,
+    /// Set when the cache's size follows the memory that is available.
+    room: Option<CacheRoom>,
+    available_memory: fn() -> Option<u64>,
 }
 
 /// Reports that the recording has ended, also when it ended by a panic.
@@ -269,6 +282,7 @@ impl Recording {
             let moved = self.session.step(now);
             if now >= next_check {
                 next_check = now + BACKLOG_INTERVAL;
+                self.set_cache_size(now);
                 if backlog.note(self.view.parts.cache.held_bytes(), now) {
                     self.view.parts.cache.free_idle();
                     buffers::free_idle_buffers();
@@ -296,6 +310,18 @@ impl Recording {
         }
         if let Some(reason) = self.control.stop_reason() {
             tracing::info!("ending the recording: {reason}");
+        }
+    }
+
+    /// Lets the cache grow and shrink with the memory that is available.
+    fn set_cache_size(&mut self, now: Duration) {
+        let cache = &self.view.parts.cache;
+        let limit = self
+            .room
+            .as_mut()
+            .and_then(|room| room.look(now, cache.memory_bytes(), self.available_memory));
+        if let Some(limit) = limit {
+            cache.set_bytes_max(limit);
         }
     }
 

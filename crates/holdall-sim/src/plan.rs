@@ -488,6 +488,7 @@ fn options(rng: &mut SimRng) -> RecordOptions {
     options.files.storage_config = configs[rng.below(configs.len() as u64) as usize].map(str::to_owned);
     options.cache = CacheOptions {
         bytes_max: (64 * 1024) << rng.below(4),
+        grows_to: None,
         duration_max: rng
             .chance(100_000)
             .then(|| Duration::from_millis(50 + rng.below(2_000))),

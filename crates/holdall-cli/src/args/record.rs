@@ -379,7 +379,8 @@ pub struct SafetyArguments {
 #[derive(Args, Clone, Debug, Default)]
 pub struct CacheArguments {
     /// Memory for messages that wait for the disk; 0 uses the least possible, or only the limit of --max-cache-duration [default: a
-    /// sixteenth of the memory, at least 100MiB, at most 512MiB; 100MiB with --snapshot-mode]
+    /// quarter of the memory that is available, which changes; at least a sixteenth of all, 100MiB to 512MiB, while others can have as much;
+    /// 100MiB with --snapshot-mode]
     #[arg(long, value_name = "SIZE", allow_negative_numbers = true, value_parser = units::parse_bytes)]
     pub max_cache_size: Option<u64>,
 

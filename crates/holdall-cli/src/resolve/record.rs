@@ -23,7 +23,7 @@ use holdall::{
     },
     writer::{self, CompressionMode, CompressionOptions, SplitOptions, UploadedFiles},
 };
-use holdall_io::{os::DiskMode, process::memory_bytes};
+use holdall_io::{main_memory::memory_bytes, os::DiskMode};
 use holdall_model::topic::NodeName;
 use holdall_storage::compression::FORMATS;
 use std::{
@@ -418,9 +418,14 @@ pub fn free_name(base: &Path, exists: &dyn Fn(&Path) -> bool) -> PathBuf {
 }
 
 fn cache(args: &CacheArguments, surroundings: &Surroundings<'_>) -> Result<CacheOptions, UsageError> {
-    let size = args.max_cache_size.unwrap_or_else(|| {
-        CacheOptions::bytes_max_by_memory(memory_bytes(surroundings.read_file), args.snapshot_mode)
-    });
+    let memory = memory_bytes(surroundings.read_file);
+    let size = args
+        .max_cache_size
+        .unwrap_or_else(|| CacheOptions::bytes_max_by_memory(memory, args.snapshot_mode));
+    let grows_to = match args.max_cache_size {
+        Some(_) => None,
+        None => CacheOptions::grows_to_by_memory(memory, args.snapshot_mode),
+    };
     // As in rosbag2: without a size, the time alone bounds the cache, up to the largest size that can be given there.
     let bytes = match size {
         0 if !args.max_cache_duration.is_zero() => u64::from(u32::MAX),
@@ -433,6 +438,7 @@ fn cache(args: &CacheArguments, surroundings: &Surroundings<'_>) -> Result<Cache
     })?;
     Ok(CacheOptions {
         bytes_max,
+        grows_to: grows_to.and_then(|bytes| usize::try_from(bytes).ok()),
         duration_max: some_unless_zero(args.max_cache_duration),
         policy: args.cache_policy.into(),
         snapshot: args.snapshot_mode,

@@ -4,6 +4,7 @@ mod options;
 mod own_bytes;
 mod policy;
 mod returned;
+mod room;
 mod segment;
 mod shared;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 pub use holdall_bag::rescue::CacheEntry;
 pub use options::{CacheOptions, CachePolicy, TopicPriority};
 pub use policy::Admission;
+pub(crate) use room::CacheRoom;
 pub(crate) use segment::HeldLoan;
 pub use segment::{ArenaSource, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
@@ -74,12 +76,14 @@ pub enum Taken {
 
 /// Messages between the transport and the disk, oldest first.
 ///
-/// Its memory is `max(segments, segments_min) × footprint + pinned by loans`, and that sum never exceeds `bytes_max`, with one exception: a
+/// Its memory is `max(segments, segments_min) × footprint + pinned by loans`, and that sum never grows beyond `bytes_max`, with one exception: a
 /// loan larger than what the segments leave is taken when no other loan is held, so that it can be recorded at all.
 pub struct Cache {
     shape: SegmentShape,
     source: ArenaSource,
     bytes_max: usize,
+    /// The drain is woken when so much is in use.
+    pressing_bytes: usize,
     duration_max: Option<Duration>,
     /// A message's time on a clock that does not jump; used with `duration_max`.
     steady: Option<SteadyOf>,
@@ -115,7 +119,7 @@ impl Cache {
         let bytes_max = options.bytes_max.max(CACHE_BYTES_MIN);
         let shape = SegmentShape::for_cache(bytes_max);
         let segments_min = (bytes_max / 16 / shape.footprint_bytes()).clamp(SEGMENTS_MIN, SEGMENTS_READY_MAX);
-        let segments_max = bytes_max / shape.footprint_bytes() + segments_min;
+        let segments_max = options.bytes_most().max(bytes_max) / shape.footprint_bytes() + segments_min;
         let mut spare = Vec::with_capacity(segments_max);
         spare.extend((1..segments_min).map(|_| Segment::touched(shape, &source)));
         let policy = if options.snapshot {
@@ -126,6 +130,7 @@ impl Cache {
         Self {
             shape,
             bytes_max,
+            pressing_bytes: bytes_max / 8,
             duration_max: options.duration_max,
             steady: None,
             snapshot: options.snapshot,
@@ -173,6 +178,12 @@ impl Cache {
     /// Its limit in bytes.
     pub fn bytes_max(&self) -> usize {
         self.bytes_max
+    }
+
+    /// Sets its limit in bytes. What it holds beyond a smaller one stays until it is written.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max.max(CACHE_BYTES_MIN);
+        self.admission.set_bytes_max(self.bytes_max);
     }
 
     /// Segments that hold messages to be written, the one being filled included.
@@ -415,11 +426,11 @@ impl Cache {
         self.full.pop_front()
     }
 
-    /// True if the cache is so full that the drain must not sleep. At least an eighth: the thread that
+    /// True if the cache is so full that the drain must not sleep. At least an eighth of its first size: the thread that
     /// wakes the drain may have to wait until the drain has written its backlog (2 ms for 8 MiB on two cores).
     #[inline]
     pub(crate) fn is_pressing(&self) -> bool {
-        self.has_dumped() || (!self.snapshot && self.used_bytes() > self.bytes_max / 8)
+        self.has_dumped() || (!self.snapshot && self.used_bytes() > self.pressing_bytes)
     }
 
     /// True if there is a full segment to take.

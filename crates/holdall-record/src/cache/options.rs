@@ -31,6 +31,8 @@ pub enum TopicPriority {
 pub struct CacheOptions {
     /// Total memory that the cache may hold, pinned transport memory included (`--max-cache-size`).
     pub bytes_max: usize,
+    /// Total memory that it may grow to while others leave it, as [`CacheRoom`](super::CacheRoom) says; `None` keeps it at `bytes_max`.
+    pub grows_to: Option<usize>,
     /// Longest time a message may wait before it is evicted; snapshot mode keeps this much
     /// (`--max-cache-duration`).
     pub duration_max: Option<Duration>,
@@ -46,8 +48,21 @@ const CACHE_BYTES_DEFAULT_MIN: u64 = 100 << 20;
 /// The largest cache by default, in bytes: a third of a second of eight cameras (1.49 GB/s).
 const CACHE_BYTES_DEFAULT_MAX: u64 = 512 << 20;
 
+/// The part of the machine's memory that the cache grows to by default at most.
+const GROWN_PART: u64 = 4;
+
 impl CacheOptions {
-    /// The cache's default size in bytes: a sixteenth of the memory, within bounds. Disks stall now and then
+    /// The most memory in bytes that the cache ever holds.
+    pub fn bytes_most(&self) -> usize {
+        self.grows_to.map_or(self.bytes_max, |most| most.max(self.bytes_max))
+    }
+
+    /// What a cache of the default size grows to, in bytes: a quarter of the memory. A snapshot ring does not grow.
+    pub fn grows_to_by_memory(memory_bytes: Option<u64>, snapshot: bool) -> Option<u64> {
+        memory_bytes.filter(|_| !snapshot).map(|bytes| bytes / GROWN_PART)
+    }
+
+    /// The cache's default size in bytes while little memory is available: a sixteenth of all, within bounds. Disks stall now and then
     /// (a virtual one at 1.5 GB/s: single writes of 400 ms, 1.2 s when others sync), and what cannot wait is
     /// lost. The memory is allocated only when it is needed. A snapshot ring is what the user gets to see, so
     /// it has the size that users of rosbag2 know.
@@ -63,6 +78,7 @@ impl Default for CacheOptions {
     fn default() -> Self {
         Self {
             bytes_max: 100 * 1024 * 1024,
+            grows_to: None,
             duration_max: None,
             policy: CachePolicy::default(),
             snapshot: false,

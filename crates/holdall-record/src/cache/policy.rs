@@ -41,6 +41,11 @@ impl Admission {
         }
     }
 
+    /// Sets the size of the cache in bytes.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Takes another share than the default one, to compare.
     pub fn with_share_of_free(mut self, share: usize) -> Self {
         self.share_of_free = share;

@@ -483,7 +483,12 @@ impl SharedCache {
         &self.source
     }
 
-    /// Its limit in bytes.
+    /// Sets its limit in bytes.
+    pub(crate) fn set_bytes_max(&self, bytes_max: usize) {
+        self.lock().cache.set_bytes_max(bytes_max);
+    }
+
+    /// Its present limit in bytes.
     pub fn bytes_max(&self) -> usize {
         self.lock().cache.bytes_max()
     }

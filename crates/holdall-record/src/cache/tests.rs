@@ -269,13 +269,14 @@ proptest! {
         bytes_max in 60_000..400_000usize,
     ) {
         let duration_max = duration_ms.map(Duration::from_millis);
-        run(&CacheOptions { bytes_max, duration_max, policy, snapshot }, &steps);
+        run(&CacheOptions { bytes_max, grows_to: None, duration_max, policy, snapshot }, &steps);
     }
 }
 
 fn options(policy: CachePolicy, bytes_max: usize) -> CacheOptions {
     CacheOptions {
         bytes_max,
+        grows_to: None,
         duration_max: None,
         policy,
         snapshot: false,

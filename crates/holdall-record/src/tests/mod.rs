@@ -113,6 +113,8 @@ pub struct World {
     pub options: RecordOptions,
     pub disk: Option<OpenDisk>,
     pub folder: Option<Box<dyn BagFolder>>,
+    /// See [`Platform::available_memory`].
+    pub available_memory: fn() -> Option<u64>,
 }
 
 impl World {
@@ -138,6 +140,7 @@ impl World {
             options,
             disk: None,
             folder: None,
+            available_memory: || None,
         }
     }
 
@@ -186,6 +189,7 @@ impl World {
             clock: self.clock(),
             open_disk: disk,
             folder: self.folder.take().unwrap_or_else(|| Platform::default().folder),
+            available_memory: self.available_memory,
             ..Platform::default()
         };
         let recorder = Recorder::start_on(self.options.clone(), transports, platform)?;

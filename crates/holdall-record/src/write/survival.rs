@@ -167,8 +167,8 @@ impl Survival {
     }
 
     fn make(directory: &Path, cache: &CacheOptions) -> io::Result<Self> {
-        let bytes_max = cache.bytes_max.max(CACHE_BYTES_MIN);
-        let shape = SegmentShape::for_cache(bytes_max);
+        let shape = SegmentShape::for_cache(cache.bytes_max.max(CACHE_BYTES_MIN));
+        let bytes_max = cache.bytes_most().max(CACHE_BYTES_MIN);
         let slots = bytes_max.div_ceil(shape.arena_bytes)
             + Retained::slots_max(shape)
             + LOG_BYTES_MAX.div_ceil(shape.arena_bytes)

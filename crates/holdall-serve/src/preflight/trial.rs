@@ -11,6 +11,7 @@ use holdall_io::{
     fs,
     limits::{measure_buffered_write, measure_direct_write},
     machine::{self, ClockState, ProcessorTimes, ThreadTime},
+    main_memory::available_memory_bytes,
     process::process_cpu_time,
     scratch::ScratchDirectory,
 };
@@ -128,7 +129,7 @@ pub fn measure(
         .iter()
         .flat_map(|transport| transport.warnings())
         .collect();
-    let available_memory = machine::available_memory_bytes(&machine::read).unwrap_or(0);
+    let available_memory = available_memory_bytes(&machine::read).unwrap_or(0);
     let arrivals = Arc::new(Arrivals::default());
     let counted = |transport| Box::new(Counted::new(transport, &arrivals)) as Box<dyn Transport>;
     let transports = transports.into_iter().map(counted).collect();

@@ -8,7 +8,7 @@ use crate::{
     workload::{Load, Plan},
 };
 use holdall::{record::options::CacheOptions, writer::SplitOptions};
-use holdall_io::process::memory_bytes;
+use holdall_io::{machine, main_memory::memory_bytes};
 use holdall_program::settings::read_small_file;
 use holdall_storage::{StorageOptions, storage_by_id};
 use std::{fmt, str::FromStr};
@@ -131,7 +131,7 @@ impl WriteArguments {
     }
 
     pub(super) fn cache(&self) -> CacheOptions {
-        let by_memory = || CacheOptions::bytes_max_by_memory(memory_bytes(read_small_file), false);
+        let by_memory = || CacheOptions::bytes_max_by_memory(memory_bytes(&machine::read), false);
         CacheOptions {
             bytes_max: in_memory(self.max_cache_size.unwrap_or_else(by_memory)),
             policy: self.cache_policy.into(),
