@@ -3,6 +3,7 @@
 A full one needs user namespaces (`unshare -Urm`), the others root and loop devices; where these are not to be had the tests are skipped.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -264,6 +265,68 @@ def test_memory_that_runs_out_kills_the_recorder_and_what_was_durable_is_in_the_
         assert world.repair(disk / "bag").returncode in (0, 3)
         assert world.info(disk / "bag")["message_count"] >= durable, said
         assert world.run("check", disk / "bag").returncode == 0
+    finally:
+        run("fsfreeze", "-u", disk)
+        world.close()
+        group.rmdir()
+
+
+@contextlib.contextmanager
+def slowed(disk, bytes_per_s):
+    """The disk takes so much in a second, at most."""
+    # Of version 1 of control groups: a limit of the root group, so that the kernel's own threads have it too.
+    limit = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+    if not os.access(limit, os.W_OK):
+        pytest.skip("no way to slow a disk down")
+    status = os.stat(device_of(disk))
+    device = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+    limit.write_text(f"{device} {bytes_per_s}")
+    try:
+        yield
+    finally:
+        limit.write_text(f"{device} 0")
+
+
+def test_a_disk_slower_than_the_load_costs_nothing_while_memory_is_left(world, large_disk):
+    """30 MB/s for 8 s onto a disk of 10 MB/s, with 1.5 GB of memory: a sixteenth of it would not do."""
+    group, control = memory_group(world, 1_500_000_000), world.folder / "control"
+    try:
+        arguments = ["record", "-o", large_disk / "bag", "--topics", "/t", "--control-socket", control]
+        with slowed(large_disk, 10_000_000):
+            recorder = world.program(joined(group, HOLDALL, *arguments))
+            recorder.wait_until_says("Listening")
+            talker = flood(world, size=500_000, rate_hz=60, count=480)
+            sent = talker.done()["sent"]["/t"][0]["count"]
+            waits = ask(world, control)
+        assert waits["cache_bytes"] > 120_000_000 and waits["cache_bytes_max"] > 200_000_000, waits
+        code, said = recorder.stop()
+        assert code == 0 and "lost: none" in said, said
+        assert "would have taken the last" in said, "what a power cut would cost is named"
+        account = audit(world, large_disk / "bag")["topics"]["/t"]
+        assert account["recorded"] + account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"]) == sent == 480, account
+        assert kills_in(group) == 0
+    finally:
+        world.close()
+        group.rmdir()
+
+
+def test_memory_that_is_short_is_kept_to_while_a_disk_takes_nothing(world, disk):
+    """By default the cache is small enough for a group of 300 MB, and what did not fit is counted."""
+    group = memory_group(world, 300_000_000)
+    try:
+        recorder = world.program(joined(group, HOLDALL, "record", "-o", disk / "bag", "--topics", "/t"))
+        recorder.wait_until_says("Listening")
+        assert run("fsfreeze", "-f", disk).returncode == 0
+        talker = flood(world, size=500_000, rate_hz=100, count=800)
+        sent = talker.done()["sent"]["/t"][0]["count"]
+        assert run("fsfreeze", "-u", disk).returncode == 0
+        code, said = recorder.stop()
+        assert kills_in(group) == 0 and code in (1, 3), said
+        told = audit(world, disk / "bag")
+        account = told["topics"]["/t"]
+        known = account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"])
+        assert told["balanced"] and account["recorded"] + account["lost"]["cache"] + known == sent == 800, (account, said)
+        assert account["recorded"] * 500_000 > 40_000_000, account
     finally:
         run("fsfreeze", "-u", disk)
         world.close()

@@ -91,6 +91,9 @@ enum Step {
     Advance {
         ms: i64,
     },
+    Resize {
+        bytes_max: usize,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -102,6 +105,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => Just(Step::GiveBackOldest),
         1 => Just(Step::Dump),
         1 => (0..200i64).prop_map(|ms| Step::Advance { ms }),
+        1 => (0..2_000_000usize).prop_map(|bytes_max| Step::Resize { bytes_max }),
     ];
     proptest::collection::vec(step, 1..400)
 }
@@ -110,6 +114,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Bench {
     cache: SharedCache,
     bytes_max: usize,
+    /// After the last step, in bytes.
+    memory: usize,
     account: Arc<AtomicUsize>,
     loans: Arc<AtomicUsize>,
     evicted: Arc<Mutex<Vec<(u32, u64)>>>,
@@ -131,6 +137,7 @@ impl Bench {
         Self {
             cache: SharedCache::new(options, Box::new(count)),
             bytes_max: options.bytes_max.max(CACHE_BYTES_MIN),
+            memory: 0,
             account: Arc::default(),
             loans: Arc::default(),
             evicted,
@@ -207,19 +214,25 @@ impl Bench {
             }
             Step::Dump => self.cache.dump(),
             Step::Advance { ms } => self.now_ms += ms,
+            Step::Resize { bytes_max } => {
+                self.cache.set_bytes_max(bytes_max);
+                self.bytes_max = bytes_max.max(CACHE_BYTES_MIN);
+            }
         }
         self.check_bound();
     }
 
-    fn check_bound(&self) {
+    fn check_bound(&mut self) {
         let pinned = self.account.load(Ordering::SeqCst);
         let memory = self.cache.memory_bytes();
         let single = self.loans.load(Ordering::SeqCst) == 1;
         assert!(
-            memory <= self.bytes_max || single,
-            "{memory} held of {}",
-            self.bytes_max
+            memory <= self.bytes_max.max(self.memory) || single,
+            "{memory} held of {}, after {}",
+            self.bytes_max,
+            self.memory
         );
+        self.memory = memory;
         assert!(pinned <= memory, "{pinned} pinned, {memory} accounted");
     }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// Longest time without a durable message while messages arrive, unless the loss window allows more.
 const STALL_MIN: Duration = Duration::from_secs(2);
 
+/// The same while the disk takes messages: a sync of a slow one waits until all that was written before it is on it.
+const SLOW_SYNC_MAX: Duration = Duration::from_secs(30);
+
 /// A change that a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgressChange {
@@ -22,6 +25,8 @@ pub(crate) struct ProgressWatch {
     since: Option<Duration>,
     received: u64,
     kept: u64,
+    /// Messages given to the storage, which waits for the disk, and when the last one was.
+    written: (u64, Duration),
     stalled: bool,
     longest: Option<Duration>,
 }
@@ -37,6 +42,9 @@ impl ProgressWatch {
             None => status.recorded,
         };
         let since = *self.since.get_or_insert(now);
+        if status.recorded != self.written.0 {
+            self.written = (status.recorded, now);
+        }
         let span = now.saturating_sub(since);
         // Dropped and excluded messages never become durable. Messages of a pause may be counted just after
         // it.
@@ -50,7 +58,8 @@ impl ProgressWatch {
             .durability
             .window
             .map_or(STALL_MIN, |window| STALL_MIN.max(window * 2));
-        if span < allowed {
+        let is_written = now.saturating_sub(self.written.1) < allowed;
+        if span < allowed || (is_written && span < SLOW_SYNC_MAX) {
             return None;
         }
         self.longest = self.longest.max(Some(span));
@@ -61,6 +70,7 @@ impl ProgressWatch {
     /// message could become durable then.
     pub(crate) fn leave_out(&mut self, span: Duration) {
         self.since = self.since.map(|since| since + span);
+        self.written.1 += span;
     }
 
     /// True while no progress is made.
@@ -162,6 +172,26 @@ mod tests {
             Some(ProgressChange::Stalled(2 * SECOND)),
             "the time before and after it counts"
         );
+    }
+
+    #[test]
+    fn a_slow_disk_that_takes_messages_is_not_a_stall_while_its_syncs_end_in_half_a_minute() {
+        let mut watch = ProgressWatch::default();
+        for second in 1..=60 {
+            let mut slow = status(u64::from(second) * 10, 0);
+            slow.recorded = u64::from(second.min(40)) * 4;
+            let change = watch.check(&slow, true, second * SECOND);
+            let expected = (second == 31).then_some(ProgressChange::Stalled(30 * SECOND));
+            assert_eq!(change, expected, "{second}");
+        }
+        let mut watch = ProgressWatch::default();
+        for second in 1..=20 {
+            let mut stuck = status(u64::from(second) * 10, 0);
+            stuck.recorded = u64::from(second.min(10));
+            let change = watch.check(&stuck, true, second * SECOND);
+            let expected = (second == 12).then_some(ProgressChange::Stalled(11 * SECOND));
+            assert_eq!(change, expected, "{second}");
+        }
     }
 
     #[test]
