@@ -69,7 +69,7 @@ def test_processors_that_other_programs_keep_busy_are_no_reason_for_a_no(world):
     assert all(loop.process.poll() is None for loop in loops)
     found = json.loads(reply.stdout)
     limits = {limit["kind"]: limit for limit in found["limits"]}
-    assert found["measured"]["machine"]["busy_processors"] > 0.9 * len(loops)
+    assert found["measured"]["machine"]["busy_processors"] > 0.6 * len(loops), "the test itself"
     assert limits["processors"]["margin"] >= 1 and not lost_in(reply), found
     assert not [problem for problem in found["problems"] if problem["loses"] and "processors" in problem["sentence"]], found["problems"]
 
