@@ -21,6 +21,7 @@ use holdall_io::{
     sealed::Seal,
     survivor::{buffers, ordinary},
 };
+use holdall_model::units::format_bytes;
 use holdall_transport::Transport;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -48,6 +49,9 @@ const ANSWER_OF_LIVING_MAX: Duration = Duration::from_secs(10);
 
 /// A living participant is heard this often at least: Fast DDS announces itself every 3 s.
 const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(4);
+
+/// What waits at the end is named from this size on, in bytes: a disk may need seconds for it.
+const WORTH_SAYING_BYTES: usize = 64 << 20;
 
 /// Time between two looks for their answers.
 const QUESTION_INTERVAL: Duration = Duration::from_millis(5);
@@ -310,6 +314,10 @@ impl Recording {
         }
         if let Some(reason) = self.control.stop_reason() {
             tracing::info!("ending the recording: {reason}");
+        }
+        let waits = self.view.parts.cache.held_bytes();
+        if waits >= WORTH_SAYING_BYTES {
+            tracing::info!("{} that wait for the disk are written first", format_bytes(waits as u64));
         }
     }
 
