@@ -287,23 +287,36 @@ def slowed(disk, bytes_per_s):
         limit.write_text(f"{device} 0")
 
 
-def test_a_disk_slower_than_the_load_costs_nothing_while_memory_is_left(world, large_disk):
+@pytest.mark.parametrize("patient", [True, False], ids=["to the end", "ended twice"])
+def test_a_disk_slower_than_the_load_costs_nothing_while_memory_is_left(world, large_disk, patient):
     """30 MB/s for 8 s onto a disk of 10 MB/s, with 1.5 GB of memory: a sixteenth of it would not do."""
-    group, control = memory_group(world, 1_500_000_000), world.folder / "control"
+    group, control, bag = memory_group(world, 1_500_000_000), world.folder / "control", large_disk / "bag"
     try:
-        arguments = ["record", "-o", large_disk / "bag", "--topics", "/t", "--control-socket", control]
+        arguments = ["record", "-o", bag, "--topics", "/t", "--control-socket", control]
         with slowed(large_disk, 10_000_000):
             recorder = world.program(joined(group, HOLDALL, *arguments))
             recorder.wait_until_says("Listening")
             talker = flood(world, size=500_000, rate_hz=60, count=480)
             sent = talker.done()["sent"]["/t"][0]["count"]
             waits = ask(world, control)
-        assert waits["cache_bytes"] > 120_000_000 and waits["cache_bytes_max"] > 200_000_000, waits
-        code, said = recorder.stop()
-        assert code == 0 and "lost: none" in said, said
-        assert "would have taken the last" in said, "what a power cut would cost is named"
-        account = audit(world, large_disk / "bag")["topics"]["/t"]
-        assert account["recorded"] + account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"]) == sent == 480, account
+            assert waits["cache_bytes"] > 120_000_000 and waits["cache_bytes_max"] > 200_000_000, waits
+            if not patient:
+                recorder.process.send_signal(signal.SIGINT)
+                recorder.wait_until_says("that wait for the disk are written first")
+                # A signal that comes at once is the same keypress.
+                while recorder.process.poll() is None:
+                    recorder.process.send_signal(signal.SIGINT)
+                    time.sleep(0.2)
+        code, said = recorder.stop() if patient else recorder.wait()
+        if patient:
+            assert code == 0 and "lost: none" in said, said
+            assert "would have taken the last" in said, "what a power cut would cost is named"
+        else:
+            assert code == 1 and f"stay in memory: `holdall repair {bag}` stores them" in said, said
+            assert world.repair(bag).returncode in (0, 3)
+        account = audit(world, bag)["topics"]["/t"]
+        known = account["sent_before_match"] + sum(p.get("sent_before", 0) for p in account["publishers"])
+        assert account["recorded"] + known == sent == 480 and account["recorded"] == world.info(bag)["message_count"], (account, said)
         assert kills_in(group) == 0
     finally:
         world.close()

@@ -75,8 +75,10 @@ pub struct RecordStatus {
     pub recorded_bytes: u64,
     /// Bytes held by the cache now.
     pub cache_bytes: usize,
-    /// Its limit.
+    /// Its present limit.
     pub cache_bytes_max: usize,
+    /// What it holds survives this process, for `holdall repair`.
+    pub cache_survives: bool,
     /// Messages that are missing, all topics and stages but `policy`.
     pub lost: u64,
     /// Free space where the bag is, in bytes.

@@ -101,6 +101,7 @@ impl View {
             recorded_bytes: ledger.topics.iter().map(|topic| topic.recorded_bytes).sum(),
             cache_bytes: parts.cache.held_bytes(),
             cache_bytes_max: parts.cache.bytes_max(),
+            cache_survives: parts.cache.source().region().is_some(),
             lost: ledger.lost(),
             disk_available_bytes: drain.available_bytes,
             disk_full_in: drain.full_in,

@@ -368,7 +368,7 @@ fn close(
     live: &mut Live,
     by_signal: &mut bool,
 ) -> Result<RecordReport, Failure> {
-    live.hint = "closing the bag · Ctrl-C abandons what is not written yet";
+    live.hint = "closing the bag · Ctrl-C ends it before all is written";
     let control = recorder.control();
     control.stop("it cannot go on");
     live.supervision.stopping();
@@ -396,17 +396,22 @@ fn close(
     Ok(recorder.stop())
 }
 
-/// The data that is lost when the program ends before the bag is closed.
+/// What becomes of messages that are not written when the program ends before the bag is closed.
 fn abandoned(signal: &str, status: &RecordStatus) -> String {
     let waiting: u64 = status
         .topics
         .iter()
         .map(|topic| topic.received.saturating_sub(topic.recorded + dropped(topic)))
         .sum();
+    let file = status.current_file.display();
+    let fate = match status.current_file.parent() {
+        Some(bag) if status.cache_survives => {
+            format!("stay in memory: `holdall repair {}` stores them", bag.display())
+        }
+        _ => "are abandoned; what was written can be read".to_owned(),
+    };
     format!(
-        "{signal} again: {} is left as it is, and {} ({}) that were received and not written are abandoned; \
-         what was written can be read",
-        status.current_file.display(),
+        "{signal} again: {file} is left as it is, and {} ({}) that were received and not written {fate}",
         units::plural(waiting, "message"),
         units::format_bytes(status.cache_bytes as u64),
     )
@@ -501,7 +506,12 @@ mod tests {
             sentence.starts_with("SIGINT again: lab/lab_0.mcap is left"),
             "{sentence}"
         );
-        assert!(sentence.contains("30 messages (3.0 MiB)"), "{sentence}");
+        assert!(sentence.contains("30 messages (3.0 MiB)") && sentence.contains("abandoned"), "{sentence}");
+        let kept = RecordStatus {
+            cache_survives: true,
+            ..status
+        };
+        assert!(abandoned("SIGINT", &kept).ends_with("stay in memory: `holdall repair lab` stores them"));
     }
 
     #[test]
