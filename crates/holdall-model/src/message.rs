@@ -42,6 +42,21 @@ pub trait Loan: Send {
     }
 }
 
+/// A payload that was copied.
+impl Loan for Box<[u8]> {
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn pinned_bytes(&self) -> usize {
+        (**self).len()
+    }
+
+    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
+        visit(self);
+    }
+}
+
 /// Keeps a loan's bytes in their place.
 pub type Kept = Arc<dyn Send + Sync>;
 

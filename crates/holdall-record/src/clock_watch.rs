@@ -153,14 +153,17 @@ impl ClockWatch {
         lock(&self.line).now()
     }
 
-    /// How long ago it was this time of day, without jumps since.
-    pub fn ago(&self, time: Timestamp) -> Duration {
-        if self.is_simulated {
-            // The jumps of the time of day are not watched.
-            return self.clock.now().saturating_since(time);
-        }
+    /// Looks, and gives what says how long ago a time of day was, without jumps since: it can be called where nothing may be written.
+    pub fn ago(&self) -> impl Fn(Timestamp) -> Duration {
         self.look();
-        self.steady_now().saturating_since(self.steady_of(time))
+        |time| {
+            if self.is_simulated {
+                // The jumps of the time of day are not watched.
+                return self.clock.now().saturating_since(time);
+            }
+            let line = lock(&self.line);
+            line.now().saturating_since(line.steady_of(time))
+        }
     }
 
     /// When a message was stamped, in time that does not jump.

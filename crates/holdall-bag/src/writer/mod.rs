@@ -21,7 +21,7 @@ pub use bag::{BagTopic, OpenDisk, UndefinedTopic, bag_places, os_disk, sealed_os
 pub use folder::{BagFolder, FileIdentity, OsFolder};
 pub use metadata::{BagFacts, FileFacts, bag_metadata};
 pub use options::{CompressionMode, CompressionOptions, SplitOptions};
-pub use pack_payloads::{CopiedPayload, PayloadPacking};
+pub use pack_payloads::PayloadPacking;
 pub use sealed_files::{SEALED_KEY, note_replaced, note_sealed, seal_faults};
 pub use simple::Writer;
 pub use split::{SplitRule, SteadyOf};

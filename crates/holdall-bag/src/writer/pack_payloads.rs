@@ -208,23 +208,6 @@ fn work(shared: &Shared, mut packer: PayloadPacker) {
     }
 }
 
-/// A payload that was copied.
-pub struct CopiedPayload(pub Box<[u8]>);
-
-impl Loan for CopiedPayload {
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn pinned_bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    fn for_each_slice(&self, visit: &mut dyn FnMut(&[u8])) {
-        visit(&self.0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,7 +242,7 @@ mod tests {
             while packing.is_full() {
                 check(packing.take_ready(Wait::UntilReady)).unwrap();
             }
-            packing.submit(n, Box::new(CopiedPayload(payload(n).into())));
+            packing.submit(n, Box::new(Box::<[u8]>::from(payload(n))));
             while check(packing.take_ready(Wait::No)).is_some() {}
         }
         while check(packing.take_ready(Wait::UntilReady)).is_some() {}
@@ -274,7 +257,7 @@ mod tests {
             while packing.is_full() {
                 dropped.extend(packing.drop_oldest());
             }
-            packing.submit(n, Box::new(CopiedPayload(vec![1; 20_000].into())));
+            packing.submit(n, Box::new(Box::<[u8]>::from(vec![1; 20_000])));
             back.extend(packing.take_ready(Wait::No).map(|(n, _)| n));
         }
         while let Some((n, packed)) = packing.take_ready(Wait::UntilReady) {

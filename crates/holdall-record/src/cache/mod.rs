@@ -1,7 +1,6 @@
 //! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
 
 mod options;
-mod own_bytes;
 mod policy;
 mod returned;
 mod room;

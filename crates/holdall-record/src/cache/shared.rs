@@ -3,7 +3,6 @@
 use super::{
     Admission, ArenaSource, Blocked, Body, Cache, CacheEntry, CacheOptions, HeldLoan, Place, Segment,
     SegmentShape, Stored, Taken, TopicPriority,
-    own_bytes::OwnBytes,
     returned::{Returned, Sums},
 };
 use holdall_bag::{rescue::list_ranges, writer::SteadyOf};
@@ -217,7 +216,7 @@ impl SharedCache {
     #[cold]
     fn offer_large_copy(&self, entry: CacheEntry, bytes: &[u8]) -> Offered {
         // Copied before the lock is taken: some 100 KiB would keep other topics waiting.
-        self.offer_loan(entry, Box::new(OwnBytes(bytes.into())))
+        self.offer_loan(entry, Box::new(Box::<[u8]>::from(bytes)))
     }
 
     #[inline]

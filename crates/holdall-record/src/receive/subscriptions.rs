@@ -3,7 +3,7 @@
 use super::{
     covered::Covered,
     discovery::{Departure, TopicPlan},
-    intake::{Intake, PastTime, PublisherOrigin, subscription_bit},
+    intake::{Brought, Intake, PastTime, PublisherOrigin, subscription_bit},
     merging::Merging,
 };
 use holdall_model::{
@@ -265,11 +265,18 @@ impl RecordedTopic {
             qos: request,
         };
         let bit = self.subscribed;
-        let sink = match (other, &self.merging) {
-            (Some(other), _) => self.intake.sink_of_type(bit, &other.type_name, other.is_kept),
-            (None, Some(merging)) => self.intake.merging_sink(bit, number, merging),
-            (None, None) => self.intake.sink(bit),
+        let brought = match (other, &self.merging) {
+            (Some(other), _) => Brought::OtherType {
+                type_name: Arc::clone(&other.type_name),
+                is_kept: other.is_kept,
+            },
+            (None, Some(merging)) => Brought::Merged {
+                transport: number,
+                merging: Arc::clone(merging),
+            },
+            (None, None) => Brought::Own,
         };
+        let sink = self.intake.sink_of(bit, brought);
         let sink = match &self.completed {
             Some((completing, covered)) if *completing == number => covered.before(sink),
             _ => sink,
@@ -321,16 +328,16 @@ impl RecordedTopic {
         self.subscriptions.retain(|open| open.transport != transport);
     }
 
-    /// A publisher is gone, whose last message came at `last`; returns since when it is silent, if it is.
+    /// As [`Intake::publisher_gone`].
     pub(super) fn publisher_gone(
         &mut self,
         gid: Gid,
         departure: Departure,
-        last: Option<PastTime>,
+        ago: impl FnOnce(Timestamp) -> Duration,
         now: Timestamp,
     ) -> Option<PastTime> {
         self.served.remove(&gid);
-        self.intake.publisher_gone(gid, departure, last, now)
+        self.intake.publisher_gone(gid, departure, ago, now)
     }
 
     /// Asks the publishers for the numbers of sent messages, and applies their answers; true if one has answered.

@@ -1,7 +1,6 @@
 //! The last messages, oldest first, in segments like the cache's and bounded like it.
 
 use crate::cache::{CacheEntry, HeldLoan, Place, Segment, SegmentShape};
-use holdall_bag::writer::CopiedPayload;
 use holdall_model::{
     message::{Loan, PayloadRef},
     time::Timestamp,
@@ -132,7 +131,7 @@ impl Ring {
     ) -> Result<(), RingPayload<'a>> {
         let (payload, loan_bytes) = match payload {
             RingPayload::Copy(bytes) if bytes.len() > self.shape.copy_bytes_max() => {
-                let copied: Box<dyn Loan> = Box::new(CopiedPayload(bytes.into()));
+                let copied: Box<dyn Loan> = Box::new(Box::<[u8]>::from(bytes));
                 (RingPayload::Loan(copied, bytes.len()), bytes.len())
             }
             RingPayload::Loan(loan, pinned_bytes) => (RingPayload::Loan(loan, pinned_bytes), pinned_bytes),
@@ -225,7 +224,7 @@ mod tests {
             let length = lengths[number as usize % lengths.len()];
             let bytes = vec![number as u8; length];
             let mut payload = if number % 7 == 0 {
-                RingPayload::Loan(Box::new(CopiedPayload(bytes.clone().into())), length)
+                RingPayload::Loan(Box::new(Box::<[u8]>::from(bytes.clone())), length)
             } else {
                 RingPayload::Copy(&bytes)
             };

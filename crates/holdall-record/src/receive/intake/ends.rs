@@ -1,6 +1,6 @@
 //! The last message of a publisher: shown by an announcement, a farewell or a later message, or not known.
 
-use super::{Intake, IntakeState, PublisherTrack};
+use super::{Intake, IntakeState, publishers::PublisherTrack};
 use crate::receive::discovery::Departure;
 use holdall_model::{loss::ledger::PublisherAccount, message::MessageHeader, time::Timestamp, topic::Gid};
 use holdall_transport::EndProof;
@@ -65,7 +65,7 @@ impl PublisherTrack {
 impl IntakeState {
     /// Notes the evidence of a message about its publisher's end.
     pub(super) fn follow_end(&mut self, index: usize, header: &MessageHeader, arrival: Timestamp) {
-        let track = &mut self.tracks[index];
+        let track = self.publishers.at(index).0;
         if let (Some(stop), Some(published)) = (self.stop, header.publish_time)
             && track.end != End::Shown
         {
@@ -95,8 +95,7 @@ impl Intake {
     /// Sets that a transport serves a publisher, how the number of its messages is proved, and whether it is received reliably.
     pub(crate) fn serves(&self, gid: Gid, proof: EndProof, is_reliable: bool) {
         let mut state = self.lock();
-        let index = self.track(&mut state, Some(gid));
-        let track = &mut state.tracks[index];
+        let (track, accounts) = state.publishers.of(gid);
         track.is_reliable |= is_reliable;
         let end = match proof {
             EndProof::OfAll => End::Asked,
@@ -108,30 +107,23 @@ impl Intake {
             track.end = end;
         }
         if track.silent_since.take().is_some() {
-            self.ledger().set_silent(self.topic, track.index, None);
+            accounts.lock().set_silent(accounts.topic, track.index, None);
         }
     }
 
-    /// The time of day at which the last message of a publisher arrived.
-    pub(crate) fn last_message(&self, gid: Gid) -> Option<Timestamp> {
-        let state = self.lock();
-        let &index = state.by_gid.get(&Some(gid))?;
-        state.tracks[index].last_arrival
-    }
-
-    /// Notes that a publisher is gone, whose last message came at `last`. Its account stays unchanged, unless the topic has very many. `now` is the
-    /// time of day. Returns since when one is silent whose farewell is missing, or came after its network was lost: its last message, or its last
-    /// sign of life, or `now` where neither is known.
+    /// Notes that a publisher is gone. Its account stays unchanged, unless the topic has very many. `now` is the time of day, and `ago` is the span since
+    /// such a time. Returns since when one is silent whose farewell is missing, or came after its network was lost: its last message, or its last sign of
+    /// life, or `now` where neither is known.
     pub(crate) fn publisher_gone(
         &self,
         gid: Gid,
         departure: Departure,
-        last: Option<PastTime>,
+        ago: impl FnOnce(Timestamp) -> Duration,
         now: Timestamp,
     ) -> Option<PastTime> {
         let mut state = self.lock();
-        let &index = state.by_gid.get(&Some(gid))?;
-        let track = &mut state.tracks[index];
+        let (track, accounts) = state.publishers.known(gid)?;
+        let last = track.last_arrival.map(|time| PastTime { time, ago: ago(time) });
         let mut silent_since = None;
         match departure {
             Departure::Farewell if track.end == End::Asked => track.end = End::Shown,
@@ -147,31 +139,18 @@ impl Intake {
             Departure::Silent(heard) | Departure::Left { cut: heard } => {
                 let heard = PastTime::new(heard.unwrap_or(now), now);
                 let since = last.unwrap_or(heard);
-                self.set_silent(track, since.time);
+                accounts.set_silent(track, since.time);
                 silent_since = Some(since);
             }
         }
-        if !state.gone.contains(&gid) {
-            state.gone.push_back(gid);
-            self.fold_gone(&mut state);
-        }
+        state.publishers.leave(gid);
         silent_since
-    }
-
-    fn set_silent(&self, track: &mut PublisherTrack, since: Timestamp) {
-        track.silent_since = Some(since);
-        let mut ledger = self.ledger();
-        ledger.set_silent(self.topic, track.index, Some(since));
-        if let Some(account) = ledger.publisher_mut(self.topic, track.index) {
-            account.reliable = track.is_reliable;
-        }
     }
 
     /// The recording was asked to end at `now`: a message that was sent later shows that all earlier ones are known.
     pub(crate) fn note_stop(&self, now: Timestamp) {
         let mut state = self.lock();
-        let IntakeState { tracks, by_gid, .. } = &*state;
-        if by_gid.values().any(|&index| tracks[index].end != End::Shown) {
+        if state.publishers.open().any(|(_, track)| track.end != End::Shown) {
             state.stop.get_or_insert(now);
             state.is_rare = true;
         }
@@ -180,8 +159,7 @@ impl Intake {
     /// Notes that a publisher is reported as not heard: until a message of it arrives, that is more precise than an unknown end.
     pub(crate) fn not_heard(&self, gid: Gid) {
         let mut state = self.lock();
-        let index = state.by_gid.get(&Some(gid)).copied();
-        if let Some(track) = index.and_then(|index| state.tracks.get_mut(index)) {
+        if let Some((track, _)) = state.publishers.known(gid) {
             track.is_named = true;
         }
     }
@@ -206,12 +184,12 @@ impl Intake {
     fn ends_not_shown(&self, wants: impl Fn(&PublisherTrack) -> bool) -> Vec<Gid> {
         let state = self.lock();
         let known = state
-            .by_gid
-            .iter()
-            .filter_map(|(gid, index)| Some(((*gid)?, &state.tracks[*index])));
+            .publishers
+            .open()
+            .filter_map(|(gid, track)| Some((gid?, track)));
         known
             .filter(|(_, track)| track.end != End::Shown && track.has_end())
-            .filter(|(gid, track)| !state.gone.contains(gid) && wants(track))
+            .filter(|(gid, track)| !state.publishers.is_gone(*gid) && wants(track))
             .map(|(gid, _)| gid)
             .collect()
     }
@@ -219,17 +197,26 @@ impl Intake {
     /// Notes that publishers have shown their last messages.
     pub(crate) fn ends_shown(&self, gids: &[Gid]) {
         let mut state = self.lock();
-        let IntakeState { tracks, by_gid, .. } = &mut *state;
-        for index in gids.iter().filter_map(|gid| by_gid.get(&Some(*gid))) {
-            tracks[*index].end = End::Shown;
+        for gid in gids {
+            if let Some((track, _)) = state.publishers.known(*gid) {
+                track.end = End::Shown;
+            }
         }
     }
 
-    /// Notes that a publisher which can answer did not, and is silent since this time of day.
-    pub(crate) fn not_answered(&self, gid: Gid, since: Timestamp) {
+    /// Notes that a publisher which can answer did not. Returns since when it is silent: its last message, the span `ago` of which says how long that
+    /// is, or `heard`.
+    pub(crate) fn not_answered(
+        &self,
+        gid: Gid,
+        ago: impl FnOnce(Timestamp) -> Duration,
+        heard: impl FnOnce() -> PastTime,
+    ) -> Option<PastTime> {
         let mut state = self.lock();
-        if let Some(&index) = state.by_gid.get(&Some(gid)) {
-            self.set_silent(&mut state.tracks[index], since);
-        }
+        let (track, accounts) = state.publishers.known(gid)?;
+        let last = track.last_arrival.map(|time| PastTime { time, ago: ago(time) });
+        let since = last.unwrap_or_else(heard);
+        accounts.set_silent(track, since.time);
+        Some(since)
     }
 }

@@ -1,7 +1,7 @@
 //! Latched messages that come while nothing is recorded: those that a late subscription would get come into the bag when recording continues.
 
-use super::{Intake, IntakeState, PublisherTrack};
-use crate::cache::Offered;
+use super::Intake;
+use crate::{cache::Offered, receive::gate::Gate};
 use holdall_model::{
     loss::{LossStage, ledger::Interval},
     message::{MessageHeader, Payload},
@@ -24,6 +24,40 @@ pub(super) struct HeldLatched {
     received: u64,
 }
 
+impl HeldLatched {
+    /// Keeps a message that is left out now, the last of `received`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn keep_back(
+        &mut self,
+        gate: &Gate,
+        received: u64,
+        header: &MessageHeader,
+        payload: Payload<'_>,
+    ) {
+        // Only numbered messages can be counted as recorded later.
+        if header.sequence.is_none() {
+            return;
+        }
+        let bytes = payload.to_vec();
+        // Messages were recorded in between: the held ones would come after them, in the wrong order, and stay left out.
+        let kept = if received > self.received + 1 {
+            0
+        } else {
+            self.depth - 1
+        };
+        while self.messages.len() > kept
+            && let Some((_, oldest)) = self.messages.pop_front()
+        {
+            gate.release_held(oldest.len());
+        }
+        if gate.reserve_held(bytes.len()) {
+            self.messages.push_back((*header, bytes.into()));
+        }
+        self.received = received;
+    }
+}
+
 impl Intake {
     /// Holds the last messages of a publisher that come while nothing is recorded; `qos` is its offer, transient-local.
     pub(crate) fn hold_latched(&self, publisher: Gid, qos: &QosProfile) {
@@ -33,8 +67,7 @@ impl Intake {
             _ => 1,
         };
         let mut state = self.lock();
-        let index = self.track(&mut state, Some(publisher));
-        let held = &mut state.tracks[index].latched;
+        let held = &mut state.publishers.of(publisher).0.latched;
         match held {
             Some(held) => held.depth = depth,
             None => {
@@ -47,52 +80,12 @@ impl Intake {
         }
     }
 
-    /// Keeps a message of a latched publisher that is left out now.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn keep_back(
-        &self,
-        track: &mut PublisherTrack,
-        header: &MessageHeader,
-        payload: Option<Payload<'_>>,
-    ) {
-        let (gate, received) = (&self.gate, track.received);
-        // Only numbered messages can be counted as recorded later.
-        let held = track.latched.as_mut().filter(|_| header.sequence.is_some());
-        let Some((held, payload)) = held.zip(payload) else {
-            return;
-        };
-        let bytes = payload.to_vec();
-        // Messages were recorded in between: the held ones would come after them, in the wrong order, and stay left out.
-        let kept = if received > held.received + 1 {
-            0
-        } else {
-            held.depth - 1
-        };
-        while held.messages.len() > kept
-            && let Some((_, oldest)) = held.messages.pop_front()
-        {
-            gate.release_held(oldest.len());
-        }
-        if gate.reserve_held(bytes.len()) {
-            held.messages.push_back((*header, bytes.into()));
-        }
-        held.received = received;
-    }
-
     /// Records the held messages, at `now` on the clock that stamps messages: recording continues.
     pub(crate) fn record_held(&self, now: Timestamp) {
         let mut state = self.lock();
-        let IntakeState {
-            tracks,
-            by_gid,
-            closed,
-            ..
-        } = &mut *state;
-        let mut present: Vec<usize> = by_gid.values().copied().collect();
-        present.sort_unstable();
-        for index in present {
-            let track = &mut tracks[index];
+        let closed = state.closed;
+        for index in state.publishers.open_indexes() {
+            let (track, accounts) = state.publishers.at(index);
             let Some(held) = &mut track.latched else { continue };
             let is_last = track.received == held.received;
             let messages = std::mem::take(&mut held.messages);
@@ -100,13 +93,15 @@ impl Intake {
                 .iter()
                 .for_each(|(_, bytes)| self.gate.release_held(bytes.len()));
             // After a newer one they would be in the wrong order: they stay left out.
-            if *closed || !is_last {
+            if closed || !is_last {
                 continue;
             }
             for (mut header, bytes) in messages {
-                let is_left_out = header
-                    .sequence
-                    .filter(|sequence| self.ledger().is_left_out(self.topic, track.index, *sequence));
+                let is_left_out = header.sequence.filter(|sequence| {
+                    accounts
+                        .lock()
+                        .is_left_out(accounts.topic, track.index, *sequence)
+                });
                 let Some(sequence) = is_left_out else { continue };
                 header.log_time = now;
                 let stage = match self.offer(track.index, &header, Payload::Borrowed(&bytes)) {
@@ -115,12 +110,12 @@ impl Intake {
                     Offered::Closed => Some(LossStage::Shutdown),
                 };
                 // Only now, so that a process that dies here has it in memory or in its account: a rescue takes it out of the account.
-                let mut ledger = self.ledger();
+                let mut ledger = accounts.lock();
                 if let Some(stage) = stage {
                     let interval = Interval::of_message(stage, header.sequence, now);
-                    ledger.miss(self.topic, track.index, interval);
+                    ledger.miss(accounts.topic, track.index, interval);
                 }
-                ledger.wanted_after_all(self.topic, track.index, sequence);
+                ledger.wanted_after_all(accounts.topic, track.index, sequence);
             }
         }
     }

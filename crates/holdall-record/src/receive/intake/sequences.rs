@@ -1,9 +1,12 @@
 //! Sequence numbers: gaps, late messages, publishers that begin again, and announcements of publishers.
 
-use super::{Intake, IntakeState, PublisherOrigin, PublisherTrack};
+use super::{
+    Intake,
+    publishers::{PublisherTrack, Publishers},
+};
 use crate::receive::gate::Passage;
 use holdall_model::{
-    loss::{LossStage, Observation, ledger::Interval},
+    loss::{LossStage, Observation},
     message::MessageHeader,
     time::Timestamp,
     topic::Gid,
@@ -54,12 +57,11 @@ impl PublisherTrack {
     }
 }
 
-impl Intake {
+impl Publishers {
     /// Every case but the next message in order. Returns the track that the message belongs to, `None` for a duplicate.
     #[cold]
     pub(super) fn follow_exception(
-        &self,
-        state: &mut IntakeState,
+        &mut self,
         index: usize,
         observation: Observation,
         sequence: u64,
@@ -67,9 +69,15 @@ impl Intake {
         passage: Passage,
     ) -> Option<usize> {
         let (published, time) = (header.publish_time, header.log_time);
-        let track = &mut state.tracks[index];
+        let (track, accounts) = self.at(index);
         track.published_before = track.published_before.max(track.last_published);
-        self.log_begin(track, observation, sequence);
+        // One that comes before the first may not have been stored when the process dies; an unclear one is counted twice.
+        match observation {
+            Observation::First => accounts.begins_at(track, Some(sequence)),
+            Observation::Gap { first, .. } if first > sequence => accounts.begins_at(track, None),
+            Observation::Early | Observation::Unclear => accounts.begins_at(track, None),
+            _ => {}
+        }
         // While the recording is paused nothing is wanted, wherever it was lost.
         let stage = match passage {
             Passage::Shut => LossStage::Policy,
@@ -80,23 +88,22 @@ impl Intake {
             Observation::InOrder => {}
             // Before the first one: the history that a second, stronger subscription brings.
             Observation::Gap { first, last } if first > sequence => {
-                if !self.arrived_late(track, sequence) {
-                    self.miss(track, stage, first, last, [Some(time), track.last_time]);
+                if !accounts.arrived_late(track, sequence) {
+                    accounts.miss(track, stage, first, last, [Some(time), track.last_time]);
                 }
             }
             Observation::Gap { first, last } => {
-                self.miss(track, stage, first, last, [track.last_time, Some(time)]);
+                accounts.miss(track, stage, first, last, [track.last_time, Some(time)]);
             }
-            Observation::Late | Observation::Early => drop(self.arrived_late(track, sequence)),
+            Observation::Late | Observation::Early => drop(accounts.arrived_late(track, sequence)),
             // Rather stored twice than not at all.
             Observation::Unclear => {
-                if !self.arrived_late(track, sequence) {
+                if !accounts.arrived_late(track, sequence) {
                     track.unclear += 1;
                 }
             }
             Observation::Duplicate if track.repeats(published) => {
                 track.duplicates += 1;
-                state.repeats += 1;
                 return None;
             }
             // Two in a row: it does number from there.
@@ -105,77 +112,26 @@ impl Intake {
                     .last_not_believed
                     .is_some_and(|last| last.checked_add(1) == Some(sequence)) =>
             {
-                return Some(self.begin_again(state, index, sequence, published));
+                return Some(self.begin_again(index, sequence, published));
             }
             Observation::NotBelievable => {
                 track.last_not_believed = Some(sequence);
                 track.unclear += 1;
-                self.not_believed(track, Some(time));
+                accounts.not_believed(track, Some(time));
             }
-            Observation::Duplicate => return Some(self.begin_again(state, index, sequence, published)),
+            Observation::Duplicate => return Some(self.begin_again(index, sequence, published)),
         }
         if track.sequence.received_count() == 1 {
-            self.count_head(track);
+            accounts.count_head(track);
         }
         Some(index)
     }
+}
 
-    /// Logs where a publisher's numbers begin, for the account of a recorder that is killed.
-    fn log_begin(&self, track: &PublisherTrack, observation: Observation, sequence: u64) {
-        let begin = match observation {
-            Observation::First => Some(sequence),
-            // One that comes before the first may not have been stored when the process dies; an unclear one is counted twice.
-            Observation::Gap { first, .. } if first > sequence => None,
-            Observation::Early | Observation::Unclear => None,
-            _ => return,
-        };
-        self.ledger().begins_at(self.topic, track.index, begin);
-    }
-
-    pub(super) fn arrived_late(&self, track: &PublisherTrack, sequence: u64) -> bool {
-        self.ledger().arrived_late(self.topic, track.index, sequence)
-    }
-
-    /// Begins another life of a publisher, whose numbers begin again.
-    pub(super) fn begin_again(
-        &self,
-        state: &mut IntakeState,
-        index: usize,
-        sequence: u64,
-        published: Option<Timestamp>,
-    ) -> usize {
-        let ended = &mut state.tracks[index];
-        self.close_track(ended);
-        let (subscriptions, end, is_reliable) = (ended.subscriptions, ended.end, ended.is_reliable);
-        let gid = state
-            .by_gid
-            .iter()
-            .find_map(|(gid, known)| (*known == index).then_some(*gid))
-            .flatten();
-        state.ended.push(index);
-        let next = self.add_track(state, gid, Some(PublisherOrigin::Before));
-        state.last = None;
-        let track = &mut state.tracks[next];
-        track.sequence.observe(sequence);
-        self.log_begin(track, Observation::First, sequence);
-        (track.subscriptions, track.numbered) = (subscriptions, true);
-        (track.end, track.is_reliable) = (end, is_reliable);
-        track.first_published = published;
-        next
-    }
-
-    /// Counts the messages that a publisher that appeared while recording had sent before its first message arrived.
-    pub(super) fn count_head(&self, track: &PublisherTrack) {
-        if let Some(head) = track.wanted_head() {
-            let stage = self.unless_paused(LossStage::Head);
-            self.miss(track, stage, head.first, head.last, [None, track.last_time]);
-        }
-    }
-
+impl Intake {
     pub(super) fn announce(&self, gid: Gid, last_sequence: u64) {
         let mut state = self.lock();
-        let index = self.track(&mut state, Some(gid));
-        state.tracks[index].sequence.announced(last_sequence);
+        state.publishers.of(gid).0.sequence.announced(last_sequence);
     }
 
     /// Applies what a subscription returns about announced sequences. Returns the publishers whose numbers cannot be believed, with the number
@@ -185,8 +141,7 @@ impl Intake {
         let mut misled = Vec::new();
         for &(gid, last) in sequences {
             let mut state = self.lock();
-            let index = self.track(&mut state, Some(gid));
-            let track = &mut state.tracks[index];
+            let (track, accounts) = state.publishers.of(gid);
             let next = track.sequence.next_expected();
             let is_counted = track
                 .last_not_believed
@@ -198,25 +153,10 @@ impl Intake {
             if !is_counted {
                 // Once, also where the subscription keeps announcing it.
                 track.last_not_believed = Some(last);
-                self.not_believed(track, None);
+                accounts.not_believed(track, None);
             }
             misled.push((gid, next));
         }
         misled
-    }
-
-    /// Counts a claim that cannot be believed. The account then covers no numbers, as one of the messages may be another's.
-    pub(super) fn not_believed(&self, track: &mut PublisherTrack, time: Option<Timestamp>) {
-        track.not_believable += 1;
-        track.numbered = true;
-        let mut interval = Interval::of_unknown(LossStage::NotBelievable, 1);
-        (interval.first_time, interval.last_time) = (time, time);
-        self.ledger().miss(self.topic, track.index, interval);
-    }
-
-    pub(super) fn set_loss_unknown(&self, state: &IntakeState) {
-        if state.received == 1 {
-            self.ledger().set_loss_unknown(self.topic);
-        }
     }
 }

@@ -20,11 +20,6 @@ struct Bench {
 }
 
 impl Bench {
-    fn last_message(&self, gid: Gid, now: Timestamp) -> Option<PastTime> {
-        let time = self.intake.last_message(gid)?;
-        Some(PastTime::new(time, now))
-    }
-
     fn new() -> Self {
         Self::with(Gate::new(false, false))
     }
@@ -48,6 +43,11 @@ impl Bench {
             intake,
             sinks,
         }
+    }
+
+    fn gone(&self, gid: Gid, departure: Departure, now: Timestamp) -> Option<PastTime> {
+        let ago = |time| now.saturating_since(time);
+        self.intake.publisher_gone(gid, departure, ago, now)
     }
 
     fn receive_over(&self, sink: usize, publisher: Option<Gid>, sequence: Option<u64>) {
@@ -369,9 +369,7 @@ fn publishers_that_come_and_go_for_ever_take_bounded_memory() {
         bench.receive(gid, 2);
         bench.receive(gid, 4);
         bench.record_stored();
-        bench
-            .intake
-            .publisher_gone(gid, Departure::Farewell, None, Timestamp::from_nanos(0));
+        bench.gone(gid, Departure::Farewell, Timestamp::from_nanos(0));
     }
     assert_eq!(bench.intake.publishers() as u64, count);
     let (_, account) = bench.finish();
@@ -400,16 +398,12 @@ fn a_gone_publisher_is_not_folded_while_messages_of_it_wait() {
     };
     for number in 0..2 * PUBLISHERS_KEPT_MAX {
         bench.receive(gid(number), 1);
-        bench
-            .intake
-            .publisher_gone(gid(number), Departure::Farewell, None, Timestamp::from_nanos(0));
+        bench.gone(gid(number), Departure::Farewell, Timestamp::from_nanos(0));
     }
     assert_eq!(bench.ledger.lock().unwrap().topics[0].folded, None);
     bench.record_stored();
     bench.receive(gid(9999), 1);
-    bench
-        .intake
-        .publisher_gone(gid(9999), Departure::Farewell, None, Timestamp::from_nanos(0));
+    bench.gone(gid(9999), Departure::Farewell, Timestamp::from_nanos(0));
     let (_, account) = bench.finish();
     assert!(account.folded.unwrap().publishers >= PUBLISHERS_KEPT_MAX as u64);
 }
@@ -492,8 +486,7 @@ fn a_farewell_over_another_network_than_the_last_message_leaves_the_end_unknown(
         bench.receive(A, 7);
         bench.intake.serves(A, EndProof::OfReliable, true);
         let departure = Departure::Left { cut: cut.map(time) };
-        let last = bench.last_message(A, time(20));
-        let since = bench.intake.publisher_gone(A, departure, last, time(20));
+        let since = bench.gone(A, departure, time(20));
         let (_, account) = bench.finish();
         let account = &account.publishers[0];
         assert!(account.end_unknown && account.reliable);
@@ -514,9 +507,7 @@ impl Bench {
     fn lose(&self) {
         let time = Timestamp::from_nanos;
         self.intake.serves(A, EndProof::OfReliable, true);
-        let last = self.last_message(A, time(20));
-        self.intake
-            .publisher_gone(A, Departure::Silent(Some(time(15))), last, time(20));
+        self.gone(A, Departure::Silent(Some(time(15))), time(20));
     }
 
     fn find(&self) {
@@ -587,8 +578,7 @@ fn a_publisher_is_silent_since_its_last_message_or_its_last_sign_of_life() {
             bench.receive(A, 7);
         }
         let departure = Departure::Silent(Some(time(15)));
-        let last = bench.last_message(gid, time(20));
-        let since = bench.intake.publisher_gone(gid, departure, last, time(20));
+        let since = bench.gone(gid, departure, time(20));
         assert_eq!(since, Some(PastTime::new(time(expected), time(20))));
     }
 }

@@ -307,8 +307,7 @@ impl Topics {
         now: Timestamp,
     ) -> Option<PastTime> {
         let recorded = self.by_name.get_mut(topic)?;
-        let last = last_message(recorded, gid, &self.parts);
-        recorded.publisher_gone(gid, departure, last, now)
+        recorded.publisher_gone(gid, departure, self.parts.time.ago(), now)
     }
 
     /// From now on each publisher whose end is not known is watched for a later message.
@@ -355,19 +354,12 @@ impl Topics {
                     let ago = heard_ago(topic, gid, sources).unwrap_or_default();
                     PastTime::new(time_before(now, ago), now)
                 };
-                let since = last_message(topic, gid, &self.parts).unwrap_or_else(heard);
-                topic.intake.not_answered(gid, since.time);
-                note(&topic.name, since);
+                if let Some(since) = topic.intake.not_answered(gid, self.parts.time.ago(), heard) {
+                    note(&topic.name, since);
+                }
             }
         }
     }
-}
-
-/// When the last message of a publisher came.
-fn last_message(topic: &RecordedTopic, gid: Gid, parts: &Parts) -> Option<PastTime> {
-    let time = topic.intake.last_message(gid)?;
-    let ago = parts.time.ago(time);
-    Some(PastTime { time, ago })
 }
 
 /// How long ago a publisher gave its last sign of life, if its transport knows it.

@@ -1,7 +1,7 @@
 //! Payloads that are packed by other threads before they are written.
 
 use crate::{cache::CacheEntry, write::waiting::HeldPayload};
-use holdall_bag::writer::{CompressionOptions, CopiedPayload, PayloadPacking, WriteError};
+use holdall_bag::writer::{CompressionOptions, PayloadPacking, WriteError};
 use holdall_io::wait::Wait;
 use holdall_model::message::Loan;
 use std::io;
@@ -81,7 +81,7 @@ impl Packing {
             held_bytes: payload.held_bytes(),
         };
         let payload: Box<dyn Loan> = match payload {
-            HeldPayload::Bytes(bytes) => Box::new(CopiedPayload(bytes)),
+            HeldPayload::Bytes(bytes) => Box::new(bytes),
             HeldPayload::Loan(loan, _) => loan,
         };
         self.given += 1;

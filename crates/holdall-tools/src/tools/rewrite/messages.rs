@@ -14,8 +14,8 @@ use holdall_bag::{
     decode::{ChoiceError, Decoders, MessageChoice},
     reader::{Bag, BagMessage, BagSet},
     writer::{
-        BagOptions, BagTopic, BagWriter, CompressionMode, CopiedPayload, LatchedMessage, PayloadPacking,
-        PublisherSlot, bag_places,
+        BagOptions, BagTopic, BagWriter, CompressionMode, LatchedMessage, PayloadPacking, PublisherSlot,
+        bag_places,
     },
 };
 use holdall_io::wait::Wait;
@@ -338,7 +338,7 @@ impl<'a> Rewrite<'a> {
         let payload: &[u8] = if is_changed { &changed } else { &message.payload };
         let done = match &mut self.packing {
             Some(packing) => {
-                packing.submit(about, Box::new(CopiedPayload(payload.to_vec().into())));
+                packing.submit(about, Box::new(Box::<[u8]>::from(payload.to_vec())));
                 Ok(())
             }
             None => self.write(&about, payload),
