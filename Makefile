@@ -15,7 +15,7 @@ TRANSPORTS := holdall-transport/dds,holdall-cli/zenoh,holdall-cli/iceoryx2
 # libraries, and so compiles nothing again.
 PROGRAMS := cargo build -q --workspace --features $(TRANSPORTS) --bin holdall --bin holdall-bench --bin holdall-sim --lib --test program
 
-.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e dist site setup-build setup-demo setup-nodes setup-dist clean
+.PHONY: help demo test build install install-bench wheel check lint unit sim gate e2e dist check-arm64 test-arm64 site setup-build setup-demo setup-nodes setup-dist setup-arm64 clean
 
 help: ## list these commands
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -103,6 +103,22 @@ site: setup-build ## the documents as a web site: target/site/html
 # DIST="--only deb" builds a part.
 dist: setup-build setup-dist ## archive, Debian package, wheel and container image for old and new systems: target/dist
 	scripts/dist.py $(DIST)
+
+# With a compiler for ARM64, so not in `lint`.
+check-arm64: setup-build setup-dist ## see whether everything compiles for ARM64
+	scripts/dist.py --arch aarch64 --check
+
+# What needs neither a network nor a disk of its own. An emulated process has no io_uring: direct writing is tried by scripts/arm64-machine.sh.
+ARM64_PACKAGES := -p holdall-model -p holdall-io -p holdall-storage -p holdall-record
+ARM64_LACKS :=
+
+test-arm64: setup-build setup-arm64 ## unit and property tests of the libraries as ARM64 programs, in emulation
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
+	cargo test --target aarch64-unknown-linux-gnu $(ARM64_PACKAGES) --lib --tests -- $(ARM64_LACKS:%=--skip %)
+
+setup-arm64:
+	@scripts/setup.sh arm64
 
 setup-dist:
 	@scripts/setup.sh dist

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Builds what a release consists of into target/dist: `make dist`.
 
-    scripts/dist.py                      all artefacts for this computer's architecture
-    scripts/dist.py --arch x86_64 --arch aarch64
+    scripts/dist.py                      all artefacts for both architectures
+    scripts/dist.py --arch aarch64       those for one
     scripts/dist.py --only deb,wheel     some; programs are built where their sources changed
 
 For each architecture: an archive with program, manual pages, completions, units and licences; a Debian package; a wheel; a container image; a list of
@@ -24,7 +24,7 @@ import sys
 import tarfile
 import tomllib
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,6 +52,8 @@ class Architecture:
 
     name: str
     debian: str
+    # Cargo's profile of the programs.
+    profile: str = "release"
 
     @property
     def triple(self):
@@ -59,7 +61,7 @@ class Architecture:
 
     @property
     def built(self):
-        return TARGET / self.triple / "release"
+        return TARGET / self.triple / self.profile
 
 
 ARCHITECTURES = {one.name: one for one in (Architecture("x86_64", "amd64"), Architecture("aarch64", "arm64"))}
@@ -70,16 +72,19 @@ def main():
     parser.add_argument("--arch", action="append", choices=ARCHITECTURES, help="only this one (may be given twice)")
     parser.add_argument("--only", default=",".join(KINDS), help=f"some of {','.join(KINDS)}")
     parser.add_argument("--built", action="store_true", help="the programs are compiled already")
+    parser.add_argument("--check", action="store_true", help="only see whether everything compiles")
+    parser.add_argument("--profile", default="release", choices=("release", "demo"), help="demo: less optimized, in a third of the time; to try this script")
     parser.add_argument("--out", type=Path, default=TARGET / "dist")
     arguments = parser.parse_args()
     kinds = arguments.only.split(",")
     if unknown := set(kinds) - set(KINDS):
         parser.error(f"--only: expected some of {','.join(KINDS)}, found {','.join(sorted(unknown))}")
-    out = arguments.out
-    out.mkdir(parents=True, exist_ok=True)
-    own = ARCHITECTURES[os.uname().machine]
-    chosen = [ARCHITECTURES[name] for name in arguments.arch or [own.name]]
-    epoch = int(command("git", "log", "-1", "--format=%ct"))
+    own, *chosen = (replace(ARCHITECTURES[name], profile=arguments.profile) for name in (os.uname().machine, *(arguments.arch or ARCHITECTURES)))
+    if arguments.check:
+        for one in chosen:
+            compile_for(one, "check")
+        return
+    epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or command("git", "log", "-1", "--format=%ct"))
     os.environ["SOURCE_DATE_EPOCH"] = str(epoch)
     # The program of this computer writes the manual pages and completions.
     for one in dict.fromkeys([own, *chosen]):
@@ -88,6 +93,8 @@ def main():
             compile_for(one)
         check_symbols(one, one.built / "holdall")
         check_symbols(one, one.built / "libholdall_python.so")
+    out = arguments.out
+    out.mkdir(parents=True, exist_ok=True)
     shared = Shared.make(own)
     for one in chosen:
         stripped = strip(one, one.built / "holdall", WORK / one.name / "holdall")
@@ -113,7 +120,7 @@ def main():
 
 # Compiling.
 
-def compile_for(one):
+def compile_for(one, command="zigbuild"):
     headers = WORK / "openssl"
     copy_openssl_headers(headers)
     # Programs name no path of this computer.
@@ -129,7 +136,8 @@ def compile_for(one):
     }
     packages = ["-p", "holdall-cli", "-p", "holdall-python", "--features", FEATURES]
     triple = f"{one.triple}.{GLIBC[0]}.{GLIBC[1]}"
-    subprocess.run(["cargo", "auditable", "zigbuild", "--release", "--locked", "--target", triple, *packages], cwd=ROOT, env=environment, check=True)
+    program = ["cargo", "auditable", "zigbuild"] if command == "zigbuild" else ["cargo-zigbuild", command]
+    subprocess.run([*program, "--profile", one.profile, "--locked", "--target", triple, *packages], cwd=ROOT, env=environment, check=True)
 
 
 def copy_openssl_headers(headers):

@@ -4,6 +4,7 @@
 #   scripts/setup.sh build   system packages and the pinned Rust toolchain
 #   scripts/setup.sh demo    real ROS 2 nodes, in a Python venv of the project's own
 #   scripts/setup.sh dist    zig, which compiles for other computers, and what describes the programs
+#   scripts/setup.sh arm64   a compiler, a C library and emulators of ARM64
 #   scripts/setup.sh nodes   the same with foreign bag readers; ROS 1, LevelDB, a browser and btrfs tools where Debian has them
 #
 # Touches only the project's folder (.venv), the packages named here, and rustup's own folder.
@@ -129,5 +130,11 @@ case "${1:-}" in
             [ -e "$tools/$tool" ] || { cargo install --quiet --locked --root "$tools" "$tool" && touch "$tools/$tool"; }
         done
         ;;
-    *) fail "name what to set up: build, demo, dist or nodes" ;;
+    arm64)
+        # The first three compile and run tests; the others make a whole computer, and a publisher for it.
+        install_packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static qemu-system-arm mmdebstrap debian-archive-keyring cpio xz-utils e2fsprogs cyclonedds-tools
+        find_rust
+        rustup target add aarch64-unknown-linux-gnu
+        ;;
+    *) fail "name what to set up: build, demo, dist, arm64 or nodes" ;;
 esac

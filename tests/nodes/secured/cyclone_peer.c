@@ -1,6 +1,7 @@
-// A secured node on Debian's Cyclone DDS: publishes texts, or listens to them, and reports on standard output.
+// A node on Debian's Cyclone DDS, secured or not: publishes texts, or listens to them, and reports on standard output.
 //
-// Usage: cyclone_peer talk|listen TOPIC COUNT ENCLAVE_FOLDER PLUGIN_FOLDER    (ROS_DOMAIN_ID and CYCLONEDDS_URI are in the environment)
+// Usage: cyclone_peer talk|listen TOPIC COUNT [ENCLAVE_FOLDER PLUGIN_FOLDER]    (ROS_DOMAIN_ID and CYCLONEDDS_URI are in the environment;
+// PEER_TEXT_BYTES says how long a text is at least)
 #include "dds/dds.h"
 #include "text.h"
 #include <stdio.h>
@@ -46,18 +47,22 @@ static dds_qos_t *secured(const char *enclave, const char *plugins) {
 static void talk(dds_entity_t participant, dds_entity_t topic, const dds_qos_t *qos, int count) {
   dds_entity_t writer = dds_create_writer(participant, topic, qos, NULL);
   check(writer, "writer");
+  int length = getenv("PEER_TEXT_BYTES") ? atoi(getenv("PEER_TEXT_BYTES")) : 0;
+  char *text = malloc((size_t)length + 64);
   printf("{\"event\": \"ready\"}\n");
   for (dds_publication_matched_status_t matched = {0}; matched.current_count == 0; dds_sleepfor(DDS_MSECS(10)))
     check(dds_get_publication_matched_status(writer, &matched), "matched");
   for (int number = 0; number < count; number++) {
-    char text[64];
-    snprintf(text, sizeof text, "cyclone %d", number);
+    int written = sprintf(text, "cyclone %d", number);
+    if (written < length)
+      sprintf(text + written, "%*s", length - written, "");
     Text message = {.data = text};
     check(dds_write(writer, &message), "write");
     dds_sleepfor(DDS_MSECS(1));
   }
   check(dds_wait_for_acks(writer, DDS_SECS(30)), "acknowledgements");
   printf("{\"event\": \"done\", \"count\": %d}\n", count);
+  free(text);
   // Until the end of the test, so that no one sees it leave.
   getchar();
 }
@@ -83,10 +88,10 @@ static void listen(dds_entity_t participant, dds_entity_t topic, const dds_qos_t
 }
 
 int main(int argc, char **argv) {
-  if (argc != 6)
+  if (argc != 4 && argc != 6)
     return 2;
   setvbuf(stdout, NULL, _IOLBF, 0);
-  dds_qos_t *joined = secured(argv[4], argv[5]);
+  dds_qos_t *joined = argc == 6 ? secured(argv[4], argv[5]) : NULL;
   dds_entity_t participant = dds_create_participant((uint32_t)atoi(getenv("ROS_DOMAIN_ID")), joined, NULL);
   check(participant, "participant");
   dds_entity_t topic = dds_create_topic(participant, &std_msgs_msg_dds__String__desc, argv[2], NULL, NULL);
