@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// The longest cache bar in cells.
 const BAR_CELLS_MAX: usize = 22;
 
-/// The live lines, for a terminal of this width; topics that have fallen below their usual rate get separate ones.
+/// The live lines, for a terminal of this width; alarms, and topics that have fallen below their usual rate, get separate ones.
 pub fn live(
     status: &RecordStatus,
     rates: Rates,
@@ -60,35 +60,53 @@ pub fn live(
         cache_line(status, paint, columns),
         lost_line(status, paint, columns),
     ];
+    lines.extend(alarm_line(status, paint, columns));
     lines.extend(slow_line(fallen, paint, columns));
     lines.push(paint.faint(hint));
     lines
 }
 
-/// Topics that the line about slow ones names; it counts the others.
-const FALLEN_LISTED_MAX: usize = 4;
+/// What a line names of several; it counts the others.
+const LISTED_MAX: usize = 4;
 
 /// `slow      /lidar: 20 → 3 Hz  /imu: 100 → 0 Hz  and 2 more`; absent if no topic has fallen below its usual rate.
 fn slow_line(fallen: &[FallenTopic], paint: Paint, columns: usize) -> Option<String> {
-    let (first, others) = fallen.split_first()?;
     // A name of any length must not push the rates out of the line.
     let room = columns.saturating_sub("slow      : 1000 → 1000 Hz  and 999 more".len());
-    let topic = |one: &FallenTopic| {
+    let topics = fallen.iter().map(|one| {
         let name = fit::end_of(&Outside(&one.name).to_string(), room.max(8));
         FallenTopic { name, ..one.clone() }.to_string()
-    };
-    let mut line = Line::new(columns).part(1, &format!("slow      {}", paint.attention(&topic(first))));
-    let listed = others.iter().take(FALLEN_LISTED_MAX - 1);
+    });
+    list_line("slow", topics, paint, columns)
+}
+
+/// `alarms    /scan silent 2s  /imu rate < 50  and 2 more`; absent if none is active.
+fn alarm_line(status: &RecordStatus, paint: Paint, columns: usize) -> Option<String> {
+    let room = columns.saturating_sub("alarms      and 999 more".len());
+    let active = status.alarms.active.iter();
+    let texts = active.map(|alarm| fit::end_of(&Outside(&alarm.text).to_string(), room.max(8)));
+    list_line("alarms", texts, paint, columns)
+}
+
+/// As many of these texts as there is room for, and the number of the others.
+fn list_line(
+    label: &str,
+    mut texts: impl ExactSizeIterator<Item = String>,
+    paint: Paint,
+    columns: usize,
+) -> Option<String> {
+    let count = texts.len();
+    let first = texts.next()?;
+    let mut line = Line::new(columns).part(1, &format!("{label:<10}{}", paint.attention(&first)));
     let mut shown = 1;
-    for (rank, one) in (3..).zip(listed) {
-        let text = topic(one);
+    for (rank, text) in (3..).zip(texts.take(LISTED_MAX - 1)) {
         if line.width() + text.chars().count() + " and 999 more".len() + 4 > columns {
             break;
         }
         line = line.part(rank, &paint.attention(&text));
         shown += 1;
     }
-    let more = fallen.len() - shown;
+    let more = count - shown;
     let more = (more > 0).then(|| paint.attention(&format!("and {more} more")));
     Some(line.part(2, more.as_deref().unwrap_or_default()).text())
 }
@@ -411,6 +429,7 @@ pub fn table(status: &RecordStatus, width: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall_model::alarm::{Alarm, AlarmKind};
     use std::time::Duration;
 
     fn topic(name: &str, recorded: u64, lost: &[(LossStage, u64)]) -> TopicStatus {
@@ -520,6 +539,29 @@ mod tests {
             live(&status, Rates::default(), &[], "", Paint::Plain, 80).len(),
             4
         );
+    }
+
+    #[test]
+    fn active_alarms_have_a_line_that_fits() {
+        let alarm = |text: &str| Alarm {
+            kind: AlarmKind::Silent,
+            topic: None,
+            text: text.to_owned(),
+            since: Timestamp::from_nanos(1),
+            until: None,
+        };
+        let mut status = RecordStatus::default();
+        status.alarms.active = ["/scan silent 2s", "/a/name/that/is/long silent 2s", "/imu\x1b[2J"]
+            .map(alarm)
+            .into();
+        for columns in [40, 80, 200] {
+            let lines = live(&status, Rates::default(), &[], "", Paint::Plain, columns);
+            let line = &lines[3];
+            assert!(line.starts_with("alarms    /scan silent 2s"), "{line}");
+            assert!(line.chars().count() < columns && !line.contains('\x1b'), "{line}");
+            assert_eq!(line.contains("/imu"), columns == 200, "{line}");
+            assert_eq!(line.ends_with("more"), columns < 200, "{line}");
+        }
     }
 
     #[test]
