@@ -35,7 +35,7 @@ except ImportError as error:
 from ._errors import ProgramError
 from ._program import SELECTING, folder_of_sockets, program
 
-__all__ = ["Ended", "Lost", "OnEnd", "OnLoss", "OnSplit", "OnStart", "Play", "Record", "Request", "Split", "Started"]
+__all__ = ["Alarm", "Ended", "Lost", "OnAlarm", "OnEnd", "OnLoss", "OnSplit", "OnStart", "Play", "Record", "Request", "Split", "Started"]
 
 # What launch gives to each process; all other keywords are flags of the program.
 _OF_LAUNCH = frozenset({
@@ -59,6 +59,10 @@ _REPORT_END = re.compile(rb"\n}\r?\n")
 _PERIOD_S, _ANSWER_S = 0.5, 10.0
 # Seconds that closing a bag may take before launch uses force; its own default is 5. A second signal abandons what is not yet written.
 _CLOSE_S = "60"
+
+
+class _Unanswered(ProgramError):
+    """A request was sent, and no answer came."""
 
 
 class _Happened(Event):  # type: ignore[misc]
@@ -100,6 +104,21 @@ class Lost(_Happened):
         self.lost = lost
         self.total = total
         self.topics = topics
+
+
+class Alarm(_Happened):
+    """An alarm began or ended: ``state`` is ``begin`` or ``end``, ``kind`` is ``silent``, ``rate``, ``loss``, ``disk`` or ``end_unknown``, ``topic`` is
+    ``None`` for one about the whole recording, ``text`` is one clause, ``since_ns`` is when it began. One that is active at the end of a bag has no end."""
+
+    name = "holdall.launch.Alarm"
+
+    def __init__(self, *, action: _Running, state: str, kind: str, topic: str | None, text: str, since_ns: int) -> None:
+        super().__init__(action=action)
+        self.state = state
+        self.kind = kind
+        self.topic = topic
+        self.text = text
+        self.since_ns = since_ns
 
 
 class Ended(_Happened):
@@ -159,6 +178,13 @@ class OnLoss(_On):
 
     def __init__(self, *, target_action: Record | None = None, on_loss: Any, **kwargs: Any) -> None:
         super().__init__(Lost, target_action, on_loss, **kwargs)
+
+
+class OnAlarm(_On):
+    """Handles :class:`Alarm`."""
+
+    def __init__(self, *, target_action: Record | None = None, on_alarm: Any, **kwargs: Any) -> None:
+        super().__init__(Alarm, target_action, on_alarm, **kwargs)
 
 
 class OnEnd(_On):
@@ -302,7 +328,10 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
                     await asyncio.sleep(_PERIOD_S / 10)
                     continue
                 reason: Exception = error
-            except (OSError, ValueError, ProgramError, asyncio.TimeoutError) as error:
+            except (asyncio.TimeoutError, ConnectionResetError, BrokenPipeError, ValueError, _Unanswered):
+                # It was asked, and may close its bag, which a signal would abandon. Launch ends it when its time for that is over.
+                return
+            except (OSError, ProgramError) as error:
                 reason = error
             break
         LogInfo(msg=f"holdall {self._verb}: cannot be asked to stop ({str(reason) or type(reason).__name__}), and gets SIGINT").execute(context)
@@ -360,7 +389,7 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
         finally:
             writer.close()
         if not line:
-            raise ProgramError(f"holdall did not answer the request {name}")
+            raise _Unanswered(f"holdall did not answer the request {name}")
         answer: dict[str, Any] = json.loads(line)
         if not answer.get("ok"):
             raise ProgramError(f"{name}: {answer.get('error')}")
@@ -394,6 +423,20 @@ class _Running(ExecuteLocal):  # type: ignore[misc]
             topics = {name: _sum(topic) - _sum(known.get("topics", {}).get(name, {})) for name, topic in status.get("topics", {}).items()}
             lost = status["lost"] - known.get("lost", 0)
             yield Lost(action=self, lost=lost, total=status["lost"], topics={name: count for name, count in topics.items() if count > 0})
+        begun, over = _alarms(known)
+        for key, alarm in _alarms(status)[0].items():
+            about = {name: alarm[name] for name in ("kind", "topic", "text", "since_ns")}
+            if key not in begun:
+                yield Alarm(action=self, state="begin", **about)
+            if alarm["until_ns"] is not None and key not in over:
+                yield Alarm(action=self, state="end", **about)
+
+
+def _alarms(status: dict[str, Any]) -> tuple[dict[Any, dict[str, Any]], set[Any]]:
+    """The alarms of a status by what they are about and when they began, and those of them that are over."""
+    alarms = status.get("alarms") or {}
+    known = {(one["kind"], one["topic"], one["since_ns"]): one for one in [*alarms.get("ended", ()), *alarms.get("active", ())]}
+    return known, {key for key, one in known.items() if one["until_ns"] is not None}
 
 
 def _sum(topic: dict[str, Any]) -> int:

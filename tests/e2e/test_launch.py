@@ -193,6 +193,23 @@ def test_a_launch_file_gets_losses_by_topic(world, launch):
     assert "lost: {'/flood':" in text
 
 
+@with_launch
+def test_a_launch_file_gets_the_beginning_and_the_end_of_an_alarm(world, launch):
+    scan = {**CHATTER, "topic": "/scan"}
+    talker = world.talker({**scan, "count": 200}, {**CHATTER, "rate_hz": 20}, later=[scan])
+    launched = launch(written(world.folder, uri=str(world.folder / "bag"), all=True, alarm="/scan silent 2s"))
+    begin = launched.wait_for("Alarm")
+    talker.process.send_signal(signal.SIGUSR1)
+    until(lambda: len(launched.events("Alarm")) > 1, "the end of the alarm")
+    launched.program.process.send_signal(signal.SIGINT)
+    launched.end()
+    first, second = launched.events("Alarm")
+    assert first == begin and [one["state"] for one in (first, second)] == ["begin", "end"]
+    assert all((one["kind"], one["topic"], one["text"]) == ("silent", "/scan", "/scan silent 2s") for one in (first, second)), (first, second)
+    (ended,) = launched.events("Ended")
+    assert [one["since_ns"] for one in ended["report"]["alarms"]["ended"]] == [first["since_ns"]] == [second["since_ns"]]
+
+
 def written(folder, *, more="", **options):
     """A launch file with a recording of these options; as a line of its own: more."""
     file = folder / "own.launch.py"
@@ -244,12 +261,10 @@ def test_each_bag_of_a_recorder_has_a_report_and_its_losses(world, launch):
 
 
 @with_launch
-@pytest.mark.parametrize("opens", [False, True], ids=["without a socket", "that does not answer"])
-def test_a_program_that_cannot_be_asked_to_stop_gets_the_signal(world, launch, opens):
+def test_a_program_that_cannot_be_asked_to_stop_gets_the_signal(world, launch):
     program = world.folder / "program"
-    listen = "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[sys.argv.index('--control-socket') + 1]); s.listen()" if opens else ""
     block = "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})"
-    program.write_text(f"#!{sys.executable}\nimport signal, socket, sys\n{block}\n{listen}\nprint('it runs', file=sys.stderr, flush=True)\n"
+    program.write_text(f"#!{sys.executable}\nimport signal, sys\n{block}\nprint('it runs', file=sys.stderr, flush=True)\n"
                        "print('it got', signal.sigwait({signal.SIGINT}), file=sys.stderr, flush=True)\n")  # fmt: skip
     program.chmod(0o755)
     launched = launch(written(world.folder, more="holdall.launch._ANSWER_S = 1"), HOLDALL_BIN=str(program))
@@ -257,6 +272,22 @@ def test_a_program_that_cannot_be_asked_to_stop_gets_the_signal(world, launch, o
     launched.program.process.send_signal(signal.SIGINT)
     text = launched.end()
     assert "holdall record: cannot be asked to stop (" in text and "stop ()" not in text and "it got 2" in text and launched.events("Ended")[0]["returncode"] == 0, text
+
+
+@with_launch
+def test_a_stop_that_is_not_answered_in_time_is_given_the_time_to_close_the_bag(world, launch):
+    program = world.folder / "program"
+    program.write_text(f"#!{sys.executable}\nimport json, signal, socket, sys, time\nsignal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGINT}})\n"
+                       "s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[sys.argv.index('--control-socket') + 1]); s.listen()\n"
+                       "print('it runs', file=sys.stderr, flush=True)\nrequest = None\n"
+                       "while request != 'stop':\n    taken = s.accept()[0]; request = json.loads(taken.makefile().readline())['request']\n"
+                       "time.sleep(4); print('pending', signal.sigpending(), file=sys.stderr, flush=True)\n")  # fmt: skip
+    program.chmod(0o755)
+    launched = launch(written(world.folder, more="holdall.launch._ANSWER_S = 1"), HOLDALL_BIN=str(program))
+    launched.program.wait_until_says("it runs")
+    launched.program.process.send_signal(signal.SIGINT)
+    text = launched.end()
+    assert "pending set()" in text and "gets SIGINT" not in text and launched.events("Ended")[0]["returncode"] == 0, text
 
 
 @with_launch
