@@ -174,7 +174,11 @@ def test_what_is_not_installed_is_named(sourced):
     world.env["RMW_IMPLEMENTATION"] = "rmw_pigeon_cpp"
     absent = world.run("record", "-a", "-o", world.folder / "bag", "--transport", "rmw")
     assert absent.returncode == 1 and "no librmw_pigeon_cpp.so in " in absent.stderr, absent.stderr
-    del world.env["RMW_IMPLEMENTATION"], world.env["AMENT_PREFIX_PATH"]
+    del world.env["RMW_IMPLEMENTATION"]
+    world.env.update(CC="no-such-compiler", XDG_CACHE_HOME=str(world.folder / "cache"))
+    uncompiled = world.run("record", "-a", "-o", world.folder / "bag", "--transport", "rmw")
+    assert uncompiled.returncode == 1 and "apt install gcc libc6-dev" in uncompiled.stderr, uncompiled.stderr
+    del world.env["AMENT_PREFIX_PATH"]
     unsourced = world.run("record", "-a", "-o", world.folder / "bag", "--transport", "rmw")
     assert unsourced.returncode == 1 and "AMENT_PREFIX_PATH" in unsourced.stderr, unsourced.stderr
     assert not (world.folder / "bag").exists()

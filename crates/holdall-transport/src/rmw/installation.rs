@@ -181,7 +181,7 @@ impl Installation {
         }
         let name = Path::new(&compiler).display().to_string();
         let output = command.stdin(Stdio::null()).output().map_err(|error| {
-            format!("a C compiler is needed once, for a part of this program that is compiled against the headers of this ROS 2, and {name} cannot be started: {error}")
+            format!("a C compiler is needed once, for a part of this program that is compiled against the headers of this ROS 2, and {name} cannot be started: {error}; on Debian and Ubuntu: apt install gcc libc6-dev")
         })?;
         if output.status.success() {
             return Ok(());
@@ -345,6 +345,7 @@ mod tests {
         let cache = folder.path().join("cache");
         let absent = installation.shim(&cache, "no-such-compiler".into()).unwrap_err();
         assert!(absent.contains("no-such-compiler cannot be started"), "{absent}");
+        assert!(absent.contains("apt install gcc libc6-dev"), "{absent}");
         let failed = installation.shim(&cache, "false".into()).unwrap_err();
         assert!(failed.contains("false cannot compile"), "{failed}");
         assert_eq!(std::fs::read_dir(&cache).unwrap().count(), 0);
