@@ -5,6 +5,7 @@
 pub mod catalog;
 pub mod export;
 mod ffmpeg;
+pub mod look;
 #[cfg(feature = "parquet")]
 mod parquet_file;
 pub mod plot;

@@ -49,6 +49,7 @@
 //! | [`table`] | a topic's messages as columns |
 //! | [`listen`] | live topics without storing them: rates, sizes, delays |
 //! | [`plot`] | pictures of bags: SVG, pages, PNG |
+//! | [`look`] | one message of a bag: found by time, as a tree, as a picture |
 //! | [`mod@preflight`] | whether a recording will fit: a trial, and a forecast from it |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`upload`] | sends bags into buckets |
@@ -65,7 +66,7 @@ struct Readme;
 pub use holdall_bag::{decode, definitions, keys, live, reader, table, writer};
 #[cfg(feature = "parquet")]
 pub use holdall_data::{catalog, training};
-pub use holdall_data::{export, plot};
+pub use holdall_data::{export, look, plot};
 pub use holdall_play as play;
 pub use holdall_record as record;
 pub use holdall_serve::{listen, node, preflight, supervise};

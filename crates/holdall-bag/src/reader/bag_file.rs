@@ -18,7 +18,7 @@ use holdall_storage::{
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 /// One storage file of a bag.
@@ -43,6 +43,8 @@ pub struct BagFile {
     pub(in crate::reader) view: Ros1View,
     /// Copies of messages that are not read again.
     pub(in crate::reader) hidden: Option<Arc<HiddenCopies>>,
+    /// Its reader from the first use on, for all clones of the file.
+    pub(in crate::reader) kept: Option<Arc<OnceLock<SharedReader>>>,
 }
 
 impl BagFile {
@@ -65,14 +67,19 @@ impl BagFile {
 
     /// As [`Self::open`], with all messages that the file repeats.
     pub fn open_whole(&self) -> Result<SharedReader, ReadError> {
-        let opened = match &self.reader {
+        let kept = self.kept.as_deref();
+        let opened = match self.reader.as_ref().or_else(|| kept?.get()) {
             Some(reader) => return Ok(Arc::clone(reader)),
             None if self.is_packed() || remote::is_copied(&self.path) => {
                 self.unpacked.open(&self.path, self.payloads)?
             }
             None => file::open(&self.path, self.payloads)?,
         };
-        Ok(ros1::in_view(opened, self.view).0)
+        let opened = ros1::in_view(opened, self.view).0;
+        Ok(match kept {
+            Some(kept) => Arc::clone(kept.get_or_init(|| opened)),
+            None => opened,
+        })
     }
 
     /// True for a file of rosbag2's file compression: opening it takes the time to unpack it.

@@ -99,6 +99,7 @@ impl Rebuild {
             unpacked: self.unpacked.clone(),
             view: self.view,
             hidden: None,
+            kept: None,
         });
         // An unpacked file uses disk space as long as its reader is kept.
         let is_cheap = !is_packed_name(path) && self.files.len() <= OPEN_FILES_MAX;
@@ -143,6 +144,7 @@ impl Rebuild {
             unpacked: self.unpacked.clone(),
             view: self.view,
             hidden: None,
+            kept: None,
         });
     }
 

@@ -105,6 +105,19 @@ impl Number {
         };
         Some(Self { bytes, pcd, ply })
     }
+
+    /// Its value of bytes of which the lowest is the first.
+    fn value(self, bytes: [u8; 8]) -> f64 {
+        let bits = u64::from_le_bytes(bytes);
+        match (self.pcd, self.bytes) {
+            ('F', 4) => f64::from(f32::from_bits(bits as u32)),
+            ('F', _) => f64::from_bits(bits),
+            ('I', 1) => f64::from(bits as i8),
+            ('I', 2) => f64::from(bits as i16),
+            ('I', _) => f64::from(bits as i32),
+            _ => bits as f64,
+        }
+    }
 }
 
 /// A field as the message has it.
@@ -340,6 +353,47 @@ impl<'a> Cloud<'a> {
         head.push_str("end_header\n");
         (head, copied)
     }
+}
+
+/// Hands out the values of these fields for each point of a cloud, of at most about `points_max`; NaN for a field that the cloud lacks. Returns which it
+/// has.
+///
+/// # Errors
+/// One clause when the cloud does not fit its own fields.
+pub(crate) fn each_point<const N: usize>(
+    plan: &TypePlan,
+    payload: &[u8],
+    names: [&str; N],
+    points_max: usize,
+    mut each: impl FnMut([f64; N]),
+) -> Result<[bool; N], String> {
+    let mut cloud = Cloud::default();
+    plan.walk(payload, &mut cloud)
+        .map_err(|error| error.to_string())?;
+    let points = cloud.points(CloudFormat::Pcd)?;
+    let fields = cloud.checked()?;
+    let wanted = names.map(|name| fields.iter().find(|field| field.name == name));
+    let stride = (cloud.count() as usize).div_ceil(points_max.max(1)).max(1);
+    let value = |point: &[u8], field: &Checked<'_>| {
+        let bytes = &point[field.offset..][..field.number.bytes];
+        let mut little = [0; 8];
+        little[..bytes.len()].copy_from_slice(bytes);
+        if cloud.is_big_endian {
+            little[..bytes.len()].reverse();
+        }
+        field.number.value(little)
+    };
+    let mut number = 0_usize;
+    for row in 0..points.rows {
+        let row = &points.data[row * points.row_step..][..points.row_bytes];
+        for point in row.chunks_exact(points.point_step) {
+            if number.is_multiple_of(stride) {
+                each(wanted.map(|field| field.map_or(f64::NAN, |field| value(point, field))));
+            }
+            number += 1;
+        }
+    }
+    Ok(wanted.map(|field| field.is_some()))
 }
 
 /// Neighbours that are copied at once.

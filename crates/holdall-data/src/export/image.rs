@@ -189,17 +189,22 @@ impl<'a> ImageFields<'a> {
 
     /// The codec if the message is a picture of a video. A file is recognized by its first bytes, whatever the format text states.
     fn codec(&self, source: Source) -> Result<Option<Codec>, String> {
-        let format = if self.format.is_empty() {
-            &self.encoding
-        } else {
-            &self.format
-        };
+        let format = self.stated();
         match source {
             Source::Raw => Ok(None),
             Source::Compressed => Ok(Codec::named(format).filter(|_| !is_file(self.data))),
             Source::Video => Codec::named(format)
                 .map(Some)
                 .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264 and H.265 are")),
+        }
+    }
+
+    /// The encoding or format that the message states.
+    pub fn stated(&self) -> &str {
+        if self.format.is_empty() {
+            &self.encoding
+        } else {
+            &self.format
         }
     }
 

@@ -17,17 +17,17 @@ mod pixels;
 mod video;
 
 pub use cloud::CloudFormat;
+pub(crate) use cloud::each_point;
 #[cfg(feature = "parquet")]
-pub(crate) use compressed::{Compressed, file_pixels};
+pub(crate) use compressed::file_pixels;
+pub(crate) use compressed::{Compressed, png_pixels};
 #[cfg(feature = "parquet")]
 pub use compressed::{DecodedImage, decode_image};
 pub use error::ExportError;
 #[cfg(feature = "parquet")]
 pub(crate) use file::PartialFile;
 pub use image::ImageFormat;
-#[cfg(feature = "parquet")]
 pub(crate) use image::{ImageFields, encode as encode_pixels};
-#[cfg(feature = "parquet")]
 pub(crate) use pixels::Pixels;
 
 use holdall_bag::{

@@ -14,7 +14,7 @@ mod svg;
 
 pub use collect::{PlotError, PlotOptions, Wanted, collect};
 pub use columns::{Arrivals, Extent, Lane, Line};
-pub use page::PAGE_BYTES_MAX;
+pub use page::{CHART_SCRIPT, CHART_STYLE, PAGE_BYTES_MAX, digits, runs};
 #[cfg(feature = "pictures")]
 pub use png::{PaintError, Painter};
 

@@ -11,21 +11,28 @@ const COLUMNS_MIN: usize = 128;
 
 const PAGE: &str = include_str!("page.html");
 
+/// The chart of a page, and its style: also those of `holdall web`.
+pub const CHART_SCRIPT: &str = include_str!("chart.js");
+/// Its style.
+pub const CHART_STYLE: &str = include_str!("chart.css");
+
 impl Picture {
     /// The picture as a page: light and dark, with zoom and figures, in at most [`PAGE_BYTES_MAX`] bytes for two hundred topics; with many topics and
     /// values it has fewer columns.
     pub fn page(&self) -> String {
         let page = PAGE
+            .replace("/*CHART-STYLE*/", CHART_STYLE)
+            .replace("/*CHART*/", CHART_SCRIPT)
             .replace("@TITLE@", &escaped(&self.title))
-            .replace("@DATA@", &for_script(&self.json()));
+            .replace("@DATA@", &for_script(&self.data()));
         if page.len() > PAGE_BYTES_MAX && self.columns > COLUMNS_MIN {
             return self.clone().halved().page();
         }
         page
     }
 
-    /// Drawn values, by column.
-    fn json(&self) -> Value {
+    /// Drawn values, by column, as pages get them.
+    pub fn data(&self) -> Value {
         let lanes: Vec<Value> = self
             .lanes
             .iter()
@@ -41,7 +48,7 @@ impl Picture {
                     "h": runs(lane.shades().into_iter().map(f64::from)),
                     "b": runs(lane.cells.iter().map(|cell| cell.bytes_max as f64)),
                     // Three digits of a period are read.
-                    "g": runs(lane.cells.iter().map(|cell| rounded(cell.gap_max as f64 / 1e6, 3))),
+                    "g": runs(lane.cells.iter().map(|cell| digits(cell.gap_max as f64 / 1e6, 3))),
                 })
             })
             .collect();
@@ -52,7 +59,7 @@ impl Picture {
                 let of = |pick: fn(&super::Extent) -> f64| {
                     let cell = |cell: &Option<super::Extent>| {
                         cell.as_ref()
-                            .map_or(Value::Null, |cell| json!(rounded(pick(cell), 6)))
+                            .map_or(Value::Null, |cell| json!(digits(pick(cell), 6)))
                     };
                     line.cells.iter().map(cell).collect::<Vec<_>>()
                 };
@@ -86,7 +93,7 @@ impl Picture {
 }
 
 /// Values, and those that follow one another unchanged as `[count, value]`.
-fn runs(values: impl Iterator<Item = f64>) -> Vec<Value> {
+pub fn runs(values: impl Iterator<Item = f64>) -> Vec<Value> {
     let mut all: Vec<(usize, f64)> = Vec::new();
     for value in values {
         match all.last_mut() {
@@ -109,12 +116,12 @@ fn runs(values: impl Iterator<Item = f64>) -> Vec<Value> {
         .collect()
 }
 
-/// So many digits.
-fn rounded(value: f64, digits: i32) -> f64 {
+/// A number rounded to `count` digits.
+pub fn digits(value: f64, count: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
-    let text = format!("{value:.*e}", usize::try_from(digits - 1).unwrap_or(0));
+    let text = format!("{value:.*e}", usize::try_from(count - 1).unwrap_or(0));
     text.parse().unwrap_or(value)
 }
 
@@ -185,7 +192,7 @@ mod tests {
         let values = [1.0, 1.0, 2.0, 0.0, 0.0, 0.0, 0.0, 2.5];
         assert_eq!(json!(runs(values.into_iter())).to_string(), "[1,1,2,[4,0],2.5]");
         assert_eq!(
-            [1234.567, 0.0, -0.001_234_56].map(|value| rounded(value, 3)),
+            [1234.567, 0.0, -0.001_234_56].map(|value| digits(value, 3)),
             [1230.0, 0.0, -0.001_23]
         );
     }

@@ -196,7 +196,7 @@ impl FieldPlan {
     }
 
     /// The type of one element as `ros2 topic echo` names it.
-    pub(crate) fn element_text(&self, plan: &TypePlan) -> String {
+    pub fn element_text(&self, plan: &TypePlan) -> String {
         let one = Self {
             arity: Arity::One,
             ..self.clone()

@@ -182,6 +182,15 @@ impl Bag {
         }
     }
 
+    /// The same bag, of which the first `files_max` files stay open from their first use on, for programs that read a message now and then.
+    #[must_use]
+    pub fn kept_open(mut self, files_max: usize) -> Self {
+        for file in self.files.iter_mut().take(files_max) {
+            file.kept = Some(Arc::default());
+        }
+        self
+    }
+
     /// The same bag, restricted to messages logged within these bounds.
     #[must_use]
     pub fn within(mut self, start: Option<Timestamp>, end: Option<Timestamp>) -> Self {

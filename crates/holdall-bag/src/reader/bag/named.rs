@@ -105,6 +105,7 @@ pub(super) fn named_files(
                     unpacked: unpacked.clone(),
                     view: Ros1View::default(),
                     hidden: None,
+                    kept: None,
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
