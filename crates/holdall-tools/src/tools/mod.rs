@@ -18,6 +18,7 @@ mod error;
 mod in_place;
 mod latched;
 mod left_out;
+pub mod manage;
 mod narrowing;
 mod options;
 mod reindex;

@@ -1,0 +1,168 @@
+//! Renames, labels and removes bags of a folder. A bag that is being recorded is not touched.
+
+use super::ToolError;
+use holdall_bag::{
+    Bag,
+    live::lock_bag,
+    reader::{METADATA_BYTES_MAX, io_error},
+};
+use holdall_io::fs;
+use holdall_model::metadata::BagMetadata;
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+/// Keys of `custom_data` that are holdall's own: no labels.
+const OWN_KEYS: &str = "holdall.";
+
+/// Bytes of a label's name and of its value, at most.
+const KEY_BYTES_MAX: usize = 64;
+const VALUE_BYTES_MAX: usize = 1000;
+
+fn unsupported(path: &Path, reason: impl Into<String>) -> ToolError {
+    ToolError::Unsupported {
+        path: path.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+/// The labels of a bag: what its `custom_data` has besides holdall's own keys, as `holdall record --custom-data` writes it.
+pub fn labels(bag: &Bag) -> BTreeMap<String, String> {
+    let custom = bag.metadata().custom_data.iter();
+    let own = custom.filter(|(key, _)| !key.starts_with(OWN_KEYS));
+    own.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Gives a bag directory these labels and no others, in its `metadata.yaml`.
+///
+/// # Errors
+/// A bag that is being recorded, or has no `metadata.yaml` that can be read; a name or a value that is too long.
+pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), ToolError> {
+    for (key, value) in labels {
+        let is_name = |letter: char| letter.is_alphanumeric() || "._- ".contains(letter);
+        if key.is_empty()
+            || key.len() > KEY_BYTES_MAX
+            || !key.chars().all(is_name)
+            || key.starts_with(OWN_KEYS)
+        {
+            return Err(unsupported(
+                path,
+                format!(
+                    "{key:?} is not the name of a label: up to {KEY_BYTES_MAX} letters, digits, dots, hyphens and spaces, not beginning with {OWN_KEYS}"
+                ),
+            ));
+        }
+        if value.len() > VALUE_BYTES_MAX || value.chars().any(char::is_control) {
+            return Err(unsupported(
+                path,
+                format!(
+                    "the value of {key:?} is longer than {VALUE_BYTES_MAX} bytes or has control characters"
+                ),
+            ));
+        }
+    }
+    let file = path.join("metadata.yaml");
+    if !fs::exists(&file)? {
+        return Err(unsupported(
+            path,
+            "only a bag with metadata.yaml has labels; holdall reindex writes one",
+        ));
+    }
+    let _lock = lock_bag(path)?;
+    let text = fs::read_to_string(&file, METADATA_BYTES_MAX)
+        .map_err(|error| io_error("read", &file, error.into_io()))?;
+    let mut metadata =
+        BagMetadata::from_yaml(&text).map_err(|error| unsupported(&file, error.to_string()))?;
+    metadata.custom_data.retain(|key, _| key.starts_with(OWN_KEYS));
+    metadata.custom_data.extend(labels.clone());
+    let listed: Vec<PathBuf> = metadata
+        .relative_file_paths
+        .iter()
+        .map(|name| path.join(name))
+        .collect();
+    super::description::replace_metadata(&file, &listed, &metadata.to_yaml())?;
+    Ok(())
+}
+
+/// Gives a bag another name in the same folder; returns where it is then. A single storage file keeps its ending.
+///
+/// # Errors
+/// A name that is not that of a file, or is taken; a bag that is being recorded.
+pub fn rename(path: &Path, name: &str) -> Result<PathBuf, ToolError> {
+    let is_plain = Path::new(name).file_name() == Some(OsStr::new(name)) && !name.starts_with('.');
+    if !is_plain || name.chars().any(char::is_control) {
+        return Err(ToolError::OutputName { path: name.into() });
+    }
+    let mut to = path.with_file_name(name);
+    if !fs::is_dir(path)
+        && let Some(ending) = path.extension()
+        && to.extension() != Some(ending)
+    {
+        to.as_mut_os_string().push(".");
+        to.as_mut_os_string().push(ending);
+    }
+    let _lock = lock_bag(path)?;
+    if fs::exists(&to)? {
+        return Err(ToolError::OutputExists { path: to });
+    }
+    fs::rename_new(path, &to)?;
+    Ok(to)
+}
+
+/// Removes a bag for good: its directory, or its single storage file.
+///
+/// # Errors
+/// A bag that is being recorded; a disk that refuses.
+pub fn remove(path: &Path) -> Result<(), ToolError> {
+    let lock = lock_bag(path)?;
+    if fs::is_dir(path) {
+        fs::remove_dir_all(path)?;
+    } else {
+        fs::remove_file(path)?;
+    }
+    drop(lock);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_bag::Writer;
+    use holdall_model::time::Timestamp;
+
+    fn bag(path: &Path) {
+        let mut writer = Writer::create(path).unwrap();
+        let topic = writer.add_topic("/a", "std_msgs/msg/UInt8").unwrap();
+        writer
+            .write(topic, Timestamp::from_nanos(5), &[0, 1, 0, 0, 7])
+            .unwrap();
+        writer.close().unwrap();
+    }
+
+    #[test]
+    fn a_bag_is_labelled_renamed_and_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab");
+        bag(&path);
+        let wanted: BTreeMap<_, _> = [("site".to_owned(), "hall: 3 <b>".to_owned())].into();
+        set_labels(&path, &wanted).unwrap();
+        assert_eq!(labels(&Bag::open(&path).unwrap()), wanted);
+        for (key, value) in [("holdall.x", "1"), ("", "1"), ("a\n", "1"), ("a", "\u{1b}[0m")] {
+            let refused = [(key.to_owned(), value.to_owned())].into();
+            assert!(set_labels(&path, &refused).is_err(), "{key:?}");
+        }
+        for name in ["", ".", "..", "a/b", "/a", ".hidden"] {
+            assert!(rename(&path, name).is_err(), "{name:?}");
+        }
+        bag(&folder.path().join("taken"));
+        assert!(rename(&path, "taken").is_err());
+        let renamed = rename(&path, "hall 3").unwrap();
+        let opened = Bag::open(&renamed).unwrap();
+        assert_eq!((labels(&opened), opened.messages().count()), (wanted, 1));
+        remove(&renamed).unwrap();
+        assert!(!renamed.exists());
+        set_labels(&folder.path().join("taken"), &BTreeMap::new()).unwrap();
+    }
+}
