@@ -134,6 +134,44 @@ def test_the_page_shows_the_recording_and_its_buttons_steer_it(world, browser):
     assert "dock <b>" in json.dumps(world.info(world.folder / "bag"))
 
 
+def test_live_messages_figures_and_events_are_seen(world, browser):
+    _, recorder, address = start(world)
+    browser.look(1280, 900, "light")
+    browser.open(address.link)
+    until(lambda: browser.script("document.querySelectorAll('#rows .hz').length >= 2"), "topics")
+    where = browser.script("document.getElementById('where').textContent")
+    assert socket.gethostname() in where and f"domain {world.env['ROS_DOMAIN_ID']}" in where and "processors busy" in where, where
+    assert socket.gethostname() in browser.script("document.title")
+    browser.script("[...document.querySelectorAll('#rows tr')].find(tr => tr.textContent.startsWith('/imu')).click()")
+    until(lambda: browser.script("document.querySelector('.look') !== null"), "the button")
+    browser.script("document.querySelector('.look').click()")
+    value = "document.querySelector('.tree .value') && document.querySelector('.tree .value').textContent"
+    shown = [until(lambda: browser.script(value), "a message")]
+    until(lambda: browser.script(value) not in shown, "a newer message")
+    shown.append(browser.script(value))
+    # Five a second, whatever comes.
+    code, content = ask(address, "GET", "/api/message?topic=/imu&after=1000000000")
+    assert code == 200 and json.loads(content)["found"] is None
+    assert ask(address, "GET", "/api/message?topic=/imu", token=False)[0] == 401
+    assert ask(address, "POST", "/api/split_bagfile", {})[0] == 200
+    assert ask(address, "POST", "/api/add_marker", {"name": "door <b>"})[0] == 200
+    events = "document.getElementById('events').textContent"
+    until(lambda: "bag_1.mcap begins" in browser.script(events) and "door <b>" in browser.script(events), "the events")
+    until(lambda: browser.script("past && past.panels[0].lines[0].values") > 2, "the figures")
+    browser.script("document.getElementById('by-node').click()")
+    until(lambda: browser.script("document.querySelectorAll('tr.group').length") >= 1, "nodes")
+    for width, height in ((390, 844), (1280, 900), (2560, 1440)):
+        for scheme in ("light", "dark"):
+            browser.look(width, height, scheme, width < 500)
+            wide = browser.script("document.documentElement.scrollWidth") - width
+            assert wide <= 0, f"{width} {scheme}: the page is {wide} pixels too wide"
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+    code, said = recorder.stop()
+    assert code == 0, said
+    stored = [message[8:].rstrip(b"\0").decode() for message in messages_of(world.folder / "bag")["/imu"]]
+    assert all(text in stored for text in shown), (shown, stored[:5])
+
+
 def test_a_playback_is_steered_over_http(world):
     _, recorder, address = start(world)
     assert recorder.stop()[0] == 0

@@ -76,9 +76,10 @@ def test_a_timeline_comes_from_the_index(world):
     until(lambda: get(address, "/api/bags")["bags"], "the bag in the list")
     before = bytes_read(web.process.pid)
     drawn = until(lambda: json.loads(ask(address, "POST", "/api/timeline", {"bag": "large.mcap"})[1]).get("result"), "the timeline")
-    lanes = {lane["name"]: lane for lane in drawn["topics"]}
+    lanes = {lane["name"]: lane for lane in drawn["lanes"]}
     assert [lanes[name]["messages"] for name in ("/early", "/steady")] == [80, 320]
-    assert set(lanes["/early"]["heights"][160:]) == {0} and lanes["/steady"]["gaps"] == []
+    heights = [height for run in lanes["/early"]["h"] for height in ([run[1]] * run[0] if isinstance(run, list) else [run])]
+    assert len(heights) == drawn["columns"] and set(heights[320:]) == {0} and lanes["/steady"]["gaps"] == []
     assert bytes_read(web.process.pid) - before < 8_000_000
 
 
@@ -103,7 +104,7 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     # The bag: lanes, files, check, download.
     browser.script("document.querySelector('#rows tr').click()")
     until(lambda: browser.script("document.querySelectorAll('#lanes canvas').length") == 3, "the lanes")
-    drawn = browser.script("JSON.stringify([drawn.topics.map(t => [t.name, t.messages]), drawn.markers.map(m => m.name), drawn.splits.length])")
+    drawn = browser.script("JSON.stringify([drawn.lanes.map(t => [t.name, t.messages]), drawn.markers.map(m => m[1]), drawn.splits.length])")
     topics, markers, splits = json.loads(drawn)
     stored = messages_of(folder / "läb 1")
     assert dict(topics) == {topic: len(messages) for topic, messages in stored.items()}
@@ -139,6 +140,9 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     # Its state is sampled twice a second.
     until(lambda: get(address, "/playback/now/api/status")["status"]["published"] > 0, "messages in the playback's state")
     until(lambda: browser.script("document.getElementById('end-playback') !== null"), "the button that ends it")
+    foxglove = browser.script("document.getElementById('open-foxglove').href")
+    assert foxglove == f"https://app.foxglove.dev/~/view?ds=foxglove-websocket&ds.url={quote(link, safe='')}", foxglove
+    assert quote(link, safe="") in browser.script("document.getElementById('open-lichtblick').href")
     browser.script("document.getElementById('end-playback').click()")
     until(lambda: get(address, "/api/folder")["playback"] is None, "the end of the playback")
     assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
@@ -148,6 +152,43 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     until(lambda: not get(address, "/api/folder")["running"], "the end of the recording")
     code, said = web.stop()
     assert code == 0, said
+
+
+def test_bags_are_searched_and_changed_only_where_that_is_allowed(world, browser):
+    folder = bags_of(world)
+    web, address = served(world, folder)
+    until(lambda: get(address, "/api/bags")["bags"], "the bag in the list")
+    assert ask(address, "POST", "/api/delete", {"bag": "läb 1", "confirm": "läb 1"})[0] == 403
+    browser.look(1280, 900, "light")
+    browser.open(f"{address.link}#{quote('läb 1')}")
+    until(lambda: browser.script("document.getElementById('do-play') !== null"), "the bag's buttons")
+    assert browser.script("document.getElementById('do-delete') === null")
+    assert web.stop()[0] == 0
+    web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0", "--allow-changes")
+    address = served_at(web, "bags: ")
+    browser.open(f"{address.link}#{quote('läb 1')}")
+
+    def answer(what, text):
+        until(lambda: browser.script(f"document.getElementById('do-{what}') !== null"), "the button")
+        browser.script(f"document.getElementById('do-{what}').click(); document.getElementById('ask-input').value = {json.dumps(text)}; document.getElementById('ask-yes').click()")
+
+    answer("label", "site=hall <3>; run=7")
+    until(lambda: "run: 7 · site: hall <3>" in browser.script("document.getElementById('rows').textContent"), "the labels in the list")
+    assert world.info(folder / "läb 1")["custom_data"]["site"] == "hall <3>"
+    for words, count in (("topic:/imu label:site=hall", 1), ("topic:/scan", 0), ("type:string after:2020-01-01", 1), ("before:2020-01-01", 0), ("läb", 1)):
+        browser.script(f"document.getElementById('filter').value = '{words}'; document.getElementById('filter').dispatchEvent(new Event('input'))")
+        until(lambda: browser.script("document.querySelectorAll('#rows tr').length") == count, words)  # noqa: B023
+    browser.script(f"location.hash = encodeURIComponent({json.dumps('läb 1')})")
+    answer("rename", "hall 3")
+    until(lambda: (folder / "hall 3").exists(), "the new name")
+    until(lambda: browser.script("document.getElementById('bag-title').textContent") == "hall 3", "its page")
+    assert len(messages_of(folder / "hall 3")) == 2
+    answer("delete", "something else")
+    until(lambda: "must be the name" in browser.script("document.getElementById('refusal').textContent"), "a refusal")
+    assert (folder / "hall 3").exists()
+    answer("delete", "hall 3")
+    until(lambda: not (folder / "hall 3").exists(), "the deletion")
+    assert web.stop()[0] == 0
 
 
 def test_a_bag_is_played_to_nodes_from_the_page(world, browser):

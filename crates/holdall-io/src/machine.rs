@@ -221,6 +221,38 @@ pub fn written_bytes() -> Option<u64> {
     number_after(&text, "write_bytes:")
 }
 
+/// Time without work of all processors of the machine together, read cheaply enough for every second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Idle {
+    ticks: u64,
+    /// Processors that are online.
+    pub processors: usize,
+}
+
+/// Time without work so far.
+pub fn idle() -> Idle {
+    let stat = read(Path::new("/proc/stat")).unwrap_or_default();
+    Idle {
+        ticks: idle_ticks(&stat),
+        processors: processors_in(&stat).max(1),
+    }
+}
+
+impl Idle {
+    /// The busy share of all processors, 0 to 1, since an earlier moment that was `span` before.
+    pub fn busy_since(&self, before: &Self, span: Duration) -> f64 {
+        let idle = ticks(self.ticks.saturating_sub(before.ticks));
+        let available = span.as_secs_f64() * self.processors as f64;
+        (1.0 - idle.as_secs_f64() / available.max(1e-9)).clamp(0.0, 1.0)
+    }
+}
+
+/// The name of this computer.
+pub fn host_name() -> Option<String> {
+    let name = read(Path::new("/proc/sys/kernel/hostname")).ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
+}
+
 /// Largest receive buffer in bytes that a program can have for a socket; `None` if the system does not show it (a container).
 pub fn receive_buffer_bytes_max(read: ReadFile<'_>) -> Option<u64> {
     read(Path::new("/proc/sys/net/core/rmem_max"))

@@ -87,6 +87,12 @@ pub fn available_memory_bytes(read: ReadFile<'_>) -> Option<u64> {
     of_machine(read, "MemAvailable:").into_iter().chain(limits).min()
 }
 
+/// The part of [`memory_bytes`] that programs can have no more of, 0 to 1.
+pub fn used_memory(read: ReadFile<'_>) -> Option<f64> {
+    let (all, available) = (memory_bytes(read)?, available_memory_bytes(read)?);
+    Some(1.0 - available as f64 / all.max(1) as f64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

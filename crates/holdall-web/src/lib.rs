@@ -13,6 +13,7 @@ pub mod foxglove;
 pub mod fuzzing;
 mod http;
 mod listen;
+mod look;
 mod token;
 
 pub use address::{AddressError, DEFAULT_WEB, parse_address};

@@ -49,7 +49,7 @@ pub struct AccessArguments {
 /// All flags of `holdall web`.
 #[derive(Args, Clone, Debug)]
 pub struct WebArguments {
-    /// Folder of bags
+    /// Folder of bags, also in a bucket (s3://bucket/bags)
     #[arg(value_name = "PATH", default_value = ".")]
     pub folder: PathBuf,
 
@@ -64,9 +64,13 @@ pub struct WebArguments {
     #[command(flatten)]
     pub access: AccessArguments,
 
-    /// Transports that the page plays bags over; may be given several times
+    /// Transports that the page plays bags over and listens to; may be given several times
     #[arg(long, value_name = "TRANSPORT", action = clap::ArgAction::Append)]
     pub transport: Vec<TransportName>,
+
+    /// Let the page rename, label, delete and upload bags
+    #[arg(long)]
+    pub allow_changes: bool,
 
     /// Lowest severity to log
     #[arg(long, value_name = "LEVEL", default_value = "info")]

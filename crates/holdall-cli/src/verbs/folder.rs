@@ -1,6 +1,6 @@
 //! `holdall web`: a folder of bags in a browser.
 
-use super::{player_node::PlayerNode, viewers, web};
+use super::{live_topics::LiveTopics, player_node::PlayerNode, viewers, web};
 use crate::{
     VerbResult,
     args::{
@@ -25,6 +25,7 @@ use holdall::{
 };
 use holdall_io::clock::{Clock, SystemClock};
 use holdall_web::{
+    dashboard::LiveSource,
     folder::{FolderServer, Host, PlayTo, PlayingBag},
     foxglove::{PlaybackServer, ViewerAccess, ViewerPort, ViewerReport},
     parse_address,
@@ -64,9 +65,10 @@ pub fn run(args: &WebArguments) -> VerbResult {
         foxglove: args.foxglove,
         access: access.clone(),
         transports: args.transport.clone(),
+        live: Arc::new(LiveTopics::new(&args.transport, None)),
     });
-    let server =
-        FolderServer::start(args.address, access.token, &args.folder, host).map_err(Failure::refused)?;
+    let server = FolderServer::start(args.address, access.token, &args.folder, host, args.allow_changes)
+        .map_err(Failure::refused)?;
     info!("bags: {}", server.link());
     loop {
         if let Some(Event::Stop(signal)) = events.next(POLL_INTERVAL) {
@@ -81,6 +83,7 @@ struct Bags {
     foxglove: SocketAddr,
     access: ViewerAccess,
     transports: Vec<TransportName>,
+    live: Arc<dyn LiveSource>,
 }
 
 impl Host for Bags {
@@ -91,6 +94,10 @@ impl Host for Bags {
 
     fn running(&self) -> Vec<Running> {
         web::running_folder().list()
+    }
+
+    fn live(&self) -> Option<Arc<dyn LiveSource>> {
+        Some(Arc::clone(&self.live))
     }
 }
 

@@ -19,6 +19,7 @@ mod info;
 pub(crate) mod input;
 mod list;
 mod listen;
+mod live_topics;
 mod man;
 mod play;
 mod player_node;

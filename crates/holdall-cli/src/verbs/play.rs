@@ -174,7 +174,7 @@ impl Servers {
             socket.serve(requests()).map_err(Failure::failed)?;
         }
         let report = self.viewers.as_ref().map(PlaybackServer::report);
-        web::serve(self.dashboard.as_ref(), "playback", requests(), report)
+        web::serve(self.dashboard.as_ref(), "playback", requests(), report, None)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     },
     transport, units,
     verbs::{
+        live_topics::{self, LiveTopics},
         preflight,
         record_live::Live,
         record_threads::{keep_to_cores, prefer_receiving},
@@ -161,6 +162,7 @@ impl Running {
             observer: recorder.observer(),
             stalled: supervision.stall_flag(),
             snapshot_mode: snapshot,
+            host: live_topics::host(args),
         };
         if let Some(socket) = &control_socket {
             socket.serve(requests()).map_err(Failure::failed)?;
@@ -179,7 +181,14 @@ impl Running {
             },
         )?;
         let shown = bridge.as_ref().map(Bridge::report);
-        web::serve(dashboard.as_ref(), "recording", requests(), shown)?;
+        let live = LiveTopics::of(args);
+        web::serve(
+            dashboard.as_ref(),
+            "recording",
+            requests(),
+            shown,
+            Some(Arc::new(live)),
+        )?;
         supervision.ready();
         // In the words of rosbag2: scripts wait for them.
         info!("Listening for topics...");

@@ -7,7 +7,7 @@ use holdall::supervise::{
 };
 use holdall_web::{
     Token,
-    dashboard::{Dashboard, Subject},
+    dashboard::{Dashboard, LiveSource, Subject},
     foxglove::ViewerReport,
 };
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
@@ -27,6 +27,7 @@ pub fn serve(
     kind: &'static str,
     requests: impl Requests,
     viewers: Option<ViewerReport>,
+    live: Option<Arc<dyn LiveSource>>,
 ) -> Result<(), Failure> {
     let Some(dashboard) = dashboard else { return Ok(()) };
     let requests = Arc::new(requests);
@@ -35,6 +36,7 @@ pub fn serve(
             kind,
             requests,
             viewers,
+            live,
         })
         .map_err(Failure::failed)?;
     info!("dashboard: {}", dashboard.link());

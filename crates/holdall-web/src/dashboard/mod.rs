@@ -1,9 +1,12 @@
 //! The dashboard of a recording or playback: a page, its state as JSON and as events, metrics, and requests.
 
+mod live;
+mod past;
 mod sampler;
 mod state;
 mod watched;
 
+pub use live::LiveSource;
 pub(crate) use watched::Watched;
 
 use crate::{
@@ -33,6 +36,8 @@ pub struct Subject {
     pub requests: Arc<dyn Requests>,
     /// Counts of messages that the viewers get and do not get.
     pub viewers: Option<ViewerReport>,
+    /// Where its topics can be listened to, for pages that look at messages.
+    pub live: Option<Arc<dyn LiveSource>>,
 }
 
 /// A server of the page. Clients wait until [`Dashboard::serve`] is called; dropped, it serves none.

@@ -1,7 +1,8 @@
 //! Asks the subject for its state twice a second, so that the number of clients does not matter to it.
 
 use super::{
-    Subject,
+    LiveSource, Subject,
+    past::{Machine, Past},
     state::{Snapshot, State},
 };
 use crate::listen::Ended;
@@ -28,6 +29,8 @@ struct Newest {
 pub(super) struct Sampler {
     subject: Subject,
     state: Mutex<State>,
+    past: Mutex<Past>,
+    machine: Mutex<Machine>,
     newest: Mutex<Newest>,
     changed: Condvar,
 }
@@ -37,6 +40,8 @@ impl Sampler {
         Self {
             subject,
             state: Mutex::default(),
+            past: Mutex::default(),
+            machine: Mutex::default(),
             newest: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -61,8 +66,19 @@ impl Sampler {
         if let (Some(viewers), true) = (&subject.viewers, reply["status"].is_object()) {
             reply["status"]["viewers"] = viewers.json();
         }
+        if let (Some(live), true) = (&subject.live, reply["status"].is_object()) {
+            let status = &mut reply["status"];
+            let there = status["host"]["domain"].as_str().map(str::to_owned);
+            let here = live.domain();
+            // Topics of another domain are not heard here.
+            status["looks"] = json!(there.is_none() || here.is_none() || there == here);
+        }
+        if reply["status"].is_object() {
+            reply["status"]["machine"] = lock(&self.machine).sample(now);
+        }
         let names = subject.requests.names();
         let snapshot = Arc::new(lock(&self.state).note(&reply, subject.kind, names, now));
+        lock(&self.past).note(&snapshot.status, SystemClock.now());
         let mut newest = lock(&self.newest);
         newest.number += 1;
         newest.snapshot = snapshot;
@@ -84,9 +100,21 @@ impl Sampler {
         (newest.number, Arc::clone(&newest.snapshot))
     }
 
-    /// The rates of the last seconds.
+    /// The rates of the last seconds, and what was sampled so far.
     pub(super) fn history(&self) -> String {
-        lock(&self.state).history()
+        let mut history = lock(&self.state).history();
+        history["past"] = lock(&self.past).json();
+        history.to_string()
+    }
+
+    /// Where its topics can be listened to.
+    pub(super) fn live(&self) -> Option<&Arc<dyn LiveSource>> {
+        self.subject.live.as_ref()
+    }
+
+    /// Notes a request that was carried out, as an event.
+    pub(super) fn note_request(&self, name: &str, reply: &Value) {
+        lock(&self.past).note_request(name, reply, SystemClock.now());
     }
 
     /// Carries out a request; `None` if the subject has no such one.

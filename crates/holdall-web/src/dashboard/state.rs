@@ -127,14 +127,13 @@ impl State {
     }
 
     /// The rates of the last seconds by topic, for pages that are opened later.
-    pub(super) fn history(&self) -> String {
+    pub(super) fn history(&self) -> Value {
         let topics: Map<String, Value> = self
             .topics
             .iter()
             .map(|(name, rates)| (name.to_owned(), json!(rates.history().collect::<Vec<_>>())))
             .collect();
         json!({"ok": true, "step_s": 1, "all": self.all.history().collect::<Vec<_>>(), "topics": topics})
-            .to_string()
     }
 }
 
@@ -208,7 +207,7 @@ fn viewer(viewer: &Value) -> Value {
     json!({"peer": viewer["peer"], "topics": topics().count(), "sent": sum("sent"), "left_out": sum("left_out")})
 }
 
-/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen.
+/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen, a node that publishes it, type.
 fn row(name: &str, topic: &Value) -> Row {
     let stages = topic["lost"].as_object().into_iter().flatten();
     let lost: u64 = stages
@@ -226,6 +225,8 @@ fn row(name: &str, topic: &Value) -> Row {
             lost,
             topic["publishers"],
             u8::from(is_fallen),
+            topic["nodes"][0].as_str().map(cut),
+            topic["type"],
         ]),
         rank: (is_fallen, lost > 0, bytes),
     }

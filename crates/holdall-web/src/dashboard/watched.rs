@@ -1,6 +1,6 @@
 //! A subject that pages watch: its state, its events, its requests.
 
-use super::{Subject, sampler::Sampler};
+use super::{Subject, live::Lookers, sampler::Sampler};
 use crate::{
     http::{Method, Refusal, Request, Response, begin_events, json_body, send},
     listen::Ended,
@@ -23,6 +23,7 @@ pub(super) const WATCHERS_MAX: usize = 16;
 pub(crate) struct Watched {
     sampler: Sampler,
     watchers: AtomicUsize,
+    lookers: Lookers,
     ended: Ended,
 }
 
@@ -43,6 +44,7 @@ impl Watched {
         Arc::new(Self {
             sampler: Sampler::new(subject),
             watchers: AtomicUsize::new(0),
+            lookers: Lookers::default(),
             ended,
         })
     }
@@ -67,6 +69,7 @@ impl Watched {
     /// Ends the sampling, and the events.
     pub(crate) fn end(&self) {
         self.ended.set();
+        self.lookers.end();
     }
 
     /// Answers a request for `path`, which is below where the subject is served and begins with `/`; false if it has no such one.
@@ -79,11 +82,23 @@ impl Watched {
             (true, "/api/status") => Ok(Response::json(self.sampler.newest().status.clone())),
             (true, "/api/history") => Ok(Response::json(self.sampler.history())),
             (true, "/metrics") => self.metrics(),
+            (true, "/api/message" | "/api/picture") => self.look(request, path),
             (false, _) if path.starts_with("/api/") => self.execute(&path["/api/".len()..], &request.body),
             _ => return Ok(false),
         };
         let response = response.unwrap_or_else(Response::from);
         send(client, &response, request.method != Method::Head).map(|()| true)
+    }
+
+    /// The newest message of a live topic.
+    fn look(&self, request: &Request, path: &str) -> Result<Response<'static>, Refusal> {
+        let source = self.sampler.live();
+        let source = source.ok_or_else(|| Refusal::new(404, "its topics cannot be listened to from here"))?;
+        if path == "/api/message" {
+            self.lookers.message(source, request)
+        } else {
+            self.lookers.picture(source, request)
+        }
     }
 
     fn metrics(&self) -> Result<Response<'static>, Refusal> {
@@ -98,6 +113,9 @@ impl Watched {
         let reply = self.sampler.request(name, &json_body(body)?);
         let reply = reply.ok_or_else(|| Refusal::new(404, "there is no such request"))?;
         let is_done = reply["ok"] == json!(true);
+        if is_done {
+            self.sampler.note_request(name, &reply);
+        }
         Ok(Response {
             status: if is_done { 200 } else { 409 },
             ..Response::json(reply.to_string())

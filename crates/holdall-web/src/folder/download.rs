@@ -1,8 +1,7 @@
 //! Bags and their files for others: single files unchanged, whole bags as tar archives.
 
-use super::bags::Listed;
+use super::{bags::Listed, root::Root};
 use crate::http::{Refusal, Response, send_stream};
-use holdall_io::fs::Beneath;
 use std::{
     fmt::Write as _,
     io::{self, Read},
@@ -18,7 +17,7 @@ const NAME_BYTES_MAX: usize = 100;
 
 /// Sends one file of a bag; `file` is its name within the bag, or empty where the bag is a file.
 pub(super) fn file(
-    beneath: &Beneath,
+    root: &Root,
     bag: &Listed,
     file: &str,
 ) -> Result<(Response<'static>, u64, impl Read + use<>), Refusal> {
@@ -30,7 +29,7 @@ pub(super) fn file(
     };
     // Only listed files, by the same name.
     let is_listed = bag.found.files.iter().any(|(known, _)| *known == name);
-    let opened = is_listed.then(|| beneath.open_file(&name)).ok_or_else(none)?;
+    let opened = is_listed.then(|| root.open_file(&name)).ok_or_else(none)?;
     let opened = opened.map_err(|error| Refusal::new(404, &error.to_string()))?;
     let shown = name
         .file_name()
@@ -39,7 +38,7 @@ pub(super) fn file(
 }
 
 /// Sends a whole bag.
-pub(super) fn archive(beneath: &Beneath, bag: &Listed, client: &TcpStream) -> io::Result<()> {
+pub(super) fn archive(root: &Root, bag: &Listed, client: &TcpStream) -> io::Result<()> {
     let parent = Path::new(&bag.name).parent().unwrap_or(Path::new("")).to_owned();
     let mut entries = Vec::new();
     for (path, bytes) in &bag.found.files {
@@ -55,7 +54,7 @@ pub(super) fn archive(beneath: &Beneath, bag: &Listed, client: &TcpStream) -> io
         .unwrap_or_default()
         .to_string_lossy();
     let content = Entries {
-        beneath,
+        root,
         entries: entries.into_iter(),
         now: Box::new(io::empty()),
         ended: false,
@@ -138,7 +137,7 @@ fn header(name: &str, bytes: u64, kind: u8) -> [u8; BLOCK as usize] {
 
 /// All records of an archive, one after the other.
 struct Entries<'a> {
-    beneath: &'a Beneath,
+    root: &'a Root,
     entries: std::vec::IntoIter<(PathBuf, u64, Vec<u8>)>,
     now: Box<dyn Read>,
     ended: bool,
@@ -159,7 +158,7 @@ impl Read for Entries<'_> {
                 self.now = Box::new(io::repeat(0).take(2 * BLOCK));
                 continue;
             };
-            let file = self.beneath.open_file(&path).map_err(|error| error.into_io())?;
+            let file = self.root.open_file(&path).map_err(|error| error.into_io())?;
             if file.len_bytes() < bytes {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -25,6 +25,9 @@ const KEPT_MAX: usize = 32;
 /// A job ends if no page asks for it.
 const ASKED_WITHIN: Duration = Duration::from_secs(30);
 
+/// The error of a job that was ended.
+const ENDED: &str = "it was ended";
+
 /// How far a job is.
 #[derive(Default)]
 pub(super) struct Progress {
@@ -41,11 +44,26 @@ impl Progress {
         !self.is_unwanted.load(Ordering::Relaxed)
     }
 
+    /// Whether the result is no longer wanted.
+    pub(super) fn is_unwanted(&self) -> bool {
+        self.is_unwanted.load(Ordering::Relaxed)
+    }
+
+    /// Notes it; ends the job's thread if the result is no longer wanted, for work that cannot be asked to stop. No hook for panics is called.
+    pub(super) fn note_or_end(&self, done: u64, total: u64) {
+        if !self.note(done, total) {
+            std::panic::resume_unwind(Box::new(Unwanted));
+        }
+    }
+
     fn part(&self) -> f64 {
         let total = self.total.load(Ordering::Relaxed).max(1) as f64;
         (self.done.load(Ordering::Relaxed) as f64 / total).min(1.0)
     }
 }
+
+/// Carried by the unwinding of a job that is no longer wanted.
+struct Unwanted;
 
 struct Job {
     /// The bag's files when it was begun.
@@ -56,10 +74,16 @@ struct Job {
 }
 
 /// Work on a bag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     Timeline,
     Check,
+    /// Values over time, by the text of the request.
+    Values(String),
+    /// The way of a topic.
+    Track(String),
+    /// Sending the bag to a URL.
+    Upload(String),
 }
 
 /// All jobs, by their task and the bag's name.
@@ -117,6 +141,17 @@ impl Jobs {
         lock(&self.0).retain(|_, job| !(matches!(job.result.get(), Some(Err(_))) && is_old(job, now)));
     }
 
+    /// Ends the work on a bag; the next request for it begins again.
+    pub(super) fn end_of(&self, bag: &str) {
+        lock(&self.0).retain(|(_, name), job| {
+            let is_running = name == bag && job.result.get().is_none();
+            if is_running {
+                job.progress.is_unwanted.store(true, Ordering::Relaxed);
+            }
+            !is_running
+        });
+    }
+
     /// Ends all.
     pub(super) fn end(&self) {
         for job in lock(&self.0).values() {
@@ -135,7 +170,10 @@ fn start(job: Arc<Job>, work: Work) -> std::io::Result<()> {
         // A recording on this machine has precedence.
         let _ = set_thread_nice(19);
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&job.progress)));
-        let result = worked.unwrap_or_else(|_| Err("reading the bag failed unexpectedly".to_owned()));
+        let result = worked.unwrap_or_else(|cause| match cause.is::<Unwanted>() {
+            true => Err(ENDED.to_owned()),
+            false => Err("reading the bag failed unexpectedly".to_owned()),
+        });
         let _ = job.result.set(result);
     };
     thread::Builder::new().name(name).spawn(run).map(drop)
@@ -191,6 +229,35 @@ mod tests {
             until_result(&jobs, &number.to_string(), "1");
         }
         assert!(lock(&jobs.0).len() <= KEPT_MAX + 1);
+    }
+
+    #[test]
+    fn a_job_is_ended_also_where_its_work_cannot_be_asked_to_stop() {
+        let jobs = Jobs::default();
+        let endless = || -> Work {
+            Box::new(|progress| {
+                loop {
+                    progress.note_or_end(1, 2);
+                    thread::yield_now();
+                }
+            })
+        };
+        for bag in ["a", "b"] {
+            jobs.ask(Task::Check, bag, "", endless());
+        }
+        assert_eq!(jobs.ask(Task::Check, "c", "", endless())["waiting"], json!(true));
+        jobs.end_of("a");
+        // Its place is free, and the next request begins again.
+        assert!(jobs.ask(Task::Check, "a", "", endless()).get("part").is_some());
+        jobs.end();
+        let ended = loop {
+            let reply = jobs.ask(Task::Check, "b", "", endless());
+            if reply["ok"] == json!(false) {
+                break reply;
+            }
+            thread::yield_now();
+        };
+        assert_eq!(ended["error"], json!(ENDED));
     }
 
     #[test]

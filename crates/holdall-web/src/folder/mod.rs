@@ -1,15 +1,21 @@
 //! A folder of bags in a browser, with the recordings and playbacks that run on this machine.
 
 mod bags;
+mod changes;
 mod download;
+mod find;
 mod jobs;
+mod look;
 mod recorders;
+mod root;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod track;
+mod values;
 
 use crate::{
-    dashboard::{CLIENTS_MAX, PAGE as DASHBOARD, Subject, Watched},
+    dashboard::{CLIENTS_MAX, LiveSource, PAGE as DASHBOARD, Subject, Watched},
     foxglove::ViewerReport,
     http::{
         Guard, Method, Refusal, Request, Response, exchange, json_body, link, page, percent_decoded, send,
@@ -19,6 +25,7 @@ use crate::{
     token::Token,
 };
 use bags::{Bags, Listed};
+use find::Question;
 use holdall::{
     Bag,
     reader::{BagSummary, Ros1View},
@@ -32,11 +39,12 @@ use holdall::{
 use holdall_io::{
     clock::{Clock, SystemClock},
     disk::DiskError,
-    fs::Beneath,
     mutex::lock,
 };
-use jobs::{Jobs, Progress, Task};
+use jobs::{Jobs, Progress, Task, Work};
+use look::{OpenBag, OpenBags};
 use recorders::Recorders;
+use root::Root;
 use serde_json::{Value, json};
 use std::{
     io,
@@ -50,11 +58,10 @@ use std::{
     time::Duration,
 };
 
-const PAGE: &str = include_str!("page.html");
+pub(crate) const PAGE: &str = include_str!("page.html");
 
-/// Time between two searches for running programs, and between two of the folder, while a page is open.
+/// Time between two searches for running programs while a page is open.
 const ROUND: Duration = Duration::from_millis(500);
-const SEARCH_INTERVAL: Duration = Duration::from_secs(3);
 
 /// The search stops this long after the last request.
 const ASKED_WITHIN: Duration = Duration::from_secs(15);
@@ -96,6 +103,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// The recordings and playbacks of this machine.
     fn running(&self) -> Vec<Running>;
+
+    /// Where live topics can be listened to.
+    fn live(&self) -> Option<Arc<dyn LiveSource>>;
 }
 
 /// Why a folder cannot be served.
@@ -117,7 +127,8 @@ pub struct FolderServer {
 }
 
 impl FolderServer {
-    /// Binds the port and serves the folder from now on, on separate threads, to requests with the token.
+    /// Binds the port and serves the folder from now on, on separate threads, to requests with the token. Pages rename, label, delete and upload bags only
+    /// if the server `allows_changes`.
     ///
     /// # Errors
     /// The port is taken or not allowed, the folder cannot be opened, or no thread can be started.
@@ -126,20 +137,23 @@ impl FolderServer {
         token: Token,
         folder: &Path,
         host: Arc<dyn Host>,
+        allows_changes: bool,
     ) -> Result<Self, FolderError> {
-        let beneath = Beneath::open(folder)?;
+        let root = Arc::new(Root::open(folder)?);
         let listener = Listener::bind("the folder's page", address)?;
         let guard = Guard::new(listener.address(), token);
         let ended = listener.ended();
         let server = Arc::new(Server {
             guard,
             nonce: Token::random().map_err(start_error)?,
-            beneath,
+            root,
             host,
-            bags: Bags::default(),
+            bags: Arc::default(),
             jobs: Jobs::default(),
+            open: OpenBags::default(),
             recorders: Recorders::default(),
             playing: Mutex::default(),
+            allows_changes,
             asked: AtomicU64::new(0),
             ended,
         });
@@ -194,12 +208,15 @@ struct Playing {
 struct Server {
     guard: Guard,
     nonce: Token,
-    beneath: Beneath,
+    root: Arc<Root>,
     host: Arc<dyn Host>,
-    bags: Bags,
+    bags: Arc<Bags>,
     jobs: Jobs,
+    open: OpenBags,
     recorders: Recorders,
     playing: Mutex<Option<Playing>>,
+    /// Pages may rename, label, delete and upload bags.
+    allows_changes: bool,
     /// When a page last asked for anything, in monotonic milliseconds; 0 before the first time.
     asked: AtomicU64,
     ended: Ended,
@@ -216,10 +233,11 @@ impl Server {
             let now = SystemClock.monotonic();
             let asked = Duration::from_millis(self.asked.load(Ordering::Relaxed));
             if !asked.is_zero() && now.saturating_sub(asked) <= ASKED_WITHIN {
-                self.recorders.follow(&self.host.running());
+                self.recorders
+                    .follow(&self.host.running(), self.host.live().as_ref());
                 if now >= next_search {
-                    self.bags.search(&self.beneath, &|| self.ended.is_set());
-                    next_search = SystemClock.monotonic() + SEARCH_INTERVAL;
+                    self.bags.search(&self.root, &|| self.ended.is_set());
+                    next_search = SystemClock.monotonic() + self.root.search_interval();
                 }
             } else {
                 self.recorders.end();
@@ -276,10 +294,29 @@ impl Server {
             (true, "/metrics") => Ok(Some(Response::metrics(self.metrics()))),
             (true, "/api/folder") => Ok(Some(Response::json(self.state().to_string()))),
             (true, "/api/bags") => Ok(Some(Response::json(self.bags.json().to_string()))),
+            (true, "/api/find") => {
+                let question = Question::parse(&parameter(request, "text")?)?;
+                let names = self.bags.find(&question);
+                Ok(Some(Response::json(
+                    json!({"ok": true, "names": names}).to_string(),
+                )))
+            }
             (true, "/api/info") => self.info(&self.bag(parameter(request, "bag")?)?),
             (true, "/api/download") => self.download(request, client),
-            (false, "/api/timeline") => self.read_whole(Task::Timeline, &self.named(request)?),
-            (false, "/api/check") => self.read_whole(Task::Check, &self.named(request)?),
+            (true, "/api/message") => {
+                let message = self.opened(request)?.message(request)?;
+                Ok(Some(Response::json(message.to_string())))
+            }
+            (true, "/api/picture") => self.opened(request)?.picture(request).map(Some),
+            (false, "/api/timeline") => self.read_whole(Task::Timeline, request),
+            (false, "/api/check") => self.read_whole(Task::Check, request),
+            (false, "/api/values") => self.read_whole(values::task(request)?, request),
+            (false, "/api/track") => self.read_whole(track::task(request)?, request),
+            (false, "/api/rename" | "/api/label" | "/api/delete" | "/api/upload") => self.change(request),
+            (false, "/api/end_job") => {
+                self.jobs.end_of(&self.named(request)?.name);
+                Ok(Some(Response::json(json!({"ok": true}).to_string())))
+            }
             (false, "/api/play") => self.play(request),
             (false, "/api/end_playback") => {
                 self.end_playback();
@@ -309,7 +346,7 @@ impl Server {
         });
         json!({
             "ok": true,
-            "folder": self.beneath.path().display().to_string(),
+            "folder": self.root.path().display().to_string(),
             "bags_number": self.bags.number(),
             "running": self.recorders.json(),
             "playback": playback,
@@ -347,7 +384,7 @@ impl Server {
                 "the bag is being written; wait for the end of the recording",
             ));
         }
-        self.beneath
+        self.root
             .find(Path::new(&bag.name))
             .map_err(|error| Refusal::new(404, &error.to_string()))
     }
@@ -361,7 +398,9 @@ impl Server {
             json!({"name": name.to_string_lossy(), "bytes": bytes})
         });
         let files: Vec<Value> = files.collect();
-        let answer = json!({"ok": true, "name": bag.name, "info": info, "files": files});
+        let answer = json!({
+            "ok": true, "name": bag.name, "info": info, "files": files, "labels": bag.about.labels, "changes": self.allows_changes,
+        });
         Ok(Some(Response::json(answer.to_string())))
     }
 
@@ -373,24 +412,42 @@ impl Server {
         self.path_of(&bag)?;
         // A client that hangs up is not an error.
         let _ = if request.parameter("file").is_some() {
-            let (head, length, content) = download::file(&self.beneath, &bag, &parameter(request, "file")?)?;
+            let (head, length, content) = download::file(&self.root, &bag, &parameter(request, "file")?)?;
             send_stream(client, &head, length, content)
         } else {
-            download::archive(&self.beneath, &bag, client)
+            download::archive(&self.root, &bag, client)
         };
         Ok(None)
     }
 
-    fn read_whole(&self, task: Task, bag: &Arc<Listed>) -> Answer {
-        let path = self.path_of(bag)?;
-        let work = move |progress: &Progress| match task {
-            Task::Timeline => {
+    /// The bag that a request's query names, open.
+    fn opened(&self, request: &Request) -> Result<Arc<OpenBag>, Refusal> {
+        let bag = self.bag(parameter(request, "bag")?)?;
+        let path = self.path_of(&bag)?;
+        self.open.open(&bag, &path)
+    }
+
+    /// Work that reads much of the bag that a request's body names.
+    fn read_whole(&self, task: Task, request: &Request) -> Answer {
+        let bag = self.named(request)?;
+        let path = self.path_of(&bag)?;
+        let work: Work = match task.clone() {
+            Task::Timeline => Box::new(move |progress| {
                 let bag = Bag::open(&path).map_err(|error| error.to_string())?;
                 timeline::draw(&bag, progress)
+            }),
+            Task::Check => Box::new(move |progress| check_bag(&path, progress)),
+            Task::Values(wanted) => {
+                let open = self.open.open(&bag, &path)?;
+                Box::new(move |progress| values::values(&open, &wanted, progress))
             }
-            Task::Check => check_bag(&path, progress),
+            Task::Upload(url) => Box::new(move |progress| changes::upload(&path, &url, progress)),
+            Task::Track(topic) => {
+                let open = self.open.open(&bag, &path)?;
+                Box::new(move |progress| track::track(&open, &topic, progress))
+            }
         };
-        let reply = self.jobs.ask(task, &bag.name, &bag.state, Box::new(work));
+        let reply = self.jobs.ask(task, &bag.name, &bag.state, work);
         Ok(Some(Response {
             status: if reply["ok"] == json!(true) { 200 } else { 409 },
             ..Response::json(reply.to_string())
@@ -414,6 +471,7 @@ impl Server {
             kind: "playback",
             requests: handle.requests(),
             viewers: Some(handle.viewers()),
+            live: None,
         };
         let watched =
             Watched::start(subject, Ended::default()).map_err(|error| refused(error.to_string()))?;
@@ -427,6 +485,12 @@ impl Server {
         Ok(Some(Response::json(
             json!({"ok": true, "link": link}).to_string(),
         )))
+    }
+
+    fn is_played(&self, bag: &str) -> bool {
+        lock(&self.playing)
+            .as_ref()
+            .is_some_and(|playing| playing.bag == bag)
     }
 
     fn end_playback(&self) {
@@ -449,9 +513,7 @@ fn parameter(request: &Request, name: &str) -> Result<String, Refusal> {
 }
 
 fn check_bag(path: &Path, progress: &Progress) -> Result<Value, String> {
-    let checked = check::check(path, &mut |done, total| {
-        progress.note(done, total);
-    });
+    let checked = check::check(path, &mut |done, total| progress.note_or_end(done, total));
     let checked = checked.map_err(|error| error.to_string())?;
     let findings = checked.findings().take(FINDINGS_MAX);
     let findings: Vec<String> = findings.map(ToString::to_string).collect();

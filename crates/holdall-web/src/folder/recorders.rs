@@ -1,10 +1,10 @@
 //! The recordings and playbacks that run on this machine, each watched over its control socket while pages are open.
 
 use crate::{
-    dashboard::{Subject, Watched},
+    dashboard::{LiveSource, Subject, Watched},
     listen::Ended,
 };
-use holdall::supervise::running::{RemoteRequests, Running};
+use holdall::supervise::running::{RemoteRequests, Running, RunningKind};
 use holdall_io::mutex::lock;
 use serde_json::{Value, json};
 use std::{
@@ -21,7 +21,7 @@ pub(super) struct Recorders(Mutex<BTreeMap<u32, (Running, Arc<Watched>)>>);
 
 impl Recorders {
     /// Watches running programs, and nothing else.
-    pub(super) fn follow(&self, running: &[Running]) {
+    pub(super) fn follow(&self, running: &[Running], live: Option<&Arc<dyn LiveSource>>) {
         let mut watched = lock(&self.0);
         watched.retain(|_, (known, watched)| {
             let is_running = running.contains(known);
@@ -38,6 +38,7 @@ impl Recorders {
                 kind: one.kind.as_str(),
                 requests: Arc::new(RemoteRequests(one.clone())),
                 viewers: None,
+                live: live.filter(|_| one.kind == RunningKind::Recording).cloned(),
             };
             // It may not answer: that must hold back no other.
             if let Ok(started) = Watched::start_unasked(subject, Ended::default()) {

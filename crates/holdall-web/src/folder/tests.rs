@@ -22,6 +22,10 @@ impl Host for Hosted {
     fn running(&self) -> Vec<Running> {
         self.running.list()
     }
+
+    fn live(&self) -> Option<Arc<dyn LiveSource>> {
+        None
+    }
 }
 
 struct World {
@@ -32,6 +36,10 @@ struct World {
 
 /// A folder with a bag, one with a link, and something next to the folder.
 fn world() -> World {
+    world_with(false)
+}
+
+fn world_with(allows_changes: bool) -> World {
     let outer = tempfile::tempdir().unwrap();
     let root = outer.path().join("bags");
     for name in ["bags/lab", "bags/runs/läb 2", "secret"] {
@@ -58,7 +66,14 @@ fn world() -> World {
     });
     let hosted = Arc::clone(&host) as Arc<dyn Host>;
     let token = Token::random().unwrap();
-    let server = FolderServer::start("127.0.0.1:0".parse().unwrap(), token, &root, hosted).unwrap();
+    let server = FolderServer::start(
+        "127.0.0.1:0".parse().unwrap(),
+        token,
+        &root,
+        hosted,
+        allows_changes,
+    )
+    .unwrap();
     World { server, host, outer }
 }
 
@@ -108,9 +123,10 @@ impl World {
     fn listed_with(&self, bags_number: usize) -> Value {
         loop {
             let list = self.json("/api/bags");
+            let is_opened = |bag: &Value| bag["state"] != json!("being opened");
             if list["bags"]
                 .as_array()
-                .is_some_and(|bags| bags.len() == bags_number)
+                .is_some_and(|bags| bags.len() == bags_number && bags.iter().all(is_opened))
             {
                 return list;
             }
@@ -415,4 +431,81 @@ fn a_file_that_becomes_a_link_after_it_was_listed_is_not_followed() {
         !answer.contains("/hidden") && !answer.contains("secret"),
         "{answer}"
     );
+}
+
+#[test]
+fn bags_are_found_by_their_contents() {
+    let world = world();
+    world.listed();
+    let find = |text: &str| world.json(&format!("/api/find?text={text}"))["names"].clone();
+    assert_eq!(find("topic:/odo"), json!(["lab", "runs/läb 2"]));
+    assert_eq!(find("topic:/odo%20runs"), json!(["runs/läb 2"]));
+    assert_eq!(find("topic:/scan"), json!([]));
+    assert_eq!(
+        find("type:uint8%20after:1600000000"),
+        json!(["lab", "runs/läb 2"])
+    );
+    assert_eq!(find("topic:/odom%20before:1600000000"), json!([]));
+    assert_eq!(world.get("/api/find?text=after:yesterday").0, 400);
+}
+
+#[test]
+fn changes_are_refused_unless_they_were_allowed() {
+    let closed = world();
+    closed.listed();
+    for (path, more) in [
+        ("/api/rename", json!({"to": "x"})),
+        ("/api/label", json!({"labels": {"a": "b"}})),
+        ("/api/delete", json!({"confirm": "lab"})),
+        ("/api/upload", json!({"to": "s3://b/lab"})),
+    ] {
+        let mut body = json!({"bag": "lab"});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let (status, reply) = closed.post(path, &body);
+        assert_eq!(status, 403, "{path}: {reply}");
+    }
+    let world = world_with(true);
+    world.listed();
+    let change = |path: &str, body: Value| world.post(path, &body);
+    assert_eq!(
+        change(
+            "/api/label",
+            json!({"bag": "lab", "labels": {"site": "hall <3>"}})
+        )
+        .0,
+        200
+    );
+    world.listed();
+    assert_eq!(
+        world.json("/api/find?text=label:site=hall")["names"],
+        json!(["lab"])
+    );
+    for to in ["../out", "a/b", "", ".x", "linked"] {
+        let (status, reply) = change("/api/rename", json!({"bag": "lab", "to": to}));
+        assert_eq!(status, 409, "{to}: {reply}");
+    }
+    let (status, reply) = change("/api/rename", json!({"bag": "runs/läb 2", "to": "hall"}));
+    assert_eq!((status, &reply["name"]), (200, &json!("runs/hall")), "{reply}");
+    world.listed();
+    assert_eq!(
+        change("/api/delete", json!({"bag": "runs/hall", "confirm": "hall"})).0,
+        409,
+        "not its name"
+    );
+    assert_eq!(
+        change("/api/delete", json!({"bag": "linked", "confirm": "linked"})).0,
+        404
+    );
+    assert_eq!(
+        change("/api/delete", json!({"bag": "inside", "confirm": "inside"})).0,
+        403
+    );
+    assert_eq!(
+        change("/api/delete", json!({"bag": "runs/hall", "confirm": "runs/hall"})).0,
+        200
+    );
+    assert!(!world.outer.path().join("bags/runs/hall").exists());
+    assert!(world.outer.path().join("secret/secret_0.mcap").exists());
 }

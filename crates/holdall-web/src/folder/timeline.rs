@@ -3,14 +3,22 @@
 use super::jobs::Progress;
 use holdall::{
     Bag, BagSet,
+    look::is_picture,
+    plot::{digits, runs},
     reader::{LossSpan, Strip},
 };
-use holdall_model::loss::{LossStage, ledger::Ledger};
+use holdall_model::loss::{
+    LossStage, UnknownEnds,
+    ledger::{Ledger, TopicAccount},
+};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Cells of a lane.
-const CELLS: usize = 600;
+const CELLS: usize = 1200;
+
+/// Steps of a lane's height.
+const STEPS: u32 = 60;
 
 /// Lanes; further topics are counted.
 const LANES_MAX: usize = 500;
@@ -50,14 +58,19 @@ pub(super) fn draw(bag: &Bag, progress: &Progress) -> Result<Value, String> {
     let left_out = lanes.len().saturating_sub(LANES_MAX);
     Ok(json!({
         "start_ns": start.to_string(),
-        "duration_s": seconds(span),
-        "cells": CELLS,
-        "topics": lanes.iter().take(LANES_MAX).map(|(name, lane)| lane.json(name, axis)).collect::<Vec<_>>(),
-        "topics_left_out": left_out,
-        "markers": markers.iter().map(|marker| json!({"name": marker.name, "at_s": axis.offset(marker.time.as_nanos())})).collect::<Vec<_>>(),
+        "start_ms": start as f64 / 1e6,
+        "span_ms": span as f64 / 1e6,
+        "columns": CELLS,
+        "steps": STEPS,
+        "messages": metadata.message_count,
+        "left_out": left_out,
+        "lanes": lanes.iter().take(LANES_MAX).map(|(name, lane)| lane.json(name, axis)).collect::<Vec<_>>(),
+        "lines": [],
+        "markers": markers.iter().map(|marker| json!([axis.offset(marker.time.as_nanos()), marker.name])).collect::<Vec<_>>(),
         "splits": splits(bag, axis),
         "restarts": restarts(ledger.as_ref(), axis),
         "fault": counted.damage,
+        "notices": [],
     }))
 }
 
@@ -69,29 +82,22 @@ struct Axis {
 }
 
 impl Axis {
-    fn cell(self, time: i64) -> usize {
-        let offset = i128::from(time) - i128::from(self.start);
-        let offset = offset.clamp(0, i128::from(self.span));
-        ((offset * CELLS as i128 / i128::from(self.span)) as usize).min(CELLS - 1)
-    }
-
-    /// Seconds after the beginning.
+    /// Milliseconds after the beginning.
     fn offset(self, time: i64) -> f64 {
-        (i128::from(time) - i128::from(self.start)) as f64 / 1e9
+        (i128::from(time) - i128::from(self.start)) as f64 / 1e6
     }
-}
-
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
 }
 
 struct Lane {
     type_name: String,
     counts: Vec<u64>,
     messages: u64,
-    /// Lost messages by cell.
-    lost: BTreeMap<usize, u64>,
+    losses: Vec<LossSpan>,
     lost_by_stage: BTreeMap<LossStage, u64>,
+    /// The recorder kept an account of it.
+    is_accounted: bool,
+    /// Last signs of life of publishers whose end is not known, with their nodes.
+    silent: Vec<(i64, String)>,
 }
 
 impl Default for Lane {
@@ -100,52 +106,83 @@ impl Default for Lane {
             type_name: String::new(),
             counts: vec![0; CELLS],
             messages: 0,
-            lost: BTreeMap::new(),
+            losses: Vec::new(),
             lost_by_stage: BTreeMap::new(),
+            is_accounted: false,
+            silent: Vec::new(),
         }
     }
 }
 
 impl Lane {
-    fn add_losses(&mut self, axis: Axis, account: &holdall_model::loss::ledger::TopicAccount) {
+    fn add_losses(&mut self, axis: Axis, account: &TopicAccount) {
+        self.is_accounted = true;
         for (stage, count) in &account.missing {
             if stage.is_shortfall() {
                 *self.lost_by_stage.entry(*stage).or_default() += count;
             }
         }
-        for span in LossSpan::of(account) {
-            let (first, last) = (axis.cell(span.from.as_nanos()), axis.cell(span.until.as_nanos()));
-            let cells = (last - first + 1) as u64;
-            for (number, cell) in (first..=last).enumerate() {
-                let share = span.count / cells + u64::from((number as u64) < span.count % cells);
-                if share > 0 {
-                    *self.lost.entry(cell).or_default() += share;
-                }
-            }
+        self.losses.extend(LossSpan::of(account));
+        let end = axis.start.saturating_add_unsigned(axis.span);
+        let unknown = account.publishers.iter().filter(|one| one.end_unknown);
+        self.silent.extend(unknown.map(|publisher| {
+            let since = publisher.silent_since.map_or(end, |since| since.as_nanos());
+            (since, publisher.node.clone().unwrap_or_default())
+        }));
+    }
+
+    /// Why there is a pause, as far as the account shows it.
+    fn cause(&self, axis: Axis, from: f64, until: f64) -> &'static str {
+        let overlaps = |loss: &LossSpan| {
+            axis.offset(loss.from.as_nanos()) <= until && axis.offset(loss.until.as_nanos()) >= from
+        };
+        let is_silent = |(since, _): &(i64, String)| axis.offset(*since) <= until;
+        let cell = axis.offset(axis.start.saturating_add_unsigned(axis.span)) / CELLS as f64;
+        if !self.is_accounted {
+            "cause unknown"
+        } else if self.losses.iter().any(overlaps) {
+            "messages were lost"
+        } else if until + cell >= axis.span as f64 / 1e6 && self.silent.iter().any(is_silent) {
+            UnknownEnds::SILENT
+        } else if from <= cell {
+            "not yet published"
+        } else {
+            "none was sent"
         }
     }
 
     fn json(&self, name: &str, axis: Axis) -> Value {
         let strip = Strip::new(&self.counts);
-        let cells = |cells: usize| cells as f64 * seconds(axis.span) / CELLS as f64;
-        let gaps = strip
-            .gaps
+        let each = axis.span as f64 / 1e6 / CELLS as f64;
+        let gaps = strip.gaps.iter().map(|gap| {
+            let (from, length) = (gap.start as f64 * each, gap.len() as f64 * each);
+            json!([from, length, self.cause(axis, from, from + length)])
+        });
+        let hertz = strip.means.iter().map(|mean| digits(mean / each * 1e3, 3));
+        let losses = self.losses.iter().map(|loss| {
+            json!([
+                axis.offset(loss.from.as_nanos()),
+                axis.offset(loss.until.as_nanos()),
+                loss.count,
+                loss.stage.as_str()
+            ])
+        });
+        let silent = self
+            .silent
             .iter()
-            .map(|gap| json!([cells(gap.start), cells(gap.len())]));
-        let lost_by_stage: BTreeMap<&str, u64> = self
-            .lost_by_stage
-            .iter()
-            .map(|(stage, count)| (stage.as_str(), *count))
-            .collect();
+            .map(|(since, node)| json!([axis.offset(*since), node]));
         json!({
             "name": name,
             "type": self.type_name,
             "messages": self.messages,
-            "heights": strip.steps(100).collect::<Vec<_>>(),
-            "means": strip.means.iter().map(|mean| (mean * 1000.0).round() / 1000.0).collect::<Vec<_>>(),
+            "lost": self.lost_by_stage.values().sum::<u64>(),
+            "losses": losses.collect::<Vec<_>>(),
+            "n": runs(self.counts.iter().map(|count| *count as f64)),
+            "h": runs(strip.steps(STEPS).map(f64::from)),
+            "r": runs(hertz),
             "gaps": gaps.collect::<Vec<_>>(),
-            "lost": self.lost.iter().map(|(cell, count)| json!([cell, count])).collect::<Vec<_>>(),
-            "lost_by_stage": lost_by_stage,
+            "silent": silent.collect::<Vec<_>>(),
+            "is_picture": is_picture(&self.type_name),
         })
     }
 }
@@ -155,7 +192,7 @@ fn splits(bag: &Bag, axis: Axis) -> Vec<Value> {
     let files = bag.metadata().files.iter().skip(1);
     let split = |file: &holdall_model::metadata::FileInformation| {
         let at = file.starting_time?;
-        Some(json!({"file": file.path, "at_s": axis.offset(at.as_nanos())}))
+        Some(json!([axis.offset(at.as_nanos()), file.path]))
     };
     files.filter_map(split).collect()
 }
@@ -163,7 +200,7 @@ fn splits(bag: &Bag, axis: Axis) -> Vec<Value> {
 fn restarts(ledger: Option<&Ledger>, axis: Axis) -> Vec<Value> {
     let restarts = ledger.into_iter().flat_map(|ledger| &ledger.restarts);
     restarts
-        .map(|restart| json!({"reason": restart.reason, "at_s": axis.offset(restart.time.as_nanos())}))
+        .map(|restart| json!([axis.offset(restart.time.as_nanos()), restart.reason]))
         .collect()
 }
 
@@ -188,35 +225,36 @@ mod tests {
         }
         writer.close().unwrap();
         let drawn = draw(&Bag::open(&path).unwrap(), &Progress::default()).unwrap();
-        let (pausing, steady) = (&drawn["topics"][0], &drawn["topics"][1]);
-        let heights = |lane: &Value| -> Vec<u64> { serde_json::from_value(lane["heights"].clone()).unwrap() };
-        assert_eq!(heights(steady), [100; CELLS]);
-        assert_eq!(heights(pausing)[250], 0);
+        let (pausing, steady) = (&drawn["lanes"][0], &drawn["lanes"][1]);
+        assert_eq!(steady["h"], json!([[CELLS, STEPS]]));
         assert_eq!(
             (&steady["messages"], &pausing["messages"]),
             (&json!(600), &json!(399))
         );
         assert_eq!(steady["gaps"], json!([]));
-        let gap: Vec<f64> = serde_json::from_value(pausing["gaps"][0].clone()).unwrap();
+        let gaps = pausing["gaps"].as_array().unwrap();
+        let (from, length) = (gaps[0][0].as_f64().unwrap(), gaps[0][1].as_f64().unwrap());
         assert!(
-            (gap[0] - 1.99).abs() < 0.02 && (gap[1] - 2.02).abs() < 0.03,
-            "{gap:?}"
+            (from - 1990.0).abs() < 20.0 && (length - 2020.0).abs() < 30.0,
+            "{gaps:?}"
         );
-        assert_eq!(pausing["gaps"].as_array().unwrap().len(), 1);
-        assert_eq!(drawn["duration_s"], json!(5.99));
+        assert_eq!((gaps.len(), &gaps[0][2]), (1, &json!("cause unknown")));
+        assert_eq!(drawn["span_ms"], json!(5990.0));
         assert_eq!(drawn["start_ns"], json!("1700000000000000000"));
     }
 
     #[test]
-    fn losses_are_where_the_ledger_has_them() {
-        use holdall_model::loss::ledger::{Interval, PublisherAccount, TopicAccount};
+    fn losses_and_unknown_ends_are_where_the_ledger_has_them() {
+        use holdall_model::loss::ledger::{Interval, PublisherAccount};
         let axis = Axis {
             start: 0,
-            span: CELLS as u64,
+            span: 1_000_000_000,
         };
-        let times = [Some(Timestamp::from_nanos(10)), Some(Timestamp::from_nanos(12))];
+        let times = [10, 12].map(|ms| Some(Timestamp::from_nanos(ms * 1_000_000)));
         let publisher = PublisherAccount {
             intervals: vec![Interval::of_sequences(LossStage::Cache, 1, 7, times)],
+            end_unknown: true,
+            silent_since: Some(Timestamp::from_nanos(600_000_000)),
             ..PublisherAccount::default()
         };
         let mut account = TopicAccount::default();
@@ -224,7 +262,13 @@ mod tests {
         account.publishers = vec![publisher];
         let mut lane = Lane::default();
         lane.add_losses(axis, &account);
-        assert_eq!(lane.lost, [(10, 3), (11, 2), (12, 2)].into());
-        assert_eq!(lane.lost_by_stage, [(LossStage::Cache, 7)].into());
+        let drawn = lane.json("/a", axis);
+        assert_eq!(drawn["losses"], json!([[10.0, 12.0, 7, "cache"]]));
+        assert_eq!(
+            (&drawn["lost"], &drawn["silent"]),
+            (&json!(7), &json!([[600.0, ""]]))
+        );
+        assert_eq!(lane.cause(axis, 5.0, 20.0), "messages were lost");
+        assert_eq!(lane.cause(axis, 700.0, 1000.0), "end unknown");
     }
 }

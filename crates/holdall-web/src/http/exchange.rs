@@ -5,6 +5,7 @@ use crate::{
     listen::{Arrival, Timely, UNREAD_MAX},
     token::Token,
 };
+use holdall::plot::{CHART_SCRIPT, CHART_STYLE};
 use std::{
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
@@ -22,6 +23,15 @@ const PIECE_BYTES: usize = 256 * 1024;
 
 /// The style that the pages share; pages name it where it is put in.
 const STYLE: &str = include_str!("style.css");
+
+/// The parts that pages name, beside the style: functions, the chart that `holdall plot` has too, and the view of a message.
+const PARTS: [(&str, &str); 5] = [
+    ("/*CHART-STYLE*/", CHART_STYLE),
+    ("/*LOOK-STYLE*/", include_str!("../look.css")),
+    ("/*BASICS*/", include_str!("basics.js")),
+    ("/*CHART*/", CHART_SCRIPT),
+    ("/*LOOK*/", include_str!("../look.js")),
+];
 
 /// Reads a request, and lets `answer` send the answer to one that the guard lets pass, if there is a place for its client.
 pub(crate) fn exchange(
@@ -84,10 +94,10 @@ fn end(client: &TcpStream) -> io::Result<()> {
 /// A page; its own style and script may run, and no other. `home` is where its title leads, if anywhere.
 pub(crate) fn page(template: &str, home: &str, nonce: &Token, guard: &Guard) -> Response<'static> {
     let nonce = nonce.text();
-    let text = template
-        .replace("/*STYLE*/", STYLE)
-        .replace("NONCE", nonce)
-        .replace("HOME", home);
+    let text = template.replace("/*STYLE*/", STYLE);
+    let parts = PARTS.iter();
+    let text = parts.fold(text, |text, (name, part)| text.replace(name, part));
+    let text = text.replace("NONCE", nonce).replace("HOME", home);
     Response {
         headers: format!(
             "Content-Security-Policy: default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \

@@ -4,7 +4,7 @@ mod playback;
 mod recording;
 
 pub use playback::{PLAY_REQUESTS, PlayRequests};
-pub use recording::{RECORD_REQUESTS, RecordRequests, status_json};
+pub use recording::{RECORD_REQUESTS, RecordRequests, RecordingHost, status_json};
 
 use holdall_io::fs::{self, FileNumbers, Kind};
 use holdall_record::Setting;

@@ -3,6 +3,7 @@
 use super::{Requests, refusal};
 use crate::supervise::{StallFlag, metrics::open_metrics};
 use holdall_record::{MarkError, RecordControl, RecordObserver, Setting};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -38,6 +39,21 @@ pub struct RecordRequests {
     pub stalled: StallFlag,
     /// It stores messages on request only.
     pub snapshot_mode: bool,
+    /// Where it records.
+    pub host: RecordingHost,
+}
+
+/// Where a recording runs and what it hears, for people who watch several.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RecordingHost {
+    /// The computer's name.
+    pub name: Option<String>,
+    /// The ROS domain, if a transport has domains.
+    pub domain: Option<String>,
+    /// The transports.
+    pub transports: Vec<String>,
+    /// The file with its flags.
+    pub profile: Option<String>,
 }
 
 impl Requests for RecordRequests {
@@ -118,6 +134,7 @@ impl RecordRequests {
         status["ended"] = json!(self.control.wait_finished(Duration::ZERO));
         status["stalled"] = json!(self.stalled.is_set());
         status["bag"] = json!(self.control.directory().display().to_string());
+        status["host"] = json!(self.host);
         status["snapshot_mode"] = json!(self.snapshot_mode);
         status["snapshots"] = json!(self.snapshot_mode || self.control.waits_for_events());
         status

@@ -1,0 +1,80 @@
+//! Changes to a folder's bags that pages ask for, if the server was started to allow them: names, labels, deletion, uploads.
+
+use super::{
+    Answer, Server,
+    jobs::{Progress, Task},
+};
+use crate::http::{Refusal, Request, Response, json_body};
+use holdall::{
+    tools::{ToolError, manage},
+    upload::{UploadOptions, Uploader},
+};
+use serde_json::{Value, json};
+use std::{path::Path, sync::atomic::Ordering};
+
+impl Server {
+    /// Carries out a change, or refuses it.
+    pub(super) fn change(&self, request: &Request) -> Answer {
+        if !self.allows_changes {
+            return Err(Refusal::new(
+                403,
+                "this server changes no bags; holdall web --allow-changes does",
+            ));
+        }
+        let bag = self.named(request)?;
+        let path = self.path_of(&bag)?;
+        let body = json_body(&request.body)?;
+        let text = |key: &str| {
+            let text = body[key].as_str().map(str::to_owned);
+            text.ok_or_else(|| Refusal::new(400, &format!("the request has no text {key:?}")))
+        };
+        if request.path == "/api/upload" {
+            return self.read_whole(Task::Upload(text("to")?), request);
+        }
+        let failed = |error: ToolError| Refusal::new(409, &error.to_string());
+        let mut answer = json!({"ok": true});
+        // Nothing reads a bag that is changed.
+        self.jobs.end_of(&bag.name);
+        self.open.close(&bag.name);
+        match request.path.as_str() {
+            "/api/rename" => {
+                let renamed = manage::rename(&path, &text("to")?).map_err(failed)?;
+                let name = Path::new(&bag.name).with_file_name(renamed.file_name().unwrap_or_default());
+                answer["name"] = json!(name);
+            }
+            "/api/label" => {
+                let labels = serde_json::from_value(body["labels"].clone());
+                let labels = labels.map_err(|_| Refusal::new(400, "\"labels\" has a text for each name"))?;
+                manage::set_labels(&path, &labels).map_err(failed)?;
+            }
+            _ => {
+                // The name once more: a click alone removes nothing.
+                if text("confirm")? != bag.name {
+                    return Err(Refusal::new(409, "\"confirm\" must be the name of the bag"));
+                }
+                if self.is_played(&bag.name) {
+                    return Err(Refusal::new(
+                        409,
+                        "the bag is being played; end the playback first",
+                    ));
+                }
+                manage::remove(&path).map_err(failed)?;
+            }
+        }
+        self.bags.forget(&bag.name);
+        Ok(Some(Response::json(answer.to_string())))
+    }
+}
+
+/// Sends a bag to a URL; ends after the parts in flight when it is no longer wanted.
+pub(super) fn upload(path: &Path, url: &str, progress: &Progress) -> Result<Value, String> {
+    let uploader = Uploader::new(path, UploadOptions::new(url.trim_end_matches('/')));
+    let uploader = uploader.map_err(|error| error.to_string())?;
+    let stop = uploader.stop_flag();
+    let report = uploader.send_bag(&mut |_, sent, bytes| {
+        progress.note(sent, bytes);
+        stop.store(progress.is_unwanted(), Ordering::Relaxed);
+    });
+    let report = report.map_err(|error| error.to_string())?;
+    Ok(json!({"files": report.files.len(), "bytes": report.bytes(), "sent_bytes": report.sent_bytes()}))
+}
