@@ -89,7 +89,7 @@ def predicted(options, groups):
     """The trial's JSON."""
     load = Load(options, groups, options.base, options.trial + 12)
     try:
-        command = [options.holdall, "preflight", "-a", "-d", str(options.trial), "-o", f"{options.folder}/bag", "--transport", options.transport, "--json"]
+        command = [options.holdall, "preflight", "-a", "--duration", str(options.trial), "-o", f"{options.folder}/bag", "--transport", options.transport, "--json"]
         reply = subprocess.run(command, env=options.env, capture_output=True, text=True, timeout=300)
         if reply.returncode not in (0, 3):
             raise SystemExit(reply.stderr)

@@ -84,8 +84,8 @@ def test_attachments_survive_every_verb_that_makes_a_bag(tmp_path, bag):
     ways = {
         "copied": ["convert", "--compression", "zstd"],
         "cut": ["filter", "--topics", "/chatter"],
-        "rewritten": ["filter", "--rate", "5"],
-        "divided": ["split", "--count", "20"],
+        "rewritten": ["filter", "--max-rate", "5"],
+        "divided": ["split", "--max-bag-messages", "20"],
     }
     for name, (verb, *arguments) in ways.items():
         out = tmp_path / name

@@ -63,7 +63,7 @@ def test_an_encrypted_bag_is_its_owners_and_decrypts_to_what_was_sent(world, key
     for arguments in (
         ["filter", bag, "--topics", "/chatter"],
         ["convert", bag, "--compression-mode", "message"],
-        ["split", bag, "--count", "300"],
+        ["split", bag, "--max-bag-messages", "300"],
         ["merge", bag, clear],
         ["compress", bag],
         ["filter", bag, "--start", "+0.5"],
@@ -128,7 +128,7 @@ def test_a_file_that_is_gone_or_of_another_bag_is_named(world, keys):
     talker.done()
     assert recorder.stop()[0] == 0
     for bag in ("one", "two"):
-        made = world.run("split", world.folder / "plain", "-o", world.folder / bag, "--count", "100", "--encrypt-to", keys / "owner.pub")
+        made = world.run("split", world.folder / "plain", "-o", world.folder / bag, "--max-bag-messages", "100", "--encrypt-to", keys / "owner.pub")
         assert made.returncode == 0, made
     middle = world.folder / "one" / "one_1.mcap"
     middle.write_bytes((world.folder / "two" / "two_1.mcap").read_bytes())
@@ -148,7 +148,7 @@ def two_bags(world, keys):
     talker.done()
     assert recorder.stop()[0] == 0
     for bag in ("one", "two"):
-        made = world.run("split", world.folder / "plain", "-o", world.folder / bag, "--count", "100", "--encrypt-to", keys / "owner.pub")
+        made = world.run("split", world.folder / "plain", "-o", world.folder / bag, "--max-bag-messages", "100", "--encrypt-to", keys / "owner.pub")
         assert made.returncode == 0, made
     return world.folder / "one", world.folder / "two"
 

@@ -25,7 +25,7 @@ def test_rate_bandwidth_and_delay_of_a_real_node(world):
         program.wait_until_says(words)
         code, said = program.stop()
         assert code == 0, said
-    told = world.run("hz", "/nothing", "-d", "1")
+    told = world.run("hz", "/nothing", "--duration", "1")
     assert told.returncode == 1 and "no publisher of /nothing was found" in told.stderr, told.stderr
 
 
@@ -72,10 +72,10 @@ def test_a_filter_counts_and_shows_what_it_lets_through(world):
     texts = [json.loads(line)["message"] for line in told.stdout.splitlines()]
     assert len(texts) == 4 and all(text.endswith("7") for text in texts), told
     # One of ten messages at 100 Hz.
-    told = world.run("hz", "/chatter", "-d", "4", "--filter", "m.data =~ '7$'")
+    told = world.run("hz", "/chatter", "--duration", "4", "--filter", "m.data =~ '7$'")
     rates = [float(rate) for rate in re.findall(r"average rate: ([\d.]+)", told.stdout)]
     assert told.returncode == 0 and 7 < rates[-1] < 13, told
-    told = world.run("hz", "/chatter", "-d", "5", "--filter", "m.colour == 'red'")
+    told = world.run("hz", "/chatter", "--duration", "5", "--filter", "m.colour == 'red'")
     assert told.returncode == 2 and "has no field colour" in told.stderr, told
 
 

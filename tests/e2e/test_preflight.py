@@ -43,7 +43,7 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
     nodes(world)
     folder = world.folder / "disk"
     folder.mkdir()
-    reply = trial(world, has_messages, "-a", "-d", "3", "--for", "1s", "-o", folder / "bag", "--json")
+    reply = trial(world, has_messages, "-a", "--duration", "3", "--for", "1s", "-o", folder / "bag", "--json")
     found = json.loads(reply.stdout)
     # Other programs may keep the processors busy: then the answer is no, and has its reason.
     assert reply.returncode == (0 if found["fits"] else 3), reply.stderr
@@ -65,7 +65,7 @@ def test_a_trial_measures_the_live_system_and_leaves_nothing(world):
 def test_processors_that_other_programs_keep_busy_are_no_reason_for_a_no(world):
     nodes(world)
     loops = [world.program([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
-    reply = trial(world, lambda reply: has_messages(reply) and not lost_in(reply), "--topics", "/imu", "-d", "3", "-o", world.folder / "bag", "--json")
+    reply = trial(world, lambda reply: has_messages(reply) and not lost_in(reply), "--topics", "/imu", "--duration", "3", "-o", world.folder / "bag", "--json")
     assert all(loop.process.poll() is None for loop in loops)
     found = json.loads(reply.stdout)
     limits = {limit["kind"]: limit for limit in found["limits"]}
@@ -81,7 +81,7 @@ def lost_in(reply):
 
 def test_a_disk_that_does_not_last_makes_the_answer_no(world):
     nodes(world)
-    reply = trial(world, has_messages, "--topics", "/imu", "-d", "2", "--for", TOO_LONG, "-o", world.folder / "bag")
+    reply = trial(world, has_messages, "--topics", "/imu", "--duration", "2", "--for", TOO_LONG, "-o", world.folder / "bag")
     assert reply.returncode == 3, reply.stdout + reply.stderr
     assert re.search(r"✗ the bag will need .* and .* are free", reply.stdout.replace("\n  ", " ")), reply.stdout
     assert "Messages will be missing" in reply.stdout
@@ -91,9 +91,9 @@ def test_a_disk_that_does_not_last_makes_the_answer_no(world):
 
 
 def test_silence_is_no_yes_and_wrong_flags_are_refused(world):
-    reply = world.run("preflight", "--topics", "/nothing", "-d", "1", "-o", world.folder / "bag")
+    reply = world.run("preflight", "--topics", "/nothing", "--duration", "1", "-o", world.folder / "bag")
     assert reply.returncode == 3 and "no message came" in reply.stdout, reply.stdout + reply.stderr
-    for flags, reason in ((("-d", "0.2"), "too short"), ((), "-a")):
+    for flags, reason in ((("--duration", "0.2"), "too short"), ((), "-a")):
         reply = world.run("preflight", *flags, *(("-a",) if flags else ()))
         assert reply.returncode == 2 and reason in reply.stderr, reply.stderr
 
@@ -101,7 +101,7 @@ def test_silence_is_no_yes_and_wrong_flags_are_refused(world):
 def test_the_report_fits_terminals(world, terminal):
     nodes(world)
     for columns in (40, 200):
-        shown = terminal("preflight", "-a", "-d", "1", "-o", world.folder / "bag", columns=columns)
+        shown = terminal("preflight", "-a", "--duration", "1", "-o", world.folder / "bag", columns=columns)
         assert shown.wait() in (0, 3)
         lines = rows(shown.text)
         assert all(len(line) <= columns for line in lines if "sudo" not in line), lines
@@ -139,7 +139,7 @@ def test_a_trial_that_is_interrupted_leaves_nothing(world):
     nodes(world)
     folder = world.folder / "disk"
     folder.mkdir()
-    program = world.holdall("preflight", "-a", "-d", "600", "-o", folder / "bag")
+    program = world.holdall("preflight", "-a", "--duration", "600", "-o", folder / "bag")
     end = time.monotonic() + 60
     while not list(folder.iterdir()):
         assert time.monotonic() < end, "the trial did not begin"

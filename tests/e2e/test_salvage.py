@@ -103,7 +103,7 @@ VERBS = {
     "merge": ["merge"],
     "filter": ["filter", "--start", "+0"],
     "filter-topic": ["filter", "--topics", "/a"],
-    "split": ["split", "--count", "500"],
+    "split": ["split", "--max-bag-messages", "500"],
     "split-span": ["split", "-d", "3"],
     "compress": ["compress"],
     "decompress": ["decompress"],

@@ -100,7 +100,7 @@ def test_the_verbs_of_a_day(tmp_path):
         assert stamps == sorted(stamps) and len(stamps) == 200
         assert {connection.topic for connection in reader.connections} == {"/x", "/y", "/z"}
     parts = tmp_path / "parts"
-    assert len(json.loads(done("split", merged, "-o", parts, "--count", 50, "--json").stdout)["files"]) == 4
+    assert len(json.loads(done("split", merged, "-o", parts, "--max-bag-messages", 50, "--json").stdout)["files"]) == 4
     assert digests(parts) == digests(merged)
     some = tmp_path / "some"
     done("filter", merged, "-o", some, "--topics", "/x", "/z", "--start", "+0.2", "--end", "+0.5")
@@ -190,7 +190,7 @@ def test_what_is_not_ros_goes_through_byte_for_byte_or_is_refused(tmp_path, prof
         done(verb, file, "-o", out, *arguments)
         assert everything(out.glob("*.mcap")) == expected, (verb, arguments)
         assert "sound" in done("check", out).stdout
-    for arguments in (["split", "--count", "100"], ["filter", "--rate", "5"], ["compress", "--mode", "message"]):
+    for arguments in (["split", "--max-bag-messages", "100"], ["filter", "--max-rate", "5"], ["compress", "--mode", "message"]):
         out = tmp_path / "refused"
         told = holdall(arguments[0], file, "-o", out, *arguments[1:])
         assert told.returncode == 2 and "jsonschema" in told.stderr and not out.exists(), told
@@ -219,7 +219,7 @@ def test_a_dash_is_standard_input_and_output(tmp_path):
     assert told.returncode == 0 and list(json.loads(told.stdout)["topics"]) == ["/x"], told
     piped("merge", "-", a, "-o", tmp_path / "merged")
     assert digests(tmp_path / "merged")["/x"][0] == 100
-    for refused in (["merge", "-", "-", "-o", "-"], ["split", "-", "-o", "-", "--count", "5"], ["convert", "-", "-o", "-", "-s", "leveldb"]):
+    for refused in (["merge", "-", "-", "-o", "-"], ["split", "-", "-o", "-", "--max-bag-messages", "5"], ["convert", "-", "-o", "-", "-s", "leveldb"]):
         told = subprocess.run([HOLDALL, *refused], input=data, capture_output=True, timeout=60)
         assert told.returncode == 2 and told.stdout == b"", told
 

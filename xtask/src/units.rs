@@ -5,7 +5,7 @@ const DECIMAL: [&str; 6] = ["kB/", "KB", "MB", "GB", "TB", "PB"];
 
 /// Code that reads such units, and the documentation of flags that accept them.
 const PLACES_ALLOWED: [&str; 4] = [
-    "crates/holdall-program/src/units.rs",
+    "crates/holdall-model/src/quantity.rs",
     "crates/holdall-cli/src/args/",
     "tools/bench/src/args/",
     "xtask/",

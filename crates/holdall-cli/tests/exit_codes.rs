@@ -55,7 +55,7 @@ const READERS: &[&[&str]] = &[
     &["diff", "GOOD", "BAG"],
     &["convert", "BAG", "-o", "out"],
     &["merge", "GOOD", "BAG", "-o", "out"],
-    &["split", "BAG", "-o", "out", "--count", "5"],
+    &["split", "BAG", "-o", "out", "--max-bag-messages", "5"],
     &["filter", "BAG", "-o", "out", "--topics", "/chatter"],
     &["compress", "BAG", "-o", "out"],
     &["decompress", "BAG", "-o", "out"],
@@ -107,12 +107,12 @@ const WITHOUT_INPUT: &[&[&str]] = &[
 /// Choices that leave nothing of a good bag.
 const NOTHING: &[&[&str]] = &[
     &["cat", "GOOD", "--topics", "/nowhere"],
-    &["cat", "GOOD", "-e", "chat"],
+    &["cat", "GOOD", "-e", "^chat"],
     &["cat", "GOOD", "-w", "/nowhere: data == 1"],
     &["cat", "GOOD", "--start", "1800000000"],
     &["cat", "GOOD", "--topics", "/empty/never_published"],
     &["export", "GOOD", "-f", "csv", "-o", "out", "--topics", "/nowhere"],
-    &["export", "GOOD", "-f", "csv", "-o", "out", "-e", "chat"],
+    &["export", "GOOD", "-f", "csv", "-o", "out", "-e", "^chat"],
     &[
         "export",
         "GOOD",

@@ -286,7 +286,7 @@ fn no_verb_writes_control_characters_of_a_database() {
         &["filter", bag, "-o", "cut", "--publisher", &node],
         &["filter", bag, "-o", "none", "--publisher", HOSTILE],
         &["info", "-v", "cut"],
-        &["split", bag, "-o", "parts", "--count", "1"],
+        &["split", bag, "-o", "parts", "--max-bag-messages", "1"],
         &["repair", bag],
         &["repair", bag, "-o", "copy"],
     ];

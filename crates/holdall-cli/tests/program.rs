@@ -527,7 +527,7 @@ fn a_path_that_does_not_exist_has_one_sentence_in_every_verb() {
         &["convert", "nope", "-o", "x"],
         &["filter", "nope", "-o", "x"],
         &["merge", "nope", "-o", "x"],
-        &["split", "nope", "-o", "x", "--count", "2"],
+        &["split", "nope", "-o", "x", "--max-bag-messages", "2"],
         &["repair", "nope"],
         &["reindex", "nope"],
         &["play", "nope"],

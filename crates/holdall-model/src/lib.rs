@@ -14,6 +14,7 @@ pub mod metadata;
 pub mod names;
 pub mod network;
 pub mod qos;
+pub mod quantity;
 pub mod rates;
 pub mod repeated;
 pub mod ros1;

@@ -63,10 +63,19 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}.{millis:03}")
     }
 
-    /// Reads a date or a date with a time of day, in UTC: `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:05.25Z`. `None` for anything else,
-    /// and for times that have no number of nanoseconds.
+    /// Reads a date or a date with a time of day, in UTC: `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:05.25Z`; or with an offset from it,
+    /// `2026-11-01T13:30+01:00`. `None` for anything else, and for times that have no number of nanoseconds.
     pub fn from_utc_text(text: &str) -> Option<Self> {
         let text = text.strip_suffix('Z').unwrap_or(text);
+        if let Some((local, offset)) = text
+            .len()
+            .checked_sub(OFFSET_BYTES)
+            .filter(|at| *at > DATE_BYTES)
+            .and_then(|at| text.split_at_checked(at))
+            && let Some(east) = offset_nanos(offset)
+        {
+            return Self::from_utc_text(local)?.0.checked_sub(east).map(Self);
+        }
         let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, ""));
         let mut parts = date.splitn(3, '-').map(digits);
         let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
@@ -89,6 +98,19 @@ impl Timestamp {
 }
 
 const NANOS: i64 = 1_000_000_000;
+
+/// Bytes of `+01:00`, and of `2026-11-01`, whose hyphens are none of an offset.
+const OFFSET_BYTES: usize = 6;
+const DATE_BYTES: usize = 10;
+
+/// `+01:00` or `-02:30`, positive to the east.
+fn offset_nanos(text: &str) -> Option<i64> {
+    let (sign, clock) = match text.strip_prefix('-') {
+        Some(clock) => (-1, clock),
+        None => (1, text.strip_prefix('+')?),
+    };
+    nanos_of_day(clock).map(|nanos| sign * nanos)
+}
 
 /// A number of at most nine digits.
 fn digits(text: &str) -> Option<i64> {

@@ -1,7 +1,7 @@
 //! The options of a playback: every choice a user can make, checked and with its default.
 
 pub use super::requests::{RequestReplay, RequestSource};
-use holdall_bag::reader::MessageOrder;
+use holdall_bag::reader::{MessageOrder, Moment};
 use holdall_model::{qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -85,6 +85,10 @@ pub struct PlayOptions {
     pub playback_duration: Option<Duration>,
     /// Play until this bag time (`--playback-until-sec`, `--playback-until-nsec`); the later of both limits wins.
     pub playback_until: Option<Timestamp>,
+    /// Begin at this time of the bag (`--start`), instead of `start_offset`.
+    pub start: Option<Moment>,
+    /// End at this time of the bag (`--end`).
+    pub end: Option<Moment>,
     /// Only these topics (`--topics`); empty for all.
     pub topics: Vec<String>,
     /// Only topics that match wholly (`-e`).
@@ -159,6 +163,8 @@ impl Default for PlayOptions {
             start_offset: Duration::ZERO,
             playback_duration: None,
             playback_until: None,
+            start: None,
+            end: None,
             topics: Vec::new(),
             regex: None,
             exclude_regex: None,

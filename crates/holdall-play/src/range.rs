@@ -4,7 +4,7 @@ use super::{
     error::PlayError,
     options::{PlayOptions, PlayWindow},
 };
-use holdall_bag::reader::{BagSet, MessageFilter, MessageOrder};
+use holdall_bag::reader::{BagSet, MessageFilter, MessageOrder, Moment};
 use holdall_model::time::Timestamp;
 
 /// The part of bag time that is played, in the stamps that order and pace messages.
@@ -28,7 +28,19 @@ impl PlayRange {
         let nothing = |reason: String| PlayError::nothing(options, &reason);
         let (first, last) =
             stamps(bags, options.message_order)?.ok_or_else(|| nothing("it holds no messages".to_owned()))?;
-        Self::of((first, last), &options.window()).map_err(nothing)
+        let mut window = options.window();
+        let within = |moment: Moment, what| {
+            moment
+                .within(Some((first, last)), what)
+                .map_err(|error| nothing(error.to_string()))
+        };
+        if let Some(start) = options.start {
+            window.start_offset = within(start, "start")?.saturating_since(first);
+        }
+        if let Some(end) = options.end {
+            window.until = Some(within(end, "end")?);
+        }
+        Self::of((first, last), &window).map_err(nothing)
     }
 
     /// Its length.

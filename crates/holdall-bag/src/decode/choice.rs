@@ -15,6 +15,7 @@ use holdall_model::{
     selection::parse_pattern,
     time::Timestamp,
 };
+use regex::Regex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -50,12 +51,12 @@ impl Question {
 pub struct MessageChoice {
     /// Topics by name, in addition to those that `regex` matches.
     pub topics: Vec<String>,
-    /// Topics whose whole name matches.
-    pub regex: Option<WholePattern>,
+    /// Topics whose name contains this pattern.
+    pub regex: Option<Regex>,
     /// Excludes these topics.
     pub exclude_topics: Vec<String>,
-    /// Excludes topics whose whole name matches.
-    pub exclude_regex: Option<WholePattern>,
+    /// Excludes topics whose name contains this pattern.
+    pub exclude_regex: Option<Regex>,
     /// Only topics of these types; empty for all.
     pub types: Vec<String>,
     /// Excludes messages stamped earlier.
@@ -213,7 +214,7 @@ impl MessageChoice {
 
     /// Whether messages of a topic are selected, before conditions.
     pub fn takes_topic(&self, name: &str, type_name: &str) -> bool {
-        let matches = |regex: &Option<WholePattern>| regex.as_ref().is_some_and(|regex| regex.matches(name));
+        let matches = |regex: &Option<Regex>| regex.as_ref().is_some_and(|regex| regex.is_match(name));
         if self.exclude_topics.iter().any(|topic| topic == name) || matches(&self.exclude_regex) {
             return false;
         }
@@ -298,9 +299,8 @@ impl MessageChoice {
             .map(|topic| topic.name.clone())
             .collect();
         if wanted.is_empty() && !names.is_empty() {
-            let pattern = self.regex.as_ref().map(WholePattern::as_str);
             return Err(ChoiceError::Nothing {
-                reason: why_no_topic(&names, pattern),
+                reason: why_no_topic(&names, None),
             });
         }
         Ok(wanted)
@@ -499,15 +499,15 @@ mod tests {
 
     #[test]
     fn a_topic_is_taken_by_any_alternative_of_a_pattern() {
-        let pattern = |text: &str| Some(WholePattern::new(text).expect("valid"));
+        let pattern = |text: &str| Some(parse_pattern(text).expect("valid"));
         let taking = MessageChoice {
-            regex: pattern("/a|/ab"),
+            regex: pattern("^/a$|/ab$"),
             ..MessageChoice::default()
         };
         assert!(taking.takes_topic("/a", "x/msg/Y") && taking.takes_topic("/ab", "x/msg/Y"));
         assert!(!taking.takes_topic("/abc", "x/msg/Y"));
         let leaving = MessageChoice {
-            exclude_regex: pattern("/a|/ab"),
+            exclude_regex: pattern("b$"),
             ..MessageChoice::default()
         };
         assert!(!leaving.takes_topic("/ab", "x/msg/Y") && leaving.takes_topic("/abc", "x/msg/Y"));

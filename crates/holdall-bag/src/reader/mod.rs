@@ -48,7 +48,7 @@ pub use gone::Gone;
 pub use holdall_storage::compression::is_packed_name;
 pub use latest::LatestWanted;
 pub use message::{BagMessage, MessageFilter, Messages, PublisherChoice};
-pub use moment::{Moment, OutsideError};
+pub use moment::{Moment, MomentError, OutsideError};
 pub use order::MessageOrder;
 pub use over_time::{LossSpan, OverTime};
 pub(crate) use parts::BagSpans;

@@ -1,7 +1,10 @@
 //! Points in time as users enter them: absolute, or after the first message of the bags.
 
-use holdall_model::time::Timestamp;
-use std::{fmt, time::Duration};
+use holdall_model::{
+    quantity::{QuantityError, parse_seconds},
+    time::Timestamp,
+};
+use std::{fmt, str::FromStr, time::Duration};
 
 /// A point in time as entered by a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,68 @@ pub struct OutsideError {
     pub first: Timestamp,
     /// Log time of the last message.
     pub last: Timestamp,
+}
+
+/// A text that is no point in time.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MomentError {
+    /// None of the forms.
+    #[error(
+        "expected seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11, in UTC)"
+    )]
+    Form,
+    /// An `@` without seconds after it.
+    #[error("expected seconds since 1970 after the @, for example @1700000000.25, found \"{0}\"")]
+    Since1970(String),
+    /// A span that cannot be read.
+    #[error(transparent)]
+    Span(QuantityError),
+}
+
+/// `10`, `+10` or `500ms` after the first message; `@1700000000.25`, seconds since 1970; nanoseconds since 1970 as rosbag2 has them;
+/// `2026-11-25T12:03:11.5`, a date, also without a time of day or with an offset from UTC.
+impl FromStr for Moment {
+    type Err = MomentError;
+
+    fn from_str(text: &str) -> Result<Self, MomentError> {
+        let text = text.trim();
+        let at = |nanos| Ok(Self::At(Timestamp::from_nanos(nanos)));
+        if let Some(seconds) = text.strip_prefix('@') {
+            return nanos_since_1970(seconds)
+                .map_or_else(|| Err(MomentError::Since1970(seconds.to_owned())), at);
+        }
+        // No bag is 31 years long: long whole numbers are nanoseconds.
+        if text.len() >= 16
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+            && let Ok(nanos) = text.parse()
+        {
+            return at(nanos);
+        }
+        if let Some(time) = Timestamp::from_utc_text(text) {
+            return Ok(Self::At(time));
+        }
+        parse_seconds(text)
+            .map(Self::AfterStart)
+            .map_err(|error| match error {
+                QuantityError::NoNumber { .. } => MomentError::Form,
+                error => MomentError::Span(error),
+            })
+    }
+}
+
+/// Seconds with a fraction, exact to the nanosecond.
+fn nanos_since_1970(text: &str) -> Option<i64> {
+    let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) {
+        return None;
+    }
+    let seconds: i64 = whole.parse().ok()?;
+    // Digits after the ninth are ignored.
+    let nanos: i64 = format!("{:0<9}", &fraction[..fraction.len().min(9)])
+        .parse()
+        .ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
 }
 
 /// Spans of more than ten years are more likely times since 1970.
@@ -129,5 +194,64 @@ mod tests {
         assert!(refused(Moment::At(at(10))).starts_with("the end @10 is before the first message"));
         assert!(refused(after(1_700_000_003)).ends_with("; seconds since 1970 are written @1700000003"));
         assert_eq!(after(7).within(None, "start"), Ok(at(7)));
+    }
+
+    #[test]
+    fn every_form_of_a_point_in_time_is_read() {
+        let at = |nanos| Ok(Moment::At(Timestamp::from_nanos(nanos)));
+        let after = |millis| Ok(Moment::AfterStart(Duration::from_millis(millis)));
+        for (text, moment) in [
+            ("10", after(10_000)),
+            ("+1.5", after(1500)),
+            ("500ms", after(500)),
+            ("2 min", after(120_000)),
+            ("1700000000", after(1_700_000_000_000)),
+            ("@1700000000.25", at(1_700_000_000_250_000_000)),
+            ("@0", at(0)),
+            ("1700000000000000003", at(1_700_000_000_000_000_003)),
+            ("2023-11-14T22:13:20", at(1_700_000_000_000_000_000)),
+            ("2023-11-14 22:13:20.5Z", at(1_700_000_000_500_000_000)),
+            ("2023-11-14T23:13:20+01:00", at(1_700_000_000_000_000_000)),
+            ("2023-11-14T19:43:20.5-02:30", at(1_700_000_000_500_000_000)),
+            ("2023-11-14", at(1_699_920_000_000_000_000)),
+        ] {
+            assert_eq!(text.parse(), moment, "{text}");
+        }
+        for text in [
+            "",
+            "+",
+            "+-1",
+            "-5",
+            "yesterday",
+            "@",
+            "@x",
+            "@-1",
+            "2023-13-01",
+            "10x",
+        ] {
+            assert!(text.parse::<Moment>().is_err(), "{text}");
+        }
+        assert_eq!("yesterday".parse::<Moment>(), Err(MomentError::Form));
+    }
+
+    #[test]
+    fn points_in_time_are_exact() {
+        assert_eq!(
+            nanos_since_1970("1700000000.123456789"),
+            Some(1_700_000_000_123_456_789)
+        );
+        assert_eq!(nanos_since_1970("1700000000"), Some(1_700_000_000_000_000_000));
+        assert_eq!(nanos_since_1970("0.5"), Some(500_000_000));
+        for bad in [
+            "",
+            "-1",
+            "1e9",
+            "x",
+            "99999999999999999999",
+            ".5",
+            "1700000000000000000",
+        ] {
+            assert_eq!(nanos_since_1970(bad), None, "{bad}");
+        }
     }
 }

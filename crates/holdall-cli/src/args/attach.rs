@@ -67,7 +67,7 @@ pub struct GetArguments {
     pub name: Option<String>,
 
     /// Write it to this new file instead of standard output
-    #[arg(short = 'o', long, value_name = "FILE", requires = "name")]
+    #[arg(short = 'o', long, value_name = "PATH", requires = "name")]
     pub output: Option<PathBuf>,
 
     /// Replace an existing file

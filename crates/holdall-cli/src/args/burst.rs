@@ -19,7 +19,7 @@ pub struct BurstArguments {
     pub bag: PathBuf,
 
     /// The bag's storage; it is detected, so this is only checked
-    #[arg(short = 's', long, value_name = "STORAGE")]
+    #[arg(short = 's', long, value_name = "ID")]
     pub storage: Option<String>,
 
     /// Number of messages to read ahead

@@ -67,7 +67,7 @@ pub struct CatArguments {
     pub raw: bool,
 
     /// Cut lists and strings after this many elements
-    #[arg(short = 'l', long, value_name = "N", help_heading = "How they are shown")]
+    #[arg(long, value_name = "N", help_heading = "How they are shown")]
     pub truncate_length: Option<usize>,
 
     /// Show lists as their type and length

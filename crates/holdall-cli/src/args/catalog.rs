@@ -54,7 +54,7 @@ pub struct CatalogArguments {
     pub roots: Vec<PathBuf>,
 
     /// Folder of the tables
-    #[arg(short = 'o', long, value_name = "FOLDER", default_value = "catalog")]
+    #[arg(short = 'o', long, value_name = "PATH", default_value = "catalog")]
     pub output: PathBuf,
 
     /// Write the report to standard output as one JSON object

@@ -45,16 +45,16 @@ pub struct ChoiceArguments {
     #[arg(short = 't', long, value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
     pub topics: Vec<String>,
 
-    /// Only topics whose whole name matches this pattern
-    #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "Which messages")]
+    /// Only topics whose name contains this pattern
+    #[arg(short = 'e', long, value_name = "REGEX", help_heading = "Which messages")]
     pub regex: Option<String>,
 
     /// Leave out these topics
     #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
     pub exclude_topics: Vec<String>,
 
-    /// Leave out topics whose whole name matches this pattern
-    #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "Which messages")]
+    /// Leave out topics whose name contains this pattern
+    #[arg(short = 'x', long, value_name = "REGEX", help_heading = "Which messages")]
     pub exclude_regex: Option<String>,
 
     /// Only topics of these types

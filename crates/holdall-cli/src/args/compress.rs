@@ -35,7 +35,7 @@ pub struct CompressArguments {
     pub bags: Vec<PathBuf>,
 
     /// Bag directory to create; - for one storage file on standard output
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// What is compressed [default: chunk for MCAP, file for others]
@@ -43,7 +43,12 @@ pub struct CompressArguments {
     pub mode: Option<CompressMode>,
 
     /// Codec of chunks
-    #[arg(long, value_name = "CODEC", default_value = "zstd")]
+    #[arg(
+        long = "compression",
+        alias = "codec",
+        value_name = "CODEC",
+        default_value = "zstd"
+    )]
     pub codec: Codec,
 
     /// Compression level of chunks
@@ -67,7 +72,7 @@ pub struct DecompressArguments {
     pub bags: Vec<PathBuf>,
 
     /// Bag directory to create; - for one storage file on standard output
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// Encrypt the output, as for `holdall record`: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these; may be given several times

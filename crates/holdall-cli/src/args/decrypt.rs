@@ -18,7 +18,7 @@ pub struct DecryptArguments {
     pub bag: PathBuf,
 
     /// Bag directory or file to create
-    #[arg(short = 'o', long, value_name = "NEW")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// One JSON object

@@ -36,7 +36,7 @@ pub struct DiffArguments {
     pub second: PathBuf,
 
     /// Compare metadata only, not messages
-    #[arg(short = 's', long)]
+    #[arg(long)]
     pub summary: bool,
 
     /// Show at most this many differing messages

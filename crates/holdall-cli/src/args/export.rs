@@ -110,7 +110,7 @@ pub struct ExportArguments {
     pub mapping: Option<PathBuf>,
 
     /// Output directory [default: the bag's name and the format]
-    #[arg(short = 'o', long, value_name = "FOLDER", help_heading = "What is written")]
+    #[arg(short = 'o', long, value_name = "PATH", help_heading = "What is written")]
     pub output: Option<PathBuf>,
 
     /// Overwrite existing files

@@ -18,7 +18,7 @@ Examples:
 pub const HZ_EXAMPLES: &str = "\
 Examples:
   holdall hz /imu                         once a second until Ctrl-C
-  holdall hz /imu /scan -d 10             two topics, for ten seconds
+  holdall hz /imu /scan --duration 10     two topics, for ten seconds
   holdall hz /odom --filter 'twist.twist.linear.x > 0.5'
                                           how often the robot reports that it moves";
 
@@ -45,7 +45,7 @@ Examples:
 #[derive(Args, Clone, Debug)]
 pub struct LiveArguments {
     /// End after this span, in seconds
-    #[arg(short = 'd', long, value_name = "S", value_parser = units::parse_seconds)]
+    #[arg(long, value_name = "S", value_parser = units::parse_seconds)]
     pub duration: Option<Duration>,
 
     /// Transports to discover; may be given several times
@@ -216,7 +216,7 @@ pub struct TopArguments {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Show only topics whose name matches this expression
+    /// Show only topics whose name contains this pattern
     #[arg(short = 'e', long, value_name = "REGEX")]
     pub regex: Option<String>,
 
@@ -225,7 +225,7 @@ pub struct TopArguments {
     pub include_hidden_topics: bool,
 
     /// Sort by this column
-    #[arg(long, value_name = "COLUMN", default_value = "name")]
+    #[arg(long, value_name = "KEY", default_value = "name")]
     pub sort: SortName,
 
     /// Write one table to standard output, after three seconds or --duration

@@ -16,6 +16,8 @@ pub mod decrypt;
 pub mod diff;
 pub mod export;
 pub mod files;
+#[cfg(test)]
+mod grammar_tests;
 pub mod hints;
 pub mod info;
 pub mod known;

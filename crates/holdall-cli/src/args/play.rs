@@ -16,6 +16,7 @@ Examples:
   holdall play lab                            play the bag directory lab/
   holdall play lab -r 2 --clock 100           twice as fast, /clock at 100 Hz
   holdall play lab --topics /imu/data /tf     two topics only
+  holdall play lab --start 10 --end 20        ten seconds
   holdall play lab --publisher /front/camera  only what this node had published
   holdall play lab -m /scan:=/old/scan        under another name
   holdall play -i front -i rear               two bags, merged by time";
@@ -82,7 +83,7 @@ pub struct PlayArguments {
     pub input: Vec<PathBuf>,
 
     /// The bags' storage; it is detected, so this is only checked
-    #[arg(short = 's', long, value_name = "STORAGE", help_heading = "What to play")]
+    #[arg(short = 's', long, value_name = "ID", help_heading = "What to play")]
     pub storage: Option<String>,
 
     /// Accepted for scripts of rosbag2: reading needs no settings, but the file must exist
@@ -98,11 +99,11 @@ pub struct PlayArguments {
     pub services: Vec<String>,
 
     /// Play only topics whose whole name matches this pattern
-    #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "What to play")]
+    #[arg(short = 'e', long, value_name = "REGEX", help_heading = "What to play")]
     pub regex: Option<String>,
 
     /// Leave out topics whose whole name matches this pattern
-    #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "What to play")]
+    #[arg(short = 'x', long, value_name = "REGEX", help_heading = "What to play")]
     pub exclude_regex: Option<String>,
 
     /// Leave out these topics
@@ -181,7 +182,7 @@ pub struct PlayArguments {
     pub disable_loan_message: bool,
 
     /// Speed; 2 is twice as fast
-    #[arg(short = 'r', long, value_name = "FACTOR", default_value = "1.0", allow_negative_numbers = true, value_parser = parse_positive,
+    #[arg(short = 'r', long, value_name = "FACTOR", default_value = "1.0", allow_negative_numbers = true, value_parser = units::parse_factor,
           help_heading = "When")]
     pub rate: f64,
 
@@ -194,6 +195,15 @@ pub struct PlayArguments {
           help_heading = "When")]
     pub delay: Duration,
 
+    /// Begin at this time of the bag: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with = "start_offset", help_heading = "When")]
+    pub start: Option<Moment>,
+
+    /// End at this time of the bag, in the format of --start
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with_all = ["playback_duration", "playback_until_sec", "playback_until_nsec"],
+          help_heading = "When")]
+    pub end: Option<Moment>,
+
     /// Skip the beginning of the bag, in seconds
     #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "When")]
     pub start_offset: Duration,
@@ -205,7 +215,7 @@ pub struct PlayArguments {
     /// Play until this time of the bag, in seconds since 1970; with --playback-duration, the later end counts
     #[arg(
         long,
-        value_name = "S",
+        value_name = "SEC",
         allow_negative_numbers = true,
         conflicts_with = "playback_until_nsec",
         help_heading = "When"
@@ -217,7 +227,7 @@ pub struct PlayArguments {
     pub playback_until_nsec: Option<i64>,
 
     /// Begin at this time (@1700000000.25, 2026-11-25T12:03:11), so that several machines begin together; at once when it has passed
-    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = "When")]
+    #[arg(long, value_name = "DATE", value_parser = parse_time, help_heading = "When")]
     pub start_at: Option<Timestamp>,
 
     /// Wait for this many subscriptions in all, or on a topic, before the first message
@@ -245,7 +255,7 @@ pub struct PlayArguments {
     pub message_order: MessageOrderName,
 
     /// Publish /clock at this rate in Hz, 40 when no number is given; a recorded /clock is left out
-    #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = parse_positive,
+    #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = units::parse_hertz_above_zero,
           help_heading = "Clock")]
     pub clock: Option<f64>,
 
@@ -351,16 +361,17 @@ pub struct PlayArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Option<Duration>);
 
-fn parse_endless(text: &str) -> Result<Span, units::UnitError> {
+fn parse_endless(text: &str) -> Result<Span, units::QuantityError> {
     units::parse_seconds_or_endless(text).map(Span)
 }
 
 fn parse_time(text: &str) -> Result<Timestamp, String> {
-    match units::parse_moment(text)? {
-        Moment::At(time) => Ok(time),
-        Moment::AfterStart(_) => {
+    match units::parse_moment(text) {
+        Ok(Moment::At(time)) => Ok(time),
+        Ok(Moment::AfterStart(_)) => {
             Err("expected a time, for example @1700000000.25 or 2026-11-25T12:03:11".to_owned())
         }
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -372,13 +383,5 @@ fn parse_listeners(text: &str) -> Result<ListenerCount, String> {
     match count.parse::<usize>() {
         Ok(count) if count > 0 => Ok(ListenerCount { topic, count }),
         _ => Err("expected a number above 0, or TOPIC=NUMBER".to_owned()),
-    }
-}
-
-fn parse_positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number),
-        Ok(_) => Err("must be greater than 0".to_owned()),
-        Err(_) => Err("expected a number, for example 0.5".to_owned()),
     }
 }

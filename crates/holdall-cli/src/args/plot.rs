@@ -3,6 +3,7 @@
 use super::choice::{Clock, DefinitionArguments};
 use crate::units;
 use clap::Args;
+use holdall::reader::Moment;
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
@@ -13,7 +14,7 @@ Examples:
                                           two values over time, and their topics
   holdall plot lab -t /camera/image_raw -o camera.png
                                           one topic
-  holdall plot lab --start-offset 60 --duration 10 -o ten-seconds.html";
+  holdall plot lab --start 60 --end 70 -o ten-seconds.html";
 
 /// All flags of `holdall plot`.
 #[derive(Args, Clone, Debug)]
@@ -24,16 +25,24 @@ pub struct PlotArguments {
 
     /// Draw this topic, or a value of its messages: /imu.linear_acceleration.z, '/imu: abs(linear_acceleration.z) - 9.81' (as in holdall cat -w);
     /// may be given several times [default: all topics]
-    #[arg(short = 't', long = "topic", value_name = "TOPIC[.FIELD]", action = clap::ArgAction::Append)]
+    #[arg(short = 't', long = "topics", alias = "topic", value_name = "TOPIC", action = clap::ArgAction::Append)]
     pub wanted: Vec<String>,
 
     /// The picture: .html, .svg or .png
-    #[arg(short = 'o', long, value_name = "FILE")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// The clock of the horizontal axis: when messages were received, when they were sent, or the stamp in their header
     #[arg(long, value_name = "CLOCK")]
     pub time: Option<Clock>,
+
+    /// Begin at this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with = "start_offset")]
+    pub start: Option<Moment>,
+
+    /// End at this time, in the format of --start
+    #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with = "duration")]
+    pub end: Option<Moment>,
 
     /// Leave out the first S seconds
     #[arg(long, value_name = "S", default_value = "0", value_parser = units::parse_seconds)]

@@ -9,7 +9,7 @@ use std::{ops::Deref, time::Duration};
 pub const EXAMPLES: &str = "\
 Examples:
   holdall preflight -a                    records into a scratch bag for a minute, and reports whether a recording would fit
-  holdall preflight -a -d 10 --for 2h -o /data/run7
+  holdall preflight -a --duration 10 --for 2h -o /data/run7
                                           ten seconds, for a recording of two hours to that disk
   holdall preflight --topics /camera /imu --json > preflight.json
   holdall preflight -a --profile robot.yaml
@@ -18,7 +18,7 @@ Examples:
 /// Shown below `--help`.
 pub const NOTES: &str = "\
 A trial with the real recorder: its scratch bag is in the folder of the later bag, uses at most three sixteenths of the free space (and 768MiB), and is removed.
-Then the disk alone is measured, with at most 512MiB. All flags of holdall record but -d apply; those for the end and for events have no effect.
+Then the disk alone is measured, with at most 512MiB. All flags of holdall record apply; those for the end and for events have no effect.
 
 Exit codes:
   0  it fits
@@ -50,7 +50,7 @@ const HIDDEN: [&str; 20] = [
     "disable_keyboard_controls",
 ];
 
-/// The flags of `record`, without a meaning for `-d`.
+/// The flags of `record`, without those that mean nothing here.
 #[derive(Clone, Debug, Default)]
 pub struct RecordFlags(RecordArguments);
 
@@ -75,10 +75,7 @@ impl FromArgMatches for RecordFlags {
 impl Args for RecordFlags {
     fn augment_args(command: Command) -> Command {
         let hide = |command: Command, name: &&str| command.mut_arg(*name, |argument| argument.hide(true));
-        HIDDEN
-            .iter()
-            .fold(RecordArguments::augment_args(command), hide)
-            .mut_arg("max_bag_duration", |argument| argument.short(None))
+        HIDDEN.iter().fold(RecordArguments::augment_args(command), hide)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -90,7 +87,7 @@ impl Args for RecordFlags {
 #[derive(Args, Clone, Debug)]
 pub struct PreflightArguments {
     /// Record for this long, in seconds
-    #[arg(short = 'd', long, value_name = "S", default_value = "60", value_parser = units::parse_seconds, help_heading = "Trial")]
+    #[arg(long, value_name = "S", default_value = "60", value_parser = units::parse_seconds, help_heading = "Trial")]
     pub duration: Duration,
 
     /// Planned length of the recording, for example 2h, to report whether the disk has room for it

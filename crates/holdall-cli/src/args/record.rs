@@ -154,11 +154,11 @@ pub struct RecordSelection {
     pub topic_types: Vec<String>,
 
     /// Record topics, services and actions whose name contains this pattern; -a and the flags --all-... override it
-    #[arg(short = 'e', long, value_name = "PATTERN")]
+    #[arg(short = 'e', long, value_name = "REGEX")]
     pub regex: Option<String>,
 
     /// Leave out topics, services and actions whose name contains this pattern
-    #[arg(short_alias = 'x', long, alias = "exclude", value_name = "PATTERN")]
+    #[arg(short_alias = 'x', long, alias = "exclude", value_name = "REGEX")]
     pub exclude_regex: Option<String>,
 
     /// Leave out these topics
@@ -243,7 +243,7 @@ pub struct DiscoveryArguments {
 #[derive(Args, Clone, Debug, Default)]
 pub struct BagArguments {
     /// Bag directory to create; must not exist [default: rosbag2_<year>_<month>_<day>-<hour>_<minute>_<second>]
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: Option<PathBuf>,
 
     #[arg(short = 's', long, value_name = "ID", default_value = DEFAULT_STORAGE_ID, value_parser = Known::storages(), hide_possible_values = true,
@@ -440,7 +440,8 @@ pub struct RunningArguments {
         long,
         alias = "stats_max_publishing_rate",
         value_name = "HZ",
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = units::parse_hertz
     )]
     pub stats_max_publishing_rate: Option<f64>,
 

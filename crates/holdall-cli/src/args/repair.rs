@@ -27,7 +27,7 @@ pub struct RepairArguments {
     pub bag: PathBuf,
 
     /// Repair a copy in this new bag and leave the original unchanged
-    #[arg(short = 'o', long, value_name = "NEW")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: Option<PathBuf>,
 
     /// One JSON object

@@ -26,7 +26,7 @@ pub const SPLIT_EXAMPLES: &str = "\
 Examples:
   holdall split lab -o lab_parts -d 60                      files of one minute
   holdall split lab -o lab_parts -b 1GB                     files of at most 1 GB
-  holdall split lab -o lab_parts --count 100000             files of 100 000 messages
+  holdall split lab -o lab_parts --max-bag-messages 100000  files of 100 000 messages
   holdall split lab -o lab_parts --at 30 90               cut 30 s and 90 s after the first message";
 
 /// Shown below `holdall filter --help`.
@@ -34,7 +34,8 @@ pub const FILTER_EXAMPLES: &str = "\
 Examples:
   holdall filter lab -o imu --topics /imu /tf               two topics
   holdall filter lab -o cut --start 10 --end 20           ten seconds
-  holdall filter lab -o slow --rate /camera=1 --rate 10     1 Hz of the camera, 10 Hz of all others
+  holdall filter lab -o slow --max-rate /camera=1 --max-rate 10
+                                                            1 Hz of the camera, 10 Hz of all others
   holdall filter lab -o front --publisher /front/camera     what one node had published
   holdall filter lab -o fast -w '/odom: twist.twist.linear.x > 2'
   holdall filter lab -o new --rename /scan:=/front/scan --frame laser:=front_laser
@@ -76,11 +77,11 @@ pub struct SelectionArguments {
     pub services: Vec<String>,
 
     /// Topics and services whose name contains this pattern
-    #[arg(short = 'e', long, value_name = "PATTERN", help_heading = "Which messages")]
+    #[arg(short = 'e', long, value_name = "REGEX", help_heading = "Which messages")]
     pub regex: Option<String>,
 
     /// Leave out these topics
-    #[arg(long, alias = "exclude", value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
+    #[arg(long, value_name = "TOPIC", num_args = 1.., help_heading = "Which messages")]
     pub exclude_topics: Vec<String>,
 
     /// Leave out topics of these types
@@ -92,7 +93,7 @@ pub struct SelectionArguments {
     pub exclude_services: Vec<String>,
 
     /// Leave out topics and services whose name contains this pattern
-    #[arg(short = 'x', long, value_name = "PATTERN", help_heading = "Which messages")]
+    #[arg(short = 'x', long, value_name = "REGEX", help_heading = "Which messages")]
     pub exclude_regex: Option<String>,
 
     /// Messages of these publishers: a node (/ns/name or name), the beginning of an identifier, or a host, as `info -v` lists them
@@ -108,7 +109,7 @@ pub struct SelectionArguments {
     pub end: Option<Moment>,
 
     /// Keep at most this many messages a second of one topic, or of each topic that has no other limit
-    #[arg(long = "rate", value_name = "[TOPIC=]HZ", help_heading = "Which messages")]
+    #[arg(long = "max-rate", value_name = "[TOPIC=]HZ", help_heading = "Which messages")]
     pub rates: Vec<String>,
 
     /// Only messages of this topic for which the expression is true; may be given for several topics
@@ -234,7 +235,7 @@ pub struct ChangeArguments {
 #[derive(Args, Clone, Debug, Default)]
 pub struct DivisionArguments {
     /// Split after this many bytes
-    #[arg(short = 'b', long, value_name = "BYTES", value_parser = units::parse_bytes, help_heading = "Files")]
+    #[arg(short = 'b', long, value_name = "SIZE", value_parser = units::parse_bytes, help_heading = "Files")]
     pub max_bag_size: Option<u64>,
 
     /// Split after this span, in seconds
@@ -242,7 +243,7 @@ pub struct DivisionArguments {
     pub max_bag_duration: Option<Duration>,
 
     /// Split after this many messages
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
+    #[arg(long = "max-bag-messages", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
     pub count: Option<u64>,
 
     /// Split at these times: seconds after the first message (10), or times (@1700000000.25, 2026-11-25T12:03:11)
@@ -258,7 +259,7 @@ pub struct ConvertArguments {
     pub bags: Vec<PathBuf>,
 
     /// A bag to read, as for `ros2 bag convert`; the storage id after it is optional
-    #[arg(short = 'i', long = "input", value_name = "URI [STORAGE]", num_args = 1..=2, action = clap::ArgAction::Append)]
+    #[arg(short = 'i', long = "input", value_names = ["BAG", "STORAGE"], num_args = 1..=2, action = clap::ArgAction::Append)]
     pub input: Vec<String>,
 
     /// YAML file that lists bags to read under input_bags
@@ -266,12 +267,7 @@ pub struct ConvertArguments {
     pub input_options: Option<PathBuf>,
 
     /// Bag directory to create, or rosbag2's YAML file that lists the bags to create under output_bags; - for one storage file on standard output
-    #[arg(
-        short = 'o',
-        long = "output",
-        alias = "output-options",
-        value_name = "DIR or FILE.yaml"
-    )]
+    #[arg(short = 'o', long = "output", alias = "output-options", value_name = "PATH")]
     pub output: PathBuf,
 
     /// How it is written.
@@ -299,7 +295,7 @@ pub struct MergeArguments {
     pub bags: Vec<PathBuf>,
 
     /// Bag directory to create; - for one storage file on standard output
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// How it is written.
@@ -319,7 +315,7 @@ pub struct SplitArguments {
     pub bags: Vec<PathBuf>,
 
     /// Bag directory to create; - for one storage file on standard output
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// When it is divided.
@@ -339,7 +335,7 @@ pub struct FilterArguments {
     pub bags: Vec<PathBuf>,
 
     /// Bag directory to create; - for one storage file on standard output
-    #[arg(short = 'o', long, value_name = "DIR")]
+    #[arg(short = 'o', long, value_name = "PATH")]
     pub output: PathBuf,
 
     /// Which messages.

@@ -61,7 +61,7 @@ pub struct UploadArguments {
     pub url: PathBuf,
 
     /// Send at most this many bytes each second, on average
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub limit_rate: Option<u64>,
 
     /// Send only between these times of the day, as 22:00-06:00
@@ -97,7 +97,7 @@ pub struct RecordUpload {
     pub url: Option<PathBuf>,
 
     /// Send at most this many bytes each second to the URL of --upload, on average
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "upload", help_heading = "While it runs")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "upload", help_heading = "While it runs")]
     pub limit_rate: Option<u64>,
 }
 

@@ -103,12 +103,12 @@ pub struct BridgeArguments {
     #[arg(long, value_name = "TOPIC", num_args = 1..)]
     pub topics: Vec<String>,
 
-    /// Show only topics whose name matches this expression
+    /// Show only topics whose name contains this pattern
     #[arg(short = 'e', long, value_name = "REGEX")]
     pub regex: Option<String>,
 
-    /// Leave out topics whose name matches this expression
-    #[arg(long, value_name = "REGEX")]
+    /// Leave out topics whose name contains this pattern
+    #[arg(short = 'x', long, value_name = "REGEX")]
     pub exclude_regex: Option<String>,
 
     /// Show hidden topics too
@@ -155,7 +155,7 @@ pub struct ServeArguments {
     pub topics: Vec<String>,
 
     /// Speed at the beginning
-    #[arg(short = 'r', long, value_name = "X", default_value = "1.0")]
+    #[arg(short = 'r', long, value_name = "FACTOR", default_value = "1.0", value_parser = crate::units::parse_factor)]
     pub rate: f64,
 
     /// Begin again at the end

@@ -16,9 +16,9 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
     topics.extend(questions.iter().map(|question| question.topic.clone()));
     Ok(MessageChoice {
         topics,
-        regex: pattern::compile_whole("--regex", args.regex.as_deref())?,
+        regex: pattern::compile("--regex", args.regex.as_deref())?,
         exclude_topics: names::full_names("--exclude-topics", &args.exclude_topics)?,
-        exclude_regex: pattern::compile_whole("--exclude-regex", args.exclude_regex.as_deref())?,
+        exclude_regex: pattern::compile("--exclude-regex", args.exclude_regex.as_deref())?,
         types: names::type_names("--topic-types", &args.topic_types)?,
         // Bounded when the bags are open.
         from: None,
@@ -77,7 +77,8 @@ mod tests {
         assert!(asked.takes_topic("/imu", "a/msg/B") && asked.takes_topic("/gps", "a/msg/B"));
         assert!(!asked.takes_topic("/camera", "a/msg/B"));
         assert_eq!(choice.time, TimeBase::PublishTime);
-        assert!(choice.takes_topic("/camera", "a/msg/B") && !choice.takes_topic("/a/camera", "a/msg/B"));
+        assert!(choice.takes_topic("/camera", "a/msg/B") && choice.takes_topic("/a/camera", "a/msg/B"));
+        assert!(!choice.takes_topic("/lidar", "a/msg/B"));
     }
 
     #[test]

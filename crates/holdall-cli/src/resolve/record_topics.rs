@@ -4,6 +4,7 @@ use super::{UsageError, names, pattern};
 use crate::args::record::{REPEAT_DEPTH_MAX, RecordArguments, RecordSelection};
 use holdall::record::options::{RepeatOptions, TopicPriority};
 use holdall_model::{
+    quantity::parse_hertz,
     selection::{Selection, SelectionError, SelectionPart},
     topic::NodeName,
 };
@@ -148,7 +149,7 @@ pub(super) fn throttles(pairs: &[String]) -> Result<BTreeMap<String, f64>, Usage
                 "expected TOPIC=HZ, for example /camera/image=2.5".to_owned(),
             ));
         };
-        let hertz = rate.trim().parse::<f64>().ok();
+        let hertz = parse_hertz(rate).ok();
         let Some(hertz) = hertz.filter(|hertz| (THROTTLE_HERTZ_MIN..=THROTTLE_HERTZ_MAX).contains(hertz))
         else {
             return Err(refuse(format!(

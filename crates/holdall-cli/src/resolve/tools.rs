@@ -9,7 +9,7 @@ use holdall::{
     tools::{Choice, FieldChange, LatchedMode, OutputOptions, Shift, SplitAt},
     writer::{CompressionMode, CompressionOptions},
 };
-use holdall_model::selection::Selection;
+use holdall_model::{quantity::parse_hertz, selection::Selection};
 use holdall_storage::{StorageOptions, storage_by_id};
 use std::{collections::BTreeMap, path::Path};
 
@@ -49,19 +49,19 @@ pub fn choice(args: &SelectionArguments) -> Result<Choice, UsageError> {
 /// `/topic=10` or `10`.
 fn rate(text: &str) -> Result<(String, f64), UsageError> {
     let bad = |reason: &str| UsageError::BadValue {
-        flag: "--rate",
+        flag: "--max-rate",
         value: text.to_owned(),
         reason: reason.to_owned(),
     };
     let (topic, number) = match text.rsplit_once('=') {
-        Some((topic, number)) => (names::full_name("--rate", topic)?, number),
+        Some((topic, number)) => (names::full_name("--max-rate", topic)?, number),
         None => (String::new(), text),
     };
-    let hertz: f64 = number
-        .trim_end_matches("Hz")
-        .trim()
-        .parse()
-        .map_err(|_| bad("expected a number of messages a second, or /topic=number"))?;
+    let hertz = parse_hertz(number).map_err(|error| {
+        bad(&format!(
+            "expected a number of messages a second, or /topic=number: {error}"
+        ))
+    })?;
     // Periods of more than a day are spelling mistakes, and must fit.
     if !(1e-5..=1e9).contains(&hertz) {
         return Err(bad(

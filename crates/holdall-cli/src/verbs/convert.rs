@@ -177,7 +177,7 @@ pub fn split(args: &SplitArguments) -> VerbResult {
     if division.is_none() && args.division.at.is_empty() {
         return Err(Failure::refused(UsageError::Needs {
             flag: "split",
-            needs: "to know where: -b/--max-bag-size, -d/--max-bag-duration, --count or --at",
+            needs: "to know where: -b/--max-bag-size, -d/--max-bag-duration, --max-bag-messages or --at",
         }));
     }
     one(

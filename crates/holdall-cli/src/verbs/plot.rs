@@ -48,6 +48,8 @@ pub fn run(args: &PlotArguments) -> VerbResult {
     let input = input::open(&args.bags, &args.definitions)?;
     let options = PlotOptions {
         wanted,
+        start: args.start,
+        end: args.end,
         start_offset: args.start_offset,
         duration: args.duration,
         time: resolve::choice::time(args.time),

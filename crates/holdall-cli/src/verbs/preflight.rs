@@ -40,7 +40,7 @@ const TRIAL_MIN: Duration = Duration::from_secs(1);
 
 /// Measures and answers.
 pub fn run(args: &PreflightArguments) -> VerbResult {
-    check_span("-d", args.duration)?;
+    check_span("--duration", args.duration)?;
     let resolved = resolve::record::resolve(&args.record, &resolve::surroundings::real(SystemClock.now()))
         .map_err(Failure::refused)?;
     log::start(args.record.console.log_level.filter().min(LevelFilter::WARN));

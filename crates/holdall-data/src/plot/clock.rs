@@ -3,7 +3,7 @@
 use super::{PlotError, PlotOptions};
 use holdall_bag::{
     decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
-    reader::{BagMessage, BagSet},
+    reader::{BagMessage, BagSet, Moment, OutsideError},
 };
 use holdall_model::{time::Timestamp, topic::TopicInfo};
 
@@ -62,16 +62,24 @@ pub(super) fn recorded(bags: &BagSet) -> Option<(Timestamp, Timestamp)> {
 }
 
 /// Time of the left end, and the span.
-pub(super) fn bounds(ends: Option<(Timestamp, Timestamp)>, options: &PlotOptions) -> Option<(i64, i64)> {
-    let (start, end) = ends?;
-    let from = start.saturating_add(options.start_offset);
-    let until = options
-        .duration
-        .map_or(end, |span| from.saturating_add(span).min(end));
-    (until >= from).then(|| {
+///
+/// # Errors
+/// A time outside of these.
+pub(super) fn bounds(
+    ends: Option<(Timestamp, Timestamp)>,
+    options: &PlotOptions,
+) -> Result<Option<(i64, i64)>, OutsideError> {
+    let Some((start, end)) = ends else { return Ok(None) };
+    let within = |moment: Option<Moment>, what| moment.map(|moment| moment.within(ends, what)).transpose();
+    let from = within(options.start, "start")?.unwrap_or(start.saturating_add(options.start_offset));
+    let until = within(options.end, "end")?.unwrap_or_else(|| {
+        let by_span = options.duration.map(|span| from.saturating_add(span));
+        by_span.map_or(end, |by_span| by_span.min(end))
+    });
+    Ok((until >= from).then(|| {
         (
             from.as_nanos(),
             until.as_nanos().saturating_sub(from.as_nanos()).max(1),
         )
-    })
+    }))
 }

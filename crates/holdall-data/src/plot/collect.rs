@@ -8,7 +8,7 @@ use super::{
 };
 use holdall_bag::{
     decode::{ChoiceError, Decoders, Fields, TimeBase},
-    reader::{BagMessage, BagSet, MessageFilter, ReadError},
+    reader::{BagMessage, BagSet, MessageFilter, Moment, ReadError},
 };
 use holdall_model::{
     dynamic::expression::{ExpressionError, Formula, split_topic},
@@ -81,6 +81,10 @@ impl FromStr for Wanted {
 pub struct PlotOptions {
     /// Topics and values; none for all topics.
     pub wanted: Vec<Wanted>,
+    /// Start, instead of `start_offset`.
+    pub start: Option<Moment>,
+    /// End, instead of `duration`.
+    pub end: Option<Moment>,
     /// Start, as a span after the first message.
     pub start_offset: Duration,
     /// Length; `None` to the end.
@@ -147,7 +151,9 @@ pub fn collect(
         Some(clocked) => clocked.ends(bags)?,
         None => recorded(bags),
     };
-    let (start, span) = bounds(ends, options).ok_or(PlotError::Empty)?;
+    let (start, span) = bounds(ends, options)
+        .map_err(ChoiceError::from)?
+        .ok_or(PlotError::Empty)?;
     let (shown, left_out) = with_lanes(bags, &topics);
     let plan = Plan {
         bags,

@@ -14,7 +14,10 @@ pub use intervals::Intervals;
 pub use wanted::{Fate, Wanted};
 pub use watch::{Edge, RateWatch, SilenceWatch};
 
-use crate::dynamic::expression::{ExpressionError, check_syntax};
+use crate::{
+    dynamic::expression::{ExpressionError, check_syntax},
+    quantity::{parse_hertz, parse_seconds},
+};
 use std::{fmt, time::Duration};
 
 /// The longest silence that can be watched for.
@@ -110,15 +113,16 @@ fn behaviour(text: &str, begin: usize) -> Result<Condition, ExpressionError> {
     match word {
         "silent" => {
             let reason = "expected a span, for example 2s";
-            let span = span(rest).filter(|span| !span.is_zero() && *span <= SILENCE_MAX);
+            let span = parse_seconds(rest)
+                .ok()
+                .filter(|span| !span.is_zero() && *span <= SILENCE_MAX);
             Ok(Condition::Silent(span.ok_or_else(|| error_at(text, at, reason))?))
         }
         "rate" => {
             let Some(bound) = rest.strip_prefix('<') else {
                 return Err(error_at(text, at, "expected < and a rate, for example rate < 5"));
             };
-            let number = bound.trim().trim_end_matches("Hz").trim_end();
-            let rate: Option<f64> = number.parse().ok();
+            let rate = parse_hertz(bound).ok();
             let reason = format!("expected a rate from {RATE_MIN} to {RATE_MAX} Hz");
             let at = at + 1 + (bound.len() - bound.trim_start().len());
             let rate = rate.filter(|rate| (RATE_MIN..=RATE_MAX).contains(rate));
@@ -132,23 +136,6 @@ fn behaviour(text: &str, begin: usize) -> Result<Condition, ExpressionError> {
             "expected a colon and an expression, silent 2s, or rate < 5, after the topic",
         )),
     }
-}
-
-/// `2`, `2s`, `500ms`, `2m` or `1h`; a plain number is seconds.
-fn span(text: &str) -> Option<Duration> {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let seconds = match unit.trim() {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let number: f64 = number.parse().ok()?;
-    Duration::try_from_secs_f64(number * seconds).ok()
 }
 
 #[cfg(test)]
