@@ -71,7 +71,7 @@ def reference(program, book):
     def help_of(*words):
         return subprocess.run([program, *words, "--help"], capture_output=True, text=True, check=True).stdout.replace("```", "'''")
 
-    verbs = re.findall(r"^  ([a-z][a-z-]*) {2,}", re.search(r"^Commands:\n(.*?)^\n", help_of(), re.MULTILINE | re.DOTALL)[1], re.MULTILINE)
+    verbs = re.findall(r"^  ([a-z][a-z-]*) {2,}", help_of().partition("\nOptions:\n")[0], re.MULTILINE)
     folder = book / "reference"
     folder.mkdir()
     verbs = [verb for verb in verbs if verb != "help"]

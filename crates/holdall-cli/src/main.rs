@@ -6,7 +6,7 @@ mod render;
 mod resolve;
 mod verbs;
 
-use clap::Parser;
+use clap::FromArgMatches;
 use exit::Outcome;
 pub(crate) use holdall_program::{VerbResult, exit, output, panics, terminal, transport, units};
 use resolve::surroundings::read_small_file;
@@ -21,11 +21,12 @@ fn main() -> ExitCode {
     let expanded = match args::files::expand(argv, &read_small_file) {
         Ok(expanded) => expanded,
         Err(error) => {
-            output::complain(&error.to_string());
+            output::fail(&error.to_string());
             return ExitCode::from(exit::REFUSED);
         }
     };
-    let cli = match args::Cli::try_parse_from(&expanded.argv) {
+    let parsed = args::help::command(&expanded.argv).try_get_matches_from(&expanded.argv);
+    let cli = match parsed.and_then(|matches| args::Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(mut error) => {
             args::hints::add(&mut error, &expanded.argv);
@@ -45,7 +46,7 @@ fn main() -> ExitCode {
         std::panic::catch_unwind(|| verbs::run(cli.verb, &cli.identity)).unwrap_or(Ok(Outcome::Failed));
     terminal::mode::restore_for_good();
     if let Err(failure) = &result {
-        output::complain(failure.sentence());
+        output::fail(failure.sentence());
     }
     terminal::screen::flush();
     match result {

@@ -18,7 +18,7 @@ use super::{
     stream::{StreamSource, all_topics, open_stream},
     topic_choice::TopicChoice,
 };
-use holdall_bag::decode::{Decoders, why_no_topic};
+use holdall_bag::decode::{Decoders, known_topics, why_no_topic};
 use holdall_bag::reader::{BagSet, PublisherChoice, Ros1View};
 use holdall_io::clock::{Clock, wake_this_thread_exactly};
 use holdall_model::marker::Marker;
@@ -70,7 +70,13 @@ impl Player {
         let publications = Publications::create(&topics, &options, &choice, &mut transports, Some(replay))?;
         if publications.is_empty() {
             let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-            let reason = why_no_topic(&names, options.regex.as_deref());
+            let reason = match options.topics.first() {
+                Some(topic) => format!(
+                    "there is no topic {topic}; there are {}",
+                    known_topics(topic, names)
+                ),
+                None => why_no_topic(&names, options.regex.as_deref()),
+            };
             return Err(PlayError::nothing(&options, &reason));
         }
         let clock_topic = ClockTopic::create(

@@ -8,10 +8,12 @@ use holdall::{
     export::ExportError,
     live::LockError,
     play::PlayError,
-    reader::ReadError,
+    reader::{ReadError, bags_below},
     supervise::control_socket::ControlError,
     tools::{Ending, ToolError, repair::RepairError},
 };
+use holdall_io::remote;
+use holdall_model::text::OutsidePath;
 use holdall_storage::StorageError;
 use std::{
     fmt, io,
@@ -102,7 +104,16 @@ impl Failure {
 
     /// The failure to open a bag; `named` are the paths of the command line.
     pub fn opening(error: ReadError, named: &[PathBuf]) -> Self {
-        Self::when(refuses(&error, named), &error)
+        Self::when(refuses(&error, named), &error).with(meant(&error))
+    }
+
+    /// With another clause.
+    fn with(self, clause: Option<String>) -> Self {
+        let Some(clause) = clause else { return self };
+        match self {
+            Self::Refused(sentence) => Self::Refused(format!("{sentence}; {clause}")),
+            Self::Failed(sentence) => Self::Failed(format!("{sentence}; {clause}")),
+        }
     }
 
     /// The failure of a choice of messages.
@@ -112,7 +123,11 @@ impl Failure {
 
     /// The failure of a verb that makes a bag, or changes the bag `named`.
     pub fn making(error: ToolError, named: &[PathBuf]) -> Self {
-        Self::when(refuses_tool(&error, named), &error)
+        let clause = match &error {
+            ToolError::Read(error) => meant(error),
+            _ => None,
+        };
+        Self::when(refuses_tool(&error, named), &error).with(clause)
     }
 
     /// The failure to repair the bag `named`.
@@ -131,6 +146,10 @@ impl Failure {
 
     /// The failure to play the bags `named`.
     pub fn playing(error: PlayError, named: &[PathBuf]) -> Self {
+        let clause = match &error {
+            PlayError::Bag(error) => meant(error),
+            _ => None,
+        };
         let is_refused = match &error {
             PlayError::Option { .. }
             | PlayError::Regex { .. }
@@ -139,7 +158,7 @@ impl Failure {
             PlayError::Bag(error) => refuses(error, named),
             _ => false,
         };
-        Self::when(is_refused, &error)
+        Self::when(is_refused, &error).with(clause)
     }
 
     /// The failure of an export.
@@ -180,6 +199,57 @@ impl Failure {
             Self::Refused(sentence) | Self::Failed(sentence) => sentence,
         }
     }
+}
+
+/// Most bags that are named.
+const BAGS_MAX: usize = 5;
+
+/// The bags that may have been meant: those in a folder that is none itself, those beside a name that is not there.
+fn meant(error: &ReadError) -> Option<String> {
+    let (folder, wanted) = match error {
+        ReadError::NotABag { path, .. } => (path.as_path(), None),
+        ReadError::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => beside(path)?,
+        ReadError::Disk(error) if error.source.kind() == io::ErrorKind::NotFound => beside(&error.path)?,
+        _ => return None,
+    };
+    if remote::is_remote(folder) {
+        return None;
+    }
+    let (mut bags, is_cut) = bags_below(folder, if wanted.is_some() { 1000 } else { BAGS_MAX });
+    let is_near = |name: &str, wanted: &str| {
+        name.starts_with(wanted)
+            || wanted.starts_with(name)
+            || strsim::osa_distance(name, wanted) * 3 <= wanted.len()
+    };
+    bags.retain(|bag| {
+        let name = bag.name.to_str().unwrap_or_default();
+        !name.is_empty() && wanted.is_none_or(|wanted| is_near(name, wanted))
+    });
+    let names = bags
+        .iter()
+        .take(BAGS_MAX)
+        .map(|bag| OutsidePath(&folder.join(&bag.name)).to_string());
+    let names = names.map(|name| name.strip_prefix("./").map_or(name.clone(), str::to_owned));
+    let names: Vec<String> = names.collect();
+    let more = if is_cut || bags.len() > BAGS_MAX {
+        ", …"
+    } else {
+        ""
+    };
+    match (names.is_empty(), wanted) {
+        (true, _) => None,
+        (false, Some(_)) => Some(format!("did you mean {}{more}?", names.join(", "))),
+        (false, None) => Some(format!("there are bags in it: {}{more}", names.join(", "))),
+    }
+}
+
+/// The folder of a name, and the name.
+fn beside(path: &Path) -> Option<(&Path, Option<&str>)> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    Some((
+        parent.unwrap_or(Path::new(".")),
+        Some(path.file_name()?.to_str()?),
+    ))
 }
 
 /// Whether opening a bag was refused: the named path does not exist, is not a bag, or has an unsupported form. An error in a

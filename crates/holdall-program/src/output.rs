@@ -1,7 +1,7 @@
 //! Writes results to standard output and complaints to standard error; it is not a failure if the reader or
 //! the terminal has gone away.
 
-use crate::{exit::Failure, standard_input::as_named, terminal::screen};
+use crate::{exit::Failure, names::STYLES, standard_input::as_named, terminal::screen};
 use holdall_model::text::{Outside, escape_unless};
 use rustix::{io::Errno, termios::tcgetattr};
 use std::{
@@ -165,10 +165,24 @@ pub fn usage(error: &clap::Error) {
     screen::write_above(visible(&text).as_bytes());
 }
 
-/// Writes why the program ends to standard error, as one line.
+/// Writes something that deserves attention to standard error, as one line.
 pub fn complain(sentence: &str) {
+    write_line("holdall:", sentence);
+}
+
+/// Writes why the program ends to standard error, as one line; with the colour that errors in a command line have.
+pub fn fail(sentence: &str) {
+    let style = if console::colors_enabled_stderr() {
+        *STYLES.get_error()
+    } else {
+        clap::builder::styling::Style::new()
+    };
+    write_line(&format!("{style}holdall:{style:#}"), sentence);
+}
+
+fn write_line(head: &str, sentence: &str) {
     let line = one_line(sentence);
-    screen::write_above(format!("holdall: {}\n", Outside(&as_named(&line))).as_bytes());
+    screen::write_above(format!("{head} {}\n", Outside(&as_named(&line))).as_bytes());
 }
 
 /// One line, without the system's error numbers (`(os error 2)`), which are of no use to a user.

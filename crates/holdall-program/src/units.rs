@@ -30,6 +30,16 @@ pub fn parse_moment(text: &str) -> Result<Moment, MomentError> {
     text.parse()
 }
 
+/// Reads a number of things.
+///
+/// # Errors
+/// The text is no whole number, or below 0.
+pub fn parse_count(text: &str) -> Result<u64, &'static str> {
+    text.trim()
+        .parse()
+        .map_err(|_| "expected a whole number, for example 10")
+}
+
 /// Writes a running time: `00:42`, `1:02:03`.
 pub fn format_elapsed(elapsed: Duration) -> String {
     let seconds = elapsed.as_secs();

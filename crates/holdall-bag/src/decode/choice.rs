@@ -150,6 +150,9 @@ pub enum ChoiceError {
 /// Topics that a sentence lists; a bag may have thousands.
 const LISTED_MAX: usize = 20;
 
+/// Letters of a name for each one that differs.
+const LETTERS_PER_FAULT: usize = 4;
+
 /// Names for a sentence, each once, in alphabetical order.
 pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: BTreeSet<&str> = names.into_iter().collect();
@@ -159,6 +162,31 @@ pub fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         more => format!(" and {more} more"),
     };
     format!("{}{more}", first.join(", "))
+}
+
+/// The topics that there are, the one first that was meant instead of `wanted`.
+pub fn known_topics<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    let all = listed(names.iter().copied());
+    match meant(wanted, &names) {
+        Some(meant) => format!("{all}; did you mean {meant}?"),
+        None => all,
+    }
+}
+
+/// The name that a wrong one most likely stands for: one that begins or ends with it, else one that differs in few letters.
+fn meant<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
+    let plain = wanted.trim_matches('/');
+    let is_part = |name: &&&str| {
+        let name = name.trim_matches('/');
+        !plain.is_empty() && (name.starts_with(plain) || name.ends_with(plain) || plain.ends_with(name))
+    };
+    let distance = |name: &&str| strsim::osa_distance(name, wanted);
+    let near = names
+        .iter()
+        .filter(|name| distance(name) * LETTERS_PER_FAULT <= wanted.len());
+    let part = names.iter().filter(is_part).min_by_key(|name| name.len());
+    near.min_by_key(|name| distance(name)).or(part).copied()
 }
 
 /// Why a choice has none of these topics, and what to enter instead: a pattern that must match the whole name
@@ -289,7 +317,7 @@ impl MessageChoice {
             if !topics.iter().any(|topic| topic.name == *named) {
                 return Err(ChoiceError::UnknownTopic {
                     topic: named.clone(),
-                    known: listed(names.iter().copied()),
+                    known: known_topics(named, names.iter().copied()),
                 });
             }
         }
@@ -511,6 +539,21 @@ mod tests {
             ..MessageChoice::default()
         };
         assert!(!leaving.takes_topic("/ab", "x/msg/Y") && leaving.takes_topic("/abc", "x/msg/Y"));
+    }
+
+    #[test]
+    fn a_wrong_name_gets_the_one_that_was_meant() {
+        let names = ["/imu/data", "/camera/image_raw", "/tf"];
+        for (wrong, right) in [
+            ("/imu", "/imu/data"),
+            ("/imu/dat", "/imu/data"),
+            ("/image_raw", "/camera/image_raw"),
+            ("/robot/tf", "/tf"),
+        ] {
+            assert_eq!(meant(wrong, &names), Some(right), "{wrong}");
+        }
+        assert_eq!(meant("/lidar", &names), None);
+        assert!(known_topics("/imu", names).ends_with("; did you mean /imu/data?"));
     }
 
     #[test]

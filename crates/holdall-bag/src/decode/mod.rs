@@ -6,7 +6,7 @@ mod print;
 mod stamped;
 
 pub use choice::{ChoiceError, MessageChoice, Question};
-pub use choice::{listed, why_no_topic};
+pub use choice::{known_topics, listed, why_no_topic};
 pub use fields::{Fields, JSON_WITHOUT_SCHEMA};
 pub use print::{PrintForm, Printer};
 pub use stamped::TimeBase;

@@ -76,6 +76,8 @@ impl FromStr for Moment {
             .map(Self::AfterStart)
             .map_err(|error| match error {
                 QuantityError::NoNumber { .. } => MomentError::Form,
+                // A date that is none.
+                QuantityError::UnknownUnit { unit, .. } if unit.contains(['-', ':']) => MomentError::Form,
                 error => MomentError::Span(error),
             })
     }
@@ -227,6 +229,7 @@ mod tests {
             "@x",
             "@-1",
             "2023-13-01",
+            "12:30",
             "10x",
         ] {
             assert!(text.parse::<Moment>().is_err(), "{text}");

@@ -96,6 +96,6 @@ pub struct ChoiceArguments {
     pub definitions: DefinitionArguments,
 
     /// At most this many messages
-    #[arg(short = 'n', long, value_name = "N", help_heading = "Which messages")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::parse_count, help_heading = "Which messages")]
     pub count: Option<u64>,
 }

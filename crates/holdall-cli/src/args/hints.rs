@@ -1,24 +1,38 @@
 //! Tips for mistakes of habit: a mistyped verb, `ros2 bag` before it, flags and orders of other programs.
 
 use super::Cli;
-use crate::verbs::web::running_folder;
 use clap::{
     CommandFactory, Error,
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use holdall::supervise::control_socket::all_requests;
 use holdall_web::parse_address;
 use std::ffi::OsString;
 
 /// Letters of a mistyped verb for each one that differs.
 const LETTERS_PER_FAULT: usize = 3;
 
-/// Most sockets that are named.
-const SOCKETS_MAX: usize = 5;
-
 /// Flags that people try for the ROS domain.
 const DOMAIN_FLAGS: [&str; 5] = ["--domain", "--domain-id", "--domain_id", "--ros-domain-id", "-D"];
+
+/// Letters and words that had another meaning elsewhere: verb, what it was, what it is.
+const RENAMED: &[(&str, &str, &str)] = &[
+    ("preflight", "-d", "--duration"),
+    ("top", "-d", "--duration"),
+    ("hz", "-d", "--duration"),
+    ("bw", "-d", "--duration"),
+    ("delay", "-d", "--duration"),
+    ("echo", "-d", "--duration"),
+    ("diff", "-s", "--summary"),
+    ("cat", "-l", "--truncate-length"),
+    ("filter", "--rate", "--max-rate"),
+    ("convert", "--rate", "--max-rate"),
+    ("split", "--count", "--max-bag-messages"),
+    ("convert", "--count", "--max-bag-messages"),
+    ("merge", "--count", "--max-bag-messages"),
+    ("filter", "--exclude", "--exclude-topics"),
+    ("convert", "--exclude", "--exclude-topics"),
+];
 
 /// Puts tips into an error about arguments, where a better one is known than clap's.
 pub fn add(error: &mut Error, argv: &[OsString]) {
@@ -36,6 +50,10 @@ pub fn add(error: &mut Error, argv: &[OsString]) {
             } else {
                 Vec::new()
             };
+            let tips = match tips.is_empty() && nearest.is_empty() {
+                true => vec!["holdall -h lists the verbs".to_owned()],
+                false => tips,
+            };
             error.remove(ContextKind::SuggestedSubcommand);
             if !nearest.is_empty() {
                 error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(nearest));
@@ -46,9 +64,23 @@ pub fn add(error: &mut Error, argv: &[OsString]) {
             let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
                 return;
             };
-            for_argument(verb, argument)
+            let tips = for_argument(verb, argument);
+            if !tips.is_empty() {
+                error.remove(ContextKind::SuggestedArg);
+            }
+            tips
         }
-        ErrorKind::MissingRequiredArgument if verb == "control" => for_control(&words[1..]),
+        ErrorKind::MissingRequiredArgument if verb == "control" => {
+            vec!["for example: holdall control status, or pause, add_marker NAME, stop".to_owned()]
+        }
+        ErrorKind::MissingRequiredArgument => {
+            let swallowed = swallowed(verb, &words);
+            if swallowed.is_empty() {
+                missing(verb, &words, error)
+            } else {
+                swallowed
+            }
+        }
         _ => Vec::new(),
     };
     if !tips.is_empty() {
@@ -99,11 +131,12 @@ fn for_argument(verb: &str, argument: &str) -> Vec<String> {
     }
     let is_address = parse_address(argument).is_ok();
     let address = if is_address { argument } else { "9000" };
+    if let Some((_, _, now)) = RENAMED.iter().find(|(of, old, _)| *of == verb && *old == flag) {
+        return vec![format!("{flag} of {verb} is now {now}")];
+    }
     match verb {
         "web" if is_address || flag == "--port" => {
-            vec![format!(
-                "folder and address come in this order: holdall web . {address}"
-            )]
+            vec![format!("the address is a plain word: holdall web {address}")]
         }
         "bridge" | "serve" if is_address || flag == "--port" => {
             vec![format!(
@@ -114,24 +147,37 @@ fn for_argument(verb: &str, argument: &str) -> Vec<String> {
     }
 }
 
-/// For a request without the socket before it: the sockets that listen now.
-fn for_control(words: &[String]) -> Vec<String> {
-    let request = match words {
-        [] => "status",
-        [word] if all_requests().contains(&word.as_str()) => word,
-        _ => return Vec::new(),
+/// The command line with what it lacks.
+fn missing(verb: &str, words: &[String], error: &Error) -> Vec<String> {
+    let Some(ContextValue::Strings(lacks)) = error.get(ContextKind::InvalidArg) else {
+        return Vec::new();
     };
-    let running = running_folder().list();
-    if running.is_empty() {
-        return vec![format!(
-            "the path of a socket comes first: holdall control PATH {request}; no recording or playback of this user runs now"
-        )];
+    let added = lacks.iter().map(|argument| match argument.as_str() {
+        "--output <PATH>" => "-o NEW".to_owned(),
+        "--format <FORMAT>" => "-f csv".to_owned(),
+        argument => argument
+            .trim_end_matches("...")
+            .trim_matches(['<', '>'])
+            .to_owned(),
+    });
+    let line: Vec<String> = std::iter::once(verb.to_owned())
+        .chain(words.iter().skip(1).cloned())
+        .chain(added)
+        .collect();
+    vec![format!("holdall {}", line.join(" "))]
+}
+
+/// A flag with several values before the bag took the bag for one of them.
+fn swallowed(verb: &str, words: &[String]) -> Vec<String> {
+    let flag = words.iter().rev().skip(1).find(|word| word.starts_with('-'));
+    match (flag, words.last()) {
+        (Some(flag), Some(last)) if !last.starts_with('-') => {
+            vec![format!(
+                "{flag} takes all words after it; name the bag first: holdall {verb} BAG {flag} …"
+            )]
+        }
+        _ => Vec::new(),
     }
-    let tip = |running: &holdall::supervise::running::Running| {
-        let (socket, kind, process) = (running.socket.display(), running.kind.as_str(), running.process);
-        format!("for the {kind} of process {process}: holdall control {socket} {request}")
-    };
-    running.iter().take(SOCKETS_MAX).map(tip).collect()
 }
 
 #[cfg(test)]
@@ -164,7 +210,12 @@ mod tests {
                 &["play", "lab", "--domain-id=5"],
                 "ROS_DOMAIN_ID=5 holdall play …",
             ),
-            (&["web", "--port", "9000"], "holdall web . 9000"),
+            (&["web", "--port", "9000"], "holdall web 9000"),
+            (&["hz", "/imu", "-d", "10"], "-d of hz is now --duration"),
+            (
+                &["filter", "lab", "-o", "x", "--rate", "5"],
+                "--rate of filter is now --max-rate",
+            ),
             (&["bridge", "8765"], "holdall bridge --foxglove 8765"),
         ] {
             let said = said(words);
@@ -173,7 +224,10 @@ mod tests {
                 "{words:?}: {said}"
             );
         }
-        assert!(said(&["control", "pause"]).contains("pause"));
-        assert!(!said(&["frobnicate"]).contains("tip:"));
+        assert!(said(&["control"]).contains("tip: for example: holdall control status"));
+        assert!(said(&["cat", "-t", "/tf", "lab"]).contains("name the bag first: holdall cat BAG -t …"));
+        assert!(said(&["frobnicate"]).contains("tip: holdall -h lists the verbs"));
+        assert!(said(&["filter", "lab"]).contains("tip: holdall filter lab -o NEW"));
+        assert!(said(&["info"]).contains("tip: holdall info BAG"));
     }
 }

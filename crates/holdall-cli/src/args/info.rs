@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// Shown below `-h` and `--help`.
 pub const EXAMPLES: &str = "\
 Examples:
-  holdall info lab                        summary only, from the indexes of the files
+  holdall info lab                        what it is, its topics, what was lost, and what to do
+  holdall info --ros lab                  the lines of `ros2 bag info`, as in a pipe
   holdall info lab/lab_3.mcap             a single storage file
   holdall info -v lab                     reads all messages: bytes of each topic
   holdall info --timeline lab             when each topic has messages, as lanes
@@ -51,6 +52,10 @@ pub struct InfoArguments {
     /// Order of topics and services
     #[arg(long, value_name = "KEY", default_value = "name")]
     pub sort: Sort,
+
+    /// Show the lines of `ros2 bag info`, as is done where the output is no terminal
+    #[arg(long, conflicts_with_all = ["topic_name", "json"])]
+    pub ros: bool,
 
     /// One JSON object with the names of rosbag2's metadata
     #[arg(long)]

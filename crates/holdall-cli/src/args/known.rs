@@ -4,6 +4,7 @@ use clap::{
     Arg, Command, Error,
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
+use holdall::supervise::control_socket::all_requests;
 use holdall_storage::storages;
 use std::{collections::BTreeSet, ffi::OsStr};
 
@@ -15,6 +16,11 @@ impl Known {
     /// The storages of this build.
     pub fn storages() -> Self {
         Self(storages().iter().map(|storage| storage.id()).collect())
+    }
+
+    /// The requests of recordings and playbacks.
+    pub fn requests() -> Self {
+        Self(all_requests().into_iter().collect())
     }
 
     /// The presets of all storages.

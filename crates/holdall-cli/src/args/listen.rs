@@ -99,7 +99,7 @@ pub struct EchoArguments {
     pub topics: Vec<String>,
 
     /// End after this many messages
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = units::parse_count)]
     pub count: Option<u64>,
 
     /// End with exit code 1 when no message is shown within this span, in seconds

@@ -18,6 +18,7 @@ pub mod export;
 pub mod files;
 #[cfg(test)]
 mod grammar_tests;
+pub mod help;
 pub mod hints;
 pub mod info;
 pub mod known;
@@ -26,6 +27,7 @@ mod node_parameters;
 pub mod play;
 pub mod plot;
 pub mod preflight;
+pub mod ps;
 pub mod record;
 pub mod repair;
 mod ros_arguments;
@@ -69,7 +71,7 @@ Environment:
 /// Needs no ROS installation. Bags have the format of `ros2 bag`: MCAP files next to a metadata.yaml, read by `ros2 bag`, the
 /// mcap tools and Foxglove too. holdall counts the messages that are known to have been sent but are not in the bag, and names what cannot be known.
 #[derive(Debug, Parser)]
-#[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = holdall_program::names::STYLES, args_override_self = true, max_term_width = 110)]
+#[command(name = "holdall", version = env!("HOLDALL_VERSION"), styles = holdall_program::names::STYLES, args_override_self = true, max_term_width = 110, disable_help_subcommand = true)]
 #[command(after_help = EXAMPLES, after_long_help = after_long_help())]
 pub struct Cli {
     /// The verb.
@@ -91,7 +93,7 @@ pub enum Verb {
     /// Record live topics into a bag
     #[command(after_help = record::EXAMPLES, after_long_help = record::after_long_help())]
     Record(Box<record::RecordArguments>),
-    /// Find out before a recording whether it will fit: a trial, and a forecast
+    /// Find out whether a recording will fit: a trial, and a forecast
     #[command(after_help = preflight::EXAMPLES, after_long_help = format!("{}\n\n{}", preflight::EXAMPLES, preflight::NOTES))]
     Preflight(Box<preflight::PreflightArguments>),
     /// Play a bag back to live topics
@@ -106,31 +108,31 @@ pub enum Verb {
     /// Show messages, decoded, as YAML or JSON
     #[command(after_help = cat::EXAMPLES, after_long_help = format!("{}\n\n{}", cat::EXAMPLES, cat::NOTES))]
     Cat(Box<cat::CatArguments>),
-    /// Check whole bags: records, checksums, indexes, counts, definitions
+    /// Read whole bags: are records, checksums, indexes, counts right
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArguments),
-    /// Complete a bag whose recorder was killed: index, ledger, metadata.yaml
+    /// Complete a bag whose recorder was killed, or save what is readable
     #[command(after_help = repair::EXAMPLES, after_long_help = format!("{}\n\n{}", repair::EXAMPLES, repair::NOTES))]
     Repair(repair::RepairArguments),
     /// Write messages as tables (CSV, Parquet) or image files
     #[command(after_help = export::EXAMPLES, after_long_help = format!("{}\n\n{}", export::EXAMPLES, export::NOTES))]
     Export(Box<export::ExportArguments>),
-    /// Draw a bag over time: losses, periods, sizes, values of fields, as a page, SVG or PNG
+    /// Draw losses, rates and values over time, as a page, SVG or PNG
     #[command(after_help = plot::EXAMPLES)]
     Plot(plot::PlotArguments),
     /// Show the differences between two bags
     #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
     Diff(diff::DiffArguments),
-    /// Count what is in a bag and compare it with the recording's account of every message
+    /// Compare what is in a bag with the account of every message
     #[command(after_help = audit::EXAMPLES, after_long_help = audit::after_long_help())]
     Audit(audit::AuditArguments),
-    /// Convert bags to another storage or compression, or to a selection of their messages
+    /// Convert bags to another storage or compression
     #[command(after_help = tools::CONVERT_EXAMPLES)]
     Convert(Box<tools::ConvertArguments>),
     /// Merge several bags into one
     #[command(after_help = tools::MERGE_EXAMPLES)]
     Merge(Box<tools::MergeArguments>),
-    /// Divide a bag into files by size, span, number of messages or at times
+    /// Divide a bag by size, span, number of messages or at times
     #[command(after_help = tools::SPLIT_EXAMPLES)]
     Split(Box<tools::SplitArguments>),
     /// Keep some messages: by topic, type, time, rate or content
@@ -175,10 +177,10 @@ pub enum Verb {
     /// Show live topics in Foxglove, Lichtblick and other viewers
     #[command(after_help = viewers::BRIDGE_EXAMPLES)]
     Bridge(viewers::BridgeArguments),
-    /// Show a bag in Foxglove, Lichtblick and other viewers, controlled by their timeline
+    /// Show a bag in Foxglove, Lichtblick and other viewers
     #[command(after_help = viewers::SERVE_EXAMPLES)]
     Serve(viewers::ServeArguments),
-    /// Show a folder of bags, and what records and plays on this machine, in a browser
+    /// Show a folder of bags, and what records and plays, in a browser
     #[command(after_help = viewers::WEB_EXAMPLES)]
     Web(viewers::WebArguments),
     /// Show rate, bandwidth, delay and loss of live topics in a table
@@ -196,8 +198,11 @@ pub enum Verb {
     /// Show the messages of live topics, decoded
     #[command(after_help = listen::ECHO_EXAMPLES)]
     Echo(listen::EchoArguments),
+    /// List the recordings and playbacks that run on this computer
+    #[command(after_help = ps::EXAMPLES)]
+    Ps(ps::PsArguments),
     /// Send a request to a running recording or playback
-    #[command(after_help = control::EXAMPLES)]
+    #[command(after_help = control::EXAMPLES, override_usage = "holdall control [PATH] <REQUEST> [ARGUMENT]...")]
     Control(control::ControlArguments),
     /// Benchmark recording on this machine: speed, cost, losses
     ///
@@ -213,8 +218,16 @@ pub enum Verb {
     )]
     Completion {
         /// The shell.
-        shell: clap_complete::Shell,
+        #[arg(required_unless_present = "words")]
+        shell: Option<clap_complete::Shell>,
+
+        /// The topics that the words of a command line may continue with; for the scripts
+        #[arg(long, hide = true, value_name = "WORD", num_args = 0.., allow_hyphen_values = true)]
+        words: Option<Vec<String>>,
     },
+    /// Explain a verb, or times, values, QoS, loss, triggers, storages
+    #[command(after_help = "Examples:\n  holdall help times\n  holdall help record")]
+    Help(help::HelpArguments),
 }
 
 /// Lowest severity to log (`--log-level`).

@@ -4,7 +4,7 @@ use super::{
     LogLevel, TransportName, choice::DefinitionArguments, console::ConsoleArguments, play::PlayArguments,
 };
 use clap::Args;
-use holdall_web::{DEFAULT_WEB, ViewerOrigin, foxglove::DEFAULT_FOXGLOVE, parse_address};
+use holdall_web::{ViewerOrigin, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Shown below `-h` and `--help`.
@@ -26,7 +26,7 @@ pub const WEB_EXAMPLES: &str = "\
 Examples:
   holdall web                            the bags of this folder, on port 8890; the log has the link
   holdall web /data/bags 0.0.0.0:8890    for other machines
-  holdall web /data/bags 9000            on another port";
+  holdall web 9000 /data/bags            on another port; either comes first";
 
 /// Access to the ports for browsers and viewers.
 #[derive(Args, Clone, Debug, Default)]
@@ -49,13 +49,9 @@ pub struct AccessArguments {
 /// All flags of `holdall web`.
 #[derive(Args, Clone, Debug)]
 pub struct WebArguments {
-    /// Folder of bags, also in a bucket (s3://bucket/bags)
-    #[arg(value_name = "PATH", default_value = ".")]
-    pub folder: PathBuf,
-
-    /// Where browsers connect, by the link that is logged
-    #[arg(value_name = "ADDR:PORT", default_value = DEFAULT_WEB, value_parser = parse_address)]
-    pub address: SocketAddr,
+    /// Folder of bags, also in a bucket (s3://bucket/bags) [default: this one], and where browsers connect, by the link that is logged [default: 127.0.0.1:8890], in either order
+    #[arg(value_name = "PATH|ADDR:PORT", num_args = 0..=2)]
+    pub place: Vec<PathBuf>,
 
     /// Where viewers connect while the page plays a bag
     #[arg(long, value_name = "ADDR:PORT", default_value = DEFAULT_FOXGLOVE, value_parser = parse_address)]

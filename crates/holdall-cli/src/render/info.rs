@@ -323,7 +323,7 @@ fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use holdall::reader::{AccountSource, BagContents, BagState, Condition, LostByTopic, ServiceCounts};
     use holdall_model::{
@@ -381,7 +381,7 @@ mod tests {
         }
     }
 
-    fn summary(lost: LostByTopic) -> BagSummary {
+    pub fn summary(lost: LostByTopic) -> BagSummary {
         BagSummary {
             metadata: metadata(),
             bytes: 143_269,

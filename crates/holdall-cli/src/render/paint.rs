@@ -37,6 +37,11 @@ impl Paint {
         }
     }
 
+    /// For all other text.
+    pub fn plain(self, text: &str) -> String {
+        text.to_owned()
+    }
+
     /// For errors and losses.
     pub fn bad(self, text: &str) -> String {
         self.apply(Style::new().red().bold(), text)

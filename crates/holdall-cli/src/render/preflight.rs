@@ -392,7 +392,7 @@ fn long_span(seconds: f64) -> String {
 }
 
 /// A text in lines of at most `width` cells; the first one begins with `head`, the others with `indent`. A longer word is broken.
-fn wrapped(text: &str, head: &str, indent: &str, width: usize) -> String {
+pub fn wrapped(text: &str, head: &str, indent: &str, width: usize) -> String {
     let mut lines = Vec::new();
     let mut line = head.to_owned();
     let mut is_empty = true;

@@ -2,21 +2,62 @@
 
 use super::UsageError;
 use crate::args::control::ControlArguments;
-use holdall::supervise::control_socket::{RequestArgument, argument_of};
+use holdall::supervise::control_socket::{RequestArgument, all_requests, argument_of};
 use serde_json::{Value, json};
+use std::path::Path;
+
+/// The words of a command line by what they are.
+pub struct Asked<'a> {
+    /// The socket, if it is named.
+    pub socket: Option<&'a Path>,
+    request: &'a str,
+    arguments: &'a [String],
+}
+
+/// A first word that is a request needs no socket, unless a file has its name.
+///
+/// # Errors
+/// A socket without a request; a request that does not exist.
+pub fn asked<'a>(
+    args: &'a ControlArguments,
+    exists: impl Fn(&Path) -> bool,
+) -> Result<Asked<'a>, UsageError> {
+    let known = all_requests();
+    let is_request = |word: &str| known.contains(&word);
+    let socket = Path::new(&args.first);
+    let named = args.words.first().is_some_and(|word| is_request(word));
+    let is_alone = is_request(&args.first) && !(named && exists(socket));
+    let (socket, request, arguments) = match args.words.split_first() {
+        _ if is_alone => (None, args.first.as_str(), args.words.as_slice()),
+        Some((request, arguments)) => (Some(socket), request.as_str(), arguments),
+        None => (None, args.first.as_str(), args.words.as_slice()),
+    };
+    if !is_request(request) {
+        return Err(UsageError::UnknownRequest {
+            request: request.to_owned(),
+            known: known.join(", "),
+        });
+    }
+    Ok(Asked {
+        socket,
+        request,
+        arguments,
+    })
+}
 
 /// The request as an object.
 ///
 /// # Errors
 /// Arguments that the request does not take, and their absence where it needs some.
-pub fn resolve(args: &ControlArguments) -> Result<Value, UsageError> {
-    let mut request = json!({"request": args.request});
-    let given = &args.arguments;
-    match argument_of(&args.request) {
+pub fn resolve(asked: &Asked<'_>) -> Result<Value, UsageError> {
+    let name = || asked.request.to_owned();
+    let mut request = json!({"request": asked.request});
+    let given = asked.arguments;
+    match argument_of(asked.request) {
         None | Some(RequestArgument::TextOrNone(_)) if given.is_empty() => {}
-        None => return Err(UsageError::RequestTakesNoArgument(args.request.clone())),
+        None => return Err(UsageError::RequestTakesNoArgument(name())),
         Some(RequestArgument::Text(_) | RequestArgument::Texts(_)) if given.is_empty() => {
-            return Err(UsageError::RequestNeedsArgument(args.request.clone()));
+            return Err(UsageError::RequestNeedsArgument(name()));
         }
         Some(RequestArgument::Text(key) | RequestArgument::TextOrNone(key)) => {
             request[key] = json!(given.join(" "))
@@ -45,12 +86,39 @@ mod tests {
     use super::*;
 
     fn request(words: &[&str]) -> Result<Value, String> {
-        let args = ControlArguments {
-            socket: "s".into(),
-            request: words[0].to_owned(),
-            arguments: words[1..].iter().map(|word| (*word).to_owned()).collect(),
+        let args = arguments(words);
+        let asked = asked(&args, |_| false).map_err(|error| error.to_string())?;
+        resolve(&asked).map_err(|error| error.to_string())
+    }
+
+    fn arguments(words: &[&str]) -> ControlArguments {
+        ControlArguments {
+            first: words[0].to_owned(),
+            words: words[1..].iter().map(|word| (*word).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_socket_comes_before_its_request_and_may_be_left_out() {
+        let socket = |words: &[&str], exists: bool| {
+            let args = arguments(words);
+            let asked = asked(&args, |_| exists).map_err(|error| error.to_string());
+            asked.map(|asked| (asked.socket.map(Path::to_owned), asked.request.to_owned()))
         };
-        resolve(&args).map_err(|error| error.to_string())
+        let named = |path: &str, request: &str| Ok((Some(path.into()), request.to_owned()));
+        assert_eq!(socket(&["pause"], false), Ok((None, "pause".to_owned())));
+        assert_eq!(
+            socket(&["add_marker", "status"], false),
+            Ok((None, "add_marker".to_owned()))
+        );
+        assert_eq!(socket(&["rec.sock", "pause"], true), named("rec.sock", "pause"));
+        assert_eq!(socket(&["pause", "status"], true), named("pause", "status"));
+        let unknown = socket(&["rec.sock", "jump"], true).unwrap_err();
+        assert!(
+            unknown.contains("jump") && unknown.contains("add_marker, "),
+            "{unknown}"
+        );
+        assert!(socket(&["rec.sock"], true).is_err());
     }
 
     #[test]

@@ -38,6 +38,16 @@ pub enum UsageError {
     /// Recipients of an encrypted bag that are none, or a bag that cannot be encrypted.
     #[error("--encrypt-to: {0}")]
     Encryption(String),
+    /// A request of `holdall control` that does not exist.
+    #[error(
+        "{request} is not a request; expected one of {known}, after the path of a control socket if several run"
+    )]
+    UnknownRequest {
+        /// The word as written.
+        request: String,
+        /// All that are.
+        known: String,
+    },
     /// A request of `holdall control` without its argument.
     #[error("the request {0} needs an argument")]
     RequestNeedsArgument(String),

@@ -19,6 +19,12 @@ pub fn full_name(flag: &'static str, args: &str) -> Result<String, UsageError> {
         namespace: "/".to_owned(),
         name: String::new(),
     };
+    if args.contains(['*', '?']) {
+        let pattern = regex::escape(args).replace("\\*", ".*").replace("\\?", ".");
+        return Err(bad(format!(
+            "a whole name is expected; patterns are given by -e: -e '^{pattern}$'"
+        )));
+    }
     names::expand_name(args, &root).map_err(|error| bad(format!("not a valid topic name: {}", error.kind)))
 }
 
@@ -83,6 +89,12 @@ mod tests {
         for bad in ["", "/", "/a/", "/a//b", "/1st", "~/a"] {
             assert!(full_name("--topics", bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_pattern_is_refused_with_the_expression_for_it() {
+        let error = full_name("--topics", "/camera_1/*").unwrap_err().to_string();
+        assert!(error.ends_with("-e '^/camera_1/.*$'"), "{error}");
     }
 
     #[test]

@@ -26,8 +26,14 @@ fn compile_by<T>(
         .transpose()
         .map_err(|error| UsageError::BadValue {
             flag,
+            reason: match error.pattern.starts_with('*') || error.pattern.contains("/*") {
+                true => format!(
+                    "not a regular expression: {}; any text is written .*",
+                    error.reason
+                ),
+                false => format!("not a regular expression: {}", error.reason),
+            },
             value: error.pattern,
-            reason: format!("not a regular expression: {}", error.reason),
         })
 }
 

@@ -23,8 +23,13 @@ use holdall::{
         running::Running,
     },
 };
-use holdall_io::clock::{Clock, SystemClock};
+use holdall_io::{
+    clock::{Clock, SystemClock},
+    fs,
+};
+use holdall_model::text::OutsidePath;
 use holdall_web::{
+    DEFAULT_WEB,
     dashboard::LiveSource,
     folder::{FolderServer, Host, PlayTo, PlayingBag},
     foxglove::{PlaybackServer, ViewerAccess, ViewerPort, ViewerReport},
@@ -33,7 +38,7 @@ use holdall_web::{
 use serde_json::Value;
 use std::{
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -50,16 +55,7 @@ pub fn run(args: &WebArguments) -> VerbResult {
     log::start(args.log_level.filter());
     let (sender, events) = queue();
     signals::listen(sender).map_err(|error| Failure::failed(format!("cannot listen to signals: {error}")))?;
-    let is_address = args
-        .folder
-        .to_str()
-        .is_some_and(|text| parse_address(text).is_ok());
-    if is_address && !args.folder.exists() {
-        let address = args.folder.display();
-        return Err(Failure::refused(format!(
-            "{address} is an address and not a folder; the folder comes first: holdall web . {address}"
-        )));
-    }
+    let (folder, address) = place(&args.place)?;
     let access = viewers::access(&args.access)?;
     let host = Arc::new(Bags {
         foxglove: args.foxglove,
@@ -67,7 +63,7 @@ pub fn run(args: &WebArguments) -> VerbResult {
         transports: args.transport.clone(),
         live: Arc::new(LiveTopics::new(&args.transport, None)),
     });
-    let server = FolderServer::start(args.address, access.token, &args.folder, host, args.allow_changes)
+    let server = FolderServer::start(address, access.token, &folder, host, args.allow_changes)
         .map_err(Failure::refused)?;
     info!("bags: {}", server.link());
     loop {
@@ -76,6 +72,31 @@ pub fn run(args: &WebArguments) -> VerbResult {
             return Ok(Outcome::Done);
         }
     }
+}
+
+/// The folder and the address among the words; a word that is both is a folder if it exists.
+fn place(words: &[PathBuf]) -> Result<(PathBuf, SocketAddr), Failure> {
+    let (mut folder, mut address) = (None, None);
+    for word in words {
+        let named = word.to_str().and_then(|text| parse_address(text).ok());
+        let is_folder = named.is_none() || fs::exists(word).unwrap_or(false);
+        let is_second = match named {
+            Some(named) if !is_folder => address.replace(named).is_some(),
+            _ => folder.replace(word.clone()).is_some(),
+        };
+        if is_second {
+            let kind = if is_folder { "folder" } else { "address" };
+            return Err(Failure::refused(format!(
+                "{}: a second {kind}; expected one folder and one address, for example holdall web /data/bags 9000",
+                OutsidePath(word)
+            )));
+        }
+    }
+    let default = || parse_address(DEFAULT_WEB).map_err(Failure::failed);
+    Ok((
+        folder.unwrap_or_else(|| ".".into()),
+        address.map_or_else(default, Ok)?,
+    ))
 }
 
 /// The parts of this program that the page uses.

@@ -8,6 +8,8 @@ use crate::{
     output,
     render::{
         info::BagView,
+        overview::{self, Overview},
+        paint::Paint,
         timeline::{Layout, Timeline},
     },
     terminal::log,
@@ -41,8 +43,10 @@ pub fn run(args: &InfoArguments) -> VerbResult {
 }
 
 fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
+    let columns = output::columns().filter(|_| !args.ros && !args.json && !args.topic_name);
     let summary = match args.verbose {
         true => BagSummary::read(bag),
+        false if columns.is_some() => BagSummary::for_people(bag),
         false => BagSummary::of(bag),
     };
     let summary = summary.map_err(Failure::failed)?;
@@ -55,6 +59,16 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     } else if args.topic_name {
         let names = view.topic_names().into_iter().map(one_line);
         names.collect::<Vec<_>>().join("\n")
+    } else if let Some(columns) = columns {
+        overview::text(&Overview {
+            summary: &summary,
+            path: &args.bag,
+            sort: args.sort,
+            zone: &TimeZone::system(),
+            columns,
+            paint: Paint::stdout(),
+            all: args.verbose,
+        })
     } else {
         view.text(&TimeZone::system())
     })

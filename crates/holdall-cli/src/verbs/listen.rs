@@ -181,12 +181,18 @@ fn ended(topics: &[TopicReading], named: &[String], sentence: Measure) -> VerbRe
     }
     let names = named.join(", ");
     let reason = match topics.iter().map(|topic| topic.messages).max() {
-        None => format!("no publisher of {names} was found"),
+        None => format!("no publisher of {names} was found; {}", where_to_look()),
         Some(0) if let Some(topic) = topics.iter().find(|topic| topic.untested > 0) => untested(topic),
         Some(0) => format!("no message came on {names}"),
         Some(_) => format!("the messages on {names} were too few, or have no header"),
     };
     Err(Failure::failed(reason))
+}
+
+/// Why a topic may not be heard.
+fn where_to_look() -> String {
+    let domain = std::env::var("ROS_DOMAIN_ID").unwrap_or_else(|_| "0".to_owned());
+    format!("this is ROS domain {domain} (ROS_DOMAIN_ID); holdall top shows what is heard in it")
 }
 
 /// Why no message of a topic fulfils the condition.
@@ -216,12 +222,23 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
         args.count.unwrap_or(u64::MAX)
     };
     let silent_until = args.timeout.map(|span| SystemClock.monotonic() + span);
+    let mut wonder_at = Some(SystemClock.monotonic() + ONCE_AFTER);
     let mut shown = 0;
     loop {
         let now = SystemClock.monotonic();
         let goes = live.until(now + STEP, |_| {})?;
         if !show(&mut live, &form, most, &mut shown)? {
             return Ok(Outcome::Done);
+        }
+        if wonder_at.is_some_and(|at| now >= at) {
+            wonder_at = None;
+            if live.listener.topics().is_empty() {
+                warn!(
+                    "no publisher of {} was found yet; {}",
+                    args.topics.join(", "),
+                    where_to_look()
+                );
+            }
         }
         if shown == most || !goes || (shown == 0 && silent_until.is_some_and(|end| now >= end)) {
             break;
@@ -240,7 +257,11 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
     }
     let untested = topics.iter().find(|topic| topic.untested > 0).map(untested);
     Err(Failure::failed(untested.unwrap_or_else(|| {
-        format!("no message came on {}", args.topics.join(", "))
+        let names = args.topics.join(", ");
+        match topics.is_empty() {
+            true => format!("no publisher of {names} was found; {}", where_to_look()),
+            false => format!("no message came on {names}"),
+        }
     })))
 }
 
@@ -323,6 +344,9 @@ pub fn top(args: &TopArguments) -> VerbResult {
         let is_last = (screen.is_none() && at.saturating_sub(began) > span) || !goes;
         if is_last {
             drop(screen);
+            if table.rows.is_empty() && live.is_some() {
+                output::complain(&format!("no topic was heard; {}", where_to_look()));
+            }
             return output::result(listen::top(table.rows, sort, output::columns()).trim_end())
                 .map(|()| Outcome::Done);
         }

@@ -2,16 +2,15 @@
 
 use crate::{
     VerbResult,
-    args::{Cli, tools::ManArguments},
+    args::{help, tools::ManArguments},
     exit::{Failure, Outcome},
     output,
 };
-use clap::CommandFactory;
 use holdall_program::man::{page, write_all};
 
 /// Writes one page to standard output, or all into a directory.
 pub fn run(args: &ManArguments) -> VerbResult {
-    let mut cli = Cli::command();
+    let mut cli = help::command(&["holdall".into(), "--help".into()]);
     cli.build();
     match &args.dir {
         Some(dir) => {

@@ -15,6 +15,7 @@ mod diff;
 mod echo_form;
 mod export;
 mod folder;
+mod help;
 mod info;
 pub(crate) mod input;
 mod list;
@@ -111,7 +112,9 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Delay(arguments) => listen::delay(&arguments),
         Verb::Echo(arguments) => listen::echo(&arguments),
         Verb::Control(arguments) => control::run(&arguments),
+        Verb::Ps(arguments) => control::list(&arguments),
+        Verb::Help(arguments) => help::run(&arguments),
         Verb::Bench(arguments) => bench::run(&arguments),
-        Verb::Completion { shell } => completion::run(shell),
+        Verb::Completion { shell, words } => completion::run(shell, words.as_deref()),
     }
 }

@@ -208,7 +208,10 @@ fn chosen(bags: &BagSet, wanted: &[Wanted]) -> Result<Vec<TopicInfo>, PlotError>
         if !all.iter().any(|topic| topic.name == one.topic) {
             return Err(PlotError::UnknownTopic {
                 topic: one.topic.clone(),
-                known: holdall_bag::decode::listed(all.iter().map(|topic| topic.name.as_str())),
+                known: holdall_bag::decode::known_topics(
+                    &one.topic,
+                    all.iter().map(|topic| topic.name.as_str()),
+                ),
             });
         }
     }

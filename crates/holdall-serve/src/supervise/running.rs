@@ -82,25 +82,55 @@ impl RunningFolder {
 
     /// Running programs, by process. Sockets of processes that were killed are removed.
     pub fn list(&self) -> Vec<Running> {
+        let mut found = self.found();
+        found.retain(|(_, is_alive)| *is_alive);
+        found.into_iter().map(|(running, _)| running).collect()
+    }
+
+    /// The same with those that do not answer any more: false. They are found once, unless another process has got their number.
+    pub fn found(&self) -> Vec<(Running, bool)> {
         if !fs::is_private_dir(&self.0) {
             return Vec::new();
         }
         let listed = fs::list_dir_up_to(&self.0, LISTED_MAX).unwrap_or_default();
-        let mut running: Vec<Running> = listed
-            .into_iter()
-            .filter_map(|entry| of_socket(&entry.path))
-            .filter(|running| {
+        let found = listed.into_iter().filter_map(|entry| of_socket(&entry.path));
+        let mut found: Vec<(Running, bool)> = found
+            .map(|running| {
                 let is_alive = UnixStream::connect(&running.socket).is_ok();
                 let is_socket =
                     |about: fs::About| about.kind == fs::Kind::Socket && !process::exists(running.process);
                 if !is_alive && fs::about_name(&running.socket).is_ok_and(is_socket) {
                     drop(fs::remove_file(&running.socket));
                 }
-                is_alive
+                (running, is_alive)
             })
             .collect();
-        running.sort();
-        running
+        found.sort();
+        found
+    }
+
+    /// Users other than this one with a folder of sockets in the same place: this user cannot ask what they run.
+    pub fn other_users(&self) -> Vec<u32> {
+        let (Some(place), Some(own)) = (self.0.parent(), self.0.file_name().and_then(|name| name.to_str()))
+        else {
+            return Vec::new();
+        };
+        let Some((prefix, _)) = own.rsplit_once('-') else {
+            return Vec::new();
+        };
+        let listed = fs::list_dir_up_to(place, LISTED_MAX).unwrap_or_default();
+        let of_entry = |entry: &fs::DirEntry| {
+            let (before, user) = entry.path.file_name()?.to_str()?.rsplit_once('-')?;
+            let user = user.parse().ok()?;
+            (before == prefix && user != process::user()).then_some(user)
+        };
+        let mut users: Vec<u32> = listed
+            .iter()
+            .filter(|entry| entry.is_dir)
+            .filter_map(of_entry)
+            .collect();
+        users.sort_unstable();
+        users
     }
 }
 
@@ -172,8 +202,31 @@ mod tests {
         );
         drop(socket);
         assert_eq!(folder.list(), []);
+        // One that was killed: its socket is still there, its process is not.
+        let dead = outer.path().join("holdall").join("recording-4194305.sock");
+        drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+        let found = folder.found();
+        assert_eq!(
+            (found.len(), found[0].0.process, found[0].1),
+            (1, 4_194_305, false)
+        );
+        assert_eq!(folder.found(), []);
         let reply = remote.execute("pause", &json!({}));
         assert_eq!(reply["ok"], json!(false));
+    }
+
+    #[test]
+    fn folders_of_other_users_are_seen_and_not_entered() {
+        let outer = tempfile::tempdir().unwrap();
+        let ours = outer.path().join(format!("holdall-{}", process::user()));
+        for name in ["holdall-4000000001", "holdall-x", "other-4000000002"] {
+            std::fs::create_dir(outer.path().join(name)).unwrap();
+        }
+        assert_eq!(RunningFolder::new(&ours).other_users(), [4_000_000_001]);
+        assert_eq!(
+            RunningFolder::new(outer.path().join("holdall")).other_users(),
+            [] as [u32; 0]
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::ToolError;
 use holdall_bag::{
-    decode::{ChoiceError, Question, listed, why_no_topic},
+    decode::{ChoiceError, Question, known_topics, why_no_topic},
     reader::{BagSet, Moment, PublisherChoice},
 };
 use holdall_model::{
@@ -136,7 +136,7 @@ pub(super) fn check_topics(set: &BagSet, choice: &Choice, chooser: &Chooser) -> 
         if !choice.is_lenient {
             return Err(ToolError::Choice(ChoiceError::UnknownTopic {
                 topic: named.clone(),
-                known: listed(names),
+                known: known_topics(named, names),
             }));
         }
         tracing::warn!("there is no topic {named} in the inputs");

@@ -1,0 +1,360 @@
+//! A bag for a person: what it is, a row for each topic, its state in a sentence, and what to do next.
+
+use super::{
+    fit::{Column, table},
+    paint::Paint,
+    preflight::wrapped,
+};
+use crate::{
+    args::info::Sort,
+    units::{format_bytes, format_count, format_span, plural},
+};
+use holdall::reader::{BagSummary, Condition, NextStep, TopicRow};
+use holdall_model::{
+    text::{Outside, OutsidePath, one_line},
+    time::Timestamp,
+};
+use jiff::tz::TimeZone;
+use std::path::Path;
+
+/// Rows of topics that fit on one screen with the rest.
+const ROWS_MAX: usize = 24;
+
+/// Markers, and lines of a state, that do.
+const LINES_MAX: usize = 5;
+
+/// Cells of a label.
+const LABEL: usize = 10;
+
+/// A bag, and how it is shown.
+pub struct Overview<'a> {
+    /// What is in it.
+    pub summary: &'a BagSummary,
+    /// Its name on the command line.
+    pub path: &'a Path,
+    /// Order of topics.
+    pub sort: Sort,
+    /// For times.
+    pub zone: &'a TimeZone,
+    /// Width of the terminal.
+    pub columns: usize,
+    /// Colours.
+    pub paint: Paint,
+    /// Every topic and marker, whatever room they take.
+    pub all: bool,
+}
+
+/// One screen.
+pub fn text(view: &Overview<'_>) -> String {
+    let (summary, metadata) = (view.summary, &view.summary.metadata);
+    let bag = OutsidePath(view.path).to_string();
+    let distro = metadata
+        .ros_distro
+        .as_deref()
+        .map_or_else(String::new, |distro| format!(", ROS {}", one_line(distro)));
+    let files = plural(metadata.relative_file_paths.len() as u64, "file");
+    let sealed = if summary.encrypted { ", encrypted" } else { "" };
+    let mut lines = Vec::new();
+    view.push(&mut lines, "Bag", &bag);
+    view.push(&mut lines, "Recorded", &view.recorded());
+    let rows = summary.rows();
+    let messages = format!(
+        "{} on {}",
+        plural(metadata.message_count, "message"),
+        plural(rows.len() as u64, "topic")
+    );
+    view.push(&mut lines, "Messages", &messages);
+    let size = format!(
+        "{} in {files}, {}{distro}{sealed}",
+        format_bytes(summary.bytes),
+        one_line(&metadata.storage_identifier)
+    );
+    view.push(&mut lines, "Size", &size);
+    view.push_state(&mut lines);
+    if !rows.is_empty() {
+        lines.push(String::new());
+        lines.extend(view.table(rows, &bag));
+        lines.push(String::new());
+    }
+    view.push_markers(&mut lines);
+    if !summary.attachments.is_empty() {
+        let count = plural(summary.attachments.len() as u64, "attachment");
+        view.push(&mut lines, "Attached", &format!("{count}: holdall get {bag}"));
+    }
+    for step in summary.next_steps() {
+        view.push(&mut lines, "Next", &advice(step, &bag));
+    }
+    while lines.last().is_some_and(String::is_empty) {
+        lines.pop();
+    }
+    lines.join("\n")
+}
+
+fn advice(step: NextStep, bag: &str) -> String {
+    match step {
+        NextStep::AskRecorder => "it is being recorded: holdall ps".to_owned(),
+        NextStep::Repair => format!("holdall repair {bag} completes it"),
+        NextStep::RestoreFiles => {
+            format!("bring the files back; else holdall repair {bag} counts their messages as lost, for good")
+        }
+        NextStep::CheckAndSave => {
+            format!("holdall check {bag} lists the damage, holdall repair {bag} -o NEW saves the rest")
+        }
+        NextStep::SeeSilent => format!("holdall audit {bag} names the publishers that went silent"),
+        NextStep::LostOnTheWay => "messages were lost on the way, in a network or a socket: holdall help loss".to_owned(),
+        NextStep::LostInCache => {
+            "the disk or the processor was too slow: holdall preflight measures it, --max-cache-size of record gives room".to_owned()
+        }
+        NextStep::LostElsewhere => format!("holdall audit {bag} names publishers and stages"),
+        NextStep::Define => "types without a definition: --definitions FOLDER of cat and export names theirs".to_owned(),
+    }
+}
+
+impl Overview<'_> {
+    /// A label and its text, wrapped beside it.
+    fn push(&self, lines: &mut Vec<String>, label: &str, text: &str) {
+        self.push_painted(lines, label, text, Paint::plain);
+    }
+
+    fn push_painted(
+        &self,
+        lines: &mut Vec<String>,
+        label: &str,
+        text: &str,
+        tint: fn(Paint, &str) -> String,
+    ) {
+        let (head, indent) = (format!("{label:<LABEL$}"), " ".repeat(LABEL));
+        for line in wrapped(text, &head, &indent, self.columns + 1).lines() {
+            let (label, text) = line.split_at(LABEL.min(line.len()));
+            lines.push(format!("{}{}", self.paint.faint(label), tint(self.paint, text)));
+        }
+    }
+
+    /// From when to when.
+    fn recorded(&self) -> String {
+        let metadata = &self.summary.metadata;
+        let Some(start) = metadata.starting_time else {
+            return "nothing".to_owned();
+        };
+        let end = start.saturating_add(metadata.duration);
+        let of = |time: Timestamp, form: &str| {
+            let time = jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos()))
+                .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+            time.to_zoned(self.zone.clone()).strftime(form).to_string()
+        };
+        let is_one_day = of(start, "%F") == of(end, "%F");
+        let end = of(end, if is_one_day { "%T" } else { "%F %T" });
+        let steady = self
+            .summary
+            .duration_without_jumps
+            .map_or_else(String::new, |span| {
+                format!(" ({} without the jumps of its clock)", format_span(span))
+            });
+        format!(
+            "{} to {end} {}, {}{steady}",
+            of(start, "%F %T"),
+            of(start, "%Z"),
+            format_span(metadata.duration)
+        )
+    }
+
+    fn push_state(&self, lines: &mut Vec<String>) {
+        let state = &self.summary.state;
+        let time = |at: Timestamp| {
+            let at = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos()))
+                .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+            at.to_zoned(self.zone.clone()).strftime("%F %T").to_string()
+        };
+        let is_whole =
+            state.condition == Condition::Complete && state.sums().is_none_or(|sums| sums.lost == 0);
+        let first = if is_whole {
+            "complete: every message that was sent while it recorded is in it, or counted below".to_owned()
+        } else {
+            format!(
+                "{}; lost messages: {}",
+                state.condition.as_str(),
+                state.lost_line(time)
+            )
+        };
+        let tint = if is_whole { Paint::good } else { Paint::attention };
+        self.push_painted(lines, "State", &first, tint);
+        let more = state.more_lines(time);
+        for line in more.iter().take(LINES_MAX) {
+            self.push(lines, "", line);
+        }
+        if more.len() > LINES_MAX {
+            self.push(lines, "", &format!("and {} more", more.len() - LINES_MAX));
+        }
+    }
+
+    /// The topics; of too many those with losses and the most messages.
+    fn table(&self, mut rows: Vec<TopicRow>, bag: &str) -> Vec<String> {
+        let all = rows.len();
+        if all > ROWS_MAX && !self.all {
+            rows.sort_by_key(|row| {
+                (
+                    row.lost.is_none_or(|lost| lost == 0),
+                    std::cmp::Reverse(row.messages),
+                )
+            });
+            rows.truncate(ROWS_MAX);
+            rows.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        match self.sort {
+            Sort::Name => {}
+            Sort::Type => rows.sort_by(|a, b| a.type_name.cmp(&b.type_name)),
+            Sort::Count => rows.sort_by_key(|row| row.messages),
+        }
+        let each = |cell: &dyn Fn(&TopicRow) -> String| rows.iter().map(cell).collect::<Vec<_>>();
+        let mut columns = vec![
+            Column::of_text(1, "Topic", each(&|row| Outside(&row.name).to_string())),
+            Column::of_text(4, "Type", each(&|row| Outside(&row.type_name).to_string())),
+            Column::of_numbers(1, "Messages", each(&|row| format_count(row.messages))),
+            Column::of_numbers(2, "Hz", each(&|row| row.hertz.map_or_else(String::new, hertz))),
+        ];
+        if rows.iter().any(|row| row.share.is_some()) {
+            columns.push(Column::of_numbers(
+                3,
+                "Bytes",
+                each(&|row| row.share.map_or_else(String::new, share)),
+            ));
+        }
+        columns.push(Column::of_numbers(
+            1,
+            "Lost",
+            each(&|row| row.lost.map_or_else(|| "?".to_owned(), format_count)),
+        ));
+        let mut lines: Vec<String> = table(columns, Some(self.columns))
+            .lines()
+            .map(str::to_owned)
+            .collect();
+        if rows.len() < all {
+            let more = format!("and {} more: holdall info -v {bag}", all - rows.len());
+            lines.extend(
+                wrapped(&more, "  ", "  ", self.columns + 1)
+                    .lines()
+                    .map(str::to_owned),
+            );
+        }
+        lines
+    }
+
+    fn push_markers(&self, lines: &mut Vec<String>) {
+        let start = self.summary.metadata.starting_time.unwrap_or_default();
+        let markers = &self.summary.markers;
+        let most = if self.all { usize::MAX } else { LINES_MAX };
+        for (number, marker) in markers.iter().take(most).enumerate() {
+            let label = if number == 0 { "Markers" } else { "" };
+            let after = marker.time.saturating_since(start).as_secs_f64();
+            self.push(lines, label, &format!("+{after:.3} s  {}", Outside(&marker.name)));
+        }
+        if markers.len() > most {
+            self.push(lines, "", &format!("and {} more", markers.len() - most));
+        }
+    }
+}
+
+/// `203`, `9.98`, `0.05`: three digits that matter.
+fn hertz(hertz: f64) -> String {
+    match hertz {
+        hertz if hertz >= 99.95 => format!("{hertz:.0}"),
+        hertz if hertz >= 9.995 => format!("{hertz:.1}"),
+        _ => format!("{hertz:.2}"),
+    }
+}
+
+fn share(share: f64) -> String {
+    match share * 100.0 {
+        percent if percent > 0.0 && percent < 0.1 => "<0.1 %".to_owned(),
+        percent => format!("{percent:.1} %"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::info::tests::summary;
+    use holdall::reader::{AccountSource, BagContents};
+    use holdall_model::{loss::LossStage, marker::Marker, topic::TopicInfo};
+
+    fn shown(summary: &BagSummary, columns: usize) -> String {
+        text(&Overview {
+            summary,
+            path: Path::new("runs/lab"),
+            sort: Sort::Name,
+            zone: &TimeZone::UTC,
+            columns,
+            paint: Paint::Plain,
+            all: false,
+        })
+    }
+
+    fn lossy() -> BagSummary {
+        let lost = [("/imu/data".to_owned(), [(LossStage::Transport, 12)].into())].into();
+        let mut summary = summary(lost);
+        summary.contents = Some(BagContents {
+            bytes_by_topic: [("/imu/data".to_owned(), 84_240), ("/chatter".to_owned(), 2048)].into(),
+            ..BagContents::default()
+        });
+        let time = Timestamp::from_nanos(1_700_000_001_500_000_003);
+        summary.markers = vec![Marker::new(time, "door opens").unwrap()];
+        summary
+    }
+
+    #[test]
+    fn a_bag_fits_any_terminal() {
+        let summary = lossy();
+        insta::assert_snapshot!([40, 80, 200].map(|columns| shown(&summary, columns)).join("\n\n"));
+        for columns in 30..210 {
+            for line in shown(&summary, columns).lines() {
+                assert!(console::measure_text_width(line) <= columns, "{columns}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_to_do_depends_on_the_state() {
+        let says = |condition: Condition, word: &str| {
+            let mut summary = lossy();
+            summary.state.condition = condition;
+            let text = shown(&summary, 80);
+            assert!(text.contains(word) && text.contains("Next"), "{text}");
+        };
+        says(Condition::CutOff, "holdall repair runs/lab completes it");
+        says(Condition::FilesMissing, "bring the files back");
+        says(Condition::Damaged, "holdall check runs/lab");
+        says(Condition::EndUnknown, "holdall audit runs/lab");
+        says(Condition::Recording, "holdall ps");
+        let whole = shown(&summary(Default::default()), 80);
+        assert!(
+            whole.contains("complete: every message") && !whole.contains("Next"),
+            "{whole}"
+        );
+        let mut other = summary(Default::default());
+        (other.state.lost, other.state.source, other.state.condition) =
+            (None, AccountSource::None, Condition::Ended);
+        let text = shown(&other, 80);
+        assert!(text.contains("kept no") && text.contains(" ?"), "{text}");
+    }
+
+    #[test]
+    fn of_many_topics_those_with_losses_are_shown() {
+        let mut summary = lossy();
+        let topics = &mut summary.metadata.topics_with_message_count;
+        for number in 0..300 {
+            topics.push(holdall_model::metadata::TopicWithMessageCount {
+                topic_metadata: TopicInfo {
+                    name: format!("/many/{number:03}"),
+                    ..TopicInfo::default()
+                },
+                message_count: 1000,
+            });
+        }
+        let text = shown(&summary, 80);
+        assert!(
+            text.contains("/imu/data") && text.contains("and 279 more: holdall info -v runs/lab"),
+            "{text}"
+        );
+        assert!(text.lines().count() < 40, "{text}");
+    }
+}

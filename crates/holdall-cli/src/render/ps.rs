@@ -1,0 +1,194 @@
+//! Recordings and playbacks that run: a table, and what to name when there are several.
+
+use super::fit::{Column, table};
+use crate::units::{format_bytes, format_count, format_elapsed};
+use holdall::supervise::{
+    control_socket::ControlError,
+    running::{Running, RunningKind},
+};
+use holdall_model::text::Outside;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A socket, and what answers.
+pub struct Found {
+    /// Whose it is.
+    pub running: Running,
+    /// Its status; `None` if nothing listens any more.
+    pub status: Option<Result<Value, ControlError>>,
+}
+
+impl Found {
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let mut object = json!({
+            "process": self.running.process,
+            "kind": self.running.kind.as_str(),
+            "socket": self.running.socket,
+            "state": self.state(),
+        });
+        if let Some(Ok(status)) = &self.status {
+            object["status"] = status.clone();
+        }
+        object
+    }
+
+    fn state(&self) -> String {
+        let is = |status: &Value, key: &str| status[key] == json!(true);
+        match &self.status {
+            None => "dead: its process was killed".to_owned(),
+            Some(Err(error)) => format!("no answer: {error}"),
+            Some(Ok(status)) if is(status, "ended") => "ended".to_owned(),
+            Some(Ok(status)) if is(status, "stalled") => "stalled".to_owned(),
+            Some(Ok(status)) if is(status, "paused") => "paused".to_owned(),
+            Some(Ok(status)) => status["phase"].as_str().unwrap_or("recording").to_owned(),
+        }
+    }
+
+    fn number(&self, of_recording: &str, of_playback: &str) -> Option<u64> {
+        let key = match self.running.kind {
+            RunningKind::Recording => of_recording,
+            RunningKind::Playback => of_playback,
+        };
+        let Some(Ok(status)) = &self.status else {
+            return None;
+        };
+        status[key].as_u64()
+    }
+
+    /// The bag of a recording; how far a playback is.
+    fn what(&self) -> String {
+        let Some(Ok(status)) = &self.status else {
+            return self.running.socket.display().to_string();
+        };
+        match self.running.kind {
+            RunningKind::Recording => status["bag"].as_str().unwrap_or_default().to_owned(),
+            RunningKind::Playback => {
+                let seconds = |key: &str| {
+                    format_elapsed(Duration::from_secs_f64(
+                        status[key].as_f64().unwrap_or(0.0).max(0.0),
+                    ))
+                };
+                format!("at {} of {}", seconds("elapsed_s"), seconds("duration_s"))
+            }
+        }
+    }
+
+    fn since(&self) -> String {
+        let Some(Ok(status)) = &self.status else {
+            return String::new();
+        };
+        let elapsed = status["elapsed_s"]
+            .as_f64()
+            .filter(|_| self.running.kind == RunningKind::Recording);
+        elapsed.map_or_else(String::new, |elapsed| {
+            format_elapsed(Duration::from_secs_f64(elapsed.max(0.0)))
+        })
+    }
+}
+
+/// The table.
+pub fn text(found: &[Found], other_users: &[u32], columns: Option<usize>) -> String {
+    let mut lines = Vec::new();
+    if found.is_empty() {
+        lines.push("no recording or playback of this user runs on this computer".to_owned());
+    } else {
+        let each = |cell: &dyn Fn(&Found) -> String| found.iter().map(cell).collect::<Vec<_>>();
+        let count = |count: Option<u64>| count.map_or_else(String::new, format_count);
+        lines.push(table(
+            vec![
+                Column::of_numbers(1, "Process", each(&|one| one.running.process.to_string())),
+                Column::of_text(1, "Kind", each(&|one| one.running.kind.as_str().to_owned())),
+                Column::of_text(1, "State", each(&|one| one.state())),
+                Column::of_numbers(3, "For", each(&|one| one.since())),
+                Column::of_numbers(
+                    2,
+                    "Messages",
+                    each(&|one| count(one.number("recorded", "published"))),
+                ),
+                Column::of_numbers(
+                    4,
+                    "Size",
+                    each(&|one| {
+                        let bytes = one.number("recorded_bytes", "published_bytes");
+                        bytes.map_or_else(String::new, format_bytes)
+                    }),
+                ),
+                Column::of_numbers(1, "Lost", each(&|one| count(one.number("lost", "lost")))),
+                Column::of_text(1, "Bag", each(&|one| Outside(&one.what()).to_string())),
+            ],
+            columns,
+        ));
+    }
+    for user in other_users {
+        lines.push(format!(
+            "user {user} has sockets of recordings or playbacks, too; only that user can ask them"
+        ));
+    }
+    lines.join("\n")
+}
+
+/// Several run, and a request names none of them.
+pub fn several(running: &[Running], request: &str) -> String {
+    let each = running.iter().take(5).map(|one| {
+        format!(
+            "{} ({}, process {})",
+            one.socket.display(),
+            one.kind.as_str(),
+            one.process
+        )
+    });
+    let more = if running.len() > 5 { ", …" } else { "" };
+    format!(
+        "{} recordings and playbacks run; name the socket of one: holdall control PATH {request}, with PATH one of {}{more}",
+        running.len(),
+        each.collect::<Vec<_>>().join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(process: u32, kind: RunningKind, status: Option<Value>) -> Found {
+        let socket = format!("/run/holdall/{}-{process}.sock", kind.as_str()).into();
+        let running = Running {
+            process,
+            kind,
+            socket,
+        };
+        Found {
+            running,
+            status: status.map(Ok),
+        }
+    }
+
+    #[test]
+    fn what_runs_is_a_table_and_a_dead_socket_is_named() {
+        let found = [
+            found(
+                17,
+                RunningKind::Recording,
+                Some(json!({
+                    "elapsed_s": 75.2, "recorded": 12_345, "recorded_bytes": 5_000_000, "lost": 3, "bag": "/data/lab", "paused": false
+                })),
+            ),
+            found(
+                18,
+                RunningKind::Playback,
+                Some(json!({
+                    "elapsed_s": 5.0, "duration_s": 60.0, "published": 100, "published_bytes": 2048, "phase": "playing", "paused": true
+                })),
+            ),
+            found(19, RunningKind::Recording, None),
+        ];
+        insta::assert_snapshot!(text(&found, &[1001], Some(100)));
+        assert_eq!(found[2].json()["state"], "dead: its process was killed");
+        let said = several(&[found[0].running.clone(), found[1].running.clone()], "pause");
+        assert!(
+            said.contains("holdall control PATH pause") && said.contains("recording-17.sock"),
+            "{said}"
+        );
+        assert!(text(&[], &[], None).starts_with("no recording"));
+    }
+}
