@@ -121,6 +121,75 @@ impl TypePlan {
     }
 }
 
+impl TypePlan {
+    /// The way to the struct at `place` from the message on: the index of a field, of an element where that is a list, of a field of the element,
+    /// and so on. `None` if the payload has no struct there.
+    pub fn path_to(&self, payload: &[u8], place: Place) -> Option<Vec<usize>> {
+        let mut path = Vec::new();
+        let root = self.place(payload).ok()?;
+        self.reach(payload, root, place, &mut path).then_some(path)
+    }
+
+    /// Appends the way from the struct at `from`; false if the place is not in it.
+    fn reach(&self, payload: &[u8], from: Place, place: Place, path: &mut Vec<usize>) -> bool {
+        if (from.at, from.structure) == (place.at, place.structure) {
+            return true;
+        }
+        for (index, field) in self.structure(from.structure).fields.iter().enumerate() {
+            if !matches!(field.element, ElementPlan::Struct(_)) {
+                continue;
+            }
+            path.push(index);
+            match self.part_of(payload, from, index) {
+                Ok(Part::Struct(inner)) if self.reach(payload, inner, place, path) => return true,
+                Ok(Part::List(list)) => {
+                    let (mut item, mut is_found) = (0, false);
+                    let read = self.items(payload, list, &mut |part| {
+                        path.push(item);
+                        is_found =
+                            matches!(part, Part::Struct(inner) if self.reach(payload, inner, place, path));
+                        item += 1;
+                        if !is_found {
+                            path.pop();
+                        }
+                        !is_found
+                    });
+                    if read.is_ok() && is_found {
+                        return true;
+                    }
+                }
+                _ => {}
+            }
+            path.pop();
+        }
+        false
+    }
+
+    /// The struct at a path that [`TypePlan::path_to`] gave for another payload of this type; `None` if this one has no struct there.
+    pub fn place_at(&self, payload: &[u8], path: &[usize]) -> Option<Place> {
+        let mut at = self.place(payload).ok()?;
+        let mut path = path.iter();
+        while let Some(index) = path.next() {
+            at = match self.part_of(payload, at, *index).ok()? {
+                Part::Struct(inner) => inner,
+                Part::List(list) => {
+                    let (item, mut next, mut found) = (*path.next()?, 0, None);
+                    let read = self.items(payload, list, &mut |part| {
+                        if let (true, Part::Struct(inner)) = (next == item, part) {
+                            found = Some(inner);
+                        }
+                        next += 1;
+                        next <= item
+                    });
+                    read.ok().and(found)?
+                }
+                _ => return None,
+            };
+        }
+        Some(at)
+    }
+}
+
 /// The field at the walker.
 fn part<'p, 'a: 'p>(
     walker: &mut Walker<'p, 'a>,
@@ -152,7 +221,55 @@ fn part<'p, 'a: 'p>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dynamic::{Text, reference};
+    use crate::dynamic::{
+        Text,
+        edit::Editor,
+        encode::{Plain, Value},
+        reference,
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn a_struct_is_found_again_after_a_change_before_it() {
+        let plan = Arc::new(reference::plan(&[
+            ("a/msg/A", "string s\nB[] many\nB b"),
+            ("a/msg/B", "C c\nstring t"),
+            ("a/msg/C", "int32 x"),
+        ]));
+        let payload = plan
+            .encode_json(r#"{"s": "one", "many": [{"c": {"x": 1}}, {"c": {"x": 2}}], "b": {"t": "end"}}"#)
+            .unwrap();
+        let assign = |payload: &[u8], path: &[usize], value: Value| {
+            let mut out = Vec::new();
+            let editor = Editor::assigning(Arc::clone(&plan), path, value).unwrap();
+            assert_eq!(editor.apply(payload, &mut out).unwrap(), [1]);
+            out
+        };
+        let c = plan.place_at(&payload, &[1, 1, 0]).unwrap();
+        assert_eq!(plan.path_to(&payload, c).unwrap(), [1, 1, 0]);
+        let longer = assign(&payload, &[0], Value::Text(b"a longer text".to_vec()));
+        let moved = plan.place_at(&longer, &[1, 1, 0]).unwrap();
+        assert!(moved != c && plan.path_to(&longer, moved).unwrap() == [1, 1, 0]);
+        let changed = assign(&longer, &[1, 1, 0, 0], Value::Plain(Plain::from(7_i32)));
+        assert!(matches!(
+            plan.part_of(&changed, moved, 0),
+            Ok(Part::Scalar(Scalar::I32(7)))
+        ));
+        let end = plan.place_at(&changed, &[2]).unwrap();
+        assert!(matches!(
+            plan.part_of(&changed, end, 1),
+            Ok(Part::Scalar(Scalar::Text(Text(b"end"))))
+        ));
+        let shorter = assign(&changed, &[1], Value::List(Vec::new()));
+        assert_eq!(
+            (
+                plan.place_at(&shorter, &[1, 1, 0]),
+                plan.place_at(&shorter, &[2, 0]).is_some()
+            ),
+            (None, true)
+        );
+        assert!(Editor::assigning(Arc::clone(&plan), &[5], Value::List(Vec::new())).is_none());
+    }
 
     #[test]
     fn single_fields_are_what_a_walk_finds() {

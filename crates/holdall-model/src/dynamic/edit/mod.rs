@@ -146,6 +146,36 @@ impl Editor {
         })
     }
 
+    /// Assigns a value to the field at `path`: the index of a field, of an element where that is a list, of a field of the element, and so on, as
+    /// [`TypePlan::path_to`] has it. `None` if the type has no such field.
+    pub fn assigning(plan: Arc<TypePlan>, path: &[usize], value: Value) -> Option<Self> {
+        let (mut structure, mut steps, mut is_list) = (plan.root(), Vec::new(), false);
+        let mut path = path.iter();
+        while let Some(index) = path.next() {
+            let field = structure.fields.get(*index)?;
+            steps.push(Step::Field(*index));
+            is_list = field.arity != Arity::One;
+            if is_list && let Some(item) = path.next() {
+                steps.push(Step::Item(i64::try_from(*item).ok()?));
+                is_list = false;
+            }
+            if let ElementPlan::Struct(inner) = field.element {
+                structure = plan.structure(inner);
+            }
+        }
+        let assignment = Assignment {
+            path: String::new(),
+            steps,
+            is_list,
+            value,
+        };
+        Some(Self {
+            plan,
+            assignments: vec![assignment],
+            texts: None,
+        })
+    }
+
     /// Also gives texts another value in all fields of these names, at any depth; `values` has the new texts by the old.
     #[must_use]
     pub fn replacing(mut self, fields: &'static [&'static str], values: &BTreeMap<String, String>) -> Self {
