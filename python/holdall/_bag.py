@@ -11,7 +11,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Union, overload
 
-from . import _columns, _html, _media, _native, _program, _sync
+from . import _columns, _html, _media, _native, _sync, _verbs
 from ._errors import BagError, BagWarning, Error, TopicError
 from ._progress import Progress
 from ._time import span_ns, time_ns
@@ -308,13 +308,13 @@ class Bag:
 
     def check(self, *, progress: Progress = None) -> list[dict[str, Any]]:
         """Checks the whole bag: records, checksums, indexes, counts. See :func:`holdall.check`."""
-        return _program.check(self.paths, progress=progress)
+        return _verbs.check(self.paths, progress=progress)
 
     def audit(self, *, progress: Progress = None) -> dict[str, Any]:
         """Compares what is in the bag with the recording's account of every message. See :func:`holdall.audit`."""
         if len(self.paths) != 1:
             raise Error("audit needs a single bag")
-        return _program.audit(self.paths[0], progress=progress)
+        return _verbs.audit(self.paths[0], progress=progress)
 
     # Itself.
 

@@ -90,3 +90,74 @@ class ExportOptions(TypedDict, total=False):
     overwrite: bool
     quality: int
     identity: AnyPath
+
+
+class SplitOptions(_Form, _Division, total=False):
+    """The flags of ``holdall split``."""
+
+
+class DiffOptions(TypedDict, total=False):
+    """The flags of ``holdall diff``."""
+
+    summary: bool
+    count: int
+    fields: bool
+    definitions: AnyPath
+    identity: AnyPath
+
+
+class InfoOptions(TypedDict, total=False):
+    """The flags of ``holdall info`` that a report has."""
+
+    storage: str
+    identity: AnyPath
+
+
+class PlotOptions(TypedDict, total=False):
+    """The flags of ``holdall plot``."""
+
+    topic: Texts
+    time: str
+    start_offset: Number
+    duration: Number
+    overwrite: bool
+    definitions: AnyPath
+    identity: AnyPath
+
+
+class CompressOptions(TypedDict, total=False):
+    """The flags of ``holdall compress``."""
+
+    mode: str
+    codec: str
+    level: int
+    encrypt_to: str
+    identity: AnyPath
+
+
+class DecompressOptions(TypedDict, total=False):
+    """The flags of ``holdall decompress``."""
+
+    encrypt_to: str
+    identity: AnyPath
+
+
+class UploadOptions(TypedDict, total=False):
+    """The flags of ``holdall upload``."""
+
+    limit_rate: Number
+    schedule: str
+    delete_after_verify: bool
+    overwrite: bool
+    identity: AnyPath
+
+
+class AttachOptions(TypedDict, total=False):
+    """The flags of ``holdall attach``."""
+
+    name: str
+    media_type: str
+    metadata: str
+    entry: Texts
+    remove: str
+    identity: AnyPath

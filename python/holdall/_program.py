@@ -1,4 +1,4 @@
-"""The program ``holdall``: where it is, its verbs as functions, and recordings and playbacks that it runs."""
+"""The program ``holdall``: where it is, how it is run, and recordings and playbacks."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ import time
 import warnings
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import Any, Sequence
 
 from ._errors import ProgramError
-from ._options import AnyPath, ConvertOptions, ExportOptions, FilterOptions, MergeOptions
+from ._options import AnyPath
 from ._progress import Progress, shown
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
 
 # Seconds that a recording or playback that was dropped has to close its bag.
 _END_S = 30.0
 # 107 less "/holdall-12345678/socket.4194304/s".
 _SOCKET_FOLDER_MAX = 72
-_FOUND, _DIFFERENT, _REFUSED, _LOST = 0, 1, 2, 3
+DONE, DIFFERENT, LOST = 0, 1, 3
 # Flags of `record`: without one of them, everything is recorded.
 SELECTING = (
     "actions", "all", "all_actions", "all_services", "all_topics", "params_file", "profile", "regex", "services", "static_topics_path", "topic_types",
@@ -86,12 +83,12 @@ def _sentence(output: str) -> str:
 def run(
     verb: str,
     bags: AnyPath | Sequence[AnyPath],
-    allowed: tuple[int, ...] = (_FOUND, _LOST),
+    allowed: tuple[int, ...] = (DONE, LOST),
     *,
     progress: Progress = None,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Runs a verb of the program on bags; the keywords are its flags. Returns the JSON objects that it writes.
+    """Runs a verb of the program on bags; the keywords are its flags. Returns the JSON objects that it writes, none with ``json=False``.
 
     ``progress`` is called with what is done and what is to be done (bytes or messages, as the verb counts) while it runs; True shows a bar,
     tqdm's where it is installed. An exception that it raises ends the verb, as Ctrl-C does.
@@ -116,13 +113,15 @@ def run(
             process.terminate()
             process.wait()
             raise
-        if code not in allowed:
+        output.seek(0)
+        found = output.read()
+        # Without a report it has failed, whatever the code means otherwise.
+        if code not in allowed or (code == DIFFERENT and not found):
             raise ProgramError(f"holdall {verb}: {_sentence(''.join(words))}", code=code)
         if report and last[0] < last[1]:
             # What was not read was not needed.
             report(last[1], last[1])
-        output.seek(0)
-        return [json.loads(line) for line in _objects(output.read())]
+        return [json.loads(line) for line in _objects(found)] if "--json" in command else []
 
 
 def _objects(text: str) -> list[str]:
@@ -134,50 +133,6 @@ def _objects(text: str) -> list[str]:
         found.append(text[at:end])
         at = end
     return found
-
-
-def _one(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    return reports[0] if reports else {}
-
-
-def check(bags: AnyPath | Sequence[AnyPath], *, progress: Progress = None) -> list[dict[str, Any]]:
-    """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are not errors.
-
-    This and the functions below show how far they are to ``progress``; see :func:`run`.
-    """
-    return run("check", bags, allowed=(_FOUND, _DIFFERENT), progress=progress)
-
-
-def audit(bag: AnyPath, *, progress: Progress = None) -> dict[str, Any]:
-    """Counts what is in a bag and compares it with the recording's account of every message."""
-    return _one(run("audit", bag, allowed=(_FOUND, _DIFFERENT, _LOST), progress=progress))
-
-
-def convert(bags: AnyPath | Sequence[AnyPath], output: AnyPath, *, progress: Progress = None, **options: Unpack[ConvertOptions]) -> dict[str, Any]:
-    """Converts bags to another storage or compression, or to a selection; the flags of ``holdall convert`` are keywords
-    (``storage="sqlite3"``, ``topics=["/imu"]``, ``compression="zstd"``)."""
-    return _one(run("convert", bags, progress=progress, output=output, **options))
-
-
-def merge(bags: Sequence[AnyPath], output: AnyPath, *, progress: Progress = None, **options: Unpack[MergeOptions]) -> dict[str, Any]:
-    """Makes one bag out of several; the flags of ``holdall merge`` are keywords."""
-    return _one(run("merge", bags, progress=progress, output=output, **options))
-
-
-def filter(bags: AnyPath | Sequence[AnyPath], output: AnyPath, *, progress: Progress = None, **options: Unpack[FilterOptions]) -> dict[str, Any]:  # noqa: A001
-    """Keeps some messages: by topic, type, time, rate or content; the flags of ``holdall filter`` are keywords
-    (``where="/imu: linear_acceleration.z > 12"``)."""
-    return _one(run("filter", bags, progress=progress, output=output, **options))
-
-
-def repair(bag: AnyPath, output: AnyPath | None = None, *, progress: Progress = None) -> dict[str, Any]:
-    """Completes a bag whose recorder was killed, in place or as a new bag."""
-    return _one(run("repair", bag, output=output, progress=progress))
-
-
-def export(bags: AnyPath | Sequence[AnyPath], output: AnyPath, format: str, *, progress: Progress = None, **options: Unpack[ExportOptions]) -> dict[str, Any]:  # noqa: A002
-    """Writes messages as tables (``csv``, ``parquet``) or images (``png``, ``jpeg``); the flags of ``holdall export`` are keywords."""
-    return _one(run("export", bags, progress=progress, format=format, output=output, **options))
 
 
 class Running:
@@ -268,7 +223,7 @@ class Running:
                 text = file.read()
             objects = _objects(text) if text.startswith("{") else []
             self.report = json.loads(objects[-1]) if objects else {}
-            if code not in (_FOUND, _LOST):
+            if code not in (DONE, LOST):
                 raise ProgramError(f"holdall: {_sentence(self.log)}", code=code)
         return self.report
 
@@ -333,19 +288,3 @@ class Playback(Running):
     def set_rate(self, rate: float) -> None:
         """Plays this many times as fast."""
         self.request("set_rate", rate=rate)
-
-
-def record(output: AnyPath | None = None, topics: Sequence[str] = (), *, env: dict[str, str] | None = None, **options: Any) -> Recording:
-    """Starts to record topics, or all of them; the flags of ``holdall record`` are keywords. Stop it, or use it in ``with``.
-
-    The program runs beside Python: no middleware is loaded into the interpreter.
-    """
-    selection: dict[str, Any] = {"topics": list(topics)} if topics else {}
-    if not topics and not any(options.get(name) for name in SELECTING):
-        selection = {"all": True}
-    return Recording([], {"output": output, **selection, **options}, env)
-
-
-def play(bag: AnyPath, *, env: dict[str, str] | None = None, **options: Any) -> Playback:
-    """Starts to play a bag; the flags of ``holdall play`` are keywords (``rate=2``, ``loop=True``)."""
-    return Playback(["--", os.fspath(bag)], options, env)

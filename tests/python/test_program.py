@@ -152,12 +152,79 @@ def test_what_still_runs_at_the_end_of_a_script_is_ended_with_a_warning(bag, tmp
         assert len(holdall.open(tmp_path / "new")) == 0 and not holdall.open(tmp_path / "new").notices
 
 
+# Verbs that are no functions, with what there is instead.
+NO_FUNCTION = {
+    "bench": "a program of its own",
+    "bridge": "serves until Ctrl-C",
+    "bw": "shows live topics until Ctrl-C",
+    "cat": "Bag.messages",
+    "completion": "for shells",
+    "control": "Recording.request, Playback.request",
+    "delay": "shows live topics until Ctrl-C",
+    "echo": "shows live topics until Ctrl-C",
+    "help": "for terminals",
+    "hz": "shows live topics until Ctrl-C",
+    "list": "Bag.topics, holdall.info",
+    "man": "for terminals",
+    "serve": "serves until Ctrl-C",
+    "top": "shows live topics until Ctrl-C",
+    "web": "serves until Ctrl-C",
+}
+
+
+def test_each_verb_is_a_function_or_has_a_reason_why_not():
+    shown = subprocess.run([holdall._program.program(), "--help"], capture_output=True, text=True, check=True).stdout
+    commands = shown.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    verbs = set(re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE))
+    functions = {verb for verb in verbs if callable(getattr(holdall, verb, None))}
+    assert len(verbs) > 30 and verbs - functions == set(NO_FUNCTION), verbs
+    assert functions <= set(holdall.__all__) and all(getattr(holdall, verb).__doc__ for verb in functions)
+
+
+def test_verbs_report_what_the_program_does(bag, tmp_path):
+    info = holdall.info(bag)
+    assert info["message_count"] == len(holdall.open(bag)) == 200
+    holdall.split(bag, tmp_path / "parts", max_bag_duration=0.25)
+    assert len(holdall.open(tmp_path / "parts").files) == 4
+    report = holdall.diff(bag, tmp_path / "parts")
+    assert report["messages_in_both"] == 200
+    holdall.compress(bag, tmp_path / "small", mode="file", codec="zstd")
+    holdall.decompress(tmp_path / "small", tmp_path / "large")
+    assert holdall.diff(tmp_path / "small", tmp_path / "large")["messages_in_both"] == 200
+    assert holdall.plot(bag, tmp_path / "t.svg", topic="/t.data").read_text().startswith("<svg")
+    (tmp_path / "note.txt").write_text("a note")
+    holdall.attach(tmp_path / "large", tmp_path / "note.txt")
+    assert "note.txt" in str(holdall.get(tmp_path / "large")) and holdall.get(tmp_path / "large", "note.txt") == b"a note"
+    next((tmp_path / "parts").glob("metadata.yaml")).unlink()
+    holdall.reindex(tmp_path / "parts")
+    assert (tmp_path / "parts/metadata.yaml").exists()
+    for refused in (lambda: holdall.info(tmp_path / "none"), lambda: holdall.diff(bag, tmp_path / "none"), lambda: holdall.get(bag, "none"), lambda: holdall.plot(bag, tmp_path / "x.pdf"), lambda: holdall.upload(bag, "nowhere"), lambda: holdall.decrypt(bag, tmp_path / "plain")):
+        with pytest.raises(holdall.ProgramError):
+            refused()
+
+
+def test_live_verbs_report_what_the_program_does(bag, monkeypatch):
+    for name, value in QUIET.items():
+        monkeypatch.setenv(name, value)
+    assert holdall.burst(bag, num_messages=3)["published"] == 3
+    assert holdall.preflight(duration=1)["measured"]["span_s"] >= 1
+
+
+KEYWORDS = {
+    "attach": "AttachOptions", "compress": "CompressOptions", "convert": "ConvertOptions", "decompress": "DecompressOptions", "diff": "DiffOptions",
+    "export": "ExportOptions", "filter": "FilterOptions", "info": "InfoOptions", "merge": "MergeOptions", "plot": "PlotOptions",
+    "split": "SplitOptions", "upload": "UploadOptions",
+}  # fmt: skip
+# For people only.
+SHOWN = {"info": {"topic_name", "verbose", "timeline", "sort"}}
+
+
 def test_keywords_of_the_verbs_are_their_flags():
     from holdall import _options
 
-    for verb in ("convert", "merge", "filter", "export"):
+    for verb, name in KEYWORDS.items():
         shown = subprocess.run([holdall._program.program(), verb, "--help"], capture_output=True, text=True, check=True).stdout
-        flags = {name.replace("-", "_") for name in re.findall(r"^ {2,6}(?:-\w, )?--([a-z-]+)", shown, re.MULTILINE)}
+        flags = {name.replace("-", "_") for name in re.findall(r"^(?:  -\w, |      )--([a-z-]+)", shown, re.MULTILINE)}
         # These are arguments of the functions.
-        flags -= {"help", "json", "input", "output", "format"}
-        assert set(get_type_hints(getattr(_options, f"{verb.title()}Options"))) == flags, verb
+        flags -= {"help", "json", "input", "output", "format"} | SHOWN.get(verb, set())
+        assert set(get_type_hints(getattr(_options, name))) == flags, verb

@@ -10,7 +10,7 @@ import threading
 import holdall
 import pytest
 from conftest import START
-from holdall import _program
+from holdall import _program, _verbs
 from rosbags.highlevel import AnyReader
 
 OPEN = """
@@ -404,7 +404,7 @@ def test_no_setting_of_a_recorder_or_player_is_passed_over(tmp_path, monkeypatch
 
         return Kept
 
-    monkeypatch.setattr(_program, "Recording", keep("record"))
+    monkeypatch.setattr(_verbs, "Recording", keep("record"))
     monkeypatch.setattr(_program, "Playback", keep("play"))
     helps = {verb: subprocess.run([_program.program(), verb, "--help"], capture_output=True, text=True, check=True).stdout for verb in ("record", "play")}
     storage = rosbag2_py.StorageOptions(uri=str(tmp_path))

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, Sequence
 
-from .. import _native, _program
+from .. import _native, _program, _verbs
 from .._bag import Bag, Selection
 from .._errors import DefinitionError
 from .._writer import Writer, create
@@ -847,7 +847,7 @@ class Recorder:
         flags = {**self._log, **record_options._flags(), **_stored(storage_options)}
         if node_name != "rosbag2_recorder":
             flags["node_name"] = node_name
-        self.report = _until_end(_program.record(storage_options.uri, flags.pop("topics", []), **flags))
+        self.report = _until_end(_verbs.record(storage_options.uri, flags.pop("topics", []), **flags))
 
     @staticmethod
     def cancel() -> None:
