@@ -72,7 +72,7 @@ def holdall_arrow(path, count):
     import pyarrow as pa
 
     batches = pa.RecordBatchReader.from_stream(holdall.open(path)["/imu"])
-    return sum(batch.column("linear_acceleration.x").to_numpy().sum() for batch in batches)
+    return sum(batch.column("linear_acceleration").field("x").to_numpy().sum() for batch in batches)
 
 
 def holdall_objects(path, count):

@@ -8,7 +8,7 @@
 numpy, pandas, polars, pyarrow and duckdb are used where they are installed; none of them is needed.
 """
 
-from ._bag import Bag, Topic, open
+from ._bag import Bag, open
 from ._errors import (
     BagError,
     BagWarning,
@@ -27,6 +27,7 @@ from ._media import image, points
 from ._native import Message, Messages, Struct, __version__
 from ._plan import Part, Task, catalog, find, plan, read
 from ._program import Playback, Recording, program, run
+from ._topic import Topic
 from ._verbs import (
     attach,
     audit,

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from . import _native
 
 
+@contextlib.contextmanager
+def needs(name: str) -> Iterator[None]:
+    """Around the import of a package that only some calls need."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(f"this needs {name}: pip install {name}") from error
+
+
 def numpy() -> Any:
     """numpy, which is needed only where arrays are asked for."""
-    try:
+    with needs("numpy"):
         import numpy as np
-    except ImportError as error:
-        raise ImportError("this needs numpy: pip install numpy") from error
     return np
 
 
@@ -50,3 +59,14 @@ def _values(column: _native.Column, rows: int) -> list[Any]:
 
 def _items(column: _native.Column, count: int) -> Any:
     return numpy().asarray(column) if column.kind == "plain" else _values(column, count)
+
+
+def whole(columns: dict[str, Any], name: str, rows: int) -> Any:
+    """A field out of flat columns: a struct is a structured array of those below it, whose names stay dotted."""
+    if name in columns:
+        return columns[name]
+    parts = [(path[len(name) + 1 :], values) for path, values in columns.items() if path.startswith(f"{name}.")]
+    found = numpy().empty(rows, dtype=[(path, values.dtype, values.shape[1:]) for path, values in parts])
+    for path, values in parts:
+        found[path] = values
+    return found

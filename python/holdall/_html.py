@@ -6,10 +6,12 @@ import datetime as dt
 import html as escaping
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _native
+from ._columns import needs
+from ._time import rate
 
 
 def _size(size: float) -> str:
@@ -34,11 +36,11 @@ def _rows(bag: Any) -> list[tuple[str, str, int, str, str]]:
     rows = []
     for info in sorted(bag.metadata["topics"], key=lambda info: info["name"]):
         count = info["count"]
-        rate = f"{(count - 1) / bag.duration:.1f} Hz" if count > 1 and bag.duration > 0 else ""
+        hertz = rate(count, bag.duration)
         stages = (lost or {}).get(info["name"], {})
         missing = sum(stages.values())
         text = "?" if lost is None else f"{missing} ({', '.join(sorted(stages))})" if missing else f"0{more}"
-        rows.append((info["name"], info["type"], count, rate, text))
+        rows.append((info["name"], info["type"], count, "" if hertz is None else f"{hertz:.1f} Hz", text))
     return rows
 
 
@@ -114,6 +116,105 @@ def html(bag: Any) -> str:
     return f"<p><b>{escaping.escape(_head(bag))}</b></p>{notes}<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
 
 
+# Rows of a message, structs and values of a list (also where there is less room) and characters of a value that are shown, and messages and columns of a topic.
+_ROWS_MAX, _ITEMS_MAX, _VALUES_MAX, _BRIEF_MAX, _TEXT_MAX = 60, 4, 9, 3, 120
+_HEAD, _COLUMNS_MAX = 5, 8
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _TEXT_MAX else text[:_TEXT_MAX] + "…"
+
+
+def _values(value: Any, path: str, brief: bool) -> Iterator[tuple[str, str]]:
+    """The fields of a message as texts, by their paths."""
+    if hasattr(value, "_fields") and hasattr(value, "_type"):
+        if value._type == "builtin_interfaces/msg/Time":
+            nanos = value.sec * 10**9 + value.nanosec
+            yield path, f"{value.sec}.{value.nanosec:09}" + (f" ({_when(nanos)})" if nanos > 0 and not brief else "")
+            return
+        for name in value._fields:
+            yield from _values(getattr(value, name), f"{path}.{name}" if path else name, brief)
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _values(inner, f"{path}.{name}" if path else str(name), brief)
+    elif isinstance(value, list) and value and hasattr(value[0], "_fields"):
+        for place, item in enumerate(value[:_ITEMS_MAX]):
+            yield from _values(item, f"{path}[{place}]", brief)
+        if len(value) > _ITEMS_MAX:
+            yield path, f"{len(value) - _ITEMS_MAX} more"
+    elif isinstance(value, (list, bytes)) or hasattr(value, "dtype"):
+        first = [str(item) for item in value[: _BRIEF_MAX if brief else _VALUES_MAX]]
+        more = f", … ({len(value)})" if len(value) > len(first) else ""
+        yield path, f"[{', '.join(map(_short, first))}{more}]"
+    else:
+        yield path, _short(str(value))
+
+
+def _rows_of(msg: Any, count: int, brief: bool = False) -> list[tuple[str, str]]:
+    """The first fields of a message; the reason in place of those that cannot be read."""
+    rows: list[tuple[str, str]] = []
+    try:
+        rows.extend(itertools.islice(_values(msg, "", brief), count))
+    except Exception as error:  # noqa: BLE001 - a look at a message never fails
+        rows.append(("", _short(str(error))))
+    return rows
+
+
+def _cells(texts: Sequence[str], tag: str = "td") -> str:
+    cells = "".join(f'<{tag} style="text-align:left;white-space:nowrap">{escaping.escape(text)}</{tag}>' for text in texts)
+    return f"<tr>{cells}</tr>"
+
+
+def struct(msg: Any) -> str:
+    """A decoded message for notebooks: its fields."""
+    rows = _rows_of(msg, _ROWS_MAX)
+    more = "<p>…</p>" if len(rows) == _ROWS_MAX else ""
+    table = "".join(_cells(row) for row in rows)
+    return f"<p><code>{escaping.escape(msg._type)}</code></p><table>{table}</table>{more}"
+
+
+def message(found: Any) -> str:
+    """A message of a bag for notebooks."""
+    head = f"<p><b>{escaping.escape(found.topic)}</b> at {escaping.escape(_instant(found.time))}, {len(found.raw):,} bytes</p>"
+    try:
+        msg = found.msg
+    except Exception as error:  # noqa: BLE001 - a look at a message never fails
+        return f'{head}<p style="color:{_RED}">{escaping.escape(_short(str(error)))}</p>'
+    if hasattr(msg, "_type"):
+        return head + struct(msg)
+    return f"{head}<table>{''.join(_cells(row) for row in _rows_of(msg, _ROWS_MAX))}</table>"
+
+
+def _instant(nanos: int) -> str:
+    when = dt.datetime.fromtimestamp(nanos // 10**9, dt.timezone.utc)
+    return f"{when:%Y-%m-%d %H:%M:%S}.{nanos % 10**9 // 10**6:03} UTC"
+
+
+def topic(of: Any) -> str:
+    """A topic or a selection for notebooks: over time, and the first messages."""
+    is_whole = of._selection.is_all and of._selection.numbers is None
+    hertz = of.rate if is_whole else None
+    facts = [f"{len(of):,} messages" if is_whole else "a selection of messages", *([f"{hertz:.1f} Hz"] if hertz else [])]
+    head = f"<p><b>{escaping.escape(of.name)}</b> <code>{escaping.escape(of.type)}</code>, {', '.join(facts)}</p>"
+    lanes = of.bag._look(_HTML_CELLS) if is_whole else None
+    strip = f"<p>{_svg(lanes[of.name])}</p>" if lanes and of.name in lanes else ""
+    try:
+        first = list(of.head(_HEAD))
+    except Exception as error:  # noqa: BLE001 - a look at a topic never fails
+        return f'{head}{strip}<p style="color:{_RED}">{escaping.escape(_short(str(error)))}</p>'
+    rows = [dict([("time", _instant(found.time)), *_rows_of(_decoded(found), _COLUMNS_MAX, True)]) for found in first]
+    names = list(dict.fromkeys(name for row in rows for name in row))[: _COLUMNS_MAX + 1]
+    table = "".join(_cells([row.get(name, "") for name in names]) for row in rows)
+    return f"{head}{strip}<table>{_cells(names, 'th')}{table}</table>"
+
+
+def _decoded(found: Any) -> Any:
+    try:
+        return found.msg
+    except Exception as error:  # noqa: BLE001 - a look at a message never fails
+        return {"": str(error)}
+
+
 class Losses(dict[str, dict[str, int]]):
     """Lost messages by topic and stage; a table in a notebook, and ``pandas.DataFrame(losses).T`` for more."""
 
@@ -140,10 +241,11 @@ class Losses(dict[str, dict[str, int]]):
 
 def plot(bag: Any, names: Sequence[str], cells: int) -> Any:
     """The rate of each topic over time, with its gaps and losses."""
-    import matplotlib.pyplot as plt
+    with needs("matplotlib"):
+        import matplotlib.pyplot as plt
 
     lanes = bag.over_time(cells)
-    names = sorted(names or lanes)
+    names = sorted(names or filter(lambda name: any(lanes[name]), lanes))
     lost = bag.lost or {}
     cell = max(bag.duration, 1e-9) / cells
     edges = [place * cell for place in range(cells + 1)]

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, SupportsIndex, overload
 
-from . import _native
+from . import _html, _native
 from ._columns import numpy
 from ._errors import TopicError
+
+if TYPE_CHECKING:
+    from array import array
+
+    import numpy.typing as npt
+
+    from ._topic import Topic
+
+    Pixels = npt.NDArray[Any]
 
 # Number type and channels of `sensor_msgs/image_encodings.hpp`.
 _ENCODINGS = {
@@ -25,7 +34,7 @@ _CV_TYPES = {"8U": "u1", "8S": "i1", "16U": "u2", "16S": "i2", "32S": "i4", "32F
 _POINT_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}
 
 
-def image(msg: Any) -> Any:
+def image(msg: Any) -> Pixels:
     """An image message as an array (height, width, channels), or (height, width) for one channel.
 
     A ``sensor_msgs/msg/Image`` is a view of the message, in its encoding; planes of brightness and colour (``nv12``, ``nv21``, ``nv24``) are rows
@@ -47,7 +56,7 @@ def image(msg: Any) -> Any:
     if step < row_bytes or len(data) < (height - 1) * step + row_bytes * (height > 0):
         raise ValueError(f"an image of {width} x {height} {encoding} with rows of {step} bytes does not fit into {len(data)} bytes")
     strides = (step, channels * dtype.itemsize, dtype.itemsize)
-    view = np.ndarray((height, width, channels), dtype, buffer=data, strides=strides)
+    view: Pixels = np.ndarray((height, width, channels), dtype, buffer=data, strides=strides)
     return view[:, :, 0] if channels == 1 else view
 
 
@@ -63,17 +72,18 @@ def _layout(encoding: str) -> tuple[str, int]:
     return _CV_TYPES[name], int(count.strip("()") or 1)
 
 
-def _decoded(msg: Any) -> Any:
+def _decoded(msg: Any) -> Pixels:
     """A ``sensor_msgs/msg/CompressedImage`` as an array of its own."""
     np = numpy()
     data = msg.data
     height, width, encoding, pixels = _native.decode_image(data.tobytes() if hasattr(data, "tobytes") else bytes(data), msg.format)
     number, channels = _layout(encoding)
     shape = (height, width) if channels == 1 else (height, width, channels)
-    return np.frombuffer(pixels, dtype=np.dtype(number).newbyteorder("<")).reshape(shape)
+    found: Pixels = np.frombuffer(pixels, dtype=np.dtype(number).newbyteorder("<")).reshape(shape)
+    return found
 
 
-def points(msg: Any) -> Any:
+def points(msg: Any) -> Pixels:
     """A ``sensor_msgs/msg/PointCloud2`` as a structured array with a field for each of the cloud's: a view of the message."""
     np = numpy()
     order = ">" if msg.is_bigendian else "<"
@@ -90,9 +100,9 @@ def points(msg: Any) -> Any:
     height, width, row_step, step = msg.height, msg.width, msg.row_step, msg.point_step
     if height and len(data) < (height - 1) * row_step + width * step:
         raise ValueError(f"a cloud of {width} x {height} points of {step} bytes does not fit into {len(data)} bytes")
-    if height == 1:
-        return np.ndarray((width,), dtype, buffer=data, strides=(step,))
-    return np.ndarray((height, width), dtype, buffer=data, strides=(row_step, step))
+    shape, strides = ((width,), (step,)) if height == 1 else ((height, width), (row_step, step))
+    view: Pixels = np.ndarray(shape, dtype, buffer=data, strides=strides)
+    return view
 
 
 _TYPES: dict[Any, tuple[str, ...]] = {
@@ -102,34 +112,45 @@ _TYPES: dict[Any, tuple[str, ...]] = {
 
 
 class Frames:
-    """The messages of a topic as arrays: by number, by slices of time, or one after another."""
+    """The messages of a topic as arrays: by number, by slices as of the topic, or one after another."""
 
-    def __init__(self, topic: Any, view: Callable[[Any], Any]) -> None:
+    def __init__(self, topic: Topic, view: Callable[[Any], Pixels]) -> None:
         wanted = _TYPES[view]
         if topic.type not in (*wanted, *(name.replace("/msg/", "/") for name in wanted)):
             raise TopicError(f"{topic.name} has messages of {topic.type}, not {' or '.join(wanted)}", topic=topic.name)
-        self._topic = topic
+        self.topic = topic
         self._view = view
 
     def __len__(self) -> int:
-        return len(self._topic)
+        return len(self.topic)
 
+    @overload
+    def __getitem__(self, place: slice) -> Frames: ...
+    @overload
+    def __getitem__(self, place: SupportsIndex) -> Pixels: ...
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
-            return Frames(self._topic[place], self._view)
-        return self._view(self._topic[place].msg)
+            return Frames(self.topic[place], self._view)
+        return self._view(self.topic[place].msg)
 
-    def __iter__(self) -> Iterator[Any]:
-        for message in self._topic:
+    def between(self, start: Any = None, end: Any = None) -> Frames:
+        """Those of a part of the time; see :meth:`Topic.between`."""
+        return Frames(self.topic.between(start, end), self._view)
+
+    def __iter__(self) -> Iterator[Pixels]:
+        for message in self.topic:
             yield self._view(message.msg)
 
     @property
-    def times(self) -> Any:
+    def times(self) -> array[int]:
         """Log times in nanoseconds since 1970."""
-        return self._topic.times
+        return self.topic.times
 
     def __repr__(self) -> str:
-        return f"<{len(self)} arrays of {self._topic.name}>"
+        return f"<{len(self)} arrays of {self.topic.name}>"
+
+    def _repr_html_(self) -> str:
+        return _html.topic(self.topic)
 
 
 assert sys.byteorder == "little"

@@ -90,6 +90,7 @@ class ExportOptions(TypedDict, total=False):
     overwrite: bool
     quality: int
     identity: AnyPath
+    flat: bool
 
 
 class SplitOptions(_Form, _Division, total=False):

@@ -39,6 +39,8 @@ class Task:
     fields: tuple[str, ...]
     bytes: int
     """Bytes of its chunks in the files."""
+    flat: bool = False
+    """Whether the fields of structs are columns with dotted names."""
 
     @property
     def paths(self) -> list[str]:
@@ -64,12 +66,13 @@ def plan(
     *,
     task_bytes: int = _TASK_BYTES,
     tasks: int | None = None,
+    flat: bool = False,
 ) -> list[Task]:
     """Divides the reading of topics into tasks of about ``task_bytes`` bytes of chunks, or into about ``tasks`` of them.
 
     ``paths`` are bags, folders of bags, patterns, or the folder of a catalog (``holdall catalog``), from which planning opens no bag. ``time``
     is a start and an end (not included) since 1970: datetimes, ISO texts, seconds or nanoseconds; either may be None. Each message is in
-    exactly one task.
+    exactly one task. The columns are those of :meth:`Topic.to_arrow`, with ``flat`` as there.
     """
     wanted = [topics] if isinstance(topics, str) else list(topics)
     start, end = _bounds(time)
@@ -79,6 +82,7 @@ def plan(
             parts=tuple(Part(**{**part, "topics": tuple(part["topics"])}) for part in task["parts"]),
             fields=tuple(fields),
             bytes=task["bytes"],
+            flat=flat,
         )
         for task in planned
     ]
@@ -90,7 +94,7 @@ def batches(task: Task) -> Iterator[Any]:
 
     for part in task.parts:
         for topic in part.topics:
-            source = _native.part(part.bag, part.file, topic, list(task.fields), part.start, part.end, False)
+            source = _native.part(part.bag, part.file, topic, list(task.fields), part.start, part.end, not task.flat)
             for batch in pa.RecordBatchReader.from_stream(source):
                 rows = pa.nulls(batch.num_rows, pa.string())
                 names = [rows.fill_null(name) for name in (part.bag, topic)]
@@ -120,7 +124,7 @@ def schema(task: Task) -> Any:
 
     for part in task.parts:
         for topic in part.topics:
-            source = _native.part(part.bag, part.file, topic, list(task.fields), part.start, part.end, False)
+            source = _native.part(part.bag, part.file, topic, list(task.fields), part.start, part.end, not task.flat)
             fields = pa.RecordBatchReader.from_stream(source).schema
             return pa.schema([("bag", pa.string()), ("topic", pa.string()), *fields])
     raise TopicError("there is no such topic in the bags")

@@ -81,3 +81,13 @@ def time_ns(moment: Any, start: int) -> int:
     if moment >= _SECONDS_SINCE_1970_MIN:
         return round(moment * 10**9)
     return start + round(moment * 10**9)
+
+
+def datetime_of(nanos: int) -> dt.datetime:
+    """A point in time as a datetime (UTC), in whole microseconds."""
+    return _EPOCH + dt.timedelta(microseconds=nanos // 1000)
+
+
+def rate(count: int, seconds: float) -> float | None:
+    """Messages per second, if there are enough for one."""
+    return (count - 1) / seconds if count > 1 and seconds > 0 else None

@@ -14,10 +14,13 @@ def _frame(task: Task) -> Any:
 
 
 def read_bags(paths: Paths, topics: str | Sequence[str] = (), fields: Sequence[str] = (), time: Any = None, **options: Any) -> Any:
-    """The messages of topics as a ``dask.dataframe``: a partition for each task of :func:`holdall.plan`, which has the other options."""
+    """The messages of topics as a ``dask.dataframe``: a partition for each task of :func:`holdall.plan`, which has the other options.
+
+    pandas has no structs: their fields are columns, unless ``flat=False``.
+    """
     import dask.dataframe
 
-    tasks = planned(paths, topics, fields, time, **options)
+    tasks = planned(paths, topics, fields, time, **{"flat": True, **options})
     return dask.dataframe.from_map(_frame, tasks, meta=schema(tasks[0]).empty_table().to_pandas())
 
 

@@ -33,7 +33,7 @@ def _spark_schema(found: Any) -> Any:
             return pa.list_(converted(kind.value_type))
         if pa.types.is_large_string(kind):
             return pa.string()
-        if pa.types.is_large_binary(kind):
+        if pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
             return pa.binary()
         if pa.types.is_struct(kind):
             return pa.struct([pa.field(field.name, converted(field.type)) for field in kind])
@@ -51,7 +51,8 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
         lists = {name: json.loads(options.get(name, "[]")) for name in ("topics", "fields")}
         time = json.loads(options["time"]) if "time" in options else None
         tasks = int(options["tasks"]) if "tasks" in options else None
-        return planned(json.loads(options["paths"]), lists["topics"], lists["fields"], time, tasks=tasks)
+        flat = json.loads(options.get("flat", "false"))
+        return planned(json.loads(options["paths"]), lists["topics"], lists["fields"], time, tasks=tasks, flat=flat)
 
     def partitions(self) -> Sequence[InputPartition]:
         return [_Partition(task) for task in self._tasks()]
@@ -66,7 +67,7 @@ class _Reader(DataSourceReader):  # type: ignore[misc]
 
 
 class BagDataSource(DataSource):  # type: ignore[misc]
-    """The format ``bags``; its options are JSON: ``paths``, ``topics``, ``fields``, ``time``, ``tasks``."""
+    """The format ``bags``; its options are JSON: ``paths``, ``topics``, ``fields``, ``time``, ``tasks``, ``flat``."""
 
     @classmethod
     def name(cls) -> str:
@@ -88,12 +89,13 @@ def read_bags(
     time: Any = None,
     *,
     tasks: int | None = None,
+    flat: bool = False,
 ) -> DataFrame:
     """The messages of topics as a Spark data frame; the arguments are those of :func:`holdall.plan`."""
     session.dataSource.register(BagDataSource)
     wanted = [topics] if isinstance(topics, str) else list(topics)
     reader = session.read.format("bags").option("paths", json.dumps(_paths(paths)))
-    reader = reader.option("topics", json.dumps(wanted)).option("fields", json.dumps(list(fields)))
+    reader = reader.option("topics", json.dumps(wanted)).option("fields", json.dumps(list(fields))).option("flat", json.dumps(flat))
     if time is not None:
         from ._plan import _bounds
 

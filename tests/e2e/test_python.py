@@ -73,6 +73,7 @@ def test_the_types_are_those_that_the_stubs_state(installed):
     _, site = installed
     run(installed, "-m", "mypy.stubtest", "holdall._native", "--ignore-missing-stub", MYPYPATH=str(site))
     run(installed, "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", "/dev/null", "-p", "holdall", MYPYPATH=str(site))
+    run(installed, "-m", "mypy", "--strict", "--ignore-missing-imports", "--python-version", "3.11", "--cache-dir", "/dev/null", "typed.py", MYPYPATH=str(site))
 
 
 def test_ray_dask_and_spark_read_bags_in_several_processes(installed, tmp_path):

@@ -55,7 +55,7 @@ def test_flipped_bytes_never_crash_the_interpreter(tmp_path, written, preset):
     source = holdall.open(written[0])
     with holdall.create(tmp_path / "bag", preset=preset) as out:
         for topic in ("/odd", "/imu"):
-            for message in source[topic][:0.3]:
+            for message in source[topic].between(end=0.3):
                 out.copy(message, source)
     path = next((tmp_path / "bag").glob("*.mcap"))
     done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", SCRIPT, str(path), "7", "60"], cwd=tmp_path, capture_output=True, text=True)

@@ -47,14 +47,14 @@ def test_topics_know_their_length_type_and_definition(bag):
     assert "/imu" in repr(bag) and "300" in repr(bag) and "<table>" in bag._repr_html_()
 
 
-def test_slices_of_time_take_what_people_write(bag):
+def test_parts_of_the_time_are_what_people_write(bag):
     imu = bag["/imu"]
     expected = [START + number * 10 * MS for number in range(50, 100)]
     start, end = START + 500 * MS, START + 1000 * MS
     clock = dt.datetime(2023, 11, 14, 22, 13, 20, 500_000, tzinfo=dt.timezone.utc)
+    for bounds in ((0.5, 1.0), (start, end)):
+        assert list(imu.between(*bounds).times) == expected, bounds
     for cut in (
-        slice(0.5, 1.0),
-        slice(start, end),
         slice("500ms", "1s"),
         slice(clock, clock + dt.timedelta(seconds=0.5)),
         slice("22:13:20.5", "22:13:21"),
@@ -65,7 +65,7 @@ def test_slices_of_time_take_what_people_write(bag):
         found = imu[cut]
         assert list(found.times) == expected, cut
         assert len(found) == 50
-    assert len(imu[:0.5]) == 50 and len(imu[2.5:]) == 50 and len(imu[0.5:1.0][0.9:5]) == 10
+    assert len(imu.between(end=0.5)) == 50 and len(imu.between(2.5)) == 50 and len(imu.between(0.5, 1.0)["900ms":"5s"]) == 10
     assert [message.time for message in bag.messages("/imu", start=0.5, end=1.0)] == expected
 
 
@@ -82,6 +82,8 @@ def test_every_where_and_numbers_select(bag):
         imu[300]
     with pytest.raises(TypeError):
         imu[3, 4]
+    with pytest.raises(IndexError):
+        imu.between(0.5, 0.6)[10]
     for name in ("/imu", "imu"):
         assert len(list(bag.messages("/imu", where={name: "linear_acceleration.x >= 298"}))) == 2
     assert sum(1 for _ in bag.messages(every="1s")) == 4 * 1 + 2 + 2, "each topic has its own"
@@ -110,8 +112,8 @@ def test_values_outlive_their_bag(written):
 
 
 def test_handles_are_pickled(bag):
-    again = pickle.loads(pickle.dumps(bag["/imu"][0.5:1.0].every("100ms")))
-    assert list(again.times) == list(bag["/imu"][0.5:1.0].every("100ms").times) and len(again) == 5
+    again = pickle.loads(pickle.dumps(bag["/imu"].between(0.5, 1.0).every("100ms")))
+    assert list(again.times) == list(bag["/imu"].between(0.5, 1.0).every("100ms").times) and len(again) == 5
     assert len(pickle.loads(pickle.dumps(bag))) == len(bag)
 
 

@@ -3,6 +3,7 @@
 import datetime
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import duckdb
@@ -49,14 +50,26 @@ def test_a_recipe_works(folder, recipe, monkeypatch, capsys):
         "1": lambda: "/imu" in capsys.readouterr().out,
         "3": lambda: names["acceleration"].shape == (2000, 3) and names["stamps"].dtype.names == ("sec", "nanosec"),
         "5": lambda: (len(names["bumps"]), len(names["slow"])) == (4, 200),
-        "6": lambda: len(names["frame"]) == 2000 and names["peak"] == [(14.81,)] and names["nested"].num_rows == 10,
+        "6": lambda: len(names["frame"]) == 2000 and names["peak"] == [(14.81,)] and names["flat"].column_names[3] == "header.stamp.sec",
         "7": lambda: names["image"].shape == (2, 2, 3) and names["cloud"]["x"].tolist() == [0, 3, 6] and len(names["brightness"]) == 10,
-        "9": lambda: holdall.open("out")["/pair"][0].msg.to_dict() == {"a": 2, "b": 1.5} and len(holdall.open("out")["/battery"]) == 10,
-        "10": lambda: len(holdall.open("bumps")["/imu"]) == 4 and os.path.exists("tables/battery.csv"),
+        "9": lambda: holdall.open("out")["/pair"][0].msg.to_dict() == {"a": 2, "b": 1.5} and [message.msg.header.frame_id for message in holdall.open("out")["/battery"]] == ["base"] * 10,
+        "10": lambda: len(holdall.open("bumps")["/imu"]) == 4 and os.path.exists("tables/battery.csv") and len(holdall.open("parts").files) == 4,
     }
     assert checks.get(number, lambda: True)()
 
 
 def test_the_slices_of_recipe_four_select(folder):
     imu = holdall.open(folder / "run1")["/imu"]
-    assert (len(imu[5.0:7.5]), len(imu["22:13:25":"22:13:27"]), len(imu["500ms":"1s"]), len(imu[1_700_000_005_000_000_000:])) == (250, 200, 50, 1500)
+    parts = (imu.between(5, 7.5), imu["22:13:25":"22:13:27"], imu["500ms":"1s"], imu.between(1_700_000_005_000_000_000), imu[5:10], imu[-100:], imu[::10])
+    assert [len(part) for part in parts] == [250, 200, 50, 1500, 5, 100, 200]
+
+
+def test_the_commands_for_old_scripts_find_and_rewrite_their_slices(tmp_path):
+    section = DOCUMENT.read_text().partition("## Scripts for versions before")[2].partition("\n## ")[0]
+    grep, sed = re.findall(r"`((?:grep|sed) .*?)`", section)
+    old = 'imu[5.0:7.5].to_numpy("x")\nimu["x"], imu[3], bag["/imu"]\nlen(topic[start:])\nx = frames[:100]\n'
+    (tmp_path / "script.py").write_text(old)
+    found = subprocess.run(grep, shell=True, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert [line.partition(":")[0] for line in found.splitlines()] == ["1", "3", "4"]
+    new = subprocess.run(f"{sed} script.py", shell=True, cwd=tmp_path, capture_output=True, text=True).stdout
+    assert new.splitlines() == ['imu.between(5.0, 7.5).to_numpy("x")', 'imu["x"], imu[3], bag["/imu"]', "len(topic.between(start, ))", "x = frames[:100]"]

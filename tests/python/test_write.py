@@ -64,7 +64,7 @@ def test_random_messages_come_back_from_rosbags_and_from_holdall(tmp_path_factor
     with AnyReader([path]) as reader:
         read = [reader.deserialize(raw, connection.msgtype) for connection, _, raw in reader.messages()]
     assert [plain(message) for message in read] == [plain(message) for message in found]
-    table = bag["/m"].to_arrow(nested=True)
+    table = bag["/m"].to_arrow()
     assert [plain({name: row[name] for name in found[0]}) for row in table.to_pylist()] == [plain(message) for message in found]
     assert len(columns["log_time"]) == len(found)
 

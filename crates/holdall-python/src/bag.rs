@@ -3,17 +3,17 @@
 use crate::{
     encode::encode,
     error::{Details, choice_error, detached, exception, read_error, table_error},
-    message::{Messages, decode},
+    message::Messages,
     table::TableSource,
-    value::{Payload, Struct},
+    value::Struct,
 };
 use bytes::Bytes;
 use holdall::{
-    BagMessage, BagSet, Timestamp,
+    BagSet, Timestamp,
     decode::{Decoders, MessageChoice, Question},
     definitions::DefinitionFolders,
     reader::Strip,
-    table::{ColumnOptions, Every, ParallelTable, TableOptions, TableReader},
+    table::{ColumnOptions, Numbers, ParallelTable, Pick, TableOptions, TableReader},
 };
 use holdall_io::mutex::lock;
 use holdall_model::{
@@ -33,6 +33,7 @@ use pyo3::{
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeMap,
+    num::NonZeroU64,
     path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
@@ -57,6 +58,8 @@ pub(crate) struct Selection {
     /// Conditions: topic and expression.
     conditions: Vec<(String, String)>,
     every: Option<u64>,
+    /// Numbers of messages of one topic: the first, the end, the step.
+    numbers: Option<(u64, Option<u64>, NonZeroU64)>,
     /// The clock: `log_time`, `publish_time` or `header.stamp`.
     time: String,
     skip: bool,
@@ -79,8 +82,12 @@ impl Selection {
         }
     }
 
-    fn every(&self) -> Option<Duration> {
-        self.every.map(Duration::from_nanos)
+    fn pick(&self) -> Pick {
+        let numbers = |(start, end, step)| Numbers { start, end, step };
+        Pick {
+            every: self.every.map(Duration::from_nanos),
+            numbers: self.numbers.map(numbers),
+        }
     }
 }
 
@@ -198,7 +205,7 @@ impl Bags {
         Ok(Messages::new(
             Box::new(selected),
             Arc::clone(&self.decoders),
-            Every::new(selection.every()),
+            selection.pick(),
             selection.skip,
         ))
     }
@@ -210,17 +217,15 @@ impl Bags {
         topics: Vec<String>,
         selection: Selection,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        self.numbers(py, topics, selection, |message| message.log_time.as_nanos())
-    }
-
-    /// The stamps of messages by the clock of the selection, likewise.
-    fn stamps<'py>(
-        &self,
-        py: Python<'py>,
-        topics: Vec<String>,
-        selection: Selection,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        self.numbers(py, topics, selection, |message| message.stamp.as_nanos())
+        let messages = self.messages(py, topics, selection)?;
+        let mut times = Vec::new();
+        loop {
+            let is_ended = detached(py, || messages.take_times(&mut times))?;
+            if is_ended.map_err(|error| choice_error(py, &error))? {
+                return Ok(PyBytes::new(py, &times));
+            }
+            py.check_signals()?;
+        }
     }
 
     /// Messages of each topic over time in `cells` cells, as JSON. Files without an index are read if they are not larger than
@@ -253,7 +258,7 @@ impl Bags {
                 nested,
                 vectors,
             },
-            every: selection.every(),
+            pick: selection.pick(),
             skip_undecodable: selection.skip,
         };
         let choice = selection.choice(Vec::new());
@@ -268,25 +273,6 @@ impl Bags {
 }
 
 impl Bags {
-    /// A number of each message, as native numbers of eight bytes.
-    fn numbers<'py>(
-        &self,
-        py: Python<'py>,
-        topics: Vec<String>,
-        selection: Selection,
-        number: fn(&BagMessage) -> i64,
-    ) -> PyResult<Bound<'py, PyBytes>> {
-        let messages = self.messages(py, topics, selection)?;
-        let mut numbers = Vec::new();
-        loop {
-            let is_ended = detached(py, || messages.take_numbers(&mut numbers, number))?;
-            if is_ended.map_err(|error| choice_error(py, &error))? {
-                return Ok(PyBytes::new(py, &numbers));
-            }
-            py.check_signals()?;
-        }
-    }
-
     fn description(&self) -> Value {
         let mut topics: BTreeMap<(String, String), Value> = BTreeMap::new();
         let bags = self.set.bags();
@@ -395,12 +381,8 @@ impl Types {
 
     /// Decodes a payload.
     fn decode(&self, py: Python<'_>, payload: Vec<u8>) -> PyResult<Struct> {
-        let payload = Payload {
-            plan: Arc::clone(&self.plan),
-            bytes: Bytes::from(payload),
-            topic: self.definition.type_name.as_str().into(),
-        };
-        decode(py, payload)
+        let topic = self.definition.type_name.as_str().into();
+        Struct::root(py, Arc::clone(&self.plan), Bytes::from(payload), topic)
     }
 
     /// The payload of a message: a dict, a decoded message, or an object with the fields as attributes.

@@ -41,19 +41,37 @@ type Found<T> = Result<T, Fault>;
 pub(crate) fn encode(plan: &TypePlan, message: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
     let py = message.py();
     if let Ok(decoded) = message.cast::<Struct>()
-        && let Some((payload, type_name)) = decoded.get().whole()
-        && type_name == plan.type_name()
+        && let Some((payload, own)) = decoded.get().whole()
+        && own.type_name() == plan.type_name()
     {
         out.clear();
-        out.extend_from_slice(&payload.bytes);
+        out.extend_from_slice(&payload);
         return Ok(());
     }
     let encoded = structure(plan, plan.root(), message)
         .and_then(|value| Ok(plan.encode(&value, Representation::default(), out)?));
-    encoded.map_err(|fault| match fault {
-        Fault::Encode(error) => encode_error(py, &error.in_type(plan.type_name())),
-        Fault::Python(error) => error,
-    })
+    encoded.map_err(|fault| fault.raised(py, plan.type_name()))
+}
+
+/// The value that a field of a struct gets.
+pub(crate) fn assigned(
+    plan: &TypePlan,
+    structure: &StructPlan,
+    field: &FieldPlan,
+    value: &Bound<'_, PyAny>,
+) -> PyResult<Value> {
+    self::field(plan, field, value)
+        .map_err(in_field(&field.name))
+        .map_err(|fault| fault.raised(value.py(), &structure.type_name))
+}
+
+impl Fault {
+    fn raised(self, py: Python<'_>, type_name: &str) -> PyErr {
+        match self {
+            Self::Encode(error) => encode_error(py, &error.in_type(type_name)),
+            Self::Python(error) => error,
+        }
+    }
 }
 
 fn in_field(name: &str) -> impl Fn(Fault) -> Fault {

@@ -127,6 +127,16 @@ impl Field {
                 per_row: None,
                 bytes,
             } => Self::plain(name, kind, length, bytes),
+            // As one value, like sequences of them.
+            Array::Plain {
+                kind: Primitive::Uint8,
+                per_row: Some(per_row),
+                bytes,
+            } => {
+                let mut field = Self::new(name, &format!("w:{per_row}"), length, Layout::Values);
+                (field.buffers, field.bytes) = aligned(bytes);
+                field
+            }
             Array::Plain {
                 kind,
                 per_row: Some(per_row),

@@ -4,19 +4,19 @@ use crate::{
     bag::SharedDecoders,
     error::{Details, choice_error, detached, exception},
     pickle,
-    value::{Payload, Struct},
+    value::Struct,
 };
 use bytes::Bytes;
 use holdall::{
     BagMessage, BagSet,
     decode::{ChoiceError, Decoder, Decoders},
-    table::Every,
+    table::{Pick, Picker},
 };
 use holdall_io::mutex::lock;
 use holdall_model::topic::TopicInfo;
 use pyo3::{
-    IntoPyObjectExt,
     prelude::*,
+    sync::PyOnceLock,
     types::{PyBytes, PyString},
 };
 use std::{
@@ -48,6 +48,8 @@ pub(crate) struct Message {
     sequence: u32,
     payload: Bytes,
     channel: Arc<Channel>,
+    /// The decoded message, once it was used: what is assigned to it stays.
+    decoded: PyOnceLock<Py<Struct>>,
 }
 
 #[pymethods]
@@ -62,6 +64,18 @@ impl Message {
     #[getter]
     fn time(&self) -> i64 {
         self.log_time
+    }
+
+    /// Reception time as a datetime (UTC), in whole microseconds.
+    #[getter]
+    fn datetime<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("holdall._time")?
+            .call_method1("datetime_of", (self.log_time,))
+    }
+
+    /// For notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("holdall._html")?.call_method1("message", (slf,))
     }
 
     /// Nanoseconds by the clock that was selected for the messages: the reception time by default.
@@ -101,7 +115,7 @@ impl Message {
     /// The serialized bytes, with their encapsulation header.
     #[getter]
     fn raw<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.payload)
+        PyBytes::new(py, &self.bytes(py))
     }
 
     /// The decoded message: its fields are attributes, and are read when they are used.
@@ -109,12 +123,15 @@ impl Message {
     fn msg(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.decoder(py)? {
             Decoder::Cdr(plan) => {
-                let payload = Payload {
-                    plan,
-                    bytes: self.payload.clone(),
-                    topic: Arc::clone(&self.channel.topic),
+                let decoded = || {
+                    let topic = Arc::clone(&self.channel.topic);
+                    Py::new(py, Struct::root(py, plan, self.payload.clone(), topic)?)
                 };
-                payload.root(py)?.into_py_any(py)
+                Ok(self
+                    .decoded
+                    .get_or_try_init(py, decoded)?
+                    .clone_ref(py)
+                    .into_any())
             }
             Decoder::Json(_) => {
                 let text = String::from_utf8_lossy(&self.payload);
@@ -155,13 +172,18 @@ impl Message {
             .call_method1("_reduced_message", words)
     }
 
-    fn __copy__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
+    /// The same message in memory of its own.
+    fn __copy__(&self, py: Python<'_>) -> Self {
+        Self {
+            payload: self.bytes(py),
+            channel: Arc::clone(&self.channel),
+            decoded: PyOnceLock::new(),
+            ..*self
+        }
     }
 
-    /// Nothing of it can be changed: a copy is the same.
-    fn __deepcopy__<'py>(slf: PyRef<'py, Self>, _memo: &Bound<'py, PyAny>) -> PyRef<'py, Self> {
-        slf
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Self {
+        self.__copy__(py)
     }
 
     fn __repr__(&self) -> String {
@@ -190,6 +212,7 @@ impl Message {
             publish_time,
             sequence,
             payload: Bytes::copy_from_slice(raw),
+            decoded: PyOnceLock::new(),
             channel: Arc::new(Channel {
                 name: PyString::intern(py, &info.name).unbind(),
                 topic: info.name.as_str().into(),
@@ -198,6 +221,13 @@ impl Message {
                 decoders: Arc::new(Mutex::new(Decoders::new(BagSet::from(Vec::new())))),
             }),
         }
+    }
+
+    /// The serialized bytes, with what was assigned.
+    fn bytes(&self, py: Python<'_>) -> Bytes {
+        let decoded = self.decoded.get(py);
+        let whole = decoded.and_then(|decoded| Some(decoded.get().whole()?.0));
+        whole.unwrap_or_else(|| self.payload.clone())
     }
 
     fn decoder(&self, py: Python<'_>) -> PyResult<Decoder> {
@@ -217,7 +247,7 @@ struct Reading {
     /// `None` once closed.
     messages: Option<Selected>,
     ahead: VecDeque<Result<BagMessage, ChoiceError>>,
-    every: HashMap<String, Every>,
+    pickers: HashMap<String, Picker>,
     skipped: u64,
 }
 
@@ -235,22 +265,22 @@ pub(crate) struct Messages {
     reading: Mutex<Reading>,
     channels: Mutex<Channels>,
     decoders: SharedDecoders,
-    every: Every,
+    pick: Pick,
     skips_damage: bool,
 }
 
 impl Messages {
-    pub fn new(messages: Selected, decoders: SharedDecoders, every: Every, skips_damage: bool) -> Self {
+    pub fn new(messages: Selected, decoders: SharedDecoders, pick: Pick, skips_damage: bool) -> Self {
         Self {
             reading: Mutex::new(Reading {
                 messages: Some(messages),
                 ahead: VecDeque::new(),
-                every: HashMap::new(),
+                pickers: HashMap::new(),
                 skipped: 0,
             }),
             channels: Mutex::default(),
             decoders,
-            every,
+            pick,
             skips_damage,
         }
     }
@@ -268,8 +298,16 @@ impl Messages {
                 break;
             };
             match &next {
-                Ok(message) if !self.keeps(message, &mut reading.every) => continue,
-                Ok(message) => bytes += message.payload.len(),
+                Ok(message) => {
+                    let (is_taken, is_done) = self.pick(message, &mut reading.pickers);
+                    if is_done {
+                        reading.messages = None;
+                    }
+                    if !is_taken {
+                        continue;
+                    }
+                    bytes += message.payload.len();
+                }
                 Err(_) if self.skips_damage => {
                     reading.skipped += 1;
                     continue;
@@ -281,31 +319,31 @@ impl Messages {
         reading.ahead.pop_front()
     }
 
-    /// Appends a number of each of the next messages; true at the end.
-    pub fn take_numbers(
-        &self,
-        numbers: &mut Vec<u8>,
-        number: fn(&BagMessage) -> i64,
-    ) -> Result<bool, ChoiceError> {
+    /// Appends the log time of each of the next messages; true at the end.
+    pub fn take_times(&self, times: &mut Vec<u8>) -> Result<bool, ChoiceError> {
         for _ in 0..TIMES_AT_ONCE {
             match self.take() {
-                Some(message) => numbers.extend(number(&message?).to_ne_bytes()),
+                Some(message) => times.extend(message?.log_time.as_nanos().to_ne_bytes()),
                 None => return Ok(true),
             }
         }
         Ok(false)
     }
 
-    fn keeps(&self, message: &BagMessage, every: &mut HashMap<String, Every>) -> bool {
-        if self.every == Every::default() {
-            return true;
+    /// Whether a message is taken, and whether it is the last one: only messages of one topic are picked by number.
+    fn pick(&self, message: &BagMessage, pickers: &mut HashMap<String, Picker>) -> (bool, bool) {
+        if self.pick == Pick::default() {
+            return (true, false);
         }
-        if !every.contains_key(&message.topic.name) {
-            every.insert(message.topic.name.clone(), self.every);
+        let name = &message.topic.name;
+        if !pickers.contains_key(name) {
+            pickers.insert(name.clone(), Picker::new(self.pick));
         }
-        every
-            .get_mut(&message.topic.name)
-            .is_none_or(|every| every.keeps(message.stamp.as_nanos()))
+        let picked = pickers.get_mut(name).map(|picker| {
+            let is_taken = picker.takes(message.stamp.as_nanos());
+            (is_taken, picker.is_done())
+        });
+        picked.unwrap_or((true, false))
     }
 
     fn channel(&self, py: Python<'_>, info: &Arc<TopicInfo>) -> Arc<Channel> {
@@ -363,6 +401,7 @@ impl Messages {
                 sequence: message.sequence,
                 channel: self.channel(py, &message.topic),
                 payload: message.payload,
+                decoded: PyOnceLock::new(),
             })),
         }
     }
@@ -381,9 +420,4 @@ impl Messages {
     fn skipped(&self) -> u64 {
         lock(&self.reading).skipped
     }
-}
-
-/// Reads a payload by a plan that is not a bag's.
-pub(crate) fn decode(py: Python<'_>, payload: Payload) -> PyResult<Struct> {
-    payload.root(py)
 }

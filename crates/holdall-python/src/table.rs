@@ -138,7 +138,7 @@ impl TableSource {
             let mut reading = lock(&self.reading);
             (reading.reader.take().ok_or_else(taken)?, reading.divide.take())
         };
-        let schema = schema(&reader.empty());
+        let schema = batch(reader.empty());
         let divided = match divide {
             Some(divide) => detached(py, divide)?.map_err(|error| table_error(py, &error))?,
             None => None,
@@ -190,39 +190,22 @@ impl Iterator for Batches {
     }
 }
 
-/// Names of the columns for the stamps; with the prefix `bag_` where the message has a field of the same name.
-fn stamp_names(rows: &Rows) -> [String; 3] {
-    ["log_time", "publish_time", "sequence"].map(|name| {
-        let of_field = |column: &str| {
-            column == name
-                || column
-                    .strip_prefix(name)
-                    .is_some_and(|rest| rest.starts_with('.'))
-        };
-        let taken = rows.batch.columns.iter().any(|column| of_field(&column.name));
-        format!("{}{name}", if taken { "bag_" } else { "" })
-    })
-}
-
-/// The Arrow schema of rows.
-fn schema(rows: &Rows) -> Field {
-    batch(Rows {
-        log_times: Vec::new(),
-        publish_times: Vec::new(),
-        sequences: Vec::new(),
-        batch: rows.batch.clone(),
-    })
-}
-
 /// Rows as an Arrow struct.
 fn batch(rows: Rows) -> Field {
-    let [log_time, publish_time, sequence] = stamp_names(&rows);
     let count = rows.log_times.len();
-    let mut fields = vec![
-        Field::times(log_time, &rows.log_times),
-        Field::times(publish_time, &rows.publish_times),
-        Field::numbers(sequence, &rows.sequences),
+    let times = [
+        rows.header_stamps.as_ref(),
+        Some(&rows.log_times),
+        Some(&rows.publish_times),
     ];
+    let mut names = rows.stamp_names.iter().cloned();
+    let mut name = || names.next().unwrap_or_default();
+    let mut fields: Vec<Field> = times
+        .into_iter()
+        .flatten()
+        .map(|nanos| Field::times(name(), nanos))
+        .collect();
+    fields.push(Field::numbers(name(), &rows.sequences));
     fields.extend(
         rows.batch
             .columns
@@ -258,7 +241,7 @@ impl Table {
     /// Names of the columns with the stamps.
     #[getter]
     fn stamp_names(&self) -> Vec<String> {
-        stamp_names(&self.rows).into()
+        self.rows.stamp_names.to_vec()
     }
 
     /// A field's column by its place.
@@ -272,7 +255,7 @@ impl Table {
         })
     }
 
-    /// A column of stamps: 0 for log times, 1 for publish times, 2 for sequence numbers.
+    /// A column of stamps, in the order of their names.
     fn stamps(&self, which: usize) -> Stamps {
         Stamps {
             rows: Arc::clone(&self.rows),
@@ -305,23 +288,13 @@ pub(crate) struct Stamps {
 impl Stamps {
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (address, text, count) = match self.which {
-            0 => (
-                self.rows.log_times.as_ptr() as usize,
-                "<i8",
-                self.rows.log_times.len(),
-            ),
-            1 => (
-                self.rows.publish_times.as_ptr() as usize,
-                "<i8",
-                self.rows.publish_times.len(),
-            ),
-            _ => (
-                self.rows.sequences.as_ptr() as usize,
-                "<u4",
-                self.rows.sequences.len(),
-            ),
-        };
+        let times = |nanos: &Vec<i64>| (nanos.as_ptr() as usize, "<i8");
+        let rows = &self.rows;
+        let headers = rows.header_stamps.as_ref();
+        let all = [headers, Some(&rows.log_times), Some(&rows.publish_times)];
+        let found = all.into_iter().flatten().map(times).nth(self.which);
+        let (address, text) = found.unwrap_or((rows.sequences.as_ptr() as usize, "<u4"));
+        let count = rows.log_times.len();
         let interface = array_interface(py, &[], text, &[count])?;
         interface.set_item("data", (address, true))?;
         Ok(interface)

@@ -1,40 +1,63 @@
-//! Decoded messages: views of a payload whose fields are read when they are used.
+//! Decoded messages: views of a payload whose fields are read when they are used, and may be assigned.
 
-use crate::{error::decode_error, ffi_object::generic_attribute, pickle};
+use crate::{
+    encode,
+    error::{Details, decode_error, exception},
+    ffi_object::generic_attribute,
+    pickle,
+};
 use bytes::Bytes;
+use holdall_io::mutex::lock;
 use holdall_model::{
     dynamic::{
         DecodeError, Scalar, StructPlan, TypePlan,
+        edit::Editor,
         part::{Part, Place},
     },
     interface::Primitive,
 };
 use pyo3::{
     IntoPyObjectExt,
-    exceptions::{PyAttributeError, PyKeyError},
+    exceptions::{PyAttributeError, PyKeyError, PyRuntimeError},
     intern,
     prelude::*,
     sync::PyOnceLock,
     types::{PyBytes, PyDict, PyList, PyString, PyTuple},
 };
-use std::sync::Arc;
+use std::{
+    borrow::Cow,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// Bytes of a field's name in a sentence.
 const SHOWN_BYTES: usize = 200;
 
-/// A payload with the plan of its type, shared by all views of it.
+/// A message with the plan of its type, shared by all views of its parts.
+struct Payload {
+    plan: Arc<TypePlan>,
+    topic: Arc<str>,
+    /// The bytes after the last assignment.
+    current: Mutex<Bytes>,
+    /// Number of assignments.
+    changes: AtomicU64,
+}
+
+/// A struct in the bytes that a message has after some assignments.
 #[derive(Clone)]
-pub(crate) struct Payload {
-    pub plan: Arc<TypePlan>,
-    pub bytes: Bytes,
-    pub topic: Arc<str>,
+struct View {
+    bytes: Bytes,
+    place: Place,
+    changes: u64,
 }
 
 /// A message or a part of one: its fields are attributes, and read when they are used.
 #[pyclass(frozen, module = "holdall._native")]
 pub(crate) struct Struct {
-    payload: Payload,
-    place: Place,
+    payload: Arc<Payload>,
+    view: View,
 }
 
 /// Numbers in a payload; numpy sees them without a copy.
@@ -118,26 +141,86 @@ pub(crate) fn scalar(py: Python<'_>, value: Scalar<'_>) -> PyResult<Py<PyAny>> {
     }
 }
 
-impl Payload {
-    /// The message.
-    pub fn root(self, py: Python<'_>) -> PyResult<Struct> {
-        match self.plan.place(&self.bytes) {
-            Ok(place) => Ok(Struct { payload: self, place }),
-            Err(error) => Err(self.error(py, &error)),
+impl Struct {
+    /// A message of these bytes.
+    pub fn root(py: Python<'_>, plan: Arc<TypePlan>, bytes: Bytes, topic: Arc<str>) -> PyResult<Self> {
+        let place = plan.place(&bytes).map_err(|error| failed(py, &topic, &error))?;
+        let view = View {
+            bytes,
+            place,
+            changes: 0,
+        };
+        Ok(Self::alone(plan, topic, view))
+    }
+
+    /// A view of a message of its own.
+    fn alone(plan: Arc<TypePlan>, topic: Arc<str>, view: View) -> Self {
+        let payload = Payload {
+            plan,
+            topic,
+            current: Mutex::new(view.bytes.clone()),
+            changes: AtomicU64::new(view.changes),
+        };
+        Self {
+            payload: Arc::new(payload),
+            view,
         }
     }
 
-    fn error(&self, py: Python<'_>, error: &DecodeError) -> PyErr {
-        decode_error(py, &self.topic, error, &format!("{}: {error}", self.topic))
+    fn plan(&self) -> &StructPlan {
+        self.payload.plan.structure(self.view.place.structure)
     }
 
-    fn part(&self, py: Python<'_>, part: Part<'_>, plain: bool) -> PyResult<Py<PyAny>> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let structure = self.plan();
+        let fields = structure.fields.iter().filter(|_| !structure.is_empty);
+        fields.map(|field| field.name.as_str())
+    }
+
+    /// Where the struct is now: an assignment to what is before it in the message may have moved it.
+    fn now(&self) -> PyResult<Cow<'_, View>> {
+        let Payload { plan, changes, .. } = &*self.payload;
+        let changes = changes.load(Ordering::Acquire);
+        if changes == self.view.changes {
+            return Ok(Cow::Borrowed(&self.view));
+        }
+        let bytes = lock(&self.payload.current).clone();
+        let path = plan.path_to(&self.view.bytes, self.view.place);
+        let place = path.and_then(|path| plan.place_at(&bytes, &path));
+        let gone =
+            || PyRuntimeError::new_err("the list with this element was assigned: take the element anew");
+        Ok(Cow::Owned(View {
+            place: place.ok_or_else(gone)?,
+            bytes,
+            changes,
+        }))
+    }
+
+    /// The bytes of the whole message; `None` for a part of one.
+    pub fn whole(&self) -> Option<(Bytes, &TypePlan)> {
+        let plan = &self.payload.plan;
+        let is_whole = self.view.place.structure == plan.root_index();
+        is_whole.then(|| (lock(&self.payload.current).clone(), &**plan))
+    }
+
+    fn field(&self, py: Python<'_>, index: usize, plain: bool) -> PyResult<Py<PyAny>> {
+        let view = self.now()?;
+        match self.payload.plan.part_of(&view.bytes, view.place, index) {
+            Ok(part) => self.part(py, &view, part, plain),
+            Err(error) => Err(failed(py, &self.payload.topic, &error)),
+        }
+    }
+
+    fn part(&self, py: Python<'_>, view: &View, part: Part<'_>, plain: bool) -> PyResult<Py<PyAny>> {
         match part {
             Part::Scalar(value) => scalar(py, value),
             Part::Struct(place) => {
-                let inner = Struct {
-                    payload: self.clone(),
-                    place,
+                let inner = Self {
+                    payload: Arc::clone(&self.payload),
+                    view: View {
+                        place,
+                        ..view.clone()
+                    },
                 };
                 if plain {
                     inner.to_dict(py)?.into_py_any(py)
@@ -153,19 +236,19 @@ impl Payload {
                     && let (Some(asarray), Some(type_text)) =
                         (numpy(py), type_text(values.kind(), values.is_little_endian()))
                 {
-                    let view = Values {
+                    let seen = Values {
                         // numpy does not expect booleans other than 0 and 1.
                         bytes: if values.kind() == Primitive::Boolean
                             && values.bytes().iter().any(|byte| *byte > 1)
                         {
                             values.bytes().iter().map(|byte| u8::from(*byte != 0)).collect()
                         } else {
-                            self.bytes.slice_ref(values.bytes())
+                            view.bytes.slice_ref(values.bytes())
                         },
                         type_text,
                         shape: vec![values.len()],
                     };
-                    return Ok(asarray.call1((view,))?.unbind());
+                    return Ok(asarray.call1((seen,))?.unbind());
                 }
                 if values.is_octets() {
                     return PyBytes::new(py, values.bytes()).into_py_any(py);
@@ -178,15 +261,17 @@ impl Payload {
             }
             Part::List(items) => {
                 let list = PyList::empty(py);
-                let mut failed = None;
-                let read = self.plan.items(&self.bytes, items, &mut |item| {
-                    let appended = self.part(py, item, plain).and_then(|item| list.append(item));
-                    failed = appended.err();
-                    failed.is_none()
+                let mut stopped = None;
+                let read = self.payload.plan.items(&view.bytes, items, &mut |item| {
+                    let appended = self
+                        .part(py, view, item, plain)
+                        .and_then(|item| list.append(item));
+                    stopped = appended.err();
+                    stopped.is_none()
                 });
-                match (failed, read) {
+                match (stopped, read) {
                     (Some(error), _) => Err(error),
-                    (None, Err(error)) => Err(self.error(py, &error)),
+                    (None, Err(error)) => Err(failed(py, &self.payload.topic, &error)),
                     (None, Ok(())) => list.into_py_any(py),
                 }
             }
@@ -194,30 +279,8 @@ impl Payload {
     }
 }
 
-impl Struct {
-    fn plan(&self) -> &StructPlan {
-        self.payload.plan.structure(self.place.structure)
-    }
-
-    fn names(&self) -> impl Iterator<Item = &str> {
-        let structure = self.plan();
-        let fields = structure.fields.iter().filter(|_| !structure.is_empty);
-        fields.map(|field| field.name.as_str())
-    }
-
-    /// The payload of a whole message.
-    pub fn whole(&self) -> Option<(&Payload, &str)> {
-        let is_whole = self.place.structure == self.payload.plan.root_index();
-        is_whole.then(|| (&self.payload, self.payload.plan.type_name()))
-    }
-
-    fn field(&self, py: Python<'_>, index: usize, plain: bool) -> PyResult<Py<PyAny>> {
-        let payload = &self.payload;
-        match payload.plan.part_of(&payload.bytes, self.place, index) {
-            Ok(part) => payload.part(py, part, plain),
-            Err(error) => Err(payload.error(py, &error)),
-        }
-    }
+fn failed(py: Python<'_>, topic: &str, error: &DecodeError) -> PyErr {
+    decode_error(py, topic, error, &format!("{topic}: {error}"))
 }
 
 #[pymethods]
@@ -260,6 +323,58 @@ impl Struct {
         Ok(found)
     }
 
+    /// Assigns a field: the message is encoded with it, and the bag keeps its own.
+    fn __setattr__(&self, py: Python<'_>, name: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (structure, plan) = (self.plan(), &self.payload.plan);
+        let Some((index, field)) = structure.field(name).filter(|_| !structure.is_empty) else {
+            return self.__getattr__(name);
+        };
+        let value = encode::assigned(plan, structure, field, value)?;
+        let view = self.now()?;
+        let path = plan.path_to(&view.bytes, view.place).map(|mut path| {
+            path.push(index);
+            path
+        });
+        let editor = path.and_then(|path| Editor::assigning(Arc::clone(plan), &path, value));
+        let mut changed = Vec::new();
+        let edited = editor.map(|editor| editor.apply(&view.bytes, &mut changed));
+        if let Some(Err(error)) = edited {
+            let topic = Some(self.payload.topic.to_string());
+            let details = Details {
+                topic,
+                ..Details::default()
+            };
+            return Err(exception(py, "EncodeError", &error.to_string(), details));
+        }
+        *lock(&self.payload.current) = changed.into();
+        self.payload.changes.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Assigns a field by its name, with dots between levels.
+    fn __setitem__(slf: &Bound<'_, Self>, path: &str, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let parent = if parent.is_empty() {
+            slf.as_any().clone()
+        } else {
+            Self::__getitem__(slf, parent)?
+        };
+        parent.setattr(name, value)
+    }
+
+    /// A copy with some fields changed; names may have dots.
+    #[pyo3(signature = (**fields))]
+    fn replace<'py>(
+        slf: &Bound<'py, Self>,
+        fields: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let copy = Bound::new(slf.py(), slf.get().__copy__()?)?;
+        for (name, value) in fields.into_iter().flatten() {
+            Self::__setitem__(&copy, name.extract()?, &value)?;
+        }
+        Ok(copy)
+    }
+
     /// The full name of the type, for example `geometry_msgs/msg/Vector3`.
     #[getter]
     fn _type(&self) -> &str {
@@ -283,23 +398,37 @@ impl Struct {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let this = slf.get();
-        let (type_name, text) = pickle::parts(&this.payload.plan, this.place.structure)?;
+        let (type_name, text) = pickle::parts(&this.payload.plan, this.view.place.structure)?;
         let package = slf.py().import("holdall._writer")?;
         package.call_method1("_reduced", (slf, type_name, text))
     }
 
-    fn __copy__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
+    /// The same in memory of its own: what is assigned to one is not in the other.
+    fn __copy__(&self) -> PyResult<Self> {
+        let Payload { plan, topic, .. } = &*self.payload;
+        Ok(Self::alone(
+            Arc::clone(plan),
+            Arc::clone(topic),
+            self.now()?.into_owned(),
+        ))
     }
 
-    /// Nothing of it can be changed: a copy is the same.
-    fn __deepcopy__<'py>(slf: PyRef<'py, Self>, _memo: &Bound<'py, PyAny>) -> PyRef<'py, Self> {
-        slf
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> PyResult<Self> {
+        self.__copy__()
     }
 
     fn __dir__(&self) -> Vec<String> {
-        let own = ["_type", "_fields", "to_dict"].map(str::to_owned);
+        let own = ["_type", "_fields", "to_dict", "replace"].map(str::to_owned);
         self.names().map(str::to_owned).chain(own).collect()
+    }
+
+    fn _ipython_key_completions_(&self) -> Vec<String> {
+        self.names().map(str::to_owned).collect()
+    }
+
+    /// For notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("holdall._html")?.call_method1("struct", (slf,))
     }
 
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from .. import _native, _program, _verbs
-from .._bag import Bag, Selection
+from .._bag import Bag
 from .._errors import DefinitionError
+from .._topic import Selection
 from .._writer import Writer, create
 from . import rclpy, rosidl
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._bag import Bag, Selection
+from .._bag import Bag
 from .._errors import DefinitionError, Error
+from .._topic import Selection
 from .rosidl import _class, _message_type, _wrapped, define
 
 

@@ -5,20 +5,20 @@ mod parallel;
 pub use parallel::{Next, ParallelTable};
 
 use crate::{
-    decode::{ChoiceError, Decoders, Fields, MessageChoice},
+    decode::{ChoiceError, Decoders, Fields, MessageChoice, TimeBase},
     reader::{BagMessage, BagSet},
 };
 pub use holdall_model::dynamic::columns::{Array, Batch, Column, ColumnOptions, UnknownField};
-use holdall_model::dynamic::{DecodeError, columns::ColumnBuilder};
-use std::{sync::Arc, time::Duration};
+use holdall_model::dynamic::{DecodeError, TypePlan, columns::ColumnBuilder};
+use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
 /// Which messages and fields of a topic become rows and columns.
 #[derive(Clone, Debug, Default)]
 pub struct TableOptions {
     /// The fields, and the form of their columns.
     pub columns: ColumnOptions,
-    /// Of messages that follow one another within this span, only the first one is read.
-    pub every: Option<Duration>,
+    /// Which of the selected messages are read.
+    pub pick: Pick,
     /// A message that cannot be decoded is counted and left out. Otherwise it is an error.
     pub skip_undecodable: bool,
 }
@@ -26,7 +26,11 @@ pub struct TableOptions {
 /// Rows of a topic: the stamps of each message and the columns of its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rows {
-    /// Reception times in nanoseconds since the Unix epoch.
+    /// Names of the columns for the stamps, as [`stamp_names`] has them.
+    pub stamp_names: Arc<[String]>,
+    /// Stamps of the headers in nanoseconds since the Unix epoch, if they are the clock.
+    pub header_stamps: Option<Vec<i64>>,
+    /// Reception times, in the same form.
     pub log_times: Vec<i64>,
     /// Send times, in the same form.
     pub publish_times: Vec<i64>,
@@ -39,11 +43,27 @@ pub struct Rows {
 impl Rows {
     /// Appends rows of the same columns.
     pub fn append(&mut self, mut other: Self) {
+        if let (Some(stamps), Some(more)) = (&mut self.header_stamps, &mut other.header_stamps) {
+            stamps.append(more);
+        }
         self.log_times.append(&mut other.log_times);
         self.publish_times.append(&mut other.publish_times);
         self.sequences.append(&mut other.sequences);
         self.batch.append(other.batch);
     }
+}
+
+/// Names of the columns for log time, publish time and sequence number, after the one for the header's stamp where that is the clock: with the
+/// prefix `bag_` if the message has a field of the same name. All tables have them: Arrow's, Parquet's and CSV's.
+pub fn stamp_names(plan: &TypePlan, time: TimeBase) -> Vec<String> {
+    let header = (time == TimeBase::HeaderStamp).then_some("header_stamp");
+    let names = header.into_iter().chain(["log_time", "publish_time", "sequence"]);
+    names
+        .map(|name| {
+            let taken = plan.root().field(name).is_some();
+            format!("{}{name}", if taken { "bag_" } else { "" })
+        })
+        .collect()
 }
 
 /// Why a topic cannot be read as a table.
@@ -93,23 +113,65 @@ pub enum TableError {
     },
 }
 
-/// Leaves out messages that follow another one too soon.
+/// Which of a topic's selected messages are taken; all by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Every {
-    span: Option<Duration>,
-    next: Option<i64>,
+pub struct Pick {
+    /// One in each span of this length.
+    pub every: Option<Duration>,
+    /// Those with these numbers, among the ones that `every` leaves.
+    pub numbers: Option<Numbers>,
 }
 
-impl Every {
-    /// Keeps one message in each `span`; all for `None`.
-    pub fn new(span: Option<Duration>) -> Self {
-        Self { span, next: None }
+/// Numbers of messages, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The first.
+    pub start: u64,
+    /// The first that is not one of them.
+    pub end: Option<u64>,
+    /// The distance between two.
+    pub step: NonZeroU64,
+}
+
+/// Picks messages of one topic, which come in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Picker {
+    pick: Pick,
+    next: Option<i64>,
+    counted: u64,
+}
+
+impl Picker {
+    /// Begins to pick.
+    pub fn new(pick: Pick) -> Self {
+        Self {
+            pick,
+            ..Self::default()
+        }
     }
 
-    /// Whether a message with this stamp is kept; stamps come in order.
-    pub fn keeps(&mut self, nanos: i64) -> bool {
-        let Some(span) = self
-            .span
+    /// Whether the next message, with this stamp, is taken.
+    pub fn takes(&mut self, nanos: i64) -> bool {
+        if !self.is_due(nanos) {
+            return false;
+        }
+        let number = self.counted;
+        self.counted += 1;
+        self.pick.numbers.is_none_or(|Numbers { start, end, step }| {
+            let is_within = number >= start && end.is_none_or(|end| number < end);
+            is_within && (number - start).is_multiple_of(step.get())
+        })
+    }
+
+    /// Whether no later message is taken.
+    pub fn is_done(&self) -> bool {
+        let end = self.pick.numbers.and_then(|numbers| numbers.end);
+        end.is_some_and(|end| self.counted >= end)
+    }
+
+    fn is_due(&mut self, nanos: i64) -> bool {
+        let every = self.pick.every;
+        let Some(span) = every
             .and_then(|span| i64::try_from(span.as_nanos()).ok())
             .filter(|span| *span > 0)
         else {
@@ -157,7 +219,8 @@ pub struct TableReader {
     messages: Messages,
     fields: Fields,
     builder: ColumnBuilder,
-    every: Every,
+    stamp_names: Arc<[String]>,
+    picker: Picker,
     skip_undecodable: bool,
     /// An error that comes after the rows before it.
     pending: Option<TableError>,
@@ -169,6 +232,7 @@ pub struct TableReader {
 /// The stamps of the rows so far.
 #[derive(Default)]
 struct Stamps {
+    headers: Option<Vec<i64>>,
     log_times: Vec<i64>,
     publish_times: Vec<i64>,
     sequences: Vec<u32>,
@@ -191,6 +255,7 @@ impl TableReader {
             ..choice
         };
         let messages = choice.messages(bags, decoders)?;
+        let time = choice.time;
         let found = bags.topics().into_iter().find(|known| known.name == topic);
         let info = found.unwrap_or_default();
         let decoder = decoders.find(&info).map_err(ChoiceError::from)?;
@@ -207,24 +272,41 @@ impl TableReader {
             topic: topic.to_owned(),
             type_name: info.type_name,
             messages,
+            stamp_names: stamp_names(fields.plan(), time).into(),
             fields,
             builder,
-            every: Every::new(options.every),
+            picker: Picker::new(options.pick),
             skip_undecodable: options.skip_undecodable,
             pending: None,
             skipped: 0,
             first_skipped: None,
-            stamps: Stamps::default(),
+            stamps: Stamps {
+                headers: (time == TimeBase::HeaderStamp).then(Vec::new),
+                ..Stamps::default()
+            },
         })
     }
 
     /// The columns without rows.
     pub fn empty(&self) -> Rows {
+        let headers = self.stamps.headers.as_ref().map(|_| Vec::new());
+        self.rows(
+            Stamps {
+                headers,
+                ..Stamps::default()
+            },
+            self.builder.take_none(),
+        )
+    }
+
+    fn rows(&self, stamps: Stamps, batch: Batch) -> Rows {
         Rows {
-            log_times: Vec::new(),
-            publish_times: Vec::new(),
-            sequences: Vec::new(),
-            batch: self.builder.take_none(),
+            stamp_names: Arc::clone(&self.stamp_names),
+            header_stamps: stamps.headers,
+            log_times: stamps.log_times,
+            publish_times: stamps.publish_times,
+            sequences: stamps.sequences,
+            batch,
         }
     }
 
@@ -261,7 +343,12 @@ impl TableReader {
             if self.stamps.log_times.len() % 256 == 255 && self.builder.bytes() >= bytes_max {
                 break;
             }
-            let Some(message) = self.messages.next() else {
+            let next = if self.picker.is_done() {
+                None
+            } else {
+                self.messages.next()
+            };
+            let Some(message) = next else {
                 return Ok(false);
             };
             self.row(&message?)?;
@@ -271,18 +358,21 @@ impl TableReader {
 
     /// The rows that were read so far.
     pub fn take(&mut self) -> Rows {
-        let stamps = std::mem::take(&mut self.stamps);
-        Rows {
-            log_times: stamps.log_times,
-            publish_times: stamps.publish_times,
-            sequences: stamps.sequences,
-            batch: self.builder.take(),
-        }
+        let headers = self.stamps.headers.as_ref().map(|_| Vec::new());
+        let stamps = std::mem::replace(
+            &mut self.stamps,
+            Stamps {
+                headers,
+                ..Stamps::default()
+            },
+        );
+        let batch = self.builder.take();
+        self.rows(stamps, batch)
     }
 
     /// Appends a message.
     fn row(&mut self, message: &BagMessage) -> Result<(), TableError> {
-        if !self.every.keeps(message.stamp.as_nanos()) {
+        if !self.picker.takes(message.stamp.as_nanos()) {
             return Ok(());
         }
         let log_time = message.log_time.as_nanos();
@@ -305,6 +395,9 @@ impl TableReader {
         };
         match pushed {
             Ok(()) => {
+                if let Some(headers) = &mut self.stamps.headers {
+                    headers.push(message.stamp.as_nanos());
+                }
                 self.stamps.log_times.push(log_time);
                 self.stamps.publish_times.push(message.publish_time.as_nanos());
                 self.stamps.sequences.push(message.sequence);
@@ -324,14 +417,49 @@ impl TableReader {
 mod tests {
     use super::*;
 
+    const STAMPS: [i64; 12] = [0, 3, 9, 10, 12, 19, 31, 39, 40, 41, 49, 100];
+
+    fn taken(pick: Pick) -> Vec<i64> {
+        let mut picker = Picker::new(pick);
+        STAMPS.into_iter().filter(|stamp| picker.takes(*stamp)).collect()
+    }
+
+    fn numbers(start: u64, end: Option<u64>, step: u64) -> Option<Numbers> {
+        let step = NonZeroU64::new(step).unwrap();
+        Some(Numbers { start, end, step })
+    }
+
     #[test]
-    fn one_message_is_kept_in_each_span() {
-        let mut every = Every::new(Some(Duration::from_nanos(10)));
-        let kept: Vec<i64> = [0, 3, 9, 10, 12, 19, 31, 39, 40, 41, 49, 100]
-            .into_iter()
-            .filter(|stamp| every.keeps(*stamp))
-            .collect();
-        assert_eq!(kept, [0, 10, 31, 40, 100]);
-        assert!(Every::default().keeps(5) && Every::new(Some(Duration::ZERO)).keeps(5));
+    fn one_message_is_taken_in_each_span() {
+        let every = |nanos| Some(Duration::from_nanos(nanos));
+        let pick = |every| taken(Pick { every, numbers: None });
+        assert_eq!(pick(every(10)), [0, 10, 31, 40, 100]);
+        assert_eq!((pick(None), pick(every(0))), (STAMPS.to_vec(), STAMPS.to_vec()));
+    }
+
+    #[test]
+    fn messages_are_taken_by_number_among_those_that_a_span_leaves() {
+        let every = Some(Duration::from_nanos(10));
+        assert_eq!(
+            taken(Pick {
+                every: None,
+                numbers: numbers(2, Some(8), 3)
+            }),
+            [9, 19]
+        );
+        assert_eq!(
+            taken(Pick {
+                every,
+                numbers: numbers(1, None, 2)
+            }),
+            [10, 40]
+        );
+        let mut picker = Picker::new(Pick {
+            every: None,
+            numbers: numbers(0, Some(2), 1),
+        });
+        assert!(
+            picker.takes(1) && !picker.is_done() && picker.takes(2) && picker.is_done() && !picker.takes(3)
+        );
     }
 }

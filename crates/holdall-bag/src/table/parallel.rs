@@ -1,6 +1,6 @@
 //! Reads a topic as rows in several threads, each of which decodes separate spans of time.
 
-use super::{Rows, TableError, TableOptions, TableReader};
+use super::{Pick, Rows, TableError, TableOptions, TableReader};
 use crate::{
     decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
     reader::{BagSet, BagSpans, MessageFilter},
@@ -88,7 +88,7 @@ impl ParallelTable {
         options: &TableOptions,
         threads: usize,
     ) -> Result<Option<Self>, TableError> {
-        let depends = options.every.is_some()
+        let depends = options.pick != Pick::default()
             || !choice.start_offset.is_zero()
             || choice.duration.is_some()
             || choice.time == TimeBase::HeaderStamp;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 pub const EXAMPLES: &str = "\
 Examples:
   holdall export lab -f csv                          a table for each topic, in lab_csv/
-  holdall export lab -f parquet -o tables            with typed columns, for pandas, DuckDB, Spark
+  holdall export lab -f parquet -o tables            with typed columns, for Polars, DuckDB, Spark
+  holdall export lab -f parquet --flat               a column for each field, for pandas
   holdall export lab -f png -t /camera/image_raw     an image file for each message
   holdall export lab -f pcd -t /lidar/points         a point cloud file for each message
   holdall export lab -f csv -w '/imu: linear_acceleration.z > 12'
@@ -23,7 +24,8 @@ Tables:
   field of that name. With --time header.stamp the first column is header_stamp.
   CSV: a column for each plain field, named by its path (header.stamp.sec); arrays of up to 64
   elements have a column for each (covariance[0]), longer ones and sequences are JSON in one column.
-  Parquet: structs are nested, arrays and sequences are lists, uint8[] is binary; zstd.
+  Parquet: structs are nested, arrays and sequences are lists, uint8[] is binary; zstd. These are the
+  columns that Python's to_arrow, to_polars and DuckDB have; with --flat those of flat=True.
 
 Images:
   sensor_msgs/msg/Image and CompressedImage; other topics are left out. Files are named by the time
@@ -108,6 +110,10 @@ pub struct ExportArguments {
     /// YAML file with the features and episodes of training data
     #[arg(long, value_name = "FILE", help_heading = "What is written")]
     pub mapping: Option<PathBuf>,
+
+    /// Parquet: columns with dotted names (header.stamp.sec) instead of nested structs
+    #[arg(long, help_heading = "What is written")]
+    pub flat: bool,
 
     /// Output directory [default: the bag's name and the format]
     #[arg(short = 'o', long, value_name = "PATH", help_heading = "What is written")]

@@ -25,6 +25,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
         .map_or(Ok(()), resolve::refuse_remote)
         .map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
+    refuse_flat(args)?;
     let Some(kind) = kind(args) else {
         #[cfg(feature = "parquet")]
         return super::training::run(args, choice);
@@ -91,7 +92,7 @@ pub fn run(args: &ExportArguments) -> VerbResult {
 const fn kind(args: &ExportArguments) -> Option<ExportKind> {
     Some(match args.format {
         ExportFormat::Csv => ExportKind::Csv,
-        ExportFormat::Parquet => ExportKind::Parquet,
+        ExportFormat::Parquet => ExportKind::Parquet { flat: args.flat },
         ExportFormat::Png => ExportKind::Images(ImageFormat::Png),
         ExportFormat::Jpeg => ExportKind::Images(ImageFormat::Jpeg(args.quality)),
         ExportFormat::Pcd => ExportKind::Clouds(CloudFormat::Pcd),
@@ -113,13 +114,25 @@ fn refuse_mapping(args: &ExportArguments) -> Result<(), Failure> {
     args.mapping.as_ref().map_or(Ok(()), |_| Err(clash()))
 }
 
+/// Only Parquet has nested columns.
+fn refuse_flat(args: &ExportArguments) -> Result<(), Failure> {
+    if args.flat && args.format != ExportFormat::Parquet {
+        return Err(Failure::refused(resolve::UsageError::Clash {
+            first: "--flat",
+            second: "--format",
+            reason: "only Parquet has nested columns; use -f parquet",
+        }));
+    }
+    Ok(())
+}
+
 /// Why nothing was written.
 fn nothing(kind: ExportKind, is_chosen: bool, bags: &BagSet) -> Failure {
     Failure::refused(if is_chosen {
         let what = match kind {
             ExportKind::Images(_) => "images",
             ExportKind::Clouds(_) => "point clouds",
-            ExportKind::Csv | ExportKind::Parquet => "messages that a table can hold",
+            ExportKind::Csv | ExportKind::Parquet { .. } => "messages that a table can hold",
         };
         format!("nothing was written: no chosen topic has {what}")
     } else {

@@ -7,8 +7,8 @@
 //! have no column.
 
 use super::ExistingFiles;
-use super::{ExportError, Finished, Sink, file::PartialFile, stamp_names};
-use holdall_bag::{decode::TimeBase, reader::BagMessage};
+use super::{ExportError, Finished, Sink, file::PartialFile};
+use holdall_bag::{decode::TimeBase, reader::BagMessage, table::stamp_names};
 use holdall_model::{
     dynamic::{
         ElementPlan, FieldPlan, Primitives, Scalar, StructPlan, TypePlan, Visitor,

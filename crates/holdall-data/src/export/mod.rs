@@ -34,7 +34,6 @@ use holdall_bag::{
     decode::{Decoders, Fields, JSON_WITHOUT_SCHEMA, TimeBase},
     reader::BagMessage,
 };
-use holdall_model::dynamic::TypePlan;
 use holdall_model::units::counted;
 use serde::Serialize;
 use std::{
@@ -49,7 +48,10 @@ pub enum ExportKind {
     /// Comma-separated values.
     Csv,
     /// Parquet with typed columns.
-    Parquet,
+    Parquet {
+        /// The fields of structs are columns with dotted names; otherwise structs are nested.
+        flat: bool,
+    },
     /// Image files.
     Images(ImageFormat),
     /// Files of point clouds.
@@ -114,19 +116,6 @@ impl ExportReport {
     }
 }
 
-/// Names of the columns for log time, publish time and sequence number, after the one for the header's stamp where that is the clock: with the
-/// prefix `bag_` if the message has a field of the same name.
-fn stamp_names(plan: &TypePlan, time: TimeBase) -> Vec<String> {
-    let header = (time == TimeBase::HeaderStamp).then_some("header_stamp");
-    let names = header.into_iter().chain(["log_time", "publish_time", "sequence"]);
-    names
-        .map(|name| {
-            let taken = plan.root().field(name).is_some();
-            format!("{}{name}", if taken { "bag_" } else { "" })
-        })
-        .collect()
-}
-
 /// Writes the messages of one topic.
 trait Sink {
     /// Writes a message. An error about this message only is counted and reported; any other ends the export.
@@ -188,7 +177,7 @@ impl Exporter {
     /// # Errors
     /// A feature that this program was built without.
     pub fn new(options: ExportOptions, decoders: Decoders) -> Result<Self, ExportError> {
-        if options.kind == ExportKind::Parquet && cfg!(not(feature = "parquet")) {
+        if matches!(options.kind, ExportKind::Parquet { .. }) && cfg!(not(feature = "parquet")) {
             return Err(ExportError::NotBuilt { what: "Parquet" });
         }
         Ok(Self {
@@ -313,14 +302,15 @@ impl Exporter {
                 time,
             )?),
             #[cfg(feature = "parquet")]
-            ExportKind::Parquet => Box::new(parquet::ParquetSink::create(
+            ExportKind::Parquet { flat } => Box::new(parquet::ParquetSink::create(
                 plan,
                 &folder.join(format!("{name}.parquet")),
                 existing,
                 time,
+                flat,
             )?),
             #[cfg(not(feature = "parquet"))]
-            ExportKind::Parquet => return Err(ExportError::NotBuilt { what: "Parquet" }),
+            ExportKind::Parquet { .. } => return Err(ExportError::NotBuilt { what: "Parquet" }),
             ExportKind::Images(format) => {
                 match image::ImageSink::create(plan, &folder.join(name), format, existing)? {
                     Some(sink) => Box::new(sink),
@@ -404,6 +394,7 @@ mod tests {
     use super::*;
     use holdall_bag::reader::BagSet;
     use holdall_model::{
+        dynamic::TypePlan,
         interface::{Definition, InterfaceSource, SourceFormat},
         time::Timestamp,
         topic::TopicInfo,

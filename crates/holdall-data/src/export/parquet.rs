@@ -1,23 +1,22 @@
 //! A topic as a table in Apache Parquet, with the columns and the nesting of its type.
 //!
-//! Structs are groups, arrays and sequences are lists of the standard form (`list.element`), `uint8[]`,
-//! `byte[]` and `char[]` are binary values, numbers keep their width and sign, texts are UTF-8. The first
-//! columns are `log_time` and `publish_time` (timestamps in nanoseconds, UTC) and `sequence`. No value is
-//! null. Structs without fields hold one number that is 0, because Parquet has no empty groups. Compressed
-//! with zstd.
+//! The columns are those of Arrow's tables (`holdall_bag::table`): the stamps, then structs as groups, or flat with dotted names; arrays and
+//! sequences as lists of the standard form (`list.element`), `uint8[]`, `byte[]` and `char[]` as binary values. Numbers keep their width and sign,
+//! texts are UTF-8, times are timestamps in nanoseconds, UTC. No value is null. Structs without fields are left out; elements of lists that
+//! are such structs hold one number that is 0, because Parquet has no empty groups. Compressed with zstd.
 //!
 //! Messages are collected as columns (`holdall_model::dynamic::columns`); a row group is made of them one column after another.
 
 use super::ExistingFiles;
-use super::{ExportError, Finished, Sink, file::PartialFile, stamp_names};
+use super::{ExportError, Finished, Sink, file::PartialFile};
 use crate::parquet_file::{Levels, Values, group, leaf, list, properties, root, timestamp, write_column};
-use holdall_bag::{decode::TimeBase, reader::BagMessage};
+use holdall_bag::{decode::TimeBase, reader::BagMessage, table::stamp_names};
 use holdall_model::{
     dynamic::{
-        ElementPlan, FieldPlan, StructPlan, TypePlan,
-        columns::{Array, Batch, ColumnBuilder, ColumnOptions},
+        ElementPlan, FieldPlan, TypePlan,
+        columns::{Array, Batch, Column, ColumnBuilder, ColumnOptions},
     },
-    interface::{Arity, Primitive},
+    interface::Primitive,
 };
 use parquet::{
     basic::{LogicalType, Type as Physical},
@@ -37,13 +36,14 @@ const GROUP_BYTES_MAX: usize = 32 << 20;
 const GROUP_ROWS_MAX: usize = 1 << 20;
 /// Most columns of a table.
 const COLUMNS_MAX: usize = 16_384;
+/// The number in structs without fields, as ROS names it.
+const NO_FIELD: &str = "structure_needs_at_least_one_member";
 /// Bytes of payloads, or rows, after which the bytes of the columns are summed again.
 const SUMMED_BYTES: usize = 64 << 10;
 const SUMMED_ROWS: usize = 256;
 
 /// Writes one topic.
 pub(super) struct ParquetSink {
-    plan: Arc<TypePlan>,
     path: PathBuf,
     writer: SerializedFileWriter<PartialFile>,
     builder: ColumnBuilder,
@@ -62,6 +62,7 @@ impl ParquetSink {
         path: &Path,
         existing: ExistingFiles,
         time: TimeBase,
+        flat: bool,
     ) -> Result<Self, ExportError> {
         let root_leaves = leaf_counts(&plan)[plan.root_index()];
         let too_many = || ExportError::TooManyColumns {
@@ -71,20 +72,20 @@ impl ParquetSink {
         if root_leaves > COLUMNS_MAX {
             return Err(too_many());
         }
-        let schema = schema(&plan, time).map_err(|error| failed(path, error))?;
         // zstd finds repetitions at less cost than a dictionary for each column.
         let properties = properties(Vec::new()).set_dictionary_enabled(false).build();
         let options = ColumnOptions {
-            nested: true,
+            nested: !flat,
             ..ColumnOptions::default()
         };
         // All fields are wanted, so that none can be unknown.
         let builder = ColumnBuilder::new(Arc::clone(&plan), &options).map_err(|_| too_many())?;
+        let names = stamp_names(&plan, time);
+        let schema = schema(names, &builder.take_none().columns).map_err(|error| failed(path, error))?;
         let file = PartialFile::create(path, existing)?;
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties))
             .map_err(|error| failed(path, error))?;
         Ok(Self {
-            plan,
             path: path.to_owned(),
             writer,
             builder,
@@ -103,7 +104,6 @@ impl ParquetSink {
         }
         let Batch { rows, columns } = self.builder.take();
         let mut group = GroupWriter {
-            plan: &self.plan,
             group: self.writer.next_row_group()?,
             of_arrays: None,
         };
@@ -114,11 +114,9 @@ impl ParquetSink {
         group.write(&Values::I64(std::mem::take(&mut self.log_times)), &of_rows)?;
         group.write(&Values::I64(std::mem::take(&mut self.publish_times)), &of_rows)?;
         group.write(&Values::I32(std::mem::take(&mut self.sequences)), &of_rows)?;
-        let fields = columns
-            .into_iter()
-            .map(|column| (column.name, column.array))
-            .collect();
-        group.structure(self.plan.root(), fields, &of_rows)?;
+        for column in columns {
+            group.column(column.array, &of_rows)?;
+        }
         group.group.close()?;
         Ok(())
     }
@@ -223,57 +221,26 @@ fn parts(bytes: Vec<u8>, ends: impl Iterator<Item = (usize, usize)>) -> Values {
 }
 
 /// Writes the columns of a row group in the order of the schema.
-struct GroupWriter<'p, 'w> {
-    plan: &'p TypePlan,
+struct GroupWriter<'w> {
     group: SerializedRowGroupWriter<'w, PartialFile>,
     /// The levels of an array of this length in each row: a message has several covariances.
     of_arrays: Option<(usize, Rc<Levels>)>,
 }
 
-impl GroupWriter<'_, '_> {
-    fn structure(
-        &mut self,
-        structure: &StructPlan,
-        fields: Vec<(String, Array)>,
-        levels: &Levels,
-    ) -> Result<(), ParquetError> {
-        if structure.is_empty {
-            return self.write(&Values::I32(vec![0; levels.values]), levels);
-        }
-        let mut fields = fields.into_iter().peekable();
-        for field in &structure.fields {
-            match fields.next_if(|(name, _)| *name == field.name) {
-                Some((_, array)) => self.field(field, array, levels)?,
-                // Columns leave out structs in which there is nothing.
-                None => self.element(
-                    field,
-                    Array::Struct {
-                        length: levels.values,
-                        fields: Vec::new(),
-                    },
-                    levels,
-                )?,
-            }
-        }
-        Ok(())
-    }
-
-    fn field(&mut self, field: &FieldPlan, array: Array, levels: &Levels) -> Result<(), ParquetError> {
+impl GroupWriter<'_> {
+    fn column(&mut self, array: Array, levels: &Levels) -> Result<(), ParquetError> {
         let place = |offset: i64| usize::try_from(offset).unwrap_or_default();
         match array {
-            Array::List { offsets, items } => {
-                let inner = levels.of_elements(|value| place(offsets[value + 1] - offsets[value]));
-                self.element(field, *items, &inner)
-            }
-            Array::Fixed { count, items } => {
-                let inner = levels.of_elements(|_| count);
-                self.element(field, *items, &inner)
-            }
             Array::Plain {
+                kind,
+                per_row: None,
+                bytes,
+            } => self.write(&numbers(kind, &bytes), levels),
+            Array::Plain {
+                kind: Primitive::Uint8,
                 per_row: Some(count),
                 bytes,
-                ..
-            } if is_binary(field) => {
+            } => {
                 let ends = (0..levels.values).map(|row| (row * count, (row + 1) * count));
                 self.write(&parts(bytes, ends), levels)
             }
@@ -285,7 +252,21 @@ impl GroupWriter<'_, '_> {
                 let inner = self.of_arrays(count, levels);
                 self.write(&numbers(kind, &bytes), &inner)
             }
-            other => self.element(field, other, levels),
+            Array::Text { offsets, bytes } | Array::Octets { offsets, bytes } => {
+                let ends = offsets.windows(2).map(|pair| (place(pair[0]), place(pair[1])));
+                self.write(&parts(bytes, ends), levels)
+            }
+            Array::List { offsets, items } => {
+                let inner = levels.of_elements(|value| place(offsets[value + 1] - offsets[value]));
+                self.column(*items, &inner)
+            }
+            Array::Fixed { count, items } => self.column(*items, &levels.of_elements(|_| count)),
+            Array::Struct { fields, .. } if fields.is_empty() => {
+                self.write(&Values::I32(vec![0; levels.values]), levels)
+            }
+            Array::Struct { fields, .. } => fields
+                .into_iter()
+                .try_for_each(|(_, array)| self.column(array, levels)),
         }
     }
 
@@ -302,33 +283,13 @@ impl GroupWriter<'_, '_> {
         }
     }
 
-    fn element(&mut self, field: &FieldPlan, array: Array, levels: &Levels) -> Result<(), ParquetError> {
-        let place = |offset: i64| usize::try_from(offset).unwrap_or_default();
-        match array {
-            Array::Struct { fields, .. } => match field.element {
-                ElementPlan::Struct(index) => self.structure(self.plan.structure(index), fields, levels),
-                _ => Err(ParquetError::General(format!("{} is not a struct", field.name))),
-            },
-            Array::Plain { kind, bytes, .. } => self.write(&numbers(kind, &bytes), levels),
-            Array::Text { offsets, bytes } | Array::Octets { offsets, bytes } => {
-                let ends = offsets.windows(2).map(|pair| (place(pair[0]), place(pair[1])));
-                self.write(&parts(bytes, ends), levels)
-            }
-            Array::List { .. } | Array::Fixed { .. } => Err(ParquetError::General(format!(
-                "{} is a list of lists",
-                field.name
-            ))),
-        }
-    }
-
     fn write(&mut self, values: &Values, levels: &Levels) -> Result<(), ParquetError> {
         write_column(&mut self.group, values, levels)
     }
 }
 
-/// The schema of a plan.
-fn schema(plan: &TypePlan, time: TimeBase) -> Result<TypePtr, ParquetError> {
-    let mut names = stamp_names(plan, time);
+/// The schema of a table with these names of the stamps and these columns.
+fn schema(mut names: Vec<String>, columns: &[Column]) -> Result<TypePtr, ParquetError> {
     let sequence = names.pop().unwrap_or_default();
     let mut fields = Vec::new();
     for name in &names {
@@ -339,38 +300,38 @@ fn schema(plan: &TypePlan, time: TimeBase) -> Result<TypePtr, ParquetError> {
         Physical::INT32,
         Some(LogicalType::integer(32, false)),
     )?);
-    fields.extend(struct_fields(plan, plan.root())?);
+    for column in columns {
+        fields.push(typed(&column.name, &column.array)?);
+    }
     root(fields)
 }
 
-fn struct_fields(plan: &TypePlan, structure: &StructPlan) -> Result<Vec<TypePtr>, ParquetError> {
-    structure
-        .fields
-        .iter()
-        .map(|field| {
-            let is_list = field.arity != Arity::One && !is_binary(field);
-            if !is_list {
-                return element(plan, field, &field.name);
-            }
-            let inner = element(plan, field, "element")?;
-            list(&field.name, inner)
-        })
-        .collect()
-}
-
-fn element(plan: &TypePlan, field: &FieldPlan, name: &str) -> Result<TypePtr, ParquetError> {
-    let (physical, logical) = match field.element {
-        ElementPlan::Struct(index) => {
-            let fields = struct_fields(plan, plan.structure(index))?;
-            return group(name, fields);
-        }
-        _ if is_binary(field) => (Physical::BYTE_ARRAY, None),
-        ElementPlan::Text { .. } | ElementPlan::WideText { .. } => {
-            (Physical::BYTE_ARRAY, Some(LogicalType::String))
-        }
-        ElementPlan::Primitive(kind) => number(kind),
+/// The type of a column or a part of one.
+fn typed(name: &str, array: &Array) -> Result<TypePtr, ParquetError> {
+    let of_number = |name: &str, kind| {
+        let (physical, logical) = number(kind);
+        leaf(name, physical, logical)
     };
-    leaf(name, physical, logical)
+    match array {
+        Array::Plain {
+            kind, per_row: None, ..
+        } => of_number(name, *kind),
+        Array::Octets { .. }
+        | Array::Plain {
+            kind: Primitive::Uint8,
+            ..
+        } => leaf(name, Physical::BYTE_ARRAY, None),
+        Array::Plain { kind, .. } => list(name, of_number("element", *kind)?),
+        Array::Text { .. } => leaf(name, Physical::BYTE_ARRAY, Some(LogicalType::String)),
+        Array::List { items, .. } | Array::Fixed { items, .. } => list(name, typed("element", items)?),
+        Array::Struct { fields, .. } if fields.is_empty() => {
+            group(name, vec![of_number(NO_FIELD, Primitive::Uint8)?])
+        }
+        Array::Struct { fields, .. } => {
+            let fields = fields.iter().map(|(name, array)| typed(name, array));
+            group(name, fields.collect::<Result<_, _>>()?)
+        }
+    }
 }
 
 fn number(kind: Primitive) -> (Physical, Option<LogicalType>) {
@@ -397,15 +358,6 @@ fn number(kind: Primitive) -> (Physical, Option<LogicalType>) {
     }
 }
 
-/// Lists of bytes are one value.
-fn is_binary(field: &FieldPlan) -> bool {
-    field.arity != Arity::One
-        && matches!(
-            field.element,
-            ElementPlan::Primitive(Primitive::Uint8 | Primitive::Byte | Primitive::Char)
-        )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -430,7 +382,8 @@ mod tests {
         ]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let mut sink = ParquetSink::create(plan, &path, ExistingFiles::Refuse, TimeBase::LogTime).unwrap();
+        let mut sink =
+            ParquetSink::create(plan, &path, ExistingFiles::Refuse, TimeBase::LogTime, false).unwrap();
         let full = Bytes::head()
             .u32(3)
             .u32(2)
@@ -469,7 +422,7 @@ mod tests {
         assert!(
             rows[1].contains(
                 "many: [{names: [\"a\", \"bc\"], x: 7, raw: [9]}, {names: [], x: 8, raw: []}, {names: [\"\"], x: -1, raw: []}], \
-                 bytes: [1, 2], e: {structure_needs_at_least_one_member: 0}, two: [true, false], sequence: 18446744073709551615}"
+                 bytes: [1, 2], two: [true, false], sequence: 18446744073709551615}"
             ),
             "{}",
             rows[1]
