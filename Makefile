@@ -108,14 +108,16 @@ dist: setup-build setup-dist ## archive, Debian package, wheel and container ima
 check-arm64: setup-build setup-dist ## see whether everything compiles for ARM64
 	scripts/dist.py --arch aarch64 --check
 
-# What needs neither a network nor a disk of its own. An emulated process has no io_uring: direct writing is tried by scripts/arm64-machine.sh.
 ARM64_PACKAGES := -p holdall-model -p holdall-io -p holdall-storage -p holdall-record
-ARM64_LACKS :=
+# What the emulator of one process lacks: programs that start themselves, round trips of TCP, and io_uring, which scripts/arm64-machine.sh has.
+ARM64_LACKS := lock::tests::a_lock_ends_with_its_process_also_when_that_is_killed \
+	unfinished::tests::nothing_is_made_again_after_the_removal unfinished::tests::what_was_started_is_ended_and_what_is_unfinished_is_removed \
+	socket::tests::what_the_other_side_has_not_got_is_counted memory_file_system_is_written_buffered
 
 test-arm64: setup-build setup-arm64 ## unit and property tests of the libraries as ARM64 programs, in emulation
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
-	cargo test --target aarch64-unknown-linux-gnu $(ARM64_PACKAGES) --lib --tests -- $(ARM64_LACKS:%=--skip %)
+	cargo test --no-fail-fast --target aarch64-unknown-linux-gnu $(ARM64_PACKAGES) --lib --tests -- $(ARM64_LACKS:%=--skip %)
 
 setup-arm64:
 	@scripts/setup.sh arm64

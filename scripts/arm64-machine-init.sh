@@ -1,25 +1,29 @@
 #!/bin/sh
 # The first process of the computer that arm64-machine.sh emulates: tries the recorder, says what it sees, and switches off.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ROS_DOMAIN_ID=7 ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST
-export CYCLONEDDS_URI='<Domain><General><Interfaces><NetworkInterface name="lo" multicast="true"/></Interfaces></General></Domain>'
+# Of the publisher and the listener.
+loopback='<Domain><General><Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery>
+    <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex><Peers><Peer address="127.0.0.1"/></Peers></Discovery></Domain>'
 mkdir -p /proc /sys /dev /tmp /root /var
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
+ln -s mawk /usr/bin/awk
 mkdir -p /dev/shm /bags /small
 mount -t tmpfs shm /dev/shm
 mount -t tmpfs tmp /tmp
 depmod
 modprobe -a virtio_pci virtio_blk ext4
-ip link set lo up multicast on
+ip link set lo up
 mount -t ext4 /dev/vda /bags
 mount -t ext4 /dev/vdb /small
 
 off() { sync; echo o > /proc/sysrq-trigger; sleep 60; }
 say() { echo "== $(cut -d' ' -f1 /proc/uptime) s: $*"; }
 fail() { say "FAILED: $*"; tail -n 30 /tmp/*.log; off; }
+now() { cut -d. -f1 /proc/uptime; }
 # Waits for a line in a file.
-heard() { n=0; until grep -q "$1" "$2" 2>/dev/null; do n=$((n + 1)); [ $n -lt 1200 ] || fail "no '$1' in $2"; sleep 0.1; done; }
+heard() { end=$(($(now) + 180)); until grep -q "$1" "$2" 2>/dev/null; do [ "$(now)" -lt $end ] || fail "no '$1' in $2"; sleep 0.5; done; }
 count() { holdall info --json "$1" | jq .message_count; }
 # Starts a recorder of /chatter into $1, with what else is named, and a publisher of $2 texts.
 begin() {
@@ -30,7 +34,7 @@ begin() {
     heard "Listening" /tmp/record.log
     rm -f /tmp/hold /tmp/talk.log
     mkfifo /tmp/hold
-    cyclone_peer talk rt/chatter "$texts" </tmp/hold >/tmp/talk.log 2>&1 &
+    CYCLONEDDS_URI="$loopback" cyclone_peer talk rt/chatter "$texts" </tmp/hold >/tmp/talk.log 2>&1 &
     talker=$!
     exec 9>/tmp/hold
 }
@@ -48,7 +52,7 @@ files=$(ls -l /proc/$recorder/fd)
 echo "$files" | grep -q 'io_uring' || fail "the recorder has no io_uring: $files"
 direct=0
 # Of Linux on ARM64: O_DIRECT is 0200000.
-for file in $(echo "$files" | awk '$NF ~ /\/bags\/first\/.*mcap/ { print $(NF - 2) }'); do
+for file in $(echo "$files" | grep '/bags/first/.*mcap' | awk '{ print $(NF - 2) }'); do
     flags=$(awk '/^flags/ { print $2 }' /proc/$recorder/fdinfo/$file)
     [ $((flags & 0200000)) -eq 0 ] || direct=1
 done
@@ -63,14 +67,14 @@ holdall audit /bags/first >/tmp/audit.log 2>&1 || fail "audit"
 [ "$(count /bags/first)" = 3000 ] || fail "recorded $(count /bags/first) of 3000"
 say "recorded 3000 of 3000 of a Cyclone DDS publisher, past the page cache"
 
-cyclone_peer listen rt/chatter 3000 >/tmp/listen.log 2>&1 &
+CYCLONEDDS_URI="$loopback" cyclone_peer listen rt/chatter 3000 >/tmp/listen.log 2>&1 &
 listener=$!
 heard '"ready"' /tmp/listen.log
-holdall play /bags/first --rate 4 --wait-for-subscribers --disable-keyboard-controls >/tmp/play.log 2>&1 || fail "play ended with $?"
+holdall play /bags/first --rate 4 --wait-for-subscribers 1 --disable-keyboard-controls >/tmp/play.log 2>&1 || fail "play ended with $?"
 wait $listener || fail "the listener ended with $?"
 say "played: the listener heard $(grep -c heard /tmp/listen.log) of 3000"
 
-begin /bags/killed 3000
+begin /bags/killed 30000
 heard '"ready"' /tmp/talk.log
 sleep 4
 kill -KILL $recorder

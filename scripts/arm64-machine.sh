@@ -16,20 +16,18 @@ work="$target/arm64-machine$pages"
 mkdir -p "$work"
 
 # Nothing is configured, so nothing of ARM64 runs here.
-root="$work/root.tar"
-if [ ! -e "$root" ]; then
-    packages="base-files,dash,coreutils,mawk,grep,sed,mount,libc-bin,kmod,iproute2,jq,cyclonedds-dev,linux-image-arm64$pages"
-    mmdebstrap --quiet --format=tar --variant=extract --arch=arm64 --include="$packages" trixie "$root.part" http://deb.debian.org/debian
-    mv "$root.part" "$root"
-fi
 if [ ! -e "$work/kernel" ]; then
     rm -rf "$work/root"
     mkdir "$work/root"
+    root="$work/root.tar"
+    packages="base-files,dash,coreutils,mawk,grep,sed,mount,libc-bin,kmod,iproute2,jq,cyclonedds-dev,linux-image-arm64$pages"
+    mmdebstrap --quiet --format=tar --variant=extract --arch=arm64 --include="$packages" trixie "$root" http://deb.debian.org/debian
     # Of the modules, those for disks, unpacked.
     tar -xf "$root" -C "$work/root" --exclude='./dev/*' --exclude='./usr/share' --exclude='./usr/lib/linux-image-*' --exclude='*/kernel/*'
     tar -xf "$root" -C "$work/root" --wildcards '*/kernel/fs/ext4/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache*' '*/kernel/lib/*crc*' '*/kernel/crypto/crc32c*' \
         '*/kernel/drivers/block/virtio_blk*' '*/kernel/drivers/virtio/*'
     find "$work/root" -name '*.ko.xz' -exec unxz {} +
+    rm "$root"
     mv "$work"/root/boot/vmlinuz-* "$work/kernel"
 fi
 
