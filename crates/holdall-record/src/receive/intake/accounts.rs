@@ -55,6 +55,11 @@ impl Accounts {
         self.lock().begins_at(self.topic, track.index, sequence);
     }
 
+    #[cold]
+    pub fn set_loss_unknown(&self) {
+        self.lock().set_loss_unknown(self.topic);
+    }
+
     pub fn set_type(&self, publisher: PublisherIndex, type_name: &str) {
         self.lock().set_publisher_type(self.topic, publisher, type_name);
     }

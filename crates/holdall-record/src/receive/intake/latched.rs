@@ -1,6 +1,6 @@
 //! Latched messages that come while nothing is recorded: those that a late subscription would get come into the bag when recording continues.
 
-use super::Intake;
+use super::{Intake, publishers::PublisherTrack};
 use crate::{cache::Offered, receive::gate::Gate};
 use holdall_model::{
     loss::{LossStage, ledger::Interval},
@@ -24,38 +24,36 @@ pub(super) struct HeldLatched {
     received: u64,
 }
 
-impl HeldLatched {
-    /// Keeps a message that is left out now, the last of `received`.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn keep_back(
-        &mut self,
-        gate: &Gate,
-        received: u64,
-        header: &MessageHeader,
-        payload: Payload<'_>,
-    ) {
-        // Only numbered messages can be counted as recorded later.
-        if header.sequence.is_none() {
-            return;
-        }
-        let bytes = payload.to_vec();
-        // Messages were recorded in between: the held ones would come after them, in the wrong order, and stay left out.
-        let kept = if received > self.received + 1 {
-            0
-        } else {
-            self.depth - 1
-        };
-        while self.messages.len() > kept
-            && let Some((_, oldest)) = self.messages.pop_front()
-        {
-            gate.release_held(oldest.len());
-        }
-        if gate.reserve_held(bytes.len()) {
-            self.messages.push_back((*header, bytes.into()));
-        }
-        self.received = received;
+/// Keeps a message of a latched publisher that is left out now.
+#[cold]
+#[inline(never)]
+pub(super) fn keep_back(
+    track: &mut PublisherTrack,
+    gate: &Gate,
+    header: &MessageHeader,
+    payload: Option<Payload<'_>>,
+) {
+    // Only numbered messages can be counted as recorded later.
+    let held = track.latched.as_mut().filter(|_| header.sequence.is_some());
+    let Some((held, payload)) = held.zip(payload) else {
+        return;
+    };
+    let bytes = payload.to_vec();
+    // Messages were recorded in between: the held ones would come after them, in the wrong order, and stay left out.
+    let kept = if track.received > held.received + 1 {
+        0
+    } else {
+        held.depth - 1
+    };
+    while held.messages.len() > kept
+        && let Some((_, oldest)) = held.messages.pop_front()
+    {
+        gate.release_held(oldest.len());
     }
+    if gate.reserve_held(bytes.len()) {
+        held.messages.push_back((*header, bytes.into()));
+    }
+    held.received = track.received;
 }
 
 impl Intake {

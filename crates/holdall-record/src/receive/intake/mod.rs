@@ -13,6 +13,7 @@ mod throttle;
 use accounts::Accounts;
 pub(crate) use ends::PastTime;
 use holdall_io::mutex::lock;
+use latched::keep_back;
 use publishers::Publishers;
 pub(crate) use sinks::Brought;
 use sinks::SubscriptionSink;
@@ -252,7 +253,7 @@ impl Intake {
                 let is_first = state.received == 1;
                 let (track, accounts) = state.publishers.at(index);
                 if is_first {
-                    accounts.lock().set_loss_unknown(accounts.topic);
+                    accounts.set_loss_unknown();
                 }
                 track.note(&header, arrival)
             }
@@ -273,10 +274,7 @@ impl Intake {
             }
             (Passage::Shut, payload) => {
                 state.repeats += u64::from(payload.is_err());
-                let track = state.publishers.at(index).0;
-                if let (Some(held), Ok(payload)) = (&mut track.latched, payload) {
-                    held.keep_back(&self.gate, track.received, &header, payload);
-                }
+                keep_back(state.publishers.at(index).0, &self.gate, &header, payload.ok());
                 state.follow_end(index, &header, arrival);
                 LossStage::Policy
             }

@@ -136,11 +136,15 @@ impl Publishers {
     /// The index of a publisher's track, made when it is new.
     #[inline]
     pub fn index_of(&mut self, gid: Option<Gid>) -> usize {
-        if let Some((last_gid, index)) = self.last
-            && last_gid == gid
-        {
-            return index;
+        match self.last {
+            Some((last, index)) if last == gid => index,
+            _ => self.look_up(gid),
         }
+    }
+
+    // Apart, so that it takes no registers from the usual way.
+    #[inline(never)]
+    fn look_up(&mut self, gid: Option<Gid>) -> usize {
         let index = match self.by_gid.get(&gid) {
             Some(&index) => index,
             None => self.add(gid, None),
