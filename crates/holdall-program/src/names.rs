@@ -2,7 +2,7 @@
 
 use clap::{
     ValueEnum,
-    builder::{PossibleValue, styling},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser, styling},
 };
 use holdall::record::options::CachePolicy;
 use holdall_io::os::DiskMode;
@@ -48,46 +48,53 @@ impl ValueEnum for TransportName {
     }
 }
 
-/// Policy for a full cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CachePolicyName {
-    /// Drop new messages of topics that use more than their share, so that no topic starves another.
-    #[default]
-    Fair,
-    /// Drop new messages, as rosbag2 does.
-    DropNew,
-    /// Drop the oldest messages.
-    DropOld,
+/// A choice of the library on a command line: the words for it, each with its help and its value.
+pub type Words<T> = &'static [(&'static str, &'static str, T)];
+
+/// Accepts one of the words.
+pub fn one_of<T: Copy + Send + Sync>(words: Words<T>) -> impl TypedValueParser<Value = T> {
+    let shown = words
+        .iter()
+        .map(|(word, help, _)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(shown).try_map(|given| {
+        let mut words = words.iter();
+        let found = words.find(|(word, ..)| word.eq_ignore_ascii_case(&given));
+        found
+            .map(|(.., value)| *value)
+            .ok_or("it is not one of the words")
+    })
 }
 
-impl From<CachePolicyName> for CachePolicy {
-    fn from(name: CachePolicyName) -> Self {
-        match name {
-            CachePolicyName::Fair => Self::Fair,
-            CachePolicyName::DropNew => Self::DropNew,
-            CachePolicyName::DropOld => Self::DropOld,
-        }
-    }
-}
+/// Policies for a full cache.
+pub const CACHE_POLICIES: Words<CachePolicy> = &[
+    (
+        "fair",
+        "Drop new messages of topics that use more than their share, so that no topic starves another",
+        CachePolicy::Fair,
+    ),
+    (
+        "drop-new",
+        "Drop new messages, as rosbag2 does",
+        CachePolicy::DropNew,
+    ),
+    ("drop-old", "Drop the oldest messages", CachePolicy::DropOld),
+];
 
 /// How storage files are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum DiskModeName {
-    /// Direct where the file system supports it, else buffered.
-    #[default]
-    Auto,
-    /// Bypass the page cache (`O_DIRECT`); fail where that is not supported.
-    Direct,
-    /// Through the page cache, with early write-back.
-    Buffered,
-}
-
-impl From<DiskModeName> for DiskMode {
-    fn from(name: DiskModeName) -> Self {
-        match name {
-            DiskModeName::Auto => Self::Auto,
-            DiskModeName::Direct => Self::Direct,
-            DiskModeName::Buffered => Self::Buffered,
-        }
-    }
-}
+pub const DISK_MODES: Words<DiskMode> = &[
+    (
+        "auto",
+        "Direct where the file system supports it, else buffered",
+        DiskMode::Auto,
+    ),
+    (
+        "direct",
+        "Bypass the page cache (`O_DIRECT`); fail where that is not supported",
+        DiskMode::Direct,
+    ),
+    (
+        "buffered",
+        "Through the page cache, with early write-back",
+        DiskMode::Buffered,
+    ),
+];

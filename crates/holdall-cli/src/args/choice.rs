@@ -1,8 +1,9 @@
 //! The arguments that choose messages of bags: shared by the verbs that read inside messages.
 
 use crate::units;
-use clap::{Args, ValueEnum};
-use holdall::reader::Moment;
+use clap::Args;
+use holdall::{decode::TimeBase, reader::Moment};
+use holdall_program::names::{Words, one_of};
 use std::{path::PathBuf, time::Duration};
 
 /// Places of definitions that a bag lacks.
@@ -19,20 +20,24 @@ pub struct DefinitionArguments {
     pub folders: Vec<PathBuf>,
 }
 
-/// The clock of messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Clock {
-    /// When they were received.
-    #[default]
-    #[value(name = "log_time")]
-    LogTime,
-    /// When they were sent.
-    #[value(name = "publish_time")]
-    PublishTime,
-    /// The stamp in their header; messages without one are left out.
-    #[value(name = "header.stamp")]
-    HeaderStamp,
-}
+/// The clocks of messages.
+pub const CLOCKS: Words<TimeBase> = &[
+    (
+        TimeBase::LogTime.as_str(),
+        "When they were received",
+        TimeBase::LogTime,
+    ),
+    (
+        TimeBase::PublishTime.as_str(),
+        "When they were sent",
+        TimeBase::PublishTime,
+    ),
+    (
+        TimeBase::HeaderStamp.as_str(),
+        "The stamp in their header; messages without one are left out",
+        TimeBase::HeaderStamp,
+    ),
+];
 
 /// Flags that choose messages.
 #[derive(Args, Clone, Debug, Default)]
@@ -72,8 +77,8 @@ pub struct ChoiceArguments {
 
     /// The clock for the order of messages and for the times below: when they were received, when they were sent, or the stamp in their header
     /// [default: log_time]
-    #[arg(long, value_name = "CLOCK", help_heading = "Which messages")]
-    pub time: Option<Clock>,
+    #[arg(long, value_name = "CLOCK", value_parser = one_of(CLOCKS), help_heading = "Which messages")]
+    pub time: Option<TimeBase>,
 
     /// Skip messages before this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]

@@ -4,9 +4,13 @@ use super::{
     TransportName, choice::DefinitionArguments, console::ConsoleArguments, viewers::AccessArguments,
 };
 use crate::units;
-use clap::{Args, ValueEnum};
-use holdall::{play::options::ListenerCount, reader::Moment};
+use clap::Args;
+use holdall::{
+    play::options::{ListenerCount, Pace, RequestSource},
+    reader::{MessageOrder, Moment},
+};
 use holdall_model::time::Timestamp;
+use holdall_program::names::{Words, one_of};
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -39,36 +43,30 @@ pub fn after_long_help() -> String {
 }
 
 /// Which stamp orders messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum MessageOrderName {
-    /// When they were received.
-    #[default]
-    Received,
-    /// When they were sent.
-    Sent,
-}
+const MESSAGE_ORDERS: Words<MessageOrder> = &[
+    ("received", "When they were received", MessageOrder::Received),
+    ("sent", "When they were sent", MessageOrder::Sent),
+];
 
 /// What sets the pace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum PaceName {
-    /// Bag time.
-    #[default]
-    Time,
-    /// Reliable subscriptions.
-    Listeners,
-}
+const PACES: Words<Pace> = &[
+    ("time", "Bag time", Pace::Time),
+    ("listeners", "Reliable subscriptions", Pace::Listeners),
+];
 
 /// Which recorded events are requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum RequestSourceName {
-    /// What servers received.
-    #[default]
-    #[value(name = "service_introspection")]
-    Service,
-    /// What clients sent.
-    #[value(name = "client_introspection")]
-    Client,
-}
+const REQUEST_SOURCES: Words<RequestSource> = &[
+    (
+        "service_introspection",
+        "What servers received",
+        RequestSource::ServiceIntrospection,
+    ),
+    (
+        "client_introspection",
+        "What clients sent",
+        RequestSource::ClientIntrospection,
+    ),
+];
 
 /// All flags of `holdall play`.
 #[derive(Args, Clone, Debug, Default)]
@@ -161,9 +159,10 @@ pub struct PlayArguments {
         long,
         value_name = "SOURCE",
         default_value = "service_introspection",
+        value_parser = one_of(REQUEST_SOURCES),
         help_heading = "Services and actions"
     )]
-    pub service_requests_source: RequestSourceName,
+    pub service_requests_source: RequestSource,
 
     /// Exit code 3 unless each request was sent and answered
     #[arg(long, help_heading = "Services and actions")]
@@ -239,8 +238,8 @@ pub struct PlayArguments {
     pub timeout: Option<Duration>,
 
     /// What sets the pace: time, or listeners (as fast as reliable keep-all subscriptions acknowledge)
-    #[arg(long, value_name = "PACE", default_value = "time", help_heading = "When")]
-    pub pace: PaceName,
+    #[arg(long, value_name = "PACE", default_value = "time", value_parser = one_of(PACES), help_heading = "When")]
+    pub pace: Pace,
 
     /// Exit code 3 when a message was sent later than this, in seconds
     #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "When")]
@@ -251,8 +250,8 @@ pub struct PlayArguments {
     pub skip_empty: Option<Duration>,
 
     /// Which stamp sets the order and the spacing of messages
-    #[arg(long, value_name = "STAMP", default_value = "received", help_heading = "When")]
-    pub message_order: MessageOrderName,
+    #[arg(long, value_name = "STAMP", default_value = "received", value_parser = one_of(MESSAGE_ORDERS), help_heading = "When")]
+    pub message_order: MessageOrder,
 
     /// Publish /clock at this rate in Hz, 40 when no number is given; a recorded /clock is left out
     #[arg(long, value_name = "HZ", num_args = 0..=1, allow_negative_numbers = true, default_missing_value = "40", value_parser = units::parse_hertz_above_zero,

@@ -1,9 +1,10 @@
 //! The arguments of `holdall plot`.
 
-use super::choice::{Clock, DefinitionArguments};
+use super::choice::{CLOCKS, DefinitionArguments};
 use crate::units;
 use clap::Args;
-use holdall::reader::Moment;
+use holdall::{decode::TimeBase, reader::Moment};
+use holdall_program::names::one_of;
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `-h` and `--help`.
@@ -33,8 +34,8 @@ pub struct PlotArguments {
     pub output: PathBuf,
 
     /// The clock of the horizontal axis: when messages were received, when they were sent, or the stamp in their header
-    #[arg(long, value_name = "CLOCK")]
-    pub time: Option<Clock>,
+    #[arg(long, value_name = "CLOCK", value_parser = one_of(CLOCKS))]
+    pub time: Option<TimeBase>,
 
     /// Begin at this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with = "start_offset")]

@@ -4,10 +4,14 @@ use super::{
     TransportName, console::ConsoleArguments, known::Known, upload::RecordUpload, viewers::AccessArguments,
 };
 use crate::units;
+use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, ValueEnum};
-use holdall_io::thread::RT_PRIORITY_MAX;
-use holdall_program::names::{CachePolicyName, DiskModeName};
+use holdall::{
+    record::options::{CachePolicy, OnDiskFull},
+    writer::CompressionMode,
+};
+use holdall_io::{os::DiskMode, thread::RT_PRIORITY_MAX};
+use holdall_program::names::{CACHE_POLICIES, DISK_MODES, Words, one_of};
 use holdall_storage::{DEFAULT_STORAGE_ID, storages};
 use holdall_web::{DEFAULT_WEB, foxglove::DEFAULT_FOXGLOVE, parse_address};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -64,26 +68,25 @@ fn preset_help() -> String {
 }
 
 /// What rosbag2's own compression packs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum CompressionModeName {
-    /// No compression.
-    #[default]
-    None,
-    /// Each file, when it is closed.
-    File,
-    /// Each message.
-    Message,
-}
+const COMPRESSION_MODES: Words<CompressionMode> = &[
+    ("none", "No compression", CompressionMode::None),
+    ("file", "Each file, when it is closed", CompressionMode::File),
+    ("message", "Each message", CompressionMode::Message),
+];
 
 /// Policy for a full disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OnDiskFullName {
-    /// End the recording; everything received until then is in a complete bag.
-    #[default]
-    Stop,
-    /// Delete the oldest files of this recording, report and count them, and continue.
-    Ring,
-}
+const ON_DISK_FULL: Words<OnDiskFull> = &[
+    (
+        "stop",
+        "End the recording; everything received until then is in a complete bag",
+        OnDiskFull::Stop,
+    ),
+    (
+        "ring",
+        "Delete the oldest files of this recording, report and count them, and continue",
+        OnDiskFull::Ring,
+    ),
+];
 
 /// All flags of `holdall record`.
 #[derive(Args, Clone, Debug, Default)]
@@ -262,8 +265,8 @@ pub struct BagArguments {
     pub storage_config_file: Option<PathBuf>,
 
     /// How files are written
-    #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub disk_mode: DiskModeName,
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = one_of(DISK_MODES))]
+    pub disk_mode: DiskMode,
 
     /// Encrypt the bag so that only its owner can read it: a public key (age1..., ssh-ed25519 ..., ssh-rsa ...), or a file of these;
     /// may be given several times. MCAP only; nothing survives a recorder that is killed before it is written
@@ -283,8 +286,8 @@ pub struct BagArguments {
 #[derive(Args, Clone, Debug, Default)]
 pub struct CompressionArguments {
     /// Compress the bag as rosbag2 does: each file when it is closed, or each message. To compress chunks within MCAP files, use --storage-preset-profile zstd_fast
-    #[arg(long, value_name = "MODE", default_value = "none", ignore_case = true)]
-    pub compression_mode: CompressionModeName,
+    #[arg(long, value_name = "MODE", default_value = "none", ignore_case = true, value_parser = one_of(COMPRESSION_MODES))]
+    pub compression_mode: CompressionMode,
 
     /// Format of --compression-mode: zstd
     #[arg(long, value_name = "FORMAT")]
@@ -366,8 +369,8 @@ pub struct SafetyArguments {
     pub min_free_space: Option<u64>,
 
     /// Policy for a full disk; ring needs -b or -d
-    #[arg(long, value_name = "POLICY", default_value = "stop")]
-    pub on_disk_full: OnDiskFullName,
+    #[arg(long, value_name = "POLICY", default_value = "stop", value_parser = one_of(ON_DISK_FULL))]
+    pub on_disk_full: OnDiskFull,
 
     /// Record into a scratch bag for S seconds first (5), and ask before the recording begins when messages will be missing; without a terminal it
     /// begins in any case (see holdall preflight)
@@ -389,8 +392,8 @@ pub struct CacheArguments {
     pub max_cache_duration: Duration,
 
     /// Policy for a full cache
-    #[arg(long, value_name = "POLICY", default_value = "fair")]
-    pub cache_policy: CachePolicyName,
+    #[arg(long, value_name = "POLICY", default_value = "fair", value_parser = one_of(CACHE_POLICIES))]
+    pub cache_policy: CachePolicy,
 
     /// Let these topics hold more (high) or less (low) of a full cache than others, with --cache-policy fair
     #[arg(long, value_name = "TOPIC=PRIORITY", num_args = 1..)]

@@ -3,7 +3,8 @@
 use super::{choice::DefinitionArguments, known::Known};
 use crate::units;
 use clap::{Args, Subcommand, ValueEnum};
-use holdall::{reader::Moment, tools::Shift};
+use holdall::{reader::Moment, tools::Shift, writer::CompressionMode};
+use holdall_program::names::{Words, one_of};
 use std::{path::PathBuf, time::Duration};
 
 /// Shown below `holdall convert --help`.
@@ -149,15 +150,11 @@ pub enum Level {
 }
 
 /// What rosbag2's own compression packs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PackMode {
-    /// No compression.
-    None,
-    /// Each storage file.
-    File,
-    /// Each message.
-    Message,
-}
+const PACK_MODES: Words<CompressionMode> = &[
+    ("none", "No compression", CompressionMode::None),
+    ("file", "Each storage file", CompressionMode::File),
+    ("message", "Each message", CompressionMode::Message),
+];
 
 /// Where the output goes and how it is written.
 #[derive(Args, Clone, Debug, Default)]
@@ -183,8 +180,8 @@ pub struct OutputArguments {
     pub level: Option<Level>,
 
     /// rosbag2's own compression (zstd) around the storage
-    #[arg(long, value_name = "MODE", help_heading = "Output")]
-    pub compression_mode: Option<PackMode>,
+    #[arg(long, value_name = "MODE", value_parser = one_of(PACK_MODES), help_heading = "Output")]
+    pub compression_mode: Option<CompressionMode>,
 
     /// Do not repeat the latched messages (/tf_static, /map) at the beginning of a file that begins after the first message
     #[arg(long, help_heading = "Output")]

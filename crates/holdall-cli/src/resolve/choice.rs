@@ -1,7 +1,7 @@
 //! Which messages are selected: names completed, patterns compiled, expressions parsed.
 
 use super::{UsageError, names, pattern};
-use crate::args::choice::{ChoiceArguments, Clock};
+use crate::args::choice::ChoiceArguments;
 use holdall::decode::{MessageChoice, Question, TimeBase};
 use std::collections::BTreeMap;
 
@@ -25,20 +25,14 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
         until: None,
         start_offset: args.start_offset,
         duration: args.duration,
-        time: time(args.time.or(by_publish_time.then_some(Clock::PublishTime))),
+        time: args
+            .time
+            .or(by_publish_time.then_some(TimeBase::PublishTime))
+            .unwrap_or_default(),
         time_of: BTreeMap::new(),
         questions,
         verified: false,
     })
-}
-
-/// The clock of `--time`.
-pub fn time(clock: Option<Clock>) -> TimeBase {
-    match clock {
-        None | Some(Clock::LogTime) => TimeBase::LogTime,
-        Some(Clock::PublishTime) => TimeBase::PublishTime,
-        Some(Clock::HeaderStamp) => TimeBase::HeaderStamp,
-    }
 }
 
 /// The expressions of `--where`.

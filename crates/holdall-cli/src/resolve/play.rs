@@ -1,10 +1,9 @@
 //! Resolves the arguments of `holdall play` into the player's options.
 
 use super::{UsageError, names, pattern, surroundings::Surroundings};
-use crate::args::play::{MessageOrderName, PaceName, PlayArguments, RequestSourceName};
+use crate::args::play::PlayArguments;
 use holdall::{
-    play::options::{ClockSource, ListenerCount, Pace, PlayOptions, RequestReplay, RequestSource},
-    reader::MessageOrder,
+    play::options::{ClockSource, ListenerCount, PlayOptions, RequestReplay},
     tools::yaml::ACTION_TOPICS,
 };
 use holdall_model::{
@@ -83,21 +82,12 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         requests: RequestReplay {
             services: args.publish_service_requests,
             actions: args.send_actions_as_client,
-            source: match args.service_requests_source {
-                RequestSourceName::Service => RequestSource::ServiceIntrospection,
-                RequestSourceName::Client => RequestSource::ClientIntrospection,
-            },
+            source: args.service_requests_source,
         },
-        pace: match args.pace {
-            PaceName::Time => Pace::Time,
-            PaceName::Listeners => Pace::Listeners,
-        },
+        pace: args.pace,
         read_ahead_messages: usize::try_from(args.read_ahead_queue_size).unwrap_or(usize::MAX),
         wait_for_all_acked: args.wait_for_all_acked,
-        message_order: match args.message_order {
-            MessageOrderName::Received => MessageOrder::Received,
-            MessageOrderName::Sent => MessageOrder::Sent,
-        },
+        message_order: args.message_order,
         ..PlayOptions::default()
     })
 }
@@ -258,6 +248,7 @@ mod tests {
     use super::{super::surroundings::fake::Fake, *};
     use crate::args::{Cli, Verb};
     use clap::Parser;
+    use holdall::{play::options::Pace, reader::MessageOrder};
     use std::time::Duration;
 
     fn in_fake(fake: &Fake, line: &str) -> Result<PlayOptions, String> {

@@ -9,8 +9,8 @@ use super::{
     surroundings::Surroundings,
 };
 use crate::args::record::{
-    BagArguments, CacheArguments, CompressionArguments, CompressionModeName, DiscoveryArguments,
-    EndArguments, OnDiskFullName, RecordArguments, RecordSelection, RunningArguments, SafetyArguments,
+    BagArguments, CacheArguments, CompressionArguments, DiscoveryArguments, EndArguments, RecordArguments,
+    RecordSelection, RunningArguments, SafetyArguments,
 };
 use holdall::{
     keys::Seal,
@@ -105,7 +105,7 @@ pub fn resolve(
     };
     Ok(ResolvedRecord {
         options,
-        disk_mode: args.bag.disk_mode.into(),
+        disk_mode: args.bag.disk_mode,
         node,
         seal: seal(args)?,
         warnings: warnings(&args.selection),
@@ -150,10 +150,7 @@ fn discovery(
 fn safety(args: &SafetyArguments) -> SafetyOptions {
     SafetyOptions {
         max_loss_window: some_unless_zero(args.max_loss_window),
-        on_disk_full: match args.on_disk_full {
-            OnDiskFullName::Stop => OnDiskFull::Stop,
-            OnDiskFullName::Ring => OnDiskFull::Ring,
-        },
+        on_disk_full: args.on_disk_full,
         min_free_space_bytes: args.min_free_space.filter(|bytes| *bytes > 0),
         rescue_directory: None,
     }
@@ -240,7 +237,7 @@ fn check_combinations(args: &RecordArguments) -> Result<(), UsageError> {
             needs: "-b/--max-bag-size or -d/--max-bag-duration",
         });
     }
-    if args.safety.on_disk_full == OnDiskFullName::Ring
+    if args.safety.on_disk_full == OnDiskFull::Ring
         && args.split.max_bag_size == 0
         && args.split.max_bag_duration.is_zero()
     {
@@ -324,11 +321,7 @@ fn check_numbers(args: &RecordArguments) -> Result<(), UsageError> {
 
 fn compression(args: &CompressionArguments) -> Result<CompressionOptions, UsageError> {
     const FORMAT: &str = "--compression-format";
-    let mode = match args.compression_mode {
-        CompressionModeName::None => CompressionMode::None,
-        CompressionModeName::File => CompressionMode::File,
-        CompressionModeName::Message => CompressionMode::Message,
-    };
+    let mode = args.compression_mode;
     let format = args
         .compression_format
         .as_deref()
@@ -440,7 +433,7 @@ fn cache(args: &CacheArguments, surroundings: &Surroundings<'_>) -> Result<Cache
         bytes_max,
         grows_to: grows_to.and_then(|bytes| usize::try_from(bytes).ok()),
         duration_max: some_unless_zero(args.max_cache_duration),
-        policy: args.cache_policy.into(),
+        policy: args.cache_policy,
         snapshot: args.snapshot_mode,
     })
 }

@@ -3,11 +3,11 @@
 use super::{
     UsageError, choice::questions, names, pattern, read_file, record::custom_data, surroundings::Surroundings,
 };
-use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, PackMode, SelectionArguments};
+use crate::args::tools::{Codec, DivisionArguments, Level, OutputArguments, SelectionArguments};
 use holdall::{
     keys::Seal,
     tools::{Choice, FieldChange, LatchedMode, OutputOptions, Shift, SplitAt},
-    writer::{CompressionMode, CompressionOptions},
+    writer::CompressionOptions,
 };
 use holdall_model::{quantity::parse_hertz, selection::Selection};
 use holdall_storage::{StorageOptions, storage_by_id};
@@ -153,11 +153,7 @@ pub fn output(
     }
     let storage_options = storage_options(args, surroundings)?;
     let compression = CompressionOptions {
-        mode: match args.compression_mode {
-            None | Some(PackMode::None) => CompressionMode::None,
-            Some(PackMode::File) => CompressionMode::File,
-            Some(PackMode::Message) => CompressionMode::Message,
-        },
+        mode: args.compression_mode.unwrap_or_default(),
         ..CompressionOptions::default()
     };
     Ok(OutputOptions {

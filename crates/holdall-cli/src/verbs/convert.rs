@@ -8,7 +8,7 @@ use crate::{
         compress::{CompressArguments, CompressMode, DecompressArguments},
         tools::{
             ChangeArguments, Codec, ConvertArguments, DivisionArguments, FilterArguments, MergeArguments,
-            OutputArguments, PackMode, SplitArguments,
+            OutputArguments, SplitArguments,
         },
     },
     exit::{Failure, Outcome},
@@ -19,6 +19,7 @@ use crate::{
 use holdall::{
     reader::{Bag, BagFile},
     tools::{Choice, Job, OutputOptions, Shift, run, yaml},
+    writer::CompressionMode,
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -227,14 +228,14 @@ pub fn compress(args: &CompressArguments) -> VerbResult {
     }
     let mut how = OutputArguments {
         json: args.json,
-        compression_mode: Some(PackMode::None),
+        compression_mode: Some(CompressionMode::None),
         encrypt_to: args.encrypt_to.clone(),
         ..OutputArguments::default()
     };
     match mode {
         CompressMode::Chunk => (how.compression, how.level) = (Some(args.codec), Some(args.level)),
-        CompressMode::File => how.compression_mode = Some(PackMode::File),
-        CompressMode::Message => how.compression_mode = Some(PackMode::Message),
+        CompressMode::File => how.compression_mode = Some(CompressionMode::File),
+        CompressMode::Message => how.compression_mode = Some(CompressionMode::Message),
     }
     rewritten(bags, &args.output, &how, "compressing")
 }
@@ -248,7 +249,7 @@ pub fn decompress(args: &DecompressArguments) -> VerbResult {
     let how = OutputArguments {
         json: args.json,
         compression: has_chunks.then_some(Codec::None),
-        compression_mode: Some(PackMode::None),
+        compression_mode: Some(CompressionMode::None),
         encrypt_to: args.encrypt_to.clone(),
         ..OutputArguments::default()
     };

@@ -5,7 +5,7 @@ use crate::{
     VerbResult,
     args::plot::PlotArguments,
     exit::{Failure, Outcome},
-    output, resolve,
+    output,
     terminal::{log, progress::Progress},
     units::plural,
 };
@@ -52,7 +52,7 @@ pub fn run(args: &PlotArguments) -> VerbResult {
         end: args.end,
         start_offset: args.start_offset,
         duration: args.duration,
-        time: resolve::choice::time(args.time),
+        time: args.time.unwrap_or_default(),
         title: title(&args.bags),
     };
     let total: u64 = input

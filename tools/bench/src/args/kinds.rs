@@ -6,8 +6,10 @@ use crate::{
     workload::content::{CONTENTS, Content},
 };
 use clap::{Args, Subcommand};
+use holdall::record::options::CachePolicy;
+use holdall_io::os::DiskMode;
 use holdall_program::{
-    names::{CachePolicyName, DiskModeName},
+    names::{CACHE_POLICIES, DISK_MODES, one_of},
     units::{parse_bytes, parse_seconds},
 };
 use std::{env, path::PathBuf, time::Duration};
@@ -114,8 +116,8 @@ pub struct SharedArguments {
     pub no_verify: bool,
 
     /// How files are written
-    #[arg(long, value_name = "MODE", default_value = "auto")]
-    pub disk_mode: DiskModeName,
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = one_of(DISK_MODES))]
+    pub disk_mode: DiskMode,
 
     /// Write to memory that forgets: the speed of everything but the disk
     #[arg(long, conflicts_with_all = ["disk_mode", "keep"])]
@@ -135,7 +137,7 @@ impl SharedArguments {
     pub(crate) fn disk(&self) -> DiskChoice {
         match self.memory {
             true => DiskChoice::Discard,
-            false => DiskChoice::Os(self.disk_mode.into()),
+            false => DiskChoice::Os(self.disk_mode),
         }
     }
 
@@ -224,8 +226,8 @@ pub struct WriteArguments {
     pub max_cache_size: Option<u64>,
 
     /// Policy for a full cache
-    #[arg(long, value_name = "POLICY", default_value = "fair")]
-    pub cache_policy: CachePolicyName,
+    #[arg(long, value_name = "POLICY", default_value = "fair", value_parser = one_of(CACHE_POLICIES))]
+    pub cache_policy: CachePolicy,
 
     /// Continue in a new file at this many bytes
     #[arg(short = 'b', long, value_name = "BYTES", value_parser = parse_bytes)]

@@ -134,7 +134,7 @@ impl WriteArguments {
         let by_memory = || CacheOptions::bytes_max_by_memory(memory_bytes(&machine::read), false);
         CacheOptions {
             bytes_max: in_memory(self.max_cache_size.unwrap_or_else(by_memory)),
-            policy: self.cache_policy.into(),
+            policy: self.cache_policy,
             ..CacheOptions::default()
         }
     }
