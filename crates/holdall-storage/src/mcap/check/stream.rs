@@ -1,5 +1,6 @@
 //! Reads a file from start to end with bounded memory, read-ahead, and a checksum over all bytes passed.
 
+use crate::mcap::format::record_prefix;
 use holdall_io::{disk::DiskError, fs::File, read_ahead::ReadAhead};
 use std::{
     io::{self, BufRead, Read},
@@ -244,11 +245,5 @@ pub(super) fn prefix(reader: &mut impl BufRead) -> io::Result<Option<Result<(u8,
         reader.consume(step);
         filled += step;
     }
-    let mut length = [0; 8];
-    length.copy_from_slice(&bytes[1..]);
-    Ok(match filled {
-        0 => None,
-        9 => Some(Ok((bytes[0], u64::from_le_bytes(length)))),
-        fewer => Some(Err(fewer)),
-    })
+    Ok((filled > 0).then(|| record_prefix(&bytes[..filled]).ok_or(filled)))
 }

@@ -297,6 +297,22 @@ impl<'a> Record<'a> {
 /// A record whose body is not parsed yet: opcode and body.
 pub(crate) type RawRecord<'a> = (u8, &'a [u8]);
 
+/// Opcode and length of the body of the record that begins with these bytes; `None` if they are too few.
+#[inline]
+pub(crate) fn record_prefix(bytes: &[u8]) -> Option<(u8, u64)> {
+    let (opcode, rest) = bytes.split_first()?;
+    Some((*opcode, u64::from_le_bytes(*rest.first_chunk()?)))
+}
+
+/// Channel and entries of a message index; `None` if they are not as long as it says.
+pub(crate) fn index_entries(body: &[u8]) -> Option<(u16, &[u8])> {
+    let (id, rest) = body.split_first_chunk()?;
+    let (listed, entries) = rest.split_first_chunk()?;
+    let is_whole = u32::from_le_bytes(*listed) as usize == entries.len()
+        && entries.len().is_multiple_of(INDEX_ENTRY_BYTES);
+    is_whole.then_some((u16::from_le_bytes(*id), entries))
+}
+
 /// Takes the next record from the front of `bytes`; `None` at the end.
 ///
 /// # Errors

@@ -219,6 +219,27 @@ impl MetadataIndex {
     }
 }
 
+/// The metadata indexes of a summary.
+#[derive(Default)]
+pub(crate) struct MetadataIndexes {
+    /// As records.
+    pub records: Vec<u8>,
+    pub count: u32,
+}
+
+impl MetadataIndexes {
+    /// Adds a metadata record.
+    pub fn note(&mut self, offset: u64, length: u64, name: &str) {
+        self.count += 1;
+        MetadataIndex {
+            offset,
+            length,
+            name: name.to_owned(),
+        }
+        .encode(&mut self.records);
+    }
+}
+
 impl SummaryOffset {
     /// Appends the record of a group between two offsets of the file, unless it is empty.
     pub fn encode_group(group_opcode: u8, start: u64, end: u64, out: &mut Vec<u8>) {

@@ -9,8 +9,9 @@ mod decode;
 mod encode;
 
 pub use decode::{Fields, take_record};
+pub(crate) use decode::{index_entries, record_prefix};
+pub(crate) use encode::{MetadataIndexes, encode_message_index, message_prefix};
 pub use encode::{encode_data_end, encode_metadata, put_record};
-pub(crate) use encode::{encode_message_index, message_prefix};
 
 use std::{borrow::Cow, collections::BTreeMap};
 

@@ -3,7 +3,7 @@
 use super::source::Source;
 use crate::{
     error::StorageResult,
-    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_PREFIX_BYTES, kind},
+    mcap::format::{Fields, MESSAGE_HEADER_BYTES, MessageHeader, RECORD_PREFIX_BYTES, kind, record_prefix},
 };
 use bytes::Bytes;
 use std::fmt;
@@ -144,19 +144,13 @@ impl<'a> Walk<'a> {
             return Ok(Step::End);
         }
         let prefix = self.peek(self.at, RECORD_PREFIX_BYTES as u64)?;
-        let Some((&opcode, length)) = prefix.split_first() else {
+        let Some((opcode, body_bytes)) = record_prefix(&prefix).filter(|(opcode, _)| *opcode != 0) else {
             return Ok(Step::NoRecord(self.at));
         };
-        let Ok(length) = <[u8; 8]>::try_from(length) else {
-            return Ok(Step::NoRecord(self.at));
-        };
-        if opcode == 0 {
-            return Ok(Step::NoRecord(self.at));
-        }
         let place = RecordPlace {
             opcode,
             start: self.at,
-            body_bytes: u64::from_le_bytes(length),
+            body_bytes,
         };
         if place.body_bytes > self.end - place.body_start() {
             return Ok(Step::Cut(place));

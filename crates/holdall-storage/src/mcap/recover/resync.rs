@@ -6,7 +6,7 @@ use crate::{
     mcap::{
         format::{
             ChunkHeader, Fields, INDEX_ENTRY_BYTES, MESSAGE_HEADER_BYTES, RECORD_PREFIX_BYTES, Record,
-            encode_metadata, op,
+            encode_metadata, index_entries, op, record_prefix, take_record,
         },
         reader::{
             checksum::sum,
@@ -147,13 +147,13 @@ impl Resync {
         head: &[u8],
         known: &Known,
     ) -> StorageResult<Option<Resumed>> {
-        let Some((prefix, _)) = head.split_at_checked(RECORD_PREFIX_BYTES) else {
+        let Some((opcode, body_bytes)) = record_prefix(head) else {
             return Ok(None);
         };
         let place = RecordPlace {
-            opcode: prefix[0],
+            opcode,
             start,
-            body_bytes: little_endian(&prefix[1..]),
+            body_bytes,
         };
         // Rules out nearly all bytes that are not a record.
         let left = source.len() - place.body_start();
@@ -288,14 +288,11 @@ pub(crate) fn may_follow(walk: &mut Walk<'_>, source: &Source, at: u64) -> Stora
         false if source.is_remote() => return Ok(true),
         false => source.read_up_to(at, RECORD_PREFIX_BYTES as u64)?,
     };
-    let Some((opcode, length)) = prefix.split_first().filter(|(_, length)| length.len() == 8) else {
+    let Some((opcode, length)) = record_prefix(&prefix) else {
         return Ok(false);
     };
-    let (length, left) = (
-        little_endian(length),
-        source.len() - at - RECORD_PREFIX_BYTES as u64,
-    );
-    let least = match *opcode {
+    let left = source.len() - at - RECORD_PREFIX_BYTES as u64;
+    let least = match opcode {
         op::MESSAGE => MESSAGE_HEADER_BYTES as u64,
         op::CHUNK => 40,
         op::MESSAGE_INDEX => 6,
@@ -330,27 +327,18 @@ fn entries(bytes: &[u8]) -> Result<(u64, (u64, u64)), usize> {
     let (mut count, mut times) = (0, (u64::MAX, 0));
     let mut rest = bytes;
     while !rest.is_empty() {
-        let (entries, after) = index_entries(rest).ok_or(bytes.len() - rest.len())?;
+        let at = bytes.len() - rest.len();
+        let (_, entries) = match take_record(&mut rest) {
+            Ok(Some((op::MESSAGE_INDEX, body))) => index_entries(body).ok_or(at)?,
+            _ => return Err(at),
+        };
         for entry in entries.chunks_exact(INDEX_ENTRY_BYTES) {
             let time = little_endian(&entry[..8]);
             times = (times.0.min(time), times.1.max(time));
             count += 1;
         }
-        rest = after;
     }
     Some((count, times)).filter(|_| count > 0).ok_or(bytes.len())
-}
-
-/// The entries of the message index at the beginning of these bytes, and the bytes after it.
-fn index_entries(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (opcode, rest) = bytes.split_first()?;
-    let (length, rest) = rest.split_first_chunk::<8>()?;
-    let (body, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
-    let (listed, entries) = body.get(2..)?.split_first_chunk::<4>()?;
-    let is_one = *opcode == op::MESSAGE_INDEX
-        && u32::from_le_bytes(*listed) as usize == entries.len()
-        && entries.len().is_multiple_of(INDEX_ENTRY_BYTES);
-    is_one.then_some((entries, rest))
 }
 
 /// Whether a metadata record or an attachment is exactly as long as its fields, and its content.

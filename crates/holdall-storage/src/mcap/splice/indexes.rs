@@ -3,7 +3,7 @@
 use crate::{
     error::StorageResult,
     mcap::{
-        format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, op, take_record},
+        format::{INDEX_ENTRY_BYTES, INDEX_PREFIX_BYTES, index_entries, op, take_record},
         reader::{extent::little_endian, index::Extent, source::Source},
     },
 };
@@ -105,12 +105,7 @@ fn index_channels(bytes: &[u8]) -> Option<BTreeMap<u16, (u64, u64)>> {
         let Some((opcode, body)) = take_record(&mut rest).ok()? else {
             return Some(found);
         };
-        let id = u16::from_le_bytes(*body.first_chunk::<2>()?);
-        let entries = body.len().checked_sub(6)?;
-        let listed = u32::from_le_bytes(body.get(2..6)?.try_into().ok()?) as usize;
-        if opcode != op::MESSAGE_INDEX || entries % INDEX_ENTRY_BYTES != 0 || listed != entries {
-            return None;
-        }
-        found.insert(id, (at, (entries / INDEX_ENTRY_BYTES) as u64));
+        let (id, entries) = index_entries(body).filter(|_| opcode == op::MESSAGE_INDEX)?;
+        found.insert(id, (at, (entries.len() / INDEX_ENTRY_BYTES) as u64));
     }
 }

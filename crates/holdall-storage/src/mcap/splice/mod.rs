@@ -317,7 +317,7 @@ fn put_metadata(
 ) -> StorageResult<()> {
     let mut record = Vec::new();
     encode_metadata(&mut record, name, entries);
-    tail.note_metadata(out.len_bytes(), record.len() as u64, name);
+    tail.metadata.note(out.len_bytes(), record.len() as u64, name);
     tail.put(out, &record)
 }
 

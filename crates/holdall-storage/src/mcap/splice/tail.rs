@@ -6,7 +6,7 @@ use crate::{
     error::StorageResult,
     mcap::{
         format::{
-            AttachmentIndex, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MetadataIndex,
+            AttachmentIndex, ChunkIndex, FOOTER_AND_MAGIC_BYTES, Footer, MAGIC, MetadataIndexes,
             RECORD_PREFIX_BYTES, Statistics, SummaryOffset, encode_data_end, op,
         },
         reader::source::Source,
@@ -30,8 +30,7 @@ pub(super) struct Tail {
     crc: Crc,
     chunk_indexes: Vec<u8>,
     chunk_count: u32,
-    metadata: Vec<u8>,
-    metadata_count: u32,
+    pub metadata: MetadataIndexes,
     attachments: Vec<u8>,
     attachment_count: u32,
 }
@@ -94,17 +93,6 @@ impl Tail {
             let known = self.times.unwrap_or((start, end));
             self.times = Some((known.0.min(start), known.1.max(end)));
         }
-    }
-
-    /// Adds a metadata record to the index.
-    pub(crate) fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
-        self.metadata_count += 1;
-        MetadataIndex {
-            offset,
-            length,
-            name: name.to_owned(),
-        }
-        .encode(&mut self.metadata);
     }
 
     /// Copies an attachment record.
@@ -180,7 +168,7 @@ impl Tail {
             (op::STATISTICS, &statistics),
             (op::CHUNK_INDEX, &self.chunk_indexes),
             (op::ATTACHMENT_INDEX, &self.attachments),
-            (op::METADATA_INDEX, &self.metadata),
+            (op::METADATA_INDEX, &self.metadata.records),
         ];
         let mut crc = crc32fast::Hasher::new();
         let mut offsets = Vec::new();
@@ -212,7 +200,7 @@ impl Tail {
             schema_count: numbers.schema_count,
             channel_count: numbers.channel_count,
             attachment_count: self.attachment_count,
-            metadata_count: self.metadata_count,
+            metadata_count: self.metadata.count,
             chunk_count: self.chunk_count,
             message_start_time: times.0,
             message_end_time: times.1,

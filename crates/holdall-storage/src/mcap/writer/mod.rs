@@ -222,7 +222,8 @@ impl StorageWriter for McapWriter {
         self.close_direct(q)?;
         let record = catalog::metadata_record(name, entries);
         self.catalog
-            .note_metadata(self.output.position(), record.len() as u64, name);
+            .metadata
+            .note(self.output.position(), record.len() as u64, name);
         self.output.put(q, &record)?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     error::{StorageError, StorageResult},
     mcap::{
-        format::{Channel, ChunkIndex, MetadataIndex, Schema, Statistics, StringMap},
+        format::{Channel, ChunkIndex, MetadataIndexes, Schema, Statistics, StringMap},
         options::McapOptions,
     },
     writer::{ChannelInfo, FileSummary, MetadataEntries},
@@ -98,9 +98,7 @@ pub(super) struct Catalog {
     chunk_indexes: Vec<Vec<u8>>,
     chunk_indexes_bytes: u64,
     chunk_count: u32,
-    /// Encoded metadata index records.
-    metadata_indexes: Vec<u8>,
-    metadata_count: u32,
+    pub metadata: MetadataIndexes,
     message_count: u64,
     /// Smallest and largest log time of closed chunks.
     times: Option<(u64, u64)>,
@@ -252,12 +250,12 @@ impl Catalog {
             // At most the length of the piece.
             records.extend_from_slice(&piece[skipped as usize..]);
         }
-        records.extend_from_slice(&self.metadata_indexes[mark.metadata_index_bytes..]);
+        records.extend_from_slice(&self.metadata.records[mark.metadata_index_bytes..]);
         *mark = Mark {
             schemas: self.schemas.len(),
             channels: self.channels.len(),
             chunk_index_bytes: self.chunk_indexes_bytes,
-            metadata_index_bytes: self.metadata_indexes.len(),
+            metadata_index_bytes: self.metadata.records.len(),
         };
         records
     }
@@ -358,17 +356,6 @@ impl Catalog {
         }
     }
 
-    /// Notes a metadata record.
-    pub(crate) fn note_metadata(&mut self, offset: u64, length: u64, name: &str) {
-        self.metadata_count += 1;
-        MetadataIndex {
-            offset,
-            length,
-            name: name.to_owned(),
-        }
-        .encode(&mut self.metadata_indexes);
-    }
-
     /// The statistics record.
     pub fn statistics(&self) -> Statistics {
         let (message_start_time, message_end_time) = self.times.unwrap_or((0, 0));
@@ -377,7 +364,7 @@ impl Catalog {
             schema_count: u16::try_from(self.schemas.len()).unwrap_or(u16::MAX),
             channel_count: u32::try_from(self.channels.len()).unwrap_or(u32::MAX),
             attachment_count: 0,
-            metadata_count: self.metadata_count,
+            metadata_count: self.metadata.count,
             chunk_count: self.chunk_count,
             message_start_time,
             message_end_time,

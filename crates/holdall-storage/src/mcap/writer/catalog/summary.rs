@@ -22,7 +22,7 @@ impl Catalog {
         } else {
             0
         };
-        FIXED_BYTES + counts + definitions + self.chunk_indexes_bytes + self.metadata_indexes.len() as u64
+        FIXED_BYTES + counts + definitions + self.chunk_indexes_bytes + self.metadata.records.len() as u64
     }
 
     /// Writes everything that comes after the data.
@@ -91,7 +91,7 @@ impl Catalog {
             options.chunk_index,
             &mut self.chunk_indexes.iter().map(Vec::as_slice),
         )?;
-        let metadata = &mut std::iter::once(self.metadata_indexes.as_slice());
+        let metadata = &mut std::iter::once(self.metadata.records.as_slice());
         group(op::METADATA_INDEX, options.metadata_index, metadata)?;
         let offset_start = output.position();
         if offset_start == start {
