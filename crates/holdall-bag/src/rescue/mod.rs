@@ -34,7 +34,7 @@ use holdall_model::{
         LossStage,
         ledger::{Ledger, TopicAccount},
     },
-    metadata::{BagMetadata, MEMORY_KEY},
+    metadata::{BagMetadata, MEMORY_KEY, METADATA_BYTES_MAX},
     time::Timestamp,
 };
 use holdall_storage::reader::StorageReader;
@@ -46,9 +46,6 @@ use std::{
 
 /// The pointer file is not longer than this.
 const POINTER_BYTES_MAX: u64 = 64 << 10;
-
-/// Nor the metadata of a bag that was being recorded.
-const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// A message that was in memory.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use holdall_io::{
     fs,
     sealed::{Seal, identifier_of, seal_of},
 };
-use holdall_model::metadata::BagMetadata;
+use holdall_model::metadata::{BagMetadata, METADATA_BYTES_MAX};
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -13,9 +13,6 @@ use std::{
 
 /// Key in `custom_data` of the metadata of an encrypted bag: the identifiers of its files by name, as JSON. Older bags have none.
 pub const SEALED_KEY: &str = "holdall.sealed";
-
-/// The longest metadata that is read.
-const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// Notes the identifiers of the files that `metadata` names in the bag in `directory`; of a bag that is not encrypted nothing.
 pub fn note_sealed(directory: &Path, metadata: &mut BagMetadata) {

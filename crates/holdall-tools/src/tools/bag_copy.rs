@@ -1,10 +1,10 @@
 //! A copy of a whole bag, which is then repaired.
 
-use holdall_bag::reader::METADATA_BYTES_MAX;
 use holdall_io::{
     disk::DiskError,
     fs::{self, DirEntry},
 };
+use holdall_model::metadata::METADATA_BYTES_MAX;
 use holdall_storage::storage_of_directory;
 use std::path::Path;
 

@@ -6,14 +6,14 @@ use super::{
 };
 use holdall_bag::{
     live::writer_of_bag,
-    reader::{Bag, BagState, METADATA_BYTES_MAX, ReadError, expect_bag, io_error, listing},
+    reader::{Bag, BagState, ReadError, expect_bag, io_error, listing},
     writer::{STATE_KEY, seal_faults},
 };
 use holdall_io::fs;
 use holdall_io::lock::Holder;
 use holdall_model::{
     loss::ledger::{LEDGER_KEY, LEDGER_RECORD, Ledger},
-    metadata::{BagMetadata, FileInformation},
+    metadata::{BagMetadata, FileInformation, METADATA_BYTES_MAX},
 };
 use holdall_storage::{
     StorageError,

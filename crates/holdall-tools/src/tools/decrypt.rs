@@ -1,17 +1,13 @@
 //! Makes the bag that an encrypted bag holds: each file with the bytes that it would have had.
 
 use super::{Staged, ToolError};
-use holdall_bag::{
-    live::refuse_if_recorded,
-    reader::{METADATA_BYTES_MAX, ReadError},
-    writer::seal_faults,
-};
+use holdall_bag::{live::refuse_if_recorded, reader::ReadError, writer::seal_faults};
 use holdall_io::{
     disk::DiskError,
     fs::{self, DirEntry, File, is_stored_sealed},
     output::{OutputDisk, OutputFile},
 };
-use holdall_model::metadata::BagMetadata;
+use holdall_model::metadata::{BagMetadata, METADATA_BYTES_MAX};
 use holdall_storage::storage_of_file;
 use std::path::{Path, PathBuf};
 

@@ -12,13 +12,13 @@ use super::{
 };
 use holdall_bag::{
     live::lock_bag,
-    reader::{Bag, DAMAGED_KEY, METADATA_BYTES_MAX, io_error, is_account_sum, listing},
+    reader::{Bag, DAMAGED_KEY, io_error, is_account_sum, listing},
     writer::{STATE_KEY, note_sealed},
 };
 use holdall_io::{fs, new_file::remove_left_over};
 use holdall_model::{
     loss::ledger::{LEDGER_CUSTOM_KEY, MissingFile},
-    metadata::{BagMetadata, FileInformation, MEMORY_KEY},
+    metadata::{BagMetadata, FileInformation, MEMORY_KEY, METADATA_BYTES_MAX},
     time::Timestamp,
     topic::TopicInfo,
     units::counted,

@@ -3,7 +3,7 @@
 use super::{UploadError, journal::JOURNAL_BEGIN};
 use holdall_bag::{
     live::writer_of_bag,
-    reader::{Bag, Condition, METADATA_BYTES_MAX, ReadError},
+    reader::{Bag, Condition, ReadError},
     rescue::POINTER_FILE,
     writer::STATE_KEY,
 };
@@ -12,7 +12,7 @@ use holdall_io::{
     lock::writer_of,
     sealed::was_closed,
 };
-use holdall_model::metadata::BagMetadata;
+use holdall_model::metadata::{BagMetadata, METADATA_BYTES_MAX};
 use holdall_storage::{
     compression::{packed_name, unpacked_name},
     storage_of_file,

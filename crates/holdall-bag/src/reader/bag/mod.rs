@@ -6,7 +6,6 @@ mod open;
 
 pub use account::LostByTopic;
 pub use account::is_account_sum;
-pub use named::METADATA_BYTES_MAX;
 
 use super::{
     bag_file::BagFile,

@@ -6,16 +6,12 @@ use crate::reader::{
     file::{self, Payloads, UnpackedFiles},
 };
 use holdall_io::{fs, remote};
-use holdall_model::metadata::{BagMetadata, FileInformation};
+use holdall_model::metadata::{BagMetadata, FileInformation, METADATA_BYTES_MAX};
 use holdall_storage::compression::{is_packed_name, packed_name, unpacked_name};
 use std::{
     io,
     path::{Component, Path, PathBuf},
 };
-
-/// Longest metadata file that is read; that of a bag of 100 000 files has about 20 MB, and parsing needs
-/// three times as much memory.
-pub const METADATA_BYTES_MAX: u64 = 64 << 20;
 
 /// A folder in a bucket with more files than this is listed in place of a request for each.
 const LISTED_MIN: usize = 2;

@@ -32,7 +32,6 @@ pub(super) struct Durable {
     held_before: Duration,
     /// A span in which this process did not run, as long as it can explain findings.
     absence: Option<Absence>,
-    max_loss_window: Option<Duration>,
     /// Messages in the cache may be arbitrarily old, and have no guarantee until they are requested.
     snapshot: bool,
     shared: Arc<DrainShared>,
@@ -48,7 +47,6 @@ impl Durable {
             syncing_journal: 0,
             held_before: Waiting::total(),
             absence: None,
-            max_loss_window: options.max_loss_window,
             snapshot: options.snapshot,
             shared,
         };
@@ -118,7 +116,7 @@ impl Durable {
 
     /// Warns once when the loss window cannot be kept; the report and the bag have the details.
     fn warn_of(&self, verdict: Verdict) {
-        if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.max_loss_window) {
+        if let (Verdict::FirstMiss(miss), Some(window)) = (verdict, self.window.status().window) {
             let held = Waiting::total().saturating_sub(self.held_before);
             tracing::warn!(
                 setting = Setting::MaxLossWindow.name(),
