@@ -1,7 +1,15 @@
 //! Clocks: the system's, or one that a simulator drives.
 
 use holdall_model::time::Timestamp;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use rustix::{
+    io::Errno,
+    thread::{clock_nanosleep_absolute, set_current_timer_slack},
+    time::{ClockId, Timespec, clock_gettime},
+};
+use std::{
+    num::NonZeroU64,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// A source of time. Implementations must be cheap (tens of nanoseconds): the receive path reads it once per
 /// message.
@@ -31,8 +39,7 @@ pub trait Clock: Send + Sync {
 ///
 /// For threads that must act at an exact time (`PR_SET_TIMERSLACK`, see prctl(2)); a refusal is harmless.
 pub fn wake_this_thread_exactly() {
-    // SAFETY: PR_SET_TIMERSLACK takes one integer and touches none of our memory; it concerns the calling thread only.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+    let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
 /// The operating system's clocks (`CLOCK_REALTIME` and `CLOCK_MONOTONIC`).
@@ -57,37 +64,18 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        let mut ts = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        // SAFETY: `ts` is a valid timespec to write to; CLOCK_MONOTONIC exists on every Linux.
-        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
+        let ts = clock_gettime(ClockId::Monotonic);
         Duration::new(ts.tv_sec.unsigned_abs(), u32::try_from(ts.tv_nsec).unwrap_or(0))
     }
 
     fn sleep_until(&self, deadline: Duration) {
         // A deadline that does not fit the kernel's type is 292 billion years away.
-        let seconds = libc::time_t::try_from(deadline.as_secs()).unwrap_or(libc::time_t::MAX);
-        let ts = libc::timespec {
-            tv_sec: seconds,
-            tv_nsec: libc::c_long::from(deadline.subsec_nanos()),
+        let request = Timespec {
+            tv_sec: i64::try_from(deadline.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: deadline.subsec_nanos().into(),
         };
-        loop {
-            // SAFETY: `ts` is a valid timespec that outlives the call; an absolute sleep writes no remainder.
-            let result = unsafe {
-                libc::clock_nanosleep(
-                    libc::CLOCK_MONOTONIC,
-                    libc::TIMER_ABSTIME,
-                    &raw const ts,
-                    std::ptr::null_mut(),
-                )
-            };
-            // Any error but an interruption (a valid timespec gives no other) must not become an endless loop.
-            if result != libc::EINTR {
-                return;
-            }
-        }
+        // Any error but an interruption (a valid time gives no other) must not become an endless loop.
+        while clock_nanosleep_absolute(ClockId::Monotonic, &request) == Err(Errno::INTR) {}
     }
 }
 

@@ -1,6 +1,9 @@
 //! Resources that this process uses: processor time, memory, descriptors.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit};
+use rustix::{
+    param::page_size,
+    process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit},
+};
 use std::{collections::BTreeSet, io, os::fd::RawFd, path::Path, time::Duration};
 
 /// Processor time, user and kernel together.
@@ -98,9 +101,7 @@ pub fn rss_bytes() -> io::Result<u64> {
                 "/proc/self/statm has no resident size",
             )
         })?;
-    // SAFETY: plain call without pointers.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    Ok(pages * u64::try_from(page_bytes).unwrap_or(4096))
+    Ok(pages * page_size() as u64)
 }
 
 /// Open descriptors of this process.

@@ -1,26 +1,48 @@
 //! This process's UDP sockets: which ones there are, and how much they can hold before the kernel drops packets.
 
 use crate::process::open_fds;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{
+        AddressFamily, SocketFlags, SocketType, bind, socket_with,
+        sockopt::{
+            set_socket_recv_buffer_size, set_socket_recv_buffer_size_force, set_socket_reuseaddr,
+            socket_domain, socket_recv_buffer_size, socket_type,
+        },
+    },
+};
 use std::{
     collections::BTreeSet,
     ffi::{CStr, c_int, c_void},
     io, mem,
     net::{Ipv4Addr, SocketAddrV4, UdpSocket},
-    os::fd::{AsRawFd, FromRawFd as _, RawFd},
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
     ptr,
     time::Duration,
 };
 
 /// The UDP sockets that this process has open (empty where `/proc` does not exist).
 pub fn udp_sockets() -> BTreeSet<RawFd> {
+    let is_udp = |fd: &RawFd| {
+        lent(*fd).is_some_and(|socket| {
+            socket_type(socket) == Ok(SocketType::DGRAM)
+                && matches!(
+                    socket_domain(socket),
+                    Ok(AddressFamily::INET | AddressFamily::INET6)
+                )
+        })
+    };
     open_fds()
         .unwrap_or_default()
         .into_iter()
-        .filter(|fd| {
-            option(*fd, libc::SO_TYPE) == Some(libc::SOCK_DGRAM)
-                && matches!(option(*fd, libc::SO_DOMAIN), Some(libc::AF_INET | libc::AF_INET6))
-        })
+        .filter(is_udp)
         .collect()
+}
+
+/// A descriptor of this process for system calls, which fail for one that is closed by now.
+fn lent(fd: RawFd) -> Option<BorrowedFd<'static>> {
+    // SAFETY: it is not -1, and is given to calls that read or change settings of a socket only: to them a closed one is an error.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
 /// Raises the receive buffer of each socket to `bytes`, beyond `net.core.rmem_max` where this process may (CAP_NET_ADMIN), else up to it.
@@ -28,46 +50,27 @@ pub fn udp_sockets() -> BTreeSet<RawFd> {
 /// Returns the smallest size reached, in bytes; `None` when no socket was left to query. Sizes are as
 /// requested: the kernel reserves twice as much for its own bookkeeping.
 pub fn raise_receive_buffers(sockets: &BTreeSet<RawFd>, bytes: usize) -> Option<usize> {
-    let wanted = c_int::try_from(bytes).unwrap_or(c_int::MAX / 2);
+    let wanted = bytes.min(i32::MAX as usize / 2);
+    let sockets = sockets.iter().filter_map(|fd| lent(*fd));
     sockets
-        .iter()
-        .filter_map(|fd| raise_receive_buffer(*fd, wanted))
+        .filter_map(|socket| raise_receive_buffer(socket, wanted))
         .min()
 }
 
-fn raise_receive_buffer(fd: RawFd, wanted: c_int) -> Option<usize> {
-    let size = |fd| option(fd, libc::SO_RCVBUF).and_then(|doubled| usize::try_from(doubled / 2).ok());
-    if size(fd)? >= usize::try_from(wanted).unwrap_or(0) {
-        return size(fd);
+fn raise_receive_buffer(socket: BorrowedFd<'_>, wanted: usize) -> Option<usize> {
+    let size = || socket_recv_buffer_size(socket).ok().map(|doubled| doubled / 2);
+    if size()? < wanted && set_socket_recv_buffer_size_force(socket, wanted).is_err() {
+        let _ = set_socket_recv_buffer_size(socket, wanted);
     }
-    for option in [libc::SO_RCVBUFFORCE, libc::SO_RCVBUF] {
-        // SAFETY: `wanted` is a readable int of the given size; a closed descriptor only makes the call fail.
-        let outcome = unsafe {
-            libc::setsockopt(
-                fd,
-                libc::SOL_SOCKET,
-                option,
-                (&raw const wanted).cast::<c_void>(),
-                INT_BYTES,
-            )
-        };
-        if outcome == 0 {
-            break;
-        }
-    }
-    size(fd)
+    size()
 }
 
 /// Whether a UDP socket has a packet that was not read yet; false if it cannot be asked.
 pub fn has_waiting(socket: RawFd) -> bool {
-    let mut descriptor = libc::pollfd {
-        fd: socket,
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    // SAFETY: `descriptor` is one writable entry; a closed descriptor is reported in it.
-    let ready = unsafe { libc::poll(&raw mut descriptor, 1, 0) };
-    ready > 0 && descriptor.revents & libc::POLLIN != 0
+    let Some(socket) = lent(socket) else { return false };
+    let mut descriptor = [PollFd::new(&socket, PollFlags::IN)];
+    let ready = poll(&mut descriptor, Some(&Timespec::default()));
+    ready.is_ok() && descriptor[0].revents().contains(PollFlags::IN)
 }
 
 /// Limits the unsent bytes that the kernel holds for a TCP connection to about this number (`TCP_NOTSENT_LOWAT`); further writes wait.
@@ -133,22 +136,6 @@ pub fn shortest_round_trip(connection: &impl AsRawFd) -> Option<Duration> {
 
 /// Size of an int as the socket calls expect it.
 const INT_BYTES: libc::socklen_t = mem::size_of::<c_int>() as libc::socklen_t;
-
-fn option(fd: RawFd, name: c_int) -> Option<c_int> {
-    let (mut value, mut len): (c_int, _) = (0, INT_BYTES);
-    // SAFETY: `value` and `len` are writable and of the given sizes; for a descriptor that is not a
-    // socket the call only fails.
-    let outcome = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            name,
-            (&raw mut value).cast::<c_void>(),
-            &raw mut len,
-        )
-    };
-    (outcome == 0).then_some(value)
-}
 
 /// An IPv4 address that an interface of this machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -229,45 +216,12 @@ pub fn source_address(destination: Ipv4Addr) -> Option<Ipv4Addr> {
 /// # Errors
 /// When the system refuses the socket or its address.
 pub fn multicast_listener(group: SocketAddrV4) -> io::Result<UdpSocket> {
-    // SAFETY: plain system call; we own a descriptor that is not negative, and the socket closes it.
-    let socket = unsafe {
-        let fd = libc::socket(
-            libc::AF_INET,
-            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        );
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        UdpSocket::from_raw_fd(fd)
-    };
-    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
-    let one: c_int = 1;
-    // SAFETY: an all-zero address is valid.
-    let mut address: libc::sockaddr_in = unsafe { mem::zeroed() };
-    address.sin_family = libc::AF_INET as libc::sa_family_t;
-    address.sin_port = group.port().to_be();
-    address.sin_addr.s_addr = group.ip().to_bits().to_be();
-    // SAFETY: both pointers are readable and of the given sizes.
-    let outcome = unsafe {
-        libc::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_REUSEADDR,
-            (&raw const one).cast::<c_void>(),
-            INT_BYTES,
-        );
-        libc::bind(
-            fd,
-            (&raw const address).cast::<libc::sockaddr>(),
-            mem::size_of::<libc::sockaddr_in>() as libc::socklen_t,
-        )
-    };
-    if outcome == 0 {
-        Ok(socket)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    // Without it the bind fails where it is needed.
+    let _ = set_socket_reuseaddr(&socket, true);
+    bind(&socket, &group)?;
+    Ok(socket.into())
 }
 
 #[cfg(test)]
@@ -284,9 +238,9 @@ mod tests {
         assert!(all.contains(&socket.as_raw_fd()) && !before.contains(&socket.as_raw_fd()));
         assert!(!all.contains(&file.as_raw_fd()));
 
-        let small = option(socket.as_raw_fd(), libc::SO_RCVBUF).unwrap();
+        let small = socket_recv_buffer_size(&socket).unwrap();
         let ours = BTreeSet::from([socket.as_raw_fd()]);
-        let wanted = usize::try_from(small).unwrap() / 2 + 4096;
+        let wanted = small / 2 + 4096;
         let reached = raise_receive_buffers(&ours, wanted).unwrap();
         let limit: usize = fs::read_to_string("/proc/sys/net/core/rmem_max")
             .unwrap()

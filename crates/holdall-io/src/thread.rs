@@ -1,6 +1,7 @@
 //! The cores and priorities of threads. Optional: a refusal is returned and changes nothing.
 
-use std::{fs, io, mem};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::{fs, io};
 
 /// Highest priority of `SCHED_FIFO`.
 pub const RT_PRIORITY_MAX: u8 = 99;
@@ -10,25 +11,17 @@ pub const RT_PRIORITY_MAX: u8 = 99;
 /// # Errors
 /// When the process may use none of these cores, or a number exceeds the kernel's set.
 pub fn keep_to_cores(cores: &[usize]) -> io::Result<()> {
-    // SAFETY: a cpu_set_t consists of bits, all of which may be zero.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
+    let mut set = CpuSet::new();
     for &core in cores {
-        if core >= 8 * mem::size_of::<libc::cpu_set_t>() {
+        if core >= CpuSet::MAX_CPU {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!("core {core} is beyond what the kernel can name"),
             ));
         }
-        // SAFETY: `core` is below the number of bits in the set.
-        unsafe { libc::CPU_SET(core, &mut set) };
+        set.set(core);
     }
-    // SAFETY: the set is valid and has the given length; 0 is the calling thread.
-    let result = unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Makes the threads of this process whose name `is_meant` run before all ordinary ones (`SCHED_FIFO`);

@@ -3,14 +3,21 @@
 
 mod netlink;
 
+use crate::clock::wake_this_thread_exactly;
 use netlink::Netlink;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force},
+    process::{geteuid, getgid, getuid},
+    thread::{LinkNameSpaceType, move_into_link_name_space},
+};
 use std::{
     ffi::CString,
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, OwnedFd},
         unix::{fs::OpenOptionsExt, process::CommandExt},
     },
     process::Command,
@@ -261,30 +268,21 @@ impl LinkEnd {
     ///
     /// # Errors
     /// An address that is in use.
-    pub fn udp_socket(&self, address: SocketAddr, receive_buffer_bytes: i32) -> io::Result<UdpSocket> {
+    pub fn udp_socket(&self, address: SocketAddr, receive_buffer_bytes: usize) -> io::Result<UdpSocket> {
         let socket = self.inside(move || UdpSocket::bind(address))?;
-        let set = |option| {
-            let length = std::mem::size_of_val(&receive_buffer_bytes) as libc::socklen_t;
-            let value = (&raw const receive_buffer_bytes).cast();
-            // SAFETY: the value is a number of this length, valid during the call.
-            unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, value, length) }
-        };
         // Only root may exceed the system's limit for sockets; a refusal leaves the default.
-        if set(libc::SO_RCVBUFFORCE) != 0 {
-            set(libc::SO_RCVBUF);
+        if set_socket_recv_buffer_size_force(&socket, receive_buffer_bytes).is_err() {
+            let _ = set_socket_recv_buffer_size(&socket, receive_buffer_bytes);
         }
         Ok(socket)
     }
 
     /// Does this on a thread in this end's namespace.
     fn inside<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        let namespace = self.namespace.as_raw_fd();
+        let namespace = self.namespace.as_fd();
         thread::scope(|scope| {
             let enter = move || {
-                // SAFETY: the descriptor is open while `self` is borrowed; only this short-lived thread is moved.
-                if unsafe { libc::setns(namespace, libc::CLONE_NEWNET) } != 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))?;
                 work()
             };
             let thread = thread::Builder::new()
@@ -299,27 +297,17 @@ impl LinkEnd {
 
 /// Waits until an end has a packet to read, at most this long. Returns which ends have one.
 pub fn wait_readable(ends: &[LinkEnd; 2], timeout: Duration) -> [bool; 2] {
-    let descriptor = |end: &LinkEnd| libc::pollfd {
-        fd: end.device.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut descriptors = [descriptor(&ends[0]), descriptor(&ends[1])];
-    let timeout = libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    };
-    // SAFETY: both descriptors and the time are valid during the call; no signal mask is given.
-    let ready = unsafe { libc::ppoll(descriptors.as_mut_ptr(), 2, &raw const timeout, std::ptr::null()) };
-    descriptors.map(|descriptor| ready > 0 && descriptor.revents != 0)
+    let mut descriptors = ends.each_ref().map(|end| PollFd::new(&end.device, PollFlags::IN));
+    let timeout = Timespec::try_from(timeout).ok();
+    let ready = poll(&mut descriptors, timeout.as_ref()).unwrap_or(0);
+    descriptors.map(|descriptor| ready > 0 && !descriptor.revents().is_empty())
 }
 
 /// Makes the calling thread's timers fire at once instead of up to 50 µs later, and, if allowed, runs it before all ordinary threads
 /// (`SCHED_FIFO`, the lowest such priority). False if it is not allowed.
 pub fn be_punctual() -> bool {
     let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: sets the calling thread's timer slack to a nanosecond; takes no pointer.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) };
+    wake_this_thread_exactly();
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the parameters are valid during the call; 0 is the calling thread.
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
@@ -327,14 +315,12 @@ pub fn be_punctual() -> bool {
 
 /// Whether this process may make namespaces by itself; otherwise it needs [`in_user_namespace`].
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing, and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    geteuid().is_root()
 }
 
 /// Makes the program of `command` root of a new user namespace: there it may make network namespaces.
 pub fn in_user_namespace(command: &mut Command) {
-    // SAFETY: both take nothing, and cannot fail.
-    let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+    let (user, group) = (getuid().as_raw(), getgid().as_raw());
     let maps = [
         ("/proc/self/setgroups", "deny".to_owned()),
         ("/proc/self/uid_map", format!("0 {user} 1")),

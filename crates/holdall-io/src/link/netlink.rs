@@ -1,11 +1,11 @@
 //! The few requests of rtnetlink(7) that set up a device, so that no other program is needed for it.
 
 use super::{Netem, Shaper};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
 use std::{
     fs::File,
     io::{self, Read, Write},
     net::Ipv4Addr,
-    os::fd::{FromRawFd, OwnedFd},
     time::Duration,
 };
 
@@ -52,30 +52,15 @@ impl Body {
     }
 }
 
-fn index_of(device: &str) -> io::Result<u32> {
-    let name = std::ffi::CString::new(device)?;
-    // SAFETY: the name ends with a zero and is valid during the call.
-    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => Err(io::Error::last_os_error()),
-        index => Ok(index),
-    }
-}
-
 impl Netlink {
     pub fn open() -> io::Result<Self> {
-        // SAFETY: takes no pointer; the result is checked.
-        let socket = unsafe {
-            libc::socket(
-                libc::AF_NETLINK,
-                libc::SOCK_RAW | libc::SOCK_CLOEXEC,
-                libc::NETLINK_ROUTE,
-            )
-        };
-        if socket < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a descriptor that nothing else owns.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        // The protocol 0 is NETLINK_ROUTE.
+        let socket = socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
         Ok(Self {
             socket: socket.into(),
             sequence: 0,
@@ -120,7 +105,7 @@ impl Netlink {
         let flags = IFF_UP | if sizes.is_some() { IFF_MULTICAST } else { 0 };
         let mut body = Body::default()
             .u32(0)
-            .u32(index_of(device)?)
+            .u32(name_to_index(&self.socket, device)?)
             .u32(flags)
             .u32(flags);
         if let Some((mtu, queue)) = sizes {
@@ -136,7 +121,7 @@ impl Netlink {
         const IFA_LOCAL: u16 = 2;
         let body = Body::default()
             .bytes(&[libc::AF_INET as u8, bits, 0, 0])
-            .u32(index_of(device)?)
+            .u32(name_to_index(&self.socket, device)?)
             .attribute(IFA_LOCAL, &address.octets())
             .attribute(IFA_ADDRESS, &address.octets());
         self.request(RTM_NEWADDR, &body)
@@ -162,7 +147,7 @@ impl Netlink {
             ])
             .u32(0)
             .attribute(RTA_DST, &network.octets())
-            .attribute(RTA_OIF, &index_of(device)?.to_ne_bytes());
+            .attribute(RTA_OIF, &name_to_index(&self.socket, device)?.to_ne_bytes());
         self.request(RTM_NEWROUTE, &body)
     }
 
@@ -196,7 +181,7 @@ impl Netlink {
         const TCA_OPTIONS: u16 = 2;
         let body = Body::default()
             .u32(0)
-            .u32(index_of(device)?)
+            .u32(name_to_index(&self.socket, device)?)
             .u32(0)
             .u32(TC_H_ROOT)
             .u32(0)

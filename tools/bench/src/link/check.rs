@@ -30,7 +30,7 @@ const PORT: u16 = 5000;
 const WARM_UP: Duration = Duration::from_millis(500);
 /// No datagram arrives after a silence of this length.
 const SILENCE: Duration = Duration::from_millis(300);
-const RECEIVE_BUFFER_BYTES: i32 = 64 << 20;
+const RECEIVE_BUFFER_BYTES: usize = 64 << 20;
 
 /// The datagrams sent over a link.
 #[derive(Clone, Copy)]
