@@ -168,6 +168,11 @@ class Bag:
         return list(json.loads(self._native.states()))
 
     @property
+    def summaries(self) -> list[dict[str, Any]]:
+        """The account of each bag, as ``holdall info --json`` has it."""
+        return list(json.loads(self._native.summaries()))
+
+    @property
     def ledgers(self) -> list[dict[str, Any]]:
         """The whole loss ledger of each bag that has one."""
         return list(json.loads(self._native.ledgers()))
@@ -175,7 +180,7 @@ class Bag:
     @property
     def publishers(self) -> list[dict[str, Any]]:
         """Who published: ``topic``, ``messages``, and where the bag stores them ``gid``, ``node``, ``host``, ``transport``."""
-        return list(json.loads(self._native.publishers()))
+        return [{"messages": found.pop("message_count"), **found} for found in json.loads(self._native.publishers())]
 
     def over_time(self, cells: int = 100) -> dict[str, list[int]]:
         """How many messages each topic has over time, in ``cells`` cells of equal length from the first message to the last.

@@ -43,6 +43,7 @@ def test_topics_know_their_length_type_and_definition(bag):
     assert "geometry_msgs/Quaternion orientation" in imu.definition
     assert imu.lost is None and bag.lost is None, "rosbags counts no losses"
     assert [publisher["messages"] for publisher in imu.publishers] == [300]
+    assert [account["message_count"] for account in bag.summaries] == [len(bag)]
     assert set(bag.topics) == {"/imu", "/odd", "/image", "/cloud"} and "/imu" in bag
     assert "/imu" in repr(bag) and "300" in repr(bag) and "<table>" in bag._repr_html_()
 

@@ -12,7 +12,7 @@ use holdall::{
     BagSet, Timestamp,
     decode::{Decoders, MessageChoice, Question},
     definitions::DefinitionFolders,
-    reader::Strip,
+    reader::{BagSummary, Strip},
     table::{ColumnOptions, Numbers, ParallelTable, Pick, TableOptions, TableReader},
 };
 use holdall_io::mutex::lock;
@@ -146,6 +146,15 @@ impl Bags {
         found.map_err(|error| read_error(py, &error))
     }
 
+    /// The account of each bag as `holdall info --json` has it, as a list of JSON.
+    fn summaries(&self, py: Python<'_>) -> PyResult<String> {
+        let found = detached(py, || {
+            let all = self.set.bags().iter().map(BagSummary::of);
+            Ok(json!(all.collect::<Result<Vec<_>, _>>()?).to_string())
+        })?;
+        found.map_err(|error| read_error(py, &error))
+    }
+
     /// The loss ledgers of the bags, as a list of JSON.
     fn ledgers(&self, py: Python<'_>) -> PyResult<String> {
         let found = detached(py, || {
@@ -163,17 +172,9 @@ impl Bags {
         let found = detached(py, || {
             let mut all = Vec::new();
             for bag in self.set.bags() {
-                for found in bag.publishers()? {
-                    let mut entry = match found.publisher {
-                        Some(publisher) => json!(publisher),
-                        None => json!({}),
-                    };
-                    entry["topic"] = found.topic.into();
-                    entry["messages"] = found.message_count.into();
-                    all.push(entry);
-                }
+                all.extend(bag.publishers()?);
             }
-            Ok(Value::from(all).to_string())
+            Ok(json!(all).to_string())
         })?;
         found.map_err(|error| read_error(py, &error))
     }
@@ -232,9 +233,7 @@ impl Bags {
     /// `read_bytes_max`.
     fn over_time(&self, py: Python<'_>, cells: usize, read_bytes_max: u64) -> PyResult<String> {
         let found = detached(py, || self.set.over_time(cells, read_bytes_max, &mut |_| true))?;
-        let times = found.times.map(|(start, end)| (start.as_nanos(), end.as_nanos()));
-        let found = json!({"times": times, "by_topic": found.by_topic, "is_whole": found.is_whole, "damage": found.damage});
-        Ok(found.to_string())
+        Ok(json!(found).to_string())
     }
 
     /// Reads a topic as columns, in up to `threads` threads.

@@ -9,10 +9,11 @@ use holdall_storage::{
     reader::{ReadOrder, ReadQuery, TimeCells},
     writer::ChannelIndex,
 };
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Messages of each topic over time, in cells of equal length.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OverTime {
     /// First and last log time, the bounds of all cells; `None` for bags without messages.
     pub times: Option<(Timestamp, Timestamp)>,
