@@ -12,7 +12,7 @@ use holdall::{
     supervise::control_socket::ControlError,
     tools::{Ending, ToolError, repair::RepairError},
 };
-use holdall_io::remote;
+use holdall_io::{fs, remote};
 use holdall_model::text::OutsidePath;
 use holdall_storage::StorageError;
 use std::{
@@ -204,52 +204,55 @@ impl Failure {
 /// Most bags that are named.
 const BAGS_MAX: usize = 5;
 
-/// The bags that may have been meant: those in a folder that is none itself, those beside a name that is not there.
+/// Names of a folder that are compared.
+const LISTED_MAX: usize = 1000;
+
+/// Letters of a name for each one that differs.
+const LETTERS_PER_FAULT: usize = 3;
+
+/// What may have been meant: the bags in a folder that is none itself, what is beside a name that is not there.
 fn meant(error: &ReadError) -> Option<String> {
-    let (folder, wanted) = match error {
-        ReadError::NotABag { path, .. } => (path.as_path(), None),
-        ReadError::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => beside(path)?,
-        ReadError::Disk(error) if error.source.kind() == io::ErrorKind::NotFound => beside(&error.path)?,
-        _ => return None,
-    };
-    if remote::is_remote(folder) {
-        return None;
-    }
-    let (mut bags, is_cut) = bags_below(folder, if wanted.is_some() { 1000 } else { BAGS_MAX });
-    let is_near = |name: &str, wanted: &str| {
-        name.starts_with(wanted)
-            || wanted.starts_with(name)
-            || strsim::osa_distance(name, wanted) * 3 <= wanted.len()
-    };
-    bags.retain(|bag| {
-        let name = bag.name.to_str().unwrap_or_default();
-        !name.is_empty() && wanted.is_none_or(|wanted| is_near(name, wanted))
-    });
-    let names = bags
-        .iter()
-        .take(BAGS_MAX)
-        .map(|bag| OutsidePath(&folder.join(&bag.name)).to_string());
-    let names = names.map(|name| name.strip_prefix("./").map_or(name.clone(), str::to_owned));
-    let names: Vec<String> = names.collect();
-    let more = if is_cut || bags.len() > BAGS_MAX {
-        ", …"
-    } else {
-        ""
-    };
-    match (names.is_empty(), wanted) {
-        (true, _) => None,
-        (false, Some(_)) => Some(format!("did you mean {}{more}?", names.join(", "))),
-        (false, None) => Some(format!("there are bags in it: {}{more}", names.join(", "))),
+    match error {
+        ReadError::NotABag { path, .. } if !remote::is_remote(path) => inside(path),
+        ReadError::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => beside(path),
+        ReadError::Disk(error) if error.source.kind() == io::ErrorKind::NotFound => beside(&error.path),
+        _ => None,
     }
 }
 
-/// The folder of a name, and the name.
-fn beside(path: &Path) -> Option<(&Path, Option<&str>)> {
+fn inside(folder: &Path) -> Option<String> {
+    let (bags, is_cut) = bags_below(folder, BAGS_MAX);
+    let bags = bags.iter().filter(|bag| !bag.name.as_os_str().is_empty());
+    let names: Vec<String> = bags.map(|bag| shown(&folder.join(&bag.name))).collect();
+    let more = if is_cut { ", …" } else { "" };
+    (!names.is_empty()).then(|| format!("there are bags in it: {}{more}", names.join(", ")))
+}
+
+/// Names in the same folder that one begins with, or that differ from it in few letters.
+fn beside(path: &Path) -> Option<String> {
+    if remote::is_remote(path) {
+        return None;
+    }
+    let wanted = path.file_name()?.to_str()?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    Some((
-        parent.unwrap_or(Path::new(".")),
-        Some(path.file_name()?.to_str()?),
-    ))
+    let folder = parent.unwrap_or(Path::new("."));
+    let is_near = |name: &str| {
+        let distance = strsim::osa_distance(name, wanted);
+        name.starts_with(wanted) || distance * LETTERS_PER_FAULT <= wanted.len()
+    };
+    let listed = fs::list_dir_up_to(folder, LISTED_MAX).unwrap_or_default();
+    let named = listed.iter().filter_map(|entry| entry.path.file_name()?.to_str());
+    let mut near: Vec<String> = named
+        .filter(|name| is_near(name))
+        .map(|name| shown(&parent.map_or_else(|| name.into(), |parent| parent.join(name))))
+        .collect();
+    near.sort();
+    near.truncate(BAGS_MAX);
+    (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
+}
+
+fn shown(path: &Path) -> String {
+    OutsidePath(path).to_string()
 }
 
 /// Whether opening a bag was refused: the named path does not exist, is not a bag, or has an unsupported form. An error in a

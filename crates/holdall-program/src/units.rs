@@ -33,7 +33,7 @@ pub fn parse_moment(text: &str) -> Result<Moment, MomentError> {
 /// Reads a number of things.
 ///
 /// # Errors
-/// The text is no whole number, or below 0.
+/// The text cannot be read as a whole number from 0 on.
 pub fn parse_count(text: &str) -> Result<u64, &'static str> {
     text.trim()
         .parse()

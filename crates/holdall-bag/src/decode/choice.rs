@@ -174,7 +174,7 @@ pub fn known_topics<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) 
     }
 }
 
-/// The name that a wrong one most likely stands for: one that begins or ends with it, else one that differs in few letters.
+/// The name that a wrong one is most likely meant for: one that begins or ends with it, else one that differs in few letters.
 fn meant<'a>(wanted: &str, names: &[&'a str]) -> Option<&'a str> {
     let plain = wanted.trim_matches('/');
     let is_part = |name: &&&str| {

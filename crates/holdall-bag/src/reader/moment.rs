@@ -34,7 +34,7 @@ pub struct OutsideError {
     pub last: Timestamp,
 }
 
-/// A text that is no point in time.
+/// Why a text cannot be read as a point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MomentError {
     /// None of the forms.
@@ -76,7 +76,7 @@ impl FromStr for Moment {
             .map(Self::AfterStart)
             .map_err(|error| match error {
                 QuantityError::NoNumber { .. } => MomentError::Form,
-                // A date that is none.
+                // A date that does not exist.
                 QuantityError::UnknownUnit { unit, .. } if unit.contains(['-', ':']) => MomentError::Form,
                 error => MomentError::Span(error),
             })

@@ -44,10 +44,6 @@ pub struct CatArguments {
     #[command(flatten)]
     pub choice: ChoiceArguments,
 
-    /// Order messages by when they were sent: --time publish_time
-    #[arg(long, conflicts_with = "time", help_heading = "Which messages")]
-    pub by_publish_time: bool,
-
     /// How messages are written
     #[arg(
         short = 'f',

@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// The command lines in a text, as a shell divides them; what is behind a pipe, and words of explanation, are left out.
+    /// The command lines in a text, as a shell divides them; without what follows a pipe, and without words of explanation.
     fn examples(text: &str) -> Vec<Vec<String>> {
         let lines = text.lines().filter_map(|line| line.strip_prefix("  holdall "));
         lines

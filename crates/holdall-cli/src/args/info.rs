@@ -53,7 +53,7 @@ pub struct InfoArguments {
     #[arg(long, value_name = "KEY", default_value = "name")]
     pub sort: Sort,
 
-    /// Show the lines of `ros2 bag info`, as is done where the output is no terminal
+    /// Show the lines of `ros2 bag info`, as in a pipe
     #[arg(long, conflicts_with_all = ["topic_name", "json"])]
     pub ros: bool,
 

@@ -17,6 +17,8 @@ pub mod preflight;
 pub mod ps;
 pub mod record;
 pub mod repair;
+#[cfg(test)]
+mod sample_tests;
 pub mod timeline;
 pub mod tools;
 #[cfg(feature = "parquet")]

@@ -9,7 +9,10 @@ use crate::{
     args::info::Sort,
     units::{format_bytes, format_count, format_span, plural},
 };
-use holdall::reader::{BagSummary, Condition, NextStep, TopicRow};
+use holdall::{
+    reader::{BagSummary, Condition},
+    tools::overview::{NextStep, TopicRow, next_steps, rows},
+};
 use holdall_model::{
     text::{Outside, OutsidePath, one_line},
     time::Timestamp,
@@ -57,12 +60,9 @@ pub fn text(view: &Overview<'_>) -> String {
     let mut lines = Vec::new();
     view.push(&mut lines, "Bag", &bag);
     view.push(&mut lines, "Recorded", &view.recorded());
-    let rows = summary.rows();
-    let messages = format!(
-        "{} on {}",
-        plural(metadata.message_count, "message"),
-        plural(rows.len() as u64, "topic")
-    );
+    let rows = rows(summary);
+    let topics = plural(rows.len() as u64, "topic");
+    let messages = format!("{} on {topics}", format_count(metadata.message_count));
     view.push(&mut lines, "Messages", &messages);
     let size = format!(
         "{} in {files}, {}{distro}{sealed}",
@@ -81,7 +81,7 @@ pub fn text(view: &Overview<'_>) -> String {
         let count = plural(summary.attachments.len() as u64, "attachment");
         view.push(&mut lines, "Attached", &format!("{count}: holdall get {bag}"));
     }
-    for step in summary.next_steps() {
+    for step in next_steps(summary) {
         view.push(&mut lines, "Next", &advice(step, &bag));
     }
     while lines.last().is_some_and(String::is_empty) {
@@ -273,7 +273,7 @@ fn share(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::info::tests::summary;
+    use crate::render::sample_tests::summary;
     use holdall::reader::{AccountSource, BagContents};
     use holdall_model::{loss::LossStage, marker::Marker, topic::TopicInfo};
 

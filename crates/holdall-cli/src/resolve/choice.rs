@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// The first argument that cannot be used.
-pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageChoice, UsageError> {
+pub fn resolve(args: &ChoiceArguments) -> Result<MessageChoice, UsageError> {
     let questions = questions(&args.questions)?;
     let mut topics = names::full_names("--topics", &args.topics)?;
     // Conditions select their topics: other topics are shown only if they are named.
@@ -25,10 +25,7 @@ pub fn resolve(args: &ChoiceArguments, by_publish_time: bool) -> Result<MessageC
         until: None,
         start_offset: args.start_offset,
         duration: args.duration,
-        time: args
-            .time
-            .or(by_publish_time.then_some(TimeBase::PublishTime))
-            .unwrap_or_default(),
+        time: args.time.unwrap_or_default(),
         time_of: BTreeMap::new(),
         questions,
         verified: false,
@@ -57,9 +54,10 @@ mod tests {
             topics: vec!["imu".into()],
             regex: Some("/cam.*".into()),
             questions: vec!["imu: a.b > 1".into()],
+            time: Some(TimeBase::PublishTime),
             ..ChoiceArguments::default()
         };
-        let choice = resolve(&args, true).unwrap();
+        let choice = resolve(&args).unwrap();
         assert_eq!(choice.topics, ["/imu", "/imu"]);
         assert_eq!(choice.questions[0].topic, "/imu");
         assert_eq!(choice.questions[0].expression, "a.b > 1");
@@ -67,7 +65,7 @@ mod tests {
             questions: vec!["/imu: a.b > 1".into(), "/gps: c > 2".into()],
             ..ChoiceArguments::default()
         };
-        let asked = resolve(&asked, false).unwrap();
+        let asked = resolve(&asked).unwrap();
         assert!(asked.takes_topic("/imu", "a/msg/B") && asked.takes_topic("/gps", "a/msg/B"));
         assert!(!asked.takes_topic("/camera", "a/msg/B"));
         assert_eq!(choice.time, TimeBase::PublishTime);
@@ -77,7 +75,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_resolved_is_refused_by_its_flag() {
-        let refusal = |args: &ChoiceArguments| resolve(args, false).unwrap_err().to_string();
+        let refusal = |args: &ChoiceArguments| resolve(args).unwrap_err().to_string();
         let args = ChoiceArguments {
             questions: vec!["a > 1".into()],
             ..ChoiceArguments::default()

@@ -21,8 +21,7 @@ const GATHERED_BYTES: usize = 128 * 1024;
 
 /// Shows messages.
 pub fn run(args: &CatArguments) -> VerbResult {
-    let mut choice =
-        resolve::choice::resolve(&args.choice, args.by_publish_time).map_err(Failure::refused)?;
+    let mut choice = resolve::choice::resolve(&args.choice).map_err(Failure::refused)?;
     log::start(LevelFilter::WARN);
     let input = input::open(&args.choice.bags, &args.choice.definitions)?;
     let bags = &input.bags;

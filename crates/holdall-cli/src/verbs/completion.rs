@@ -94,7 +94,7 @@ fn bash(cli: &Command) -> String {
         "") case "${{COMP_WORDS[1]}}" in {plain}) wants=1 ;; esac ;;
     esac
     if [[ -n "$wants" && "$2" != -* && $COMP_CWORD -gt 1 ]]; then
-        COMPREPLY=( $(compgen -W "$("$1" completion --words -- "${{COMP_WORDS[@]:1:COMP_CWORD-1}}" 2>/dev/null)" -- "$2") )
+        COMPREPLY=( $(compgen -W "$("$1" completion --words "${{COMP_WORDS[@]:1:COMP_CWORD-1}}" 2>/dev/null)" -- "$2") )
         [[ ${{#COMPREPLY[@]}} -gt 0 ]] && return
     fi
     _holdall "$@"
@@ -106,7 +106,7 @@ complete -F _holdall_topics -o bashdefault -o default holdall"#,
 
 fn zsh(script: &str) -> String {
     let asking = "_holdall_topics() {\n    local -a topics\n    \
-        topics=(${(f)\"$(holdall completion --words -- ${words[2,CURRENT-1]} 2>/dev/null)\"})\n    compadd -a topics\n}\n";
+        topics=(${(f)\"$(holdall completion --words ${words[2,CURRENT-1]} 2>/dev/null)\"})\n    compadd -a topics\n}\n";
     // In a verb's own function `words` begins with the verb.
     let asking = asking.replace("${words[2,CURRENT-1]}", "${words[1,CURRENT-1]}");
     let asked = script.replace(":TOPIC:_default", ":TOPIC:_holdall_topics");
@@ -127,7 +127,7 @@ fn fish(cli: &Command) -> String {
         let letter = argument.get_short().map_or_else(String::new, |letter| format!("-s {letter} "));
         let word = argument.get_long().map_or_else(String::new, |word| format!("-l {word} -r "));
         format!(
-            "complete -c holdall -n '__fish_holdall_using_subcommand {}' {letter}{word}-f -a '(holdall completion --words -- (commandline -opc)[2..] 2>/dev/null)'",
+            "complete -c holdall -n '__fish_holdall_using_subcommand {}' {letter}{word}-f -a '(holdall completion --words (commandline -opc)[2..] 2>/dev/null)'",
             verb.get_name()
         )
     });

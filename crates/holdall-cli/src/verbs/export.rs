@@ -19,7 +19,7 @@ use tracing::{level_filters::LevelFilter, warn};
 
 /// Writes tables, images or clouds.
 pub fn run(args: &ExportArguments) -> VerbResult {
-    let mut choice = resolve::choice::resolve(&args.choice, false).map_err(Failure::refused)?;
+    let mut choice = resolve::choice::resolve(&args.choice).map_err(Failure::refused)?;
     let output = args.output.as_deref();
     output
         .map_or(Ok(()), resolve::refuse_remote)

@@ -14,7 +14,10 @@ use crate::{
     },
     terminal::log,
 };
-use holdall::reader::{Bag, BagSet, BagSummary, Ros1View};
+use holdall::{
+    reader::{Bag, BagSet, BagSummary, Ros1View},
+    tools::overview::summary_for_people,
+};
 use holdall_model::{marker::Marker, text::one_line};
 use jiff::tz::TimeZone;
 use tracing::{level_filters::LevelFilter, warn};
@@ -46,7 +49,7 @@ fn text_of(bag: &Bag, args: &InfoArguments) -> Result<String, Failure> {
     let columns = output::columns().filter(|_| !args.ros && !args.json && !args.topic_name);
     let summary = match args.verbose {
         true => BagSummary::read(bag),
-        false if columns.is_some() => BagSummary::for_people(bag),
+        false if columns.is_some() => summary_for_people(bag),
         false => BagSummary::of(bag),
     };
     let summary = summary.map_err(Failure::failed)?;

@@ -21,6 +21,7 @@ mod left_out;
 pub mod manage;
 mod narrowing;
 mod options;
+pub mod overview;
 mod reindex;
 mod relabel;
 pub mod repair;
