@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import html as escaping
 import itertools
@@ -119,6 +120,9 @@ def html(bag: Any) -> str:
 # Rows of a message, structs and values of a list (also where there is less room) and characters of a value that are shown, and messages and columns of a topic.
 _ROWS_MAX, _ITEMS_MAX, _VALUES_MAX, _BRIEF_MAX, _TEXT_MAX = 60, 4, 9, 3, 120
 _HEAD, _COLUMNS_MAX = 5, 8
+# Pictures of a topic, pixels of their longer side, and bytes of one that is shown: files within messages keep their size.
+_PICTURES, _PICTURE_SIDE, _LARGE_SIDE, _PICTURE_BYTES_MAX = 4, 220, 480, 2 << 20
+_PICTURE_STYLE = "display:inline-block;margin:4px;image-rendering:pixelated"
 
 
 def _short(text: str) -> str:
@@ -165,12 +169,24 @@ def _cells(texts: Sequence[str], tag: str = "td") -> str:
     return f"<tr>{cells}</tr>"
 
 
+def _picture(msg: Any, side: int, title: str = "") -> str:
+    """An image or a cloud as a picture; nothing for other messages and for those that cannot be shown."""
+    try:
+        kind, data = _native.picture(msg, side) or ("", b"")
+    except Exception:  # noqa: BLE001 - its fields are shown
+        return ""
+    if not 0 < len(data) <= _PICTURE_BYTES_MAX:
+        return ""
+    source = f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    return f'<img src="{source}" style="{_PICTURE_STYLE};max-width:{side}px;max-height:{side}px" title="{escaping.escape(title)}">'
+
+
 def struct(msg: Any) -> str:
-    """A decoded message for notebooks: its fields."""
+    """A decoded message for notebooks: its picture, if it has one, and its fields."""
     rows = _rows_of(msg, _ROWS_MAX)
     more = "<p>…</p>" if len(rows) == _ROWS_MAX else ""
     table = "".join(_cells(row) for row in rows)
-    return f"<p><code>{escaping.escape(msg._type)}</code></p><table>{table}</table>{more}"
+    return f"<p><code>{escaping.escape(msg._type)}</code></p>{_picture(msg, _LARGE_SIDE)}<table>{table}</table>{more}"
 
 
 def message(found: Any) -> str:
@@ -191,7 +207,7 @@ def _instant(nanos: int) -> str:
 
 
 def topic(of: Any) -> str:
-    """A topic or a selection for notebooks: over time, and the first messages."""
+    """A topic or a selection for notebooks: over time, the first messages, pictures."""
     is_whole = of._selection.is_all and of._selection.numbers is None
     hertz = of.rate if is_whole else None
     facts = [f"{len(of):,} messages" if is_whole else "a selection of messages", *([f"{hertz:.1f} Hz"] if hertz else [])]
@@ -200,12 +216,15 @@ def topic(of: Any) -> str:
     strip = f"<p>{_svg(lanes[of.name])}</p>" if lanes and of.name in lanes else ""
     try:
         first = list(of.head(_HEAD))
+        found = (_picture(_decoded(one), _PICTURE_SIDE, _instant(one.time)) for one in (_spread(of) if is_whole else first))
+        # What is no picture at first is none later.
+        pictures = "".join(itertools.takewhile(bool, found))
     except Exception as error:  # noqa: BLE001 - a look at a topic never fails
         return f'{head}{strip}<p style="color:{_RED}">{escaping.escape(_short(str(error)))}</p>'
     rows = [dict([("time", _instant(found.time)), *_rows_of(_decoded(found), _COLUMNS_MAX, True)]) for found in first]
     names = list(dict.fromkeys(name for row in rows for name in row))[: _COLUMNS_MAX + 1]
     table = "".join(_cells([row.get(name, "") for name in names]) for row in rows)
-    return f"{head}{strip}<table>{_cells(names, 'th')}{table}</table>"
+    return f"{head}{strip}{pictures}<table>{_cells(names, 'th')}{table}</table>"
 
 
 def _decoded(found: Any) -> Any:
@@ -213,6 +232,13 @@ def _decoded(found: Any) -> Any:
         return found.msg
     except Exception as error:  # noqa: BLE001 - a look at a message never fails
         return {"": str(error)}
+
+
+def _spread(of: Any) -> Iterator[Any]:
+    """Some messages from the beginning to the end of a bag, for pictures."""
+    bag = of.bag
+    for place in range(_PICTURES):
+        yield from of._with(of._selection.within(bag.start + place * (bag.end - bag.start) // _PICTURES, None)).head(1)
 
 
 class Losses(dict[str, dict[str, int]]):

@@ -1,7 +1,9 @@
 """Topics and messages as Python's own: numbers, slices, assignment, copies, completions, and how they look in a notebook."""
 
+import base64
 import copy
 import datetime as dt
+import io
 import pickle
 import re
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import MS, START, plain
+from PIL import Image
 from rosbags.rosbag2 import Reader
 
 
@@ -200,3 +203,59 @@ def test_a_package_that_is_missing_is_named_with_what_installs_it(bag, monkeypat
         monkeypatch.setitem(sys.modules, name, None)
         with pytest.raises(ImportError, match=f"this needs {name}: pip install {name}"):
             use()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """A bag with an image that becomes brighter, its JPEG, depth, a cloud, and an image that does not fit its size."""
+    path = tmp_path_factory.mktemp("seen") / "bag"
+    places = [{"name": name, "offset": 4 * place, "datatype": 7, "count": 1} for place, name in enumerate(("x", "y", "z"))]
+    with holdall.create(path) as out:
+        for number in range(20):
+            time = START + number * 100 * MS
+            pixels = np.full((30, 40, 3), (10 * number, 0, 200), dtype="u1")
+            image = {"height": 30, "width": 40, "encoding": "rgb8", "step": 120, "data": pixels.tobytes()}
+            out.write("/camera", "sensor_msgs/msg/Image", image, time=time)
+            out.write("/broken", "sensor_msgs/msg/Image", {**image, "height": 3000}, time=time)
+            file = io.BytesIO()
+            Image.fromarray(pixels).save(file, "JPEG")
+            out.write("/jpeg", "sensor_msgs/msg/CompressedImage", {"format": "rgb8; jpeg", "data": file.getvalue()}, time=time)
+            depth = np.arange(1200, dtype="<u2") * 5
+            out.write("/depth", "sensor_msgs/msg/Image", {"height": 30, "width": 40, "encoding": "16UC1", "step": 80, "data": depth.tobytes()}, time=time)
+            points = np.stack([np.linspace(-5, 5, 500), np.linspace(-5, 5, 500) ** 2 / 5, np.zeros(500)], axis=1).astype("f4")
+            cloud = {"height": 1, "width": 500, "fields": places, "point_step": 12, "row_step": 6000, "data": points.tobytes()}
+            out.write("/cloud", "sensor_msgs/msg/PointCloud2", cloud, time=time)
+    return holdall.open(path)
+
+
+def pictures(shown):
+    """The pictures in what a notebook shows, as Pillow sees them."""
+    found = re.findall(r'<img src="data:image/(?:png|jpeg|webp);base64,([A-Za-z0-9+/=]+)"', shown._repr_html_())
+    return [Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in found]
+
+
+def test_images_clouds_and_depth_are_pictures_in_a_notebook(seen):
+    for topic in ("/camera", "/jpeg"):
+        shown = pictures(seen[topic])
+        reds = [picture.getpixel((20, 15))[0] for picture in shown]
+        assert reds == pytest.approx([0, 50, 100, 150], abs=12) and {picture.size for picture in shown} == {(40, 30)}, topic
+    for shown in (seen["/camera"][7], seen["/camera"][7].msg, seen.images("/camera")[7:8]):
+        (picture,) = pictures(shown)
+        assert picture.getpixel((1, 1)) == pytest.approx((70, 0, 200), abs=6)
+    (depth,) = pictures(seen["/depth"][0])
+    assert depth.getpixel((0, 0)) != depth.getpixel((39, 29))
+    assert len(pictures(seen.points("/cloud"))) == 4
+    (cloud,) = pictures(seen["/cloud"][3].msg)
+    drawn = np.asarray(cloud).astype(int)
+    drawn = np.abs(drawn - drawn[0, 0]).sum(axis=2) > 60
+    rows, columns = np.nonzero(drawn)
+    assert cloud.size == (480, 480) and columns.max() - columns.min() > 400 and rows[columns < 60].mean() < rows[abs(columns - 240) < 20].mean()
+
+
+def test_what_is_no_picture_is_shown_without_one(bag, seen):
+    assert pictures(bag["/imu"]) == pictures(bag["/imu"][0]) == pictures(seen["/broken"]) == pictures(seen["/broken"][0]) == []
+    assert "3000" in seen["/broken"]._repr_html_()
+    assert holdall._native.picture(bag["/imu"][0].msg, 10) is None and holdall._native.picture(seen["/camera"][0].msg, 10)[0].startswith("image/")
+    msg = seen["/camera"][0].msg
+    msg.data, msg.encoding, msg.step = bytes([255]) * 1200, "mono8", 40
+    assert pictures(msg)[0].getpixel((3, 3)) == (255, 255, 255), "as it was assigned"

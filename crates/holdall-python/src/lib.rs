@@ -8,6 +8,7 @@ mod ffi_arrow;
 mod ffi_object;
 mod message;
 mod pickle;
+mod picture;
 mod plan;
 mod table;
 mod value;
@@ -35,6 +36,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bag::decode_image, module)?)?;
     module.add_function(wrap_pyfunction!(bag::strip, module)?)?;
     module.add_function(wrap_pyfunction!(pickle::message, module)?)?;
+    module.add_function(wrap_pyfunction!(picture::picture, module)?)?;
     module.add_function(wrap_pyfunction!(bag::metadata_of_yaml, module)?)?;
     module.add_function(wrap_pyfunction!(bag::metadata_to_yaml, module)?)?;
     Ok(())
