@@ -2,7 +2,7 @@
 
 use super::{UsageError, names, pattern};
 use crate::args::choice::ChoiceArguments;
-use holdall::decode::{MessageChoice, Question, TimeBase};
+use holdall::decode::{MessageChoice, Question};
 use std::collections::BTreeMap;
 
 /// Combines the arguments.
@@ -47,6 +47,7 @@ pub fn questions(texts: &[String]) -> Result<Vec<Question>, UsageError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdall::decode::TimeBase;
 
     #[test]
     fn names_patterns_and_questions_are_understood() {
