@@ -201,6 +201,10 @@ def test_a_bag_is_looked_into_in_a_browser(looked, browser):
     # Zoomed in, the values of the part are collected.
     browser.script("chart.view(2000, 500)")
     until(lambda: browser.script("Math.round(chart.panels[0].lines[0].span)") == 500, "the values of the part")
+    lane = "chart.data.lanes.find(lane => lane.name === '/imu/data')"
+    until(lambda: browser.script(f"{lane}.part && Math.round({lane}.part.span)") == 1000, "finer lanes")
+    part = [stamp for stamp, _ in of_rosbags(bag, "/imu/data") if START + 1_750_000_000 <= stamp <= START + 2_750_000_000]
+    assert browser.script(f"{lane}.part.n.reduce((a, b) => a + b)") == len(part)
     assert "2 s to 2.5 s" in browser.script("document.getElementById('shown').textContent")
     # The link shows the same.
     link = browser.script("location.hash")

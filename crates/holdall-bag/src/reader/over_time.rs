@@ -1,6 +1,8 @@
 //! Counts of each topic's messages over time, without reading the messages if there is an index; and when messages were lost.
 
-use super::{bag::Bag, bag_file::BagFile, error::ReadError, ros1::SharedReader, set::BagSet};
+use super::{
+    bag::Bag, bag_file::BagFile, error::ReadError, message::before, ros1::SharedReader, set::BagSet,
+};
 use holdall_model::{
     loss::{LossStage, ledger::TopicAccount},
     time::Timestamp,
@@ -34,7 +36,35 @@ impl BagSet {
         read_bytes_max: u64,
         wanted: &mut dyn FnMut(u64) -> bool,
     ) -> OverTime {
-        let times = self.log_times();
+        self.counted(self.log_times(), cells, read_bytes_max, wanted)
+    }
+
+    /// As [`BagSet::over_time`], of the messages between two times alone.
+    pub fn over_part(
+        &self,
+        (start, end): (Timestamp, Timestamp),
+        cells: usize,
+        read_bytes_max: u64,
+        wanted: &mut dyn FnMut(u64) -> bool,
+    ) -> OverTime {
+        // A cell more at both ends has what is outside.
+        let each = end.saturating_since(start) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
+        let times = Some((before(start, each), end.saturating_add(each)));
+        let mut found = self.counted(times, cells + 2, read_bytes_max, wanted);
+        for counts in found.by_topic.values_mut() {
+            *counts = counts.get(1..=cells).map(<[u64]>::to_vec).unwrap_or_default();
+        }
+        found.times = Some((start, end));
+        found
+    }
+
+    fn counted(
+        &self,
+        times: Option<(Timestamp, Timestamp)>,
+        cells: usize,
+        read_bytes_max: u64,
+        wanted: &mut dyn FnMut(u64) -> bool,
+    ) -> OverTime {
         let mut found = OverTime {
             times,
             by_topic: BTreeMap::new(),
@@ -254,6 +284,10 @@ mod tests {
                 "{storage}"
             );
             assert_eq!(found.damage, None);
+            let part = [1_200, 1_299].map(Timestamp::from_nanos);
+            let part = bags.over_part((part[0], part[1]), 3, u64::MAX, &mut |_| true);
+            assert_eq!(part.by_topic["/regular"], [4, 3, 3], "{storage}");
+            assert_eq!(part.by_topic["/early"], [0; 3], "{storage}");
             let unread = bags.over_time(10, 0, &mut |_| true);
             assert_eq!(unread.is_whole, storage == "mcap", "only one has an index");
             let ended = bags.over_time(10, u64::MAX, &mut |read| read < 50);

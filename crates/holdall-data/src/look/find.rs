@@ -13,9 +13,6 @@ use std::{sync::Arc, time::Duration};
 const FIRST_SPAN: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(10)];
 const GROWTH: u32 = 3;
 
-/// Most messages of a span that are kept when it is searched backwards.
-const KEPT_MAX: usize = 20_000;
-
 /// Where a message of a topic is: its log time, and its number among those of the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -205,22 +202,16 @@ impl Search<'_> {
         loop {
             let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
             let start = Timestamp::from_nanos(end.as_nanos().saturating_sub(nanos));
-            let mut kept = Vec::new();
+            let mut latest = None;
             for message in self.between(Some(start), Some(end)) {
                 match message {
                     Ok((place, _)) if below.is_some_and(|below| place >= below) => break,
-                    Ok((place, message)) if self.fulfils(&message) => {
-                        // Without a condition the last one is enough.
-                        if self.condition.is_none() || kept.len() >= KEPT_MAX {
-                            kept.clear();
-                        }
-                        kept.push((place, message));
-                    }
+                    Ok((place, message)) if self.fulfils(&message) => latest = Some((place, message)),
                     Ok(_) => {}
                     Err(error) => _ = failed.get_or_insert(error),
                 }
             }
-            if let Some((place, message)) = kept.pop() {
+            if let Some((place, message)) = latest {
                 return Ok(Found::Message(place, message));
             }
             if start < first {

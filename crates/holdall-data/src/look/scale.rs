@@ -2,9 +2,9 @@
 
 /// The scale, from its low end: brightness grows steadily, so that it is read without colours too. Pages draw the same one as a legend.
 const STOPS: [[f64; 3]; 6] = [
-    [52.0, 48.0, 130.0],
-    [45.0, 90.0, 175.0],
-    [25.0, 140.0, 140.0],
+    [50.0, 46.0, 125.0],
+    [40.0, 88.0, 170.0],
+    [30.0, 140.0, 145.0],
     [80.0, 185.0, 90.0],
     [220.0, 200.0, 60.0],
     [255.0, 250.0, 200.0],
@@ -60,6 +60,6 @@ mod tests {
             let value = f64::from(step) / 50.0;
             assert!(brightness(value) <= brightness(value + 0.02), "{value}");
         }
-        assert_eq!(colour(-5.0, (0.0, 1.0)), [52, 48, 130]);
+        assert_eq!(colour(-5.0, (0.0, 1.0)), [50, 46, 125]);
     }
 }

@@ -11,8 +11,9 @@ const ITEMS_MAX: u64 = 50;
 /// Letters of a text in one answer.
 const LETTERS_MAX: usize = 2000;
 
-/// Fields and elements in one answer; further ones are left out.
+/// Fields and elements in one answer, of which a long text counts as several; further ones are left out.
 const NODES_MAX: usize = 5000;
+const LETTERS_A_NODE: usize = 40;
 
 /// Structs within structs.
 const DEPTH_MAX: usize = 32;
@@ -125,7 +126,9 @@ impl Tree<'_> {
         if self.is_mute() {
             return;
         }
-        self.nodes += 1;
+        self.nodes += 1 + node["value"]
+            .as_str()
+            .map_or(0, |text| text.len() / LETTERS_A_NODE);
         if self.nodes > NODES_MAX {
             self.is_cut = true;
             return;

@@ -20,6 +20,14 @@ function makeChart(root, tools, on = {}) {
     for (const lane of data.lanes) for (const key of ["n", "h", "b", "g", "r"]) lane[key] = expand(lane[key]);
     chart.data = data; chart.from = 0; chart.until = data.span_ms; rebuild();
   };
+  // Lanes of a part of the time, which are finer.
+  chart.part = data => {
+    const start = data.start_ms - chart.data.start_ms, known = new Map(data.lanes.map(lane => [lane.name, lane]));
+    for (const lane of chart.data.lanes) { const fine = known.get(lane.name); lane.part = fine ? { start, span: data.span_ms, columns: data.columns, n: expand(fine.n), h: expand(fine.h), r: expand(fine.r), gaps: fine.gaps.map(([from, long, cause]) => [from + start, long, cause]) } : null; }
+    soon();
+  };
+  // What is drawn of a lane: its finer part where that has all that is seen.
+  const seen = lane => lane.part && chart.from >= lane.part.start - 1e-6 && chart.until <= lane.part.start + lane.part.span + 1e-6 ? lane.part : { start: 0, span: whole(), columns: chart.data.columns, n: lane.n, h: lane.h, r: lane.r, gaps: lane.gaps || [] };
   // A line of a panel is as the plot has it, with the time that it covers.
   chart.line = (line, of) => ({ ...line, start: of.start_ms - chart.data.start_ms, span: of.span_ms, columns: of.columns });
 
@@ -90,13 +98,13 @@ function makeChart(root, tools, on = {}) {
     }
     return found;
   }
-  let colours = null;
+  let colours = null, large = false;
   const HEIGHT = { axis: 34, panel: 130 };
   function draw() {
     if (!chart.data) return;
     const style = getComputedStyle(document.documentElement);
     colours = Object.fromEntries(["paper", "ink", "soft", "line", "fill", "bad", "warn", "good", "card"].map(name => [name, style.getPropertyValue("--" + name).trim()]));
-    const density = devicePixelRatio || 1, large = parseFloat(getComputedStyle(document.body).fontSize) > 17;
+    large = parseFloat(getComputedStyle(document.body).fontSize) > 17; const density = devicePixelRatio || 1;
     for (const row of rows) {
       const { kind, of, canvas } = row, sub = [[chart.show.periods && kind === "lane" && of.g, colours.warn, length], [chart.show.sizes && kind === "lane" && of.b, colours.good, size]].filter(([values]) => values);
       const width = canvas.clientWidth || 300, height = HEIGHT[kind] || 20 + 24 * sub.length + (of.thumbs ? 66 : 0);
@@ -132,11 +140,11 @@ function makeChart(root, tools, on = {}) {
     if (chart.hover !== null) { p.globalAlpha = .45; upright(p, x(chart.hover), height, colours.ink); p.globalAlpha = 1; }
   }
   function drawLane(p, lane, x, width, sub) {
-    const { columns } = chart.data, each = whole() / columns, wide = each / (chart.until - chart.from) * width, steps = chart.data.steps || 4;
-    const first = Math.max(0, Math.floor(chart.from / each)), last = Math.min(columns - 1, Math.floor((chart.until - 1e-9) / each)), at = i => x(i * each);
-    p.globalAlpha = .35; p.fillStyle = colours.warn; for (const [from, long] of lane.gaps || []) p.fillRect(x(from), 0, Math.max(1, x(from + long) - x(from)), 20);
+    const { start, span, columns, h, gaps } = seen(lane), each = span / columns, wide = each / (chart.until - chart.from) * width, steps = chart.data.steps || 4;
+    const first = Math.max(0, Math.floor((chart.from - start) / each)), last = Math.min(columns - 1, Math.floor((chart.until - start - 1e-9) / each)), at = i => x(start + i * each);
+    p.globalAlpha = .35; p.fillStyle = colours.warn; for (const [from, long] of gaps) p.fillRect(x(from), 0, Math.max(1, x(from + long) - x(from)), 20);
     p.globalAlpha = 1; p.fillStyle = colours.fill;
-    for (let i = first; i <= last; i++) if (lane.h[i]) { const tall = Math.max(3, lane.h[i] / steps * 20), left = Math.floor(at(i)); p.fillRect(left, 20 - tall, Math.max(1, Math.ceil(at(i + 1)) - left), tall); }
+    for (let i = first; i <= last; i++) if (h[i]) { const tall = Math.max(3, h[i] / steps * 20), left = Math.floor(at(i)); p.fillRect(left, 20 - tall, Math.max(1, Math.ceil(at(i + 1)) - left), tall); }
     p.fillStyle = colours.bad; for (const [from, until] of lane.losses) p.fillRect(x(from), 0, Math.max(2, x(until) - x(from)), 20);
     for (const [ms] of lane.silent || []) { upright(p, Math.min(width - 1, x(ms)), 20, colours.bad, [2, 2]); }
     let top = 22;
@@ -166,7 +174,7 @@ function makeChart(root, tools, on = {}) {
       }
       p.stroke(); p.lineWidth = 1;
     }
-    for (let value = Math.ceil(low / every) * every; value <= high; value += every) { const text = digits(Math.abs(value) < every / 1e6 ? 0 : value), long = p.measureText(text).width; p.globalAlpha = .75; p.fillStyle = colours.paper; p.fillRect(0, y(value) - 12, long + 6, 12); p.globalAlpha = 1; p.fillStyle = colours.soft; p.fillText(text, 3, y(value) - 2); }
+    for (let value = Math.ceil(low / every) * every; value <= high; value += every) { const text = digits(Math.abs(value) < every / 1e6 ? 0 : value), long = p.measureText(text).width, base = Math.max(large ? 14 : 11, y(value) - 2); p.globalAlpha = .75; p.fillStyle = colours.paper; p.fillRect(0, base - 10, long + 6, 12); p.globalAlpha = 1; p.fillStyle = colours.soft; p.fillText(text, 3, base); }
   }
   const columnOf = (line, ms) => Math.floor((ms - line.start) / line.span * line.columns);
   // The value at a time: of the next column that has one, when there are fewer values than columns.
@@ -210,12 +218,12 @@ function makeChart(root, tools, on = {}) {
   const timeAt = event => { const box = event.target.getBoundingClientRect(); return chart.from + (event.clientX - box.left) / box.width * (chart.until - chart.from); };
   let grabbed = null;
   function say(event, { kind, of }) {
-    const ms = chart.hover, { columns } = chart.data, i = Math.min(columns - 1, Math.max(0, Math.floor(ms / whole() * columns))), width = whole() / columns, near = (chart.until - chart.from) / 150;
+    const ms = chart.hover, { start, span, columns, n, r, gaps } = kind === "lane" ? seen(of) : { start: 0, span: whole(), columns: 1 }, i = Math.min(columns - 1, Math.max(0, Math.floor((ms - start) / span * columns))), width = span / columns, near = (chart.until - chart.from) / 150;
     let text = [length(Math.max(0, ms)), time(ms)].filter(Boolean).join("  ");
     if (kind === "lane") {
-      text += `\n${of.name}\n${of.n[i].toLocaleString("en")} messages in ${length(width)}` + (of.r ? `, ${digits(of.r[i])} Hz` : "");
-      if (of.n[i] && of.b) text += `, up to ${size(of.b[i])}\nlongest period ${of.g[i] ? length(of.g[i]) : "-"}`;
-      const gap = (of.gaps || []).find(([from, long]) => ms >= from && ms <= from + long); if (gap) text += `\npause of ${length(gap[1])}: ${gap[2]}`;
+      text += `\n${of.name}\n${n[i].toLocaleString("en")} messages in ${length(width)}` + (r ? `, ${digits(r[i])} Hz` : "");
+      if (n[i] && of.b) text += `, up to ${size(of.b[i])}\nlongest period ${of.g[i] ? length(of.g[i]) : "-"}`;
+      const gap = gaps.find(([from, long]) => ms >= from && ms <= from + long); if (gap) text += `\npause of ${length(gap[1])}: ${gap[2]}`;
       const loss = of.losses.find(([a, b]) => b + near >= ms && a - near <= ms); if (loss) text += `\n${loss[2].toLocaleString("en")} lost (${loss[3]})`;
       for (const [since, node] of of.silent || []) if (ms >= since - near) text += `\nend unknown: ${node || "a publisher"}, last heard ${time(since) || length(since)}`;
     } else if (kind === "panel") for (const line of of.lines) text += `\n${line.name}: ${valueAt(line, ms)}${line.unit ? " " + line.unit : ""}`;

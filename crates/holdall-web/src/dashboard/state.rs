@@ -207,7 +207,7 @@ fn viewer(viewer: &Value) -> Value {
     json!({"peer": viewer["peer"], "topics": topics().count(), "sent": sum("sent"), "left_out": sum("left_out")})
 }
 
-/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen, a node that publishes it, type.
+/// Name, rate, usual rate, bytes a second, age, lost, publishers, fallen, a node that publishes it.
 fn row(name: &str, topic: &Value) -> Row {
     let stages = topic["lost"].as_object().into_iter().flatten();
     let lost: u64 = stages
@@ -226,7 +226,6 @@ fn row(name: &str, topic: &Value) -> Row {
             topic["publishers"],
             u8::from(is_fallen),
             topic["nodes"][0].as_str().map(cut),
-            topic["type"],
         ]),
         rank: (is_fallen, lost > 0, bytes),
     }
@@ -291,7 +290,17 @@ mod tests {
         );
         assert_eq!(
             event["topics"][0],
-            json!(["/a/topic/with/some/long/name/0", 10.0, null, 100.0, 0.0, 0, 1, 0])
+            json!([
+                "/a/topic/with/some/long/name/0",
+                10.0,
+                null,
+                100.0,
+                0.0,
+                0,
+                1,
+                0,
+                null
+            ])
         );
         assert_eq!(
             (&event["hz"], &event["kind"]),

@@ -288,30 +288,3 @@ fn every_link_has_a_token_that_opens_it_and_nothing_else_does() {
         assert!(holdall_io::mutex::lock(&subject.0).is_empty());
     }
 }
-
-/// All that a browser gets to show pages, of which none loads anything from elsewhere.
-#[test]
-fn the_pages_are_small_and_load_nothing() {
-    let guard = Guard::new("127.0.0.1:1".parse().unwrap(), Token::random().unwrap());
-    let nonce = Token::random().unwrap();
-    let pages = [crate::folder::PAGE, PAGE].map(|template| page(template, "", &nonce, &guard));
-    let plot = holdall::plot::Picture::default().page();
-    let texts = pages.iter().map(|page| String::from_utf8_lossy(&page.body));
-    let texts: Vec<_> = texts.chain([plot.as_str().into()]).collect();
-    let bytes: usize = texts.iter().map(|text| text.len()).sum();
-    assert!(bytes <= 150_000, "{bytes} bytes of pages");
-    for text in texts {
-        assert!(!text.contains("/*CHART") && !text.contains("/*BASICS") && !text.contains("/*LOOK"));
-        for loaded in [
-            "@import",
-            " src=",
-            "url(",
-            "import(",
-            "innerHTML",
-            "insertAdjacentHTML",
-            "document.write",
-        ] {
-            assert!(!text.contains(loaded), "{loaded}");
-        }
-    }
-}

@@ -76,7 +76,8 @@ struct Job {
 /// Work on a bag.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
-    Timeline,
+    /// All of it, or a part by the text of its two numbers.
+    Timeline(Option<[String; 2]>),
     Check,
     /// Values over time, by the text of the request.
     Values(String),

@@ -308,7 +308,7 @@ impl Server {
                 Ok(Some(Response::json(message.to_string())))
             }
             (true, "/api/picture") => self.opened(request)?.picture(request).map(Some),
-            (false, "/api/timeline") => self.read_whole(Task::Timeline, request),
+            (false, "/api/timeline") => self.read_whole(timeline::task(request)?, request),
             (false, "/api/check") => self.read_whole(Task::Check, request),
             (false, "/api/values") => self.read_whole(values::task(request)?, request),
             (false, "/api/track") => self.read_whole(track::task(request)?, request),
@@ -432,10 +432,11 @@ impl Server {
         let bag = self.named(request)?;
         let path = self.path_of(&bag)?;
         let work: Work = match task.clone() {
-            Task::Timeline => Box::new(move |progress| {
-                let bag = Bag::open(&path).map_err(|error| error.to_string())?;
-                timeline::draw(&bag, progress)
-            }),
+            Task::Timeline(part) => {
+                let open = self.open.open(&bag, &path)?;
+                let part = part.map(|part| part.map(|text| text.parse().unwrap_or(0.0)));
+                Box::new(move |progress| timeline::draw(&open.bags.bags()[0], part, progress))
+            }
             Task::Check => Box::new(move |progress| check_bag(&path, progress)),
             Task::Values(wanted) => {
                 let open = self.open.open(&bag, &path)?;

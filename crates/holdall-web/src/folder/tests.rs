@@ -177,7 +177,7 @@ fn bags_are_listed_read_and_downloaded() {
         .unwrap();
     assert_eq!(at % 512, 0);
     for (path, key, expected) in [
-        ("/api/timeline", "topics", json!(100)),
+        ("/api/timeline", "lanes", json!(100)),
         ("/api/check", "sound", json!(true)),
     ] {
         let result = loop {
@@ -188,7 +188,7 @@ fn bags_are_listed_read_and_downloaded() {
             }
             thread::yield_now();
         };
-        let found = if key == "topics" {
+        let found = if key == "lanes" {
             &result[key][0]["messages"]
         } else {
             &result[key]

@@ -1,8 +1,9 @@
 //! A bag's time as lanes: how many messages each topic has when, where it pauses, and where messages were lost.
 
-use super::jobs::Progress;
+use super::jobs::{Progress, Task};
+use crate::http::{Refusal, Request, json_body};
 use holdall::{
-    Bag, BagSet,
+    Bag, BagSet, Timestamp,
     look::is_picture,
     plot::{digits, runs},
     reader::{LossSpan, Strip},
@@ -23,14 +24,28 @@ const STEPS: u32 = 60;
 /// Lanes; further topics are counted.
 const LANES_MAX: usize = 500;
 
+/// The task of a request: all, or the part of `length_s` from `from_s` on.
+pub(super) fn task(request: &Request) -> Result<Task, Refusal> {
+    let body = json_body(&request.body)?;
+    let part = ["from_s", "length_s"].map(|key| body[key].as_f64().filter(|number| *number >= 0.0));
+    Ok(Task::Timeline(match part {
+        [Some(from), Some(length)] if length > 0.0 => Some([from.to_string(), length.to_string()]),
+        _ => None,
+    }))
+}
+
 /// Draws the lanes of a bag, by its index where it has one; the reason when it cannot be read.
-pub(super) fn draw(bag: &Bag, progress: &Progress) -> Result<Value, String> {
+/// `part` has the seconds after its begin and the length of the part that is wanted, if not all.
+pub(super) fn draw(bag: &Bag, part: Option<[f64; 2]>, progress: &Progress) -> Result<Value, String> {
     let text = |error: holdall::ReadError| error.to_string();
     let metadata = bag.metadata();
+    let nanos = |seconds: f64| (seconds.clamp(0.0, 1e10) * 1e9) as u64;
     let start = metadata.starting_time.map_or(0, |start| start.as_nanos());
-    let span = u64::try_from(metadata.duration.as_nanos())
-        .unwrap_or(u64::MAX)
-        .max(1);
+    let whole = u64::try_from(metadata.duration.as_nanos()).unwrap_or(u64::MAX);
+    let (start, span) = match part {
+        None => (start, whole.max(1)),
+        Some([from, length]) => (start.saturating_add_unsigned(nanos(from)), nanos(length).max(1)),
+    };
     let axis = Axis { start, span };
     let mut lanes: BTreeMap<String, Lane> = BTreeMap::new();
     for topic in &metadata.topics_with_message_count {
@@ -40,7 +55,11 @@ pub(super) fn draw(bag: &Bag, progress: &Progress) -> Result<Value, String> {
     }
     let mut note = |read| progress.note(read, metadata.message_count);
     let bags = BagSet::from(vec![bag.clone()]);
-    let counted = bags.over_time(CELLS, u64::MAX, &mut note);
+    let times = [start, start.saturating_add_unsigned(span)].map(Timestamp::from_nanos);
+    let counted = match part {
+        None => bags.over_time(CELLS, u64::MAX, &mut note),
+        Some(_) => bags.over_part((times[0], times[1]), CELLS, u64::MAX, &mut note),
+    };
     if !counted.is_whole {
         return Err("it was cancelled".to_owned());
     }
@@ -207,7 +226,7 @@ fn restarts(ledger: Option<&Ledger>, axis: Axis) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall::{Timestamp, Writer};
+    use holdall::Writer;
 
     #[test]
     fn lanes_have_every_message_and_name_the_pause() {
@@ -224,7 +243,7 @@ mod tests {
             }
         }
         writer.close().unwrap();
-        let drawn = draw(&Bag::open(&path).unwrap(), &Progress::default()).unwrap();
+        let drawn = draw(&Bag::open(&path).unwrap(), None, &Progress::default()).unwrap();
         let (pausing, steady) = (&drawn["lanes"][0], &drawn["lanes"][1]);
         assert_eq!(steady["h"], json!([[CELLS, STEPS]]));
         assert_eq!(

@@ -118,3 +118,41 @@ pub(crate) fn json_body(body: &[u8]) -> Result<serde_json::Value, Refusal> {
             .ok_or_else(|| Refusal::new(400, "the body of the request is not a JSON object")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All that a browser gets, of which nothing is loaded from elsewhere.
+    #[test]
+    fn the_pages_are_small_and_load_nothing() {
+        let guard = Guard::new("127.0.0.1:1".parse().unwrap(), Token::random().unwrap());
+        let templates = [crate::folder::PAGE, crate::dashboard::PAGE];
+        let plot = holdall::plot::Picture::default().page();
+        let parts = PARTS.iter().map(|(_, part)| part.len()).sum::<usize>() + STYLE.len();
+        let own: usize = templates.iter().map(|template| template.len()).sum();
+        let all = own + parts + plot.len() - CHART_SCRIPT.len() - CHART_STYLE.len();
+        assert!(all <= 150_000, "{all} bytes of pages");
+        let nonce = Token::random().unwrap();
+        let pages = templates.map(|template| page(template, "", &nonce, &guard));
+        let texts = pages
+            .iter()
+            .map(|page| String::from_utf8_lossy(&page.body).into_owned());
+        for text in texts.chain([plot]) {
+            assert!(text.len() < 90_000, "{} bytes of one page", text.len());
+            assert!(PARTS.iter().all(|(name, _)| !text.contains(name)));
+            let loading = [
+                "@import",
+                " src=",
+                "url(",
+                "import(",
+                "innerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+            ];
+            for loaded in loading {
+                assert!(!text.contains(loaded), "{loaded}");
+            }
+        }
+    }
+}
