@@ -22,6 +22,7 @@ const RATE_MAX: u64 = 2_000_000;
 pub(super) const ANNOUNCED_MAX: u64 = 10_000_000;
 
 /// How many messages can be missing between one that arrived at `last` and one at `now`.
+#[cold]
 fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
     let last = last.unwrap_or(now);
     let seconds = now
@@ -39,8 +40,8 @@ impl PublisherTrack {
     pub(super) fn follow(&mut self, bit: u64, sequence: u64, time: Timestamp) -> Observation {
         self.subscriptions |= bit;
         self.numbered = true;
-        let last = self.last_time;
-        self.sequence.observe_within(sequence, || gap_max(last, time))
+        self.sequence
+            .observe_within(sequence, || gap_max(self.last_time, time))
     }
 
     /// Whether a number that has come before is the same message: several subscriptions bring it, or a publisher that was silent sends again what
