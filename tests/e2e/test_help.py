@@ -7,6 +7,8 @@ import shlex
 import shutil
 import socket
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 from conftest import DEADLINE_S, HOLDALL
@@ -87,9 +89,14 @@ def test_errors_have_a_colour_on_a_terminal_only(world, bags, terminal):
     assert "\x1b[31m" not in plain.text
 
 
-def test_what_runs_is_listed_and_controlled_without_a_path(world, tmp_path):
-    runtime = tmp_path / "runtime"
-    runtime.mkdir(mode=0o700)
+@pytest.fixture
+def runtime():
+    # The path of a socket is short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_what_runs_is_listed_and_controlled_without_a_path(world, tmp_path, runtime):
     world.env["XDG_RUNTIME_DIR"] = str(runtime)
     assert "no recording or playback" in run(tmp_path, world.env, "ps").stdout
     bag = world.folder / "bag"

@@ -8,138 +8,87 @@ use holdall_program::names::STYLES;
 use std::{ffi::OsString, fmt::Write};
 
 /// The verbs by what they are for: heading, those that `-h` explains, those that it names.
-const GROUPS: [(&str, &[&str], &[&str]); 6] = [
-    ("Record", &["record", "preflight", "ps", "control"], &[]),
+const GROUPS: [(&str, &str, &str); 6] = [
+    ("Record", "record preflight ps control", ""),
     (
         "Look",
-        &["info", "cat", "plot", "web", "audit", "check"],
-        &["diff", "list", "get", "find", "catalog"],
+        "info cat plot web audit check",
+        "diff list get find catalog",
     ),
     (
         "Change",
-        &["filter", "convert", "split", "repair"],
-        &["merge", "compress", "decompress", "reindex", "attach", "decrypt"],
+        "filter convert split merge repair",
+        "compress decompress reindex attach decrypt",
     ),
-    (
-        "Share",
-        &["play", "export", "upload", "serve", "bridge"],
-        &["burst"],
-    ),
-    ("Measure", &["top", "echo", "hz"], &["bw", "delay", "bench"]),
-    ("More", &[], &["help", "man", "completion"]),
+    ("Share", "play export upload serve bridge", "burst"),
+    ("Measure", "top echo hz", "bw delay bench"),
+    ("More", "", "help man completion"),
 ];
 
 /// The flags that `-h` of a verb has; all, for a verb that is not named.
-const NEEDED: &[(&str, &[&str])] = &[
+const NEEDED: &[(&str, &str)] = &[
     (
         "record",
-        &[
-            "all",
-            "topics",
-            "regex",
-            "output",
-            "max-bag-size",
-            "max-bag-duration",
-            "trigger",
-            "web",
-        ],
+        "all topics regex output max-bag-size max-bag-duration trigger web",
     ),
-    (
-        "preflight",
-        &["duration", "for", "all", "topics", "output", "json"],
-    ),
-    (
-        "play",
-        &[
-            "topics",
-            "rate",
-            "loop",
-            "start",
-            "end",
-            "clock",
-            "remap",
-            "start-paused",
-            "web",
-        ],
-    ),
-    ("burst", &["topics", "num-messages", "start-offset", "remap"]),
-    (
-        "cat",
-        &[
-            "topics", "regex", "where", "start", "end", "count", "json", "no-arr",
-        ],
-    ),
-    ("export", &["format", "topics", "where", "start", "end", "output"]),
-    ("plot", &["topics", "output", "start", "end"]),
-    ("diff", &["fields", "summary", "count", "json"]),
+    ("preflight", "duration for all topics output json"),
+    ("play", "topics rate loop start end clock remap start-paused web"),
+    ("burst", "topics num-messages start-offset remap"),
+    ("cat", "topics regex where start end count json no-arr"),
+    ("export", "format topics where start end output"),
+    ("plot", "topics output start end"),
+    ("diff", "fields summary count json"),
     (
         "convert",
-        &[
-            "output",
-            "storage",
-            "compression",
-            "topics",
-            "start",
-            "end",
-            "max-bag-size",
-        ],
+        "output storage compression topics start end max-bag-size",
     ),
-    ("merge", &["output", "storage", "compression", "max-bag-size"]),
+    ("merge", "output storage compression max-bag-size"),
     (
         "split",
-        &[
-            "output",
-            "max-bag-size",
-            "max-bag-duration",
-            "max-bag-messages",
-            "at",
-        ],
+        "output max-bag-size max-bag-duration max-bag-messages at",
     ),
-    (
-        "filter",
-        &["output", "topics", "start", "end", "where", "max-rate"],
-    ),
-    ("compress", &["output", "level", "mode", "json"]),
-    ("bridge", &["foxglove", "foxglove-control", "topics", "regex"]),
-    ("serve", &["foxglove", "topics", "rate", "loop", "play"]),
-    ("web", &["token-file", "transport"]),
-    ("top", &["regex", "sort", "once", "socket"]),
-    ("hz", &["duration", "window", "filter"]),
-    ("bw", &["duration", "window"]),
-    ("delay", &["duration", "window"]),
-    (
-        "echo",
-        &["once", "count", "field", "filter", "json", "csv", "no-arr"],
-    ),
+    ("filter", "output topics start end where max-rate"),
+    ("compress", "output level mode json"),
+    ("bridge", "foxglove foxglove-control topics regex"),
+    ("serve", "foxglove topics rate loop play"),
+    ("web", "token-file transport"),
+    ("top", "regex sort once socket"),
+    ("hz", "duration window filter"),
+    ("bw", "duration window"),
+    ("delay", "duration window"),
+    ("echo", "once count field filter json csv no-arr"),
 ];
 
 /// Pages of `holdall help`: word, text, the verbs whose `-h` names it.
-pub const PAGES: [(&str, &str, &[&str]); 6] = [
+pub const PAGES: [(&str, &str, &str); 6] = [
     (
         "times",
         include_str!("pages/times.txt"),
-        &["play", "cat", "export", "plot", "convert", "filter", "split"],
+        "play cat export plot convert filter split",
     ),
     (
         "values",
         include_str!("pages/values.txt"),
-        &[
-            "record", "cat", "export", "filter", "convert", "echo", "top", "web",
-        ],
+        "record cat export filter convert echo top web",
     ),
-    ("qos", include_str!("pages/qos.txt"), &["record", "play"]),
+    ("qos", include_str!("pages/qos.txt"), "record play"),
     (
         "loss",
         include_str!("pages/loss.txt"),
-        &["record", "info", "audit", "check", "repair"],
+        "record info audit check repair",
     ),
-    ("triggers", include_str!("pages/triggers.txt"), &["record"]),
+    ("triggers", include_str!("pages/triggers.txt"), "record"),
     (
         "storage",
         include_str!("pages/storage.txt"),
-        &["record", "convert", "compress", "merge", "split"],
+        "record convert compress merge split",
     ),
 ];
+
+/// Whether a word is in a list.
+fn has(list: &str, word: &str) -> bool {
+    list.split(' ').any(|one| one == word)
+}
 
 /// Examples that `-h` has of each verb.
 const EXAMPLES_MAX: usize = 4;
@@ -195,8 +144,11 @@ fn groups(cli: &Command, all: bool) -> StyledStr {
     let mut text = String::new();
     let (header, literal) = (STYLES.get_header(), STYLES.get_literal());
     for (heading, first, further) in GROUPS {
-        let is_there = |name: &&&str| cli.find_subcommand(name).is_some();
-        let further: Vec<&str> = further.iter().filter(is_there).copied().collect();
+        let there = |list: &'static str| {
+            list.split_whitespace()
+                .filter(|name| cli.find_subcommand(name).is_some())
+        };
+        let further: Vec<&str> = there(further).collect();
         let named = match (all || further.is_empty(), first.is_empty()) {
             (true, _) => String::new(),
             (false, true) => format!(" {}", further.join(", ")),
@@ -206,7 +158,7 @@ fn groups(cli: &Command, all: bool) -> StyledStr {
         let header = if all { *header } else { Style::new() };
         let _ = writeln!(text, "{header}{heading}{header:#}{named}");
         let further = if all { further } else { Vec::new() };
-        for name in first.iter().filter(is_there).copied().chain(further) {
+        for name in there(first).chain(further) {
             let about = cli.find_subcommand(name).and_then(Command::get_about);
             let about = about.map(ToString::to_string).unwrap_or_default();
             let _ = writeln!(text, "  {literal}{name:<10}{literal:#}  {about}");
@@ -236,7 +188,7 @@ fn short_verb(mut verb: Command) -> Command {
         .collect();
     let mut left_out = 0;
     for (id, long) in flags {
-        let is_needed = needed.is_none_or(|needed| needed.contains(&long.as_str()));
+        let is_needed = needed.is_none_or(|needed| has(needed, &long));
         verb = verb.mut_arg(id, |flag| {
             left_out += usize::from(!is_needed && !flag.is_hide_set());
             let is_hidden = flag.is_hide_set() || !is_needed;
@@ -245,7 +197,7 @@ fn short_verb(mut verb: Command) -> Command {
     }
     let examples = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
     let mut text = first_examples(&examples);
-    let pages = PAGES.iter().filter(|(.., verbs)| verbs.contains(&name.as_str()));
+    let pages = PAGES.iter().filter(|(.., verbs)| has(verbs, &name));
     let pages: Vec<&str> = pages.map(|(page, ..)| *page).collect();
     let mut more = Vec::new();
     if left_out > 0 {
@@ -326,8 +278,7 @@ mod tests {
     fn every_verb_is_in_one_group_and_every_needed_flag_exists() {
         let mut grouped: Vec<&str> = GROUPS
             .iter()
-            .flat_map(|(_, first, further)| first.iter().chain(*further))
-            .copied()
+            .flat_map(|(_, first, further)| first.split_whitespace().chain(further.split_whitespace()))
             .collect();
         let mut all = verbs();
         all.push("bench".to_owned());
@@ -340,7 +291,7 @@ mod tests {
             let Some(command) = cli.find_subcommand(verb) else {
                 continue;
             };
-            for flag in *flags {
+            for flag in flags.split(' ') {
                 assert!(
                     command
                         .get_arguments()
@@ -360,7 +311,7 @@ mod tests {
             );
             let cli = super::super::Cli::command();
             assert!(
-                verbs.iter().all(|verb| cli.find_subcommand(verb).is_some()),
+                verbs.split(' ').all(|verb| cli.find_subcommand(verb).is_some()),
                 "{name}"
             );
         }

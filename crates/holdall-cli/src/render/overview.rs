@@ -130,6 +130,12 @@ impl Overview<'_> {
         }
     }
 
+    fn time(&self, time: Timestamp, form: &str) -> String {
+        let nanos = i128::from(time.as_nanos());
+        let time = jiff::Timestamp::from_nanosecond(nanos).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+        time.to_zoned(self.zone.clone()).strftime(form).to_string()
+    }
+
     /// From when to when.
     fn recorded(&self) -> String {
         let metadata = &self.summary.metadata;
@@ -137,34 +143,21 @@ impl Overview<'_> {
             return "nothing".to_owned();
         };
         let end = start.saturating_add(metadata.duration);
-        let of = |time: Timestamp, form: &str| {
-            let time = jiff::Timestamp::from_nanosecond(i128::from(time.as_nanos()))
-                .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-            time.to_zoned(self.zone.clone()).strftime(form).to_string()
-        };
-        let is_one_day = of(start, "%F") == of(end, "%F");
-        let end = of(end, if is_one_day { "%T" } else { "%F %T" });
-        let steady = self
-            .summary
-            .duration_without_jumps
-            .map_or_else(String::new, |span| {
-                format!(" ({} without the jumps of its clock)", format_span(span))
-            });
+        let is_one_day = self.time(start, "%F") == self.time(end, "%F");
+        let end = self.time(end, if is_one_day { "%T %Z" } else { "%F %T %Z" });
+        let steady = self.summary.duration_without_jumps;
+        let steady = steady.map(|span| format!(" ({} without the jumps of its clock)", format_span(span)));
+        let span = format_span(metadata.duration);
         format!(
-            "{} to {end} {}, {}{steady}",
-            of(start, "%F %T"),
-            of(start, "%Z"),
-            format_span(metadata.duration)
+            "{} to {end}, {span}{}",
+            self.time(start, "%F %T"),
+            steady.unwrap_or_default()
         )
     }
 
     fn push_state(&self, lines: &mut Vec<String>) {
         let state = &self.summary.state;
-        let time = |at: Timestamp| {
-            let at = jiff::Timestamp::from_nanosecond(i128::from(at.as_nanos()))
-                .unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-            at.to_zoned(self.zone.clone()).strftime("%F %T").to_string()
-        };
+        let time = |at: Timestamp| self.time(at, "%F %T");
         let is_whole =
             state.condition == Condition::Complete && state.sums().is_none_or(|sums| sums.lost == 0);
         let first = if is_whole {

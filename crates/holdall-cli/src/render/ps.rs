@@ -45,45 +45,48 @@ impl Found {
         }
     }
 
+    fn status(&self) -> &Value {
+        match &self.status {
+            Some(Ok(status)) => status,
+            _ => &Value::Null,
+        }
+    }
+
+    /// One of two counters, by what runs.
     fn number(&self, of_recording: &str, of_playback: &str) -> Option<u64> {
-        let key = match self.running.kind {
-            RunningKind::Recording => of_recording,
-            RunningKind::Playback => of_playback,
-        };
-        let Some(Ok(status)) = &self.status else {
-            return None;
-        };
-        status[key].as_u64()
+        self.status()[if self.is_recording() {
+            of_recording
+        } else {
+            of_playback
+        }]
+        .as_u64()
+    }
+
+    fn is_recording(&self) -> bool {
+        self.running.kind == RunningKind::Recording
+    }
+
+    fn span(&self, key: &str) -> Option<String> {
+        let seconds = self.status()[key].as_f64()?;
+        Some(format_elapsed(Duration::try_from_secs_f64(seconds).ok()?))
     }
 
     /// The bag of a recording; how far a playback is.
     fn what(&self) -> String {
-        let Some(Ok(status)) = &self.status else {
-            return self.running.socket.display().to_string();
-        };
-        match self.running.kind {
-            RunningKind::Recording => status["bag"].as_str().unwrap_or_default().to_owned(),
-            RunningKind::Playback => {
-                let seconds = |key: &str| {
-                    format_elapsed(Duration::from_secs_f64(
-                        status[key].as_f64().unwrap_or(0.0).max(0.0),
-                    ))
-                };
-                format!("at {} of {}", seconds("elapsed_s"), seconds("duration_s"))
-            }
+        match (
+            self.status()["bag"].as_str(),
+            self.span("elapsed_s"),
+            self.span("duration_s"),
+        ) {
+            (Some(bag), ..) => bag.to_owned(),
+            (None, Some(at), Some(of)) => format!("at {at} of {of}"),
+            _ => self.running.socket.display().to_string(),
         }
     }
 
     fn since(&self) -> String {
-        let Some(Ok(status)) = &self.status else {
-            return String::new();
-        };
-        let elapsed = status["elapsed_s"]
-            .as_f64()
-            .filter(|_| self.running.kind == RunningKind::Recording);
-        elapsed.map_or_else(String::new, |elapsed| {
-            format_elapsed(Duration::from_secs_f64(elapsed.max(0.0)))
-        })
+        let elapsed = self.span("elapsed_s").filter(|_| self.is_recording());
+        elapsed.unwrap_or_default()
     }
 }
 

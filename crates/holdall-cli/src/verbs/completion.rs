@@ -75,51 +75,23 @@ fn of_topics(cli: &Command) -> Vec<(&Command, &Arg)> {
 /// Asks for topics after the flags that take them, and where a verb has them as plain words; all else is as before.
 fn bash(cli: &Command) -> String {
     let of_topics = of_topics(cli);
-    let plain: Vec<&str> = of_topics
-        .iter()
-        .filter(|(_, argument)| argument.is_positional())
-        .map(|(verb, _)| verb.get_name())
-        .collect();
-    format!(
-        r#"_holdall_topics() {{
-    local flag="" at word
-    for ((at = COMP_CWORD - 1; at > 1; at--)); do
-        word="${{COMP_WORDS[at]}}"
-        if [[ "$word" == -* ]]; then flag="$word"; break; fi
-    done
-    local wants=""
-    case "$flag" in
-        --topics|--exclude-topics|--clock-topics) wants=1 ;;
-        -t) [[ "${{COMP_WORDS[1]}}" != info ]] && wants=1 ;;
-        "") case "${{COMP_WORDS[1]}}" in {plain}) wants=1 ;; esac ;;
-    esac
-    if [[ -n "$wants" && "$2" != -* && $COMP_CWORD -gt 1 ]]; then
-        COMPREPLY=( $(compgen -W "$("$1" completion --words "${{COMP_WORDS[@]:1:COMP_CWORD-1}}" 2>/dev/null)" -- "$2") )
-        [[ ${{#COMPREPLY[@]}} -gt 0 ]] && return
-    fi
-    _holdall "$@"
-}}
-complete -F _holdall_topics -o bashdefault -o default holdall"#,
-        plain = plain.join("|")
-    )
+    let plain = of_topics.iter().filter(|(_, argument)| argument.is_positional());
+    let plain: Vec<&str> = plain.map(|(verb, _)| verb.get_name()).collect();
+    include_str!("topics.bash").replace("VERBS", &plain.join("|"))
 }
 
+/// Also for plain words, whose help names no value.
 fn zsh(script: &str) -> String {
-    let asking = "_holdall_topics() {\n    local -a topics\n    \
-        topics=(${(f)\"$(holdall completion --words ${words[2,CURRENT-1]} 2>/dev/null)\"})\n    compadd -a topics\n}\n";
-    // In a verb's own function `words` begins with the verb.
-    let asking = asking.replace("${words[2,CURRENT-1]}", "${words[1,CURRENT-1]}");
-    let asked = script.replace(":TOPIC:_default", ":TOPIC:_holdall_topics");
-    let asked = asked.lines().map(
-        |line| match line.contains("TOPIC") || !line.contains("topics -- ") {
-            true => line.to_owned(),
-            false => line.replace(":_default' \\", ":_holdall_topics' \\"),
-        },
-    );
+    let asked = script.lines().map(|line| match line.contains("::topics -- ") {
+        true => line.replace(":_default' \\", ":_holdall_topics' \\"),
+        false => line.replace(":TOPIC:_default", ":TOPIC:_holdall_topics"),
+    });
     let asked: Vec<String> = asked.collect();
-    asked
-        .join("\n")
-        .replacen("\n_holdall() {", &format!("\n{asking}\n_holdall() {{"), 1)
+    asked.join("\n").replacen(
+        "\n_holdall() {",
+        &format!("\n{}_holdall() {{", include_str!("topics.zsh")),
+        1,
+    )
 }
 
 fn fish(cli: &Command) -> String {

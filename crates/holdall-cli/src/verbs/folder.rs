@@ -85,6 +85,9 @@ fn place(words: &[PathBuf]) -> Result<(PathBuf, SocketAddr), Failure> {
             _ => folder.replace(word.clone()).is_some(),
         };
         if is_second {
+            if is_folder && !fs::exists(word).unwrap_or(false) {
+                parse_address(&word.to_string_lossy()).map_err(Failure::refused)?;
+            }
             let kind = if is_folder { "folder" } else { "address" };
             return Err(Failure::refused(format!(
                 "{}: a second {kind}; expected one folder and one address, for example holdall web /data/bags 9000",
