@@ -59,7 +59,7 @@ MISTAKES = """
 2 | record -a -o s3://bucket/bag | send what is in it with holdall upload
 2 | play | no bag is named
 2 | play nope | cannot open nope: no such file or directory
-2 | play la | did you mean lab
+2 | info la | did you mean lab
 2 | play runs | there are bags in it: runs/lab, runs/other
 2 | play empty | empty is not a bag
 2 | play text.mcap | text.mcap is not a bag
