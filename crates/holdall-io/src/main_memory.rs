@@ -36,7 +36,11 @@ struct Group {
 impl Group {
     /// What its processes can still have, in bytes.
     fn available(&self, read: ReadFile<'_>) -> Option<u64> {
-        let used: u64 = read(&self.folder.join(self.names.used)).ok()?.trim().parse().ok()?;
+        let used: u64 = read(&self.folder.join(self.names.used))
+            .ok()?
+            .trim()
+            .parse()
+            .ok()?;
         let statistics = read(&self.folder.join("memory.stat")).unwrap_or_default();
         let reclaimable = number_after(&statistics, self.names.reclaimable).unwrap_or(0);
         Some(self.limit.saturating_sub(used.saturating_sub(reclaimable)))
@@ -103,7 +107,9 @@ mod tests {
     fn both(files: &[(&str, &str)]) -> [Option<u64>; 2] {
         let read = |path: &Path| {
             let found = files.iter().find(|(name, _)| Path::new(name) == path);
-            found.map_or(Err(io::ErrorKind::NotFound.into()), |(_, text)| Ok((*text).to_owned()))
+            found.map_or(Err(io::ErrorKind::NotFound.into()), |(_, text)| {
+                Ok((*text).to_owned())
+            })
         };
         [memory_bytes(&read), available_memory_bytes(&read)]
     }
@@ -127,9 +133,15 @@ mod tests {
             ("/proc/self/cgroup", "0::/robot.slice/holdall.service\n"),
             ("/sys/fs/cgroup/robot.slice/memory.max", "5000\n"),
             ("/sys/fs/cgroup/robot.slice/memory.current", "4000\n"),
-            ("/sys/fs/cgroup/robot.slice/memory.stat", "active_file 900\ninactive_file 300\n"),
+            (
+                "/sys/fs/cgroup/robot.slice/memory.stat",
+                "active_file 900\ninactive_file 300\n",
+            ),
             ("/sys/fs/cgroup/robot.slice/holdall.service/memory.max", "9000\n"),
-            ("/sys/fs/cgroup/robot.slice/holdall.service/memory.current", "100\n"),
+            (
+                "/sys/fs/cgroup/robot.slice/holdall.service/memory.current",
+                "100\n",
+            ),
         ];
         assert_eq!(both(&service), [Some(5000), Some(1300)]);
     }
@@ -145,10 +157,16 @@ mod tests {
         assert_eq!(both(&container), [Some(5000), Some(0)]);
         let older = [
             MACHINE,
-            ("/proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/docker/920e\n0::/\n"),
+            (
+                "/proc/self/cgroup",
+                "9:name=systemd:/\n4:cpu,memory:/docker/920e\n0::/\n",
+            ),
             ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "5000\n"),
             ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1000\n"),
-            ("/sys/fs/cgroup/memory/memory.stat", "inactive_file 1\ntotal_inactive_file 200\n"),
+            (
+                "/sys/fs/cgroup/memory/memory.stat",
+                "inactive_file 1\ntotal_inactive_file 200\n",
+            ),
         ];
         assert_eq!(both(&older), [Some(5000), Some(4200)]);
     }

@@ -317,7 +317,10 @@ impl Recording {
         }
         let waits = self.view.parts.cache.held_bytes();
         if waits >= WORTH_SAYING_BYTES {
-            tracing::info!("{} that wait for the disk are written first", format_bytes(waits as u64));
+            tracing::info!(
+                "{} that wait for the disk are written first",
+                format_bytes(waits as u64)
+            );
         }
     }
 

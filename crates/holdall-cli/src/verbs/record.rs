@@ -515,7 +515,10 @@ mod tests {
             sentence.starts_with("SIGINT again: lab/lab_0.mcap is left"),
             "{sentence}"
         );
-        assert!(sentence.contains("30 messages (3.0 MiB)") && sentence.contains("abandoned"), "{sentence}");
+        assert!(
+            sentence.contains("30 messages (3.0 MiB)") && sentence.contains("abandoned"),
+            "{sentence}"
+        );
         let kept = RecordStatus {
             cache_survives: true,
             ..status

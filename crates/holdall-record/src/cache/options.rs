@@ -54,7 +54,8 @@ const GROWN_PART: u64 = 4;
 impl CacheOptions {
     /// The most memory in bytes that the cache ever holds.
     pub fn bytes_most(&self) -> usize {
-        self.grows_to.map_or(self.bytes_max, |most| most.max(self.bytes_max))
+        self.grows_to
+            .map_or(self.bytes_max, |most| most.max(self.bytes_max))
     }
 
     /// What a cache of the default size grows to, in bytes: a quarter of the memory. A snapshot ring does not grow.

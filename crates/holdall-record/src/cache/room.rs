@@ -45,7 +45,12 @@ impl CacheRoom {
             return None;
         }
         let is_busy = held_bytes > self.usual / 4;
-        self.next_look = now + if is_busy { LOOK_INTERVAL_BUSY } else { LOOK_INTERVAL };
+        self.next_look = now
+            + if is_busy {
+                LOOK_INTERVAL_BUSY
+            } else {
+                LOOK_INTERVAL
+            };
         // Without the cache so much would be available.
         let all = available()?.saturating_add(held_bytes as u64);
         let part = |parts| usize::try_from(all / parts).unwrap_or(usize::MAX);
@@ -87,7 +92,11 @@ mod tests {
             (512, 0, 0, 0),
         ] {
             let found = room(memory).look(Duration::ZERO, held * MIB, || Some(available << 20));
-            assert_eq!(found.map(|bytes| bytes / MIB), Some(limit), "{memory} {available} {held}");
+            assert_eq!(
+                found.map(|bytes| bytes / MIB),
+                Some(limit),
+                "{memory} {available} {held}"
+            );
         }
     }
 
@@ -99,7 +108,10 @@ mod tests {
         assert!(!look(second + LOOK_INTERVAL_BUSY, 400 * MIB));
         assert!(look(2 * second, 400 * MIB));
         assert!(look(2 * second + LOOK_INTERVAL_BUSY, 400 * MIB));
-        assert!(CacheRoom::new(&CacheOptions::default()).is_none(), "a size that was asked for stays");
+        assert!(
+            CacheRoom::new(&CacheOptions::default()).is_none(),
+            "a size that was asked for stays"
+        );
     }
 
     #[test]

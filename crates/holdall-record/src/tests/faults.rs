@@ -225,23 +225,32 @@ fn a_stuck_disk_costs_nothing_while_memory_is_left_and_the_cache_shrinks_when_ot
     world.disk = Some(test_disk(&Arc::new(AtomicU64::new(u64::MAX)), &hold));
     let (recording, publisher) = record_one(&mut world);
     let limit = |recording: &Recording| recording.recorder.status().cache_bytes_max;
-    recording.wait_until("the cache may hold a quarter", |recording| limit(recording) >= 16 << 20);
+    recording.wait_until("the cache may hold a quarter", |recording| {
+        limit(recording) >= 16 << 20
+    });
     hold.set(true);
     let send = |numbers: std::ops::Range<usize>| {
         numbers.for_each(|number| publisher.send(&payload(number, 10_000)));
     };
     send(0..500);
-    assert_eq!(recording.recorder.status().lost, 0, "five times the first size waits");
+    assert_eq!(
+        recording.recorder.status().lost,
+        0,
+        "five times the first size waits"
+    );
     // Others take almost all of it.
     AVAILABLE.store(0, Ordering::SeqCst);
     recording.wait_until("the cache is full", |recording| limit(recording) < 6 << 20);
     send(500..600);
     assert_eq!(recording.recorder.status().lost, 100);
     hold.set(false);
-    recording.wait_until("the cache has its first size, or half of what is left", |recording| {
-        world.clock.advance(Duration::from_secs(1));
-        limit(recording) <= 1 << 20 && recording.recorder.status().cache_bytes == 0
-    });
+    recording.wait_until(
+        "the cache has its first size, or half of what is left",
+        |recording| {
+            world.clock.advance(Duration::from_secs(1));
+            limit(recording) <= 1 << 20 && recording.recorder.status().cache_bytes == 0
+        },
+    );
     let recorded = recording.stop();
     assert_eq!(recorded.payloads("/t").len(), 500);
     assert_eq!(recorded.lost(), 100);

@@ -1,13 +1,9 @@
 //! Renames, labels and removes bags of a folder. A bag that is being recorded is not touched.
 
 use super::ToolError;
-use holdall_bag::{
-    Bag,
-    live::lock_bag,
-    reader::{METADATA_BYTES_MAX, io_error},
-};
+use holdall_bag::{Bag, live::lock_bag, reader::io_error};
 use holdall_io::fs;
-use holdall_model::metadata::BagMetadata;
+use holdall_model::metadata::{BagMetadata, METADATA_BYTES_MAX};
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
