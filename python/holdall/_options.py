@@ -38,7 +38,7 @@ class _Choice(TypedDict, total=False):
     publisher: Texts
     start: Number
     end: Number
-    rate: Number
+    max_rate: Number
     where: str
 
 
@@ -52,7 +52,7 @@ class _Change(TypedDict, total=False):
 class _Division(TypedDict, total=False):
     max_bag_size: Number
     max_bag_duration: Number
-    count: int
+    max_bag_messages: int
     at: Union[Number, Sequence[Number]]
 
 
@@ -117,8 +117,10 @@ class InfoOptions(TypedDict, total=False):
 class PlotOptions(TypedDict, total=False):
     """The flags of ``holdall plot``."""
 
-    topic: Texts
+    topics: Texts
     time: str
+    start: Number
+    end: Number
     start_offset: Number
     duration: Number
     overwrite: bool
@@ -130,7 +132,7 @@ class CompressOptions(TypedDict, total=False):
     """The flags of ``holdall compress``."""
 
     mode: str
-    codec: str
+    compression: str
     level: int
     encrypt_to: str
     identity: AnyPath

@@ -70,7 +70,7 @@ def diff(first: AnyPath, second: AnyPath, *, progress: Progress = None, **option
 
 
 def plot(bags: Bags, output: AnyPath, *, progress: Progress = None, **options: Unpack[PlotOptions]) -> Path:
-    """Draws bags over time into a file: a page (``.html``), ``.svg`` or ``.png``; ``topic="/imu.linear_acceleration.z"`` draws values. Returns its path."""
+    """Draws bags over time into a file: a page (``.html``), ``.svg`` or ``.png``; ``topics="/imu.linear_acceleration.z"`` draws values. Returns its path."""
     run("plot", bags, progress=progress, json=False, output=output, **options)
     return Path(output)
 
@@ -99,7 +99,7 @@ def filter(bags: Bags, output: AnyPath, *, progress: Progress = None, **options:
 
 
 def compress(bags: Bags, output: AnyPath, *, progress: Progress = None, **options: Unpack[CompressOptions]) -> Report:
-    """Compresses a bag: its chunks, its files or its messages (``mode="chunk"``, ``codec="zstd"``)."""
+    """Compresses a bag: its chunks, its files or its messages (``mode="chunk"``, ``compression="zstd"``)."""
     return _one(run("compress", bags, progress=progress, output=output, **options))
 
 

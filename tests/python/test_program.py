@@ -188,10 +188,10 @@ def test_verbs_report_what_the_program_does(bag, tmp_path):
     assert len(holdall.open(tmp_path / "parts").files) == 4
     report = holdall.diff(bag, tmp_path / "parts")
     assert report["messages_in_both"] == 200
-    holdall.compress(bag, tmp_path / "small", mode="file", codec="zstd")
+    holdall.compress(bag, tmp_path / "small", mode="file", compression="zstd")
     holdall.decompress(tmp_path / "small", tmp_path / "large")
     assert holdall.diff(tmp_path / "small", tmp_path / "large")["messages_in_both"] == 200
-    assert holdall.plot(bag, tmp_path / "t.svg", topic="/t.data").read_text().startswith("<svg")
+    assert holdall.plot(bag, tmp_path / "t.svg", topics="/t.data").read_text().startswith("<svg")
     (tmp_path / "note.txt").write_text("a note")
     holdall.attach(tmp_path / "large", tmp_path / "note.txt")
     assert "note.txt" in str(holdall.get(tmp_path / "large")) and holdall.get(tmp_path / "large", "note.txt") == b"a note"
