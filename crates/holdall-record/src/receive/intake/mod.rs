@@ -230,7 +230,7 @@ impl Intake {
         state.received += 1;
         let arrival = header.log_time;
         let passage = self.gate.passage(&mut header.log_time);
-        let mut index = state.publishers.index_of(header.publisher);
+        let mut index = state.publishers.index_of(&header.publisher);
         let publisher = match header.sequence {
             Some(sequence) => {
                 let track = state.publishers.at(index).0;

@@ -135,21 +135,23 @@ impl Publishers {
 
     /// The index of a publisher's track, made when it is new.
     #[inline]
-    pub fn index_of(&mut self, gid: Option<Gid>) -> usize {
-        match self.last {
-            Some((last, index)) if last == gid => index,
-            _ => self.look_up(gid),
+    pub fn index_of(&mut self, gid: &Option<Gid>) -> usize {
+        if let Some((last_gid, index)) = self.last
+            && last_gid == *gid
+        {
+            return index;
         }
+        self.look_up(gid)
     }
 
     // Apart, so that it takes no registers from the usual way.
     #[inline(never)]
-    fn look_up(&mut self, gid: Option<Gid>) -> usize {
-        let index = match self.by_gid.get(&gid) {
+    fn look_up(&mut self, gid: &Option<Gid>) -> usize {
+        let index = match self.by_gid.get(gid) {
             Some(&index) => index,
-            None => self.add(gid, None),
+            None => self.add(*gid, None),
         };
-        self.last = Some((gid, index));
+        self.last = Some((*gid, index));
         index
     }
 
@@ -161,7 +163,7 @@ impl Publishers {
 
     /// A publisher's track, made when it is new.
     pub fn of(&mut self, gid: Gid) -> (&mut PublisherTrack, &Accounts) {
-        let index = self.index_of(Some(gid));
+        let index = self.index_of(&Some(gid));
         self.at(index)
     }
 
