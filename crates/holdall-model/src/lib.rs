@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alarm;
+pub mod cache;
 pub mod cdr;
 pub mod diagnostic;
 pub mod dynamic;
@@ -11,6 +12,7 @@ pub mod loss;
 pub mod marker;
 pub mod message;
 pub mod metadata;
+pub mod moment;
 pub mod names;
 pub mod network;
 pub mod qos;

@@ -3,7 +3,6 @@
 use super::{
     RecordControl, RecordError,
     assembly::{Assembly, Output, RescueMemory, report},
-    cache::CacheRoom,
     limits::ReachedLimit,
     options::RecordOptions,
     receive::session::{STEP_INTERVAL, Session},
@@ -21,7 +20,7 @@ use holdall_io::{
     sealed::Seal,
     survivor::{buffers, ordinary},
 };
-use holdall_model::units::format_bytes;
+use holdall_model::{cache::CacheRoom, units::format_bytes};
 use holdall_transport::Transport;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,18 +1,15 @@
 //! The cache between receiving and writing: bounded in bytes really held, full according to a stated policy, without clock or thread.
 
-mod options;
 mod policy;
 mod returned;
-mod room;
 mod segment;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 pub use holdall_bag::rescue::CacheEntry;
-pub use options::{CacheOptions, CachePolicy, TopicPriority};
+pub use holdall_model::cache::{CacheOptions, CachePolicy, TopicPriority};
 pub use policy::Admission;
-pub(crate) use room::CacheRoom;
 pub(crate) use segment::HeldLoan;
 pub use segment::{ArenaSource, KeptBytes, Place, Segment, SegmentShape, Stored};
 pub use shared::{Offered, SharedCache, Waited};
@@ -81,7 +78,7 @@ pub struct Cache {
     shape: SegmentShape,
     source: ArenaSource,
     bytes_max: usize,
-    /// The drain is woken when so much is in use.
+    /// From this much memory in use on the drain is woken, in bytes.
     pressing_bytes: usize,
     duration_max: Option<Duration>,
     /// A message's time on a clock that does not jump; used with `duration_max`.

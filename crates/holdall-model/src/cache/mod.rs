@@ -1,5 +1,9 @@
 //! How messages wait between the transport and the disk: every choice about the cache.
 
+mod room;
+
+pub use room::CacheRoom;
+
 use std::time::Duration;
 
 /// Policy for a full cache.
@@ -31,7 +35,7 @@ pub enum TopicPriority {
 pub struct CacheOptions {
     /// Total memory that the cache may hold, pinned transport memory included (`--max-cache-size`).
     pub bytes_max: usize,
-    /// Total memory that it may grow to while others leave it, as [`CacheRoom`](super::CacheRoom) says; `None` keeps it at `bytes_max`.
+    /// Total memory that it may grow to while others leave it, as [`CacheRoom`] says; `None` keeps it at `bytes_max`.
     pub grows_to: Option<usize>,
     /// Longest time a message may wait before it is evicted; snapshot mode keeps this much
     /// (`--max-cache-duration`).

@@ -16,7 +16,7 @@ const LOOK_INTERVAL_BUSY: Duration = Duration::from_millis(100);
 
 /// The limit of a cache that grows and shrinks with the memory that is available.
 #[derive(Debug)]
-pub(crate) struct CacheRoom {
+pub struct CacheRoom {
     usual: usize,
     most: usize,
     next_look: Duration,
@@ -34,7 +34,7 @@ impl CacheRoom {
     }
 
     /// The limit in bytes from `now` (monotonic) on, when it is time for another one. The cache holds `held_bytes` of memory; `available`
-    /// says how much programs can still have, `None` if the system does not tell.
+    /// says how much programs can still have, `None` if the system does not show it.
     pub fn look(
         &mut self,
         now: Duration,
@@ -45,13 +45,13 @@ impl CacheRoom {
             return None;
         }
         let is_busy = held_bytes > self.usual / 4;
-        self.next_look = now
-            + if is_busy {
-                LOOK_INTERVAL_BUSY
-            } else {
-                LOOK_INTERVAL
-            };
-        // Without the cache so much would be available.
+        let interval = if is_busy {
+            LOOK_INTERVAL_BUSY
+        } else {
+            LOOK_INTERVAL
+        };
+        self.next_look = now + interval;
+        // Without the cache, this would be available.
         let all = available()?.saturating_add(held_bytes as u64);
         let part = |parts| usize::try_from(all / parts).unwrap_or(usize::MAX);
         Some(part(PART).max(self.usual.min(part(LEAST_PART))).min(self.most))

@@ -1,6 +1,6 @@
 //! Points in time as users enter them: absolute, or after the first message of the bags.
 
-use holdall_model::{
+use crate::{
     quantity::{QuantityError, parse_seconds},
     time::Timestamp,
 };
