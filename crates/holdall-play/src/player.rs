@@ -70,7 +70,8 @@ impl Player {
         let publications = Publications::create(&topics, &options, &choice, &mut transports, Some(replay))?;
         if publications.is_empty() {
             let names: Vec<&str> = topics.iter().map(|topic| topic.name.as_str()).collect();
-            let reason = match options.topics.first() {
+            let missing = |topic: &&String| !names.contains(&topic.as_str());
+            let reason = match options.topics.iter().find(missing) {
                 Some(topic) => format!(
                     "there is no topic {topic}; there are {}",
                     known_topics(topic, names)

@@ -134,10 +134,11 @@ impl Bench {
             let entry = &stored.entry;
             log.lock().unwrap().push((entry.topic.0, entry.sequence.unwrap()));
         };
+        let cache = SharedCache::new(options, Box::new(count));
         Self {
-            cache: SharedCache::new(options, Box::new(count)),
+            memory: cache.memory_bytes(),
+            cache,
             bytes_max: options.bytes_max.max(CACHE_BYTES_MIN),
-            memory: 0,
             account: Arc::default(),
             loans: Arc::default(),
             evicted,
