@@ -500,7 +500,7 @@ def test_a_bag_with_a_link_deep_in_it_shows_nothing_of_what_it_leads_to(world, s
 
     info, playing, timeline, check = map(json.loads, asked("lab"))
     assert info["info"]["message_count"] == 100 and playing["ok"], "the bag itself is read"
-    assert timeline["result"]["topics"][0]["messages"] == 100 and check["result"]["sound"]
+    assert timeline["result"]["lanes"][0]["messages"] == 100 and check["result"]["sound"]
     for answer in asked("deep"):
         assert "/hidden" not in answer and '"sound": true' not in answer and "messages" not in json.loads(answer), answer
     assert ask_bytes(address, "GET", f"/api/download?bag=deep&file=a/b/c/d/e/x.{end}")[0] in (403, 404)

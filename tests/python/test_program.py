@@ -166,6 +166,7 @@ NO_FUNCTION = {
     "hz": "shows live topics until Ctrl-C",
     "list": "Bag.topics, holdall.info",
     "man": "for terminals",
+    "ps": "for terminals",
     "serve": "serves until Ctrl-C",
     "top": "shows live topics until Ctrl-C",
     "web": "serves until Ctrl-C",
@@ -174,7 +175,7 @@ NO_FUNCTION = {
 
 def test_each_verb_is_a_function_or_has_a_reason_why_not():
     shown = subprocess.run([holdall._program.program(), "--help"], capture_output=True, text=True, check=True).stdout
-    commands = shown.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    commands = shown.partition("\nRecord\n")[2].partition("\nOptions:\n")[0]
     verbs = set(re.findall(r"^  ([a-z]+) ", commands, re.MULTILINE))
     functions = {verb for verb in verbs if callable(getattr(holdall, verb, None))}
     assert len(verbs) > 30 and verbs - functions == set(NO_FUNCTION), verbs
@@ -216,7 +217,7 @@ KEYWORDS = {
     "split": "SplitOptions", "upload": "UploadOptions",
 }  # fmt: skip
 # For people only.
-SHOWN = {"info": {"topic_name", "verbose", "timeline", "sort"}}
+SHOWN = {"info": {"ros", "topic_name", "verbose", "timeline", "sort"}}
 
 
 def test_keywords_of_the_verbs_are_their_flags():

@@ -4,7 +4,7 @@ use holdall_model::time::Timestamp;
 use rustix::{
     io::Errno,
     thread::{clock_nanosleep_absolute, set_current_timer_slack},
-    time::{ClockId, Timespec, clock_gettime},
+    time::{ClockId, Timespec},
 };
 use std::{
     num::NonZeroU64,
@@ -64,7 +64,13 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Duration {
-        let ts = clock_gettime(ClockId::Monotonic);
+        let mut ts = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // Not by rustix, which looks for the kernel's function itself and crashes below valgrind.
+        // SAFETY: `ts` is a valid timespec to write to; CLOCK_MONOTONIC exists on every Linux.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut ts) };
         Duration::new(ts.tv_sec.unsigned_abs(), u32::try_from(ts.tv_nsec).unwrap_or(0))
     }
 
