@@ -1,10 +1,10 @@
 #!/bin/sh
 # The first process of the computer that arm64-machine.sh emulates: tries the recorder, says what it sees, and switches off.
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root ROS_DOMAIN_ID=7 ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp ROS_DOMAIN_ID=7 ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST
 # Of the publisher and the listener.
 loopback='<Domain><General><Interfaces><NetworkInterface address="127.0.0.1"/></Interfaces><AllowMulticast>false</AllowMulticast></General><Discovery>
     <ParticipantIndex>auto</ParticipantIndex><MaxAutoParticipantIndex>32</MaxAutoParticipantIndex><Peers><Peer address="127.0.0.1"/></Peers></Discovery></Domain>'
-mkdir -p /proc /sys /dev /tmp /root /var
+mkdir -p /proc /sys /dev /tmp /var
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev

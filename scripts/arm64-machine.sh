@@ -17,26 +17,26 @@ mkdir -p "$work"
 
 # Nothing is configured, so nothing of ARM64 runs here.
 if [ ! -e "$work/kernel" ]; then
-    rm -rf "$work/root"
-    mkdir "$work/root"
-    root="$work/root.tar"
+    rm -rf "$work/system"
+    mkdir "$work/system"
+    packed="$work/system.tar"
     packages="base-files,dash,coreutils,mawk,grep,sed,mount,libc-bin,kmod,iproute2,jq,cyclonedds-dev,linux-image-arm64$pages"
-    mmdebstrap --quiet --format=tar --variant=extract --arch=arm64 --include="$packages" trixie "$root" http://deb.debian.org/debian
+    mmdebstrap --quiet --format=tar --variant=extract --arch=arm64 --include="$packages" trixie "$packed" http://deb.debian.org/debian
     # Of the modules, those for disks, unpacked.
-    tar -xf "$root" -C "$work/root" --exclude='./dev/*' --exclude='./usr/share' --exclude='./usr/lib/linux-image-*' --exclude='*/kernel/*'
-    tar -xf "$root" -C "$work/root" --wildcards '*/kernel/fs/ext4/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache*' '*/kernel/lib/*crc*' '*/kernel/crypto/crc32c*' \
+    tar -xf "$packed" -C "$work/system" --exclude='./dev/*' --exclude='./usr/share' --exclude='./usr/lib/linux-image-*' --exclude='*/kernel/*'
+    tar -xf "$packed" -C "$work/system" --wildcards '*/kernel/fs/ext4/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache*' '*/kernel/lib/*crc*' '*/kernel/crypto/crc32c*' \
         '*/kernel/drivers/block/virtio_blk*' '*/kernel/drivers/virtio/*'
-    find "$work/root" -name '*.ko.xz' -exec unxz {} +
-    rm "$root"
-    mv "$work"/root/boot/vmlinuz-* "$work/kernel"
+    find "$work/system" -name '*.ko.xz' -exec unxz {} +
+    rm "$packed"
+    mv "$work"/system/boot/vmlinuz-* "$work/kernel"
 fi
 
 idlc -x final -l c -o "$work" tests/nodes/secured/text.idl
-aarch64-linux-gnu-gcc -O2 -I"$work" -idirafter "$work/root/usr/include" -idirafter "$work/root/usr/include/aarch64-linux-gnu" -o "$work/root/usr/bin/cyclone_peer" \
-    tests/nodes/secured/cyclone_peer.c "$work/text.c" "$work/root/usr/lib/aarch64-linux-gnu/libddsc.so.0debian" -Wl,--allow-shlib-undefined
-aarch64-linux-gnu-strip -o "$work/root/usr/bin/holdall" "$program"
-install -m 755 scripts/arm64-machine-init.sh "$work/root/init"
-(cd "$work/root" && find . -print0 | cpio --null --create --format=newc --quiet) > "$work/initrd"
+aarch64-linux-gnu-gcc -O2 -I"$work" -idirafter "$work/system/usr/include" -idirafter "$work/system/usr/include/aarch64-linux-gnu" -o "$work/system/usr/bin/cyclone_peer" \
+    tests/nodes/secured/cyclone_peer.c "$work/text.c" "$work/system/usr/lib/aarch64-linux-gnu/libddsc.so.0debian" -Wl,--allow-shlib-undefined
+aarch64-linux-gnu-strip -o "$work/system/usr/bin/holdall" "$program"
+install -m 755 scripts/arm64-machine-init.sh "$work/system/init"
+(cd "$work/system" && find . -print0 | cpio --null --create --format=newc --quiet) > "$work/initrd"
 
 # One disk for bags, and a small one that is filled.
 rm -f "$work"/*.disk

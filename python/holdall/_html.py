@@ -217,7 +217,7 @@ def topic(of: Any) -> str:
     try:
         first = list(of.head(_HEAD))
         found = (_picture(_decoded(one), _PICTURE_SIDE, _instant(one.time)) for one in (_spread(of) if is_whole else first))
-        # What is no picture at first is none later.
+        # A topic whose first message is not a picture has none.
         pictures = "".join(itertools.takewhile(bool, found))
     except Exception as error:  # noqa: BLE001 - a look at a topic never fails
         return f'{head}{strip}<p style="color:{_RED}">{escaping.escape(_short(str(error)))}</p>'

@@ -182,7 +182,7 @@ class Topic:
         if isinstance(place, str):
             return self.to_numpy(place)
         if not hasattr(place, "__index__"):
-            raise TypeError(f"{place!r} is no number of a message; the messages from a time on are .between({place!r})")
+            raise TypeError(f"{place!r} does not count messages; the messages from a time on are .between({place!r})")
         return self._at(operator.index(place))
 
     def between(self, start: Any = None, end: Any = None) -> Topic:
@@ -224,7 +224,7 @@ class Topic:
         for bound in bounds:
             if not hasattr(bound, "__index__") or abs(operator.index(bound)) >= _NUMBERS_MAX:
                 instead = ", ".join("None" if bound is None else repr(bound) for bound in (place.start, place.stop))
-                raise TypeError(f"a slice counts messages, and {bound!r} is no number of a message; a part of the time is .between({instead})")
+                raise TypeError(f"a slice counts messages, and {bound!r} does not count messages; a part of the time is .between({instead})")
         start, stop, step = (None if part is None else operator.index(part) for part in (place.start, place.stop, place.step))
         if step is not None and step < 1:
             raise ValueError("messages come in the order of time: the step of a slice is 1 or more")

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 
 import pytest
+from browser import PROGRAM, Browser
 from buckets import Bucket
 
 NODES = Path(__file__).resolve().parent.parent / "nodes"
@@ -395,6 +396,16 @@ def text_of(message):
     """The text in a serialized std_msgs/msg/String."""
     (length,) = struct.unpack_from("<I", message, 4)
     return message[8 : 8 + length - 1].decode()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Chromium, for the tests of a file."""
+    if PROGRAM is None:
+        pytest.skip("needs Chromium")
+    started = Browser(tmp_path_factory.mktemp("profile"))
+    yield started
+    started.end()
 
 
 @pytest.fixture(scope="module")

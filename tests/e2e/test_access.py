@@ -18,7 +18,6 @@ import time
 from pathlib import Path
 
 import pytest
-from browser import PROGRAM, Browser
 from conftest import DEADLINE_S, HOLDALL, messages_of
 from served import ask, ask_bytes, served, until
 from test_foxglove import SUBPROTOCOLS, Viewer
@@ -272,15 +271,6 @@ def site():
     opened = Site()
     yield opened
     opened.close()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if PROGRAM is None:
-        pytest.skip("needs Chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.end()
 
 
 # A page that connects to a port for viewers, and publishes /cmd_vel when it can.

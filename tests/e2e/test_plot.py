@@ -5,18 +5,8 @@ import struct
 import xml.etree.ElementTree as xml
 
 import pytest
-from browser import PROGRAM, Browser
 
 PAGE_BYTES_MAX = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if PROGRAM is None:
-        pytest.skip("needs Chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.end()
 
 
 @pytest.fixture

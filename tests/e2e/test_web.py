@@ -4,8 +4,6 @@ import http.client
 import json
 import socket
 
-import pytest
-from browser import PROGRAM, Browser
 from conftest import DEADLINE_S, messages_of
 from served import ask, served, until
 
@@ -16,15 +14,6 @@ def status(address):
     code, text = ask(address, "GET", "/api/status")
     assert code == 200, text
     return json.loads(text)["status"]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if PROGRAM is None:
-        pytest.skip("needs Chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.end()
 
 
 def start(world, rates=None, count=None):

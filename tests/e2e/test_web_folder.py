@@ -12,7 +12,6 @@ import time
 from urllib.parse import quote
 
 import pytest
-from browser import PROGRAM, Browser
 from conftest import DEADLINE_S, messages_of
 from served import ask_bytes as ask
 from served import served as served_at
@@ -20,15 +19,6 @@ from served import until
 from test_foxglove import Viewer
 from test_tools import bytes_read, write_large
 from test_web import STRING
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if PROGRAM is None:
-        pytest.skip("needs Chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.end()
 
 
 def get(address, path):

@@ -7,7 +7,6 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 import pytest
-from browser import PROGRAM, Browser
 from buckets import SERVER
 from look_bag import HOSTILE_TEXT, HOSTILE_TOPIC, LENGTH_S, START, colours, depth, write_look_bag
 from mcap.reader import make_reader
@@ -18,15 +17,6 @@ from served import served as served_at
 from served import until
 
 ENCODED = quote("look")
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if PROGRAM is None:
-        pytest.skip("needs Chromium")
-    started = Browser(tmp_path_factory.mktemp("profile"))
-    yield started
-    started.end()
 
 
 @pytest.fixture

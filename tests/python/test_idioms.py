@@ -61,7 +61,7 @@ def test_a_slice_of_seconds_is_refused_by_a_sentence_that_has_the_new_form(bag, 
 
 
 def test_other_slices_that_mean_nothing_are_refused(bag):
-    with pytest.raises(TypeError, match=re.escape("1.5 is no number of a message; the messages from a time on are .between(1.5)")):
+    with pytest.raises(TypeError, match=re.escape("1.5 does not count messages; the messages from a time on are .between(1.5)")):
         bag["/imu"][1.5]
     with pytest.raises(ValueError, match="every"):
         bag["/imu"]["1s":"2s":2]

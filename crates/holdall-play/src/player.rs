@@ -73,7 +73,7 @@ impl Player {
             let missing = |topic: &&String| !names.contains(&topic.as_str());
             let reason = match options.topics.iter().find(missing) {
                 Some(topic) => format!(
-                    "there is no topic {topic}; there are {}",
+                    "topic {topic} is not in what is played; there are {}",
                     known_topics(topic, names)
                 ),
                 None => why_no_topic(&names, options.regex.as_deref()),

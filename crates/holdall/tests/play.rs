@@ -583,7 +583,7 @@ fn what_cannot_be_played_is_refused_in_one_sentence() {
     refuse(&|options| options.regex = Some("(".into()), "regular expression");
     refuse(
         &|options| options.topics = vec!["/nowhere".into()],
-        "there is no topic /nowhere; there are /a, /b",
+        "topic /nowhere is not in what is played; there are /a, /b",
     );
     refuse(
         &|options| options.regex = Some("a".into()),

@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-/// Sends a bag to a URL; ends after the parts in flight when it is no longer wanted.
+/// Sends a bag to a URL; ends after the parts in flight once the job is cancelled.
 pub(super) fn upload(path: &Path, url: &str, progress: &Progress) -> Result<Value, String> {
     let uploader = Uploader::new(path, UploadOptions::new(url.trim_end_matches('/')));
     let uploader = uploader.map_err(|error| error.to_string())?;

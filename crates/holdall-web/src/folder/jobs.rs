@@ -37,19 +37,19 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Notes it; false if the result is no longer wanted.
+    /// Notes it; false once the job is cancelled.
     pub(super) fn note(&self, done: u64, total: u64) -> bool {
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         !self.is_unwanted.load(Ordering::Relaxed)
     }
 
-    /// Whether the result is no longer wanted.
+    /// Whether the job is cancelled.
     pub(super) fn is_unwanted(&self) -> bool {
         self.is_unwanted.load(Ordering::Relaxed)
     }
 
-    /// Notes it; ends the job's thread if the result is no longer wanted, for work that cannot be asked to stop. No hook for panics is called.
+    /// Notes it; ends the job's thread once it is cancelled, for work that cannot be asked to stop. No hook for panics is called.
     pub(super) fn note_or_end(&self, done: u64, total: u64) {
         if !self.note(done, total) {
             std::panic::resume_unwind(Box::new(Unwanted));
@@ -62,7 +62,7 @@ impl Progress {
     }
 }
 
-/// Carried by the unwinding of a job that is no longer wanted.
+/// Carried by the unwinding of a cancelled job.
 struct Unwanted;
 
 struct Job {
