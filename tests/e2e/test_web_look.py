@@ -205,7 +205,7 @@ def test_a_bag_is_looked_into_in_a_browser(looked, browser):
         until(lambda: shown in browser.script("document.querySelector('.scale').textContent"), topic)  # noqa: B023
         assert browser.script("document.querySelector('.picture canvas').width") >= 60
     browser.script("lookAt({ name: '/fix', type: 'sensor_msgs/msg/NavSatFix' })")
-    until(lambda: "100 positions" in browser.script("document.querySelector('.way').textContent"), "the way")
+    until(lambda: "100 messages, " in browser.script("document.querySelector('.way').textContent"), "the way")
     # Scrubbing shows the newest picture that is wanted, and ends at its time.
     browser.script("lookAt({ name: '/camera/image', type: 'sensor_msgs/msg/Image' })")
     until(lambda: "rgb8" in browser.script("document.querySelector('.scale').textContent"), "a picture")

@@ -366,7 +366,7 @@ pub(crate) fn each_point<const N: usize>(
     names: [&str; N],
     points_max: usize,
     mut each: impl FnMut([f64; N]),
-) -> Result<[bool; N], String> {
+) -> Result<([bool; N], u64), String> {
     let mut cloud = Cloud::default();
     plan.walk(payload, &mut cloud)
         .map_err(|error| error.to_string())?;
@@ -393,7 +393,7 @@ pub(crate) fn each_point<const N: usize>(
             number += 1;
         }
     }
-    Ok(wanted.map(|field| field.is_some()))
+    Ok((wanted.map(|field| field.is_some()), number as u64))
 }
 
 /// Neighbours that are copied at once.

@@ -25,10 +25,9 @@ pub(super) fn from_above(
     side_max: Option<u32>,
     by: Option<&str>,
 ) -> Result<(Pixels, Value), String> {
-    let (mut points, mut all) = (Vec::new(), 0_u64);
+    let mut points = Vec::new();
     let names = ["x", "y", "z", "intensity"];
-    let has = each_point(plan, payload, names, POINTS_MAX, |point| {
-        all += 1;
+    let (has, all) = each_point(plan, payload, names, POINTS_MAX, |point| {
         if point[0].is_finite() && point[1].is_finite() {
             points.push(point);
         }

@@ -8,6 +8,9 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_model::{dynamic::expression::Predicate, time::Timestamp};
 use std::{sync::Arc, time::Duration};
 
+/// Messages of a span that are read to find the last one; of more, the time is halved.
+const READ_MAX: usize = 200;
+
 /// Bounds of the first span that is searched backwards, which is the mean time between two messages of the topic, and by how much each is longer than
 /// the one after it: an index leads to the chunks, so that a span without messages costs next to nothing.
 const FIRST_SPAN: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(10)];
@@ -188,6 +191,38 @@ impl Search<'_> {
         mean.clamp(FIRST_SPAN[0], FIRST_SPAN[1])
     }
 
+    /// The last message from a known one on, before a time and a place: many may be between them, so the time between is halved until few are.
+    fn last_of(
+        &self,
+        mut place: Place,
+        mut message: BagMessage,
+        end: Timestamp,
+        below: Option<Place>,
+    ) -> (Place, BagMessage) {
+        let is_before = |place: Place| below.is_none_or(|below| place < below);
+        let (mut low, mut high) = (place.time, end);
+        while high.saturating_since(low) > Duration::from_nanos(1) {
+            let middle = low.saturating_add(high.saturating_since(low) / 2);
+            let next = self.between(Some(middle), Some(high)).find_map(Result::ok);
+            match next.filter(|(next, _)| is_before(*next)) {
+                Some(later) => {
+                    (place, message) = later;
+                    // It is the first one after the middle.
+                    low = place.time;
+                }
+                None => high = middle,
+            }
+        }
+        // All of one time, in the order of the bag.
+        for found in self.between(Some(place.time), Some(high)).filter_map(Result::ok) {
+            if !is_before(found.0) {
+                break;
+            }
+            (place, message) = found;
+        }
+        (place, message)
+    }
+
     fn backwards(&self, from: Place) -> Result<Found, ReadError> {
         let Some((first, last)) = self.bags.log_times() else {
             return Ok(Found::Nothing);
@@ -202,16 +237,28 @@ impl Search<'_> {
         loop {
             let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
             let start = Timestamp::from_nanos(end.as_nanos().saturating_sub(nanos));
-            let mut latest = None;
+            let (mut latest, mut count) = (None, 0);
             for message in self.between(Some(start), Some(end)) {
                 match message {
                     Ok((place, _)) if below.is_some_and(|below| place >= below) => break,
-                    Ok((place, message)) if self.fulfils(&message) => latest = Some((place, message)),
-                    Ok(_) => {}
+                    Ok((place, message)) => {
+                        count += 1;
+                        if self.fulfils(&message) {
+                            latest = Some((place, message));
+                        }
+                    }
                     Err(error) => _ = failed.get_or_insert(error),
+                }
+                if count >= READ_MAX && self.condition.is_none() {
+                    break;
                 }
             }
             if let Some((place, message)) = latest {
+                if count < READ_MAX || self.condition.is_some() {
+                    return Ok(Found::Message(place, message));
+                }
+                // The last one is later, somewhere before the end.
+                let (place, message) = self.last_of(place, message, end, below);
                 return Ok(Found::Message(place, message));
             }
             if start < first {
@@ -225,8 +272,8 @@ impl Search<'_> {
                 return Ok(Found::Until(reached));
             }
             (end, below) = (start, Some(reached));
-            // With a condition a span is read whole.
-            if self.condition.is_none() || span < Duration::from_secs(1) {
+            // With a condition a span is read whole: a longer one has many messages only after an empty one.
+            if self.condition.is_none() || count == 0 || span < Duration::from_secs(1) {
                 span = span.saturating_mul(GROWTH);
             }
         }
@@ -240,6 +287,39 @@ mod tests {
     use holdall_bag::writer::Writer;
 
     const BUDGET: Budget = Budget(Duration::from_secs(60));
+
+    #[test]
+    fn the_last_message_of_a_topic_that_ended_early_is_found_without_reading_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lab");
+        let mut writer = Writer::create(&path).unwrap();
+        let topic = writer.add_topic("/a", "std_msgs/msg/UInt32").unwrap();
+        let other = writer.add_topic("/b", "std_msgs/msg/UInt32").unwrap();
+        let at = |nanos: i64| Timestamp::from_nanos(1_700_000_000_000_000_000 + nanos);
+        // 5000 messages in 50 s, the last 300 at one time; the bag is 1000 s long.
+        for number in 0..5000_u32 {
+            let time = at(i64::from(number.min(4700)) * 10_000_000);
+            let value = number.to_le_bytes();
+            let payload = [&[0, 1, 0, 0], &value[..]].concat();
+            writer.write(topic, time, &payload).unwrap();
+        }
+        writer
+            .write(other, at(1_000_000_000_000), &[0, 1, 0, 0, 0, 0, 0, 0])
+            .unwrap();
+        writer.close().unwrap();
+        let bags = BagSet::open(&[path]).unwrap();
+        let value = |step| match find(&bags, "/a", step, None, BUDGET).unwrap() {
+            Found::Message(place, message) => (
+                place,
+                u32::from_le_bytes(message.payload[4..8].try_into().unwrap()),
+            ),
+            _ => panic!("nothing was found"),
+        };
+        let (last, number) = value(Step::At(at(900_000_000_000)));
+        assert_eq!((number, last.number), (4999, 299));
+        assert_eq!(value(Step::Previous(last)).1, 4998);
+        assert_eq!(value(Step::At(at(20_005_000_000))).1, 2000);
+    }
 
     #[test]
     fn every_message_is_reached_forwards_and_backwards() {

@@ -133,6 +133,20 @@ impl Tree<'_> {
             self.is_cut = true;
             return;
         }
+        self.push(node);
+    }
+
+    /// Adds a struct or a list with what it has so far, also past the limit: what it has was within.
+    fn add_complete(&mut self, node: Value) {
+        if self.is_mute() {
+            return;
+        }
+        self.nodes += 1;
+        self.is_cut |= self.nodes > NODES_MAX;
+        self.push(node);
+    }
+
+    fn push(&mut self, node: Value) {
         if let Some(level) = self.levels.last_mut() {
             level.items.push(node);
         }
@@ -233,7 +247,7 @@ impl<'a> Visitor<'a> for Tree<'_> {
         if let Some((key, nanos)) = time {
             node[key] = json!(nanos);
         }
-        self.add(node);
+        self.add_complete(node);
     }
 
     fn begin_list(&mut self, field: &FieldPlan, _: u64) {
@@ -265,7 +279,7 @@ impl<'a> Visitor<'a> for Tree<'_> {
             "from": level.from.min(count),
             "items": level.items,
         });
-        self.add(node);
+        self.add_complete(node);
     }
 }
 

@@ -49,7 +49,7 @@ function makeChart(root, tools, on = {}) {
       name.append(document.createElement("br"), element("span", "faint", about));
       if (lane.lost) name.append(document.createElement("br"), element("span", "lost", `${lane.lost.toLocaleString("en")} lost`));
       if ((lane.silent || []).length) name.append(document.createElement("br"), element("span", "lost", "end unknown"));
-      canvas.setAttribute("aria-label", `${lane.name}: ${lane.messages} messages, ${(lane.gaps || []).length} pauses, ${lane.lost} lost`);
+      canvas.setAttribute("aria-label", `${lane.name}: ${lane.messages} messages, ${(lane.gaps || []).length} pauses, ${lane.lost == null ? "losses not known" : `${lane.lost} lost`}`);
     }
     soon();
   }

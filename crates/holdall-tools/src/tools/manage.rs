@@ -2,8 +2,9 @@
 
 use super::ToolError;
 use holdall_bag::{Bag, live::lock_bag, reader::io_error};
-use holdall_io::fs;
+use holdall_io::{fs, lock::WriteLock};
 use holdall_model::metadata::{BagMetadata, METADATA_BYTES_MAX};
+use holdall_storage::{compression::unpacked_name, storage_of_directory};
 use std::{
     collections::BTreeMap,
     ffi::OsStr,
@@ -36,7 +37,21 @@ pub fn labels(bag: &Bag) -> BTreeMap<String, String> {
 /// # Errors
 /// A bag that is being recorded, or has no `metadata.yaml` that can be read; a name or a value that is too long.
 pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), ToolError> {
-    for (key, value) in labels {
+    let file = path.join("metadata.yaml");
+    if !fs::exists(&file)? {
+        return Err(unsupported(
+            path,
+            "only a bag with metadata.yaml has labels; holdall reindex writes one",
+        ));
+    }
+    let _lock = lock_bag(path)?;
+    let text = fs::read_to_string(&file, METADATA_BYTES_MAX)
+        .map_err(|error| io_error("read", &file, error.into_io()))?;
+    let mut metadata =
+        BagMetadata::from_yaml(&text).map_err(|error| unsupported(&file, error.to_string()))?;
+    // A recorder may have written names that are refused here: they stay.
+    let is_new = |(key, value): &(&String, &String)| metadata.custom_data.get(*key) != Some(*value);
+    for (key, value) in labels.iter().filter(is_new) {
         let is_name = |letter: char| letter.is_alphanumeric() || "._- ".contains(letter);
         if key.is_empty()
             || key.len() > KEY_BYTES_MAX
@@ -59,18 +74,6 @@ pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), 
             ));
         }
     }
-    let file = path.join("metadata.yaml");
-    if !fs::exists(&file)? {
-        return Err(unsupported(
-            path,
-            "only a bag with metadata.yaml has labels; holdall reindex writes one",
-        ));
-    }
-    let _lock = lock_bag(path)?;
-    let text = fs::read_to_string(&file, METADATA_BYTES_MAX)
-        .map_err(|error| io_error("read", &file, error.into_io()))?;
-    let mut metadata =
-        BagMetadata::from_yaml(&text).map_err(|error| unsupported(&file, error.to_string()))?;
     metadata.custom_data.retain(|key, _| key.starts_with(OWN_KEYS));
     metadata.custom_data.extend(labels.clone());
     let listed: Vec<PathBuf> = metadata
@@ -80,6 +83,41 @@ pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), 
         .collect();
     super::description::replace_metadata(&file, &listed, &metadata.to_yaml())?;
     Ok(())
+}
+
+/// Locks a bag for a change of its name, or of all of it.
+///
+/// # Errors
+/// A bag that is being recorded, or may be; a directory that has more directories than the bag's storage: other bags may be in them.
+fn lock_whole(path: &Path) -> Result<WriteLock, ToolError> {
+    let lock = lock_bag(path)?.ok_or_else(|| {
+        unsupported(
+            path,
+            "its file system has no locks, so that nothing shows whether the bag is being recorded",
+        )
+    })?;
+    if fs::is_dir(path) {
+        let listed = fs::list_dir(path)?;
+        let other = listed
+            .iter()
+            .find(|entry| fs::is_dir(&entry.path) && storage_of_directory(&entry.path).is_none());
+        if let Some(other) = other {
+            let name = other.path.file_name().unwrap_or_default().to_string_lossy();
+            return Err(unsupported(
+                path,
+                format!("the directory {name:?} in it is not a part of the bag; move it elsewhere first"),
+            ));
+        }
+    }
+    Ok(lock)
+}
+
+/// The ending of a storage file: `.mcap`, `.mcap.zstd`.
+fn ending(path: &Path) -> Option<&str> {
+    let plain = unpacked_name(path);
+    path.file_name()?
+        .to_str()?
+        .get(plain.file_stem()?.to_str()?.len()..)
 }
 
 /// Gives a bag another name in the same folder; returns where it is then. A single storage file keeps its ending.
@@ -93,13 +131,12 @@ pub fn rename(path: &Path, name: &str) -> Result<PathBuf, ToolError> {
     }
     let mut to = path.with_file_name(name);
     if !fs::is_dir(path)
-        && let Some(ending) = path.extension()
-        && to.extension() != Some(ending)
+        && let Some(ending) = ending(path)
+        && !name.ends_with(ending)
     {
-        to.as_mut_os_string().push(".");
         to.as_mut_os_string().push(ending);
     }
-    let _lock = lock_bag(path)?;
+    let _lock = lock_whole(path)?;
     if fs::exists(&to)? {
         return Err(ToolError::OutputExists { path: to });
     }
@@ -112,7 +149,7 @@ pub fn rename(path: &Path, name: &str) -> Result<PathBuf, ToolError> {
 /// # Errors
 /// A bag that is being recorded; a disk that refuses.
 pub fn remove(path: &Path) -> Result<(), ToolError> {
-    let lock = lock_bag(path)?;
+    let lock = lock_whole(path)?;
     if fs::is_dir(path) {
         fs::remove_dir_all(path)?;
     } else {
@@ -160,5 +197,36 @@ mod tests {
         remove(&renamed).unwrap();
         assert!(!renamed.exists());
         set_labels(&folder.path().join("taken"), &BTreeMap::new()).unwrap();
+    }
+
+    #[test]
+    fn a_bag_with_other_bags_in_it_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (outer, inner) = (folder.path().join("runs"), folder.path().join("runs/monday"));
+        bag(&outer);
+        bag(&inner);
+        let refused = remove(&outer).unwrap_err().to_string();
+        assert!(refused.contains("\"monday\" in it"), "{refused}");
+        assert!(rename(&outer, "other").is_err());
+        assert!(inner.join("metadata.yaml").exists() && outer.join("metadata.yaml").exists());
+        remove(&inner).unwrap();
+        remove(&outer).unwrap();
+    }
+
+    #[test]
+    fn a_storage_file_keeps_its_whole_ending() {
+        let folder = tempfile::tempdir().unwrap();
+        for (from, name, to) in [
+            ("a.mcap", "b", "b.mcap"),
+            ("c.mcap.zstd", "d", "d.mcap.zstd"),
+            ("e.mcap.zstd", "f.mcap.zstd", "f.mcap.zstd"),
+            ("g.db3", "h.i", "h.i.db3"),
+        ] {
+            std::fs::write(folder.path().join(from), "").unwrap();
+            assert_eq!(
+                rename(&folder.path().join(from), name).unwrap(),
+                folder.path().join(to)
+            );
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a dashboard remembers of its subject: figures over the whole time that it is watched, in bounded memory, and events.
 
+use super::sampler::INTERVAL;
 use holdall::Timestamp;
 use holdall_io::{
     machine::{self, Idle},
@@ -13,6 +14,9 @@ const ROWS_MAX: usize = 1200;
 
 /// Events that are remembered; the oldest go first.
 const EVENTS_MAX: usize = 500;
+
+/// Samples without an answer in a row, at most: six days.
+const MISSING_MAX: u64 = 1_000_000;
 
 /// Letters of an event's text.
 const LETTERS_MAX: usize = 300;
@@ -36,6 +40,8 @@ pub(super) struct Past {
     /// Samples that a row covers, and those in the last one.
     each: u32,
     in_last: u32,
+    /// Samples so far.
+    samples: u64,
     rows: Vec<Row>,
     events: VecDeque<(Timestamp, &'static str, String)>,
     last: Value,
@@ -49,7 +55,15 @@ impl Past {
         if !status.is_object() {
             return;
         }
-        self.start.get_or_insert(now);
+        let start = *self.start.get_or_insert(now);
+        // Where the subject did not answer nothing is known.
+        let due = now.saturating_since(start).as_nanos() / INTERVAL.as_nanos();
+        let missing = u64::try_from(due)
+            .unwrap_or(u64::MAX)
+            .saturating_sub(self.samples);
+        for _ in 0..missing.min(MISSING_MAX) {
+            self.add([None; FIGURES.len()]);
+        }
         let place = |name: &str| match name {
             "processors" | "memory" => status["machine"][name].as_f64(),
             _ => status[name].as_f64(),
@@ -62,6 +76,7 @@ impl Past {
     }
 
     fn add(&mut self, row: Row) {
+        self.samples += 1;
         self.each = self.each.max(1);
         let is_new = self.rows.is_empty() || self.in_last >= self.each;
         if is_new {
@@ -189,7 +204,7 @@ impl Past {
             .map(|(at, kind, text)| json!([ms(*at), kind, text]));
         json!({
             "start_ms": self.start.map(ms),
-            "step_ms": super::sampler::INTERVAL.as_millis() as u64 * u64::from(self.each.max(1)),
+            "step_ms": INTERVAL.as_millis() as u64 * u64::from(self.each.max(1)),
             "figures": figures,
             "events": events.collect::<Vec<_>>(),
         })
@@ -244,7 +259,7 @@ mod tests {
             let rate = if second == 70_000 { 99.0 } else { 1.0 };
             let free = if second == 30_000 { 5 } else { 100 };
             let status = json!({"status": {"bytes_per_s": rate, "disk_available_bytes": free, "lost": 0}});
-            past.note(&status.to_string(), at(second));
+            past.note(&status.to_string(), Timestamp::from_nanos(second * 500_000_000));
         }
         let shown = past.json();
         let rates = shown["figures"]["bytes_per_s"].as_array().unwrap();
@@ -262,6 +277,21 @@ mod tests {
         let covered = rates.len() as u64 * shown["step_ms"].as_u64().unwrap();
         assert!((50_000_000..51_000_000).contains(&covered), "{covered}");
         assert_eq!(shown["figures"]["cache_bytes"][0], json!(null));
+    }
+
+    #[test]
+    fn what_was_not_answered_is_a_gap_of_its_length() {
+        let mut past = Past::default();
+        let status = json!({"status": {"lost": 3}}).to_string();
+        past.note(&status, at(100));
+        past.note(&status, at(160));
+        let shown = past.json();
+        let lost = shown["figures"]["lost"].as_array().unwrap();
+        assert_eq!(
+            (lost.len(), &lost[1], &lost[119]),
+            (121, &json!(null), &json!(null))
+        );
+        assert_eq!(lost[120], json!(3.0));
     }
 
     #[test]

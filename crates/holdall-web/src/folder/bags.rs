@@ -7,7 +7,12 @@ use holdall::{
     reader::{Condition, FoundBag, bags_below, is_packed_name},
     tools::manage::labels,
 };
-use holdall_io::{fs::file_numbers, lock::writer_of, mutex::lock, process::set_thread_nice};
+use holdall_io::{
+    fs::{file_numbers, modified_ns},
+    lock::writer_of,
+    mutex::lock,
+    process::set_thread_nice,
+};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -263,10 +268,15 @@ fn state_of(folder: &Path, bag: &FoundBag) -> (Option<String>, String) {
         .files
         .first()
         .and_then(|(name, _)| file_numbers(&folder.join(name)).ok());
+    let changed = bag
+        .files
+        .iter()
+        .filter_map(|(name, _)| modified_ns(&folder.join(name)).ok());
     let state = format!(
-        "{} files, {} bytes, {numbers:?}, {writer:?}",
+        "{} files, {} bytes, {numbers:?}, {:?}, {writer:?}",
         bag.files.len(),
-        bag.size_bytes()
+        bag.size_bytes(),
+        changed.max()
     );
     (writer, state)
 }

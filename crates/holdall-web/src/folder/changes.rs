@@ -10,7 +10,14 @@ use holdall::{
     upload::{UploadOptions, Uploader},
 };
 use serde_json::{Value, json};
-use std::{path::Path, sync::atomic::Ordering};
+use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
+
+/// A change of a bag.
+enum Change {
+    Name(String),
+    Labels(BTreeMap<String, String>),
+    Removal,
+}
 
 impl Server {
     /// Carries out a change, or refuses it.
@@ -31,35 +38,37 @@ impl Server {
         if request.path == "/api/upload" {
             return self.read_whole(Task::Upload(text("to")?), request);
         }
+        let change = match request.path.as_str() {
+            "/api/rename" => Change::Name(text("to")?),
+            "/api/label" => {
+                let labels = serde_json::from_value(body["labels"].clone());
+                Change::Labels(labels.map_err(|_| Refusal::new(400, "\"labels\" has a text for each name"))?)
+            }
+            // The name once more: a click alone removes nothing.
+            _ if text("confirm")? != bag.name => {
+                return Err(Refusal::new(409, "\"confirm\" must be the name of the bag"));
+            }
+            _ => Change::Removal,
+        };
+        if !matches!(change, Change::Labels(_)) && self.is_played(&bag.name) {
+            return Err(Refusal::new(
+                409,
+                "the bag is being played; end the playback first",
+            ));
+        }
         let failed = |error: ToolError| Refusal::new(409, &error.to_string());
         let mut answer = json!({"ok": true});
         // Nothing reads a bag that is changed.
-        self.jobs.end_of(&bag.name);
+        self.jobs.forget(&bag.name);
         self.open.close(&bag.name);
-        match request.path.as_str() {
-            "/api/rename" => {
-                let renamed = manage::rename(&path, &text("to")?).map_err(failed)?;
+        match change {
+            Change::Name(to) => {
+                let renamed = manage::rename(&path, &to).map_err(failed)?;
                 let name = Path::new(&bag.name).with_file_name(renamed.file_name().unwrap_or_default());
                 answer["name"] = json!(name);
             }
-            "/api/label" => {
-                let labels = serde_json::from_value(body["labels"].clone());
-                let labels = labels.map_err(|_| Refusal::new(400, "\"labels\" has a text for each name"))?;
-                manage::set_labels(&path, &labels).map_err(failed)?;
-            }
-            _ => {
-                // The name once more: a click alone removes nothing.
-                if text("confirm")? != bag.name {
-                    return Err(Refusal::new(409, "\"confirm\" must be the name of the bag"));
-                }
-                if self.is_played(&bag.name) {
-                    return Err(Refusal::new(
-                        409,
-                        "the bag is being played; end the playback first",
-                    ));
-                }
-                manage::remove(&path).map_err(failed)?;
-            }
+            Change::Labels(labels) => manage::set_labels(&path, &labels).map_err(failed)?,
+            Change::Removal => manage::remove(&path).map_err(failed)?,
         }
         self.bags.forget(&bag.name);
         Ok(Some(Response::json(answer.to_string())))

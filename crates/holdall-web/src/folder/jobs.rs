@@ -97,7 +97,8 @@ pub(super) type Work = Box<dyn FnOnce(&Progress) -> Result<Value, String> + Send
 impl Jobs {
     /// The result, or how far it is: begun when it is not there or the bag has changed since. `of` distinguishes states of the bag.
     pub(super) fn ask(&self, task: Task, bag: &str, of: &str, work: Work) -> Value {
-        let key = (task, bag.to_owned());
+        let asked = (task, bag.to_owned());
+        let key = asked.clone();
         let mut jobs = lock(&self.0);
         let known = jobs.get(&key).filter(|job| job.of == of).cloned();
         let job = match known {
@@ -123,6 +124,10 @@ impl Jobs {
         };
         drop(jobs);
         *lock(&job.asked) = SystemClock.monotonic();
+        // What was sent is not there for ever: the next request sends what is missing then.
+        if job.result.get().is_some() && matches!(asked.0, Task::Upload(_)) {
+            lock(&self.0).remove(&asked);
+        }
         match job.result.get() {
             None => json!({"ok": true, "part": job.progress.part()}),
             Some(Ok(result)) => json!({"ok": true, "result": result}),
@@ -151,6 +156,12 @@ impl Jobs {
             }
             !is_running
         });
+    }
+
+    /// Ends the work on a bag, and forgets its results.
+    pub(super) fn forget(&self, bag: &str) {
+        self.end_of(bag);
+        lock(&self.0).retain(|(_, name), _| name != bag);
     }
 
     /// Ends all.

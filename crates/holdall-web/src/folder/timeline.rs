@@ -194,7 +194,7 @@ impl Lane {
             "name": name,
             "type": self.type_name,
             "messages": self.messages,
-            "lost": self.lost_by_stage.values().sum::<u64>(),
+            "lost": self.is_accounted.then(|| self.lost_by_stage.values().sum::<u64>()),
             "losses": losses.collect::<Vec<_>>(),
             "n": runs(self.counts.iter().map(|count| *count as f64)),
             "h": runs(strip.steps(STEPS).map(f64::from)),

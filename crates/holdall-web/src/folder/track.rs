@@ -40,8 +40,15 @@ pub(super) fn track(open: &OpenBag, topic: &str, progress: &Progress) -> Result<
         ..MessageFilter::default()
     };
     let (mut positions, mut every, mut number) = (Vec::new(), 1_usize, 0_usize);
+    let mut fault = None;
     for message in open.bags.messages(&filter) {
-        let Ok(message) = message else { continue };
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => {
+                fault.get_or_insert_with(|| error.to_string());
+                continue;
+            }
+        };
         number += 1;
         progress.note_or_end(number as u64, 0);
         if !number.is_multiple_of(every) {
@@ -74,5 +81,5 @@ pub(super) fn track(open: &OpenBag, topic: &str, progress: &Progress) -> Result<
             every *= 2;
         }
     }
-    Ok(json!({"topic": topic.name, "messages": number, "positions": positions}))
+    Ok(json!({"topic": topic.name, "messages": number, "positions": positions, "fault": fault}))
 }
