@@ -43,7 +43,58 @@ end() { exec 9>&-; wait $talker; }
 # The texts in a bag: how many, and the number of the last one.
 texts() { holdall cat "$1" | grep -o 'cyclone [0-9]*' | awk '{ n++; if ($2 != n - 1) bad++; last = $2 } END { print n + 0, last + 0, bad + 0 }'; }
 
+# One artefact, installed in a fresh copy of a system: two topics of two publishers, recorded, read and played by what was installed.
+try_artefact() {
+    system=$1 kind=$2 root=/bags/merged
+    rm -rf /bags/upper /bags/work
+    mkdir -p /bags/upper /bags/work $root
+    mount -t overlay overlay -o "lowerdir=/artefacts/$system,upperdir=/bags/upper,workdir=/bags/work" $root
+    for folder in proc sys dev; do mount --rbind /$folder $root/$folder; done
+    mkdir -p $root/dist
+    mount --bind /artefacts/dist $root/dist
+    outcome=$(work_with_artefact 2>&1 | tail -n 1)
+    say "$system $kind of make dist: $outcome"
+    umount -l $root
+}
+work_with_artefact() {
+    install="$(cat /artefacts/$kind)"
+    chroot $root sh -c "$install" >/tmp/install.log 2>&1 || { echo "FAILED: install: $(tail -n 1 /tmp/install.log)"; return; }
+    # What the installation says of the search path.
+    path=$(echo "$install" | sed -n 's/.*export PATH=\([^:]*\):.*/\1/p')
+    inside="chroot $root env PATH=${path:+$path:}$PATH"
+    $inside holdall record --disable-keyboard-controls -o /tmp/bag --topics /first /second >/tmp/record.log 2>&1 &
+    recorder=$!
+    heard "Listening" /tmp/record.log
+    rm -f /tmp/hold /tmp/*talk.log
+    mkfifo /tmp/hold
+    for topic in first second; do CYCLONEDDS_URI="$loopback" cyclone_peer talk rt/$topic 300 </tmp/hold >/tmp/$topic.talk.log 2>&1 & done
+    exec 9>/tmp/hold
+    for topic in first second; do heard '"done"' /tmp/$topic.talk.log; done
+    kill -INT $recorder
+    wait $recorder || { echo "FAILED: record ended with $?: $(tail -n 1 /tmp/record.log)"; return; }
+    exec 9>&-
+    $inside holdall audit /tmp/bag >/tmp/audit.log 2>&1 || { echo "FAILED: audit: $(tail -n 1 /tmp/audit.log)"; return; }
+    recorded=$($inside holdall info --json /tmp/bag | jq -r '[.topics_with_message_count[].message_count] | map("\(.) of 300") | join(", ")')
+    $inside holdall play /tmp/bag --rate 20 --disable-keyboard-controls >/tmp/play.log 2>&1 || { echo "FAILED: play: $(tail -n 1 /tmp/play.log)"; return; }
+    if [ "$kind" = wheel ]; then
+        read=$($inside python3 -c 'import holdall; print(sum(1 for _ in holdall.open("/tmp/bag").messages()))' 2>&1) || { echo "FAILED: Python: $read"; return; }
+        [ "$read" = 600 ] || { echo "FAILED: Python read $read of 600"; return; }
+    fi
+    [ "$recorded" = "300 of 300, 300 of 300" ] && echo "$recorded" || echo "FAILED: recorded $recorded"
+}
+
 say "$(uname -srm), pages of $(getconf PAGESIZE) bytes, $(nproc) processors, $(holdall --version)"
+
+if [ -e /dev/vdc ]; then
+    modprobe overlay
+    mkdir /artefacts
+    mount -t ext4 -o ro /dev/vdc /artefacts
+    for system in $(cat /artefacts/systems); do
+        for kind in tar deb wheel; do try_artefact $system $kind; done
+    done
+    echo "all passed"
+    off
+fi
 
 begin /bags/first 3000 --disk-mode direct
 heard '"ready"' /tmp/talk.log

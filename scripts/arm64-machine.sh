@@ -3,12 +3,15 @@
 #
 #   scripts/arm64-machine.sh [PROGRAM]     a holdall for ARM64; as a rule that of `make dist`
 #   PAGES=16k scripts/arm64-machine.sh     with a kernel whose pages have 16 KiB, as on a Raspberry Pi 5
+#   scripts/arm64-machine.sh --artefacts DISK    installs those of `make dist` in the systems on a disk of dist-roots.py, and records two topics with each
 #
 # Kernel and system are packages of Debian 13, which apt has checked. The publisher is a program of this folder's tests on Debian's Cyclone DDS. The
 # computer has no network but its loopback. What it does is in arm64-machine-init.sh; its console is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target="${CARGO_TARGET_DIR:-target}"
+artefacts=
+if [ "${1:-}" = --artefacts ]; then artefacts="$2"; shift 2; fi
 program="${1:-$target/aarch64-unknown-linux-gnu/release/holdall}"
 pages="${PAGES:+-$PAGES}"
 work="$target/arm64-machine$pages"
@@ -24,7 +27,7 @@ if [ ! -e "$work/kernel" ]; then
     mmdebstrap --quiet --format=tar --variant=extract --arch=arm64 --include="$packages" trixie "$packed" http://deb.debian.org/debian
     # Of the modules, those for disks, unpacked.
     tar -xf "$packed" -C "$work/system" --exclude='./dev/*' --exclude='./usr/share' --exclude='./usr/lib/linux-image-*' --exclude='*/kernel/*'
-    tar -xf "$packed" -C "$work/system" --wildcards '*/kernel/fs/ext4/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache*' '*/kernel/lib/*crc*' '*/kernel/crypto/crc32c*' \
+    tar -xf "$packed" -C "$work/system" --wildcards '*/kernel/fs/ext4/*' '*/kernel/fs/overlayfs/*' '*/kernel/fs/jbd2/*' '*/kernel/fs/mbcache*' '*/kernel/lib/*crc*' '*/kernel/crypto/crc32c*' \
         '*/kernel/drivers/block/virtio_blk*' '*/kernel/drivers/virtio/*'
     find "$work/system" -name '*.ko.xz' -exec unxz {} +
     rm "$packed"
@@ -43,7 +46,8 @@ rm -f "$work"/*.disk
 truncate -s 2G "$work/bags.disk"
 truncate -s 64M "$work/small.disk"
 for disk in bags small; do mkfs.ext4 -q -F "$work/$disk.disk"; done
-timeout 1200 qemu-system-aarch64 -M virt -cpu cortex-a76 -smp 2 -m 3G -nographic -no-reboot -nic none -kernel "$work/kernel" -initrd "$work/initrd" \
+timeout "$([ "$artefacts" ] && echo 2400 || echo 1200)" qemu-system-aarch64 -M virt -cpu cortex-a76 -smp 2 -m 3G -nographic -no-reboot -nic none -kernel "$work/kernel" -initrd "$work/initrd" \
     -append "console=ttyAMA0 quiet panic=-1" \
-    -drive "file=$work/bags.disk,format=raw,if=virtio,cache=none" -drive "file=$work/small.disk,format=raw,if=virtio,cache=none" </dev/null | tee "$work/log"
+    -drive "file=$work/bags.disk,format=raw,if=virtio,cache=none" -drive "file=$work/small.disk,format=raw,if=virtio,cache=none" \
+    ${artefacts:+-drive "file=$artefacts,format=raw,if=virtio,readonly=on"} </dev/null | tee "$work/log"
 grep -q "^all passed" "$work/log"

@@ -3,14 +3,18 @@
 
     sudo scripts/dist-roots.py                     all systems; the first time their roots are made (debootstrap, about 300 MB each)
     sudo scripts/dist-roots.py ubuntu-22.04        one
+    sudo scripts/dist-roots.py --arch aarch64 debian-11 debian-12 debian-13
 
 Each artefact is tried in a fresh copy of the root, in a network namespace of its own with nothing but loopback, so nothing is downloaded. The node is
-this computer's: rclpy of ROS 2 Jazzy; its own log says what it sent. Roots are for x86-64. Those of Ubuntu are made without a check of its signature.
+this computer's: rclpy of ROS 2 Jazzy; its own log says what it sent. Roots of Ubuntu are made without a check of its signature. Systems of the other
+architecture are tried in the computer that arm64-machine.sh emulates, with its Cyclone DDS nodes.
 """
 
 import argparse
+import ctypes
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +32,9 @@ SYSTEMS = {
     "debian-11": ("bullseye", DEBIAN), "debian-12": ("bookworm", DEBIAN), "debian-13": ("trixie", DEBIAN),
     "ubuntu-20.04": ("focal", UBUNTU), "ubuntu-22.04": ("jammy", UBUNTU), "ubuntu-24.04": ("noble", UBUNTU),
 }
+# Ubuntu has another server for ARM64.
+PORTS = {UBUNTU: "http://ports.ubuntu.com/ubuntu-ports"}
+DEBIAN_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 PACKAGES = "adduser,ca-certificates,python3,python3-pip,python3-venv,xz-utils"
 COUNT = 60
 # Wheels need Python 3.10.
@@ -47,10 +54,10 @@ holdall info --json /tmp/bag >/tmp/info.json
 timeout 60 holdall play /tmp/bag --rate 20 >/tmp/play.log 2>&1 || { cat /tmp/play.log; exit 1; }
 """
 INSTALL = {
-    "tar": "tar -C /opt -xf /dist/holdall-{version}-x86_64-linux.tar.xz && export PATH=/opt/holdall-{version}/bin:$PATH",
-    "deb": "apt-get install -y /dist/holdall_{version}_amd64.deb >/tmp/apt.log 2>&1 || {{ cat /tmp/apt.log; exit 1; }}; "
+    "tar": "tar -C /opt -xf /dist/holdall-{version}-{arch}-linux.tar.xz && export PATH=/opt/holdall-{version}/bin:$PATH",
+    "deb": "apt-get install -y /dist/holdall_{version}_{debian}.deb >/tmp/apt.log 2>&1 || {{ cat /tmp/apt.log; exit 1; }}; "
            "getent passwd holdall >/dev/null && [ -e /usr/share/man/man1/holdall.1.gz ]",
-    "wheel": "python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q --no-index /dist/holdall-{version}-*x86_64.whl && export PATH=/tmp/venv/bin:$PATH",
+    "wheel": "python3 -m venv /tmp/venv && /tmp/venv/bin/pip install -q --no-index /dist/holdall-{version}-*{arch}.whl && export PATH=/tmp/venv/bin:$PATH",
 }
 READ = "/tmp/venv/bin/python -c 'import holdall; bag = holdall.open(\"/tmp/bag\"); print(sum(1 for _ in bag.messages()))'"
 
@@ -58,52 +65,117 @@ READ = "/tmp/venv/bin/python -c 'import holdall; bag = holdall.open(\"/tmp/bag\"
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("systems", nargs="*", default=list(SYSTEMS), metavar="SYSTEM", help=", ".join(SYSTEMS))
+    parser.add_argument("--arch", default="x86_64", choices=DEBIAN_NAMES)
     parser.add_argument("--dist", type=Path, default=TARGET / "dist")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
         parser.error("roots are made and entered by root")
-    rows, ok = [], True
-    for system in arguments.systems:
-        root = made_root(system)
-        cells = []
-        for kind in INSTALL:
-            outcome = try_in(root, kind, arguments.dist)
-            if kind == "wheel" and system in OLD_PYTHON and "not a supported wheel" in outcome:
-                outcome = "refused: its Python is older than 3.10"
-            ok &= not outcome.startswith("FAILED")
-            cells.append(outcome)
-            print(f"{system} {kind}: {outcome}", file=sys.stderr, flush=True)
-        rows.append((system, *cells))
+    roots = {system: made_root(arguments.arch, system) for system in arguments.systems}
+    installs = {kind: text.format(version=VERSION, arch=arguments.arch, debian=DEBIAN_NAMES[arguments.arch]) for kind, text in INSTALL.items()}
+    tried = try_here if arguments.arch == os.uname().machine else try_in_emulation
+    outcomes = {}
+    for system, kind, outcome in tried(roots, installs, arguments.dist):
+        if kind == "wheel" and system in OLD_PYTHON and "not a supported wheel" in outcome:
+            outcome = "refused: its Python is older than 3.10"
+        outcomes[system, kind] = outcome
+        print(f"{system} {kind}: {outcome}", file=sys.stderr, flush=True)
     print("| system | " + " | ".join(INSTALL) + " |")
     print("|---|" + "---|" * len(INSTALL))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    return 0 if ok else 1
+    for system in roots:
+        print(f"| {system} | " + " | ".join(outcomes.get((system, kind), "FAILED: not tried") for kind in INSTALL) + " |")
+    return 0 if len(outcomes) == len(roots) * len(INSTALL) and not any(outcome.startswith("FAILED") for outcome in outcomes.values()) else 1
 
 
-def made_root(system):
+def made_root(arch, system):
     suite, mirror = SYSTEMS[system]
-    root, done = ROOTS / system, ROOTS / f"{system}.done"
+    root = ROOTS / arch / system
+    done = root.with_name(f"{system}.done")
     if not done.exists():
         shutil.rmtree(root, ignore_errors=True)
         root.parent.mkdir(parents=True, exist_ok=True)
-        options = ["--components=main,universe", "--no-check-gpg"] if mirror == UBUNTU else []
-        script = Path(f"/usr/share/debootstrap/scripts/{suite}")
-        # Releases that are newer than debootstrap are made as others of their distribution.
-        other = [] if script.exists() else ["/usr/share/debootstrap/scripts/" + ("gutsy" if mirror == UBUNTU else "sid")]
-        subprocess.run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", *options, suite, root, mirror, *other], check=True, stdout=subprocess.DEVNULL)
+        if arch == os.uname().machine:
+            options = ["--components=main,universe", "--no-check-gpg"] if mirror == UBUNTU else []
+            script = Path(f"/usr/share/debootstrap/scripts/{suite}")
+            # Releases that are newer than debootstrap are made as others of their distribution.
+            other = [] if script.exists() else ["/usr/share/debootstrap/scripts/" + ("gutsy" if mirror == UBUNTU else "sid")]
+            words = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", *options, suite, root, mirror, *other]
+        else:
+            options = ["--components=main,universe", "--aptopt=APT::Get::AllowUnauthenticated true"] if mirror == UBUNTU else []
+            words = [sys.executable, __file__, "--emulated", "mmdebstrap", "--mode=root", "--skip=check/qemu", f"--arch={DEBIAN_NAMES[arch]}", "--variant=minbase",
+                     f"--include={PACKAGES}", *options, suite, root, PORTS.get(mirror, mirror)]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         done.touch()
     return root
 
 
-def try_in(root, kind, dist):
+def emulated(words):
+    """Runs a command in a user namespace of its own in which the kernel starts programs for ARM64 by qemu."""
+    namespace, mapped = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        clone_newns, clone_newuser = 0x20000, 0x10000000
+        if ctypes.CDLL(None, use_errno=True).unshare(clone_newns | clone_newuser) != 0:
+            sys.exit(f"a user namespace: {os.strerror(ctypes.get_errno())}")
+        os.write(namespace[1], b".")
+        os.read(mapped[0], 1)
+        os.setgroups([])
+        os.setresgid(0, 0, 0)
+        os.setresuid(0, 0, 0)
+        subprocess.run(["mount", "-t", "binfmt_misc", "binfmt", "/proc/sys/fs/binfmt_misc"], check=True)
+        # Programs (2) and libraries (3) of ELF, 64 bits, little-endian, of machine 183.
+        magic = r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\xb7\x00"
+        mask = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe\xff\xff\xff"
+        Path("/proc/sys/fs/binfmt_misc/register").write_text(f":arm64:M::{magic}:{mask}:{shutil.which('qemu-aarch64-static')}:OCF")
+        os.execvp(words[0], words)
+    os.close(namespace[1])
+    if os.read(namespace[0], 1):
+        for name in ("uid_map", "gid_map"):
+            Path(f"/proc/{child}/{name}").write_text("0 0 65536")
+        os.write(mapped[1], b".")
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def try_in_emulation(roots, installs, dist):
+    """All artefacts in the emulated computer: a disk with the roots, the artefacts and how each is installed."""
+    folder = TARGET / "arm64-machine-dist"
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "dist").mkdir(parents=True)
+    for path in dist.iterdir():
+        if VERSION in path.name and re.search(r"aarch64-linux\.tar|arm64\.deb|aarch64\.whl", path.name):
+            shutil.copy(path, folder / "dist")
+    for kind, text in installs.items():
+        (folder / kind).write_text(text + "\nholdall --version >/dev/null\n")
+    for system, root in roots.items():
+        subprocess.run(["cp", "-a", root, folder / system], check=True)
+    (folder / "systems").write_text("\n".join(roots) + "\n")
+    disk = folder.with_suffix(".disk")
+    disk.unlink(missing_ok=True)
+    subprocess.run(["mkfs.ext4", "-q", "-F", "-d", folder, disk, "4G"], check=True)
+    shutil.rmtree(folder)
+    machine = subprocess.Popen([ROOT / "scripts/arm64-machine.sh", "--artefacts", disk], stdout=subprocess.PIPE, text=True, env={**os.environ, "CARGO_TARGET_DIR": str(TARGET)})
+    for line in machine.stdout:
+        if found := re.search(r"== \d+\.\d+ s: (\S+) (\S+) of make dist: (.*)", line):
+            yield found[1], found[2], found[3].strip()
+        else:
+            sys.stderr.write(line)
+    machine.wait()
+    disk.unlink()
+
+
+def try_here(roots, installs, dist):
+    for system, root in roots.items():
+        for kind, install in installs.items():
+            yield system, kind, try_in(root, kind, install, dist)
+
+
+def try_in(root, kind, install, dist):
     """One artefact in a copy of a root: "60 of 60, 60 of 60", or what failed."""
     with tempfile.TemporaryDirectory(prefix="holdall-root-") as folder:
         folder = Path(folder)
         for name in ("upper", "work", "merged"):
             (folder / name).mkdir()
         # Where it cannot be installed, nothing waits for a recorder.
-        script = "{ " + INSTALL[kind].format(version=VERSION) + "; } || exit 1\nset -e\n" + RECORD + (READ if kind == "wheel" else "")
+        script = "{ " + install + "; } || exit 1\nset -e\n" + RECORD + (READ if kind == "wheel" else "")
         (folder / "script").write_text(script)
         inside = f"""
 set -e
@@ -162,5 +234,7 @@ def inside(folder):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--inside"]:
         inside(sys.argv[2])
+    elif sys.argv[1:2] == ["--emulated"]:
+        sys.exit(emulated(sys.argv[2:]))
     else:
         sys.exit(main())

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from conftest import HOLDALL
 from test_ros1 import ros1_is_here
 
@@ -70,6 +71,35 @@ cases:
 benchmarks:
   - {repeat_each: 1, no_transport: false, producers_cpu_affinity: "0", recorder_cpu_affinity: "0", parameters: {recorder: [ros2_bag], storage_id: [mcap, sqlite3], max_cache_size: [10000000]}}
 """
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device").exists(), reason="no root, or no blkio control groups")
+def test_a_disk_is_held_to_its_limit_and_given_back(tmp_path):
+    """What is written without direct I/O is held, too; the clock of this test says how long it took."""
+    experiment = EXPERIMENT.replace("small loads over DDS", "a slow disk").replace("msg_size_bytes: 1000, msg_count_each: 20", "msg_size_bytes: 500000, msg_count_each: 20")
+    experiment = experiment[: experiment.index("benchmarks:")] + """benchmarks:
+  - {repeat_each: 1, no_transport: true, parameters: {recorder: [holdall, synchronous], storage_id: [sqlite3], max_cache_size: [200000000]}}
+"""
+    (tmp_path / "slow.yaml").write_text(experiment)
+    out = tmp_path / "out"
+    words = [HOLDALL, "bench", "run", tmp_path / "slow.yaml", "--disk-limit", "20MB/s", "--json", "--out", out]
+    begin = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280)
+    took = time.monotonic() - begin
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert "--disk-limit 20000000B/s" in result["command"]
+    assert [run["recorded"] for run in result["runs"]] == [200, 200]
+    for run in result["runs"]:
+        assert run["limits"]["disk_limit_bytes_per_s"] == 20e6
+        assert 10e6 < run["limits"]["direct_write_bytes_per_s"] < 26e6
+        # 100 MB of each recorder, the page cache included.
+        assert run["durable_bytes_per_s"] < 30e6
+    assert took > 2 * 100e6 / 30e6
+    assert not [path for path in out.rglob("*") if "limited-disk" in path.name or path.name == "bag"]
+    loops = subprocess.run(["losetup", "--noheadings", "--output", "BACK-FILE"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in loops
+    assert str(tmp_path) not in Path("/proc/mounts").read_text()
 
 
 def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path):

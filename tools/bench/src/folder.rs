@@ -1,6 +1,9 @@
 //! The folder of a benchmark: where candidates write, whether a plan fits there, and where results stay.
 
-use crate::error::{BenchError, BenchResult};
+use crate::{
+    disk_limit::DiskLimit,
+    error::{BenchError, BenchResult},
+};
 use holdall_io::{
     disk::Disk,
     fs::write_new,
@@ -41,7 +44,9 @@ impl BenchFolder {
                 });
             }
         }
-        let scratch = path.join("files");
+        let scratch = DiskLimit::of_process()
+            .map_or(path.to_owned(), |limit| limit.folder)
+            .join("files");
         let (unfinished, ()) = Unfinished::make(&scratch, || fs::create_dir(&scratch))
             .map_err(BenchError::io("create", &scratch))?;
         Ok(Self {

@@ -6,6 +6,7 @@ pub mod args;
 pub mod candidate;
 mod chart;
 pub mod codec;
+pub mod disk_limit;
 pub mod engine;
 pub mod error;
 pub mod folder;

@@ -1,6 +1,6 @@
 //! Same-run limits: the current speed of disk, memory and checksums, measured between the candidates.
 
-use crate::{codec::CodecSpeed, error::BenchResult, statistics};
+use crate::{codec::CodecSpeed, disk_limit::DiskLimit, error::BenchResult, statistics};
 use holdall_io::{
     disk::DiskError,
     limits::{measure_buffered_write, measure_crc32, measure_direct_write, measure_memcpy},
@@ -35,6 +35,8 @@ pub(crate) struct LimitMeter {
     /// Absent where no disk is written to; then the disk has no limits.
     dir: Option<PathBuf>,
     bytes: u64,
+    /// Holds for what is measured here.
+    disk_limit: Option<DiskLimit>,
     shape: Option<DirectShape>,
     refused: Option<String>,
     direct: Vec<f64>,
@@ -50,12 +52,25 @@ impl LimitMeter {
     /// # Errors
     /// A full or failing disk. A file system that refuses direct writes is not an error.
     pub fn new(dir: &Path, bytes: u64) -> BenchResult<Self> {
+        let disk_limit = DiskLimit::of_process();
+        let bytes = disk_limit
+            .as_ref()
+            .map_or(bytes, |limit| bytes.min(limit.measured_bytes()));
         let mut meter = Self {
             dir: Some(dir.to_owned()),
             bytes,
+            disk_limit,
             ..Self::default()
         };
-        match search(dir, bytes) {
+        let shape = match &meter.disk_limit {
+            // Each of them reaches the limit, which makes a search long.
+            Some(_) => {
+                let (block_bytes, depth) = DIRECT_SHAPES[1];
+                Ok(DirectShape { block_bytes, depth })
+            }
+            None => search(dir, bytes),
+        };
+        match shape {
             Ok(shape) => meter.shape = Some(shape),
             Err(error) if error.is_no_space() => return Err(error.into()),
             Err(error) => meter.refused = Some(error.to_string()),
@@ -77,6 +92,9 @@ impl LimitMeter {
             return Ok(None);
         };
         let rate = measure_direct_write(dir, self.bytes, block_bytes, depth)?;
+        if let Some(limit) = &self.disk_limit {
+            limit.check(rate)?;
+        }
         self.direct.push(rate);
         Ok(Some(rate))
     }

@@ -12,7 +12,11 @@ use holdall_program::{
     names::{CACHE_POLICIES, DISK_MODES, one_of},
     units::{parse_bytes, parse_seconds},
 };
-use std::{env, path::PathBuf, time::Duration};
+use std::{
+    env,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 const WRITE_EXAMPLES: &str = "\
 Examples:
@@ -37,6 +41,17 @@ pub enum RunKind {
     Storage(Box<StorageArguments>),
     /// Work on whole bags: merge, split, filter, convert, check and reindex, compared with cp, a plain read, the mcap crate and pip packages
     Tools(ToolsArguments),
+}
+
+impl RunKind {
+    /// The folder for files and results.
+    pub fn out(&self) -> &Path {
+        match self {
+            Self::Write(args) => &args.shared.folder.out,
+            Self::Storage(args) => &args.shared.folder.out,
+            Self::Tools(args) => &args.folder.out,
+        }
+    }
 }
 
 /// Flags of all kinds.

@@ -5,6 +5,7 @@ pub mod link;
 pub mod peer;
 
 use crate::{
+    disk_limit,
     middleware::{Middleware, worker::WorkerPlan},
     suite::{
         config::{RecorderKind, Transport},
@@ -278,6 +279,10 @@ pub struct RunArguments {
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = parse_bytes)]
     pub limit_total: u64,
 
+    /// Let everything that is measured write to a disk of this rate, such as 510MB/s: a file system on a throttled loop device (needs root)
+    #[arg(long, value_name = "RATE", global = true, value_parser = disk_limit::parse_rate)]
+    pub disk_limit: Option<u64>,
+
     /// Print one JSON object for each experiment instead of a table
     #[arg(long)]
     pub json: bool,
@@ -320,6 +325,7 @@ impl RunArguments {
         let more = [
             ("middleware", list(middlewares.collect())),
             ("repeat", self.repeat.map(|repeat| repeat.to_string())),
+            ("disk-limit", self.disk_limit.map(|rate| format!("{rate}B/s"))),
             ("side", self.peer.side.clone()),
             ("peer", self.peer.peer.clone()),
         ];
@@ -350,9 +356,10 @@ mod tests {
         let own = folder.path().join("own.yaml");
         fs::write(&own, "experiment: A6\n").unwrap();
         let own = own.display();
-        let line = format!("A6 D6 {own} --side publisher --peer 10.0.0.2 --scale 0.5 --out X");
+        let line =
+            format!("A6 D6 {own} --side publisher --peer 10.0.0.2 --scale 0.5 --disk-limit 510MB/s --out X");
         let args = RunArguments::of(&line).unwrap();
-        let flags = "--scale 0.5 --side publisher --peer 10.0.0.2 --out DIR";
+        let flags = "--scale 0.5 --disk-limit 510000000B/s --side publisher --peer 10.0.0.2 --out DIR";
         for (text, name) in [
             (experiments::text_of("A6"), "A6".to_owned()),
             (Some("experiment: A6\n"), own.to_string()),

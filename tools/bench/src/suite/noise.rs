@@ -10,6 +10,8 @@ use holdall_model::units::{MIB, format_mebibyte_rate as rate};
 pub struct Noise {
     /// Direct write limits of all runs: least, median, most, in bytes a second.
     pub direct: Option<[f64; 3]>,
+    /// The rate that the disk was limited to.
+    pub disk_limit: Option<f64>,
     /// Buffered limit.
     pub buffered: Option<f64>,
     /// Memory copy limit.
@@ -53,6 +55,7 @@ impl Noise {
             direct: ends(&direct)
                 .zip(statistics::median(&direct))
                 .map(|([low, high], middle)| [low, middle, high]),
+            disk_limit: statistics::median(&collect(&|run| run.around.limits.disk_limit_bytes_per_s)),
             buffered: statistics::median(&collect(&|run| run.around.limits.buffered_write_bytes_per_s)),
             memcpy: statistics::median(&collect(&|run| run.around.limits.memcpy_bytes_per_s)),
             wake_up_p99_9_ns: statistics::median(&wake_up(&|late| late.p99_9_ns)),
@@ -110,8 +113,12 @@ impl Noise {
             .direct
             .map_or("none".to_owned(), |[_, middle, _]| rate(middle));
         let or_dash = |value: Option<f64>| value.map_or("–".to_owned(), rate);
+        let limited = self
+            .disk_limit
+            .map(|limit| format!("disk limited to {}, ", rate(limit)));
         format!(
-            "direct write {direct} (median), buffered write with sync {}, memcpy {}",
+            "{}direct write {direct} (median), buffered write with sync {}, memcpy {}",
+            limited.unwrap_or_default(),
             or_dash(self.buffered),
             or_dash(self.memcpy)
         )

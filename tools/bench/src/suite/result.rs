@@ -103,6 +103,9 @@ pub struct PlaybackResult {
 /// The limits of the machine around a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunLimits {
+    /// The rate that `--disk-limit` asked for, which holds for all that was measured.
+    #[serde(default)]
+    pub disk_limit_bytes_per_s: Option<f64>,
     /// Direct sequential writing just before the run; absent where the file system refuses it.
     pub direct_write_bytes_per_s: Option<f64>,
     /// The same just after the run, its bag removed; absent in results of older versions.

@@ -12,6 +12,7 @@ use clap::CommandFactory;
 use holdall_bench::{
     BenchError,
     args::{BenchVerb, Cli},
+    disk_limit::DiskLimit,
     engine::Progress,
 };
 use holdall_program::{
@@ -31,9 +32,10 @@ pub fn run(verb: &BenchVerb) -> VerbResult {
         signals::remove_unfinished_at_end();
     }
     match verb {
-        BenchVerb::Run(args) => match &args.kind {
-            Some(kind) => kinds::run(kind),
-            None => suite::run(args),
+        BenchVerb::Run(args) => match (args.disk_limit, DiskLimit::of_process(), &args.kind) {
+            (Some(rate), None, _) => suite::on_limited_disk(args, rate),
+            (_, _, Some(kind)) => kinds::run(kind),
+            (_, _, None) => suite::run(args),
         },
         BenchVerb::Report(args) => suite::report(args),
         BenchVerb::List { id, json } => suite::list(id.as_deref(), *json),

@@ -16,6 +16,7 @@ use holdall_bench::{
         kinds::{FolderArguments, RunKind},
         peer::PeerArguments,
     },
+    disk_limit,
     middleware::PublishedEvaluation,
     people,
     sheet::{DASH, Sheet},
@@ -90,6 +91,29 @@ pub fn run(args: &RunArguments) -> VerbResult {
         outcome = outcome.or_worse(storage_comparison(args, &out)?);
     }
     Ok(outcome)
+}
+
+/// Runs the same command on a disk of this rate.
+pub fn on_limited_disk(args: &RunArguments, rate: u64) -> VerbResult {
+    start_log(args.json);
+    if args.keep || args.peer.peer.is_some() || args.peer.listen.is_some() {
+        return Err(Failure::refused(
+            "--disk-limit: the disk ends with the command, and so do its bags: expected neither --keep nor a second machine",
+        ));
+    }
+    let out = match &args.kind {
+        Some(kind) => kind.out().to_owned(),
+        None => args
+            .out
+            .clone()
+            .ok_or_else(|| Failure::refused("--disk-limit: expected --out DIR"))?,
+    };
+    let status = disk_limit::run_on(rate, &out).map_err(failure)?;
+    Ok(if status.success() {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
 }
 
 /// Runs the experiments that are not about recorders; how that went, and the arguments with the others, if there are any.

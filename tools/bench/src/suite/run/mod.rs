@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     args::RunArguments,
+    disk_limit::DiskLimit,
     engine::{self, Earlier, Kind, OnProgress, Progress, Task, run_all},
     error::{BenchError, BenchResult},
     folder::remove,
@@ -82,7 +83,15 @@ pub fn run(
         return Err(BenchError::NotEmpty { path: folder });
     }
     check_types(&experiment)?;
-    space::check(&experiment, args, out)?;
+    let disk_limit = DiskLimit::of_process();
+    let data = disk_limit
+        .as_ref()
+        .map_or(folder.clone(), |limit| limit.folder.join(&experiment.id));
+    space::check(
+        &experiment,
+        args,
+        disk_limit.as_ref().map_or(out, |limit| &limit.folder),
+    )?;
     fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
     if let Some(text) = &experiment.text {
         let path = folder.join(EXPERIMENT_FILE);
@@ -100,6 +109,8 @@ pub fn run(
         clock,
         limits: None,
         folder: &folder,
+        data: &data,
+        disk_limit_bytes_per_s: disk_limit.as_ref().map(|limit| limit.bytes_per_s),
         skipped: Vec::new(),
         planned,
         runs,
@@ -174,6 +185,9 @@ struct Suite<'a> {
     /// Made when the first run needs it.
     limits: Option<LimitMeter>,
     folder: &'a Path,
+    /// Where bags are recorded: the same, or a folder on a limited disk.
+    data: &'a Path,
+    disk_limit_bytes_per_s: Option<f64>,
     skipped: Vec<Skipped>,
     planned: Vec<Planned<'a>>,
     /// All results, those of earlier calls first.
@@ -227,7 +241,9 @@ impl Kind for Suite<'_> {
     fn run(&mut self, task: usize, round: u32, on_progress: &mut OnProgress<'_>) -> BenchResult<Option<()>> {
         match self.one(task, round, on_progress) {
             Ok(result) => {
-                let kept = self.folder.join(self.planned[task].folder(round)).join(RESULT);
+                let kept = self.folder.join(self.planned[task].folder(round));
+                fs::create_dir_all(&kept).map_err(BenchError::io("create", &kept))?;
+                let kept = kept.join(RESULT);
                 engine::store(&kept, &result)?;
                 let rate = format_mebibyte_rate(result.times.durable_bytes_per_s);
                 on_progress(Progress::Ended(format!(
@@ -269,7 +285,7 @@ impl Suite<'_> {
     }
 
     fn one(&mut self, task: usize, round: u32, on_progress: &mut OnProgress<'_>) -> BenchResult<RunResult> {
-        let folder = self.folder.join(self.planned[task].folder(round));
+        let folder = self.data.join(self.planned[task].folder(round));
         fs::create_dir_all(&folder).map_err(BenchError::io("create", &folder))?;
         on_progress(Progress::Limits);
         let limits = self.measure_limits(&self.planned[task].case.producers)?;
@@ -335,7 +351,7 @@ impl Suite<'_> {
         let meter = match &mut self.limits {
             Some(meter) => meter,
             None => {
-                let mut meter = LimitMeter::new(self.folder, bytes)?;
+                let mut meter = LimitMeter::new(self.data, bytes)?;
                 meter.memory();
                 meter.buffered()?;
                 self.limits.insert(meter)
@@ -344,6 +360,7 @@ impl Suite<'_> {
         let direct_write_bytes_per_s = meter.direct()?;
         let all = meter.limits();
         Ok(RunLimits {
+            disk_limit_bytes_per_s: self.disk_limit_bytes_per_s,
             direct_write_bytes_per_s,
             direct_write_after_bytes_per_s: None,
             buffered_write_bytes_per_s: all.buffered_write_bytes_per_s,

@@ -1,0 +1,275 @@
+//! A disk of a chosen speed: a file system in a file beside the results, on a loop device whose writes the kernel throttles, so that whatever writes to it
+//! is held to the same rate, programs of others and the page cache included.
+
+use crate::error::{BenchError, BenchResult};
+use holdall_io::{
+    disk::Disk,
+    link::is_root,
+    os::{DiskMode, OsDisk},
+    unfinished::{StartedProgram, Unfinished},
+};
+use holdall_model::quantity::{QuantityError, parse_bytes};
+use std::{
+    env, fs,
+    os::unix::fs::FileTypeExt,
+    path::{Path, PathBuf},
+    process::{self, Command, ExitStatus},
+};
+
+/// Names the limited disk's folder to the program that runs on it.
+const FOLDER: &str = "HOLDALL_BENCH_DISK";
+
+/// Its rate in bytes a second.
+const RATE: &str = "HOLDALL_BENCH_DISK_RATE";
+
+/// Space that the image leaves free for results and others.
+const SPARE_BYTES: u64 = 2 << 30;
+
+/// A smaller image holds no bag.
+const IMAGE_BYTES_MIN: u64 = 256 << 20;
+
+/// How much faster than asked for a limited disk may be measured: the kernel throttles by the tenth of a second, and lets more through after a pause.
+const EXCESS_MAX: f64 = 1.3;
+
+/// A measurement of a limited disk lasts about this long.
+const MEASUREMENT_S: f64 = 4.0;
+
+/// Throttles of control groups: of version 1 in its root group, which has the writes of the page cache, too.
+const VERSION_1: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
+const VERSION_2: &str = "/sys/fs/cgroup";
+
+/// Reads a rate such as `510MB/s`.
+///
+/// # Errors
+/// The text is no number of bytes above 0.
+pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
+    let bytes = text.trim().strip_suffix("/s").unwrap_or(text);
+    parse_bytes(bytes)
+}
+
+/// The limited disk that this program runs on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiskLimit {
+    /// Where it is mounted.
+    pub folder: PathBuf,
+    /// Bytes a second.
+    pub bytes_per_s: f64,
+}
+
+impl DiskLimit {
+    /// That of this process, if [`run_on`] started it.
+    #[must_use]
+    pub fn of_process() -> Option<Self> {
+        let bytes_per_s = env::var(RATE).ok()?.parse().ok()?;
+        Some(Self {
+            folder: env::var_os(FOLDER)?.into(),
+            bytes_per_s,
+        })
+    }
+
+    /// Bytes of one measurement.
+    pub(crate) fn measured_bytes(&self) -> u64 {
+        (self.bytes_per_s * MEASUREMENT_S) as u64
+    }
+
+    /// Refuses to go on when the disk is faster than its limit.
+    pub(crate) fn check(&self, measured_bytes_per_s: f64) -> BenchResult<()> {
+        if measured_bytes_per_s <= self.bytes_per_s * EXCESS_MAX {
+            return Ok(());
+        }
+        Err(refused(format!(
+            "does not hold here: {:.1} MB/s were measured for {:.1} MB/s",
+            measured_bytes_per_s / 1e6,
+            self.bytes_per_s / 1e6
+        )))
+    }
+}
+
+/// Runs this program's command line again, on a disk of `bytes_per_s` for all that is measured; results go to `out` itself.
+///
+/// # Errors
+/// No root, no loop device, no file system, no throttle.
+pub fn run_on(bytes_per_s: u64, out: &Path) -> BenchResult<ExitStatus> {
+    if !is_root() {
+        return Err(refused(
+            "needs root: it makes a loop device and a file system on it".to_owned(),
+        ));
+    }
+    if bytes_per_s == 0 {
+        return Err(refused("expected a rate above 0".to_owned()));
+    }
+    fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
+    let image = out.join("limited-disk");
+    let mounted = out.join("limited-disk.mounted");
+    let _image = Unfinished::new(&image);
+    let _mounted = Unfinished::new(&mounted);
+    let outcome = with_image(&image, &mounted, bytes_per_s, out);
+    let _ = fs::remove_file(&image);
+    let _ = fs::remove_dir(&mounted);
+    outcome
+}
+
+fn with_image(image: &Path, mounted: &Path, bytes_per_s: u64, out: &Path) -> BenchResult<ExitStatus> {
+    let available = OsDisk::open(out, DiskMode::Buffered)?.available_bytes(out)?;
+    let bytes = available.saturating_sub(SPARE_BYTES);
+    if bytes < IMAGE_BYTES_MIN {
+        return Err(BenchError::NoSpace {
+            path: out.to_owned(),
+            needed_bytes: IMAGE_BYTES_MIN + SPARE_BYTES,
+            available_bytes: available,
+        });
+    }
+    fs::create_dir_all(mounted).map_err(BenchError::io("create", mounted))?;
+    let file = fs::File::create(image).map_err(BenchError::io("create", image))?;
+    file.set_len(bytes).map_err(BenchError::io("create", image))?;
+    let image = image.to_string_lossy();
+    // Everything is laid out now: what ext4 does later would be part of what is measured.
+    run(
+        "mkfs.ext4",
+        &[
+            "-q",
+            "-F",
+            "-T",
+            "largefile4",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+            &image,
+        ],
+    )?;
+    let device = run("losetup", &["--find", "--show", "--direct-io=on", &image])?;
+    let outcome = with_device(device.trim(), mounted, bytes_per_s);
+    // Where it was mounted, it went with that.
+    let _ = run("losetup", &["--detach", device.trim()]);
+    outcome
+}
+
+fn with_device(device: &str, mounted: &Path, bytes_per_s: u64) -> BenchResult<ExitStatus> {
+    let throttle = Throttle::of(device)?;
+    let outcome = throttle.set(Some(bytes_per_s)).and_then(|()| {
+        let program = env::current_exe().map_err(BenchError::io("find", Path::new("holdall-bench")))?;
+        // The mount is this namespace's, and so ends with it; detached while in use, the device goes at the same time.
+        let script = "echo $$ > \"$1\" && mount -o noatime,discard \"$2\" \"$3\" && losetup --detach \"$2\" && shift 3 && exec \"$@\"";
+        let mut child = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
+            .args([&throttle.procs(), Path::new(device), mounted, &program])
+            .args(env::args_os().skip(1))
+            .env(FOLDER, mounted)
+            .env(RATE, bytes_per_s.to_string())
+            .spawn()
+            .map_err(BenchError::io("start", Path::new("unshare")))?;
+        let _started = StartedProgram::new(child.id());
+        child.wait().map_err(BenchError::io("wait for", &program))
+    });
+    let _ = throttle.set(None);
+    outcome
+}
+
+/// What holds a device to a rate.
+struct Throttle {
+    /// Such as `7:3`.
+    device: String,
+    /// Of version 2: the group whose writes are throttled.
+    group: Option<PathBuf>,
+}
+
+impl Throttle {
+    fn of(device: &str) -> BenchResult<Self> {
+        let about = fs::metadata(device).map_err(BenchError::io("find", Path::new(device)))?;
+        if !about.file_type().is_block_device() {
+            return Err(refused(format!(
+                "losetup made {device}, which is no block device"
+            )));
+        }
+        let number = std::os::unix::fs::MetadataExt::rdev(&about);
+        let device = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        if Path::new(VERSION_1).exists() {
+            return Ok(Self { device, group: None });
+        }
+        let root = Path::new(VERSION_2);
+        // Writes of the page cache are charged to a group only where it has both.
+        let control = root.join("cgroup.subtree_control");
+        fs::write(&control, "+io +memory").map_err(|error| {
+            refused(format!(
+                "needs control groups that throttle writes (blkio or io): {}: {error}",
+                control.display()
+            ))
+        })?;
+        let group = root.join(format!("holdall-bench-{}", process::id()));
+        fs::create_dir(&group).map_err(BenchError::io("create", &group))?;
+        Ok(Self {
+            device,
+            group: Some(group),
+        })
+    }
+
+    fn set(&self, bytes_per_s: Option<u64>) -> BenchResult<()> {
+        let (path, text) = match (&self.group, bytes_per_s) {
+            (None, rate) => (
+                PathBuf::from(VERSION_1),
+                format!("{} {}", self.device, rate.unwrap_or(0)),
+            ),
+            (Some(group), Some(rate)) => (group.join("io.max"), format!("{} wbps={rate}", self.device)),
+            (Some(group), None) => return fs::remove_dir(group).map_err(BenchError::io("remove", group)),
+        };
+        fs::write(&path, text).map_err(BenchError::io("write", &path))
+    }
+
+    /// Where a program joins what is throttled.
+    fn procs(&self) -> PathBuf {
+        self.group
+            .as_ref()
+            .map_or(PathBuf::from("/dev/null"), |group| group.join("cgroup.procs"))
+    }
+}
+
+/// Runs a program of the system and returns what it printed.
+fn run(program: &str, arguments: &[&str]) -> BenchResult<String> {
+    let done = Command::new(program)
+        .args(arguments)
+        .output()
+        .map_err(BenchError::io("start", Path::new(program)))?;
+    if !done.status.success() {
+        let reason = String::from_utf8_lossy(&done.stderr);
+        return Err(refused(format!(
+            "{program} failed: {}",
+            reason.trim().lines().last().unwrap_or_default()
+        )));
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+fn refused(reason: String) -> BenchError {
+    BenchError::Program {
+        program: "--disk-limit".to_owned(),
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_bytes_a_second() {
+        assert_eq!(parse_rate("510MB/s").unwrap(), 510_000_000);
+        assert_eq!(parse_rate("40 MiB/s").unwrap(), 40 << 20);
+        assert_eq!(parse_rate("1000000").unwrap(), 1_000_000);
+        for text in ["", "/s", "fast", "-1MB/s", "10 MB/min"] {
+            assert!(parse_rate(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_is_faster_than_its_limit_is_refused() {
+        let limit = DiskLimit {
+            folder: "/nowhere".into(),
+            bytes_per_s: 40e6,
+        };
+        assert!(limit.check(39e6).is_ok());
+        let error = limit.check(900e6).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "--disk-limit does not hold here: 900.0 MB/s were measured for 40.0 MB/s"
+        );
+    }
+}
