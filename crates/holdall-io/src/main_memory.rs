@@ -7,23 +7,30 @@ use std::path::{Path, PathBuf};
 struct Names {
     root: &'static str,
     limit: &'static str,
+    /// Above this one the kernel makes the group's programs wait.
+    soft_limit: Option<&'static str>,
     used: &'static str,
-    /// Pages of files that were not used lately, in `memory.stat`: the kernel takes them first.
-    reclaimable: &'static str,
+    /// Pages of files that were not used lately, in `memory.stat`: the kernel takes them first; and those that were.
+    inactive: &'static str,
+    active: &'static str,
 }
 
 const VERSION_1: Names = Names {
     root: "/sys/fs/cgroup/memory",
     limit: "memory.limit_in_bytes",
+    soft_limit: None,
     used: "memory.usage_in_bytes",
-    reclaimable: "total_inactive_file ",
+    inactive: "total_inactive_file ",
+    active: "total_active_file ",
 };
 
 const VERSION_2: Names = Names {
     root: "/sys/fs/cgroup",
     limit: "memory.max",
+    soft_limit: Some("memory.high"),
     used: "memory.current",
-    reclaimable: "inactive_file ",
+    inactive: "inactive_file ",
+    active: "active_file ",
 };
 
 /// A control group with a limit for memory.
@@ -42,7 +49,8 @@ impl Group {
             .parse()
             .ok()?;
         let statistics = read(&self.folder.join("memory.stat")).unwrap_or_default();
-        let reclaimable = number_after(&statistics, self.names.reclaimable).unwrap_or(0);
+        let files = |name| number_after(&statistics, name).unwrap_or(0);
+        let reclaimable = files(self.names.inactive) + files(self.names.active) / 2;
         Some(self.limit.saturating_sub(used.saturating_sub(reclaimable)))
     }
 }
@@ -64,7 +72,11 @@ fn groups(read: ReadFile<'_>) -> Vec<Group> {
     let group = |names: &'static Names, path: &Path| {
         let folder = Path::new(names.root).join(path.strip_prefix("/").ok()?);
         // No number: without a limit.
-        let limit = read(&folder.join(names.limit)).ok()?.trim().parse().ok()?;
+        let number = |name| read(&folder.join(name)).ok()?.trim().parse().ok();
+        let limit = [number(names.limit), names.soft_limit.and_then(number)]
+            .into_iter()
+            .flatten()
+            .min()?;
         Some(Group { names, folder, limit })
     };
     paths
@@ -143,7 +155,10 @@ mod tests {
                 "100\n",
             ),
         ];
-        assert_eq!(both(&service), [Some(5000), Some(1300)]);
+        assert_eq!(both(&service), [Some(5000), Some(1750)]);
+        let mut throttled = service.to_vec();
+        throttled.push(("/sys/fs/cgroup/robot.slice/memory.high", "4500\n"));
+        assert_eq!(both(&throttled), [Some(4500), Some(1250)]);
     }
 
     #[test]

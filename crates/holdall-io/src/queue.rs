@@ -8,7 +8,15 @@ use crate::{
     disk::{Completion, Disk, DiskError, FileId, Operation, Wait, WritePath, invalid_input},
     file_state::{Deferred, FileState, Life, PendingWrite},
 };
-use std::{collections::BTreeMap, io, path::Path};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// A sync that was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +34,7 @@ pub struct DiskQueue {
     completions: Vec<Completion>,
     sync_number: u64,
     streaming_stores: bool,
+    written_bytes: Arc<AtomicU64>,
 }
 
 impl DiskQueue {
@@ -45,6 +54,7 @@ impl DiskQueue {
             completions: Vec::new(),
             sync_number: 0,
             streaming_stores,
+            written_bytes: Arc::default(),
         })
     }
 
@@ -311,6 +321,11 @@ impl DiskQueue {
         self.files.get(&file).map(|state| state.progress)
     }
 
+    /// Bytes that the disk has taken, of all files: for threads that watch whether it takes any.
+    pub fn written_bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written_bytes)
+    }
+
     /// Operations given to the disk that have not ended.
     pub fn in_flight(&self) -> usize {
         self.disk.in_flight()
@@ -391,6 +406,9 @@ impl DiskQueue {
                 result,
             } => {
                 drop(block);
+                if result.is_ok() {
+                    self.written_bytes.fetch_add(len as u64, Ordering::Relaxed);
+                }
                 let Some(state) = self.files.get_mut(&file) else {
                     return;
                 };

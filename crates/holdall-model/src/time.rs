@@ -66,16 +66,22 @@ impl Timestamp {
     /// Reads a date or a date with a time of day, in UTC: `2026-11-01`, `2026-11-01T12:30`, `2026-11-01T12:30:05.25Z`; or with an offset from it,
     /// `2026-11-01T13:30+01:00`. `None` for anything else, and for times that have no number of nanoseconds.
     pub fn from_utc_text(text: &str) -> Option<Self> {
-        let text = text.strip_suffix('Z').unwrap_or(text);
-        if let Some((local, offset)) = text
-            .len()
-            .checked_sub(OFFSET_BYTES)
-            .filter(|at| *at > DATE_BYTES)
-            .and_then(|at| text.split_at_checked(at))
-            && let Some(east) = offset_nanos(offset)
-        {
-            return Self::from_utc_text(local)?.0.checked_sub(east).map(Self);
+        let utc = text.strip_suffix('Z');
+        let offset = (text.len() > DATE_BYTES && utc.is_none())
+            .then(|| text.rfind(['+', '-']))
+            .flatten()
+            .filter(|at| *at > DATE_BYTES);
+        match offset.and_then(|at| text.split_at_checked(at)) {
+            Some((local, offset)) => {
+                let local = Self::from_local_text(local)?;
+                local.0.checked_sub(offset_nanos(offset)?).map(Self)
+            }
+            None => Self::from_local_text(utc.unwrap_or(text)),
         }
+    }
+
+    /// As [`Self::from_utc_text`], without an offset.
+    fn from_local_text(text: &str) -> Option<Self> {
         let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, ""));
         let mut parts = date.splitn(3, '-').map(digits);
         let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
@@ -99,17 +105,22 @@ impl Timestamp {
 
 const NANOS: i64 = 1_000_000_000;
 
-/// Bytes of `+01:00`, and of `2026-11-01`, whose hyphens are none of an offset.
-const OFFSET_BYTES: usize = 6;
+/// Bytes of `2026-11-01`, whose hyphens are none of an offset.
 const DATE_BYTES: usize = 10;
 
-/// `+01:00` or `-02:30`, positive to the east.
+/// `+01:00`, `-0230` or `+01`, positive to the east.
 fn offset_nanos(text: &str) -> Option<i64> {
     let (sign, clock) = match text.strip_prefix('-') {
         Some(clock) => (-1, clock),
         None => (1, text.strip_prefix('+')?),
     };
-    nanos_of_day(clock).map(|nanos| sign * nanos)
+    let (hours, minutes) = match clock.len() {
+        2 => (clock, "00"),
+        4 => clock.split_at_checked(2)?,
+        5 => clock.split_once(':')?,
+        _ => return None,
+    };
+    nanos_of_day(&format!("{hours}:{minutes}")).map(|nanos| sign * nanos)
 }
 
 /// A number of at most nine digits.
@@ -166,6 +177,9 @@ mod tests {
             ("2026-11-01", 1_793_491_200.0),
             ("2026-11-01T00:01:30.5Z", 1_793_491_290.5),
             ("1969-12-31 23:59:59", -1.0),
+            ("1970-01-01T01:00+01:00", 0.0),
+            ("1970-01-01T01:00:00.25+0100", 0.25),
+            ("1970-01-01 00:00-02", 7200.0),
         ] {
             let found = Timestamp::from_utc_text(text).map(|time| time.as_nanos() as f64 / 1e9);
             assert_eq!(found, Some(seconds), "{text}");
@@ -178,6 +192,11 @@ mod tests {
             "2026-11-01T1",
             "9999-01-01",
             "2026-00-10",
+            "2026-11-01T12:30+01:00+01:00",
+            "2026-11-01T12:30+01:00Z",
+            "2026-11-01T12:30-",
+            "2026-11-01T12:30+1",
+            "2026-11-01T12:30+25:00",
             "",
         ] {
             assert_eq!(Timestamp::from_utc_text(text), None, "{text}");

@@ -22,6 +22,18 @@ use std::{
     time::Duration,
 };
 
+/// How much of what waits in memory survives the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Survival {
+    /// Ordinary memory ends with it.
+    #[default]
+    Nothing,
+    /// The shared memory became full, or a transport's memory is not shared.
+    Part,
+    /// All of it.
+    All,
+}
+
 /// Counters of one topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicStatus {
@@ -73,12 +85,14 @@ pub struct RecordStatus {
     pub recorded: u64,
     /// Payload bytes recorded.
     pub recorded_bytes: u64,
+    /// Bytes that the disk has taken; 0 where the storage's engine writes.
+    pub written_bytes: u64,
     /// Bytes held by the cache now.
     pub cache_bytes: usize,
     /// Its present limit.
     pub cache_bytes_max: usize,
-    /// What it holds survives this process, for `holdall repair`.
-    pub cache_survives: bool,
+    /// How much of what it holds survives this process, for `holdall repair`.
+    pub cache_survives: Survival,
     /// Messages that are missing, all topics and stages but `policy`.
     pub lost: u64,
     /// Free space where the bag is, in bytes.

@@ -12,7 +12,7 @@ use holdall_model::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -99,9 +99,10 @@ impl View {
             paused: parts.gate.is_paused(),
             recorded: ledger.recorded(),
             recorded_bytes: ledger.topics.iter().map(|topic| topic.recorded_bytes).sum(),
+            written_bytes: drain.written_bytes.load(Ordering::Relaxed),
             cache_bytes: parts.cache.held_bytes(),
             cache_bytes_max: parts.cache.bytes_max(),
-            cache_survives: parts.cache.source().region().is_some(),
+            cache_survives: parts.cache.source().survival(),
             lost: ledger.lost(),
             disk_available_bytes: drain.available_bytes,
             disk_full_in: drain.full_in,

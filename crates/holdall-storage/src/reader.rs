@@ -150,6 +150,8 @@ pub struct TimeCells {
     /// Nanoseconds, at least 1.
     span: i64,
     cells: usize,
+    /// Cells before and after them, for what is outside: 0 or 1.
+    outer: usize,
     /// Counts by [`ChannelIndex`]; empty for a channel without a message.
     counts: Vec<Vec<u64>>,
 }
@@ -169,15 +171,30 @@ impl TimeCells {
             start: start.as_nanos(),
             span: end.as_nanos().saturating_sub(start.as_nanos()).max(1),
             cells: cells.max(1),
+            outer: 0,
             counts: Vec::new(),
+        }
+    }
+
+    /// As [`Self::new`], with a cell before them for what is earlier, and one after them for what is later.
+    pub fn of_part(times: (Timestamp, Timestamp), cells: usize) -> Self {
+        Self {
+            outer: 1,
+            ..Self::new(times, cells)
         }
     }
 
     /// The cell of a time; a time outside of all has the first or the last one.
     pub fn cell(&self, time: Timestamp) -> usize {
-        let offset = time.as_nanos().saturating_sub(self.start).clamp(0, self.span);
+        let offset = time.as_nanos().saturating_sub(self.start);
+        if offset < 0 {
+            return 0;
+        }
+        if offset > self.span {
+            return self.cells + 2 * self.outer - 1;
+        }
         let place = share(offset.unsigned_abs(), self.cells as u64, self.span.unsigned_abs());
-        usize::try_from(place).unwrap_or(0).min(self.cells - 1)
+        self.outer + usize::try_from(place).unwrap_or(0).min(self.cells - 1)
     }
 
     /// Counts `count` messages of a channel in one cell.
@@ -187,7 +204,7 @@ impl TimeCells {
             self.counts.resize(place + 1, Vec::new());
         }
         let counts = &mut self.counts[place];
-        counts.resize(self.cells, 0);
+        counts.resize(self.cells + 2 * self.outer, 0);
         if let Some(found) = counts.get_mut(cell) {
             *found = found.saturating_add(count);
         }

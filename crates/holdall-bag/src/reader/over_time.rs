@@ -1,8 +1,6 @@
 //! Counts of each topic's messages over time, without reading the messages if there is an index; and when messages were lost.
 
-use super::{
-    bag::Bag, bag_file::BagFile, error::ReadError, message::before, ros1::SharedReader, set::BagSet,
-};
+use super::{bag::Bag, bag_file::BagFile, error::ReadError, ros1::SharedReader, set::BagSet};
 use holdall_model::{
     loss::{LossStage, ledger::TopicAccount},
     time::Timestamp,
@@ -36,7 +34,9 @@ impl BagSet {
         read_bytes_max: u64,
         wanted: &mut dyn FnMut(u64) -> bool,
     ) -> OverTime {
-        self.counted(self.log_times(), cells, read_bytes_max, wanted)
+        let times = self.log_times();
+        let empty = TimeCells::new(times.unwrap_or_default(), cells);
+        self.counted(times, &empty, read_bytes_max, wanted)
     }
 
     /// As [`BagSet::over_time`], of the messages between two times alone.
@@ -47,21 +47,18 @@ impl BagSet {
         read_bytes_max: u64,
         wanted: &mut dyn FnMut(u64) -> bool,
     ) -> OverTime {
-        // A cell more at both ends has what is outside.
-        let each = end.saturating_since(start) / u32::try_from(cells.max(1)).unwrap_or(u32::MAX);
-        let times = Some((before(start, each), end.saturating_add(each)));
-        let mut found = self.counted(times, cells + 2, read_bytes_max, wanted);
+        let part = TimeCells::of_part((start, end), cells);
+        let mut found = self.counted(Some((start, end)), &part, read_bytes_max, wanted);
         for counts in found.by_topic.values_mut() {
             *counts = counts.get(1..=cells).map(<[u64]>::to_vec).unwrap_or_default();
         }
-        found.times = Some((start, end));
         found
     }
 
     fn counted(
         &self,
         times: Option<(Timestamp, Timestamp)>,
-        cells: usize,
+        empty: &TimeCells,
         read_bytes_max: u64,
         wanted: &mut dyn FnMut(u64) -> bool,
     ) -> OverTime {
@@ -71,9 +68,9 @@ impl BagSet {
             is_whole: true,
             damage: None,
         };
-        let Some(times) = times else {
+        if times.is_none() {
             return found;
-        };
+        }
         let mut messages = 0;
         let mut note = || {
             messages += 1;
@@ -84,8 +81,7 @@ impl BagSet {
             .iter()
             .flat_map(|bag| bag.files().iter().map(move |file| (bag, file)));
         for (bag, file) in files.filter(|(_, file)| !file.empty) {
-            let empty = TimeCells::new(times, cells);
-            match Counted::of(bag, file, &empty, read_bytes_max, &mut note) {
+            match Counted::of(bag, file, empty, read_bytes_max, &mut note) {
                 Ok(counted) => {
                     found.add(&counted);
                     if counted.extent == Extent::Ended {
@@ -288,6 +284,17 @@ mod tests {
             let part = bags.over_part((part[0], part[1]), 3, u64::MAX, &mut |_| true);
             assert_eq!(part.by_topic["/regular"], [4, 3, 3], "{storage}");
             assert_eq!(part.by_topic["/early"], [0; 3], "{storage}");
+            for (start, end, count) in [
+                (1_000, 1_990, 100),
+                (1_000, 1_000, 1),
+                (1_003, 1_009, 0),
+                (1_003, 1_010, 1),
+            ] {
+                let times = (Timestamp::from_nanos(start), Timestamp::from_nanos(end));
+                let part = bags.over_part(times, 1200, u64::MAX, &mut |_| true);
+                let found: u64 = part.by_topic["/regular"].iter().sum();
+                assert_eq!(found, count, "{storage} {start} to {end}");
+            }
             let unread = bags.over_time(10, 0, &mut |_| true);
             assert_eq!(unread.is_whole, storage == "mcap", "only one has an index");
             let ended = bags.over_time(10, u64::MAX, &mut |read| read < 50);

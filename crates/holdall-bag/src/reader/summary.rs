@@ -55,6 +55,9 @@ pub struct BagSummary {
     /// Files that are stored in addition to the messages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+    /// Why those cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachments_damage: Option<String>,
     /// Recorded services whose calls are not in the bag.
     #[serde(
         rename = "services_without_introspection",
@@ -84,12 +87,12 @@ impl BagSummary {
     }
 
     fn with(bag: &Bag, attached: Option<Result<Attached, ReadError>>) -> Result<Self, ReadError> {
-        // A bag whose attachments are damaged is shown without them.
-        let attached = attached.transpose().unwrap_or_else(|error| {
-            tracing::warn!("attachments cannot be read: {error}");
-            None
-        });
-        let attached = attached.unwrap_or_default();
+        // A bag whose attachments are damaged is shown without them, and says so.
+        let (attached, attachments_damage) = match attached {
+            Some(Ok(attached)) => (attached, None),
+            Some(Err(error)) => (Attached::default(), Some(error.to_string())),
+            None => (Attached::default(), None),
+        };
         let markers = bag.markers()?;
         let custom_data = &bag.metadata().custom_data;
         Ok(Self {
@@ -103,6 +106,7 @@ impl BagSummary {
             markers,
             duration_without_jumps: bag.duration_without_jumps(),
             attachments: attached.attachments,
+            attachments_damage,
             unheard_services: unheard_services_in(custom_data),
             not_heard: not_heard_in(custom_data),
             repeated: bag.hidden_by_topic(),

@@ -67,6 +67,7 @@ pub fn summary(lost: LostByTopic) -> BagSummary {
         clock_jumps: Vec::new(),
         duration_without_jumps: None,
         attachments: Vec::new(),
+        attachments_damage: None,
         unheard_services: BTreeSet::new(),
         not_heard: BTreeSet::new(),
         repeated: BTreeMap::new(),

@@ -29,7 +29,7 @@ use holdall::{
     reader::{Bag, BagState, Condition},
     record::{
         Platform, RecordControl, RecordError, Recorder, RescueMemory,
-        status::{RecordReport, RecordStatus, TopicStatus},
+        status::{RecordReport, RecordStatus, Survival, TopicStatus},
     },
     supervise::{
         AlarmCommand, FileCommand, ServiceManager, Supervision,
@@ -414,9 +414,13 @@ fn abandoned(signal: &str, status: &RecordStatus) -> String {
         .sum();
     let file = status.current_file.display();
     let fate = match status.current_file.parent() {
-        Some(bag) if status.cache_survives => {
+        Some(bag) if status.cache_survives == Survival::All => {
             format!("stay in memory: `holdall repair {}` stores them", bag.display())
         }
+        Some(bag) if status.cache_survives == Survival::Part => format!(
+            "are abandoned but for those in shared memory: `holdall repair {}` stores these",
+            bag.display()
+        ),
         _ => "are abandoned; what was written can be read".to_owned(),
     };
     format!(
@@ -519,11 +523,19 @@ mod tests {
             sentence.contains("30 messages (3.0 MiB)") && sentence.contains("abandoned"),
             "{sentence}"
         );
-        let kept = RecordStatus {
-            cache_survives: true,
-            ..status
-        };
-        assert!(abandoned("SIGINT", &kept).ends_with("stay in memory: `holdall repair lab` stores them"));
+        for (cache_survives, end) in [
+            (Survival::All, "stay in memory: `holdall repair lab` stores them"),
+            (
+                Survival::Part,
+                "abandoned but for those in shared memory: `holdall repair lab` stores these",
+            ),
+        ] {
+            let kept = RecordStatus {
+                cache_survives,
+                ..status.clone()
+            };
+            assert!(abandoned("SIGINT", &kept).ends_with(end));
+        }
     }
 
     #[test]

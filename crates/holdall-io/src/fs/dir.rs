@@ -1,6 +1,6 @@
 //! Directories: made, listed, removed.
 
-use super::{is_dir, pinned, sync_parent};
+use super::{is_dir, pinned, pinned_name, sync_parent};
 use crate::{
     disk::{DiskError, Operation},
     remote::{self, ObjectEntry},
@@ -143,5 +143,7 @@ pub fn remove_empty_dir(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When it is not there or something in it cannot be removed.
 pub fn remove_dir_all(path: &Path) -> Result<(), DiskError> {
-    fs::remove_dir_all(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
+    pinned_name(path)
+        .and_then(fs::remove_dir_all)
+        .map_err(|source| DiskError::new(path, Operation::Remove, source))
 }

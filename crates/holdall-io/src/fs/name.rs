@@ -285,7 +285,9 @@ pub fn available_bytes(path: &Path) -> Result<u64, DiskError> {
 /// # Errors
 /// When it is not there or cannot be removed.
 pub fn remove_file(path: &Path) -> Result<(), DiskError> {
-    fs::remove_file(path).map_err(|source| DiskError::new(path, Operation::Remove, source))
+    pinned_name(path)
+        .and_then(fs::remove_file)
+        .map_err(|source| DiskError::new(path, Operation::Remove, source))
 }
 
 /// Renames a file in place of whatever has the name `to`, in the same file system. Not durable before [`make_durable`].
@@ -293,7 +295,9 @@ pub fn remove_file(path: &Path) -> Result<(), DiskError> {
 /// # Errors
 /// When it is not there or cannot be renamed.
 pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
-    fs::rename(from, to).map_err(|source| DiskError::new(to, Operation::Rename, source))
+    pinned_name(from)
+        .and_then(|from| fs::rename(from, pinned_name(to)?))
+        .map_err(|source| DiskError::new(to, Operation::Rename, source))
 }
 
 /// Gives a file a name in the same file system that nothing may have, also no link.
@@ -302,11 +306,13 @@ pub fn rename_over(from: &Path, to: &Path) -> Result<(), DiskError> {
 /// When the name is taken, or it cannot be renamed.
 pub fn rename_new(from: &Path, to: &Path) -> Result<(), DiskError> {
     let fail = |source| DiskError::new(to, Operation::Rename, source);
-    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+    let (old, new) = (pinned_name(from).map_err(fail)?, pinned_name(to).map_err(fail)?);
+    let (old, new): (&Path, &Path) = (old.as_ref(), new.as_ref());
+    match renameat_with(CWD, old, CWD, new, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(()),
         // A file system that does not know the flag.
-        Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(to).is_err() => {
-            fs::rename(from, to).map_err(fail)
+        Err(Errno::INVAL | Errno::NOSYS) if fs::symlink_metadata(new).is_err() => {
+            fs::rename(old, new).map_err(fail)
         }
         Err(error) => Err(fail(error.into())),
     }

@@ -133,7 +133,8 @@ impl AlarmList {
             until: None,
         };
         *self.begun.entry(alarm.kind).or_default() += 1;
-        if self.active.len() < ACTIVE_MAX {
+        // Those of the whole recording are few, and matter most.
+        if self.active.len() < ACTIVE_MAX || subject.topic.is_none() {
             self.news.push((alarm.clone(), subject.is_logged));
             self.active.push(alarm);
         }
@@ -191,5 +192,28 @@ impl Serialize for AlarmStatus {
             watched: &self.watched,
         };
         document.serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_of_the_disk_has_a_place_beside_any_number_of_topics() {
+        let mut list = AlarmList::default();
+        let time = Timestamp::from_nanos(1);
+        for number in 0..2 * ACTIVE_MAX {
+            let topic = format!("/topic{number}");
+            let subject = AlarmSubject::of_topic(AlarmKind::Loss, &topic);
+            list.note(AlarmEdge::Begin, &subject, String::new(), time);
+        }
+        let disk = AlarmSubject::of_recording(AlarmKind::Disk);
+        list.note(AlarmEdge::Begin, &disk, "full".to_owned(), time);
+        let news = list.take_news();
+        assert_eq!(news.len(), ACTIVE_MAX + 1);
+        assert_eq!(news.last().map(|(alarm, _)| alarm.text.as_str()), Some("full"));
+        list.note(AlarmEdge::End, &disk, String::new(), time);
+        assert_eq!(list.take_news().len(), 1);
     }
 }

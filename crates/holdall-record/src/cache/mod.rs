@@ -96,6 +96,8 @@ pub struct Cache {
     dump_current: bool,
     /// Empty and ready.
     spare: Vec<Segment>,
+    /// A segment was evicted so that the next message gets it.
+    evicts_for_reuse: bool,
     /// All that exist: current, full, dumped, spare, and those being written or counted.
     segments: usize,
     /// Segments that are never freed, and counted as if they always existed.
@@ -138,6 +140,7 @@ impl Cache {
             dumped: VecDeque::with_capacity(if options.snapshot { segments_max } else { 0 }),
             dump_current: false,
             spare,
+            evicts_for_reuse: false,
             segments: segments_min,
             segments_min,
             pinned_bytes: 0,
@@ -178,7 +181,9 @@ impl Cache {
 
     /// Sets its limit in bytes. What it holds beyond a smaller one stays until it is written.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
-        self.bytes_max = bytes_max.max(CACHE_BYTES_MIN);
+        // Half of it is for others than the segments that are never freed, so that loans come in one after the other.
+        let least = 2 * self.segments_min * self.shape.footprint_bytes();
+        self.bytes_max = bytes_max.max(CACHE_BYTES_MIN).max(least);
         self.admission.set_bytes_max(self.bytes_max);
     }
 
@@ -275,7 +280,10 @@ impl Cache {
             return Err(Blocked::NeedsSegment);
         }
         match self.admission.policy() {
-            CachePolicy::DropOld => Err(self.full.pop_front().map_or(Blocked::Refused, Blocked::Evicted)),
+            CachePolicy::DropOld => {
+                self.evicts_for_reuse = true;
+                Err(self.full.pop_front().map_or(Blocked::Refused, Blocked::Evicted))
+            }
             CachePolicy::DropNew | CachePolicy::Fair => Err(Blocked::Refused),
         }
     }
@@ -486,7 +494,9 @@ impl Cache {
             segment.is_empty() && segment.pinned_bytes() == 0,
             "recycled with messages in it"
         );
-        if self.segments > self.segments_min && self.memory_bytes() > self.bytes_max {
+        // One that was evicted for the next message is that message's: else a limit that has become smaller would take all beyond it at once.
+        let is_wanted = std::mem::take(&mut self.evicts_for_reuse) && self.spare.is_empty();
+        if !is_wanted && self.segments > self.segments_min && self.memory_bytes() > self.bytes_max {
             self.segments -= 1;
             return Some(segment);
         }

@@ -1,5 +1,6 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
+use crate::status::Survival;
 use holdall_bag::rescue::{CacheEntry, HEADER_BYTES, Header, KIND_MESSAGES, list_bytes};
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
@@ -130,6 +131,7 @@ pub struct ArenaSource {
     /// Called when messages may not survive the process.
     on_incomplete: Arc<OnceLock<OnIncomplete>>,
     is_ordinary: Arc<AtomicBool>,
+    is_incomplete: Arc<AtomicBool>,
 }
 
 impl ArenaSource {
@@ -144,6 +146,20 @@ impl ArenaSource {
     /// The region, if any.
     pub fn region(&self) -> Option<&Region> {
         self.region.as_ref()
+    }
+
+    /// A loan came whose bytes do not survive the process.
+    pub(crate) fn note_unkept(&self) {
+        self.is_incomplete.store(true, Ordering::Relaxed);
+    }
+
+    /// How much of what segments hold survives the process.
+    pub(crate) fn survival(&self) -> Survival {
+        match (&self.region, self.is_incomplete.load(Ordering::Relaxed)) {
+            (None, _) => Survival::Nothing,
+            (Some(_), true) => Survival::Part,
+            (Some(_), false) => Survival::All,
+        }
     }
 
     /// An arena that survives the process; `None` if there is no memory left for it.
@@ -161,6 +177,7 @@ impl ArenaSource {
 
     /// Reports that messages may not survive the process.
     pub(crate) fn report_incomplete(&self) {
+        self.is_incomplete.store(true, Ordering::Relaxed);
         if let Some(call) = self.on_incomplete.get() {
             call();
         }

@@ -206,6 +206,7 @@ impl SharedCache {
                 .region()
                 .and_then(|region| list_ranges(&*loan, region, ranges, self.shape.copy_bytes_max()));
             if kept.is_none() {
+                self.source.note_unkept();
                 ranges.clear();
             }
             let mut held = Some(HeldLoan::new(loan, pinned_bytes, kept));

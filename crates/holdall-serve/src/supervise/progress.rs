@@ -25,7 +25,7 @@ pub(crate) struct ProgressWatch {
     since: Option<Duration>,
     received: u64,
     kept: u64,
-    /// Messages given to the storage, which waits for the disk, and when the last one was.
+    /// What the disk had taken when that was more than before, and when.
     written: (u64, Duration),
     stalled: bool,
     longest: Option<Duration>,
@@ -42,8 +42,13 @@ impl ProgressWatch {
             None => status.recorded,
         };
         let since = *self.since.get_or_insert(now);
-        if status.recorded != self.written.0 {
-            self.written = (status.recorded, now);
+        // An engine that writes by itself takes a message when it has room for it.
+        let written = match status.written_bytes {
+            0 => status.recorded,
+            bytes => bytes,
+        };
+        if written != self.written.0 {
+            self.written = (written, now);
         }
         let span = now.saturating_sub(since);
         // Dropped and excluded messages never become durable. Messages of a pause may be counted just after
@@ -188,6 +193,16 @@ mod tests {
         for second in 1..=20 {
             let mut stuck = status(u64::from(second) * 10, 0);
             stuck.recorded = u64::from(second.min(10));
+            let change = watch.check(&stuck, true, second * SECOND);
+            let expected = (second == 12).then_some(ProgressChange::Stalled(11 * SECOND));
+            assert_eq!(change, expected, "{second}");
+        }
+        // Its blocks take messages for a while when the disk takes nothing.
+        let mut watch = ProgressWatch::default();
+        for second in 1..=20 {
+            let mut stuck = status(u64::from(second) * 10, 0);
+            stuck.recorded = u64::from(second) * 9;
+            stuck.written_bytes = u64::from(second.min(10)) << 20;
             let change = watch.check(&stuck, true, second * SECOND);
             let expected = (second == 12).then_some(ProgressChange::Stalled(11 * SECOND));
             assert_eq!(change, expected, "{second}");

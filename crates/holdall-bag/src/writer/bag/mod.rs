@@ -50,7 +50,10 @@ use open::OpenFiles;
 use past::PastFiles;
 use place::Place;
 use room::Room;
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64},
+};
 use topics::Topics;
 use vanished::Vanished;
 
@@ -470,6 +473,11 @@ impl BagWriter {
     /// The way that its files take to the disk.
     pub fn write_path(&self) -> WritePath {
         self.place.queue.write_path()
+    }
+
+    /// Bytes that the disk has taken, as [`DiskQueue::written_bytes`] counts them.
+    pub fn written_bytes(&self) -> Arc<AtomicU64> {
+        self.place.queue.written_bytes()
     }
 
     /// The number of the file being written; the first one is 0.

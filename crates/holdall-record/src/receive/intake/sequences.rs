@@ -84,6 +84,11 @@ impl Publishers {
             Passage::Shut => LossStage::Policy,
             Passage::Open => LossStage::Transport,
         };
+        if let Observation::Gap { .. } | Observation::Late | Observation::Early | Observation::Unclear =
+            observation
+        {
+            track.first_published = track.first_published.min(published);
+        }
         match observation {
             Observation::First => track.first_published = published,
             Observation::InOrder => {}

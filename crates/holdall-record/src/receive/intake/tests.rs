@@ -532,6 +532,32 @@ fn what_a_publisher_sends_again_after_it_was_silent_is_stored_once() {
     );
 }
 
+/// What came first was not what it published first: another subscription, or a best-effort one, brought older messages later.
+#[test]
+fn what_it_sends_again_is_stored_once_also_where_older_messages_came_later() {
+    for first in [&[6, 1, 2, 3, 4, 5][..], &[2, 1, 3, 4, 5, 6]] {
+        let bench = Bench::new();
+        for number in first {
+            let published = Some(Timestamp::from_nanos(100 + *number));
+            bench.receive_published(
+                usize::from(*number < first[0]),
+                Some(A),
+                Some(*number as u64),
+                published,
+            );
+        }
+        bench.lose();
+        bench.find();
+        (1..=7).for_each(|number| bench.receive_of(number, 100 + number as i64));
+        let (stored, account) = bench.finish();
+        assert_eq!(
+            (stored.len(), account.publishers.len(), account.lost()),
+            (7, 1, 0),
+            "{first:?}"
+        );
+    }
+}
+
 #[test]
 fn another_life_of_a_publisher_that_was_silent_is_stored_whole() {
     // Later, or earlier where its computer has begun without a clock.

@@ -95,10 +95,11 @@ impl Drain {
         }
         let checkpoints = Checkpoints::default();
         bag.set_end_records(checkpoints.end_records(&ledger));
-        let write_path = bag.write_path();
+        let (write_path, written_bytes) = (bag.write_path(), bag.written_bytes());
         log_write_path(&write_path);
         let writer = Writer::new(bag, Arc::clone(&ledger), Arc::clone(&shared), &options);
-        writer.update_status(|status| status.write_path = write_path);
+        writer
+            .update_status(|status| (status.write_path, status.written_bytes) = (write_path, written_bytes));
         Self {
             delivery: Delivery::new(writer, Arc::clone(&cache), options.max_loss_window),
             cache,

@@ -17,7 +17,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -29,6 +29,8 @@ pub struct DrainStatus {
     pub current_file: PathBuf,
     /// The way that its files take to the disk.
     pub write_path: WritePath,
+    /// Bytes that the disk has taken; it counts while the drain waits for the disk, too.
+    pub written_bytes: Arc<AtomicU64>,
     /// Free bytes where the bag is.
     pub available_bytes: Option<u64>,
     /// When they are used up at the present rate, once that is known; never where the oldest files make room.
