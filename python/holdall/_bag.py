@@ -70,8 +70,8 @@ class Bag:
 
     def __init__(self, paths: list[str], threads: int | None = None, definitions: Sequence[str] = ()) -> None:
         self.paths = paths
-        self.definitions = list(definitions)
-        self.threads = _threads() if threads is None else max(1, int(threads))
+        self.definitions: list[str] = list(definitions)
+        self.threads: int = _threads() if threads is None else max(1, int(threads))
         self._lanes: dict[int, dict[str, list[int]] | None] = {}
         self._native = _native.Bags(paths, self.definitions, _prefixes())
         self._about: dict[str, Any] = json.loads(self._native.describe())

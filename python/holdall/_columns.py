@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from . import _native
 
 
 @contextlib.contextmanager
-def needs(name: str) -> Iterator[None]:
+def needs(name: str) -> Generator[None, None, None]:
     """Around the import of a package that only some calls need."""
     try:
         yield

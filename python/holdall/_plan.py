@@ -79,7 +79,7 @@ def plan(
     planned = json.loads(_native.plan(_paths(paths), wanted, start, end, task_bytes, tasks))
     return [
         Task(
-            parts=tuple(Part(**{**part, "topics": tuple(part["topics"])}) for part in task["parts"]),
+            parts=tuple(Part(topics=tuple(part.pop("topics")), **part) for part in task["parts"]),
             fields=tuple(fields),
             bytes=task["bytes"],
             flat=flat,

@@ -55,16 +55,16 @@ def folder_of_sockets() -> str:
 
 
 def _flags(options: dict[str, Any]) -> list[str]:
-    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size 5``, True a flag alone, lists have all their values; without any, no flag."""
-    flags = []
-    for name, value in options.items():
-        if value is None or value is False or (isinstance(value, (list, tuple)) and not value):
-            continue
-        flags.append("--" + name.rstrip("_").replace("_", "-"))
-        if value is True:
-            continue
-        values = value if isinstance(value, (list, tuple)) else [value]
-        flags += [os.fspath(item) if isinstance(item, os.PathLike) else str(item) for item in values]
+    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size 5``, True a flag alone, lists have the flag for each value."""
+    flags: list[str] = []
+    for name, given in options.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        values: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
+        for value in values:
+            if value is True:
+                flags.append(flag)
+            elif value is not None and value is not False:
+                flags += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
     return flags
 
 
@@ -126,7 +126,8 @@ def run(
 
 def _objects(text: str) -> list[str]:
     """JSON objects one after another, of one line or of many."""
-    decoder, found, at = json.JSONDecoder(), [], 0
+    decoder, at = json.JSONDecoder(), 0
+    found: list[str] = []
     while text[at:].strip():
         at += len(text[at:]) - len(text[at:].lstrip())
         _, end = decoder.raw_decode(text, at)
@@ -147,7 +148,7 @@ class Running:
         flags = _flags({**options, "control_socket": self._socket})
         self.report: dict[str, Any] | None = None
         self._output = open(os.path.join(self._folder.name, "output"), "w+", encoding="utf-8")
-        self.process = subprocess.Popen(  # noqa: S603
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(  # noqa: S603
             [program(), verb, *flags, *words],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
@@ -218,14 +219,16 @@ class Running:
     def wait(self, timeout: float | None = None) -> dict[str, Any]:
         """Waits until it ends by itself; returns its report."""
         code = self.process.wait(timeout)
-        if self.report is None:
-            with open(self._output.name, encoding="utf-8") as file:
-                text = file.read()
-            objects = _objects(text) if text.startswith("{") else []
-            self.report = json.loads(objects[-1]) if objects else {}
-            if code not in (DONE, LOST):
-                raise ProgramError(f"holdall: {_sentence(self.log)}", code=code)
-        return self.report
+        if self.report is not None:
+            return self.report
+        with open(self._output.name, encoding="utf-8") as file:
+            text = file.read()
+        objects = _objects(text) if text.startswith("{") else []
+        report: dict[str, Any] = json.loads(objects[-1]) if objects else {}
+        self.report = report
+        if code not in (DONE, LOST):
+            raise ProgramError(f"holdall: {_sentence(self.log)}", code=code)
+        return report
 
     def stop(self, timeout: float = 60.0) -> dict[str, Any]:
         """Stops it and waits for its end; returns its report."""

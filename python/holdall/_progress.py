@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Callable, Union
 
 Report = Callable[[int, int], Any]
@@ -12,7 +12,7 @@ Progress = Union[Report, bool, None]
 
 
 @contextlib.contextmanager
-def shown(progress: Progress, title: str) -> Iterator[Report | None]:
+def shown(progress: Progress, title: str) -> Generator[Report | None, None, None]:
     """What is called with the part that is done and the whole: the caller's function, a bar, or nothing."""
     if not progress:
         yield None

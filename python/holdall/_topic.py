@@ -56,8 +56,8 @@ class Selection:
         self.conditions: tuple[tuple[str, str], ...] = ()
         self.every: int | None = None
         self.numbers: tuple[int, int | None, int] | None = None
-        self.errors = "raise"
-        self.time = "log_time"
+        self.errors: str = "raise"
+        self.time: str = "log_time"
 
     def but(self, **changes: Any) -> Selection:
         """The same with some changes."""
@@ -349,7 +349,7 @@ class Topic:
             columns[name] = list(values) if values.ndim > 1 else values
         return pd.DataFrame(columns, index=index)
 
-    def to_arrow(self, *fields: Names, flat: bool = False, time: Clock = "log_time") -> pa.Table:
+    def to_arrow(self, *fields: Names, flat: bool = False, time: Clock = "log_time") -> pa.Table:  # pyright: ignore[reportUnknownParameterType]
         """A pyarrow Table of the stamps and the fields (all, or those named), in the columns that ``holdall export -f parquet`` writes.
 
         Structs are nested; with ``flat`` each of their fields is a column with a dotted name (``--flat``). ``time`` orders the rows.

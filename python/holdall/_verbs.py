@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Sequence, overload
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, overload
 
 from ._options import (
     AnyPath,
     AttachOptions,
+    AuditOptions,
+    BurstOptions,
+    CheckOptions,
     CompressOptions,
     ConvertOptions,
     DecompressOptions,
+    DecryptOptions,
     DiffOptions,
     ExportOptions,
     FilterOptions,
+    GetOptions,
     InfoOptions,
     MergeOptions,
+    PlayOptions,
     PlotOptions,
+    PreflightOptions,
+    RecordOptions,
+    ReindexOptions,
+    RepairOptions,
     SplitOptions,
     UploadOptions,
 )
@@ -36,11 +46,11 @@ def _one(reports: list[Report]) -> Report:
     return reports[0] if reports else {}
 
 
-def _choice(topics: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
+def _choice(topics: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Flags with these topics; with all where nothing is selected."""
     if topics:
         return {"topics": list(topics), **options}
-    return options if any(options.get(name) for name in SELECTING) else {"all": True, **options}
+    return dict(options) if any(options.get(name) for name in SELECTING) else {"all": True, **options}
 
 
 # What is in a bag.
@@ -51,17 +61,17 @@ def info(bag: AnyPath, **options: Unpack[InfoOptions]) -> Report:
     return _one(run("info", bag, allowed=(DONE, DIFFERENT, LOST), **options))
 
 
-def check(bags: Bags, *, progress: Progress = None) -> list[Report]:
+def check(bags: Bags, *, progress: Progress = None, **options: Unpack[CheckOptions]) -> list[Report]:
     """Checks whole bags: records, checksums, indexes, counts, definitions. A report for each bag; findings are not errors.
 
     This and the functions below show how far they are to ``progress``; see :func:`run`.
     """
-    return run("check", bags, allowed=(DONE, DIFFERENT), progress=progress)
+    return run("check", bags, allowed=(DONE, DIFFERENT), progress=progress, **options)
 
 
-def audit(bag: AnyPath, *, progress: Progress = None) -> Report:
+def audit(bag: AnyPath, *, progress: Progress = None, **options: Unpack[AuditOptions]) -> Report:
     """Counts what is in a bag and compares it with the recording's account of every message."""
-    return _one(run("audit", bag, allowed=(DONE, DIFFERENT, LOST), progress=progress))
+    return _one(run("audit", bag, allowed=(DONE, DIFFERENT, LOST), progress=progress, **options))
 
 
 def diff(first: AnyPath, second: AnyPath, *, progress: Progress = None, **options: Unpack[DiffOptions]) -> Report:
@@ -108,22 +118,22 @@ def decompress(bags: Bags, output: AnyPath, *, progress: Progress = None, **opti
     return _one(run("decompress", bags, progress=progress, output=output, **options))
 
 
-def decrypt(bag: AnyPath, output: AnyPath, *, identity: AnyPath | None = None, progress: Progress = None) -> Report:
+def decrypt(bag: AnyPath, output: AnyPath, *, progress: Progress = None, **options: Unpack[DecryptOptions]) -> Report:
     """Writes a decrypted copy of an encrypted bag; ``identity`` is the file with the key."""
-    return _one(run("decrypt", bag, progress=progress, output=output, identity=identity))
+    return _one(run("decrypt", bag, progress=progress, output=output, **options))
 
 
 # Changes of a bag itself.
 
 
-def repair(bag: AnyPath, output: AnyPath | None = None, *, progress: Progress = None) -> Report:
+def repair(bag: AnyPath, output: AnyPath | None = None, *, progress: Progress = None, **options: Unpack[RepairOptions]) -> Report:
     """Completes a bag whose recorder was killed, in place or as a new bag."""
-    return _one(run("repair", bag, output=output, progress=progress))
+    return _one(run("repair", bag, output=output, progress=progress, **options))
 
 
-def reindex(bags: Bags, *, storage: str | None = None, progress: Progress = None) -> list[Report]:
+def reindex(bags: Bags, *, progress: Progress = None, **options: Unpack[ReindexOptions]) -> list[Report]:
     """Rebuilds ``metadata.yaml``, and the index of MCAP files that have none. A report for each bag."""
-    return run("reindex", bags, progress=progress, storage=storage)
+    return run("reindex", bags, progress=progress, **options)
 
 
 def attach(bag: AnyPath, files: Bags = (), **options: Unpack[AttachOptions]) -> Report:
@@ -134,15 +144,15 @@ def attach(bag: AnyPath, files: Bags = (), **options: Unpack[AttachOptions]) -> 
 
 
 @overload
-def get(bag: AnyPath, name: None = None) -> Report: ...
+def get(bag: AnyPath, name: None = None, **options: Unpack[GetOptions]) -> Report: ...
 @overload
-def get(bag: AnyPath, name: str) -> bytes: ...
-def get(bag: AnyPath, name: str | None = None) -> Report | bytes:
+def get(bag: AnyPath, name: str, **options: Unpack[GetOptions]) -> bytes: ...
+def get(bag: AnyPath, name: str | None = None, **options: Unpack[GetOptions]) -> Report | bytes:
     """What is attached to a bag, or the contents of the attachment of this name."""
     if name is None:
-        return _one(run("get", bag))
+        return _one(run("get", bag, **options))
     with tempfile.TemporaryDirectory(prefix="holdall-") as folder:
-        run("get", [bag, name], json=False, output=Path(folder) / "file")
+        run("get", [bag, name], json=False, output=Path(folder) / "file", **options)
         return (Path(folder) / "file").read_bytes()
 
 
@@ -162,21 +172,21 @@ def upload(bag: AnyPath, url: str, *, progress: Progress = None, **options: Unpa
 # Live topics. The program runs beside Python: no middleware is loaded into the interpreter.
 
 
-def record(output: AnyPath | None = None, topics: Sequence[str] = (), *, env: dict[str, str] | None = None, **options: Any) -> Recording:
+def record(output: AnyPath | None = None, topics: Sequence[str] = (), *, env: dict[str, str] | None = None, **options: Unpack[RecordOptions]) -> Recording:
     """Starts to record topics, or all of them; the flags of ``holdall record`` are keywords. Stop it, or use it in ``with``."""
     return Recording([], {"output": output, **_choice(topics, options)}, env)
 
 
-def play(bag: AnyPath, *, env: dict[str, str] | None = None, **options: Any) -> Playback:
+def play(bag: AnyPath, *, env: dict[str, str] | None = None, **options: Unpack[PlayOptions]) -> Playback:
     """Starts to play a bag; the flags of ``holdall play`` are keywords (``rate=2``, ``loop=True``)."""
-    return Playback(["--", os.fspath(bag)], options, env)
+    return Playback(["--", os.fspath(bag)], dict(options), env)
 
 
-def burst(bag: AnyPath, **options: Any) -> Report:
+def burst(bag: AnyPath, **options: Unpack[BurstOptions]) -> Report:
     """Publishes messages of a bag without waiting between them (``num_messages=100``); the flags of ``holdall burst`` are keywords."""
     return _one(run("burst", bag, disable_keyboard_controls=True, **options))
 
 
-def preflight(topics: Sequence[str] = (), **options: Any) -> Report:
+def preflight(topics: Sequence[str] = (), **options: Unpack[PreflightOptions]) -> Report:
     """Records for a short time (``duration=10``) and forecasts whether a recording of topics, or of all, will fit (``for_="2h"``)."""
     return _one(run("preflight", [], allowed=(DONE, LOST), **_choice(topics, options)))

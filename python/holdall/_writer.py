@@ -67,7 +67,7 @@ class Writer:
     """A bag that is being written. See :func:`create`."""
 
     def __init__(self, path: Path, options: dict[str, Any], *, warn: bool = True) -> None:
-        self.path = os.fspath(path)
+        self.path: str = os.fspath(path)
         self._native = _native.Writer(self.path, options)
         self._types: dict[str, _native.Types] = {}
         # Unlike __del__, it also runs for what is alive at the interpreter's end, and while all modules are there.

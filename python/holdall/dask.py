@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """Bags as Dask data frames."""
 
 from __future__ import annotations

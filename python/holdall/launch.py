@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """Actions and event handlers for ROS 2 launch files: :class:`Record`, :class:`Play`, what happens to them, and requests to them.
 
     lab = Record(uri="lab", all=True, max_bag_duration=60)

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """Bags as Ray datasets."""
 
 from __future__ import annotations

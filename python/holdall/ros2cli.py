@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """The command ``ros2 holdall``: an extension of ``ros2cli`` that becomes the program, with all its verbs and flags."""
 
 from __future__ import annotations

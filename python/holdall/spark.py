@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """Bags as a data source of Spark 4: ``spark.dataSource.register(holdall.spark.BagDataSource)``, then ``spark.read.format("bags")``."""
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """The Python package: the wheel of the built extension in a clean venv, and its own tests there."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +76,27 @@ def test_the_types_are_those_that_the_stubs_state(installed):
     run(installed, "-m", "mypy.stubtest", "holdall._native", "--ignore-missing-stub", MYPYPATH=str(site))
     run(installed, "-m", "mypy", "--strict", "--ignore-missing-imports", "--cache-dir", "/dev/null", "-p", "holdall", MYPYPATH=str(site))
     run(installed, "-m", "mypy", "--strict", "--ignore-missing-imports", "--python-version", "3.11", "--cache-dir", "/dev/null", "typed.py", MYPYPATH=str(site))
+
+
+def test_pyright_finds_nothing_in_the_package_nor_in_the_recipes(installed, tmp_path):
+    python, site = installed
+    shutil.copytree(site / "holdall", tmp_path / "holdall", ignore=shutil.ignore_patterns("bin", "*.so"))
+    shutil.copy(ROOT / "python/pyproject.toml", tmp_path)
+    run(installed, "-m", "basedpyright", "--pythonpath", python, "-p", tmp_path)
+    # What is public has whole types; the modules that stand for those of others, or extend them, have theirs.
+    checked = subprocess.run([python, "-m", "basedpyright", "--pythonpath", python, "--verifytypes", "holdall", "--ignoreexternal"], env=environment(site), capture_output=True, text=True)
+    assert "Symbols exported" in checked.stdout and not re.findall(r"^holdall\.(?:_\w+\.[\w.]+|\w+)\n.*error.*", checked.stdout, re.MULTILINE), checked.stdout
+    # What a reader writes, with names that the recipes have from their text.
+    recipes = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs/python.md").read_text().partition("## Scripts for")[0], re.DOTALL))
+    (tmp_path / "user").mkdir()
+    imports = "from datetime import datetime, timezone\n\nimport duckdb\nimport holdall\n\n"
+    (tmp_path / "user/recipes.py").write_text(imports + recipes)
+    shutil.copy(ROOT / "tests/python/typed.py", tmp_path / "user")
+    # Expressions and names that only stand for what a reader does with them, duckdb's results that may be None, and libraries without types.
+    off = ["UnusedExpression", "UnusedVariable", "OptionalMemberAccess", "MissingTypeStubs", "UnknownMemberType", "UnknownVariableType"]
+    settings = {"typeCheckingMode": "strict", **{f"report{name}": False for name in off}}
+    (tmp_path / "user/pyrightconfig.json").write_text(json.dumps(settings))
+    run(installed, "-m", "basedpyright", "--pythonpath", python, "-p", tmp_path / "user")
 
 
 def test_ray_dask_and_spark_read_bags_in_several_processes(installed, tmp_path):

@@ -55,9 +55,10 @@ def test_getting_started_is_what_happens(world):
     assert len(messages_of(world.folder / "lab")["/chatter"]) == 200
 
 
-def test_the_table_of_flags_is_that_of_the_command_lines_test():
-    done = subprocess.run([sys.executable, ROOT / "scripts/flag-table.py", HOLDALL, "--check"], capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stderr}: scripts/flag-table.py {HOLDALL} writes it anew"
+@pytest.mark.parametrize("script", ["flag-table.py", "python-options.py"])
+def test_what_scripts_write_from_the_command_line_is_that_of_this_program(script):
+    done = subprocess.run([sys.executable, ROOT / "scripts" / script, HOLDALL, "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stderr}: scripts/{script} {HOLDALL} writes it anew"
 
 
 def anchors(text):

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import time
-from typing import get_type_hints
 
 import holdall
 import pytest
@@ -103,7 +102,7 @@ def test_a_recording_is_started_and_stopped(tmp_path):
 @pytest.mark.parametrize(("options", "flags"), [
     ({}, "--all"),
     ({"topics": ["/a"]}, "--topics /a"),
-    ({"actions": ["/a", "/b"]}, "--actions /a /b"),
+    ({"actions": ["/a", "/b"]}, "--actions /a --actions /b"),
     ({"all_services": True}, "--all-services"),
     ({"static_topics_path": "x"}, "--static-topics-path x"),
     ({"profile": "robot.yaml"}, "--profile robot.yaml"),
@@ -209,23 +208,3 @@ def test_live_verbs_report_what_the_program_does(bag, monkeypatch):
         monkeypatch.setenv(name, value)
     assert holdall.burst(bag, num_messages=3)["published"] == 3
     assert holdall.preflight(duration=1)["measured"]["span_s"] >= 1
-
-
-KEYWORDS = {
-    "attach": "AttachOptions", "compress": "CompressOptions", "convert": "ConvertOptions", "decompress": "DecompressOptions", "diff": "DiffOptions",
-    "export": "ExportOptions", "filter": "FilterOptions", "info": "InfoOptions", "merge": "MergeOptions", "plot": "PlotOptions",
-    "split": "SplitOptions", "upload": "UploadOptions",
-}  # fmt: skip
-# For people only.
-SHOWN = {"info": {"ros", "topic_name", "verbose", "timeline", "sort"}}
-
-
-def test_keywords_of_the_verbs_are_their_flags():
-    from holdall import _options
-
-    for verb, name in KEYWORDS.items():
-        shown = subprocess.run([holdall._program.program(), verb, "--help"], capture_output=True, text=True, check=True).stdout
-        flags = {name.replace("-", "_") for name in re.findall(r"^(?:  -\w, |      )--([a-z-]+)", shown, re.MULTILINE)}
-        # These are arguments of the functions.
-        flags -= {"help", "json", "input", "output", "format"} | SHOWN.get(verb, set())
-        assert set(get_type_hints(getattr(_options, name))) == flags, verb

@@ -27,4 +27,10 @@ assert_type(holdall.get("run1"), dict[str, Any])
 assert_type(holdall.get("run1", "map.yaml"), bytes)
 holdall.convert("run1", "out", storage="sqlite3", topics=["/imu"])
 holdall.convert("run1", "out", storge="sqlite3")  # type: ignore[call-arg]
+assert_type(holdall.record("run2", ["/imu"], max_bag_size="1GB", cache_policy="drop-old", trigger=["/imu silent 2s"], web=True), holdall.Recording)
+assert_type(holdall.play("run1", rate=2, loop=True, topics=["/imu"], clock=100), holdall.Playback)
+holdall.record("run2", max_bag_sise=5)  # type: ignore[call-arg]
+holdall.play("run1", pace="slow")  # type: ignore[arg-type]
+holdall.burst("run1", num_messages="few")  # type: ignore[arg-type]
+holdall.preflight(["/imu"], for_="2h", max_bag_files=2)  # type: ignore[call-arg]
 bag["/imu"].to_pandas(time="now")  # type: ignore[arg-type]

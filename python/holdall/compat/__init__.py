@@ -62,7 +62,7 @@ def install() -> list[str]:
     }
     modules: dict[str, dict[str, Any]] = {"utilities": utilities, "convert": converters, "set_message": {"set_message_fields": rosidl.set_message_fields}}
     add("rosidl_runtime_py", modules, **converters)
-    add("sensor_msgs_py", {"point_cloud2": vars(point_cloud2)})
+    add("sensor_msgs_py", {"point_cloud2": dict(vars(point_cloud2))})
     if not any(isinstance(finder, rosidl.Interfaces) for finder in sys.meta_path):
         # Last: packages that are installed are found before.
         sys.meta_path.append(rosidl.Interfaces())
