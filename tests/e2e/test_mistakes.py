@@ -77,6 +77,25 @@ MISTAKES = """
 2 | info | holdall info BAG
 2 | info nope | cannot open nope: no such file or directory
 2 | info runs | there are bags in it: runs/lab, runs/other
+2 | cat runs | there are bags in it: runs/lab, runs/other
+2 | check runs | there are bags in it: runs/lab, runs/other
+2 | audit runs | there are bags in it: runs/lab, runs/other
+2 | diff lab runs | there are bags in it: runs/lab, runs/other
+2 | repair runs | there are bags in it: runs/lab, runs/other
+2 | reindex runs | there are bags in it: runs/lab, runs/other
+2 | export runs -f csv -o x | there are bags in it: runs/lab, runs/other
+2 | plot runs -o x.svg | there are bags in it: runs/lab, runs/other
+2 | convert runs -o x | there are bags in it: runs/lab, runs/other
+2 | filter runs -o x | there are bags in it: runs/lab, runs/other
+2 | split runs -o x -d 1 | there are bags in it: runs/lab, runs/other
+2 | merge lab runs -o x | there are bags in it: runs/lab, runs/other
+2 | compress runs -o x | there are bags in it: runs/lab, runs/other
+2 | decompress runs -o x | there are bags in it: runs/lab, runs/other
+2 | decrypt runs -o x | there are bags in it: runs/lab, runs/other
+2 | attach runs notes.txt | there are bags in it: runs/lab, runs/other
+2 | get runs | there are bags in it: runs/lab, runs/other
+2 | upload runs s3://bucket/x | there are bags in it: runs/lab, runs/other
+2 | burst runs | there are bags in it: runs/lab, runs/other
 2 | info empty | empty is not a bag: the directory is empty
 2 | info notes.txt | neither a directory nor an MCAP, SQLite or ROS 1 bag file
 2 | info nothing.mcap | the file is empty

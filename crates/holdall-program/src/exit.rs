@@ -141,7 +141,17 @@ impl Failure {
             RepairError::Output(error) => refuses_tool(error, &named),
             _ => false,
         };
-        Self::when(is_refused, &error)
+        let clause = match &error {
+            RepairError::Bag(error) => meant(error),
+            _ => None,
+        };
+        Self::when(is_refused, &error).with(clause)
+    }
+
+    /// Names the bags in a folder that is none itself.
+    #[must_use]
+    pub fn with_bags_in(self, folder: &Path) -> Self {
+        self.with(inside(folder))
     }
 
     /// The failure to play the bags `named`.

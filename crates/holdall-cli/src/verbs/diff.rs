@@ -50,9 +50,8 @@ pub fn run(args: &DiffArguments) -> VerbResult {
 }
 
 fn open(path: &Path, folders: &Arc<DefinitionFolders>) -> Result<BagSet, Failure> {
-    let bags = BagSet::open(&[path])
-        .map_err(Failure::refused)?
-        .with_definitions(folders);
+    let failure = |error| Failure::refused(Failure::opening(error, &[path.to_owned()]).sentence());
+    let bags = BagSet::open(&[path]).map_err(failure)?.with_definitions(folders);
     bags.notices().iter().for_each(|notice| warn!("{notice}"));
     Ok(bags)
 }

@@ -135,10 +135,10 @@ fn failure(error: UploadError, bag: &Path) -> Failure {
         UploadError::Exists { .. } => format!("{error}; choose another URL, or add --overwrite"),
         _ => error.to_string(),
     };
-    if is_refused {
-        Failure::refused(sentence)
-    } else {
-        Failure::failed(sentence)
+    match &error {
+        UploadError::NotABag { path, .. } => Failure::refused(sentence).with_bags_in(path),
+        _ if is_refused => Failure::refused(sentence),
+        _ => Failure::failed(sentence),
     }
 }
 

@@ -1,7 +1,11 @@
 //! Makes the bag that an encrypted bag holds: each file with the bytes that it would have had.
 
 use super::{Staged, ToolError};
-use holdall_bag::{live::refuse_if_recorded, reader::ReadError, writer::seal_faults};
+use holdall_bag::{
+    live::refuse_if_recorded,
+    reader::{Bag, ReadError},
+    writer::seal_faults,
+};
 use holdall_io::{
     disk::DiskError,
     fs::{self, DirEntry, File, is_stored_sealed},
@@ -65,9 +69,12 @@ pub fn decrypt(
         .map(|file| Ok(File::open(file)?.len_bytes()))
         .sum::<Result<u64, DiskError>>()?;
     if !found.iter().any(|file| is_stored_sealed(file)) {
-        return Err(ToolError::Unsupported {
-            path: path.to_owned(),
-            reason: "it is not encrypted".to_owned(),
+        return Err(match Bag::open(path) {
+            Err(error @ ReadError::NotABag { .. }) => error.into(),
+            _ => ToolError::Unsupported {
+                path: path.to_owned(),
+                reason: "it is not encrypted".to_owned(),
+            },
         });
     }
     if is_dir {

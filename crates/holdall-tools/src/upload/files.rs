@@ -70,7 +70,8 @@ impl BagFiles {
         };
         let named = metadata.iter().flat_map(|metadata| &metadata.relative_file_paths);
         let missing: Vec<String> = named.filter(|name| !is_here(bag, name)).cloned().collect();
-        let is_storage = |name: &String| storage_of_file(&bag.join(name)).is_some();
+        // Files in folders of the bag belong to it only where its metadata says so: these may be bags of their own.
+        let is_storage = |name: &String| !name.contains('/') && storage_of_file(&bag.join(name)).is_some();
         if metadata.is_none() && !is_hidden && !names.iter().any(is_storage) {
             return Err(UploadError::NotABag {
                 path: bag.to_owned(),
