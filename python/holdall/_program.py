@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import os
@@ -12,12 +13,14 @@ import tempfile
 import time
 import warnings
 import weakref
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from ._errors import ProgramError
 from ._options import AnyPath
 from ._progress import Progress, shown
+from ._time import span_ns
 
 # Seconds that a recording or playback that was dropped has to close its bag.
 _END_S = 30.0
@@ -55,17 +58,30 @@ def folder_of_sockets() -> str:
 
 
 def _flags(options: dict[str, Any]) -> list[str]:
-    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size 5``, True a flag alone, lists have the flag for each value."""
+    """Keyword arguments as flags: ``max_bag_size=5`` is ``--max-bag-size=5``, True a flag alone, lists have the flag for each value."""
     flags: list[str] = []
     for name, given in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        values: list[Any] = list(given) if isinstance(given, (list, tuple)) else [given]
+        is_one = isinstance(given, (str, os.PathLike)) or not isinstance(given, Iterable)
+        values: list[Any] = [given] if is_one else list(given)
         for value in values:
             if value is True:
                 flags.append(flag)
             elif value is not None and value is not False:
-                flags += [flag, os.fspath(value) if isinstance(value, os.PathLike) else str(value)]
+                # With "=" a value may begin with a hyphen, and nothing after it is taken for another.
+                flags.append(f"{flag}={_word(value)}")
     return flags
+
+
+def _word(value: Any) -> str:
+    """A value as the program reads it: dates as ISO texts, spans and other numbers without an exponent."""
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return f"{span_ns(value)}ns"
+    return f"{value:.9f}" if isinstance(value, float) and "e" in repr(value) else str(value)
 
 
 def _bags(bags: AnyPath | Sequence[AnyPath]) -> list[str]:
@@ -74,10 +90,13 @@ def _bags(bags: AnyPath | Sequence[AnyPath]) -> list[str]:
 
 
 def _sentence(output: str) -> str:
-    """The program's last words, without its name."""
+    """The program's last words with its tips, without its name."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["it gave no reason"])[-1].removeprefix("holdall: ")
+    starts = [place for place, line in enumerate(lines) if line.startswith(("holdall: ", "error: "))]
+    if not starts:
+        return (lines or ["it gave no reason"])[-1]
+    tips = [line for line in lines[starts[-1] + 1 :] if line.startswith("tip: ")]
+    return "; ".join([lines[starts[-1]].removeprefix("holdall: "), *tips])
 
 
 def run(

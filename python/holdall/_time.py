@@ -60,6 +60,8 @@ def time_ns(moment: Any, start: int) -> int:
     if isinstance(moment, str):
         clock = _CLOCK.fullmatch(moment.strip())
         if clock:
+            if int(clock[1]) > 23 or int(clock[2]) > 59 or float(clock[3] or 0) >= 60:
+                raise ValueError(f"{moment!r} is not a time of the day")
             seconds = int(clock[1]) * 3600 + int(clock[2]) * 60
             day = start - start % (86_400 * 10**9)
             return day + seconds * 10**9 + round(float(clock[3] or 0) * 10**9)
@@ -74,12 +76,15 @@ def time_ns(moment: Any, start: int) -> int:
         if str(moment.dtype).startswith("datetime64"):
             return date_ns(moment)
         moment = moment.item()
-    if not isinstance(moment, (int, float)) or not math.isfinite(moment):
+    if not isinstance(moment, (int, float)) or not math.isfinite(moment) or abs(moment) >= 2**63:
         raise ValueError(f"{moment!r} is not a point in time")
     if isinstance(moment, int) and abs(moment) >= _NANOSECONDS_MIN:
         return moment
     if moment >= _SECONDS_SINCE_1970_MIN:
-        return round(moment * 10**9)
+        nanos = round(moment * 10**9)
+        if nanos >= 2**63:
+            raise ValueError(f"{moment!r} is not a point in time: it is after the year 2262")
+        return nanos
     return start + round(moment * 10**9)
 
 

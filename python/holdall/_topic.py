@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import operator
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
@@ -192,7 +193,10 @@ class Topic:
 
     def every(self, span: Any) -> Topic:
         """At most one message in each span: seconds, ``"100ms"``, a timedelta."""
-        return self._narrowed(self._selection.but(every=span_ns(span)))
+        every = span_ns(span)
+        if not 0 <= every < 2**63:
+            raise ValueError(f"{span!r} is not a span between two messages: expected one of 0 to 292 years")
+        return self._narrowed(self._selection.but(every=every))
 
     def where(self, condition: str) -> Topic:
         """Only messages for which an expression of their fields is true: ``"linear_acceleration.z > 12"``."""
@@ -200,7 +204,7 @@ class Topic:
         return self._narrowed(self._selection.but(conditions=conditions))
 
     def skip_errors(self) -> Topic:
-        """Passes over damaged parts and messages that cannot be decoded, instead of raising."""
+        """Passes over damaged parts, instead of raising; tables leave out messages that cannot be decoded, of which ``msg`` still raises."""
         return self._with(self._selection.but(errors="skip"))
 
     def head(self, count: int = 5) -> Topic:
@@ -221,7 +225,9 @@ class Topic:
             if place.step is not None:
                 raise ValueError("a slice of time has no step; see every()")
             return self.between(place.start, place.stop)
-        for bound in bounds:
+        # "Up to the last one", as it is often written.
+        place = slice(place.start, None if place.stop == sys.maxsize else place.stop, place.step)
+        for bound in (bound for bound in (place.start, place.stop) if bound is not None):
             if not hasattr(bound, "__index__") or abs(operator.index(bound)) >= _NUMBERS_MAX:
                 instead = ", ".join("None" if bound is None else repr(bound) for bound in (place.start, place.stop))
                 raise TypeError(f"a slice counts messages, and {bound!r} does not count messages; a part of the time is .between({instead})")
@@ -255,6 +261,8 @@ class Topic:
     def datetimes(self) -> npt.NDArray[np.datetime64]:
         """Log times (UTC) as an array of datetimes."""
         times: Any = _columns.numpy().frombuffer(self.times, dtype="datetime64[ns]")
+        # They are those of the topic itself.
+        times.flags.writeable = False
         return times  # type: ignore[no-any-return]
 
     @property
@@ -325,6 +333,9 @@ class Topic:
         columns = {name: _columns.to_numpy(table.column(place), rows) for place, name in enumerate(table.names)}
         if len(fields) == 1 and isinstance(fields[0], str):
             return _columns.whole(columns, fields[0], rows)
+        for name in wanted or ():
+            if not any(column == name or column.startswith(f"{name}.") for column in columns):
+                raise ValueError(f"{name!r} is a part of another field that was named: leave one out, or ask for it in a call of its own")
         if not flat:
             names = wanted or dict.fromkeys(name.partition(".")[0] for name in columns)
             columns = {name: _columns.whole(columns, name, rows) for name in names}

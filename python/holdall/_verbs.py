@@ -49,7 +49,7 @@ def _one(reports: list[Report]) -> Report:
 def _choice(topics: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
     """Flags with these topics; with all where nothing is selected."""
     if topics:
-        return {"topics": list(topics), **options}
+        return {"topics": [topics] if isinstance(topics, str) else list(topics), **options}
     return dict(options) if any(options.get(name) for name in SELECTING) else {"all": True, **options}
 
 

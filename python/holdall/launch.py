@@ -248,9 +248,9 @@ def _words_of(context: Any, name: str, value: Any) -> list[str]:
         text = _text(context, value)
         if text.lower() in ("", "false", "true"):
             return [flag] if text.lower() == "true" else []
-        return [flag, *(text.split() if name in _SEVERAL else [text])]
+        return [f"{flag}={word}" for word in (text.split() if name in _SEVERAL else [text])]
     values = [_text(context, one) for one in value] if isinstance(value, (list, tuple)) else [_text(context, value)]
-    return [flag, *values] if values else []
+    return [f"{flag}={word}" for word in values]
 
 
 class _Running(ExecuteLocal):  # type: ignore[misc]

@@ -1,5 +1,6 @@
 """The program's verbs as functions, and recordings and playbacks that it runs."""
 
+import datetime as dt
 import os
 import re
 import subprocess
@@ -101,12 +102,18 @@ def test_a_recording_is_started_and_stopped(tmp_path):
 
 @pytest.mark.parametrize(("options", "flags"), [
     ({}, "--all"),
-    ({"topics": ["/a"]}, "--topics /a"),
-    ({"actions": ["/a", "/b"]}, "--actions /a --actions /b"),
+    ({"topics": ["/a"]}, "--topics=/a"),
+    ({"topics": "/a"}, "--topics=/a"),
+    ({"actions": ["/a", "/b"]}, "--actions=/a --actions=/b"),
+    ({"topics": ["/a"], "encrypt_to": ["age1", "age2"]}, "--topics=/a --encrypt-to=age1 --encrypt-to=age2"),
+    ({"topics": {"/a": 1}.keys(), "transport": ("dds", "iceoryx2")}, "--topics=/a --transport=dds --transport=iceoryx2"),
     ({"all_services": True}, "--all-services"),
-    ({"static_topics_path": "x"}, "--static-topics-path x"),
-    ({"profile": "robot.yaml"}, "--profile robot.yaml"),
-    ({"services": [], "max_bag_size": 5}, "--all --max-bag-size 5"),
+    ({"regex": "-x"}, "--regex=-x"),
+    ({"all": True, "start_paused": False, "max_loss_window": 1e-5}, "--all --max-loss-window=0.000010000"),
+    ({"all": True, "max_bag_duration": dt.timedelta(seconds=2)}, "--all --max-bag-duration=2000000000ns"),
+    ({"static_topics_path": "x"}, "--static-topics-path=x"),
+    ({"profile": "robot.yaml"}, "--profile=robot.yaml"),
+    ({"services": [], "max_bag_size": 5}, "--all --max-bag-size=5"),
 ])  # fmt: skip
 def test_everything_is_recorded_only_where_nothing_is_selected(tmp_path, monkeypatch, options, flags):
     program = tmp_path / "holdall"

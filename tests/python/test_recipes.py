@@ -67,9 +67,12 @@ def test_the_slices_of_recipe_four_select(folder):
 def test_the_commands_for_old_scripts_find_and_rewrite_their_slices(tmp_path):
     section = DOCUMENT.read_text().partition("## Scripts for versions before")[2].partition("\n## ")[0]
     grep, sed = re.findall(r"`((?:grep|sed) .*?)`", section)
-    old = 'imu[5.0:7.5].to_numpy("x")\nimu["x"], imu[3], bag["/imu"]\nlen(topic[start:])\nx = frames[:100]\n'
+    old = 'imu[5.0:7.5].to_numpy("x")\nimu["x"], imu[3], bag["/imu"]\nlen(topic[start:])\nx = frames[:100]\nimu[:5.0], topic[a:b]\n'
     (tmp_path / "script.py").write_text(old)
     found = subprocess.run(grep, shell=True, cwd=tmp_path, capture_output=True, text=True).stdout
-    assert [line.partition(":")[0] for line in found.splitlines()] == ["1", "3", "4"]
+    assert [line.partition(":")[0] for line in found.splitlines()] == ["1", "3", "4", "5"]
     new = subprocess.run(f"{sed} script.py", shell=True, cwd=tmp_path, capture_output=True, text=True).stdout
-    assert new.splitlines() == ['imu.between(5.0, 7.5).to_numpy("x")', 'imu["x"], imu[3], bag["/imu"]', "len(topic.between(start, ))", "x = frames[:100]"]
+    assert new.splitlines() == [
+        'imu.between(5.0, 7.5).to_numpy("x")', 'imu["x"], imu[3], bag["/imu"]', "len(topic.between(start))", "x = frames[:100]",
+        "imu.between(None, 5.0), topic.between(a, b)",
+    ]  # fmt: skip

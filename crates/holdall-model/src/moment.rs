@@ -125,6 +125,10 @@ impl Moment {
             return Ok(time);
         };
         let place = match time {
+            // Times are shown in whole seconds.
+            time if time < first && first.saturating_since(time) < Duration::from_secs(1) => {
+                return Ok(first);
+            }
             time if time < first => "before the first",
             time if time > last => "after the last",
             _ => return Ok(time),

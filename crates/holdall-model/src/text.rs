@@ -52,6 +52,15 @@ impl Display for OutsidePath<'_> {
     }
 }
 
+/// A text as a word of a command line for a shell; control characters are escaped, for people.
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+:=@%,".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(format!("'{}'", one_line(text).replace('\'', r"'\''")))
+}
+
 /// The text with all control characters escaped, ends of lines too.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escape_unless(text, |_, _| false)

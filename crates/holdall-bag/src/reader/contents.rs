@@ -39,11 +39,24 @@ impl BagContents {
     /// # Errors
     /// The first read error.
     pub fn read(bag: &Bag) -> Result<Self, ReadError> {
-        let (mut contents, mut seen) = (Self::default(), Seen::default());
+        Self::read_up_to(bag, u64::MAX).map(Option::unwrap_or_default)
+    }
+
+    /// As [`Self::read`]; `None` for a bag with more payload bytes.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_up_to(bag: &Bag, bytes_max: u64) -> Result<Option<Self>, ReadError> {
+        let (mut contents, mut seen, mut bytes) = (Self::default(), Seen::default(), 0);
         for message in BagSet::from(vec![bag.clone()]).messages(&MessageFilter::default()) {
-            contents.add(&message?, &mut seen);
+            let message = message?;
+            bytes += message.payload.len() as u64;
+            if bytes > bytes_max {
+                return Ok(None);
+            }
+            contents.add(&message, &mut seen);
         }
-        Ok(contents)
+        Ok(Some(contents))
     }
 
     fn add(&mut self, message: &BagMessage, seen: &mut Seen) {

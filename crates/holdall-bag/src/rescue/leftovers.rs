@@ -5,6 +5,7 @@ use holdall_io::{
     fs,
     survivor::{NAME_PREFIX, Survivor, own_user, view_of_files},
 };
+use holdall_model::text::shell_word;
 use std::path::{Path, PathBuf};
 
 /// The most files in the directory that are checked.
@@ -48,7 +49,7 @@ pub fn leftovers(directory: &Path) -> Option<String> {
         return Some(format!(
             "{:.1} MiB of a killed recording are in memory: `holdall repair {}` stores them{}",
             mebibytes(&awaited),
-            quoted(&first.bag),
+            shell_word(&first.bag.to_string_lossy()),
             more(&awaited),
         ));
     }
@@ -57,19 +58,9 @@ pub fn leftovers(directory: &Path) -> Option<String> {
         "{:.1} MiB of a killed recording are in memory, and {} is gone: repair it where it is now, or rm {}{}",
         mebibytes(&orphaned),
         first.bag.display(),
-        quoted(&first.file),
+        shell_word(&first.file.to_string_lossy()),
         more(&orphaned),
     ))
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
-    if text.chars().all(is_plain) {
-        return text;
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 fn found(directory: &Path) -> Vec<Leftover> {

@@ -6,6 +6,7 @@ use clap::{
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use holdall_model::text::shell_word;
 use holdall_web::parse_address;
 use std::ffi::OsString;
 
@@ -161,17 +162,35 @@ fn missing(verb: &str, words: &[String], error: &Error) -> Vec<String> {
             .to_owned(),
     });
     let line: Vec<String> = std::iter::once(verb.to_owned())
-        .chain(words.iter().skip(1).cloned())
+        .chain(words.iter().skip(1).map(|word| shell_word(word).into_owned()))
         .chain(added)
         .collect();
     vec![format!("holdall {}", line.join(" "))]
+}
+
+/// Whether a flag takes all words after it.
+fn takes_several(verb: &str, flag: &str) -> bool {
+    let command = Cli::command();
+    let arguments = command
+        .find_subcommand(verb)
+        .into_iter()
+        .flat_map(clap::Command::get_arguments);
+    let is_it = |argument: &&clap::Arg| {
+        let letter = argument.get_short().map(|letter| format!("-{letter}"));
+        let word = argument.get_long().map(|word| format!("--{word}"));
+        letter.as_deref() == Some(flag) || word.as_deref() == Some(flag)
+    };
+    let mut several = arguments
+        .filter(is_it)
+        .filter_map(|argument| argument.get_num_args());
+    several.any(|range| range.max_values() > 1)
 }
 
 /// A flag with several values before the bag took the bag for one of them.
 fn swallowed(verb: &str, words: &[String]) -> Vec<String> {
     let flag = words.iter().rev().skip(1).find(|word| word.starts_with('-'));
     match (flag, words.last()) {
-        (Some(flag), Some(last)) if !last.starts_with('-') => {
+        (Some(flag), Some(last)) if !last.starts_with('-') && takes_several(verb, flag) => {
             vec![format!(
                 "{flag} takes all words after it; name the bag first: holdall {verb} BAG {flag} …"
             )]

@@ -26,7 +26,7 @@ pub struct PlotArguments {
 
     /// Draw this topic, or a value of its messages: /imu.linear_acceleration.z, '/imu: abs(linear_acceleration.z) - 9.81' (as in holdall cat -w);
     /// may be given several times [default: all topics]
-    #[arg(short = 't', long = "topics", alias = "topic", value_name = "TOPIC", action = clap::ArgAction::Append)]
+    #[arg(short = 't', long = "topics", alias = "topic", value_name = "TOPIC", num_args = 1..)]
     pub wanted: Vec<String>,
 
     /// The picture: .html, .svg or .png

@@ -232,7 +232,7 @@ impl BagView<'_> {
 }
 
 /// One publisher of one topic.
-fn publisher_line(counted: &TopicPublisher) -> String {
+pub(super) fn publisher_line(counted: &TopicPublisher) -> String {
     let mut line = format!("Topic: {}", Outside(&counted.topic));
     match &counted.publisher {
         Some(publisher) => {
@@ -268,7 +268,7 @@ fn marker_line(marker: &Marker, zone: &TimeZone) -> String {
 }
 
 /// The jumps of the clock.
-fn jump_lines(jumps: &[ClockJump], zone: &TimeZone) -> Vec<String> {
+pub(super) fn jump_lines(jumps: &[ClockJump], zone: &TimeZone) -> Vec<String> {
     jumps
         .iter()
         .map(|jump| {
@@ -279,16 +279,24 @@ fn jump_lines(jumps: &[ClockJump], zone: &TimeZone) -> Vec<String> {
 }
 
 /// The account in short, the loss window and restarts, each where there is something to report.
-fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
-    let mut sums = vec![format!("{} recorded", format_count(account.recorded))];
-    for (count, what) in [
+/// Messages of an account that are lost, and those that are not in the bag for other reasons.
+pub(super) fn account_counts(account: &AccountSummary) -> Vec<String> {
+    let counts = [
         (account.lost, "lost"),
         (account.before_match, LossSums::BEFORE_MATCH),
         (account.left_out, LossSums::LEFT_OUT),
         (account.removed, "removed later by --max-bag-files"),
-    ] {
-        sums.extend((count > 0).then(|| format!("{} {what}", format_count(count))));
-    }
+    ];
+    counts
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!("{} {what}", format_count(count)))
+        .collect()
+}
+
+fn push_account(text: &mut String, account: &AccountSummary, zone: &TimeZone) {
+    let mut sums = vec![format!("{} recorded", format_count(account.recorded))];
+    sums.extend(account_counts(account));
     if account.topics_unknown > 0 {
         sums.push(format!(
             "{} whose losses on the way cannot be known",

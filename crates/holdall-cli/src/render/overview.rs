@@ -2,6 +2,7 @@
 
 use super::{
     fit::{Column, table},
+    info::{account_counts, jump_lines, publisher_line},
     paint::Paint,
     preflight::wrapped,
 };
@@ -10,11 +11,11 @@ use crate::{
     units::{format_bytes, format_count, format_span, plural},
 };
 use holdall::{
-    reader::{BagSummary, Condition},
+    reader::{AccountSummary, BagSummary, Condition},
     tools::overview::{NextStep, TopicRow, next_steps, rows},
 };
 use holdall_model::{
-    text::{Outside, OutsidePath, one_line},
+    text::{Outside, OutsidePath, one_line, shell_word},
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
@@ -51,6 +52,12 @@ pub struct Overview<'a> {
 pub fn text(view: &Overview<'_>) -> String {
     let (summary, metadata) = (view.summary, &view.summary.metadata);
     let bag = OutsidePath(view.path).to_string();
+    let word = shell_word(&view.path.to_string_lossy()).into_owned();
+    let word = if word.starts_with('-') {
+        format!("-- {word}")
+    } else {
+        word
+    };
     let distro = metadata
         .ros_distro
         .as_deref()
@@ -73,16 +80,27 @@ pub fn text(view: &Overview<'_>) -> String {
     view.push_state(&mut lines);
     if !rows.is_empty() {
         lines.push(String::new());
-        lines.extend(view.table(rows, &bag));
+        lines.extend(view.table(rows, &word));
         lines.push(String::new());
     }
     view.push_markers(&mut lines);
+    for (label, further) in view.further() {
+        view.push_some(&mut lines, label, &further);
+    }
+    if let Some(damage) = &summary.attachments_damage {
+        view.push_painted(
+            &mut lines,
+            "Attached",
+            &format!("cannot be read: {}", one_line(damage)),
+            Paint::attention,
+        );
+    }
     if !summary.attachments.is_empty() {
         let count = plural(summary.attachments.len() as u64, "attachment");
-        view.push(&mut lines, "Attached", &format!("{count}: holdall get {bag}"));
+        view.push(&mut lines, "Attached", &format!("{count}: holdall get {word}"));
     }
     for step in next_steps(summary) {
-        view.push(&mut lines, "Next", &advice(step, &bag));
+        view.push(&mut lines, "Next", &advice(step, &word));
     }
     while lines.last().is_some_and(String::is_empty) {
         lines.pop();
@@ -108,6 +126,15 @@ fn advice(step: NextStep, bag: &str) -> String {
         NextStep::LostElsewhere => format!("holdall audit {bag} names publishers and stages"),
         NextStep::Define => "types without a definition: --definitions FOLDER of cat and export names theirs".to_owned(),
     }
+}
+
+/// Messages that are not in the bag and not lost either.
+fn not_lost(account: &AccountSummary) -> Option<String> {
+    let counts = account_counts(&AccountSummary {
+        lost: 0,
+        ..account.clone()
+    });
+    (!counts.is_empty()).then(|| format!("not in it and not lost: {}", counts.join(", ")))
 }
 
 impl Overview<'_> {
@@ -144,7 +171,7 @@ impl Overview<'_> {
         };
         let end = start.saturating_add(metadata.duration);
         let is_one_day = self.time(start, "%F") == self.time(end, "%F");
-        let end = self.time(end, if is_one_day { "%T %Z" } else { "%F %T %Z" });
+        let end = self.time(end, if is_one_day { "%T %:z" } else { "%F %T %:z" });
         let steady = self.summary.duration_without_jumps;
         let steady = steady.map(|span| format!(" ({} without the jumps of its clock)", format_span(span)));
         let span = format_span(metadata.duration);
@@ -158,8 +185,12 @@ impl Overview<'_> {
     fn push_state(&self, lines: &mut Vec<String>) {
         let state = &self.summary.state;
         let time = |at: Timestamp| self.time(at, "%F %T");
-        let is_whole =
-            state.condition == Condition::Complete && state.sums().is_none_or(|sums| sums.lost == 0);
+        let summary = self.summary;
+        let is_whole = state.condition == Condition::Complete
+            && state.sums().is_some_and(|sums| sums.lost == 0)
+            && summary.not_heard.is_empty()
+            && summary.unheard_services.is_empty()
+            && summary.attachments_damage.is_none();
         let first = if is_whole {
             "complete: every message that was sent while it recorded is in it, or counted below".to_owned()
         } else {
@@ -171,13 +202,47 @@ impl Overview<'_> {
         };
         let tint = if is_whole { Paint::good } else { Paint::attention };
         self.push_painted(lines, "State", &first, tint);
-        let more = state.more_lines(time);
-        for line in more.iter().take(LINES_MAX) {
-            self.push(lines, "", line);
+        if let Some(sums) = state.account.as_ref().and_then(not_lost) {
+            self.push(lines, "", &sums);
         }
-        if more.len() > LINES_MAX {
-            self.push(lines, "", &format!("and {} more", more.len() - LINES_MAX));
+        self.push_some(lines, "", &state.more_lines(time));
+    }
+
+    /// The first lines of a list, all of them on request; the label is beside the first.
+    fn push_some(&self, lines: &mut Vec<String>, label: &str, list: &[String]) {
+        let most = if self.all { usize::MAX } else { LINES_MAX };
+        for (number, line) in list.iter().take(most).enumerate() {
+            self.push(lines, if number == 0 { label } else { "" }, line);
         }
+        if list.len() > most {
+            self.push(lines, "", &format!("and {} more", list.len() - most));
+        }
+    }
+
+    /// What most bags do not have.
+    fn further(&self) -> [(&'static str, Vec<String>); 4] {
+        let summary = self.summary;
+        let shown = |text: String| Outside(&text).to_string();
+        [
+            (
+                "Not heard",
+                summary
+                    .not_heard
+                    .iter()
+                    .map(|one| shown(one.to_string()))
+                    .collect(),
+            ),
+            (
+                "Calls",
+                summary
+                    .unheard_services
+                    .iter()
+                    .map(|name| format!("{}: not introspected", Outside(name)))
+                    .collect(),
+            ),
+            ("Clock", jump_lines(&summary.clock_jumps, self.zone)),
+            ("Sent by", summary.publishers.iter().map(publisher_line).collect()),
+        ]
     }
 
     /// The topics; of too many those with losses and the most messages.

@@ -4,11 +4,11 @@ use super::fit::{Column, table};
 use crate::units::{format_bytes, format_count, format_elapsed};
 use holdall::supervise::{
     control_socket::ControlError,
-    running::{Running, RunningKind},
+    running::{Running, RunningFolder, RunningKind},
 };
-use holdall_model::text::Outside;
+use holdall_model::text::{Outside, OutsidePath, one_line};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{io::ErrorKind, time::Duration};
 
 /// A socket, and what answers.
 pub struct Found {
@@ -37,7 +37,12 @@ impl Found {
         let is = |status: &Value, key: &str| status[key] == json!(true);
         match &self.status {
             None => "dead: its process was killed".to_owned(),
-            Some(Err(error)) => format!("no answer: {error}"),
+            Some(Err(ControlError::Reach { source, .. }))
+                if matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+            {
+                "no answer: it may be stopped".to_owned()
+            }
+            Some(Err(error)) => format!("no answer: {}", one_line(&error.to_string())),
             Some(Ok(status)) if is(status, "ended") => "ended".to_owned(),
             Some(Ok(status)) if is(status, "stalled") => "stalled".to_owned(),
             Some(Ok(status)) if is(status, "paused") => "paused".to_owned(),
@@ -90,11 +95,17 @@ impl Found {
     }
 }
 
+/// What is found where, when nothing is.
+pub fn nothing(folder: &RunningFolder) -> String {
+    let folders: Vec<String> = folder.paths().map(|path| OutsidePath(path).to_string()).collect();
+    format!("no recording or playback is found in {}", folders.join(", "))
+}
+
 /// The table.
-pub fn text(found: &[Found], other_users: &[u32], columns: Option<usize>) -> String {
+pub fn text(found: &[Found], folder: &RunningFolder, columns: Option<usize>) -> String {
     let mut lines = Vec::new();
     if found.is_empty() {
-        lines.push("no recording or playback of this user runs on this computer".to_owned());
+        lines.push(nothing(folder));
     } else {
         let each = |cell: &dyn Fn(&Found) -> String| found.iter().map(cell).collect::<Vec<_>>();
         let count = |count: Option<u64>| count.map_or_else(String::new, format_count);
@@ -123,9 +134,9 @@ pub fn text(found: &[Found], other_users: &[u32], columns: Option<usize>) -> Str
             columns,
         ));
     }
-    for user in other_users {
+    for user in folder.other_users() {
         lines.push(format!(
-            "user {user} has sockets of recordings or playbacks, too; only that user can ask them"
+            "user {user} has recorded or played here, too, and may do so now; only that user sees it"
         ));
     }
     lines.join("\n")
@@ -185,13 +196,17 @@ mod tests {
             ),
             found(19, RunningKind::Recording, None),
         ];
-        insta::assert_snapshot!(text(&found, &[1001], Some(100)));
+        let folder = RunningFolder::new("/run/user/1000/holdall");
+        insta::assert_snapshot!(text(&found, &folder, Some(100)));
         assert_eq!(found[2].json()["state"], "dead: its process was killed");
         let said = several(&[found[0].running.clone(), found[1].running.clone()], "pause");
         assert!(
             said.contains("holdall control PATH pause") && said.contains("recording-17.sock"),
             "{said}"
         );
-        assert!(text(&[], &[], None).starts_with("no recording"));
+        assert_eq!(
+            text(&[], &folder.and("/tmp/holdall-1000".into()), None),
+            "no recording or playback is found in /run/user/1000/holdall, /tmp/holdall-1000"
+        );
     }
 }

@@ -32,6 +32,15 @@ pub fn asked<'a>(
         Some((request, arguments)) => (Some(socket), request.as_str(), arguments),
         None => (None, args.first.as_str(), args.words.as_slice()),
     };
+    let late = arguments
+        .iter()
+        .find(|word| word.contains('/') && exists(Path::new(word)));
+    if let (None, Some(late)) = (socket, late) {
+        return Err(UsageError::SocketIsLate {
+            socket: late.clone(),
+            request: request.to_owned(),
+        });
+    }
     if !is_request(request) {
         return Err(UsageError::UnknownRequest {
             request: request.to_owned(),

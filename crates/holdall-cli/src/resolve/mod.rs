@@ -29,6 +29,14 @@ use std::{
 /// Errors in a command line; each is one sentence, and the run ends with exit code 2.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UsageError {
+    /// A control socket after the request.
+    #[error("the path of a control socket comes first: holdall control {socket} {request}")]
+    SocketIsLate {
+        /// The socket.
+        socket: String,
+        /// The request.
+        request: String,
+    },
     /// Nothing selects topics to record.
     #[error(
         "nothing is selected to record; use -a for everything, or name topics, or one of --all-topics, --all-services, \

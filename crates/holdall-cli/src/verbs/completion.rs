@@ -106,8 +106,20 @@ fn fish(cli: &Command) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Names that shells can take apart, expand or run have no place in what they complete: bags and nodes of others choose them.
+fn is_plain(name: &str) -> bool {
+    name.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_'))
+}
+
 /// Topics of the bag among the words, else, for verbs that listen, those of the live graph.
 fn topics(words: &[String]) -> BTreeSet<String> {
+    let mut names = all_topics(words);
+    names.retain(|name| is_plain(name));
+    names
+}
+
+fn all_topics(words: &[String]) -> BTreeSet<String> {
     let verb = words.first().map(String::as_str).unwrap_or_default();
     if LIVE.contains(&verb) {
         return live();

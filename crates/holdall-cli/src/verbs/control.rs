@@ -9,9 +9,15 @@ use crate::{
     render::ps,
     resolve,
 };
-use holdall::supervise::control_socket::ask;
+use holdall::supervise::{
+    control_socket::{ask, ask_within},
+    running::Running,
+};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
+
+/// How long a process has to say how it is.
+const STATUS_MAX: Duration = Duration::from_secs(2);
 
 /// Sends the request and shows the reply: metrics as text, all else as the JSON object received.
 pub fn run(args: &ControlArguments) -> VerbResult {
@@ -42,27 +48,40 @@ fn only_one(request: &Value) -> Result<PathBuf, Failure> {
                 request["request"].as_str().unwrap_or_default(),
             )))
         }
-        (None, _) => Err(Failure::refused(
-            "no recording or playback of this user runs on this computer; holdall ps lists them",
-        )),
+        (None, _) => Err(Failure::refused(ps::nothing(&running_folder()))),
     }
 }
 
 /// Lists what runs.
 pub fn list(args: &PsArguments) -> VerbResult {
     let folder = running_folder();
-    let found = folder.found().into_iter().map(|(running, is_alive)| {
-        let reply = is_alive.then(|| ask(&running.socket, &json!({"request": "status"})));
-        let status = reply.map(|reply| reply.map(|mut reply| reply["status"].take()));
-        ps::Found { running, status }
+    let request = json!({"request": "status"});
+    let status = |running: &Running| {
+        let reply = ask_within(&running.socket, &request, STATUS_MAX);
+        reply.map(|mut reply| reply["status"].take())
+    };
+    // All at once: each that is stopped takes the whole time.
+    let found: Vec<ps::Found> = std::thread::scope(|scope| {
+        let asked = folder.found().into_iter().map(|(running, is_alive)| {
+            let asked = is_alive.then(|| {
+                let running = running.clone();
+                scope.spawn(move || status(&running))
+            });
+            (running, asked)
+        });
+        let asked: Vec<_> = asked.collect();
+        let answers = asked.into_iter().map(|(running, asked)| ps::Found {
+            running,
+            status: asked.and_then(|asked| asked.join().ok()),
+        });
+        answers.collect()
     });
-    let found: Vec<ps::Found> = found.collect();
     if args.json {
         for one in &found {
             output::result(&one.json().to_string())?;
         }
     } else {
-        output::result(&ps::text(&found, &folder.other_users(), output::columns()))?;
+        output::result(&ps::text(&found, &folder, output::columns()))?;
     }
     Ok(Outcome::Done)
 }

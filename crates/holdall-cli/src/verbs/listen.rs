@@ -191,7 +191,10 @@ fn ended(topics: &[TopicReading], named: &[String], sentence: Measure) -> VerbRe
 
 /// Why a topic may not be heard.
 fn where_to_look() -> String {
-    let domain = std::env::var("ROS_DOMAIN_ID").unwrap_or_else(|_| "0".to_owned());
+    let domain = std::env::var("ROS_DOMAIN_ID")
+        .ok()
+        .filter(|domain| !domain.is_empty())
+        .unwrap_or_else(|| "0".to_owned());
     format!("this is ROS domain {domain} (ROS_DOMAIN_ID); holdall top shows what is heard in it")
 }
 

@@ -46,16 +46,22 @@ pub fn serve(
 /// A socket's path has at most 107 bytes; its name below this folder takes up to 31 of them.
 const RUNTIME_PATH_BYTES_MAX: usize = 76;
 
-/// Where recordings and playbacks of this user are found by `holdall web`.
+/// Where recordings and playbacks of this user are found, whatever the environment that they were started in.
 pub fn running_folder() -> RunningFolder {
-    let of_session = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|folder| folder.is_absolute() && folder.is_dir())
-        .filter(|folder| folder.as_os_str().len() <= RUNTIME_PATH_BYTES_MAX);
-    RunningFolder::new(match of_session {
+    let user = holdall_io::process::user();
+    let is_usable = |folder: &PathBuf| {
+        folder.is_absolute() && folder.is_dir() && folder.as_os_str().len() <= RUNTIME_PATH_BYTES_MAX
+    };
+    let of_variable = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let of_session = PathBuf::from(format!("/run/user/{user}"));
+    let without = std::env::temp_dir().join(format!("holdall-{user}"));
+    let own = match of_variable.filter(is_usable) {
         Some(folder) => folder.join("holdall"),
-        None => std::env::temp_dir().join(format!("holdall-{}", holdall_io::process::user())),
-    })
+        None => without.clone(),
+    };
+    RunningFolder::new(own)
+        .and(of_session.join("holdall"))
+        .and(without)
 }
 
 /// Lets `holdall web` find this process. Without it a recording is none the worse.

@@ -19,6 +19,9 @@ use holdall_model::{time::Timestamp, topic::TopicId};
 use segment::LOAN_OVERHEAD_BYTES;
 use std::{collections::VecDeque, time::Duration};
 
+/// A cache presses its drain when this part of its first size is used.
+const PRESSING_PART: usize = 8;
+
 /// The smallest cache, in bytes; smaller requests (rosbag2's 0, "write each message straight") get this.
 pub(crate) const CACHE_BYTES_MIN: usize = 64 * 1024;
 
@@ -128,7 +131,7 @@ impl Cache {
         Self {
             shape,
             bytes_max,
-            pressing_bytes: bytes_max / 8,
+            pressing_bytes: bytes_max / PRESSING_PART,
             duration_max: options.duration_max,
             steady: None,
             snapshot: options.snapshot,
@@ -181,8 +184,9 @@ impl Cache {
 
     /// Sets its limit in bytes. What it holds beyond a smaller one stays until it is written.
     pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
-        // Half of it is for others than the segments that are never freed, so that loans come in one after the other.
-        let least = 2 * self.segments_min * self.shape.footprint_bytes();
+        // Half of it is for others than the segments that are never freed, so that loans come in one after the other; not more than at first.
+        let least =
+            (2 * self.segments_min * self.shape.footprint_bytes()).min(self.pressing_bytes * PRESSING_PART);
         self.bytes_max = bytes_max.max(CACHE_BYTES_MIN).max(least);
         self.admission.set_bytes_max(self.bytes_max);
     }

@@ -114,6 +114,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Bench {
     cache: SharedCache,
     bytes_max: usize,
+    first_bytes_max: usize,
     /// After the last step, in bytes.
     memory: usize,
     account: Arc<AtomicUsize>,
@@ -139,6 +140,7 @@ impl Bench {
             memory: cache.memory_bytes(),
             cache,
             bytes_max: options.bytes_max.max(CACHE_BYTES_MIN),
+            first_bytes_max: options.bytes_max.max(CACHE_BYTES_MIN),
             account: Arc::default(),
             loans: Arc::default(),
             evicted,
@@ -217,7 +219,13 @@ impl Bench {
             Step::Advance { ms } => self.now_ms += ms,
             Step::Resize { bytes_max } => {
                 self.cache.set_bytes_max(bytes_max);
-                self.bytes_max = bytes_max.max(CACHE_BYTES_MIN);
+                let limit = self.cache.bytes_max();
+                let asked = bytes_max.max(CACHE_BYTES_MIN);
+                assert!(
+                    limit == asked || (asked..=self.first_bytes_max).contains(&limit),
+                    "{limit} for {asked}"
+                );
+                self.bytes_max = limit;
             }
         }
         self.check_bound();

@@ -44,12 +44,36 @@ pub struct Running {
 
 /// The folder of the sockets.
 #[derive(Clone, Debug)]
-pub struct RunningFolder(PathBuf);
+pub struct RunningFolder {
+    /// Of this process.
+    path: PathBuf,
+    /// Where processes of the same user have theirs whose environment is another one: without a session, as services and cron start them.
+    others: Vec<PathBuf>,
+}
 
 impl RunningFolder {
     /// At this path.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
+        Self {
+            path: path.into(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Also finds what has its socket in another folder.
+    #[must_use]
+    pub fn and(mut self, other: PathBuf) -> Self {
+        if other != self.path && !self.others.contains(&other) {
+            self.others.push(other);
+        }
+        self
+    }
+
+    /// Every folder in which sockets are searched.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.path)
+            .chain(&self.others)
+            .map(PathBuf::as_path)
     }
 
     /// Makes the socket of this process, whose name others find.
@@ -58,19 +82,19 @@ impl RunningFolder {
     /// The folder cannot be made or belongs to another user, or the socket cannot be made.
     pub fn bind(&self, kind: RunningKind) -> Result<ControlSocket, ControlError> {
         self.make().map_err(|source| ControlError::Bind {
-            path: self.0.clone(),
+            path: self.path.clone(),
             source,
         })?;
         let name = format!("{}-{}.sock", kind.as_str(), std::process::id());
-        ControlSocket::bind(&self.0.join(name))
+        ControlSocket::bind(&self.path.join(name))
     }
 
     fn make(&self) -> io::Result<()> {
-        if !fs::exists(&self.0).map_err(|error| error.into_io())? {
+        if !fs::exists(&self.path).map_err(|error| error.into_io())? {
             // Another process may have been faster.
-            let _ = fs::create_private_dir(&self.0);
+            let _ = fs::create_private_dir(&self.path);
         }
-        if fs::is_private_dir(&self.0) {
+        if fs::is_private_dir(&self.path) {
             Ok(())
         } else {
             Err(io::Error::new(
@@ -89,17 +113,15 @@ impl RunningFolder {
 
     /// The same with those that do not answer any more: false. They are found once, unless another process has got their number.
     pub fn found(&self) -> Vec<(Running, bool)> {
-        if !fs::is_private_dir(&self.0) {
-            return Vec::new();
-        }
-        let listed = fs::list_dir_up_to(&self.0, LISTED_MAX).unwrap_or_default();
-        let found = listed.into_iter().filter_map(|entry| of_socket(&entry.path));
+        let folders = self.paths().filter(|folder| fs::is_private_dir(folder));
+        let listed = folders.flat_map(|folder| fs::list_dir_up_to(folder, LISTED_MAX).unwrap_or_default());
+        let is_socket = |path: &Path| fs::about_name(path).is_ok_and(|about| about.kind == fs::Kind::Socket);
+        let sockets = listed.filter(|entry| is_socket(&entry.path));
+        let found = sockets.filter_map(|entry| of_socket(&entry.path));
         let mut found: Vec<(Running, bool)> = found
             .map(|running| {
                 let is_alive = UnixStream::connect(&running.socket).is_ok();
-                let is_socket =
-                    |about: fs::About| about.kind == fs::Kind::Socket && !process::exists(running.process);
-                if !is_alive && fs::about_name(&running.socket).is_ok_and(is_socket) {
+                if !is_alive && !process::exists(running.process) {
                     drop(fs::remove_file(&running.socket));
                 }
                 (running, is_alive)
@@ -109,29 +131,28 @@ impl RunningFolder {
         found
     }
 
-    /// Users other than this one with a folder of sockets in the same place: this user cannot ask what they run.
+    /// Users other than this one with a folder of sockets beside one of this user's: this user cannot ask what they run.
     pub fn other_users(&self) -> Vec<u32> {
-        let (Some(place), Some(own)) = (self.0.parent(), self.0.file_name().and_then(|name| name.to_str()))
-        else {
-            return Vec::new();
-        };
-        let Some((prefix, _)) = own.rsplit_once('-') else {
-            return Vec::new();
-        };
-        let listed = fs::list_dir_up_to(place, LISTED_MAX).unwrap_or_default();
-        let of_entry = |entry: &fs::DirEntry| {
-            let (before, user) = entry.path.file_name()?.to_str()?.rsplit_once('-')?;
-            let user = user.parse().ok()?;
-            (before == prefix && user != process::user()).then_some(user)
-        };
-        let mut users: Vec<u32> = listed
-            .iter()
-            .filter(|entry| entry.is_dir)
-            .filter_map(of_entry)
-            .collect();
+        let mut users: Vec<u32> = self.paths().flat_map(users_beside).collect();
         users.sort_unstable();
+        users.dedup();
         users
     }
+}
+
+fn users_beside(folder: &Path) -> Vec<u32> {
+    let own = folder.file_name().and_then(|name| name.to_str());
+    let (Some(place), Some((prefix, _))) = (folder.parent(), own.and_then(|own| own.rsplit_once('-'))) else {
+        return Vec::new();
+    };
+    let of_entry = |entry: &fs::DirEntry| {
+        let (before, user) = entry.path.file_name()?.to_str()?.rsplit_once('-')?;
+        let is_number = user.bytes().all(|byte| byte.is_ascii_digit());
+        let user = user.parse().ok().filter(|_| is_number)?;
+        (entry.is_dir && before == prefix && user != process::user()).then_some(user)
+    };
+    let listed = fs::list_dir_up_to(place, LISTED_MAX).unwrap_or_default();
+    listed.iter().filter_map(of_entry).collect()
 }
 
 fn of_socket(path: &Path) -> Option<Running> {

@@ -289,12 +289,20 @@ fn refusal(sentence: &str) -> Value {
 /// # Errors
 /// Nothing listens, the reply is not valid, or the request is refused.
 pub fn ask(path: &Path, request: &Value) -> Result<Value, ControlError> {
+    ask_within(path, request, SILENCE_MAX)
+}
+
+/// As [`ask`], for a process that may be stopped: it is waited for `silence_max`.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_within(path: &Path, request: &Value, silence_max: Duration) -> Result<Value, ControlError> {
     let reach = |source| ControlError::Reach {
         path: path.to_owned(),
         source,
     };
     let mut stream = UnixStream::connect(path).map_err(reach)?;
-    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(reach)?;
+    stream.set_read_timeout(Some(silence_max)).map_err(reach)?;
     stream
         .write_all(format!("{request}\n").as_bytes())
         .map_err(reach)?;
