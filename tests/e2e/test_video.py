@@ -1,16 +1,21 @@
 """H.264 and H.265 in messages become images by real ffmpeg: the grey level of each is the number of its message."""
 
+import http.client
+import io
 import json
 import os
 import re
 import struct
 import subprocess
+from urllib.parse import quote, unquote
 
 import imageio_ffmpeg
 import numpy as np
 import pytest
 from mcap.writer import Writer
 from PIL import Image
+from served import ask_bytes as ask
+from served import served, until
 
 FFMPEG = imageio_ffmpeg.get_ffmpeg_exe()
 START, STEP = 1_700_000_000_000_000_000, 33_333_333
@@ -92,6 +97,95 @@ def write(path, topics):
                 writer.add_message(channel, time, message(kind, form, data), time)
         writer.finish()
     return path
+
+
+def served_video(world, topics):
+    """A server of a folder with a bag of these."""
+    (world.folder / "bags").mkdir()
+    write(world.folder / "bags/video.mcap", topics)
+    web = world.holdall("web", world.folder / "bags", "127.0.0.1:0", "--foxglove", "127.0.0.1:0")
+    address = served(web, "bags: ")
+    until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the bag in the list")
+    return web, address
+
+
+def seen(address, topic, number, more=""):
+    """The grey level of a picture, and the number of its message; the server's words where it has none."""
+    path = f"/api/picture?bag=video.mcap&topic={quote(topic)}&at={START + number * STEP}{more}"
+    connection = http.client.HTTPConnection(*address, timeout=60)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {address.token}"})
+    answer = connection.getresponse()
+    content, about = answer.read(), answer.getheader("X-Holdall-About")
+    connection.close()
+    if answer.status != 200:
+        return json.loads(content)["error"]
+    picture = np.asarray(Image.open(io.BytesIO(content)))
+    assert picture.shape == (HEIGHT, WIDTH, 3), picture.shape
+    return picture.mean(), (int(json.loads(unquote(about))["time_ns"]) - START) // STEP
+
+
+LOOKED = {
+    **{topic: (kind, form, list(enumerate(encode(codec, 70)))[7:]) for topic, (kind, form, codec) in {
+        "/isaac": ("sensor_msgs/msg/CompressedImage", "h264", "h264"),
+        "/foxglove": ("foxglove_msgs/msg/CompressedVideo", "h264", "h264"),
+        "/packet265": ("ffmpeg_image_transport_msgs/msg/FFMPEGPacket", "hevc_nvenc", "hevc"),
+    }.items()},
+    "/reordered": ("foxglove_msgs/msg/CompressedVideo", "h264", list(enumerate(encode("h264", 60, bframes=2)))),
+    "/other": ("foxglove_msgs/msg/CompressedVideo", "av1", [(0, b"\x12\0")]),
+    "/torn": ("foxglove_msgs/msg/CompressedVideo", "h264", [(n, d if n < 25 else d[:40]) for n, d in enumerate(encode("h264", 60))]),
+}  # fmt: skip
+
+
+def test_a_page_gets_pictures_of_video_by_ffmpeg(world, ffmpeg):
+    web, address = served_video(world, LOOKED)
+    for topic in ("/isaac", "/foxglove", "/packet265"):
+        for number in (20, 21, 39, 40, 59, 69):
+            level, of = seen(address, topic, number)
+            assert of == number and abs(level - grey(number)) < 2.5, (topic, number, level)
+        # Key frames only: while somebody scrubs.
+        level, of = seen(address, topic, 39, "&quick=1")
+        assert of == 20 and abs(level - grey(20)) < 2.5
+        assert "no key frame of this video" in seen(address, topic, 9)
+    assert "B-frames" in seen(address, "/reordered", 7)
+    assert "av1" in seen(address, "/other", 0)
+    torn = seen(address, "/torn", 30)
+    assert "ffmpeg" in torn if isinstance(torn, str) else torn[1] == 30, torn
+    code, said = web.stop()
+    assert code == 0, said
+
+
+def test_without_ffmpeg_a_page_says_what_is_missing(world):
+    (world.folder / "nothing").mkdir()
+    world.env["PATH"] = str(world.folder / "nothing")
+    web, address = served_video(world, {"/isaac": LOOKED["/isaac"]})
+    assert "ffmpeg, which would, is not installed where holdall runs" in seen(address, "/isaac", 25)
+    code, said = web.stop()
+    assert code == 0, said
+
+
+def test_a_browser_shows_video(world, ffmpeg, browser):
+    web, address = served_video(world, LOOKED)
+    browser.open(f"http://{address[0]}:{address[1]}/?token={address.token}")
+    browser.script("location.hash = 'video.mcap'")
+    until(lambda: browser.script("!!(chart && viewer)"), "the bag")
+    pixel = "(() => { const c = document.querySelector('.picture canvas'), p = c.getContext('2d').getImageData(32, 24, 1, 1).data; return c.hidden ? -1 : (p[0] + p[1] + p[2]) / 3; })()"
+    # Frames between key frames; H.265, which this one does not decode, comes by ffmpeg.
+    for topic, numbers in (("/foxglove", (20, 47)), ("/isaac", (69,)), ("/packet265", (33,))):
+        for number in numbers:
+            browser.script(f"lookAt({{ name: '{topic}', type: '' }}, '{START + number * STEP}')")
+            until(lambda: abs(browser.script(pixel) - grey(number)) < 4, f"{topic} {number}")  # noqa: B023
+    # In messages of another order each still has its own picture.
+    shown = set()
+    for number in range(22, 28):
+        browser.script(f"lookAt({{ name: '/reordered', type: '' }}, '{START + number * STEP}')")
+        until(lambda: int(browser.script("document.querySelector('.picture canvas').dataset.time")) == START + number * STEP, f"reordered {number}")  # noqa: B023
+        (of,) = [other for other in range(number - 4, number + 5) if abs(browser.script(pixel) - grey(other)) < 3]
+        shown.add(of)
+    assert len(shown) == 6, shown
+    assert browser.script("[...notHere].join()") == "topic=%2Fpacket265"
+    until(lambda: browser.script("drawn.lanes.filter(lane => lane.thumbs).length") == 2, "pictures along the lanes")
+    code, said = web.stop()
+    assert code == 0, said
 
 
 @pytest.fixture

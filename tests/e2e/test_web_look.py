@@ -196,6 +196,16 @@ def test_a_bag_is_looked_into_in_a_browser(looked, browser):
     part = [stamp for stamp, _ in of_rosbags(bag, "/imu/data") if START + 1_750_000_000 <= stamp <= START + 2_750_000_000]
     assert browser.script(f"{lane}.part.n.reduce((a, b) => a + b)") == len(part)
     assert "2 s to 2.5 s" in browser.script("document.getElementById('shown').textContent")
+    # An answer that comes late replaces no newer one: the first two requests of each kind are held until those of another part were answered.
+    browser.script(
+        "window.kept = fetch; window.held = []; window.fetch = (path, more) => { const body = String(more && more.body);"
+        " const isFirst = body.includes('\"from_s\":0') && held.length < 2; const answer = kept(path, more);"
+        " return isFirst ? new Promise(done => held.push(() => done(answer))) : answer; }; chart.view(0, 800); new Promise(done => setTimeout(() => done(chart.view(9000, 400)), 600))"
+    )
+    until(lambda: browser.script(f"held.length === 2 && {lane}.part.start > 8000 && Math.round(chart.panels[0].lines[0].span) === 400"), "the second part")
+    browser.script("held.forEach(release => release()); window.fetch = kept; new Promise(done => setTimeout(done, 700))")
+    assert browser.script(f"{lane}.part.start > 8000 && Math.round(chart.panels[0].lines[0].span) === 400 && chart.panels[0].lines[0].start > 8000")
+    browser.script("chart.view(2000, 500)")
     # The link shows the same.
     link = browser.script("location.hash")
     assert "topic=%2Fimu%2Fdata" in link and "value=" in link

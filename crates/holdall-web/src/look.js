@@ -1,9 +1,29 @@
 // A message of a topic: a tree of its fields, and its picture. `source.path(kind, query)` is where messages and pictures are; `source.isLive` shows the
 // newest one as it comes. `on.moved(ns)` is called with the time of what is shown, `on.plot(text, unit)` for a field.
 const UNITS = { "sensor_msgs/msg/Imu": { linear_acceleration: "m/s²", angular_velocity: "rad/s" }, "sensor_msgs/msg/NavSatFix": { latitude: "°", longitude: "°", altitude: "m" }, "geometry_msgs/msg/Twist": { linear: "m/s", angular: "rad/s" }, "geometry_msgs/msg/Accel": { linear: "m/s²", angular: "rad/s²" }, "geometry_msgs/msg/Wrench": { force: "N", torque: "N·m" }, "geometry_msgs/msg/Pose": { position: "m" }, "geometry_msgs/msg/Transform": { translation: "m" }, "sensor_msgs/msg/LaserScan": { ranges: "m", range_min: "m", range_max: "m", angle_min: "rad", angle_max: "rad", angle_increment: "rad", time_increment: "s", scan_time: "s" }, "sensor_msgs/msg/Range": { range: "m", min_range: "m", max_range: "m", field_of_view: "rad" }, "sensor_msgs/msg/Temperature": { temperature: "°C" }, "sensor_msgs/msg/FluidPressure": { fluid_pressure: "Pa" }, "sensor_msgs/msg/MagneticField": { magnetic_field: "T" }, "sensor_msgs/msg/BatteryState": { voltage: "V", current: "A", charge: "Ah", capacity: "Ah", design_capacity: "Ah", temperature: "°C", cell_voltage: "V", cell_temperature: "°C" }, "nav_msgs/msg/MapMetaData": { resolution: "m" } };
+// A picture of the server. Video is decoded here where the browser can, else by the server.
+const notHere = new Set();
+async function pictureOf(path, options) {
+  for (;;) {
+    const topic = path.match(/topic=[^&]*/)[0], isOurs = "VideoDecoder" in globalThis && !notHere.has(topic), answer = await fetch(path + (isOurs ? "&video=1" : ""));
+    if (!answer.ok) return { said: String((await answer.json()).error) };
+    const about = JSON.parse(decodeURIComponent(answer.headers.get("X-Holdall-About")));
+    if (about.kind !== "video") return { about, image: await createImageBitmap(await answer.blob(), options) };
+    try { const frame = await lastFrame(about.codec, new DataView(await answer.arrayBuffer())); try { return { about, image: await createImageBitmap(frame, options) }; } finally { frame.close(); } } catch { notHere.add(topic); }
+  }
+}
+async function lastFrame(codec, data) {
+  const settings = { codec, optimizeForLatency: true }; if (!(await VideoDecoder.isConfigSupported(settings)).supported) throw new Error(codec);
+  let frame = null, failure = null, number = 0, at = 0;
+  const decoder = new VideoDecoder({ output: one => { if (!frame || one.timestamp > frame.timestamp) { if (frame) frame.close(); frame = one; } else one.close(); }, error: e => { failure = e; } });
+  decoder.configure(settings);
+  while (at < data.byteLength) { const long = data.getUint32(at); decoder.decode(new EncodedVideoChunk({ type: number ? "delta" : "key", timestamp: number++, data: new Uint8Array(data.buffer, at + 4, long) })); at += 4 + long; }
+  await decoder.flush(); decoder.close(); if (failure || !frame || frame.timestamp !== number - 1) throw failure || new Error("no picture");
+  return frame;
+}
 function makeViewer(box, source, on) {
   const parts = {}, part = (key, tag, name) => { parts[key] = make(tag, name); return parts[key]; };
-  let topic = null, at = null, changed = new Set(), list = null, range = null, wish = null, busy = false, timer = 0, held = false, seen = 0;
+  let topic = null, at = null, changed = new Set(), list = null, range = null, wish = null, busy = false, timer = 0, held = false, seen = 0, going = 0;
   const head = make("div", "bar-row"), steps = make("nav", "steps"), find = make("form", "find"), where = make("input");
   head.append(part("title", "h2")); steps.setAttribute("aria-label", "messages");
   const step = (label, name, act) => { const b = button(label, act); b.setAttribute("aria-label", name); steps.append(b); return b; };
@@ -26,7 +46,7 @@ function makeViewer(box, source, on) {
     Object.assign(slider, { type: "range", min: 0, max: 10000, id: "scrub" }); slider.setAttribute("aria-label", "time in the bag"); parts.picture.append(slider);
     const timeOf = () => source.start + BigInt(Math.round(Number(slider.value) / 10000 * source.length_ms * 1000)) * 1000n;
     // Fewer pixels are faster; the picture at rest is whole.
-    slider.addEventListener("input", () => picture({ step: "at", at: timeOf(), side: 640 })); slider.addEventListener("change", () => go({ step: "at", at: timeOf() }));
+    slider.addEventListener("input", () => picture({ step: "at", at: timeOf(), side: 640, quick: 1 })); slider.addEventListener("change", () => go({ step: "at", at: timeOf() }));
   }
 
   const query = more => Object.entries(more).filter(([, v]) => v !== undefined && v !== null && v !== "").map(([k, v]) => `${k}=${encodeURIComponent(v)}`).join("&");
@@ -34,11 +54,11 @@ function makeViewer(box, source, on) {
   // What a place of a search is in words.
   async function go(way) {
     if (!topic) return;
-    const asked = topic; let next = { ...here(), ...way };
+    const mine = ++going; let next = { ...here(), ...way };
     if (!at && next.step !== "at") next = { ...next, step: "at", at: "-9000000000000000000" };
     for (let round = 0; ; round++) {
-      let reply; try { reply = await get(source.path("message", query(next))); } catch { refuse("holdall did not answer."); return; }
-      if (asked !== topic || !reply.ok) return;
+      let reply; try { reply = await get(source.path("message", query(next))); } catch { if (mine === going) refuse("holdall did not answer."); return; }
+      if (mine !== going || !reply.ok) return;
       refuse("");
       if (reply.found) { at = reply.found; list = way.open ? { open: way.open, from: way.from } : null; show(); return; }
       if (!reply.until_ns) { put(parts.when, way.where ? `No further message fulfils ${way.where}.` : next.step === "at" ? "This topic has no message." : "This is the " + (next.step === "next" ? "last" : "first") + " message."); return; }
@@ -88,10 +108,9 @@ function makeViewer(box, source, on) {
     while (wish) {
       const now = wish, asked = topic; wish = null;
       try {
-        const answer = await fetch(source.path("picture", query(now)));
+        const { said, about, image } = await pictureOf(source.path("picture", query(now)));
         if (asked !== topic) continue;
-        if (!answer.ok) { const said = await answer.json(); canvas.hidden = true; put(legend, String(said.error)); continue; }
-        const about = JSON.parse(decodeURIComponent(answer.headers.get("X-Holdall-About"))), image = await createImageBitmap(await answer.blob());
+        if (said) { canvas.hidden = true; put(legend, said); continue; }
         canvas.hidden = false; canvas.width = image.width; canvas.height = image.height; canvas.getContext("2d").drawImage(image, 0, 0);
         canvas.setAttribute("aria-label", `${topic.name}: picture of ${image.width} × ${image.height} pixels`); canvas.dataset.time = about.time_ns; canvas.dataset.shown = ++seen; describe(about, image);
         if (now.step === "at") on.moved(about.time_ns);
@@ -108,17 +127,17 @@ function makeViewer(box, source, on) {
     const c = bar.getContext("2d"), g = c.createLinearGradient(0, 0, 120, 0); about.legend.forEach((stop, i) => g.addColorStop(i / (about.legend.length - 1), stop)); c.fillStyle = g; c.fillRect(0, 0, 120, 12);
     if (isDepth) { low.value = Math.round(about.low); high.value = Math.round(about.high); legend.append(low, bar, high, make("span", "soft", about.encoding.includes("mono") ? "" : "mm"), fit); } else { say(near(about.low)); legend.append(bar); say(`${near(about.high)} (${about.by})`); }
   }
-  async function follow() {
-    const asked = topic; clearTimeout(timer); if (!asked) return;
+  async function follow(mine = ++going) {
+    clearTimeout(timer); if (!topic) return;
     if (!held && !document.hidden) {
       try {
         const reply = await (await fetch(source.path("message", query({ topic: topic.name, after: at ? at.number : 0 })))).json();
-        if (asked !== topic) return;
+        if (mine !== going) return;
         if (!reply.ok) { put(parts.when, String(reply.error)); return; }
         if (reply.found) { at = reply.found; show(); } else if (!at) put(parts.when, reply.note || "Waiting for a message.");
       } catch { put(parts.when, "holdall did not answer."); }
     }
-    timer = setTimeout(follow, 200);
+    if (mine === going) timer = setTimeout(follow, 200, mine);
   }
   const viewer = {
     // Shows a topic, its message at a time in nanoseconds.
@@ -127,7 +146,7 @@ function makeViewer(box, source, on) {
       if (isOther) { at = null; list = range = null; changed = new Set(); parts.tree.replaceChildren(); parts.picture.hidden = true; put(parts.when, ""); }
       put(parts.title, next.name); parts.title.title = next.type; source.isLive ? follow() : go({ step: "at", at: ns });
     },
-    close() { topic = null; box.hidden = true; clearTimeout(timer); },
+    close() { topic = null; going++; box.hidden = true; clearTimeout(timer); },
     get topic() { return topic; }, get shown() { return at; }, where,
   };
   return viewer;

@@ -1,7 +1,7 @@
 //! What pages of bags and of live topics have in common: a message as a response.
 
-use crate::http::Response;
-use holdall::look::Picture;
+use crate::http::{Refusal, Request, Response};
+use holdall::look::{Picture, PictureOptions, Video};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -26,6 +26,19 @@ pub(crate) fn picture_response(picture: Picture) -> Response<'static> {
         headers: format!("X-Holdall-About: {about}\r\n"),
         ..Response::new(picture.content_type, picture.bytes)
     }
+}
+
+/// The last picture of a video; the stream itself for a page that decodes it.
+pub(crate) fn video_picture(
+    video: &Video,
+    request: &Request,
+    options: &PictureOptions,
+) -> Result<Picture, Refusal> {
+    let shown = match request.parameter("video") {
+        Some(_) => video.stream(),
+        None => video.decoded(options),
+    };
+    shown.map_err(|reason| Refusal::new(409, &reason))
 }
 
 /// A message whose fields are not known: its text, or its first bytes.

@@ -2,7 +2,7 @@
 
 /// The codec of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Codec {
+pub(crate) enum Codec {
     H264,
     H265,
 }
@@ -29,11 +29,38 @@ impl Codec {
             Self::H265 => "hevc",
         }
     }
+
+    /// Its name with profile and level, as browsers have it (RFC 6381, ISO 14496-15), from the parameters of a sequence.
+    pub fn full_name(self, parameters: &[u8]) -> String {
+        let mut bits = Bits::of(parameters);
+        match self {
+            Self::H264 => {
+                bits.skip(8);
+                format!("avc1.{:06x}", bits.take(24).unwrap_or(0x0042_001e))
+            }
+            Self::H265 => {
+                // The head of the unit, the video's number, layers.
+                bits.skip(16 + 8);
+                let space = bits.take(2).unwrap_or(0) as usize;
+                let tier = if bits.take(1) == Some(1) { 'H' } else { 'L' };
+                let profile = bits.take(5).unwrap_or(1);
+                let compatible = bits.take(32).unwrap_or(0).reverse_bits();
+                let mut constraints: Vec<u32> = (0..6).filter_map(|_| bits.take(8)).collect();
+                while constraints.last() == Some(&0) {
+                    constraints.pop();
+                }
+                let level = bits.take(8).unwrap_or(93);
+                let constraints: String = constraints.iter().map(|byte| format!(".{byte:X}")).collect();
+                let space = ["", "A", "B", "C"][space];
+                format!("hev1.{space}{profile}.{compatible:X}.{tier}{level}{constraints}")
+            }
+        }
+    }
 }
 
 /// Contents of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unit {
+pub(crate) struct Unit {
     /// Number of pictures.
     pub pictures: usize,
     /// Decoding can begin with it, if its parameters are known.

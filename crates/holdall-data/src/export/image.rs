@@ -41,6 +41,19 @@ enum Source {
     Video,
 }
 
+impl Source {
+    fn of(type_name: &str) -> Option<Self> {
+        match type_name {
+            "sensor_msgs/msg/Image" => Some(Self::Raw),
+            "sensor_msgs/msg/CompressedImage" => Some(Self::Compressed),
+            "foxglove_msgs/msg/CompressedVideo" | "ffmpeg_image_transport_msgs/msg/FFMPEGPacket" => {
+                Some(Self::Video)
+            }
+            _ => None,
+        }
+    }
+}
+
 impl ImageSink {
     /// `None` for types that are not images.
     pub fn create(
@@ -49,13 +62,8 @@ impl ImageSink {
         format: ImageFormat,
         existing: ExistingFiles,
     ) -> Result<Option<Self>, ExportError> {
-        let source = match plan.type_name() {
-            "sensor_msgs/msg/Image" => Source::Raw,
-            "sensor_msgs/msg/CompressedImage" => Source::Compressed,
-            "foxglove_msgs/msg/CompressedVideo" | "ffmpeg_image_transport_msgs/msg/FFMPEGPacket" => {
-                Source::Video
-            }
-            _ => return Ok(None),
+        let Some(source) = Source::of(plan.type_name()) else {
+            return Ok(None);
         };
         Ok(Some(Self {
             plan,
@@ -171,7 +179,8 @@ pub(crate) struct ImageFields<'a> {
     format: String,
     is_big_endian: bool,
     step: u32,
-    data: &'a [u8],
+    /// The pixels, or what is compressed.
+    pub data: &'a [u8],
 }
 
 impl<'a> ImageFields<'a> {
@@ -197,6 +206,11 @@ impl<'a> ImageFields<'a> {
                 .map(Some)
                 .ok_or_else(|| format!("video of format {format:?} is not decoded; H.264 and H.265 are")),
         }
+    }
+
+    /// The codec if a message of this type is a picture of a video.
+    pub fn video(&self, type_name: &str) -> Result<Option<Codec>, String> {
+        self.codec(Source::of(type_name).unwrap_or(Source::Raw))
     }
 
     /// The encoding or format that the message states.

@@ -23,12 +23,14 @@ pub(crate) use compressed::file_pixels;
 pub(crate) use compressed::{Compressed, png_pixels};
 #[cfg(feature = "parquet")]
 pub use compressed::{DecodedImage, decode_image};
+pub(crate) use elementary::{Codec, Unit};
 pub use error::ExportError;
 #[cfg(feature = "parquet")]
 pub(crate) use file::PartialFile;
 pub use image::ImageFormat;
 pub(crate) use image::{ImageFields, encode as encode_pixels};
 pub(crate) use pixels::Pixels;
+pub(crate) use video::next_picture;
 
 use holdall_bag::{
     decode::{Decoders, Fields, JSON_WITHOUT_SCHEMA, TimeBase},

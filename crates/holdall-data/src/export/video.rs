@@ -307,7 +307,7 @@ fn write_images(
 }
 
 /// The next picture in PPM; `None` at the end, also in the middle of one.
-fn next_picture(output: &mut impl BufRead) -> io::Result<Option<Pixels>> {
+pub(crate) fn next_picture(output: &mut impl BufRead) -> io::Result<Option<Pixels>> {
     let mut head = Vec::new();
     for _ in 0..3 {
         output

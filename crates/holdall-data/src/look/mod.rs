@@ -5,7 +5,9 @@ mod find;
 mod picture;
 mod scale;
 mod tree;
+mod video;
 
 pub use find::{Budget, Found, Place, Step, find};
 pub use picture::{Picture, PictureOptions, is_picture, picture};
 pub use tree::{Opened, tree};
+pub use video::Video;

@@ -32,7 +32,7 @@ pub struct PictureOptions {
 /// A message as a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// `image/jpeg`, `image/png` or `image/webp`.
+    /// `image/jpeg`, `image/png` or `image/webp`; of a stream for a browser that decodes, `application/octet-stream`.
     pub content_type: &'static str,
     /// The file.
     pub bytes: Vec<u8>,
@@ -46,6 +46,8 @@ pub fn is_picture(type_name: &str) -> bool {
         type_name,
         "sensor_msgs/msg/Image"
             | "sensor_msgs/msg/CompressedImage"
+            | "foxglove_msgs/msg/CompressedVideo"
+            | "ffmpeg_image_transport_msgs/msg/FFMPEGPacket"
             | "sensor_msgs/msg/PointCloud2"
             | "nav_msgs/msg/OccupancyGrid"
     )
@@ -95,9 +97,18 @@ fn image(plan: &TypePlan, payload: &[u8], options: &PictureOptions) -> Result<Pi
             }
         }
     };
+    of_pixels(&pixels, options, fields.stated())
+}
+
+/// Pixels as a picture, with the encoding that they had.
+pub(super) fn of_pixels(
+    pixels: &Pixels,
+    options: &PictureOptions,
+    encoding: &str,
+) -> Result<Picture, String> {
     let mut about =
-        json!({"kind": "image", "encoding": fields.stated(), "width": pixels.width, "height": pixels.height});
-    let pixels = shrunk(&pixels, options.side_max);
+        json!({"kind": "image", "encoding": encoding, "width": pixels.width, "height": pixels.height});
+    let pixels = shrunk(pixels, options.side_max);
     if !pixels.is_deep {
         return encoded(&pixels, ImageFormat::Jpeg(QUALITY), about);
     }

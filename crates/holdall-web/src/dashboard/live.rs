@@ -3,11 +3,11 @@
 use crate::{
     http::{Refusal, Request, Response, percent_decoded},
     listen::Ended,
-    look::{PICTURE_SIDE_MAX, picture_response, undecoded},
+    look::{PICTURE_SIDE_MAX, picture_response, undecoded, video_picture},
 };
 use holdall::{
     listen::{HeardMessage, Listener},
-    look::{Opened, PictureOptions, is_picture, picture, tree},
+    look::{Opened, PictureOptions, Video, is_picture, picture, tree},
 };
 use holdall_io::{
     clock::{Clock, SystemClock},
@@ -48,6 +48,8 @@ pub trait LiveSource: Send + Sync + 'static {
 struct Newest {
     number: u64,
     message: Option<(HeardMessage, Option<Arc<TypePlan>>)>,
+    /// Of video: from the last key frame on.
+    video: Video,
     publishers: usize,
     failure: Option<String>,
 }
@@ -93,18 +95,24 @@ impl Lookers {
         request: &Request,
     ) -> Result<Response<'static>, Refusal> {
         let topic = self.topic(source, request)?;
-        let newest = lock(&topic.newest).message.clone();
-        let Some((message, Some(plan))) = newest else {
+        let newest = lock(&topic.newest);
+        let Some((message, Some(plan))) = newest.message.clone() else {
             return Err(Refusal::new(404, "no message has come yet"));
         };
+        let video = Video::is_in(&plan, &message.payload).then(|| newest.video.clone());
+        drop(newest);
         let number = |name: &str| request.parameter(name).and_then(|text| text.parse::<f64>().ok());
         let options = PictureOptions {
             side_max: Some(PICTURE_SIDE_MAX),
             range: number("low").zip(number("high")),
             by: None,
         };
-        let mut shown =
-            picture(&plan, &message.payload, &options).map_err(|reason| Refusal::new(409, &reason))?;
+        let mut shown = match video {
+            Some(video) => video_picture(&video, request, &options)?,
+            None => {
+                picture(&plan, &message.payload, &options).map_err(|reason| Refusal::new(409, &reason))?
+            }
+        };
         shown.about["time_ns"] = json!(message.log_time.as_nanos().to_string());
         Ok(picture_response(shown))
     }
@@ -176,12 +184,18 @@ impl Topic {
             }
             let taken = listener.take_messages();
             let last = taken.into_iter().find(|(topic, _)| topic == name);
+            let (plan, mut newest) = (listener.plan(name), lock(&self.newest));
+            if let (Some((_, messages)), Some(plan)) = (&last, &plan) {
+                for message in messages.iter().filter(|_| is_picture(plan.type_name())) {
+                    // A stream that cannot be followed is refused where a picture is asked for.
+                    let _ = newest.video.add(plan, &message.payload, false);
+                }
+            }
             let last = last.and_then(|(_, mut messages)| Some((messages.len() as u64, messages.pop()?)));
-            let mut newest = lock(&self.newest);
             newest.publishers = listener.topics().iter().map(|topic| topic.publishers).sum();
             if let Some((count, message)) = last {
                 newest.number += count;
-                newest.message = Some((message, listener.plan(name)));
+                newest.message = Some((message, plan));
             }
             drop(newest);
             SystemClock.sleep_until(now + STEP);

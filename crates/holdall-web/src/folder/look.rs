@@ -3,12 +3,12 @@
 use super::{bags::Listed, parameter};
 use crate::{
     http::{Refusal, Request, Response},
-    look::{PICTURE_SIDE_MAX, picture_response, undecoded},
+    look::{PICTURE_SIDE_MAX, picture_response, undecoded, video_picture},
 };
 use holdall::{
     Bag, BagSet, Timestamp, TopicInfo,
     decode::{Decoder, Decoders, Fields},
-    look::{Budget, Found, Opened, PictureOptions, Place, Step, find, is_picture, picture, tree},
+    look::{Budget, Found, Opened, PictureOptions, Place, Step, Video, find, is_picture, picture, tree},
 };
 use holdall_io::mutex::lock;
 use holdall_model::dynamic::expression::Predicate;
@@ -199,7 +199,17 @@ impl OpenBag {
             by: text(request, "by")?,
         };
         let payload = fields.payload(&message.payload).map_err(refused)?;
-        let mut shown = picture(fields.plan(), &payload, &options).map_err(refused)?;
+        let (place, mut shown) = if Video::is_in(fields.plan(), &payload) {
+            let is_quick = request.parameter("quick").is_some();
+            let video = Video::until(&self.bags, &topic.name, &fields, place, is_quick);
+            let (place, video) = video.map_err(refused)?;
+            (place, video_picture(&video, request, &options)?)
+        } else {
+            (
+                place,
+                picture(fields.plan(), &payload, &options).map_err(refused)?,
+            )
+        };
         shown.about["time_ns"] = json!(place.time.as_nanos().to_string());
         shown.about["nth"] = json!(place.number);
         Ok(picture_response(shown))
