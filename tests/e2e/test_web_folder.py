@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import struct
 import tarfile
 import tempfile
@@ -12,6 +13,8 @@ import time
 from urllib.parse import quote
 
 import pytest
+import zstandard
+from buckets import SERVER
 from conftest import DEADLINE_S, messages_of
 from served import ask_bytes as ask
 from served import served as served_at
@@ -142,6 +145,95 @@ def test_bags_recorders_and_playbacks_in_a_browser(world, browser):
     until(lambda: not get(address, "/api/folder")["running"], "the end of the recording")
     code, said = web.stop()
     assert code == 0, said
+
+
+def test_a_page_that_is_opened_late_shows_the_whole_recording(world, browser):
+    talker = world.talker({"topic": "/live", "type": STRING, "count": None, "rate_hz": 50})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "--topics", "/live", "-o", world.folder / "live")
+    recorder.wait_until_says("Listening")
+    begun = time.time()
+    process = str(recorder.process.pid)
+    until(lambda: world.run("control", "add_marker", "early").returncode == 0, "the marker")
+    assert world.run("control", "split_bagfile").returncode == 0
+    time.sleep(3)  # What is remembered without a page.
+    (world.folder / "none").mkdir()
+    web, address = served(world, world.folder / "none")
+    browser.look(1280, 900, "light")
+    browser.open(address.link)
+    until(lambda: browser.script(f"[...document.querySelectorAll('#now a')].some(a => a.href.includes('running/{process}/'))"), "the recording")
+    browser.open(f"http://{address[0]}:{address[1]}/running/{process}/")
+    events = "document.getElementById('events').textContent"
+    until(lambda: "early" in browser.script(events) and "live_1.mcap begins" in browser.script(events), "events of the time before")
+    past = get(address, f"/running/{process}/api/history")["past"]
+    assert abs(past["start_ms"] / 1000 - begun) < 3 and past["step_ms"] == 500
+    assert len(past["figures"]["lost"]) >= 6 and max(past["figures"]["bytes_per_s"]) > 0 and max(one or 0 for one in past["figures"]["memory"]) > 0
+    assert json.loads(world.run("control", "history").stdout)["past"]["start_ms"] == past["start_ms"]
+    code, said = recorder.stop()
+    assert code == 0, said
+    assert web.stop()[0] == 0
+
+
+def test_packed_damaged_and_huge_bags_hold_up_nothing(world, browser):
+    folder = bags_of(world)
+    good = folder / "läb 1"
+    for number in range(6):
+        shutil.copytree(good, folder / f"good {number}")
+    assert world.run("compress", good, "-o", folder / "packed", "--mode", "file", "--compression", "zstd").returncode == 0
+    assert list((folder / "packed").glob("*.zstd"))
+    # 50 GB of zeros in a file of some megabytes, in a bag with metadata and in one without.
+    zeros = zstandard.compress(bytes(1 << 26)) * 800
+    shutil.copytree(folder / "packed", folder / "huge")
+    for path in (folder / "huge").glob("*.zstd"):
+        path.write_bytes(zeros)
+    (folder / "bare").mkdir()
+    (folder / "bare/bare_0.mcap.zstd").write_bytes(zeros)
+    for name, content in (("rubbish", os.urandom(1 << 20)), ("cut", next(good.glob("*.mcap")).read_bytes()[:3000]), ("empty", b"")):
+        (folder / name).mkdir()
+        (folder / name / f"{name}_0.mcap").write_bytes(content)
+    web, address = served(world, folder)
+    begun = time.monotonic()
+    bags = until(lambda: len(found := get(address, "/api/bags")["bags"]) == 13 and all(bag["state"] != "being opened" for bag in found) and found, "the list")
+    assert time.monotonic() - begun < 20
+    states = {bag["name"]: bag["state"] for bag in bags}
+    assert {states[f"good {number}"] for number in range(6)} == {"complete"} and states["packed"] == states["huge"] == "compressed", states
+    # A packed bag is looked into as any other; the huge one is refused without filling the disk, and its job can be ended.
+    browser.look(1280, 900, "light")
+    browser.open(f"{address.link}#packed")
+    until(lambda: browser.script("document.querySelectorAll('#lanes canvas').length") == 3, "the lanes of the packed bag")
+    browser.script("lookAt(drawn.lanes[0])")
+    until(lambda: browser.script("document.querySelector('.tree').textContent").strip() != "", "a message of the packed bag")
+    for name in ("huge", "bare"):
+        code, content = ask(address, "POST", "/api/check", {"bag": name})
+        assert code == 200, content
+        begun = time.monotonic()
+        assert get(address, f"/api/info?bag={quote('good 3')}")["ok"] and time.monotonic() - begun < 5
+        assert json.loads(ask(address, "POST", "/api/end_job", {"bag": name})[1])["ok"]
+    until(lambda: "unpacks to more than" in json.dumps(json.loads(ask(address, "POST", "/api/timeline", {"bag": "huge"})[1])), "a refusal")
+    for name in ("rubbish", "cut", "empty"):
+        browser.script(f"location.hash = '{name}'")
+        until(lambda: browser.script("document.getElementById('bag-title').textContent") == name, name)  # noqa: B023
+    until(lambda: "good 5" in (browser.script("location.hash = ''; document.getElementById('rows').textContent")), "the list")
+    assert not [e for e in browser.events if e.get("method") == "Runtime.exceptionThrown"], browser.events
+    assert web.stop()[0] == 0
+
+
+@pytest.mark.skipif(not SERVER.exists(), reason="moto is not installed: scripts/setup.sh nodes")
+def test_a_bag_is_uploaded_from_its_page(world, browser, bucket):
+    folder = bags_of(world)
+    world.env.update({name: value for name, value in bucket.env().items() if name.startswith("AWS_")})
+    web = world.holdall("web", folder, "127.0.0.1:0", "--foxglove", "127.0.0.1:0", "--allow-changes")
+    address = served_at(web, "bags: ")
+    browser.look(390, 844, "light", True)
+    browser.open(f"{address.link}#{quote('läb 1')}")
+    until(lambda: browser.script("document.getElementById('do-upload') !== null"), "the button")
+    browser.script("document.getElementById('do-upload').click(); document.getElementById('ask-input').value = 's3://fleet/sent/lab'; document.getElementById('ask-yes').click()")
+    report = "document.getElementById('report').textContent"
+    until(lambda: "Uploaded " in browser.script(report), "the report")
+    for path in (folder / "läb 1").iterdir():
+        if not path.name.startswith("."):
+            assert bucket.get(f"sent/lab/{quote(path.name)}") == path.read_bytes(), path
+    assert web.stop()[0] == 0
 
 
 def test_bags_are_searched_and_changed_only_where_that_is_allowed(world, browser):

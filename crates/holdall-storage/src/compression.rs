@@ -13,7 +13,10 @@ use holdall_io::scratch::ScratchDirectory;
 use std::{
     io::{self, BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// The compression formats that rosbag2 has plugins for.
@@ -174,9 +177,25 @@ pub fn pack_file(from: &Path, to: &Path) -> StorageResult<()> {
 /// A file that cannot be read or unpacked at all; a copy that cannot be written.
 pub(crate) fn unpack_file(from: &Path, to: &Path) -> StorageResult<Option<UnpackedFront>> {
     let directory = to.parent().unwrap_or(Path::new("."));
-    let available = holdall_io::fs::available_bytes(directory)?;
-    unpack_within(from, to, available.saturating_sub(SPARE_BYTES))
+    let available = holdall_io::fs::available_bytes(directory)?.saturating_sub(SPARE_BYTES);
+    let packed = holdall_io::fs::about(from)?
+        .len_bytes
+        .saturating_mul(USUAL_RATIO_MAX);
+    let allowed = UNPACKED_BYTES_MAX.load(Ordering::Relaxed).saturating_add(packed);
+    unpack_within(from, to, available.min(allowed))
 }
+
+/// Lets this process unpack no file to more than these bytes and eight times its own, as a small one may claim to have any number: for servers, which
+/// unpack what others name.
+pub fn limit_unpacking(bytes: u64) {
+    UNPACKED_BYTES_MAX.store(bytes, Ordering::Relaxed);
+}
+
+/// See [`limit_unpacking`].
+static UNPACKED_BYTES_MAX: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Data of sensors is not packed by more than this.
+const USUAL_RATIO_MAX: u64 = 8;
 
 /// The part of a packed file before its damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,8 +268,8 @@ fn unpack_within(from: &Path, to: &Path, bytes_max: u64) -> StorageResult<Option
             action: "unpack",
             path: from.to_owned(),
             source: io::Error::other(format!(
-                "it unpacks to more than the {bytes_max} bytes that may be used in {}; set TMPDIR to a directory \
-                 with more room",
+                "it unpacks to more than the {bytes_max} bytes that may be used for it in {}; set TMPDIR to \
+                 a directory with more room, or use holdall decompress",
                 directory.display()
             )),
         }

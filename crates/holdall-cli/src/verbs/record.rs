@@ -161,6 +161,7 @@ impl Running {
             control: recorder.control(),
             observer: recorder.observer(),
             stalled: supervision.stall_flag(),
+            past: supervision.past(),
             snapshot_mode: snapshot,
             host: live_topics::host(args),
         };
@@ -347,8 +348,9 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
             Some(Event::Key(Key::S) | Event::Snapshot) => snapshot(&control),
             Some(Event::Key(Key::M)) => {
                 markers += 1;
-                if let Err(error) = control.add_marker(&format!("marker {markers}")) {
-                    warn!("{error}");
+                match control.add_marker(&format!("marker {markers}")) {
+                    Ok(marker) => live.supervision.past().note_event("marker", &marker.name),
+                    Err(error) => warn!("{error}"),
                 }
             }
             Some(Event::Stop(signal)) => {

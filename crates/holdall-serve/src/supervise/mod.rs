@@ -8,12 +8,14 @@ pub mod control_socket;
 mod file_command;
 mod line_command;
 pub mod metrics;
+mod past;
 mod progress;
 pub mod running;
 mod service_manager;
 
 pub use alarm_command::AlarmCommand;
 pub use file_command::FileCommand;
+pub use past::RecordingPast;
 pub(crate) use progress::{ProgressChange, ProgressWatch};
 pub use service_manager::ServiceManager;
 
@@ -60,6 +62,7 @@ impl StallFlag {
 pub struct Supervision {
     progress: ProgressWatch,
     stalled: StallFlag,
+    past: RecordingPast,
     service_manager: Option<ServiceManager>,
     metrics_file: Option<PathBuf>,
     restart_on_stall: bool,
@@ -77,6 +80,7 @@ impl Supervision {
         Self {
             progress: ProgressWatch::default(),
             stalled: StallFlag::default(),
+            past: RecordingPast::default(),
             service_manager: None,
             metrics_file: None,
             restart_on_stall: false,
@@ -137,6 +141,11 @@ impl Supervision {
         self.stalled.clone()
     }
 
+    /// Figures and events of the whole recording.
+    pub fn past(&self) -> RecordingPast {
+        self.past.clone()
+    }
+
     /// Whether something waits for each check: a service manager, a command, or an upload.
     pub fn is_waited_for(&self) -> bool {
         self.service_manager.is_some() || self.commands().next().is_some() || self.upload.is_some()
@@ -179,6 +188,7 @@ impl Supervision {
             None => {}
         }
         self.stalled.set(self.progress.is_stalled());
+        self.past.note(status, self.progress.is_stalled(), now);
         self.step_commands(control, now);
         if let Some(manager) = &mut self.service_manager
             && !self.progress.is_stalled()

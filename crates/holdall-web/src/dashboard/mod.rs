@@ -1,7 +1,6 @@
 //! The dashboard of a recording or playback: a page, its state as JSON and as events, metrics, and requests.
 
 mod live;
-mod past;
 mod sampler;
 mod state;
 mod watched;

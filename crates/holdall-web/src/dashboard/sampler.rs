@@ -2,7 +2,6 @@
 
 use super::{
     LiveSource, Subject,
-    past::{Machine, Past},
     state::{Snapshot, State},
 };
 use crate::listen::Ended;
@@ -29,8 +28,6 @@ struct Newest {
 pub(super) struct Sampler {
     subject: Subject,
     state: Mutex<State>,
-    past: Mutex<Past>,
-    machine: Mutex<Machine>,
     newest: Mutex<Newest>,
     changed: Condvar,
 }
@@ -40,8 +37,6 @@ impl Sampler {
         Self {
             subject,
             state: Mutex::default(),
-            past: Mutex::default(),
-            machine: Mutex::default(),
             newest: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -73,12 +68,8 @@ impl Sampler {
             // Topics of another domain are not heard here.
             status["looks"] = json!(there.is_none() || here.is_none() || there == here);
         }
-        if reply["status"].is_object() {
-            reply["status"]["machine"] = lock(&self.machine).sample(now);
-        }
         let names = subject.requests.names();
         let snapshot = Arc::new(lock(&self.state).note(&reply, subject.kind, names, now));
-        lock(&self.past).note(&snapshot.status, SystemClock.now());
         let mut newest = lock(&self.newest);
         newest.number += 1;
         newest.snapshot = snapshot;
@@ -100,21 +91,17 @@ impl Sampler {
         (newest.number, Arc::clone(&newest.snapshot))
     }
 
-    /// The rates of the last seconds, and what was sampled so far.
+    /// The rates of the last seconds, and what a recording remembers of its whole time.
     pub(super) fn history(&self) -> String {
         let mut history = lock(&self.state).history();
-        history["past"] = lock(&self.past).json();
+        let past = self.request("history", &json!({"request": "history"}));
+        history["past"] = past.map(|mut reply| reply["past"].take()).unwrap_or_default();
         history.to_string()
     }
 
     /// Where its topics can be listened to.
     pub(super) fn live(&self) -> Option<&Arc<dyn LiveSource>> {
         self.subject.live.as_ref()
-    }
-
-    /// Notes a request that was carried out, as an event.
-    pub(super) fn note_request(&self, name: &str, reply: &Value) {
-        lock(&self.past).note_request(name, reply, SystemClock.now());
     }
 
     /// Carries out a request; `None` if the subject has no such one.

@@ -28,7 +28,7 @@ use bags::{Bags, Listed};
 use find::Question;
 use holdall::{
     Bag,
-    reader::{BagSummary, Ros1View},
+    reader::{BagSummary, Ros1View, limit_unpacking},
     supervise::{
         control_socket::Requests,
         metrics::program_metrics,
@@ -65,6 +65,9 @@ const ROUND: Duration = Duration::from_millis(500);
 
 /// The search stops this long after the last request.
 const ASKED_WITHIN: Duration = Duration::from_secs(15);
+
+/// Bytes that a packed file may have beyond those that its length lets expect.
+const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
 /// Findings of a check that are shown.
 const FINDINGS_MAX: usize = 200;
@@ -140,6 +143,7 @@ impl FolderServer {
         allows_changes: bool,
     ) -> Result<Self, FolderError> {
         let root = Arc::new(Root::open(folder)?);
+        limit_unpacking(UNPACKED_BYTES_MAX);
         let listener = Listener::bind("the folder's page", address)?;
         let guard = Guard::new(listener.address(), token);
         let ended = listener.ended();

@@ -1,7 +1,7 @@
 //! The requests to a recording.
 
 use super::{Requests, refusal};
-use crate::supervise::{StallFlag, metrics::open_metrics};
+use crate::supervise::{RecordingPast, StallFlag, metrics::open_metrics};
 use holdall_record::{MarkError, RecordControl, RecordObserver, Setting};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ pub const RECORD_REQUESTS: &[&str] = &[
     "trigger",
     "is_recording",
     "get_uri",
+    "history",
     "get_subscribed_topics",
     "subscribe_to_topics",
     "start_discovery",
@@ -37,6 +38,8 @@ pub struct RecordRequests {
     pub observer: RecordObserver,
     /// Whether it makes progress.
     pub stalled: StallFlag,
+    /// Figures and events so far.
+    pub past: RecordingPast,
     /// It stores messages on request only.
     pub snapshot_mode: bool,
     /// Where it records.
@@ -89,7 +92,10 @@ impl Requests for RecordRequests {
                 control.split();
                 json!({"ok": true})
             }
-            "snapshot" if control.snapshot() => json!({"ok": true, "success": true}),
+            "snapshot" if control.snapshot() => {
+                self.past.note_event("snapshot", "on request");
+                json!({"ok": true, "success": true})
+            }
             "snapshot" => {
                 let mut reply = refusal("only a recording in snapshot mode takes snapshots");
                 reply["setting"] = json!(Setting::Snapshot.name());
@@ -100,12 +106,16 @@ impl Requests for RecordRequests {
                     return refusal("add_marker needs a text \"name\"");
                 };
                 match control.add_marker(marker) {
-                    Ok(marker) => json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()}),
+                    Ok(marker) => {
+                        self.past.note_event("marker", &marker.name);
+                        json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()})
+                    }
                     Err(error) => refusal(&error.to_string()),
                 }
             }
             "trigger" => trigger(control, request),
             "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
+            "history" => json!({"ok": true, "past": self.past.json()}),
             "get_uri" => json!({"ok": true, "uri": control.directory().display().to_string()}),
             "get_subscribed_topics" => json!({"ok": true, "topics": control.subscribed_topics()}),
             "subscribe_to_topics" => subscribe_to_topics(control, request),
@@ -135,6 +145,7 @@ impl RecordRequests {
         status["stalled"] = json!(self.stalled.is_set());
         status["bag"] = json!(self.control.directory().display().to_string());
         status["host"] = json!(self.host);
+        status["machine"] = self.past.load();
         status["snapshot_mode"] = json!(self.snapshot_mode);
         status["snapshots"] = json!(self.snapshot_mode || self.control.waits_for_events());
         status

@@ -1,13 +1,26 @@
-//! What a dashboard remembers of its subject: figures over the whole time that it is watched, in bounded memory, and events.
+//! What a recording remembers of itself for pages that are opened later: figures over its whole time, in bounded memory, and events.
 
-use super::sampler::INTERVAL;
-use holdall::Timestamp;
 use holdall_io::{
+    clock::{Clock, SystemClock},
     machine::{self, Idle},
     main_memory::used_memory,
+    mutex::lock,
 };
+use holdall_model::{
+    loss::LossSums,
+    rates::{RatesByTopic, TopicRates},
+    time::Timestamp,
+};
+use holdall_record::status::RecordStatus;
 use serde_json::{Value, json};
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Time between two rows of figures, at first.
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Rows of figures; with more, pairs of rows become one, so that each then covers twice the time.
 const ROWS_MAX: usize = 1200;
@@ -33,10 +46,82 @@ const FIGURES: [&str; 6] = [
 
 type Row = [Option<f64>; FIGURES.len()];
 
+/// The past of a recording: noted by the thread that supervises it, read by those that answer requests.
+#[derive(Clone, Default)]
+pub struct RecordingPast(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    past: Past,
+    machine: Machine,
+    load: Value,
+    topics: RatesByTopic,
+    all: TopicRates,
+    next: Duration,
+}
+
+impl RecordingPast {
+    /// Notes the state, at most twice a second; `now` is monotonic.
+    pub(super) fn note(&self, status: &RecordStatus, is_stalled: bool, now: Duration) {
+        let mut kept = lock(&self.0);
+        if now < kept.next {
+            return;
+        }
+        kept.next = now + INTERVAL;
+        kept.all.note(now, status.recorded, status.recorded_bytes);
+        let counters = status.topics.iter();
+        let counters = counters.map(|topic| (topic.name.as_str(), topic.received, topic.recorded_bytes));
+        kept.topics.note(now, counters);
+        kept.load = kept.machine.sample(now);
+        let mut alarms = json!(&status.alarms)["active"].take();
+        let mut alarms: Vec<Value> = alarms.as_array_mut().map(std::mem::take).unwrap_or_default();
+        alarms.iter_mut().for_each(|alarm| *alarm = alarm["text"].take());
+        alarms.extend(
+            kept.topics
+                .fallen()
+                .iter()
+                .map(|fallen| json!(fallen.to_string())),
+        );
+        let sums = LossSums::of_all(status.topics.iter().map(|topic| &topic.lost));
+        let state = json!({
+            "bytes_per_s": kept.all.bytes_per_second().round(),
+            "cache_bytes": status.cache_bytes,
+            "disk_available_bytes": status.disk_available_bytes,
+            "processors": kept.load["processors"],
+            "memory": kept.load["memory"],
+            "lost": sums.lost,
+            "lost_by_stage": sums.by_stage,
+            "file": status.current_file.display().to_string(),
+            "paused": status.paused,
+            "stalled": is_stalled,
+            "alarms": alarms,
+            "events": status.triggered.as_ref().map_or(0, |events| events.events()),
+            "clock_jumps": status.clock_jumps.named,
+        });
+        kept.past.note(state, SystemClock.now());
+    }
+
+    /// Notes what no state shows: a marker, a snapshot.
+    pub fn note_event(&self, kind: &'static str, text: &str) {
+        lock(&self.0).past.event(SystemClock.now(), kind, text.to_owned());
+    }
+
+    /// Load of the machine.
+    pub(super) fn load(&self) -> Value {
+        lock(&self.0).load.clone()
+    }
+
+    /// For pages; see [`Past::json`].
+    pub(super) fn json(&self) -> Value {
+        lock(&self.0).past.json()
+    }
+}
+
 /// Figures and events.
 #[derive(Default)]
-pub(super) struct Past {
+struct Past {
     start: Option<Timestamp>,
+    noted: Option<Timestamp>,
     /// Samples that a row covers, and those in the last one.
     each: u32,
     in_last: u32,
@@ -49,29 +134,22 @@ pub(super) struct Past {
 
 impl Past {
     /// Notes a state, which was sampled now.
-    pub(super) fn note(&mut self, snapshot: &str, now: Timestamp) {
-        let mut parsed: Value = serde_json::from_str(snapshot).unwrap_or_default();
-        let mut status = parsed["status"].take();
-        if !status.is_object() {
-            return;
-        }
+    fn note(&mut self, status: Value, now: Timestamp) {
+        let row = FIGURES.map(|name| status[name].as_f64());
         let start = *self.start.get_or_insert(now);
-        // Where the subject did not answer nothing is known.
+        // Where it was long not sampled, as while the process was stopped, nothing is known.
+        let before = self.noted.replace(now).unwrap_or(now);
+        let is_gap = now.saturating_since(before) > 3 * INTERVAL;
+        let filler = if is_gap { [None; FIGURES.len()] } else { row };
         let due = now.saturating_since(start).as_nanos() / INTERVAL.as_nanos();
         let missing = u64::try_from(due)
             .unwrap_or(u64::MAX)
             .saturating_sub(self.samples);
         for _ in 0..missing.min(MISSING_MAX) {
-            self.add([None; FIGURES.len()]);
+            self.add(filler);
         }
-        let place = |name: &str| match name {
-            "processors" | "memory" => status["machine"][name].as_f64(),
-            _ => status[name].as_f64(),
-        };
-        self.add(FIGURES.map(place));
+        self.add(row);
         self.note_changes(&status, now);
-        // Topics are many, and not compared.
-        status["topics"].take();
         self.last = status;
     }
 
@@ -102,11 +180,11 @@ impl Past {
     /// Events by what differs from the state before.
     fn note_changes(&mut self, status: &Value, now: Timestamp) {
         let before = std::mem::take(&mut self.last);
+        let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
         if before.is_null() {
-            self.event(now, "begin", "watched from here on".to_owned());
+            self.event(now, "begin", text(status, "file"));
             return;
         }
-        let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
         let file = text(status, "file");
         if !file.is_empty() && file != text(&before, "file") {
             let name = file.rsplit('/').next().unwrap_or(&file).to_owned();
@@ -130,14 +208,13 @@ impl Past {
         for (key, on, off) in [
             ("paused", "paused", "resumed"),
             ("stalled", "stalled: nothing is written", "it writes again"),
-            ("ended", "ended", "begun again"),
         ] {
             if status[key] != before[key] && status[key].is_boolean() {
                 let is_on = status[key] == json!(true);
                 self.event(now, "state", if is_on { on } else { off }.to_owned());
             }
         }
-        let count = |of: &Value| of["events"]["count"].as_u64().unwrap_or(0);
+        let count = |of: &Value| of["events"].as_u64().unwrap_or(0);
         if count(status) > count(&before) {
             self.event(now, "trigger", format!("event {} begins", count(status)));
         }
@@ -169,17 +246,6 @@ impl Past {
         }
     }
 
-    /// Notes a request that was carried out and that no state shows.
-    pub(super) fn note_request(&mut self, name: &str, reply: &Value, now: Timestamp) {
-        let kind = match name {
-            "add_marker" => "marker",
-            "trigger" => "trigger",
-            "snapshot" => "snapshot",
-            _ => return,
-        };
-        self.event(now, kind, reply["name"].as_str().unwrap_or("snapshot").to_owned());
-    }
-
     fn event(&mut self, at: Timestamp, kind: &'static str, text: String) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
@@ -192,7 +258,7 @@ impl Past {
     }
 
     /// For the page: `start_ms`, `step_ms`, a list for each figure, and `events` as `[ms since 1970, kind, text]`.
-    pub(super) fn json(&self) -> Value {
+    fn json(&self) -> Value {
         let ms = |time: Timestamp| time.as_nanos() as f64 / 1e6;
         let figure = |place: usize| self.rows.iter().map(|row| row[place]).collect::<Vec<_>>();
         let figures: serde_json::Map<String, Value> = (FIGURES.iter().enumerate())
@@ -226,13 +292,13 @@ fn merged(one: Row, other: Row) -> Row {
 
 /// Load of the machine.
 #[derive(Default)]
-pub(super) struct Machine {
+struct Machine {
     before: Option<(Duration, Idle)>,
 }
 
 impl Machine {
     /// Busy share of the processors since the last call, used share of the memory.
-    pub(super) fn sample(&mut self, now: Duration) -> Value {
+    fn sample(&mut self, now: Duration) -> Value {
         let idle = machine::idle();
         let busy = self
             .before
@@ -258,8 +324,8 @@ mod tests {
         for second in 0..100_000_i64 {
             let rate = if second == 70_000 { 99.0 } else { 1.0 };
             let free = if second == 30_000 { 5 } else { 100 };
-            let status = json!({"status": {"bytes_per_s": rate, "disk_available_bytes": free, "lost": 0}});
-            past.note(&status.to_string(), Timestamp::from_nanos(second * 500_000_000));
+            let status = json!({"bytes_per_s": rate, "disk_available_bytes": free, "lost": 0});
+            past.note(status, Timestamp::from_nanos(second * 500_000_000));
         }
         let shown = past.json();
         let rates = shown["figures"]["bytes_per_s"].as_array().unwrap();
@@ -282,9 +348,8 @@ mod tests {
     #[test]
     fn what_was_not_answered_is_a_gap_of_its_length() {
         let mut past = Past::default();
-        let status = json!({"status": {"lost": 3}}).to_string();
-        past.note(&status, at(100));
-        past.note(&status, at(160));
+        past.note(json!({"lost": 3}), at(100));
+        past.note(json!({"lost": 3}), at(160));
         let shown = past.json();
         let lost = shown["figures"]["lost"].as_array().unwrap();
         assert_eq!(
@@ -304,10 +369,9 @@ mod tests {
             json!({"file": "/a/b_1.mcap", "lost": 7, "lost_by_stage": {"cache": 7}, "paused": false, "alarms": []}),
         ];
         for (second, state) in (0..).zip(states) {
-            past.note(&json!({"status": state}).to_string(), at(second));
+            past.note(state, at(second));
         }
-        past.note_request("add_marker", &json!({"name": "door <b>"}), at(9));
-        past.note_request("pause", &json!({}), at(9));
+        past.event(at(9), "marker", "door <b>".to_owned());
         let shown = past.json();
         let events: Vec<String> = (shown["events"].as_array().unwrap().iter())
             .map(|event| format!("{} {}", event[1].as_str().unwrap(), event[2].as_str().unwrap()))
@@ -315,7 +379,7 @@ mod tests {
         assert_eq!(
             events,
             [
-                "begin watched from here on",
+                "begin /a/b_0.mcap",
                 "split b_1.mcap begins",
                 "loss 7 lost: 7 cache",
                 "alarm /imu: 20 → 3 Hz",
