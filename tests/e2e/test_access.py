@@ -68,6 +68,7 @@ def got_by_nobody(address, lines, token=""):
 def private_runtime(world):
     with tempfile.TemporaryDirectory(prefix="run", dir="/tmp", ignore_cleanup_errors=True) as runtime:
         world.env["XDG_RUNTIME_DIR"] = runtime
+        world.env["TMPDIR"] = runtime
         yield
 
 

@@ -5,11 +5,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
+import mcap.writer
 import pytest
 from conftest import DEADLINE_S, HOLDALL
 from screen import Screen
@@ -97,7 +100,7 @@ def runtime():
 
 
 def test_what_runs_is_listed_and_controlled_without_a_path(world, tmp_path, runtime):
-    world.env["XDG_RUNTIME_DIR"] = str(runtime)
+    world.env["XDG_RUNTIME_DIR"] = world.env["TMPDIR"] = str(runtime)
     assert "no recording or playback" in run(tmp_path, world.env, "ps").stdout
     bag = world.folder / "bag"
     recorder = world.holdall("record", "-a", "-o", bag)
@@ -144,3 +147,56 @@ def test_shells_complete_topics_of_the_bag_and_of_the_live_graph(world, bags):
     talker.interrupt()
     for shell, word in (("zsh", "TOPIC:_holdall_topics"), ("fish", "-l topics -r -f -a '(holdall completion --words")):
         assert word in run(bags, world.env, "completion", shell).stdout, shell
+
+
+def test_names_in_a_bag_of_others_are_never_run_by_the_shell_that_completes_them(world, tmp_path):
+    planted = ["/a`touch${IFS}run`", "/b$(touch${IFS}run)", "/*", "/with space", "/fine"]
+    with open(tmp_path / "evil.mcap", "wb") as file:
+        writer = mcap.writer.Writer(file)
+        writer.start()
+        schema = writer.register_schema("std_msgs/msg/String", "ros2msg", b"string data")
+        for topic in planted:
+            channel = writer.register_channel(topic, "cdr", schema)
+            writer.add_message(channel, 1, b"\0\1\0\0\1\0\0\0\0", 1)
+        writer.finish()
+    assert completed(world, tmp_path, "holdall cat evil.mcap -t /") == ["/fine"]
+    assert not list(tmp_path.rglob("run"))
+
+
+def test_a_recording_is_found_from_another_environment_and_one_that_is_stopped_holds_up_nobody(world, tmp_path, runtime):
+    """As started by a service, without a session: no XDG_RUNTIME_DIR."""
+    world.env["TMPDIR"] = str(runtime)
+    world.env.pop("XDG_RUNTIME_DIR", None)
+    recorder = world.holdall("record", "-a", "-o", world.folder / "bag")
+    recorder.wait_until_says("Listening")
+    session = tmp_path / "session"
+    session.mkdir(mode=0o700)
+    env = dict(world.env, XDG_RUNTIME_DIR=str(session))
+    assert json.loads(run(tmp_path, env, "ps", "--json").stdout)["state"] == "recording"
+    os.kill(recorder.process.pid, signal.SIGSTOP)
+    begin = time.monotonic()
+    state = json.loads(run(tmp_path, env, "ps", "--json").stdout)["state"]
+    took = time.monotonic() - begin
+    os.kill(recorder.process.pid, signal.SIGCONT)
+    assert state == "no answer: it may be stopped" and took < 20, took
+    refused = run(tmp_path, env, "control", "stop", str(runtime / f"holdall-{os.getuid()}" / f"recording-{recorder.process.pid}.sock"))
+    assert refused.returncode == 2 and "comes first" in refused.stderr, refused.stderr
+    assert json.loads(run(tmp_path, env, "control", "stop").stdout)["ok"] is True
+    recorder.process.wait(60)
+
+
+def test_the_screen_calls_nothing_complete_that_was_not_heard(world, terminal):
+    """A best-effort publisher and a reliable subscription never match."""
+    talker = world.talker({"topic": "/sensor", "type": "std_msgs/msg/String", "rate_hz": 20, "qos": {"reliability": "best_effort"}})
+    bag = world.folder / "bag"
+    (world.folder / "qos.yaml").write_text("/sensor: {reliability: reliable}\n")
+    recorder = world.holdall("record", "--topics", "/sensor", "--qos-profile-overrides-path", world.folder / "qos.yaml", "-o", bag)
+    recorder.wait_until_says("Listening")
+    recorder.wait_until_says("/sensor")
+    recorder.stop()
+    talker.interrupt()
+    shown = run(world.folder, world.env, "info", bag).stdout
+    assert "Not heard" in shown
+    screen = terminal("info", bag)
+    screen.wait_until_shows("Not heard")
+    assert "every message that was sent" not in screen.text

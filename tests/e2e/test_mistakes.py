@@ -160,7 +160,7 @@ MISTAKES = """
 1 | hz /nothing --duration 1 | this is ROS domain
 1 | echo /nothing --once --timeout 1 | this is ROS domain
 2 | control | for example: holdall control status
-2 | control pause | no recording or playback of this user runs on this computer
+2 | control pause | no recording or playback is found in
 2 | control jump | is not a request; expected one of add_marker
 2 | control nowhere.sock status | cannot reach a recording or playback on nowhere.sock
 2 | control status now | takes no argument
@@ -188,7 +188,10 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize(("code", "line", "words"), ROWS, ids=[line for _, line, _ in ROWS])
 def test_a_mistake_has_an_answer_and_makes_nothing(world, folder, code, line, words):
     arguments = shlex.split(line)
-    env = dict(world.env, XDG_RUNTIME_DIR=str(folder / "empty"), HOME=str(folder))
+    # Elsewhere other tests record.
+    temporary = folder.with_name("temporary")
+    temporary.mkdir(exist_ok=True)
+    env = dict(world.env, XDG_RUNTIME_DIR=str(folder / "empty"), HOME=str(folder), TMPDIR=str(temporary))
     if arguments[0].startswith("ROS_DOMAIN_ID="):
         env["ROS_DOMAIN_ID"] = arguments.pop(0).partition("=")[2]
     before = sorted(os.listdir(folder))

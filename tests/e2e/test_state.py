@@ -305,7 +305,7 @@ def elsewhere(installed, tmp_path):  # noqa: F811
     def of_page(folder):
         runtime = tmp_path / "runtime"
         runtime.mkdir(exist_ok=True)
-        web = Program(["web", folder.parent, "127.0.0.1:0"], {**os.environ, "XDG_RUNTIME_DIR": str(runtime)})
+        web = Program(["web", folder.parent, "127.0.0.1:0"], {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "TMPDIR": str(runtime)})
         try:
             address = served(web, "bags: ")
             (bag,) = until(lambda: json.loads(ask(address, "GET", "/api/bags")[1])["bags"], "the bag in the list")

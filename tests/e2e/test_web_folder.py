@@ -35,6 +35,7 @@ def private_runtime(world):
     """What runs is found in a folder that other tests do not use; its path is short, because it is part of a socket's."""
     with tempfile.TemporaryDirectory(prefix="run", dir="/tmp", ignore_cleanup_errors=True) as runtime:
         world.env["XDG_RUNTIME_DIR"] = runtime
+        world.env["TMPDIR"] = runtime
         yield
 
 
