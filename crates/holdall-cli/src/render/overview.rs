@@ -171,7 +171,12 @@ impl Overview<'_> {
         };
         let end = start.saturating_add(metadata.duration);
         let is_one_day = self.time(start, "%F") == self.time(end, "%F");
-        let end = self.time(end, if is_one_day { "%T %:z" } else { "%F %T %:z" });
+        // As --start takes it: without a zone times are UTC there.
+        let zone = match self.time(end, "%:z").as_str() {
+            "+00:00" => "UTC".to_owned(),
+            east => east.to_owned(),
+        };
+        let end = format!("{} {zone}", self.time(end, if is_one_day { "%T" } else { "%F %T" }));
         let steady = self.summary.duration_without_jumps;
         let steady = steady.map(|span| format!(" ({} without the jumps of its clock)", format_span(span)));
         let span = format_span(metadata.duration);

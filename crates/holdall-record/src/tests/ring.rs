@@ -10,7 +10,7 @@ use holdall_bag::{
 };
 use holdall_io::disk::DiskError;
 use holdall_tools::tools::{check::check, repair::repair};
-use std::sync::Mutex;
+use std::{collections::BTreeSet, ffi::OsString, sync::Mutex};
 
 /// The removal at which the recorder dies: some before it are in the account.
 const REMOVAL: u64 = 3;
@@ -19,7 +19,7 @@ const REMOVAL: u64 = 3;
 struct DyingFolder {
     folder: OsFolder,
     /// Which removals were, and whether the death is after the removal.
-    removals: AtomicU64,
+    removals: Arc<AtomicU64>,
     is_after: bool,
     copy: Arc<Mutex<Option<PathBuf>>>,
     place: PathBuf,
@@ -27,10 +27,21 @@ struct DyingFolder {
 
 impl DyingFolder {
     fn die(&self, bag: &Path) {
-        let copy = copied(bag, &self.place);
+        // A kill stops everything at once, which a copy does not: what other threads still do is in it whole or not at all.
+        let mut copy = copied(bag, &self.place);
+        while names(&copy) != names(bag) {
+            fs::remove_dir_all(&copy).unwrap();
+            copy = copied(bag, &self.place);
+        }
         become_original(&self.place.join("memory"), bag, &copy);
         *self.copy.lock().unwrap() = Some(copy);
     }
+}
+
+/// The files of a bag.
+fn names(bag: &Path) -> BTreeSet<OsString> {
+    let entries = fs::read_dir(bag).unwrap();
+    entries.map(|entry| entry.unwrap().file_name()).collect()
 }
 
 impl BagFolder for DyingFolder {
@@ -77,9 +88,10 @@ fn killed_at_a_removal(storage: &str, is_after: bool, place: &Path) -> PathBuf {
     world.options.files.split.bytes_max = Some(60_000);
     world.options.files.split.files_max = Some(3);
     let copy = Arc::<Mutex<Option<PathBuf>>>::default();
+    let removals = Arc::<AtomicU64>::default();
     world.folder = Some(Box::new(DyingFolder {
         folder: OsFolder::default(),
-        removals: AtomicU64::new(0),
+        removals: Arc::clone(&removals),
         is_after,
         copy: Arc::clone(&copy),
         place: place.to_owned(),
@@ -87,12 +99,18 @@ fn killed_at_a_removal(storage: &str, is_after: bool, place: &Path) -> PathBuf {
     let publisher = world.publisher("/a", RELIABLE);
     let recording = world.record();
     recording.wait_matched(&publisher);
-    let is_dead = || copy.lock().unwrap().is_some();
+    let is_dying = || removals.load(Ordering::SeqCst) >= REMOVAL;
     let mut sent = 0;
-    while !is_dead() && sent < 5000 {
+    while !is_dying() && sent < 5000 {
         publisher.send(&payload(sent, 1000));
         sent += 1;
-        recording.wait_recorded(sent as u64);
+        // The copy of all memory takes a while on a slow machine.
+        recording.wait_until("the message is recorded", |recording| {
+            is_dying() || recording.recorder.status().recorded >= sent as u64
+        });
+    }
+    while is_dying() && copy.lock().unwrap().is_none() {
+        std::thread::yield_now();
     }
     recording.stop();
     copy.lock().unwrap().take().unwrap()
