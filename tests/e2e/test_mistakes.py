@@ -15,6 +15,9 @@ DATA = Path(__file__).resolve().parents[2] / "crates/holdall-cli/tests/data"
 MISTAKES = """
 2 | recrod -a | a similar subcommand exists: 'record'
 2 | pllay lab | a similar subcommand exists: 'play'
+2 | cut lab | here it is: holdall filter BAG -o NEW --start 10 --end 20
+2 | image lab | here it is: holdall export BAG -f png
+2 | filter lab -o x --start-offset 5 | --start-offset of filter is --start
 2 | frobnicate | holdall -h lists the verbs
 2 | bag record -a | leave out 'bag': holdall record
 2 | ros2 bag play lab | leave out 'ros2 bag': holdall play
@@ -113,12 +116,12 @@ MISTAKES = """
 2 | cat lab --start 2023-13-01 | 2026-11-25T12:03:11
 2 | cat lab -n many | expected a whole number
 2 | cat lab -f xml | possible values: yaml, json
-2 | cat lab -l 5 | is now --truncate-length
+2 | cat lab -l 5 | is --truncate-length
 2 | export lab | holdall export lab -f csv
 2 | export lab -f xlsx | possible values: csv
 2 | export lab -f png -o pictures | no chosen topic has images
 2 | filter lab | holdall filter lab -o NEW
-2 | filter lab -o x --rate 5 | is now --max-rate
+2 | filter lab -o x --rate 5 | is --max-rate
 2 | filter lab -o x --max-rate fast | for example 10 or 2.5Hz
 2 | filter lab -o x --topics /imu | did you mean /imu/data?
 2 | filter lab -o lab --topics /imu/data | already exists
@@ -129,7 +132,7 @@ MISTAKES = """
 2 | convert lab -o x -s floppy | expected one of mcap
 2 | convert nope -o x | cannot open nope
 2 | split lab -o x | -b/--max-bag-size, -d/--max-bag-duration, --max-bag-messages or --at
-2 | split lab -o x --count 5 | is now --max-bag-messages
+2 | split lab -o x --count 5 | is --max-bag-messages
 2 | split lab -o x --at 100 | is after the last message
 2 | merge lab -o lab | already exists
 2 | compress lab -o x --level most | possible values: fastest
@@ -155,7 +158,7 @@ MISTAKES = """
 2 | serve | holdall serve BAG
 2 | top -e ( | not a regular expression
 2 | hz | holdall hz TOPIC
-2 | hz /imu -d 10 | is now --duration
+2 | hz /imu -d 10 | is --duration
 2 | hz "/a b" | ' ' at byte 2 is not allowed
 1 | hz /nothing --duration 1 | this is ROS domain
 1 | echo /nothing --once --timeout 1 | this is ROS domain

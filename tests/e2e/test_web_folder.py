@@ -258,8 +258,11 @@ def test_bags_are_searched_and_changed_only_where_that_is_allowed(world, browser
     answer("label", "site=hall <3>; run=7")
     until(lambda: "run: 7 · site: hall <3>" in browser.script("document.getElementById('rows').textContent"), "the labels in the list")
     assert world.info(folder / "läb 1")["custom_data"]["site"] == "hall <3>"
-    for words, count in (("topic:/imu label:site=hall", 1), ("topic:/scan", 0), ("type:string after:2020-01-01", 1), ("before:2020-01-01", 0), ("läb", 1)):
-        browser.script(f"document.getElementById('filter').value = '{words}'; document.getElementById('filter').dispatchEvent(new Event('input'))")
+    for words, count in (("topic:/imu label:site=hall", 1), ("topic:/scan", 0), ("type:string after:2020-01-01", 1), ("before:2020-01-01", 0), ("läb", 1), ('find:topic == "/lidar" and marker == "dock <b>"', 1), ("find:topic == \"/lidar\" and rate > 1000", 0)):
+        if words.startswith("find:") and not (folder / "catalog").exists():
+            assert "find: needs a catalog" in ask(address, "GET", "/api/find?text=" + quote(words))[1].decode()
+            assert world.run("catalog", folder, "-o", folder / "catalog").returncode == 0
+        browser.script(f"document.getElementById('filter').value = {json.dumps(words)}; document.getElementById('filter').dispatchEvent(new Event('input'))")
         until(lambda: browser.script("document.querySelectorAll('#rows tr').length") == count, words)  # noqa: B023
     browser.script(f"location.hash = encodeURIComponent({json.dumps('läb 1')})")
     answer("rename", "hall 3")

@@ -31,8 +31,26 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("split", "--count", "--max-bag-messages"),
     ("convert", "--count", "--max-bag-messages"),
     ("merge", "--count", "--max-bag-messages"),
+    ("filter", "--start-offset", "--start"),
+    ("convert", "--start-offset", "--start"),
+    ("filter", "--duration", "--end"),
+    ("convert", "--duration", "--end"),
     ("filter", "--exclude", "--exclude-topics"),
     ("convert", "--exclude", "--exclude-topics"),
+];
+
+/// Words that other tools have for a verb, and the command that does it here.
+const ELSEWHERE: &[(&[&str], &str)] = &[
+    (
+        &["cut", "trim", "crop", "slice", "extract"],
+        "filter BAG -o NEW --start 10 --end 20",
+    ),
+    (&["image", "images", "frames", "video"], "export BAG -f png"),
+    (&["csv", "parquet", "dump"], "export BAG -f csv"),
+    (&["view", "gui", "show", "open", "browse"], "web FOLDER"),
+    (&["ls", "stats", "summary"], "info BAG"),
+    (&["validate", "verify", "doctor"], "check BAG"),
+    (&["recover", "fix", "salvage"], "repair BAG"),
 ];
 
 /// Puts tips into an error about arguments, where a better one is known than clap's.
@@ -45,7 +63,7 @@ pub fn add(error: &mut Error, argv: &[OsString]) {
     let verb = words.first().map_or("", String::as_str);
     let tips = match error.kind() {
         ErrorKind::InvalidSubcommand => {
-            let tips = without_ros2(&words);
+            let tips = of_other_tools(&words);
             let nearest = if tips.is_empty() {
                 nearest_verbs(verb)
             } else {
@@ -112,7 +130,11 @@ fn nearest_verbs(word: &str) -> Vec<String> {
 }
 
 /// For `holdall bag record` and `holdall ros2 bag record`.
-fn without_ros2(words: &[String]) -> Vec<String> {
+fn of_other_tools(words: &[String]) -> Vec<String> {
+    let verb = words.first().map_or("", String::as_str);
+    if let Some((_, command)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&verb)) {
+        return vec![format!("here it is: holdall {command}")];
+    }
     let left = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ros2", "bag", ..] => 2,
         ["ros2" | "bag", ..] => 1,
@@ -133,7 +155,7 @@ fn for_argument(verb: &str, argument: &str) -> Vec<String> {
     let is_address = parse_address(argument).is_ok();
     let address = if is_address { argument } else { "9000" };
     if let Some((_, _, now)) = RENAMED.iter().find(|(of, old, _)| *of == verb && *old == flag) {
-        return vec![format!("{flag} of {verb} is now {now}")];
+        return vec![format!("{flag} of {verb} is {now}")];
     }
     match verb {
         "web" if is_address || flag == "--port" => {
@@ -219,6 +241,10 @@ mod tests {
         for (words, tip) in [
             (&["recrod"][..], "tip: a similar subcommand exists: 'record'"),
             (&["pllay", "lab"], "tip: a similar subcommand exists: 'play'"),
+            (
+                &["cut", "lab"],
+                "tip: here it is: holdall filter BAG -o NEW --start 10 --end 20",
+            ),
             (&["bag", "record"], "tip: leave out 'bag': holdall record …"),
             (
                 &["ros2", "bag", "play"],
@@ -230,10 +256,10 @@ mod tests {
                 "ROS_DOMAIN_ID=5 holdall play …",
             ),
             (&["web", "--port", "9000"], "holdall web 9000"),
-            (&["hz", "/imu", "-d", "10"], "-d of hz is now --duration"),
+            (&["hz", "/imu", "-d", "10"], "-d of hz is --duration"),
             (
                 &["filter", "lab", "-o", "x", "--rate", "5"],
-                "--rate of filter is now --max-rate",
+                "--rate of filter is --max-rate",
             ),
             (&["bridge", "8765"], "holdall bridge --foxglove 8765"),
         ] {

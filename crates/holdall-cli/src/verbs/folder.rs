@@ -123,6 +123,28 @@ impl Host for Bags {
     fn live(&self) -> Option<Arc<dyn LiveSource>> {
         Some(Arc::clone(&self.live))
     }
+
+    #[cfg(feature = "parquet")]
+    fn find(&self, folder: &Path, expression: &str) -> Result<Vec<PathBuf>, String> {
+        use holdall::catalog::Catalog;
+
+        let places = [folder.join("catalog"), folder.to_owned()];
+        let place = places
+            .iter()
+            .find(|place| Catalog::is_one(place))
+            .ok_or_else(|| {
+                let folder = OutsidePath(folder);
+                format!("find: needs a catalog in this folder: holdall catalog {folder} -o {folder}/catalog")
+            })?;
+        let mut catalog = Catalog::open(place).map_err(|error| error.to_string())?;
+        let found = catalog.find(expression).map_err(|error| error.to_string())?;
+        Ok(found.into_iter().map(|found| found.bag.into()).collect())
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    fn find(&self, _: &Path, _: &str) -> Result<Vec<PathBuf>, String> {
+        Err("this build has no catalogs".to_owned())
+    }
 }
 
 impl Bags {

@@ -109,6 +109,12 @@ pub trait Host: Send + Sync + 'static {
 
     /// Where live topics can be listened to.
     fn live(&self) -> Option<Arc<dyn LiveSource>>;
+
+    /// The bags for which an expression is true, by the catalog in the folder.
+    ///
+    /// # Errors
+    /// One sentence: a wrong expression, or a folder without a catalog.
+    fn find(&self, folder: &Path, expression: &str) -> Result<Vec<PathBuf>, String>;
 }
 
 /// Why a folder cannot be served.
@@ -299,8 +305,11 @@ impl Server {
             (true, "/api/folder") => Ok(Some(Response::json(self.state().to_string()))),
             (true, "/api/bags") => Ok(Some(Response::json(self.bags.json().to_string()))),
             (true, "/api/find") => {
-                let question = Question::parse(&parameter(request, "text")?)?;
-                let names = self.bags.find(&question);
+                let text = parameter(request, "text")?;
+                let names = match text.strip_prefix("find:") {
+                    Some(expression) => self.catalogued(expression)?,
+                    None => self.bags.find(&Question::parse(&text)?),
+                };
                 Ok(Some(Response::json(
                     json!({"ok": true, "names": names}).to_string(),
                 )))
@@ -328,6 +337,16 @@ impl Server {
             }
             _ => Err(Refusal::new(404, "there is no such page")),
         }
+    }
+
+    /// The names of the bags that a catalog in the folder finds.
+    fn catalogued(&self, expression: &str) -> Result<Vec<String>, Refusal> {
+        let folder = self.root.path();
+        let found = self.host.find(folder, expression);
+        let found = found.map_err(|reason| Refusal::new(400, &reason))?;
+        let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+        let below = |bag: &PathBuf| Some(bag.strip_prefix(&whole).ok()?.to_str()?.to_owned());
+        Ok(found.iter().filter_map(below).collect())
     }
 
     /// For Prometheus; each recording and playback has its own.
