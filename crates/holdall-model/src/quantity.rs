@@ -147,6 +147,15 @@ pub fn parse_seconds_or_endless(text: &str) -> Result<Option<Duration>, Quantity
 /// # Errors
 /// The text has no number or another unit, or the value is negative or not finite.
 pub fn parse_hertz(text: &str) -> Result<f64, QuantityError> {
+    let bare = text.trim();
+    let bare = bare.strip_suffix("Hz").or_else(|| bare.strip_suffix("hz")).unwrap_or(bare);
+    // Also with an exponent.
+    if let Ok(number) = bare.trim_end().parse::<f64>()
+        && number.is_finite()
+        && number >= 0.0
+    {
+        return Ok(number);
+    }
     let (number, _, unit) = split_number(text, "10 or 2.5Hz")?;
     match unit {
         "" | "Hz" | "hz" if number.is_finite() => Ok(number),
@@ -255,9 +264,11 @@ mod tests {
         assert_eq!(parse_hertz("10"), Ok(10.0));
         assert_eq!(parse_hertz("2.5 Hz"), Ok(2.5));
         assert_eq!(parse_hertz("0"), Ok(0.0));
+        assert_eq!(parse_hertz("1e-2"), Ok(0.01));
+        assert_eq!(parse_hertz("1e2 Hz"), Ok(100.0));
         assert_eq!(parse_hertz_above_zero("0"), Err(QuantityError::Zero));
         assert_eq!(parse_hertz("-1"), Err(QuantityError::Negative));
-        for wrong in ["", "fast", "nan", "10kHz"] {
+        for wrong in ["", "fast", "nan", "inf", "10kHz", "Hz"] {
             assert!(parse_hertz(wrong).is_err(), "{wrong}");
         }
         assert_eq!(parse_factor("0.5"), Ok(0.5));
