@@ -148,7 +148,10 @@ pub fn parse_seconds_or_endless(text: &str) -> Result<Option<Duration>, Quantity
 /// The text has no number or another unit, or the value is negative or not finite.
 pub fn parse_hertz(text: &str) -> Result<f64, QuantityError> {
     let bare = text.trim();
-    let bare = bare.strip_suffix("Hz").or_else(|| bare.strip_suffix("hz")).unwrap_or(bare);
+    let bare = bare
+        .strip_suffix("Hz")
+        .or_else(|| bare.strip_suffix("hz"))
+        .unwrap_or(bare);
     // Also with an exponent.
     if let Ok(number) = bare.trim_end().parse::<f64>()
         && number.is_finite()

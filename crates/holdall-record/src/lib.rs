@@ -46,8 +46,8 @@ pub mod internals {
         stepped::SteppedRecorder,
         write::{
             drain::{Drain, DrainCommand, DrainOptions, DrainShared, DrainThread},
-            durability::DEFAULT_LOSS_WINDOW,
             survival::Survival,
         },
     };
+    pub use holdall_model::loss::durability::DEFAULT_LOSS_WINDOW;
 }

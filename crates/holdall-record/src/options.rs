@@ -184,7 +184,7 @@ impl Default for FileOptions {
 impl Default for SafetyOptions {
     fn default() -> Self {
         Self {
-            max_loss_window: Some(super::write::durability::DEFAULT_LOSS_WINDOW),
+            max_loss_window: Some(holdall_model::loss::durability::DEFAULT_LOSS_WINDOW),
             on_disk_full: OnDiskFull::default(),
             min_free_space_bytes: None,
             rescue_directory: None,

@@ -24,7 +24,7 @@ use std::{
 
 /// How much of what waits in memory survives the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Survival {
+pub enum Surviving {
     /// Ordinary memory ends with it.
     #[default]
     Nothing,
@@ -92,7 +92,7 @@ pub struct RecordStatus {
     /// Its present limit.
     pub cache_bytes_max: usize,
     /// How much of what it holds survives this process, for `holdall repair`.
-    pub cache_survives: Survival,
+    pub cache_survives: Surviving,
     /// Messages that are missing, all topics and stages but `policy`.
     pub lost: u64,
     /// Free space where the bag is, in bytes.

@@ -8,7 +8,10 @@ use holdall_io::{
     os::{DiskMode, OsDisk},
     unfinished::{StartedProgram, Unfinished},
 };
-use holdall_model::quantity::{QuantityError, parse_bytes};
+use holdall_model::{
+    quantity::{QuantityError, parse_bytes},
+    units::format_byte_rate,
+};
 use std::{
     env, fs,
     os::unix::fs::FileTypeExt,
@@ -41,7 +44,7 @@ const VERSION_2: &str = "/sys/fs/cgroup";
 /// Reads a rate such as `510MB/s`.
 ///
 /// # Errors
-/// The text is no number of bytes above 0.
+/// The text is not a number of bytes.
 pub fn parse_rate(text: &str) -> Result<u64, QuantityError> {
     let bytes = text.trim().strip_suffix("/s").unwrap_or(text);
     parse_bytes(bytes)
@@ -72,15 +75,15 @@ impl DiskLimit {
         (self.bytes_per_s * MEASUREMENT_S) as u64
     }
 
-    /// Refuses to go on when the disk is faster than its limit.
+    /// Refuses a disk that is faster than its limit.
     pub(crate) fn check(&self, measured_bytes_per_s: f64) -> BenchResult<()> {
         if measured_bytes_per_s <= self.bytes_per_s * EXCESS_MAX {
             return Ok(());
         }
         Err(refused(format!(
-            "does not hold here: {:.1} MB/s were measured for {:.1} MB/s",
-            measured_bytes_per_s / 1e6,
-            self.bytes_per_s / 1e6
+            "does not hold here: {} were measured for {}",
+            format_byte_rate(measured_bytes_per_s),
+            format_byte_rate(self.bytes_per_s)
         )))
     }
 }
@@ -120,9 +123,8 @@ fn with_image(image: &Path, mounted: &Path, bytes_per_s: u64, out: &Path) -> Ben
         });
     }
     fs::create_dir_all(mounted).map_err(BenchError::io("create", mounted))?;
-    let file = fs::File::create(image).map_err(BenchError::io("create", image))?;
-    file.set_len(bytes).map_err(BenchError::io("create", image))?;
     let image = image.to_string_lossy();
+    run("truncate", &["--size", &bytes.to_string(), &image])?;
     // Everything is laid out now: what ext4 does later would be part of what is measured.
     run(
         "mkfs.ext4",
@@ -177,7 +179,7 @@ impl Throttle {
         let about = fs::metadata(device).map_err(BenchError::io("find", Path::new(device)))?;
         if !about.file_type().is_block_device() {
             return Err(refused(format!(
-                "losetup made {device}, which is no block device"
+                "losetup made {device}, where a block device was expected"
             )));
         }
         let number = std::os::unix::fs::MetadataExt::rdev(&about);
@@ -188,10 +190,9 @@ impl Throttle {
         let root = Path::new(VERSION_2);
         // Writes of the page cache are charged to a group only where it has both.
         let control = root.join("cgroup.subtree_control");
-        fs::write(&control, "+io +memory").map_err(|error| {
+        write(&control, "+io +memory").map_err(|error| {
             refused(format!(
-                "needs control groups that throttle writes (blkio or io): {}: {error}",
-                control.display()
+                "needs control groups that throttle writes (blkio or io): {error}"
             ))
         })?;
         let group = root.join(format!("holdall-bench-{}", process::id()));
@@ -211,7 +212,7 @@ impl Throttle {
             (Some(group), Some(rate)) => (group.join("io.max"), format!("{} wbps={rate}", self.device)),
             (Some(group), None) => return fs::remove_dir(group).map_err(BenchError::io("remove", group)),
         };
-        fs::write(&path, text).map_err(BenchError::io("write", &path))
+        write(&path, &text)
     }
 
     /// Where a program joins what is throttled.
@@ -220,6 +221,12 @@ impl Throttle {
             .as_ref()
             .map_or(PathBuf::from("/dev/null"), |group| group.join("cgroup.procs"))
     }
+}
+
+/// Writes into a file of the kernel.
+fn write(path: &Path, text: &str) -> BenchResult<()> {
+    let script = "printf %s \"$2\" > \"$1\"";
+    run("sh", &["-c", script, "sh", &path.to_string_lossy(), text]).map(drop)
 }
 
 /// Runs a program of the system and returns what it printed.
@@ -269,7 +276,7 @@ mod tests {
         let error = limit.check(900e6).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--disk-limit does not hold here: 900.0 MB/s were measured for 40.0 MB/s"
+            "--disk-limit does not hold here: 858 MiB/s were measured for 38.1 MiB/s"
         );
     }
 }

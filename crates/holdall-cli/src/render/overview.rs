@@ -176,7 +176,10 @@ impl Overview<'_> {
             "+00:00" => "UTC".to_owned(),
             east => east.to_owned(),
         };
-        let end = format!("{} {zone}", self.time(end, if is_one_day { "%T" } else { "%F %T" }));
+        let end = format!(
+            "{} {zone}",
+            self.time(end, if is_one_day { "%T" } else { "%F %T" })
+        );
         let steady = self.summary.duration_without_jumps;
         let steady = steady.map(|span| format!(" ({} without the jumps of its clock)", format_span(span)));
         let span = format_span(metadata.duration);

@@ -29,7 +29,7 @@ use holdall::{
     reader::{Bag, BagState, Condition},
     record::{
         Platform, RecordControl, RecordError, Recorder, RescueMemory,
-        status::{RecordReport, RecordStatus, Survival, TopicStatus},
+        status::{RecordReport, RecordStatus, Surviving, TopicStatus},
     },
     supervise::{
         AlarmCommand, FileCommand, ServiceManager, Supervision,
@@ -416,10 +416,10 @@ fn abandoned(signal: &str, status: &RecordStatus) -> String {
         .sum();
     let file = status.current_file.display();
     let fate = match status.current_file.parent() {
-        Some(bag) if status.cache_survives == Survival::All => {
+        Some(bag) if status.cache_survives == Surviving::All => {
             format!("stay in memory: `holdall repair {}` stores them", bag.display())
         }
-        Some(bag) if status.cache_survives == Survival::Part => format!(
+        Some(bag) if status.cache_survives == Surviving::Part => format!(
             "are abandoned but for those in shared memory: `holdall repair {}` stores these",
             bag.display()
         ),
@@ -526,9 +526,9 @@ mod tests {
             "{sentence}"
         );
         for (cache_survives, end) in [
-            (Survival::All, "stay in memory: `holdall repair lab` stores them"),
+            (Surviving::All, "stay in memory: `holdall repair lab` stores them"),
             (
-                Survival::Part,
+                Surviving::Part,
                 "abandoned but for those in shared memory: `holdall repair lab` stores these",
             ),
         ] {

@@ -1,5 +1,6 @@
 //! Messages that are not in the bag: where each was lost, and how gaps are found from sequence numbers.
 
+pub mod durability;
 mod ends;
 pub mod ledger;
 mod sequence;
@@ -7,7 +8,7 @@ mod sums;
 mod window;
 
 pub use ends::{EndLines, UnknownEnds};
-pub use sequence::{MissingInterval, Observation, SequenceTracker};
+pub use sequence::{MissingInterval, Observation, SequenceTracker, gap_max};
 pub use sums::LossSums;
 pub use window::{DURABILITY_RECORD, DurabilityStatus, KeptWindow};
 

@@ -1,5 +1,6 @@
 //! Finds the messages of one publisher that did not arrive, from the sequence numbers of those that did.
 
+use crate::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -8,6 +9,25 @@ const INTERVALS_MAX_DEFAULT: usize = 1024;
 
 /// Highest number that the first message of a publisher can be believed to have: a million a second for two weeks.
 const FIRST_MAX: u64 = 1 << 40;
+
+/// Messages that a publisher can have sent between two that arrived, whatever the time between them: clocks step.
+const GAP_MAX: u64 = 100_000;
+
+/// More messages a second than any publisher sends.
+const RATE_MAX: u64 = 2_000_000;
+
+/// How many messages can be missing between one that arrived at `last` and one at `now`.
+#[cold]
+pub fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
+    let last = last.unwrap_or(now);
+    let seconds = now
+        .as_nanos()
+        .saturating_sub(last.as_nanos())
+        .max(0)
+        .unsigned_abs()
+        / 1_000_000_000;
+    GAP_MAX.saturating_add(RATE_MAX.saturating_mul(seconds))
+}
 
 /// What a sequence number shows about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

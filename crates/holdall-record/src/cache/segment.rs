@@ -1,6 +1,6 @@
 //! A segment: a run of messages in arrival order, header and small payload side by side in one arena, large payloads as loans.
 
-use crate::status::Survival;
+use crate::status::Surviving;
 use holdall_bag::rescue::{CacheEntry, HEADER_BYTES, Header, KIND_MESSAGES, list_bytes};
 use holdall_io::survivor::{Arena, Region};
 use holdall_model::{
@@ -154,11 +154,11 @@ impl ArenaSource {
     }
 
     /// How much of what segments hold survives the process.
-    pub(crate) fn survival(&self) -> Survival {
+    pub(crate) fn survival(&self) -> Surviving {
         match (&self.region, self.is_incomplete.load(Ordering::Relaxed)) {
-            (None, _) => Survival::Nothing,
-            (Some(_), true) => Survival::Part,
-            (Some(_), false) => Survival::All,
+            (None, _) => Surviving::Nothing,
+            (Some(_), true) => Surviving::Part,
+            (Some(_), false) => Surviving::All,
         }
     }
 

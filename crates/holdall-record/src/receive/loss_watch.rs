@@ -1,6 +1,7 @@
 //! Logs that messages are being lost: when a loss begins, not for every message.
 
-use crate::{Setting, step_wait::not_running};
+use crate::Setting;
+use holdall_model::loss::durability::not_running;
 use holdall_model::loss::{LossStage, LossSums, ledger::Ledger};
 use std::{collections::BTreeSet, time::Duration};
 

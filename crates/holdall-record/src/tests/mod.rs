@@ -32,10 +32,7 @@ use super::{
     options::{DiscoveryOptions, RecordOptions},
     status::RecordReport,
 };
-use crate::{
-    RecordError, cache::CacheOptions, receive::session::INITIAL_DISCOVERY,
-    write::durability::DEFAULT_LOSS_WINDOW,
-};
+use crate::{RecordError, cache::CacheOptions, receive::session::INITIAL_DISCOVERY};
 use holdall_bag::writer::{BagFolder, OpenDisk, os_disk};
 use holdall_io::{
     block::BlockPoolOptions,
@@ -43,7 +40,7 @@ use holdall_io::{
     os::DiskMode,
 };
 use holdall_model::{
-    loss::ledger::Ledger,
+    loss::{durability::DEFAULT_LOSS_WINDOW, ledger::Ledger},
     metadata::BagMetadata,
     qos::{Durability, QosProfile, Reliability},
     selection::Selection,

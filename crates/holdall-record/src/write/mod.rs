@@ -3,7 +3,6 @@
 pub(super) mod backlog;
 mod checkpoint;
 pub mod drain;
-pub mod durability;
 mod journal;
 pub mod latched;
 mod options;

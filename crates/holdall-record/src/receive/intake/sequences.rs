@@ -6,33 +6,14 @@ use super::{
 };
 use crate::receive::gate::Passage;
 use holdall_model::{
-    loss::{LossStage, Observation},
+    loss::{LossStage, Observation, gap_max},
     message::MessageHeader,
     time::Timestamp,
     topic::Gid,
 };
 
-/// Messages that a publisher can have sent between two that arrived, whatever the time between them: clocks step.
-const GAP_MAX: u64 = 100_000;
-
-/// More messages a second than any publisher sends.
-const RATE_MAX: u64 = 2_000_000;
-
 /// Messages that a publisher can have announced since the last one that arrived, whenever that was.
 pub(super) const ANNOUNCED_MAX: u64 = 10_000_000;
-
-/// How many messages can be missing between one that arrived at `last` and one at `now`.
-#[cold]
-fn gap_max(last: Option<Timestamp>, now: Timestamp) -> u64 {
-    let last = last.unwrap_or(now);
-    let seconds = now
-        .as_nanos()
-        .saturating_sub(last.as_nanos())
-        .max(0)
-        .unsigned_abs()
-        / 1_000_000_000;
-    GAP_MAX.saturating_add(RATE_MAX.saturating_mul(seconds))
-}
 
 impl PublisherTrack {
     /// Follows the sequence of the messages of one publisher.
@@ -42,6 +23,17 @@ impl PublisherTrack {
         self.numbered = true;
         self.sequence
             .observe_within(sequence, || gap_max(self.last_time, time))
+    }
+
+    /// When it published the earliest of its messages that came.
+    fn note_published(&mut self, observation: Observation, published: Option<Timestamp>) {
+        match observation {
+            Observation::First => self.first_published = published,
+            Observation::Gap { .. } | Observation::Late | Observation::Early | Observation::Unclear => {
+                self.first_published = self.first_published.min(published);
+            }
+            _ => {}
+        }
     }
 
     /// Whether a number that has come before is the same message: several subscriptions bring it, or a publisher that was silent sends again what
@@ -84,14 +76,9 @@ impl Publishers {
             Passage::Shut => LossStage::Policy,
             Passage::Open => LossStage::Transport,
         };
-        if let Observation::Gap { .. } | Observation::Late | Observation::Early | Observation::Unclear =
-            observation
-        {
-            track.first_published = track.first_published.min(published);
-        }
+        track.note_published(observation, published);
         match observation {
-            Observation::First => track.first_published = published,
-            Observation::InOrder => {}
+            Observation::First | Observation::InOrder => {}
             // Before the first one: the history that a second, stronger subscription brings.
             Observation::Gap { first, last } if first > sequence => {
                 if !accounts.arrived_late(track, sequence) {

@@ -1,16 +1,13 @@
 //! Durability while a recording runs: when a sync is requested, what it covers, and what is known once it has ended.
 
 use super::shared::DrainShared;
-use crate::{
-    Setting,
-    step_wait::Absence,
-    write::{
-        durability::{Arrivals, LossWindow, Verdict},
-        options::DrainOptions,
-    },
-};
+use crate::{Setting, step_wait::Absence, write::options::DrainOptions};
 use holdall_io::range_lock::Waiting;
-use holdall_model::loss::{DURABILITY_RECORD, ledger::Ledger};
+use holdall_model::loss::{
+    DURABILITY_RECORD,
+    durability::{Arrivals, LossWindow, Verdict},
+    ledger::Ledger,
+};
 use holdall_storage::writer::MetadataEntries;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,7 +1,6 @@
 //! The loss window: decides when received messages must be synced so that a power cut never takes more than the promised span.
 
-use crate::step_wait::not_running;
-use holdall_model::loss::DurabilityStatus;
+use super::DurabilityStatus;
 use std::{collections::VecDeque, time::Duration};
 
 /// The window when the user sets none. Syncs come every 1.7 s then: often enough that a cut takes what a
@@ -20,6 +19,14 @@ const STEP_MAX: Duration = Duration::from_millis(100);
 
 /// However slow the disk is, syncs do not begin more often than this part of the window: chunks would become too small to compress.
 const PARTS_MAX: u32 = 8;
+
+/// One clause about a span in which this process did not run.
+pub fn not_running(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    format!(
+        "this program did not run for {seconds:.1} s: it was stopped (Ctrl-Z, SIGSTOP), or the machine slept"
+    )
+}
 
 /// Actions required after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +97,7 @@ impl Miss {
 /// The scheduler. Uses neither clock nor disk: callers report what happened and when, in monotonic time, so
 /// that steps of the wall clock move no deadline.
 #[derive(Debug)]
-pub(crate) struct LossWindow {
+pub struct LossWindow {
     window: Option<Duration>,
     costs: VecDeque<Duration>,
     /// When the oldest message was received that no sync covers.
@@ -126,7 +133,7 @@ impl LossWindow {
     }
 
     /// When the next sync should begin; `None` while nothing waits or one is in flight.
-    pub(crate) fn next_begin(&self) -> Option<Duration> {
+    pub fn next_begin(&self) -> Option<Duration> {
         let (Some(window), Some(oldest), None) = (self.window, self.oldest, self.flight) else {
             return None;
         };
@@ -157,7 +164,7 @@ impl LossWindow {
     }
 
     /// Whether a sync is in flight.
-    pub(crate) fn is_in_flight(&self) -> bool {
+    pub fn is_in_flight(&self) -> bool {
         self.flight.is_some()
     }
 
@@ -266,7 +273,7 @@ impl LossWindow {
 /// Computes when the oldest message of a segment can have been received at the earliest, from how many
 /// segments there were at which time.
 #[derive(Debug, Default)]
-pub(crate) struct Arrivals {
+pub struct Arrivals {
     /// Time, and how many segments had been begun by then; both ascend.
     samples: VecDeque<(Duration, u64)>,
     taken: u64,
@@ -305,7 +312,7 @@ impl Arrivals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdall_model::loss::KeptWindow;
+    use crate::loss::KeptWindow;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
