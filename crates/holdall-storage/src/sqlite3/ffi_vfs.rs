@@ -12,7 +12,7 @@ use holdall_io::{
 };
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, RefCell, RefMut},
     ffi::{CStr, c_int, c_void},
     marker::PhantomData,
     path::Path,
@@ -95,6 +95,16 @@ impl BlockFile {
             shared: Arc::clone(&self.shared),
             queue: PhantomData,
         }
+    }
+
+    /// The pages, while SQLite does not run.
+    pub(super) fn pages(&self) -> RefMut<'_, Pages> {
+        self.shared.pages.borrow_mut()
+    }
+
+    /// The locks of the database.
+    pub(super) fn locks(&self) -> Arc<WriterLocks> {
+        Arc::clone(&self.shared.locks)
     }
 
     /// The error of the disk that made a call of SQLite fail.

@@ -22,7 +22,10 @@ pub const CREATE_TABLES: [&str; 6] = [
 /// The schema version that is written.
 pub(crate) const SCHEMA_VERSION: i64 = 4;
 
-/// Our own table for named text records that rosbag2 cannot store; created with the first one.
+/// The name of our own table for named text records that rosbag2 cannot store.
+pub(crate) const RECORDS: &str = "holdall_records";
+
+/// Creates it, with the first one.
 pub(crate) const CREATE_RECORDS: &str = "CREATE TABLE IF NOT EXISTS holdall_records(id INTEGER PRIMARY KEY,\
      record INTEGER NOT NULL,name TEXT NOT NULL,key TEXT NOT NULL,value TEXT NOT NULL)";
 

@@ -1,8 +1,11 @@
 //! SQLite3: the storage of ROS 2 until Iron, one database of topics and messages.
 
+mod beside;
 mod btree;
+mod build;
 pub mod check;
 mod counting;
+mod engine;
 mod ffi_reader;
 mod ffi_rolled_back;
 mod ffi_vfs;

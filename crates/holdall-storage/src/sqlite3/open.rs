@@ -1,6 +1,7 @@
 //! Opens a new database for writing: through the disk layer, or by SQLite alone.
 
 use super::{
+    engine::Engine,
     failed, ffi_reader,
     ffi_vfs::{self, BlockFile},
     locks::WriterLocks,
@@ -23,7 +24,7 @@ pub(super) fn open(
     file: FileId,
     path: &Path,
     options: &SqliteOptions,
-) -> StorageResult<(Connection, Option<BlockFile>)> {
+) -> StorageResult<Engine> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let refused = failed("open", path);
     if options.has_write_ahead_log() || options.has_small_pages() {
@@ -31,13 +32,13 @@ pub(super) fn open(
         let opened = Connection::open_with_flags_and_vfs(path, flags, ffi_reader::NAME);
         let mut connection = opened.map_err(&refused)?;
         connection.busy_handler(Some(wait_for_others)).map_err(&refused)?;
-        return Ok((connection, None));
+        return Ok(Engine::new(path, connection, None));
     }
     let locks = Arc::new(WriterLocks::reserve(path)?);
     // Until the file is cut to the database's length.
     q.keep_until_closed(file, Box::new(Arc::clone(&locks)))?;
     let (connection, blocks) = BlockFile::open(path, file, flags, locks).map_err(&refused)?;
-    Ok((connection, Some(blocks)))
+    Ok(Engine::new(path, connection, Some(blocks)))
 }
 
 /// SQLite's call when another program has locked the database: it tries again, for as long as it takes.

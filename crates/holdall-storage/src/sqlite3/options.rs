@@ -10,6 +10,12 @@ pub(crate) const PRESETS: [&str; 2] = ["none", "resilient"];
 /// Characters that a pragma must not have, because it becomes part of a statement.
 const FORBIDDEN: [char; 3] = ['\'', '"', ';'];
 
+/// Values of the pragma `synchronous`: the first does not sync, the others do.
+const SYNCHRONOUS: [&[&str]; 2] = [
+    &["off", "0", "false", "no"],
+    &["normal", "1", "full", "2", "extra", "3"],
+];
+
 /// How one database is written and read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SqliteOptions {
@@ -105,6 +111,29 @@ impl SqliteOptions {
     pub(super) fn has_small_pages(&self) -> bool {
         let bytes = self.value_of("page_size").parse::<u64>();
         bytes.is_ok_and(|bytes| bytes.is_power_of_two() && (512..BLOCK_ALIGNMENT as u64).contains(&bytes))
+    }
+
+    /// The first pragma, with its value, with which pages are not built here: SQLite's engine must write them then.
+    pub(super) fn unspoken(&self) -> Option<&str> {
+        let is_spoken = |pragma: &str| {
+            let name = name_of(pragma).to_ascii_lowercase();
+            let value = self.value_of(&name);
+            match name.as_str() {
+                // Without a journal, or with one in memory, a kill damages the file. This one is a file in any case.
+                "journal_mode" => matches!(value.as_str(), "delete" | "memory"),
+                "synchronous" => SYNCHRONOUS.iter().any(|names| names.contains(&value.as_str())),
+                "page_size" => !self.has_small_pages(),
+                "cache_size" => true,
+                _ => false,
+            }
+        };
+        let mut pragmas = self.write_pragmas.iter().map(String::as_str);
+        pragmas.find(|pragma| !is_spoken(pragma))
+    }
+
+    /// Whether each commit is synced. SQLite's own default is that it is.
+    pub(super) fn survives_power_cut(&self) -> bool {
+        !SYNCHRONOUS[0].contains(&self.value_of("synchronous").as_str())
     }
 
     /// A preset's options: the defaults without a name, else options that promise the same as rosbag2's preset of that name: fast,

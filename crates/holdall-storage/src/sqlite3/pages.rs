@@ -46,6 +46,12 @@ impl Window {
 
     /// Marks a stretch as filled.
     fn fill(&mut self, place: Range<usize>) {
+        if let Some(last) = self.filled.last_mut()
+            && last.end == place.start
+        {
+            last.end = place.end;
+            return;
+        }
         let mut merged = place;
         self.filled.retain(|filled| {
             let apart = filled.end < merged.start || merged.end < filled.start;
@@ -57,6 +63,14 @@ impl Window {
         let at = self.filled.partition_point(|filled| filled.start < merged.start);
         self.filled.insert(at, merged);
     }
+}
+
+/// The place of a page in a window, until the next call.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    window: usize,
+    from: usize,
+    bytes: usize,
 }
 
 /// The source of the bytes of a read.
@@ -123,31 +137,69 @@ impl Pages {
     /// # Errors
     /// The error that the file has failed with is kept.
     pub(super) fn write(&mut self, q: &mut DiskQueue, offset: u64, page: &[u8]) -> Result<(), IsFull> {
-        let accepted = self.gather(q, offset, page);
-        self.keep(accepted)?;
+        let accepted = self.put(q, offset, page);
+        self.keep(accepted)
+    }
+
+    /// As [`Pages::write`].
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub(super) fn put(&mut self, q: &mut DiskQueue, offset: u64, page: &[u8]) -> Result<(), DiskError> {
+        let place = self.place(q, offset, page.len())?;
+        q.copy_into_block(self.slice(place), page);
+        self.fill(q, place)?;
         if offset == 0 {
             self.first.clear();
             self.first.extend_from_slice(page);
         }
-        self.length = self.length.max(offset + page.len() as u64);
         Ok(())
     }
 
-    fn gather(&mut self, q: &mut DiskQueue, offset: u64, page: &[u8]) -> Result<(), DiskError> {
+    /// The place for a page, which is then written with [`Pages::slice`] and ended with [`Pages::fill`], before any other call.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub(super) fn place(
+        &mut self,
+        q: &mut DiskQueue,
+        offset: u64,
+        page_bytes: usize,
+    ) -> Result<Place, DiskError> {
         q.check(self.file)?;
-        let end = offset + page.len() as u64;
-        let covers = |window: &Window| window.place(offset, end).is_some();
-        let number = match self.windows.iter().position(covers) {
-            Some(number) => number,
+        let end = offset + page_bytes as u64;
+        let within = |window: &Window| window.place(offset, end);
+        // The last one was begun by the page before, most often.
+        let found = self.windows.iter().rposition(|window| within(window).is_some());
+        let window = match found {
+            Some(window) => window,
             None => self.begin_window(q, offset, end)?,
         };
-        let window = &mut self.windows[number];
-        if let Some(place) = window.place(offset, end) {
-            q.copy_into_block(&mut window.block.as_mut_slice()[place.clone()], page);
-            window.fill(place);
-        }
-        if window.is_full() {
-            let window = self.windows.remove(number);
+        let from = within(&self.windows[window]).map_or(0, |place| place.start);
+        Ok(Place {
+            window,
+            from,
+            bytes: page_bytes,
+        })
+    }
+
+    /// The bytes of a page.
+    pub(super) fn slice(&mut self, place: Place) -> &mut [u8] {
+        let block = &mut self.windows[place.window].block;
+        &mut block.as_mut_slice()[place.from..place.from + place.bytes]
+    }
+
+    /// Accepts the page whose bytes are in its place.
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub(super) fn fill(&mut self, q: &mut DiskQueue, place: Place) -> Result<(), DiskError> {
+        let window = &mut self.windows[place.window];
+        window.fill(place.from..place.from + place.bytes);
+        let end = window.base + (place.from + place.bytes) as u64;
+        self.length = self.length.max(end);
+        if self.windows[place.window].is_full() {
+            let window = self.windows.remove(place.window);
             self.submit(q, window)?;
         }
         Ok(())
@@ -157,7 +209,9 @@ impl Pages {
     fn begin_window(&mut self, q: &mut DiskQueue, offset: u64, end: u64) -> Result<usize, DiskError> {
         let bytes = q.pool().block_bytes() as u64;
         let aligned = offset - offset % bytes;
-        let base = if end <= aligned + bytes { aligned } else { offset };
+        // A window at the end begins with the page: its bytes need not be moved to the start of the block.
+        let is_within = end <= aligned + bytes && offset < self.length;
+        let base = if is_within { aligned } else { offset };
         let overlapping = |window: &Window| window.overlaps(base, base + bytes);
         while let Some(number) = self.windows.iter().position(overlapping) {
             let window = self.windows.remove(number);
@@ -220,8 +274,17 @@ impl Pages {
     /// # Errors
     /// The error that the file has failed with is kept.
     pub(super) fn settle(&mut self, q: &mut DiskQueue) -> Result<(), IsFull> {
-        let settled = self.submit_all(q).and_then(|()| q.wait_written(self.file));
-        self.keep(settled)?;
+        let settled = self.try_settle(q);
+        self.keep(settled)
+    }
+
+    /// As [`Pages::settle`].
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub(super) fn try_settle(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        self.submit_all(q)?;
+        q.wait_written(self.file)?;
         self.in_flight = false;
         Ok(())
     }
@@ -231,9 +294,17 @@ impl Pages {
     /// # Errors
     /// The error that the file has failed with is kept.
     pub(super) fn sync(&mut self, q: &mut DiskQueue) -> Result<(), IsFull> {
-        self.settle(q)?;
-        let synced = q.sync(self.file).and_then(|token| q.wait_durable(token));
+        let synced = self.try_sync(q);
         self.keep(synced)
+    }
+
+    /// As [`Pages::sync`].
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub(super) fn try_sync(&mut self, q: &mut DiskQueue) -> Result<(), DiskError> {
+        self.try_settle(q)?;
+        q.sync(self.file).and_then(|token| q.wait_durable(token))
     }
 
     /// Fills `to` from memory, or returns how many of its bytes to read from the file, which has them
@@ -247,6 +318,20 @@ impl Pages {
         offset: u64,
         to: &mut [u8],
     ) -> Result<Source, IsFull> {
+        let source = self.try_read(q, offset, to);
+        self.keep(source)
+    }
+
+    /// As [`Pages::read`].
+    ///
+    /// # Errors
+    /// The error that the file has failed with.
+    pub(super) fn try_read(
+        &mut self,
+        q: Option<&mut DiskQueue>,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<Source, DiskError> {
         let end = offset + to.len() as u64;
         let first = (end <= self.first.len() as u64)
             .then(|| usize::try_from(offset).ok())
@@ -260,7 +345,7 @@ impl Pages {
         if let Some(q) = q
             && (self.in_flight || self.windows.iter().any(|window| window.overlaps(offset, end)))
         {
-            self.settle(q)?;
+            self.try_settle(q)?;
         }
         let available = self.length.saturating_sub(offset).min(to.len() as u64);
         Ok(Source::File {

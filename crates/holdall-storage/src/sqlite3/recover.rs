@@ -1,12 +1,12 @@
 //! Opens a database without changing it, even one that was not closed.
 
 use super::{
+    engine::run_pragma,
     failed, ffi_reader, ffi_rolled_back, ffi_vfs,
     format::{Columns, MAGIC, STORAGE_ID},
     locks::ReaderLocks,
     rollback::{JOURNAL_MAGIC, RolledBack},
     salvage::{self, Salvaged},
-    writer::run_pragma,
 };
 use crate::{
     error::{StorageError, StorageResult},
@@ -404,7 +404,7 @@ fn copy(path: &Path) -> StorageResult<Place> {
 }
 
 /// The path with a suffix appended to its name.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)

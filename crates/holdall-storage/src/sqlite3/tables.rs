@@ -4,7 +4,7 @@ use super::{
     btree::Value,
     format::{
         CREATE_MESSAGE_PUBLISHERS, CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, MESSAGE_PUBLISHERS,
-        PUBLISHERS, PUBLISHERS_BEFORE,
+        PUBLISHERS, PUBLISHERS_BEFORE, RECORDS,
     },
 };
 use rusqlite::Connection;
@@ -16,7 +16,7 @@ pub(super) const KNOWN: [(&str, &str); 9] = [
     ("topics", CREATE_TABLES[2]),
     ("message_definitions", CREATE_TABLES[3]),
     ("messages", CREATE_TABLES[4]),
-    ("holdall_records", CREATE_RECORDS),
+    (RECORDS, CREATE_RECORDS),
     (PUBLISHERS, CREATE_PUBLISHERS),
     (PUBLISHERS_BEFORE, CREATE_PUBLISHERS),
     (MESSAGE_PUBLISHERS, CREATE_MESSAGE_PUBLISHERS),
@@ -85,7 +85,7 @@ pub(super) fn table_of(row: &[Value<'_>]) -> Option<&'static str> {
             Text(_),
             Text(_),
             Text(_) | Elsewhere { is_text: true },
-        ] => "holdall_records",
+        ] => RECORDS,
         [None_, Integer(_), Text(_), .., Integer(_) | None_] if row.len() == 7 => PUBLISHERS,
         [None_, Integer(_)] => MESSAGE_PUBLISHERS,
         _ => return None,

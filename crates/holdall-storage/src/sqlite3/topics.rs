@@ -1,7 +1,7 @@
 //! The rows of topics and publishers that channels need: one for each topic, however many publish it.
 
 use crate::writer::ChannelIndex;
-use holdall_model::topic::TopicInfo;
+use holdall_model::{qos::QosProfile, topic::TopicInfo};
 use std::collections::HashMap;
 
 /// The place of a channel's messages in the tables.
@@ -17,7 +17,7 @@ pub(super) struct Place {
 pub(super) enum TopicRow {
     /// A row for a new topic.
     New { topic_id: i64 },
-    /// An update of a topic's row, in case its information is newer.
+    /// An update of a topic's row, whose information is newer.
     Again { topic_id: i64 },
     /// A row for a publisher, or for all unknown ones.
     Publisher { id: i64, topic_id: i64 },
@@ -29,6 +29,7 @@ struct Topic {
     name: String,
     type_name: String,
     serialization_format: String,
+    offered_qos_profiles: Vec<QosProfile>,
     type_description_hash: String,
     /// The publishers with an id, by GID; `None` for unknown ones.
     publishers: Vec<(Option<String>, i64)>,
@@ -67,7 +68,13 @@ impl Topics {
         let topic = match known {
             Some(place) => {
                 let topic = &mut self.topics[*place];
-                rows.push(TopicRow::Again { topic_id: topic.id });
+                let profiles = &info.offered_qos_profiles;
+                let is_newer = !profiles.is_empty() && topic.offered_qos_profiles != *profiles
+                    || topic.type_description_hash.is_empty() && !info.type_description_hash.is_empty();
+                if is_newer {
+                    rows.push(TopicRow::Again { topic_id: topic.id });
+                    topic.offered_qos_profiles.clone_from(profiles);
+                }
                 if topic.type_description_hash.is_empty() {
                     topic
                         .type_description_hash
@@ -83,6 +90,7 @@ impl Topics {
                     name: info.name.clone(),
                     type_name: info.type_name.clone(),
                     serialization_format: info.serialization_format.clone(),
+                    offered_qos_profiles: info.offered_qos_profiles.clone(),
                     type_description_hash: info.type_description_hash.clone(),
                     publishers: Vec::new(),
                 });

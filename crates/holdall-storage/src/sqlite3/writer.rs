@@ -1,78 +1,96 @@
-//! Writes one SQLite3 database: topics, definitions and messages, a batch in one transaction.
+//! Writes one SQLite3 database: topics, definitions and messages, a batch in one transaction. Pages are built here where that is possible,
+//! else by SQLite's engine.
 
 use super::{
-    failed,
+    beside::Beside,
+    build::{Builder, Output},
+    engine::Engine,
     ffi_vfs::{BlockFile, Lent},
     format::{
-        CREATE_MESSAGE_PUBLISHERS, CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, INSERT_MESSAGE,
-        INSERT_MESSAGE_PUBLISHER, ROSBAG2_KEY, ROSBAG2_RECORD, SCHEMA_VERSION, metadata_version,
+        CREATE_MESSAGE_PUBLISHERS, CREATE_PUBLISHERS, CREATE_RECORDS, CREATE_TABLES, MESSAGE_PUBLISHERS,
+        PUBLISHERS, RECORDS, ROSBAG2_KEY, ROSBAG2_RECORD, SCHEMA_VERSION, metadata_version,
     },
     open::open,
     options::SqliteOptions,
     topics::{Place, TopicRow, Topics},
 };
 use crate::{
-    error::{StorageError, StorageResult},
+    error::StorageResult,
     tally::Tally,
     writer::{ChannelIndex, ChannelInfo, FileSummary, MetadataEntries, StorageWriter, StoredMessage},
 };
 use holdall_io::{
     disk::FileId,
+    fs,
     queue::{DiskQueue, SyncToken},
 };
 use holdall_model::{
-    message::PayloadRef,
     names::service_of_event_type,
     qos::profiles_to_text,
     topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
 };
-use rusqlite::{Connection, blob::ZeroBlob, params};
+use rusqlite::{params, types::Value};
 use std::{
     collections::HashSet,
-    io::Write,
     path::{Path, PathBuf},
 };
 
-/// Small messages are gathered and inserted together, so that the prepared statement is looked up once for many.
-const GATHERED_BYTES_MAX: usize = 256 << 10;
-/// From this size on a message is inserted at once: another copy would cost more than the look-up.
-const GATHER_PAYLOAD_BYTES_MAX: usize = 2 << 10;
-/// From this size on a message is written into its row piece by piece, in pieces of the second size.
-const LARGE_BYTES_MIN: usize = 8 << 20;
-const PIECE_BYTES: usize = 1 << 20;
 /// A transaction is ended by [`StorageWriter::step`] when it has grown to this, or spans [`COMMIT_NANOS`].
 const COMMIT_BYTES: u64 = 16 << 20;
+/// As above where pages are built and each commit is synced. The engine keeps the pages of a transaction in memory.
+const SYNCED_COMMIT_BYTES: u64 = 48 << 20;
 /// See [`COMMIT_BYTES`].
 const COMMIT_NANOS: i64 = 1_000_000_000;
 /// About how many bytes a message needs in table and index in addition to its own.
 const MESSAGE_OVERHEAD_BYTES: u64 = 40;
-
-/// A gathered message; its payload is the next part of the gathered bytes.
-struct Gathered {
-    timestamp: i64,
-    place: Place,
-    payload_bytes: usize,
-}
+/// Large messages are handed over when this much waits and the disk is idle, or when nothing more has come.
+const HAND_OVER_BYTES: u64 = 4 << 20;
 
 /// One database that is being written.
 pub(crate) struct SqliteWriter {
     path: PathBuf,
     file: FileId,
-    connection: Connection,
-    /// How pages get to the disk layer; `None` if SQLite writes everything itself.
-    blocks: Option<BlockFile>,
+    engine: Engine,
+    /// `None` where the engine writes all rows.
+    built: Option<Built>,
     tally: Tally,
     defined_types: HashSet<String>,
     topics: Topics,
-    gathered: Vec<Gathered>,
-    gathered_bytes: Vec<u8>,
+    commit_bytes: u64,
     in_transaction: bool,
     /// Log time of the first message of the transaction.
     transaction_start: i64,
     uncommitted_bytes: u64,
+    /// [`Self::uncommitted_bytes`] when large messages were asked for last.
+    asked_at_bytes: u64,
     committed_bytes: u64,
     committed_messages: u64,
     records: i64,
+}
+
+/// Builds pages of the database.
+struct Built {
+    builder: Builder,
+    /// To read pages that are not in memory.
+    file: fs::File,
+}
+
+impl Built {
+    /// Runs `action` with the pages and the disk.
+    fn with<T>(
+        &mut self,
+        blocks: Option<&BlockFile>,
+        q: &mut DiskQueue,
+        action: impl FnOnce(&mut Builder, &mut Output<'_>) -> StorageResult<T>,
+    ) -> Option<StorageResult<T>> {
+        let mut pages = blocks?.pages();
+        let mut out = Output {
+            pages: &mut pages,
+            q,
+            file: &|offset, to| self.file.read_exact_at(to, offset),
+        };
+        Some(action(&mut self.builder, &mut out))
+    }
 }
 
 impl SqliteWriter {
@@ -90,185 +108,208 @@ impl SqliteWriter {
         while !q.is_created(file)? {
             q.wait_one();
         }
-        let (connection, blocks) = open(q, file, path, options)?;
-        let writer = Self {
+        let engine = open(q, file, path, options)?;
+        let mut writer = Self {
             path: path.to_owned(),
             file,
-            connection,
-            blocks,
+            engine,
+            built: None,
             tally: Tally::new(path),
             defined_types: HashSet::new(),
             topics: Topics::default(),
-            gathered: Vec::new(),
-            gathered_bytes: Vec::new(),
+            commit_bytes: COMMIT_BYTES,
             in_transaction: false,
             transaction_start: 0,
             uncommitted_bytes: 0,
+            asked_at_bytes: 0,
             committed_bytes: 0,
             committed_messages: 0,
             records: 0,
         };
         let lent = writer.lend(q);
         for pragma in &options.write_pragmas {
-            run_pragma(&writer.connection, pragma).map_err(failed("set a pragma of", path))?;
+            writer.engine.pragma("set a pragma of", pragma)?;
         }
         for statement in CREATE_TABLES {
-            writer.execute("make the tables of", statement, [])?;
+            writer.engine.execute("make the tables of", statement, [])?;
         }
-        let distro = ros_distro.unwrap_or_default();
-        let insert = "INSERT INTO schema (schema_version, ros_distro) VALUES (?1, ?2)";
-        writer.execute("insert into", insert, params![SCHEMA_VERSION, distro])?;
+        let distro = Value::Text(ros_distro.unwrap_or_default().to_owned());
+        writer.engine.insert("schema", Some(SCHEMA_VERSION), &[distro])?;
         drop(lent);
+        match options.unspoken() {
+            Some(pragma) => tracing::info!(
+                path = %path.display(),
+                "SQLite's engine writes this database, at a lower rate, because of the pragma {pragma:?}"
+            ),
+            None => writer.begin_building(q, options.survives_power_cut())?,
+        }
         Ok(writer)
     }
 
     /// Lets SQLite write through the queue as long as the result lives.
     fn lend<'queue>(&self, q: &'queue mut DiskQueue) -> Option<Lent<'queue>> {
-        self.blocks.as_ref().map(|blocks| blocks.lend(q))
+        self.engine.blocks().map(|blocks| blocks.lend(q))
     }
 
-    fn execute(
-        &self,
-        action: &'static str,
-        statement: &str,
-        values: impl rusqlite::Params,
-    ) -> StorageResult<()> {
-        self.connection
-            .execute(statement, values)
-            .map(drop)
-            .map_err(refused(action, self.blocks.as_ref(), &self.path))
-    }
-
-    fn begin(&mut self, timestamp: i64) -> StorageResult<()> {
-        if !self.in_transaction {
-            self.execute("begin a transaction in", "BEGIN IMMEDIATE", [])?;
-            self.in_transaction = true;
-            self.transaction_start = timestamp;
+    /// From now on pages are built here, if the database is one of those that are.
+    fn begin_building(&mut self, q: &mut DiskQueue, survives_power_cut: bool) -> StorageResult<()> {
+        let Some(blocks) = self.engine.blocks() else {
+            return Ok(());
+        };
+        let lent = self.lend(q);
+        let roots = self.engine.roots()?;
+        drop(lent);
+        let file = fs::File::open(&self.path)?;
+        let surroundings = Box::new(Beside::new(&self.path, blocks.locks(), survives_power_cut));
+        let mut pages = blocks.pages();
+        let mut out = Output {
+            pages: &mut pages,
+            q,
+            file: &|offset, to| file.read_exact_at(to, offset),
+        };
+        let builder = Builder::open(&mut out, &self.path, &roots, surroundings, survives_power_cut)?;
+        drop(pages);
+        match builder {
+            Some(builder) => {
+                self.built = Some(Built { builder, file });
+                self.commit_bytes = match survives_power_cut {
+                    true => SYNCED_COMMIT_BYTES,
+                    false => COMMIT_BYTES,
+                };
+            }
+            None => tracing::info!(
+                path = %self.path.display(),
+                "SQLite's engine writes this database, at a lower rate: it is not as expected"
+            ),
         }
         Ok(())
     }
 
-    fn insert_gathered(&mut self) -> StorageResult<()> {
-        if self.gathered.is_empty() {
+    /// Runs `action` with the pages and the disk; `None` where they are not built here.
+    fn build<T>(
+        &mut self,
+        q: &mut DiskQueue,
+        action: impl FnOnce(&mut Builder, &mut Output<'_>) -> StorageResult<T>,
+    ) -> Option<StorageResult<T>> {
+        self.built.as_mut()?.with(self.engine.blocks(), q, action)
+    }
+
+    /// Commits what was built, and lets the engine change the database.
+    fn by_engine(
+        &mut self,
+        q: &mut DiskQueue,
+        action: impl FnOnce(&mut Engine) -> StorageResult<()>,
+    ) -> StorageResult<()> {
+        if let Some(committed) = self.build(q, Builder::commit) {
+            committed?;
+        }
+        let lent = self.lend(q);
+        action(&mut self.engine)?;
+        let roots = match self.built {
+            Some(_) => self.engine.roots()?,
+            None => Vec::new(),
+        };
+        drop(lent);
+        match self.build(q, |builder, out| builder.reopen(out, &roots)) {
+            Some(Ok(false)) => (self.built, self.commit_bytes) = (None, COMMIT_BYTES),
+            Some(reopened) => drop(reopened?),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Inserts a row whose first column is its id; without one it gets the next.
+    fn insert(
+        &mut self,
+        q: &mut DiskQueue,
+        table: &'static str,
+        id: Option<i64>,
+        values: &[Value],
+    ) -> StorageResult<()> {
+        match self.build(q, |builder, out| builder.row(out, table, id, values)) {
+            Some(Ok(true)) => Ok(()),
+            Some(Err(error)) => Err(error),
+            Some(Ok(false)) | None => self.by_engine(q, |engine| engine.insert(table, id, values)),
+        }
+    }
+
+    /// Makes a table that is not there.
+    fn create_table(
+        &mut self,
+        q: &mut DiskQueue,
+        table: &'static str,
+        statement: &'static str,
+    ) -> StorageResult<()> {
+        let built = self.built.as_ref();
+        if built.is_some_and(|built| built.builder.has_table(table)) {
             return Ok(());
         }
-        let refused = refused("insert into", self.blocks.as_ref(), &self.path);
-        let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
-        let mut rest = &self.gathered_bytes[..];
-        for message in &self.gathered {
-            let (payload, next) = rest.split_at(message.payload_bytes);
-            rest = next;
-            insert
-                .execute(params![message.timestamp, message.place.topic_id, payload])
-                .map_err(&refused)?;
-            if let Some(publisher_id) = message.place.publisher_id {
-                self.insert_publisher_of_last(publisher_id).map_err(&refused)?;
-            }
-        }
-        drop(insert);
-        self.gathered.clear();
-        self.gathered_bytes.clear();
-        Ok(())
+        self.by_engine(q, |engine| engine.execute("make the tables of", statement, []))
     }
 
-    /// Notes the publisher of the message that was just inserted.
-    fn insert_publisher_of_last(&self, publisher_id: i64) -> rusqlite::Result<()> {
-        let row = self.connection.last_insert_rowid();
-        let mut insert = self.connection.prepare_cached(INSERT_MESSAGE_PUBLISHER)?;
-        insert.execute([row, publisher_id]).map(drop)
+    /// A row outside of a transaction is committed by itself.
+    fn commit_alone(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        if self.in_transaction {
+            return Ok(());
+        }
+        self.build(q, Builder::commit).unwrap_or(Ok(()))
     }
 
-    fn insert_one(&mut self, timestamp: i64, place: Place, payload: PayloadRef<'_>) -> StorageResult<()> {
-        let topic_id = place.topic_id;
-        self.insert_gathered()?;
-        let refused = refused("insert into", self.blocks.as_ref(), &self.path);
-        let mut insert = self.connection.prepare_cached(INSERT_MESSAGE).map_err(&refused)?;
-        let length = payload.len();
-        if length >= LARGE_BYTES_MIN {
-            insert
-                .execute(params![timestamp, topic_id, ZeroBlob(length as u64)])
-                .map_err(&refused)?;
-            self.fill_last(payload)?;
-        }
-        match payload {
-            _ if length >= LARGE_BYTES_MIN => Ok(0),
-            PayloadRef::Bytes(bytes) => insert.execute(params![timestamp, topic_id, bytes]),
-            PayloadRef::Loan(_) => {
-                // SQLite wants a payload in one piece.
-                payload.for_each_slice(|slice| self.gathered_bytes.extend_from_slice(slice));
-                insert.execute(params![timestamp, topic_id, &self.gathered_bytes[..]])
-            }
-        }
-        .map_err(&refused)?;
-        if let Some(publisher_id) = place.publisher_id {
-            self.insert_publisher_of_last(publisher_id).map_err(&refused)?;
-        }
-        drop(insert);
-        self.gathered_bytes.clear();
-        Ok(())
-    }
-
-    /// Writes a large payload piece by piece over the zeros of the row that was just inserted: bound to the statement SQLite holds it twice.
-    fn fill_last(&self, payload: PayloadRef<'_>) -> StorageResult<()> {
-        let row = self.connection.last_insert_rowid();
-        let blob = self.connection.blob_open("main", "messages", "data", row, false);
-        let mut blob = blob.map_err(refused("insert into", self.blocks.as_ref(), &self.path))?;
-        let mut written = Ok(());
-        payload.for_each_slice(|slice| {
-            for piece in slice.chunks(PIECE_BYTES) {
-                if written.is_ok() {
-                    written = blob.write_all(piece);
-                }
-            }
-        });
-        written.map_err(|source| StorageError::Io {
-            action: "insert into",
-            path: self.path.clone(),
-            source,
-        })
-    }
-
-    fn insert_topic_row(&self, topic: &TopicInfo, row: &TopicRow) -> StorageResult<()> {
+    fn insert_topic_row(
+        &mut self,
+        q: &mut DiskQueue,
+        topic: &TopicInfo,
+        row: &TopicRow,
+    ) -> StorageResult<()> {
         let profiles = profiles_to_text(&topic.offered_qos_profiles);
         let hash = &topic.type_description_hash;
+        let text = |text: &str| Value::Text(text.to_owned());
         match *row {
-            TopicRow::New { topic_id } => self.execute(
-                "insert into",
-                "INSERT INTO topics (id, name, type, serialization_format, offered_qos_profiles, type_description_hash) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![topic_id, topic.name, topic.type_name, topic.serialization_format, profiles, hash],
-            ),
-            TopicRow::Again { topic_id } => self.execute(
-                "insert into",
-                "UPDATE topics SET offered_qos_profiles = CASE WHEN ?2 = '' THEN offered_qos_profiles ELSE ?2 END, \
-                 type_description_hash = CASE WHEN ?3 = '' THEN type_description_hash ELSE ?3 END WHERE id = ?1",
-                params![topic_id, profiles, hash],
-            ),
+            TopicRow::New { topic_id } => {
+                let values = [
+                    text(&topic.name),
+                    text(&topic.type_name),
+                    text(&topic.serialization_format),
+                    text(&profiles),
+                    text(hash),
+                ];
+                self.insert(q, "topics", Some(topic_id), &values)
+            }
+            TopicRow::Again { topic_id } => {
+                let update = "UPDATE topics SET offered_qos_profiles = CASE WHEN ?2 = '' THEN offered_qos_profiles ELSE ?2 END, \
+                     type_description_hash = CASE WHEN ?3 = '' THEN type_description_hash ELSE ?3 END WHERE id = ?1";
+                let is_known = !topic.offered_qos_profiles.is_empty();
+                let values = params![topic_id, if is_known { &profiles } else { "" }, hash];
+                self.by_engine(q, |engine| engine.execute("insert into", update, values))
+            }
             TopicRow::Publisher { id, topic_id } => {
-                self.execute("make the tables of", CREATE_PUBLISHERS, [])?;
+                self.create_table(q, PUBLISHERS, CREATE_PUBLISHERS)?;
                 if id != topic_id {
-                    self.execute("make the tables of", CREATE_MESSAGE_PUBLISHERS, [])?;
+                    self.create_table(q, MESSAGE_PUBLISHERS, CREATE_MESSAGE_PUBLISHERS)?;
                 }
                 let publisher = topic.publisher.as_deref();
-                self.execute(
-                    "insert into",
-                    "INSERT INTO holdall_topic_publishers (id, topic_id, gid, node, host, transport) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                    params![
-                        id,
-                        topic_id,
-                        publisher.map_or("", |publisher| &publisher.gid),
-                        publisher.and_then(|publisher| publisher.node.as_deref()),
-                        publisher.and_then(|publisher| publisher.host.as_deref()),
-                        publisher.and_then(|publisher| publisher.transport.as_deref()),
-                    ],
-                )
+                let known = |text: Option<&String>| text.cloned().map_or(Value::Null, Value::Text);
+                let values = [
+                    Value::Integer(topic_id),
+                    text(publisher.map_or("", |publisher| &publisher.gid)),
+                    known(publisher.and_then(|publisher| publisher.node.as_ref())),
+                    known(publisher.and_then(|publisher| publisher.host.as_ref())),
+                    known(publisher.and_then(|publisher| publisher.transport.as_ref())),
+                    Value::Null,
+                ];
+                self.insert(q, PUBLISHERS, Some(id), &values)
             }
         }
     }
 
     /// Stores a type's definition once, as rosbag2 does: that of a service event under the name of the service. A type without one has no
     /// row: readers take an encoding that they do not know for a damaged bag.
-    fn insert_definition(&mut self, topic: &TopicInfo, definition: &MessageDefinition) -> StorageResult<()> {
+    fn insert_definition(
+        &mut self,
+        q: &mut DiskQueue,
+        topic: &TopicInfo,
+        definition: &MessageDefinition,
+    ) -> StorageResult<()> {
         if matches!(
             definition.encoding,
             DefinitionEncoding::Unknown | DefinitionEncoding::JsonSchema
@@ -289,78 +330,90 @@ impl SqliteWriter {
         } else {
             &definition.type_description_hash
         };
-        self.execute(
-            "insert into",
-            "INSERT INTO message_definitions \
-             (topic_type, encoding, encoded_message_definition, type_description_hash) VALUES (?1, ?2, ?3, ?4)",
-            params![type_name, definition.encoding.as_str(), definition.text, hash],
-        )
+        let text = |text: &str| Value::Text(text.to_owned());
+        let encoding = definition.encoding.as_str();
+        let values = [
+            text(type_name),
+            text(encoding),
+            text(&definition.text),
+            text(hash),
+        ];
+        self.insert(q, "message_definitions", None, &values)
     }
 
     /// Stores how many messages each publisher has, so that a reader need not count rows.
-    fn count_publishers(&self) -> StorageResult<()> {
-        let update = "UPDATE holdall_topic_publishers SET message_count = coalesce(message_count, 0) + ?2 WHERE id = ?1";
+    fn count_publishers(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        let mut counts = Vec::new();
         for (publisher_id, channel) in self.topics.publishers() {
             let count = self.tally.counts()[self.tally.place(channel)?];
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            self.execute("insert into", update, params![publisher_id, count])?;
+            counts.push((publisher_id, i64::try_from(count).unwrap_or(i64::MAX)));
         }
-        Ok(())
+        if counts.is_empty() {
+            return Ok(());
+        }
+        let update = "UPDATE holdall_topic_publishers SET message_count = coalesce(message_count, 0) + ?2 WHERE id = ?1";
+        self.by_engine(q, |engine| {
+            engine.begin()?;
+            for (publisher_id, count) in counts {
+                engine.execute("insert into", update, params![publisher_id, count])?;
+            }
+            engine.commit()
+        })
     }
 
-    fn commit(&mut self) -> StorageResult<()> {
-        self.insert_gathered()?;
-        if std::mem::take(&mut self.in_transaction) {
-            self.execute("commit a transaction to", "COMMIT", [])?;
-        }
-        self.uncommitted_bytes = 0;
-        self.committed_messages = self.tally.messages();
-        self.committed_bytes = self.length_of_database()?;
-        Ok(())
-    }
-
-    fn length_of_database(&self) -> StorageResult<u64> {
-        let pragma = |name: &str| {
-            let value = self
-                .connection
-                .pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-            value
-                .map(i64::unsigned_abs)
-                .map_err(failed("ask for the length of", &self.path))
+    fn commit(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
+        self.committed_bytes = match self.build(q, |builder, out| {
+            builder.commit(out)?;
+            Ok(builder.committed_bytes())
+        }) {
+            Some(committed) => committed?,
+            None => {
+                let _lent = self.lend(q);
+                self.engine.commit()?;
+                self.engine.length_bytes()?
+            }
         };
-        Ok(pragma("page_count")? * pragma("page_size")?)
+        self.in_transaction = false;
+        self.uncommitted_bytes = 0;
+        self.asked_at_bytes = 0;
+        self.committed_messages = self.tally.messages();
+        Ok(())
     }
-}
 
-/// Converts an error of the database library: where the disk has failed, its own error has the cause.
-fn refused<'a>(
-    action: &'static str,
-    blocks: Option<&'a BlockFile>,
-    path: &'a Path,
-) -> impl Fn(rusqlite::Error) -> StorageError + 'a {
-    move |source| match blocks.and_then(BlockFile::take_error) {
-        Some(error) => error.into(),
-        None => failed(action, path)(source),
+    fn insert_message(
+        &mut self,
+        q: &mut DiskQueue,
+        place: Place,
+        message: &StoredMessage<'_>,
+    ) -> StorageResult<()> {
+        let timestamp = message.log_time.as_nanos();
+        let built = self.build(q, |builder, out| {
+            let row = builder.message(out, place.topic_id, timestamp, message.payload)?;
+            Ok((row, builder.is_pressed()))
+        });
+        let Some((row, is_pressed)) = built.transpose()? else {
+            let _lent = self.lend(q);
+            return self.engine.message(timestamp, place, message.payload);
+        };
+        if let Some(publisher_id) = place.publisher_id {
+            let publisher = [Value::Integer(publisher_id)];
+            self.insert(q, MESSAGE_PUBLISHERS, Some(row), &publisher)?;
+        }
+        if is_pressed {
+            self.commit(q)?;
+        }
+        Ok(())
     }
-}
-
-/// Runs a pragma and ignores its answer.
-pub(super) fn run_pragma(connection: &Connection, pragma: &str) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(&format!("PRAGMA {pragma}"))?;
-    let mut rows = statement.query([])?;
-    while rows.next()?.is_some() {}
-    Ok(())
 }
 
 impl StorageWriter for SqliteWriter {
     fn add_channel(&mut self, q: &mut DiskQueue, info: &ChannelInfo) -> StorageResult<ChannelIndex> {
-        let _lent = self.lend(q);
         let index = self.tally.next_channel()?;
-        self.insert_gathered()?;
         for row in self.topics.add(index, &info.topic) {
-            self.insert_topic_row(&info.topic, &row)?;
+            self.insert_topic_row(q, &info.topic, &row)?;
         }
-        self.insert_definition(&info.topic, &info.definition)?;
+        self.insert_definition(q, &info.topic, &info.definition)?;
+        self.commit_alone(q)?;
         self.tally.add_channel();
         Ok(index)
     }
@@ -371,31 +424,15 @@ impl StorageWriter for SqliteWriter {
         channel: ChannelIndex,
         message: StoredMessage<'_>,
     ) -> StorageResult<()> {
-        let _lent = self.lend(q);
         let place = self.tally.place(channel)?;
         let timestamp = message.log_time.as_nanos();
         self.tally.count(place, timestamp);
-        self.begin(timestamp)?;
-        let payload_bytes = message.payload.len();
-        self.uncommitted_bytes += payload_bytes as u64 + MESSAGE_OVERHEAD_BYTES;
-        let place = self.topics.places[place];
-        if payload_bytes >= GATHER_PAYLOAD_BYTES_MAX {
-            return self.insert_one(timestamp, place, message.payload);
+        if !self.in_transaction {
+            self.in_transaction = true;
+            self.transaction_start = timestamp;
         }
-        let before = self.gathered_bytes.len();
-        message
-            .payload
-            .for_each_slice(|slice| self.gathered_bytes.extend_from_slice(slice));
-        let payload_bytes = self.gathered_bytes.len() - before;
-        self.gathered.push(Gathered {
-            timestamp,
-            place,
-            payload_bytes,
-        });
-        if self.gathered_bytes.len() + self.gathered.len() * size_of::<Gathered>() >= GATHERED_BYTES_MAX {
-            self.insert_gathered()?;
-        }
-        Ok(())
+        self.uncommitted_bytes += message.payload.len() as u64 + MESSAGE_OVERHEAD_BYTES;
+        self.insert_message(q, self.topics.places[place], &message)
     }
 
     fn write_metadata(
@@ -404,19 +441,21 @@ impl StorageWriter for SqliteWriter {
         name: &str,
         entries: &MetadataEntries,
     ) -> StorageResult<()> {
-        let _lent = self.lend(q);
-        self.insert_gathered()?;
         if let (ROSBAG2_RECORD, Some(text)) = (name, entries.get(ROSBAG2_KEY)) {
-            let insert = "INSERT INTO metadata (metadata_version, metadata) VALUES (?1, ?2)";
-            return self.execute("insert into", insert, params![metadata_version(text), text]);
+            let values = [Value::Integer(metadata_version(text)), Value::Text(text.clone())];
+            self.insert(q, "metadata", None, &values)?;
+            return self.commit_alone(q);
         }
-        self.execute("make the tables of", CREATE_RECORDS, [])?;
+        self.create_table(q, RECORDS, CREATE_RECORDS)?;
         self.records += 1;
-        let insert = "INSERT INTO holdall_records (record, name, key, value) VALUES (?1, ?2, ?3, ?4)";
         for (key, value) in entries {
-            self.execute("insert into", insert, params![self.records, name, key, value])?;
+            let texts = [name, key, value].map(|text| Value::Text(text.to_owned()));
+            let values: Vec<Value> = std::iter::once(Value::Integer(self.records))
+                .chain(texts)
+                .collect();
+            self.insert(q, RECORDS, None, &values)?;
         }
-        Ok(())
+        self.commit_alone(q)
     }
 
     fn summary(&self) -> FileSummary {
@@ -432,27 +471,36 @@ impl StorageWriter for SqliteWriter {
             .tally
             .times()
             .map_or(0, |(_, end)| end.saturating_sub(self.transaction_start));
-        if self.in_transaction && (self.uncommitted_bytes >= COMMIT_BYTES || spans >= COMMIT_NANOS) {
-            let _lent = self.lend(q);
-            self.commit()?;
+        if self.in_transaction && (self.uncommitted_bytes >= self.commit_bytes || spans >= COMMIT_NANOS) {
+            self.commit(q)?;
         }
         Ok(())
     }
 
     fn close_chunks(&mut self, q: &mut DiskQueue) -> StorageResult<()> {
-        let _lent = self.lend(q);
-        self.commit()
+        self.commit(q)
     }
 
     fn handed(&mut self, _q: &DiskQueue) -> u64 {
         self.committed_messages
     }
 
+    fn hand_over_large(&mut self, q: &mut DiskQueue) -> StorageResult<bool> {
+        let waits_for_more = (self.uncommitted_bytes < HAND_OVER_BYTES || q.in_flight() > 0)
+            && self.uncommitted_bytes > self.asked_at_bytes;
+        self.asked_at_bytes = self.uncommitted_bytes;
+        if waits_for_more {
+            return Ok(false);
+        }
+        self.commit(q)?;
+        Ok(true)
+    }
+
     fn make_durable(&mut self, q: &mut DiskQueue) -> StorageResult<Option<SyncToken>> {
         self.close_chunks(q)?;
-        if self.blocks.is_none() {
+        if self.engine.blocks().is_none() {
             // Syncs a write-ahead log, and moves the pages that no reader needs to the database. Does nothing without a log.
-            run_pragma(&self.connection, "wal_checkpoint(PASSIVE)").map_err(failed("sync", &self.path))?;
+            self.engine.pragma("sync", "wal_checkpoint(PASSIVE)")?;
         }
         // Both have the file open: the kernel syncs what either has written.
         Ok(Some(q.sync(self.file)?))
@@ -465,23 +513,15 @@ impl StorageWriter for SqliteWriter {
     ) -> StorageResult<FileSummary> {
         let ended = closing_metadata
             .iter()
-            .try_for_each(|(name, entries)| self.write_metadata(q, name, entries));
-        let lent = self.lend(q);
-        let ended = ended
-            .and_then(|()| self.count_publishers())
-            .and_then(|()| self.commit());
+            .try_for_each(|(name, entries)| self.write_metadata(q, name, entries))
+            .and_then(|()| self.count_publishers(q))
+            .and_then(|()| self.commit(q));
         let mut summary = self.summary();
         let Self {
-            path,
-            file,
-            connection,
-            blocks,
-            ..
+            path, file, engine, ..
         } = *self;
-        // Closing moves a write-ahead log into the database and removes it.
-        let closed = connection
-            .close()
-            .map_err(|(_, error)| failed("close", &path)(error));
+        let lent = engine.blocks().map(|blocks| blocks.lend(q));
+        let (closed, blocks) = engine.close();
         drop(lent);
         let length = match &blocks {
             Some(blocks) => Ok(blocks.length()),
