@@ -1,4 +1,5 @@
-//! Measures the SQLite3 storage against a bare loop of prepared inserts, one transaction per batch.
+//! Measures the SQLite3 storage, with pages that are built and with SQLite's engine, against a bare loop of prepared inserts, one
+//! transaction per batch.
 //!
 //! `cargo run --release -p holdall-storage --example sqlite_rate -- DIR [MEGABYTES] [ROUNDS]`
 #![allow(clippy::print_stdout, reason = "a program for the terminal")]
@@ -17,9 +18,12 @@ use holdall_storage::{
     writer::{ChannelInfo, StoredMessage},
 };
 use rusqlite::{Connection, params};
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 type Failure = Box<dyn std::error::Error>;
+
+/// A pragma that changes nothing, with which the engine writes.
+const BY_ENGINE: &str = "write: {pragmas: [temp_store = DEFAULT]}";
 
 /// One transaction.
 const BATCH_BYTES: usize = 4 << 20;
@@ -29,17 +33,40 @@ fn batches(size: usize, total: usize) -> (usize, usize) {
     (total / size / in_batch, in_batch)
 }
 
-fn ours(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> Result<Duration, Failure> {
-    let clock = SystemClock;
+/// How long a run took, and how much processor time, in seconds.
+#[derive(Clone, Copy)]
+struct Took(f64, f64);
+
+impl Took {
+    fn since(start: (f64, f64)) -> Self {
+        let now = Self::now();
+        Self(now.0 - start.0, now.1 - start.1)
+    }
+
+    fn now() -> (f64, f64) {
+        let busy = holdall_io::process::process_cpu_time().total();
+        (SystemClock.monotonic().as_secs_f64(), busy.as_secs_f64())
+    }
+}
+
+/// `config`: of the storage, in addition to the preset.
+fn ours(
+    dir: &Path,
+    (preset, config): (&str, Option<&str>),
+    size: usize,
+    total: usize,
+    payload: &[u8],
+) -> Result<Took, Failure> {
     let path = dir.join("ours.db3");
     let mut q = DiskQueue::new(
         Box::new(OsDisk::open(dir, DiskMode::Auto)?),
         BlockPoolOptions::default(),
     )?;
-    let start = clock.monotonic();
+    let start = Took::now();
     let file = q.create_file(&path, 0)?;
     let options = StorageOptions {
         preset: Some(preset.to_owned()).filter(|preset| !preset.is_empty()),
+        config: config.map(str::to_owned),
         ..StorageOptions::default()
     };
     let mut writer = storage_by_id("sqlite3")?.create_writer(&mut q, file, &path, &options)?;
@@ -66,15 +93,14 @@ fn ours(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
     }
     writer.finish(&mut q, &[])?;
     q.wait_closed(file)?;
-    let elapsed = clock.monotonic() - start;
+    let elapsed = Took::since(start);
     fs::remove_file(path)?;
     Ok(elapsed)
 }
 
-fn bare(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> Result<Duration, Failure> {
-    let clock = SystemClock;
+fn bare(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> Result<Took, Failure> {
     let path = dir.join("bare.db3");
-    let start = clock.monotonic();
+    let start = Took::now();
     let connection = Connection::open(&path)?;
     // rosbag2's own presets.
     let pragmas = match preset {
@@ -107,7 +133,7 @@ fn bare(dir: &Path, preset: &str, size: usize, total: usize, payload: &[u8]) -> 
     drop(insert);
     connection.close().map_err(|(_, error)| error)?;
     fs::File::open(&path)?.sync_all()?;
-    let elapsed = clock.monotonic() - start;
+    let elapsed = Took::since(start);
     fs::remove_file(path)?;
     Ok(elapsed)
 }
@@ -121,20 +147,25 @@ fn main() -> Result<(), Failure> {
     for preset in ["", "none", "resilient"] {
         for size in [6_220_800, 1 << 20, 10 << 10, 100] {
             let total = megabytes * 1_000_000 / if size == 100 { 5 } else { 1 };
-            let (mut own, mut other) = (Vec::new(), Vec::new());
+            let dir = Path::new(&dir);
+            let mut runs: [Vec<Took>; 3] = Default::default();
             for _ in 0..rounds {
-                own.push(ours(Path::new(&dir), preset, size, total, &payload)?);
-                other.push(bare(Path::new(&dir), preset, size, total, &payload)?);
+                runs[0].push(ours(dir, (preset, None), size, total, &payload)?);
+                runs[1].push(ours(dir, (preset, Some(BY_ENGINE)), size, total, &payload)?);
+                runs[2].push(bare(dir, preset, size, total, &payload)?);
             }
-            own.sort();
-            other.sort();
-            let (own, other) = (own[0].as_secs_f64(), other[0].as_secs_f64());
-            println!(
-                "{preset:<10} {size:>8} B  ours {:>6.0} MB/s  bare {:>6.0} MB/s  ratio {:.2}",
-                total as f64 / 1e6 / own,
-                total as f64 / 1e6 / other,
-                other / own
-            );
+            let gigabytes = total as f64 / 1e9;
+            for (name, took) in ["built", "engine", "bare loop"].iter().zip(&runs) {
+                let list = |of: fn(&Took, f64) -> String| {
+                    let texts: Vec<String> = took.iter().map(|took| of(took, gigabytes)).collect();
+                    texts.join(" ")
+                };
+                println!(
+                    "{preset:<10} {size:>8} B  {name:<10} MB/s {}   CPU s/GB {}",
+                    list(|took, gigabytes| format!("{:.0}", gigabytes * 1e3 / took.0)),
+                    list(|took, gigabytes| format!("{:.2}", took.1 / gigabytes)),
+                );
+            }
         }
     }
     Ok(())
