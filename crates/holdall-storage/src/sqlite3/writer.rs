@@ -130,11 +130,14 @@ impl SqliteWriter {
         for pragma in &options.write_pragmas {
             writer.engine.pragma("set a pragma of", pragma)?;
         }
+        // All or nothing: a repair does not know tables without a version.
+        writer.engine.begin()?;
         for statement in CREATE_TABLES {
             writer.engine.execute("make the tables of", statement, [])?;
         }
         let distro = Value::Text(ros_distro.unwrap_or_default().to_owned());
         writer.engine.insert("schema", Some(SCHEMA_VERSION), &[distro])?;
+        writer.engine.commit()?;
         drop(lent);
         match options.unspoken() {
             Some(pragma) => tracing::info!(
