@@ -9,7 +9,6 @@ use holdall::{
     supervise::Supervision,
 };
 use holdall_io::clock::{Clock, SystemClock};
-use holdall_model::rates::RatesByTopic;
 use std::time::Duration;
 
 /// Time between two reads of the state without a terminal: with many topics each is a good part of the cost of a recording at rest.
@@ -19,7 +18,6 @@ const UNSEEN_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Live {
     screen: Option<Screen>,
     rates: RateMeter,
-    topics: RatesByTopic,
     /// The line below the status.
     pub hint: &'static str,
     /// Work in addition to the recording.
@@ -34,7 +32,6 @@ impl Live {
         Self {
             screen: Screen::open(),
             rates: RateMeter::default(),
-            topics: RatesByTopic::default(),
             hint,
             supervision,
             next_update: Duration::ZERO,
@@ -65,13 +62,10 @@ impl Live {
             let rates = self
                 .rates
                 .update(status.elapsed, status.recorded, status.recorded_bytes);
-            let counters = status.topics.iter();
-            let counters = counters.map(|topic| (topic.name.as_str(), topic.received, topic.recorded_bytes));
-            self.topics.note(status.elapsed, counters);
             screen.show(render::record::live(
                 status,
                 rates,
-                &self.topics.fallen(),
+                &self.supervision.past().fallen(),
                 self.hint,
                 Paint::stderr(),
                 screen::columns(),

@@ -8,7 +8,7 @@ use holdall_io::{
 };
 use holdall_model::{
     loss::LossSums,
-    rates::{RatesByTopic, TopicRates},
+    rates::{FallenTopic, RatesByTopic, TopicRates},
     time::Timestamp,
 };
 use holdall_record::status::RecordStatus;
@@ -104,6 +104,11 @@ impl RecordingPast {
     /// Notes what no state shows: a marker, a snapshot.
     pub fn note_event(&self, kind: &'static str, text: &str) {
         lock(&self.0).past.event(SystemClock.now(), kind, text.to_owned());
+    }
+
+    /// Topics that have fallen below their usual rate.
+    pub fn fallen(&self) -> Vec<FallenTopic> {
+        lock(&self.0).topics.fallen()
     }
 
     /// Load of the machine.
