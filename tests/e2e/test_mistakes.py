@@ -171,6 +171,11 @@ MISTAKES = """
 2 | completion tcsh | possible values: bash
 2 | preflight | use -a for everything
 2 | preflight -a --duration 0.1 | a trial takes a second at least
+2 | check lab --contract nope.yaml | cannot open nope.yaml
+2 | check lab --contract rules.yaml | rules.yaml: line 4: topics./scan.rat: unknown key; did you mean rate?
+2 | contract explain notes.txt | notes.txt: line 1: expected a map
+2 | contract init nope | cannot open nope
+2 | contract tset rules.yaml lab | a similar subcommand exists: 'test'
 2 | decrypt lab -o x | it is not encrypted
 """
 
@@ -183,7 +188,7 @@ def folder(tmp_path_factory):
     for place in ("lab", "runs/lab", "runs/other"):
         shutil.copytree(DATA / "mcap_split3", folder / place)
     (folder / "empty").mkdir()
-    for name, text in {"text.mcap": "not a bag", "nothing.mcap": "", "notes.txt": "x", "qos.yaml": "/t:\n  depht: 3\n", "prof.yaml": "record:\n  flying: 1\n"}.items():
+    for name, text in {"text.mcap": "not a bag", "nothing.mcap": "", "notes.txt": "x", "qos.yaml": "/t:\n  depht: 3\n", "prof.yaml": "record:\n  flying: 1\n", "rules.yaml": "version: 1\ntopics:\n  /scan:\n    rat: 5\n"}.items():
         (folder / name).write_text(text)
     return folder
 

@@ -5,6 +5,7 @@
 pub mod alarm;
 pub mod cache;
 pub mod cdr;
+pub mod contract;
 pub mod diagnostic;
 pub mod dynamic;
 pub mod interface;

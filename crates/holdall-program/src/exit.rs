@@ -29,6 +29,8 @@ pub const FAILED: u8 = 1;
 pub const REFUSED: u8 = 2;
 /// Done, but messages were lost or cannot be read.
 pub const LOST: u8 = 3;
+/// Done, but a rule of the contract failed.
+pub const BROKEN: u8 = 4;
 
 /// The table of exit codes in `--help`.
 pub const HELP: &str = "\
@@ -36,13 +38,16 @@ Exit codes:
   0  done
   1  failed: a damaged bag, a full disk; or check, audit or diff found something
   2  refused before anything was done: wrong flags, no such file, not a bag, nothing selected
-  3  done, but messages were lost or cannot be read, or a reliable publisher went silent (the report says which)";
+  3  done, but messages were lost or cannot be read, or a reliable publisher went silent (the report says which)
+  4  done, but a rule of the contract failed (--contract)";
 
 /// How a run ended when nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Everything was done.
     Done,
+    /// Done, but a rule of the contract failed.
+    Broken,
     /// Done, but messages were lost or cannot be read.
     Lost,
     /// Two things that were compared are not the same.
@@ -66,9 +71,10 @@ impl Outcome {
     pub fn or_worse(self, other: Self) -> Self {
         let rank = |outcome| match outcome {
             Self::Done => 0,
-            Self::Lost => 1,
-            Self::Different => 2,
-            Self::Failed => 3,
+            Self::Broken => 1,
+            Self::Lost => 2,
+            Self::Different => 3,
+            Self::Failed => 4,
         };
         if rank(other) > rank(self) { other } else { self }
     }
@@ -326,6 +332,7 @@ fn refuses_tool(error: &ToolError, named: &[PathBuf]) -> bool {
 pub fn code(result: &Result<Outcome, Failure>) -> ExitCode {
     ExitCode::from(match result {
         Ok(Outcome::Done) => OK,
+        Ok(Outcome::Broken) => BROKEN,
         Ok(Outcome::Lost) => LOST,
         Ok(Outcome::Different | Outcome::Failed) | Err(Failure::Failed(_)) => FAILED,
         Err(Failure::Refused(_)) => REFUSED,

@@ -8,6 +8,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   holdall check lab                       read the whole bag: a verdict for each file, exit code 1 when something is wrong
   holdall check lab/lab_3.mcap            a single storage file
+  holdall check lab --contract robot.yaml the rules of a contract too: exit code 4 when one fails
   holdall check --json lab | jq '.files[].findings.list[]'";
 
 /// All flags of `holdall check`.
@@ -16,6 +17,10 @@ pub struct CheckArguments {
     /// Bag directories or single storage files, - for one on standard input
     #[arg(value_name = "BAG", required = true)]
     pub bags: Vec<PathBuf>,
+
+    /// The contract that judges them.
+    #[command(flatten)]
+    pub contract: super::contract::ContractArgument,
 
     /// One JSON object for each bag, one per line
     #[arg(long)]

@@ -65,7 +65,7 @@ pub fn add(error: &mut Error, argv: &[OsString]) {
         ErrorKind::InvalidSubcommand => {
             let tips = of_other_tools(&words);
             let nearest = if tips.is_empty() {
-                nearest_verbs(verb)
+                nearest_verbs(&words)
             } else {
                 Vec::new()
             };
@@ -108,10 +108,16 @@ pub fn add(error: &mut Error, argv: &[OsString]) {
     }
 }
 
-/// The verbs that differ least from a word, and by little.
-fn nearest_verbs(word: &str) -> Vec<String> {
-    let command = Cli::command();
-    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+/// The verbs that differ least from the first word, or, where it has verbs of its own, those of it from the second; by little.
+fn nearest_verbs(words: &[String]) -> Vec<String> {
+    let cli = Cli::command();
+    let verb = words.first().map_or("", String::as_str);
+    let of = cli.find_subcommand(verb).filter(|verb| verb.has_subcommands());
+    let word = of.map_or(verb, |_| words.get(1).map_or("", String::as_str));
+    let verbs = of
+        .unwrap_or(&cli)
+        .get_subcommands()
+        .filter(|verb| !verb.is_hide_set());
     let mut near: Vec<(usize, String)> = verbs
         .map(|verb| {
             (
@@ -245,6 +251,7 @@ mod tests {
                 &["cut", "lab"],
                 "tip: here it is: holdall filter BAG -o NEW --start 10 --end 20",
             ),
+            (&["list", "topisc"], "tip: a similar subcommand exists: 'topics'"),
             (&["bag", "record"], "tip: leave out 'bag': holdall record …"),
             (
                 &["ros2", "bag", "play"],

@@ -11,6 +11,7 @@ pub mod check;
 pub mod choice;
 pub mod compress;
 pub mod console;
+pub mod contract;
 pub mod control;
 pub mod decrypt;
 pub mod diff;
@@ -111,6 +112,13 @@ pub enum Verb {
     /// Read whole bags: are records, checksums, indexes, counts right
     #[command(after_help = check::EXAMPLES)]
     Check(check::CheckArguments),
+    /// Make, explain and try contracts: what a recording has to be
+    #[command(after_help = contract::EXAMPLES)]
+    Contract {
+        /// What to do.
+        #[command(subcommand)]
+        what: contract::ContractWhat,
+    },
     /// Complete a bag whose recorder was killed, or save what is readable
     #[command(after_help = repair::EXAMPLES, after_long_help = format!("{}\n\n{}", repair::EXAMPLES, repair::NOTES))]
     Repair(repair::RepairArguments),

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod audit;
 pub mod check;
+pub mod contract;
 pub mod diff;
 pub mod events;
 pub mod export;

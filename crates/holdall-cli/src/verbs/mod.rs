@@ -8,6 +8,7 @@ mod cat;
 mod catalog;
 mod check;
 mod completion;
+mod contract;
 mod control;
 mod convert;
 mod decrypt;
@@ -85,6 +86,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Info(arguments) => info::run(&arguments),
         Verb::Repair(arguments) => repair::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
+        Verb::Contract { what } => contract::run(&what),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Convert(arguments) => convert::convert(&arguments),
         Verb::Merge(arguments) => convert::merge(&arguments),

@@ -9,6 +9,7 @@ pub mod check;
 mod check_metadata;
 mod check_payloads;
 mod choice;
+pub mod contract;
 mod copy;
 mod cuts;
 pub mod decrypt;

@@ -1,0 +1,135 @@
+//! Checks of `sensor_msgs/msg/Image`: its form, and how many pixels are black or saturated.
+
+use super::{content::named, parse::Rule, sample::Sample};
+use crate::dynamic::{Scalar, TypePlan, part::Part};
+use std::sync::Arc;
+
+/// Its type.
+pub(super) const IMAGE_TYPE: &str = "sensor_msgs/msg/Image";
+
+/// Brightness of 255 up to which a pixel is black, and from which it is saturated.
+const BLACK: u8 = 8;
+const SATURATED: u8 = 250;
+
+/// A rule about images.
+#[derive(Debug)]
+pub(super) struct ImageCheck {
+    plan: Arc<TypePlan>,
+    encodings: Vec<String>,
+    width: Option<u64>,
+    height: Option<u64>,
+    black: Option<f64>,
+    saturated: Option<f64>,
+}
+
+/// The number of bytes of a pixel, and those of brightness among them.
+fn layout(encoding: &str) -> Option<(usize, &'static [usize])> {
+    Some(match encoding {
+        "mono8" | "8UC1" => (1, &[0]),
+        "rgb8" | "bgr8" | "8UC3" => (3, &[0, 1, 2]),
+        "rgba8" | "bgra8" | "8UC4" => (4, &[0, 1, 2]),
+        // The high byte; images in the other byte order are rare.
+        "mono16" | "16UC1" => (2, &[1]),
+        _ if encoding.starts_with("bayer_") && encoding.ends_with('8') => (1, &[0]),
+        _ => return None,
+    })
+}
+
+impl ImageCheck {
+    pub fn new(rule: &Rule, plan: &Arc<TypePlan>) -> Result<Self, String> {
+        if plan.type_name() != IMAGE_TYPE {
+            return Err(format!(
+                "its type is {}, only {IMAGE_TYPE} is judged",
+                plan.type_name()
+            ));
+        }
+        Ok(Self {
+            plan: Arc::clone(plan),
+            encodings: rule.names("encoding").to_vec(),
+            width: rule.count("width"),
+            height: rule.count("height"),
+            black: rule.number("black"),
+            saturated: rule.number("saturated"),
+        })
+    }
+
+    /// What is wrong with an image, if anything; an error if that cannot be decided.
+    pub fn check(&self, sample: &Sample) -> Result<Option<String>, String> {
+        let (width, height) = (self.number("width", sample)?, self.number("height", sample)?);
+        let encoding = self.text("encoding", sample)?;
+        if !self.encodings.is_empty() && !self.encodings.contains(&encoding) {
+            return Ok(Some(format!(
+                "encoding {encoding}, expected {}",
+                self.encodings.join(" or ")
+            )));
+        }
+        for (name, wanted, found) in [("width", self.width, width), ("height", self.height, height)] {
+            if wanted.is_some_and(|wanted| wanted != found) {
+                return Ok(Some(format!(
+                    "{name} {found}, expected {}",
+                    wanted.unwrap_or_default()
+                )));
+            }
+        }
+        if self.black.is_none() && self.saturated.is_none() {
+            return Ok(None);
+        }
+        let (bytes_each, used) =
+            layout(&encoding).ok_or_else(|| format!("the pixels of encoding {encoding} are not judged"))?;
+        let begin = self.data_begin(sample)?;
+        let (mut black, mut saturated, mut all) = (0_u64, 0_u64, 0_u64);
+        for (at, piece) in sample.pieces(begin) {
+            let skipped = (bytes_each - (at - begin) % bytes_each) % bytes_each;
+            for pixel in piece.get(skipped..).unwrap_or_default().chunks_exact(bytes_each) {
+                all += 1;
+                black += u64::from(used.iter().all(|byte| pixel[*byte] <= BLACK));
+                saturated += u64::from(used.iter().all(|byte| pixel[*byte] >= SATURATED));
+            }
+        }
+        if all == 0 {
+            return Ok(Some("no pixels".to_owned()));
+        }
+        for (name, bound, count) in [
+            ("black", self.black, black),
+            ("saturated", self.saturated, saturated),
+        ] {
+            let share = count as f64 / all as f64;
+            if bound.is_some_and(|bound| share > bound) {
+                return Ok(Some(format!("{:.0} % of the pixels are {name}", share * 100.0)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn part<'a>(&'a self, name: &str, sample: &'a Sample) -> Result<Part<'a>, String> {
+        let place = self.plan.place(&sample.head).map_err(|error| error.to_string())?;
+        named(&self.plan, &sample.head, place, name)
+    }
+
+    fn number(&self, name: &str, sample: &Sample) -> Result<u64, String> {
+        match self.part(name, sample)? {
+            Part::Scalar(Scalar::U32(value)) => Ok(value.into()),
+            _ => Err(format!("{name} is not a uint32")),
+        }
+    }
+
+    fn text(&self, name: &str, sample: &Sample) -> Result<String, String> {
+        match self.part(name, sample)? {
+            Part::Scalar(Scalar::Text(text)) => Ok(text.to_str().chars().take(32).collect()),
+            _ => Err(format!("{name} is not a text")),
+        }
+    }
+
+    /// Where the pixels begin: after `step`, and the length of the list.
+    fn data_begin(&self, sample: &Sample) -> Result<usize, String> {
+        match self.part("encoding", sample)? {
+            Part::Scalar(Scalar::Text(text)) => {
+                let end = text.0.as_ptr() as usize - sample.head.as_ptr() as usize + text.0.len() + 1;
+                // is_bigendian, then step and the count, each of four bytes, from the end of the encapsulation on.
+                let aligned = (end + 1 - 4).next_multiple_of(4) + 4;
+                Ok(aligned + 8)
+            }
+            _ => Err("encoding is not a text".to_owned()),
+        }
+    }
+}

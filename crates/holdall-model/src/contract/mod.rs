@@ -1,0 +1,37 @@
+//! Contracts: rules for what a recording has to be, as data, and the state machines that judge messages by them, live and afterwards alike.
+//!
+//! Each message becomes [`Facts`] by itself, in any order; the [`Judge`] puts the facts in the order of their times and steps the machines of the
+//! rules. So a verdict depends on the messages alone, not on when they were seen.
+
+mod cloud;
+mod content;
+mod drift;
+mod image;
+mod judge;
+mod keys;
+mod learn;
+mod machine;
+mod meter;
+mod parse;
+mod rate;
+mod sample;
+mod schema;
+mod sentence;
+mod skew;
+#[cfg(test)]
+mod tests;
+mod topic;
+mod tree;
+mod verdict;
+
+pub use content::Facts;
+pub use judge::{Arrival, Judge, TopicSlot};
+pub use learn::{Learned, Learner};
+pub use parse::{CONTRACT_BYTES_MAX, Contract, ContractError, Rule, RuleTopic, Severity, Tolerance};
+pub use sample::{Sample, Want};
+pub use schema::json_schema;
+pub use sentence::sentence;
+pub use topic::plan_of;
+pub use verdict::{
+    CONTRACT_CUSTOM_KEY, CONTRACT_RECORD, Ending, Outcome, RuleVerdict, StoredVerdict, Verdict, Violation,
+};

@@ -1,0 +1,300 @@
+//! The rules of one topic: which there are, what its type and its publishers are, and its machines.
+
+use super::{
+    content::{Facts, Reader},
+    machine::Machine,
+    meter::Meter,
+    parse::{Contract, Rule},
+    verdict::{Ending, LIVE_MAX},
+};
+use crate::{
+    dynamic::TypePlan,
+    interface::{Definition, bundle::Bundle},
+    qos::{Durability, History, QosProfile, Reliability},
+    time::Timestamp,
+    topic::{DefinitionEncoding, MessageDefinition, TopicInfo},
+};
+use std::{sync::Arc, time::Duration};
+
+/// A rule on a topic.
+#[derive(Debug)]
+struct Watched {
+    machine: Machine,
+    meter: Meter,
+}
+
+/// A topic that some rule is about.
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub name: Arc<str>,
+    /// Its type; `None` until it is known.
+    pub type_name: Option<String>,
+    pub reader: Reader,
+    watched: Vec<Watched>,
+    info: Option<TopicInfo>,
+    messages: u64,
+}
+
+/// The plan of a topic's type from its stored definition, or from the embedded one where it has the same hash or none is known.
+///
+/// # Errors
+/// Why it has none, one clause.
+pub fn plan_of(stored: Option<&MessageDefinition>, info: &TopicInfo) -> Result<Arc<TypePlan>, String> {
+    if !matches!(info.serialization_format.as_str(), "cdr" | "") {
+        return Err(format!(
+            "its messages are encoded as {}",
+            info.serialization_format
+        ));
+    }
+    let (bundle, type_name) = (Bundle::embedded(), &info.type_name);
+    let stored =
+        stored.filter(|stored| stored.encoding != DefinitionEncoding::Unknown && !stored.is_name_only());
+    let definition = match stored {
+        Some(stored) => Definition::from_stored_as(stored, type_name, |name| bundle.get(name))
+            .map_err(|error| error.to_string())?,
+        None => {
+            let hash = &info.type_description_hash;
+            let found = bundle.define(type_name).ok();
+            let found = found.filter(|definition| hash.is_empty() || definition.type_hash() == *hash);
+            found.ok_or_else(|| format!("no definition of {type_name} is known"))?
+        }
+    };
+    TypePlan::compile(&definition)
+        .map(Arc::new)
+        .map_err(|error| error.to_string())
+}
+
+impl Topic {
+    /// A topic with its rules, whose type is not known.
+    pub fn new(name: &str, contract: &Contract, start: Timestamp) -> Self {
+        let is_of = |rule: &&Rule| rule.topic.as_ref().is_some_and(|topic| topic.matches(name));
+        let rules = contract.rules.iter().enumerate().filter(|(_, rule)| is_of(rule));
+        let watched = rules.map(|(number, rule)| Watched {
+            machine: Machine::new(rule, start),
+            meter: Meter::new(number, rule.tolerance),
+        });
+        Self {
+            name: name.into(),
+            type_name: None,
+            reader: Reader::default(),
+            watched: watched.collect(),
+            info: None,
+            messages: 0,
+        }
+    }
+
+    /// Its type and definition are known from now on.
+    pub fn define(
+        &mut self,
+        info: &TopicInfo,
+        plan: &Result<Arc<TypePlan>, String>,
+        contract: &Contract,
+        (needs_tree, is_stamped): (bool, bool),
+    ) {
+        self.type_name = Some(info.type_name.clone());
+        self.info = Some(info.clone());
+        let rules = self.watched.iter().enumerate();
+        let rules = rules.map(|(number, watched)| (number, &contract.rules[watched.meter.rule]));
+        self.reader = Reader::new(&self.name, plan, rules, needs_tree, is_stamped);
+        if self.reader.has_stamp() {
+            return;
+        }
+        let reason = match plan {
+            Ok(_) => format!("{} has no header.stamp", info.type_name),
+            Err(reason) => reason.clone(),
+        };
+        for watched in self
+            .watched
+            .iter_mut()
+            .filter(|watched| watched.machine.is_stamped())
+        {
+            watched.meter.set_unknown(reason.clone());
+        }
+    }
+
+    /// Whether any message was taken.
+    pub fn has_messages(&self) -> bool {
+        self.messages > 0
+    }
+
+    /// Takes a message, in the order of their times.
+    pub fn message(&mut self, facts: &Facts, contract: &Contract) {
+        self.messages += 1;
+        if self.messages == 1 {
+            self.introduce(facts.time, contract);
+        }
+        for (number, watched) in self.watched.iter_mut().enumerate() {
+            watched.machine.message(number, facts, &mut watched.meter);
+        }
+    }
+
+    /// Judges type, definition and QoS, at the first message.
+    fn introduce(&mut self, time: Timestamp, contract: &Contract) {
+        let Some(info) = &self.info else { return };
+        for Watched { meter, .. } in &mut self.watched {
+            let rule = &contract.rules[meter.rule];
+            let differs = |name: &str, found: &str| {
+                let wanted = rule.text(name).unwrap_or_default();
+                (wanted != found).then(|| format!("{found}, expected {wanted}"))
+            };
+            match rule.kind() {
+                "required" => meter.note(time, None),
+                "type" => meter.note(time, differs("name", &info.type_name)),
+                "hash" if info.type_description_hash.is_empty() => meter.set_unknown("its hash is not known"),
+                "hash" => meter.note(time, differs("is", &info.type_description_hash)),
+                "qos" if info.offered_qos_profiles.is_empty() => {
+                    meter.set_unknown("the QoS of its publishers is not known")
+                }
+                "qos" => match wrong_qos(rule, &info.offered_qos_profiles) {
+                    Ok(wrong) => meter.note(time, wrong),
+                    Err(reason) => meter.set_unknown(reason),
+                },
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes note that all messages before `now` were taken.
+    pub fn time(&mut self, now: Timestamp) {
+        for watched in &mut self.watched {
+            watched.machine.time(now, &mut watched.meter);
+        }
+    }
+
+    /// Judges what only the end shows.
+    pub fn end(&mut self, ending: &Ending, contract: &Contract) {
+        let messages = self.messages;
+        for Watched { meter, .. } in &mut self.watched {
+            let rule = &contract.rules[meter.rule];
+            match rule.kind() {
+                "required" if messages == 0 && rule.flag("is") => {
+                    meter.note(ending.end, Some("no message came".to_owned()))
+                }
+                "losses" => match &ending.losses {
+                    None => meter.set_unknown("the bag has no account of losses"),
+                    Some(losses) => meter.note(
+                        ending.end,
+                        too_many(rule, losses.get(&*self.name).copied().unwrap_or(0)),
+                    ),
+                },
+                "publishers" => match ending.publishers.as_ref().and_then(|all| all.get(&*self.name)) {
+                    None => meter.set_unknown("its publishers are not known"),
+                    Some(publishers) => match wrong_publishers(rule, publishers) {
+                        Ok(wrong) => meter.note(ending.end, wrong),
+                        Err(reason) => meter.set_unknown(reason),
+                    },
+                },
+                _ => {}
+            }
+            if meter.has_checked() || meter.unknown().is_some() {
+                continue;
+            }
+            let reason = match rule.kind() {
+                "required" => continue,
+                _ if messages == 0 => "no message came".to_owned(),
+                "rate" | "drift" => {
+                    let window = rule
+                        .span("window")
+                        .unwrap_or(Duration::from_secs(if rule.kind() == "rate" { 5 } else { 60 }));
+                    format!(
+                        "the topic's messages are shorter than the window of {} s, or too few",
+                        window.as_secs_f64()
+                    )
+                }
+                _ => "nothing was checked".to_owned(),
+            };
+            meter.set_unknown(reason);
+        }
+    }
+
+    pub fn meters(&self) -> impl Iterator<Item = &Meter> {
+        self.watched.iter().map(|watched| &watched.meter)
+    }
+
+    /// Whether any rule is about it.
+    pub fn is_watched(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// How many rules are about it.
+    pub fn rules(&self) -> usize {
+        self.watched.len()
+    }
+
+    pub fn take_news(&mut self, news: &mut Vec<super::Violation>) {
+        for watched in self.watched.iter_mut().take(LIVE_MAX) {
+            watched.meter.take_news(Some(&self.name), news);
+        }
+    }
+}
+
+/// What is wrong with a number of lost messages.
+pub(super) fn too_many(rule: &Rule, lost: u64) -> Option<String> {
+    let max = rule.count("max").unwrap_or(0);
+    (lost > max).then(|| format!("{lost} messages lost, at most {max}"))
+}
+
+fn wrong_publishers(rule: &Rule, publishers: &[Option<String>]) -> Result<Option<String>, String> {
+    let count = publishers.len() as u64;
+    if let Some(wrong) = outside(rule, count, "publishers") {
+        return Ok(Some(wrong));
+    }
+    for name in rule.names("names") {
+        if !publishers.iter().flatten().any(|known| known == name) {
+            // A publisher whose node is not known may be the one.
+            return match publishers.iter().any(Option::is_none) {
+                true => Err(format!("the node of a publisher is not known: it may be {name}")),
+                false => Ok(Some(format!("{name} does not publish it"))),
+            };
+        }
+    }
+    Ok(None)
+}
+
+/// What is wrong with a count that must be from `min` to `max`.
+pub(super) fn outside(rule: &Rule, count: u64, what: &str) -> Option<String> {
+    match (rule.count("min"), rule.count("max")) {
+        (Some(min), _) if count < min => Some(format!("{count} {what}, at least {min}")),
+        (_, Some(max)) if count > max => Some(format!("{count} {what}, at most {max}")),
+        _ => None,
+    }
+}
+
+fn wrong_qos(rule: &Rule, offered: &[QosProfile]) -> Result<Option<String>, String> {
+    let mut hidden = None;
+    for profile in offered {
+        let policies = [
+            (
+                "reliability",
+                profile.reliability.as_str(),
+                profile.reliability == Reliability::Unknown,
+            ),
+            (
+                "durability",
+                profile.durability.as_str(),
+                profile.durability == Durability::Unknown,
+            ),
+            (
+                "history",
+                profile.history.as_str(),
+                profile.history == History::Unknown,
+            ),
+        ];
+        for (name, found, is_unknown) in policies {
+            match rule.text(name) {
+                Some(_) if is_unknown => hidden = Some(format!("a publisher does not announce its {name}")),
+                Some(wanted) if wanted != found => {
+                    return Ok(Some(format!("{name} {found}, expected {wanted}")));
+                }
+                _ => {}
+            }
+        }
+        let depth = profile.depth;
+        match rule.count("depth") {
+            Some(_) if depth == 0 => hidden = Some("a publisher does not announce its depth".to_owned()),
+            Some(least) if depth < least => return Ok(Some(format!("depth {depth}, at least {least}"))),
+            _ => {}
+        }
+    }
+    hidden.map_or(Ok(None), Err)
+}

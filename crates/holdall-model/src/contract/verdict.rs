@@ -1,0 +1,218 @@
+//! Verdicts: what a contract says of a recording, rule by rule, and how a bag stores it.
+
+use super::parse::{Contract, Severity};
+use crate::{
+    loss::{LossSums, ledger::Ledger},
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The record that carries a contract and its verdict in a storage file.
+pub const CONTRACT_RECORD: &str = "holdall:contract";
+
+/// Key of `custom_data` in `metadata.yaml` that holds the same as one JSON text.
+pub const CONTRACT_CUSTOM_KEY: &str = "holdall.contract";
+
+/// Violations of a verdict that are listed; further ones are counted.
+pub(super) const LISTED_MAX: usize = 1000;
+/// Rules of a topic whose violations are passed on at once.
+pub(super) const LIVE_MAX: usize = 1000;
+/// Results of rules that are stored in a bag; those that passed are left out first.
+const STORED_RULES_MAX: usize = 2000;
+
+/// The result of a contract or of a rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Nothing is wrong.
+    #[default]
+    Passed,
+    /// Something that is worth a look.
+    Warned,
+    /// Some rule could not be decided.
+    Unknown,
+    /// A rule is broken.
+    Failed,
+}
+
+impl Outcome {
+    /// Its name in reports and catalogs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Warned => "warned",
+            Self::Unknown => "unknown",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Something that is wrong, from when to when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Violation {
+    /// The number of the rule in the contract.
+    pub rule: usize,
+    /// Full name of the topic; `None` for the whole bag.
+    pub topic: Option<String>,
+    /// When it began, in log time.
+    #[serde(rename = "since_ns")]
+    pub since: Timestamp,
+    /// When it was over; `None` if it lasted to the end.
+    #[serde(rename = "until_ns")]
+    pub until: Option<Timestamp>,
+    /// One clause for people.
+    pub text: String,
+}
+
+/// The result of a rule on a topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleVerdict {
+    /// The number of the rule in the contract.
+    pub rule: usize,
+    /// Its kind: `rate`.
+    pub kind: String,
+    /// Full name of the topic, or the pattern that no topic matched; `None` for the whole bag.
+    pub topic: Option<String>,
+    /// How bad a violation is.
+    pub severity: Severity,
+    /// The result.
+    pub outcome: Outcome,
+    /// What was checked: messages, windows.
+    pub checked: u64,
+    /// How many violations there were.
+    pub violations: u64,
+    /// Messages that could not be looked at.
+    pub left_out: u64,
+    /// Why it could not be decided, or why the rule is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What a contract says of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The contract's name.
+    pub contract: String,
+    /// The worst of all rules.
+    pub outcome: Outcome,
+    /// Rules by topic.
+    pub rules: Vec<RuleVerdict>,
+    /// What is wrong, by time; at most 1000.
+    pub violations: Vec<Violation>,
+    /// How many more there were.
+    pub more_violations: u64,
+    /// Messages that came after later ones had been judged, and topics that were too many: nothing was judged of these.
+    pub not_judged: u64,
+}
+
+impl Verdict {
+    /// Rules with a result.
+    pub fn count(&self, outcome: Outcome) -> usize {
+        self.rules.iter().filter(|rule| rule.outcome == outcome).count()
+    }
+
+    /// One clause: `failed (2 of 14 rules failed, 1 unknown)`.
+    pub fn line(&self) -> String {
+        let named = [Outcome::Failed, Outcome::Unknown, Outcome::Warned];
+        let counts = named.map(|outcome| (self.count(outcome), outcome.as_str()));
+        let mut parts: Vec<String> = counts
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        parts.insert(0, format!("{} rules", self.rules.len()));
+        format!("{} ({})", self.outcome.as_str(), parts.join(", "))
+    }
+}
+
+/// What only the recorder knows when a recording ends, or what a bag has of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ending {
+    /// When the recording began, in log time.
+    pub start: Timestamp,
+    /// When it ended.
+    pub end: Timestamp,
+    /// Lost messages by topic; `None` without an account.
+    pub losses: Option<BTreeMap<String, u64>>,
+    /// The nodes of the publishers of each topic where they are known; `None` without an account.
+    pub publishers: Option<BTreeMap<String, Vec<Option<String>>>>,
+    /// Free space of the disk, in bytes.
+    pub disk_left: Option<u64>,
+}
+
+impl Ending {
+    /// With the losses and publishers of an account.
+    #[must_use]
+    pub fn with_account(mut self, ledger: &Ledger) -> Self {
+        let lost = ledger
+            .topics
+            .iter()
+            .map(|topic| (topic.name.clone(), LossSums::of(&topic.missing).lost));
+        self.losses = Some(lost.collect());
+        let publishers = ledger.topics.iter().map(|topic| {
+            let listed = topic.publishers.iter().filter(|publisher| publisher.recorded > 0);
+            let nodes: Vec<Option<String>> = listed.map(|publisher| publisher.node.clone()).collect();
+            (topic.name.clone(), nodes)
+        });
+        self.publishers = Some(publishers.collect());
+        self
+    }
+}
+
+/// A contract and its verdict as a bag stores them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredVerdict {
+    /// The contract's text.
+    pub contract: String,
+    /// What it says of the recording.
+    pub verdict: Verdict,
+    /// When the recording began and ended, in log time: a bag shows its first and last message only.
+    #[serde(rename = "start_ns")]
+    pub start: Timestamp,
+    /// See `start`.
+    #[serde(rename = "end_ns")]
+    pub end: Timestamp,
+    /// Free space of the disk at the end, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_left: Option<u64>,
+}
+
+const ENTRY: &str = "verdict";
+
+impl StoredVerdict {
+    /// What a bag stores of a recording.
+    pub fn new(contract: &Contract, mut verdict: Verdict, ending: &Ending) -> Self {
+        if verdict.rules.len() > STORED_RULES_MAX {
+            verdict.rules.sort_by_key(|rule| std::cmp::Reverse(rule.outcome));
+            verdict.rules.truncate(STORED_RULES_MAX);
+        }
+        Self {
+            contract: contract.text.clone(),
+            verdict,
+            start: ending.start,
+            end: ending.end,
+            disk_left: ending.disk_left,
+        }
+    }
+
+    /// As one text, for [`CONTRACT_CUSTOM_KEY`].
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// What such a text holds; `None` if it is damaged.
+    pub fn from_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The entries of a [`CONTRACT_RECORD`].
+    pub fn entries(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([(ENTRY.to_owned(), self.to_json())])
+    }
+
+    /// What a record holds; `None` if it holds none.
+    pub fn from_entries(entries: &BTreeMap<String, String>) -> Option<Self> {
+        Self::from_json(entries.get(ENTRY)?)
+    }
+}

@@ -1,0 +1,175 @@
+//! Contracts and bags: the verdict that a bag stores, the verdict of a contract on a bag, and a contract learned from good bags.
+
+use holdall_bag::{
+    decode::{Decoder, Decoders},
+    reader::{Bag, BagSet, MessageFilter, ReadError},
+};
+use holdall_model::{
+    contract::{
+        Arrival, CONTRACT_CUSTOM_KEY, CONTRACT_RECORD, Contract, Ending, Judge, Learner, Sample,
+        StoredVerdict, Verdict,
+    },
+    dynamic::TypePlan,
+    message::PayloadRef,
+    topic::TopicInfo,
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+/// The verdict that a recorder stored in a bag: from `metadata.yaml`, or from the last file that has one; `None` if there is none.
+pub fn stored(bag: &Bag) -> Option<StoredVerdict> {
+    if let Some(text) = bag.metadata().custom_data.get(CONTRACT_CUSTOM_KEY) {
+        return StoredVerdict::from_json(text);
+    }
+    let readers = bag.files().iter().rev().filter_map(|file| file.open().ok());
+    readers.take(1).find_map(|reader| {
+        let records = reader.summary().metadata.iter().rev();
+        let mut records = records.filter(|(name, _)| name == CONTRACT_RECORD);
+        records.find_map(|(_, entries)| StoredVerdict::from_entries(entries))
+    })
+}
+
+/// The plans of a bag's topics.
+struct Plans(Decoders);
+
+impl Plans {
+    fn of(&mut self, topic: &TopicInfo) -> Result<Result<Arc<TypePlan>, String>, ReadError> {
+        Ok(match self.0.find(topic)? {
+            Decoder::Cdr(plan) => Ok(plan),
+            Decoder::Json(_) => Err("its messages are encoded as json".to_owned()),
+            Decoder::Opaque { reason } => Err(reason),
+        })
+    }
+}
+
+/// Calls `each` with each message of a bag, and what `add` returned for its topic.
+fn for_each<T: Copy>(
+    bags: &BagSet,
+    mut add: impl FnMut(&TopicInfo, &Result<Arc<TypePlan>, String>) -> T,
+    mut each: impl FnMut(T, Arrival, PayloadRef<'_>),
+) -> Result<(), ReadError> {
+    let mut plans = Plans(Decoders::new(bags.clone()));
+    let mut added = HashMap::new();
+    for info in bags.topics() {
+        let plan = plans.of(&info)?;
+        added.insert((info.name.clone(), info.type_name.clone()), add(&info, &plan));
+    }
+    // By the address of the topic, which the entry keeps alive.
+    let mut known: HashMap<usize, (Arc<TopicInfo>, T)> = HashMap::new();
+    for message in bags.messages(&MessageFilter::default()) {
+        let message = message?;
+        let address = Arc::as_ptr(&message.topic) as usize;
+        let topic = match known.get(&address) {
+            Some((_, topic)) => *topic,
+            None => {
+                let info = message.topic.as_whole();
+                let key = (info.name.clone(), info.type_name.clone());
+                let topic = match added.get(&key) {
+                    Some(topic) => *topic,
+                    None => {
+                        let topic = add(&info, &plans.of(&info)?);
+                        added.insert(key, topic);
+                        topic
+                    }
+                };
+                known.insert(address, (Arc::clone(&message.topic), topic));
+                topic
+            }
+        };
+        let arrival = Arrival {
+            log_time: message.log_time,
+            publish_time: message.publish_time,
+        };
+        each(topic, arrival, PayloadRef::Bytes(&message.payload));
+    }
+    Ok(())
+}
+
+/// Judges a bag by a contract. What only its recorder knew is taken from the verdict that it stored, if it did.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
+    let bags = BagSet::from(vec![bag.clone()]);
+    let (first, last) = bags.log_times().unwrap_or_default();
+    let stored = stored(bag);
+    let mut ending = Ending {
+        start: stored.as_ref().map_or(first, |stored| stored.start.min(first)),
+        end: stored.as_ref().map_or(last, |stored| stored.end.max(last)),
+        disk_left: stored.and_then(|stored| stored.disk_left),
+        ..Ending::default()
+    };
+    if let Some(ledger) = bag.any_ledger()? {
+        ending = ending.with_account(&ledger);
+    }
+    let judge = std::cell::RefCell::new(Judge::new(contract, ending.start));
+    for_each(
+        &bags,
+        |info, plan| judge.borrow_mut().topic(info, plan),
+        |slot, arrival, payload| {
+            let mut judge = judge.borrow_mut();
+            if let Some(slot) = slot {
+                let sample = Sample::take(payload, judge.want(slot), usize::MAX);
+                judge.message(slot, arrival, &sample);
+            }
+        },
+    )?;
+    Ok(judge.into_inner().end(&ending))
+}
+
+/// Learns a contract from good bags, as text.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn learn(bags: &[Bag]) -> Result<String, ReadError> {
+    let learner = std::cell::RefCell::new(Learner::default());
+    for bag in bags {
+        let bag = BagSet::from(vec![bag.clone()]);
+        let (first, last) = bag.log_times().unwrap_or_default();
+        learner.borrow_mut().begin_bag(first, last);
+        for_each(
+            &bag,
+            |info, plan| learner.borrow_mut().topic(info, plan),
+            |topic, arrival, payload| {
+                let mut learner = learner.borrow_mut();
+                let sample = Sample::take(payload, learner.want(), 0);
+                learner.message(topic, arrival, &sample);
+            },
+        )?;
+    }
+    Ok(learner.into_inner().to_yaml())
+}
+
+/// What is doubtful in a contract, one clause each: rules that are there twice, and that only types or topics of a bag can satisfy.
+pub fn lint(contract: &Contract) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    let is_single = |kind: &str| !matches!(kind, "must" | "never" | "tf" | "skew");
+    for rule in &contract.rules {
+        let topic = rule.topic.as_ref().map_or("bag", |topic| topic.as_str());
+        let others = seen.iter().filter(|(known, kind): &&(&str, &str)| {
+            *kind == rule.kind() && rule.topic.as_ref().is_some_and(|topic| topic.matches(known))
+        });
+        for (other, _) in others.filter(|_| is_single(rule.kind())) {
+            found.push(format!(
+                "line {}: {topic} has a second rule {} for {other}: both are judged",
+                rule.line,
+                rule.kind()
+            ));
+        }
+        seen.insert((topic, rule.kind()));
+        if rule.reason.is_none() && matches!(rule.kind(), "must" | "never") {
+            found.push(format!(
+                "line {}: {topic}: {} has no reason: people see the expression only",
+                rule.line,
+                rule.kind()
+            ));
+        }
+    }
+    if contract.rules.is_empty() {
+        found.push("line 1: the contract has no rules: it says nothing of a recording".to_owned());
+    }
+    found
+}
