@@ -58,7 +58,7 @@ try_artefact() {
 }
 work_with_artefact() {
     install="$(cat /artefacts/$kind)"
-    chroot $root sh -c "$install" >/tmp/install.log 2>&1 || { echo "FAILED: install: $(tail -n 1 /tmp/install.log)"; return; }
+    chroot $root sh -c "$install" >/tmp/install.log 2>&1 || { echo "FAILED: install: $(tail -n 3 /tmp/install.log | tr '\n' ' ')"; return; }
     # What the installation says of the search path.
     path=$(echo "$install" | sed -n 's/.*export PATH=\([^:]*\):.*/\1/p')
     inside="chroot $root env PATH=${path:+$path:}$PATH"

@@ -144,7 +144,7 @@ def try_in_emulation(roots, installs, dist):
         if VERSION in path.name and re.search(r"aarch64-linux\.tar|arm64\.deb|aarch64\.whl", path.name):
             shutil.copy(path, folder / "dist")
     for kind, text in installs.items():
-        (folder / kind).write_text(text + "\nholdall --version >/dev/null\n")
+        (folder / kind).write_text("{ " + text + "; } || exit 1\nholdall --version >/dev/null\n")
     for system, root in roots.items():
         subprocess.run(["cp", "-a", root, folder / system], check=True)
     (folder / "systems").write_text("\n".join(roots) + "\n")

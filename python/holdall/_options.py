@@ -30,7 +30,7 @@ BurstOptions = TypedDict("BurstOptions", {
 }, total=False)  # fmt: skip
 
 CheckOptions = TypedDict("CheckOptions", {
-    "identity": Some[AnyPath],
+    "contract": AnyPath, "identity": Some[AnyPath],
 }, total=False)  # fmt: skip
 
 CompressOptions = TypedDict("CompressOptions", {

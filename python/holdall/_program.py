@@ -62,8 +62,9 @@ def _flags(options: dict[str, Any]) -> list[str]:
     flags: list[str] = []
     for name, given in options.items():
         flag = "--" + name.rstrip("_").replace("_", "-")
-        is_one = isinstance(given, (str, os.PathLike)) or not isinstance(given, Iterable)
-        values: list[Any] = [given] if is_one else list(given)
+        values: list[Any] = [given]
+        if isinstance(given, Iterable) and not isinstance(given, (str, os.PathLike)):
+            values = list(given)
         for value in values:
             if value is True:
                 flags.append(flag)

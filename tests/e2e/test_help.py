@@ -39,6 +39,7 @@ def run(folder, env, *words, **how):
 
 def test_examples_of_the_help_run(world, bags):
     done = 0
+    (bags / "robot.yaml").write_text(run(bags, world.env, "contract", "init", "lab").stdout)
     for verb in OFFLINE:
         for line in re.findall(r"^  (holdall .*)$", run(bags, world.env, verb, "--help").stdout, re.MULTILINE):
             command = re.split(r" {2,}(?=[a-zA-Z0-9`])", line)[0]

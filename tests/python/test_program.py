@@ -125,7 +125,7 @@ def test_everything_is_recorded_only_where_nothing_is_selected(tmp_path, monkeyp
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("long" * 20)))
     with pytest.raises(holdall.ProgramError) as refused:
         holdall.record(**options)
-    said = re.fullmatch(r"holdall: record --json (.*) --control-socket (.*)", str(refused.value))
+    said = re.fullmatch(r"holdall: record --json (.*) --control-socket=(.*)", str(refused.value))
     assert said and said[1] == flags and len(said[2]) < 90, refused.value
 
 
@@ -165,6 +165,7 @@ NO_FUNCTION = {
     "bw": "shows live topics until Ctrl-C",
     "cat": "Bag.messages",
     "completion": "for shells",
+    "contract": "holdall.check(bag, contract=FILE) judges by one",
     "control": "Recording.request, Playback.request",
     "delay": "shows live topics until Ctrl-C",
     "echo": "shows live topics until Ctrl-C",

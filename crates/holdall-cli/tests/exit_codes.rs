@@ -44,6 +44,7 @@ const READERS: &[&[&str]] = &[
     &["list", "chunks", "BAG"],
     &["cat", "BAG"],
     &["check", "BAG"],
+    &["contract", "init", "BAG"],
     &["audit", "BAG"],
     &["repair", "BAG"],
     &["repair", "BAG", "-o", "out"],

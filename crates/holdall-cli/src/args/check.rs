@@ -8,7 +8,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   holdall check lab                       read the whole bag: a verdict for each file, exit code 1 when something is wrong
   holdall check lab/lab_3.mcap            a single storage file
-  holdall check lab --contract robot.yaml the rules of a contract too: exit code 4 when one fails
+  holdall check lab --contract robot.yaml  the rules of a contract, too: exit code 4 when one fails
   holdall check --json lab | jq '.files[].findings.list[]'";
 
 /// All flags of `holdall check`.
