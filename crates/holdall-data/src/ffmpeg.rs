@@ -30,6 +30,18 @@ impl From<io::Error> for FfmpegError {
     }
 }
 
+/// A decoder of a stream from its input, filtered, into pictures without loss on its output; with more flags for its input and its output.
+pub(crate) fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 2]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command
+        .args(["-hide_banner", "-loglevel", "error"])
+        .args(of_input)
+        .args(["-f", stream, "-i", "-", "-vf", filter, "-r", "25"])
+        .args(of_output)
+        .args(["-c:v", "ppm", "-pix_fmt", "rgb24", "-f", "image2pipe", "-"]);
+    command
+}
+
 /// A running `ffmpeg`. It is ended by force when this is dropped.
 pub(crate) struct Ffmpeg {
     child: Child,

@@ -124,7 +124,14 @@ impl BagView<'_> {
         let marker = |marker| marker_line(marker, zone);
         let markers: Vec<String> = summary.markers.iter().map(marker).collect();
         let jumps = jump_lines(&summary.clock_jumps, zone);
-        let attachments: Vec<String> = summary.attachments.iter().map(attachment_line).collect();
+        let damage = summary.attachments_damage.iter();
+        let damage = damage.map(|reason| format!("cannot be read: {}", Outside(reason)));
+        let attachments: Vec<String> = summary
+            .attachments
+            .iter()
+            .map(attachment_line)
+            .chain(damage)
+            .collect();
         let repeated = summary.repeated.iter();
         let repeated: Vec<String> = repeated
             .map(|(topic, count)| format!("{}: {}", Outside(topic), plural(*count, "message")))

@@ -12,13 +12,13 @@ use super::{
     image::{ImageFormat, encode},
     pixels::Pixels,
 };
-use crate::ffmpeg::{Ffmpeg, FfmpegError, PROGRAM};
+use crate::ffmpeg::{Ffmpeg, FfmpegError, picture_decoder};
 use holdall_io::fs;
 use holdall_tools::tools::Staged;
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    process::{ChildStdin, ChildStdout, Command, Stdio},
+    process::{ChildStdin, ChildStdout, Stdio},
     sync::mpsc::{self, Receiver, SyncSender},
     thread::{self, JoinHandle},
 };
@@ -168,23 +168,8 @@ impl Video {
     }
 
     fn begin_segment(&mut self, first: i64) -> Result<Decoder, ExportError> {
-        let settings = [
-            ("loglevel", "error"),
-            ("f", self.codec.stream()),
-            ("i", "-"),
-            // Each picture once, whatever rate the stream states.
-            ("vf", "settb=1/25,setpts=N"),
-            ("r", "25"),
-            ("c:v", "ppm"),
-            ("pix_fmt", "rgb24"),
-            ("f", "image2pipe"),
-        ];
-        let mut command = Command::new(PROGRAM);
-        command.arg("-hide_banner");
-        for (name, value) in settings {
-            command.arg(format!("-{name}")).arg(value);
-        }
-        command.arg("-");
+        // Each picture once, whatever rate the stream states.
+        let mut command = picture_decoder(self.codec.stream(), "settb=1/25,setpts=N", [&[], &[]]);
         let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(|error| match error {
             FfmpegError::Missing => ExportError::NoFfmpeg,
             FfmpegError::Failed(reason) => ExportError::Ffmpeg { reason },

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     export::{Codec, ImageFields, Unit, next_picture},
-    ffmpeg::{Ffmpeg, FfmpegError, PROGRAM},
+    ffmpeg::{Ffmpeg, FfmpegError, picture_decoder},
 };
 use holdall_bag::{
     decode::Fields,
@@ -17,7 +17,7 @@ use holdall_model::{dynamic::TypePlan, time::Timestamp};
 use serde_json::json;
 use std::{
     io::{BufReader, Write},
-    process::{Command, Stdio},
+    process::Stdio,
     sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
@@ -187,23 +187,8 @@ impl Video {
         }
         let _one = lock(&DECODING);
         let last = format!("select=gte(n\\,{}),settb=1/25,setpts=N", self.units.len() - 1);
-        let settings = [
-            ("loglevel", "error"),
-            ("threads", "2"),
-            ("f", codec.stream()),
-            ("i", "-"),
-            ("vf", last.as_str()),
-            ("r", "25"),
-            ("frames:v", "1"),
-            ("c:v", "ppm"),
-            ("pix_fmt", "rgb24"),
-            ("f", "image2pipe"),
-        ];
-        let mut command = Command::new(PROGRAM);
-        command.arg("-hide_banner");
-        for (name, value) in settings {
-            command.arg(format!("-{name}")).arg(value);
-        }
+        let flags: [&[&str]; 2] = [&["-threads", "2"], &["-frames:v", "1"]];
+        let mut command = picture_decoder(codec.stream(), &last, flags);
         let failed = |error| match error {
             FfmpegError::Missing => format!(
                 "this is {} video, which this browser does not decode, and ffmpeg, which would, is not installed where holdall runs",
@@ -211,7 +196,7 @@ impl Video {
             ),
             FfmpegError::Failed(reason) => format!("ffmpeg: {}", holdall_model::text::one_line(&reason)),
         };
-        let mut ffmpeg = Ffmpeg::start(command.arg("-"), Stdio::piped()).map_err(failed)?;
+        let mut ffmpeg = Ffmpeg::start(&mut command, Stdio::piped()).map_err(failed)?;
         let (Some(mut input), Some(output)) = (ffmpeg.take_input(), ffmpeg.take_output()) else {
             return Err("ffmpeg has no pipe".to_owned());
         };

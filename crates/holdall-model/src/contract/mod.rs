@@ -32,6 +32,4 @@ pub use sample::{Sample, Want};
 pub use schema::json_schema;
 pub use sentence::sentence;
 pub use topic::plan_of;
-pub use verdict::{
-    CONTRACT_CUSTOM_KEY, CONTRACT_RECORD, Ending, Outcome, RuleVerdict, StoredVerdict, Verdict, Violation,
-};
+pub use verdict::{Ending, Outcome, RuleVerdict, Verdict, Violation};

@@ -40,7 +40,7 @@ pub struct ContractError {
 }
 
 /// How bad a violation is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// The recording is not usable.
@@ -198,8 +198,6 @@ impl Rule {
 pub struct Contract {
     /// Its name; empty if it has none.
     pub name: String,
-    /// The text that it was read from.
-    pub text: String,
     /// Its rules, in the order of the text.
     pub rules: Vec<Rule>,
 }
@@ -224,7 +222,6 @@ impl Contract {
         let root = yaml::parse(text).map_err(at_top)?;
         let mut contract = Self {
             name: String::new(),
-            text: text.to_owned(),
             rules: Vec::new(),
         };
         let mut is_versioned = false;

@@ -1,28 +1,20 @@
-//! Verdicts: what a contract says of a recording, rule by rule, and how a bag stores it.
+//! Verdicts: what a contract says of a recording, rule by rule.
 
-use super::parse::{Contract, Severity};
+use super::parse::Severity;
 use crate::{
     loss::{LossSums, ledger::Ledger},
     time::Timestamp,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// The record that carries a contract and its verdict in a storage file.
-pub const CONTRACT_RECORD: &str = "holdall:contract";
-
-/// Key of `custom_data` in `metadata.yaml` that holds the same as one JSON text.
-pub const CONTRACT_CUSTOM_KEY: &str = "holdall.contract";
 
 /// Violations of a verdict that are listed; further ones are counted.
 pub(super) const LISTED_MAX: usize = 1000;
 /// Rules of a topic whose violations are passed on at once.
 pub(super) const LIVE_MAX: usize = 1000;
-/// Results of rules that are stored in a bag; those that passed are left out first.
-const STORED_RULES_MAX: usize = 2000;
 
 /// The result of a contract or of a rule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Nothing is wrong.
@@ -49,7 +41,7 @@ impl Outcome {
 }
 
 /// Something that is wrong, from when to when.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
     /// The number of the rule in the contract.
     pub rule: usize,
@@ -66,7 +58,7 @@ pub struct Violation {
 }
 
 /// The result of a rule on a topic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleVerdict {
     /// The number of the rule in the contract.
     pub rule: usize,
@@ -85,12 +77,12 @@ pub struct RuleVerdict {
     /// Messages that could not be looked at.
     pub left_out: u64,
     /// Why it could not be decided, or why the rule is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// What a contract says of a recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
     /// The contract's name.
     pub contract: String,
@@ -157,62 +149,5 @@ impl Ending {
         });
         self.publishers = Some(publishers.collect());
         self
-    }
-}
-
-/// A contract and its verdict as a bag stores them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredVerdict {
-    /// The contract's text.
-    pub contract: String,
-    /// What it says of the recording.
-    pub verdict: Verdict,
-    /// When the recording began and ended, in log time: a bag shows its first and last message only.
-    #[serde(rename = "start_ns")]
-    pub start: Timestamp,
-    /// See `start`.
-    #[serde(rename = "end_ns")]
-    pub end: Timestamp,
-    /// Free space of the disk at the end, in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk_left: Option<u64>,
-}
-
-const ENTRY: &str = "verdict";
-
-impl StoredVerdict {
-    /// What a bag stores of a recording.
-    pub fn new(contract: &Contract, mut verdict: Verdict, ending: &Ending) -> Self {
-        if verdict.rules.len() > STORED_RULES_MAX {
-            verdict.rules.sort_by_key(|rule| std::cmp::Reverse(rule.outcome));
-            verdict.rules.truncate(STORED_RULES_MAX);
-        }
-        Self {
-            contract: contract.text.clone(),
-            verdict,
-            start: ending.start,
-            end: ending.end,
-            disk_left: ending.disk_left,
-        }
-    }
-
-    /// As one text, for [`CONTRACT_CUSTOM_KEY`].
-    pub fn to_json(&self) -> String {
-        serde_json::to_string(self).unwrap_or_default()
-    }
-
-    /// What such a text holds; `None` if it is damaged.
-    pub fn from_json(text: &str) -> Option<Self> {
-        serde_json::from_str(text).ok()
-    }
-
-    /// The entries of a [`CONTRACT_RECORD`].
-    pub fn entries(&self) -> BTreeMap<String, String> {
-        BTreeMap::from([(ENTRY.to_owned(), self.to_json())])
-    }
-
-    /// What a record holds; `None` if it holds none.
-    pub fn from_entries(entries: &BTreeMap<String, String>) -> Option<Self> {
-        Self::from_json(entries.get(ENTRY)?)
     }
 }

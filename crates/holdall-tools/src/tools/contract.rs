@@ -1,14 +1,11 @@
-//! Contracts and bags: the verdict that a bag stores, the verdict of a contract on a bag, and a contract learned from good bags.
+//! Contracts and bags: the verdict of a contract on a bag, and a contract learned from good bags.
 
 use holdall_bag::{
     decode::{Decoder, Decoders},
     reader::{Bag, BagSet, MessageFilter, ReadError},
 };
 use holdall_model::{
-    contract::{
-        Arrival, CONTRACT_CUSTOM_KEY, CONTRACT_RECORD, Contract, Ending, Judge, Learner, Sample,
-        StoredVerdict, Verdict,
-    },
+    contract::{Arrival, Contract, Ending, Judge, Learner, Sample, Verdict},
     dynamic::TypePlan,
     message::PayloadRef,
     topic::TopicInfo,
@@ -17,19 +14,6 @@ use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
 };
-
-/// The verdict that a recorder stored in a bag: from `metadata.yaml`, or from the last file that has one; `None` if there is none.
-pub fn stored(bag: &Bag) -> Option<StoredVerdict> {
-    if let Some(text) = bag.metadata().custom_data.get(CONTRACT_CUSTOM_KEY) {
-        return StoredVerdict::from_json(text);
-    }
-    let readers = bag.files().iter().rev().filter_map(|file| file.open().ok());
-    readers.take(1).find_map(|reader| {
-        let records = reader.summary().metadata.iter().rev();
-        let mut records = records.filter(|(name, _)| name == CONTRACT_RECORD);
-        records.find_map(|(_, entries)| StoredVerdict::from_entries(entries))
-    })
-}
 
 /// The plans of a bag's topics.
 struct Plans(Decoders);
@@ -87,18 +71,16 @@ fn for_each<T: Copy>(
     Ok(())
 }
 
-/// Judges a bag by a contract. What only its recorder knew is taken from the verdict that it stored, if it did.
+/// Judges a bag by a contract.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
     let bags = BagSet::from(vec![bag.clone()]);
-    let (first, last) = bags.log_times().unwrap_or_default();
-    let stored = stored(bag);
+    let (start, end) = bags.log_times().unwrap_or_default();
     let mut ending = Ending {
-        start: stored.as_ref().map_or(first, |stored| stored.start.min(first)),
-        end: stored.as_ref().map_or(last, |stored| stored.end.max(last)),
-        disk_left: stored.and_then(|stored| stored.disk_left),
+        start,
+        end,
         ..Ending::default()
     };
     if let Some(ledger) = bag.any_ledger()? {

@@ -3,9 +3,7 @@
 mod planter;
 
 use super::*;
-use crate::{
-    dynamic::TypePlan, interface::bundle::Bundle, message::PayloadRef, time::Timestamp, topic::TopicInfo,
-};
+use crate::{dynamic::TypePlan, message::PayloadRef, time::Timestamp, topic::TopicInfo};
 use planter::*;
 use proptest::prelude::*;
 use std::{collections::BTreeSet, sync::Arc};
@@ -509,17 +507,4 @@ fn a_contract_that_was_learned_holds_for_what_it_was_learned_from() {
             "{fault:?}"
         );
     }
-}
-
-#[test]
-fn a_stored_verdict_is_read_back() {
-    let planted = plant(7, Fault::Gap);
-    let mut run = Run::new(&planted, CONTRACT);
-    planted.messages.iter().for_each(|message| run.message(message));
-    let verdict = run.judge.end(&ending());
-    assert_eq!(verdict.outcome, Outcome::Failed);
-    let stored = StoredVerdict::new(&Contract::parse(CONTRACT).unwrap(), verdict, &ending());
-    assert_eq!(StoredVerdict::from_entries(&stored.entries()).unwrap(), stored);
-    assert_eq!(stored.contract, CONTRACT);
-    assert!(Bundle::embedded().get("tf2_msgs/msg/TFMessage").is_some());
 }
