@@ -28,7 +28,7 @@ pub enum Surviving {
     /// Ordinary memory ends with it.
     #[default]
     Nothing,
-    /// The shared memory became full, or a transport's memory is not shared.
+    /// The shared memory became full, or a transport's memory is not shared: so far, also where that is written by now.
     Part,
     /// All of it.
     All,

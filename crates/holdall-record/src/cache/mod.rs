@@ -285,8 +285,9 @@ impl Cache {
         }
         match self.admission.policy() {
             CachePolicy::DropOld => {
-                self.evicts_for_reuse = true;
-                Err(self.full.pop_front().map_or(Blocked::Refused, Blocked::Evicted))
+                let oldest = self.full.pop_front();
+                self.evicts_for_reuse = oldest.is_some();
+                Err(oldest.map_or(Blocked::Refused, Blocked::Evicted))
             }
             CachePolicy::DropNew | CachePolicy::Fair => Err(Blocked::Refused),
         }

@@ -25,22 +25,28 @@ impl PublisherTrack {
             .observe_within(sequence, || gap_max(self.last_time, time))
     }
 
-    /// When it published the earliest of its messages that came.
+    /// When it published the earliest of its messages that came. What comes after a silence may be of another life, and says nothing of this one.
     fn note_published(&mut self, observation: Observation, published: Option<Timestamp>) {
         match observation {
             Observation::First => self.first_published = published,
-            Observation::Gap { .. } | Observation::Late | Observation::Early | Observation::Unclear => {
+            Observation::Gap { .. } | Observation::Late | Observation::Early | Observation::Unclear
+                if published.is_some() && !self.is_after_silence() =>
+            {
                 self.first_published = self.first_published.min(published);
             }
             _ => {}
         }
     }
 
+    fn is_after_silence(&self) -> bool {
+        self.came_back || self.silent_since.is_some()
+    }
+
     /// Whether a number that has come before is the same message: several subscriptions bring it, or a publisher that was silent sends again what
     /// it keeps. What was published later than everything before it belongs to another life of the publisher; after a silence also what was
     /// published earlier, by a computer that has begun without a clock.
     fn repeats(&self, published: Option<Timestamp>) -> bool {
-        let is_silent = self.came_back || self.silent_since.is_some();
+        let is_silent = self.is_after_silence();
         match published {
             Some(_) if is_silent => (self.first_published..=self.published_before).contains(&published),
             Some(_) => self.subscriptions.count_ones() > 1 && published <= self.published_before,

@@ -575,6 +575,22 @@ fn another_life_of_a_publisher_that_was_silent_is_stored_whole() {
     }
 }
 
+/// The recorder came late to the first life, so that the second one begins with numbers that it has not seen.
+#[test]
+fn another_life_that_begins_below_the_first_one_is_stored_whole() {
+    for (is_found_first, begin) in [(false, 3000), (true, 3000), (false, -1000), (true, -1000)] {
+        let bench = Bench::new();
+        (50..=60).for_each(|number| bench.receive_of(number, number as i64));
+        bench.lose();
+        if is_found_first {
+            bench.find();
+        }
+        (1..=70).for_each(|number| bench.receive_of(number, begin + number as i64));
+        let (stored, _) = bench.finish();
+        assert_eq!(stored.len(), 11 + 70, "{:?}", (is_found_first, begin));
+    }
+}
+
 #[test]
 fn another_life_that_comes_over_two_subscriptions_is_stored_once() {
     let bench = Bench::new();
