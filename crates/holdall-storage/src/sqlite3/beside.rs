@@ -15,53 +15,39 @@ use std::{
 pub(super) struct Beside {
     journal: PathBuf,
     locks: Arc<WriterLocks>,
-    survives_power_cut: bool,
 }
 
 impl Beside {
-    pub(super) fn new(path: &Path, locks: Arc<WriterLocks>, survives_power_cut: bool) -> Self {
+    pub(super) fn new(path: &Path, locks: Arc<WriterLocks>) -> Self {
         Self {
             journal: super::recover::beside(path, "-journal"),
             locks,
-            survives_power_cut,
-        }
-    }
-
-    fn sync_directory(&self) -> StorageResult<()> {
-        match self.journal.parent() {
-            Some(directory) => Ok(fs::sync_dir(directory)?),
-            None => Ok(()),
         }
     }
 }
 
 impl Surroundings for Beside {
-    fn begin_journal(
-        &mut self,
-        _out: &mut Output<'_>,
-        bytes: &[u8],
-        (at, records): (u64, [u8; 4]),
-    ) -> StorageResult<()> {
-        fs::write_new(&self.journal, &mut &*bytes)?;
-        let journal = EditedFile::open(&self.journal)?;
-        if self.survives_power_cut {
-            journal.sync()?;
-        }
-        journal.write_all_at(&records, at)?;
-        if self.survives_power_cut {
-            journal.sync()?;
-            self.sync_directory()?;
-        }
-        Ok(())
+    fn create_journal(&mut self, _out: &mut Output<'_>, bytes: &[u8]) -> StorageResult<()> {
+        Ok(fs::write_new(&self.journal, &mut &*bytes)?)
     }
 
-    fn end_journal(&mut self, _out: &mut Output<'_>) -> StorageResult<()> {
-        fs::remove_file(&self.journal)?;
-        if self.survives_power_cut {
-            // A journal that a power cut brings back would undo the commit.
-            self.sync_directory()?;
+    fn write_journal(&mut self, _out: &mut Output<'_>, at: u64, bytes: [u8; 4]) -> StorageResult<()> {
+        Ok(EditedFile::open(&self.journal)?.write_all_at(&bytes, at)?)
+    }
+
+    fn sync_journal(&mut self, _out: &mut Output<'_>) -> StorageResult<()> {
+        Ok(EditedFile::open(&self.journal)?.sync()?)
+    }
+
+    fn remove_journal(&mut self, _out: &mut Output<'_>) -> StorageResult<()> {
+        Ok(fs::remove_file(&self.journal)?)
+    }
+
+    fn sync_directory(&mut self) -> StorageResult<()> {
+        match self.journal.parent() {
+            Some(directory) => Ok(fs::sync_dir(directory)?),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn exclude_readers(&mut self) {

@@ -325,19 +325,9 @@ fn long(page: &[u8], at: usize) -> u32 {
     bytes.map_or(0, u32::from_be_bytes)
 }
 
-/// A number of one to nine bytes; all bits of the ninth count.
+/// A number of one to nine bytes.
 fn varint(bytes: &[u8], at: &mut usize) -> Option<i64> {
-    let mut value: u64 = 0;
-    for place in 0..9 {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
-        if place == 8 {
-            return Some(((value << 8) | u64::from(byte)).cast_signed());
-        }
-        value = (value << 7) | u64::from(byte & 0x7f);
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
+    let (value, count) = super::build::varint(bytes.get(*at..)?)?;
+    *at += count;
     Some(value.cast_signed())
 }

@@ -21,6 +21,16 @@ const CHECKSUM_STEP: usize = 200;
 const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
 const SECTOR_BYTES: std::ops::RangeInclusive<u32> = 32..=65_536;
 
+/// The checksum of a page in a journal that starts them at `start`.
+pub(super) fn page_checksum(page: &[u8], start: u32) -> u32 {
+    let counted = page.iter().rev().skip(CHECKSUM_STEP - 1).step_by(CHECKSUM_STEP);
+    // The first byte of a page does not count.
+    let steps = (page.len() - 1) / CHECKSUM_STEP;
+    counted
+        .take(steps)
+        .fold(start, |sum, byte| sum.wrapping_add(u32::from(*byte)))
+}
+
 /// A header of the journal.
 struct Header {
     records: u32,
@@ -147,17 +157,7 @@ impl RolledBack {
         let number = |bytes: &[u8]| bytes.first_chunk().copied().map_or(0, u32::from_be_bytes);
         let (page, stored) = (number(record), number(&record[record.len() - 4..]));
         let content = &record[4..record.len() - 4];
-        let counted = content
-            .iter()
-            .rev()
-            .skip(CHECKSUM_STEP - 1)
-            .step_by(CHECKSUM_STEP);
-        // The first byte of a page does not count.
-        let steps = (content.len() - 1) / CHECKSUM_STEP;
-        let checksum = counted.take(steps).fold(header.checksum_start, |sum, byte| {
-            sum.wrapping_add(u32::from(*byte))
-        });
-        if page == 0 || checksum != stored {
+        if page == 0 || page_checksum(content, header.checksum_start) != stored {
             return false;
         }
         self.pages.entry(u64::from(page)).or_insert(at + 4);

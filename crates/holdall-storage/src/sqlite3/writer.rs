@@ -163,7 +163,7 @@ impl SqliteWriter {
         let roots = self.engine.roots()?;
         drop(lent);
         let file = fs::File::open(&self.path)?;
-        let surroundings = Box::new(Beside::new(&self.path, blocks.locks(), survives_power_cut));
+        let surroundings = Box::new(Beside::new(&self.path, blocks.locks()));
         let mut pages = blocks.pages();
         let mut out = Output {
             pages: &mut pages,
@@ -174,6 +174,10 @@ impl SqliteWriter {
         drop(pages);
         match builder {
             Some(builder) => {
+                // What SQLite itself changes from now on, it journals in a file, too, as what is built here.
+                let lent = self.lend(q);
+                self.engine.pragma("set a pragma of", "journal_mode = DELETE")?;
+                drop(lent);
                 self.built = Some(Built { builder, file });
                 self.commit_bytes = match survives_power_cut {
                     true => SYNCED_COMMIT_BYTES,
@@ -203,9 +207,12 @@ impl SqliteWriter {
         q: &mut DiskQueue,
         action: impl FnOnce(&mut Engine) -> StorageResult<()>,
     ) -> StorageResult<()> {
-        if let Some(committed) = self.build(q, Builder::commit) {
-            committed?;
-        }
+        let committed = self.build(q, |builder, out| {
+            builder.commit(out)?;
+            builder.give_away();
+            Ok(())
+        });
+        committed.transpose()?;
         let lent = self.lend(q);
         action(&mut self.engine)?;
         let roots = match self.built {

@@ -66,7 +66,7 @@ pub(super) fn varint_bytes(value: u64) -> usize {
 }
 
 /// The integer at the start of `bytes`, and its length.
-pub(super) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+pub(in crate::sqlite3) fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0u64;
     for (place, byte) in bytes.iter().take(9).enumerate() {
         if place == 8 {

@@ -1,14 +1,12 @@
 //! A rollback journal as SQLite writes it: the pages that a commit changes, as they were, so that any SQLite brings them back
 //! after a kill or a power cut.
 
-use crate::sqlite3::rollback::JOURNAL_MAGIC;
+use crate::sqlite3::rollback::{JOURNAL_MAGIC, page_checksum};
 
 /// The header has a sector of its own, whatever the disk's is: its length is in it.
 const SECTOR_BYTES: u32 = 512;
 /// Where the header has the number of records.
 pub(super) const RECORDS_AT: u64 = 8;
-/// A page's checksum sums every byte at this distance.
-const CHECKSUM_STEP: usize = 200;
 
 /// The content of a journal.
 pub(super) struct Journal {
@@ -37,12 +35,7 @@ impl Journal {
     pub(super) fn add(&mut self, number: u32, page: &[u8]) {
         self.bytes.extend_from_slice(&number.to_be_bytes());
         self.bytes.extend_from_slice(page);
-        let counted = page.iter().rev().skip(CHECKSUM_STEP - 1).step_by(CHECKSUM_STEP);
-        // The first byte of a page does not count.
-        let steps = (page.len() - 1) / CHECKSUM_STEP;
-        let sum = counted.take(steps).fold(self.checksum_start, |sum, byte| {
-            sum.wrapping_add(u32::from(*byte))
-        });
+        let sum = page_checksum(page, self.checksum_start);
         self.bytes.extend_from_slice(&sum.to_be_bytes());
         self.records += 1;
     }

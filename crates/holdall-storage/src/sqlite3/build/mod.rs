@@ -10,6 +10,7 @@ mod table;
 pub(super) use output::Output;
 
 use crate::error::{StorageError, StorageResult};
+pub(super) use cell::varint;
 use cell::{Key, number, put_message_head, put_number, put_row, short};
 use holdall_model::message::PayloadRef;
 use index::Index;
@@ -33,32 +34,46 @@ const ENCODING_AT: usize = 56;
 const CHANGES_AGAIN_AT: usize = 92;
 const UTF_8: u32 = 1;
 const PAGE_BYTES_MIN: usize = 512;
-/// So many keys wait that come before others in the index. A commit is due when as many pages of it are in memory: each such key may change
-/// another one.
+/// So many keys wait that come before others in the index.
 const LATE_MAX: usize = 2048;
+/// A commit is due when pages of the index take so much memory: each such key may change another one.
+const INDEX_BYTES_MAX: usize = 8 << 20;
 /// SQLite reads no longer row: 10^9 bytes, and some of them are not its last column.
 const ROW_BYTES_MAX: usize = 1_000_000_000 - 64;
-/// So many pages of the last commit are kept in memory for the journal of the next.
-const IMAGES_MAX: usize = 256;
+/// Pages of the last commit that are kept in memory for the journal of the next.
+const IMAGES_BYTES_MAX: usize = 1 << 20;
 
 /// What a commit does outside of the database's pages.
 pub(super) trait Surroundings: Send {
-    /// Makes the journal of a commit with these bytes, then `records` at [`RECORDS_AT`].
+    /// Makes the journal of a commit with these bytes.
     ///
     /// # Errors
-    /// It is not as whole and, where commits survive a power cut, as durable as asked for.
-    fn begin_journal(
-        &mut self,
-        out: &mut Output<'_>,
-        bytes: &[u8],
-        records: (u64, [u8; 4]),
-    ) -> StorageResult<()>;
+    /// It exists, or is not whole.
+    fn create_journal(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> StorageResult<()>;
 
-    /// Removes it: from now on the commit holds.
+    /// Writes into it.
+    ///
+    /// # Errors
+    /// The disk has failed.
+    fn write_journal(&mut self, out: &mut Output<'_>, at: u64, bytes: [u8; 4]) -> StorageResult<()>;
+
+    /// Makes its content durable.
+    ///
+    /// # Errors
+    /// It may not be.
+    fn sync_journal(&mut self, out: &mut Output<'_>) -> StorageResult<()>;
+
+    /// Removes it.
     ///
     /// # Errors
     /// It may be there.
-    fn end_journal(&mut self, out: &mut Output<'_>) -> StorageResult<()>;
+    fn remove_journal(&mut self, out: &mut Output<'_>) -> StorageResult<()>;
+
+    /// Makes its name, or its removal, durable.
+    ///
+    /// # Errors
+    /// It may not be.
+    fn sync_directory(&mut self) -> StorageResult<()>;
 
     /// Waits until no program reads the database, and keeps all from it.
     fn exclude_readers(&mut self);
@@ -158,6 +173,11 @@ impl Builder {
         }))
     }
 
+    /// SQLite changes the database: until it is opened again nothing can be written here.
+    pub(super) fn give_away(&mut self) {
+        self.has_failed = true;
+    }
+
     /// Reads the trees again after SQLite has changed the database; false if they cannot be extended here any more.
     ///
     /// # Errors
@@ -168,6 +188,7 @@ impl Builder {
         let is_open = trees.is_some();
         if let Some(trees) = trees {
             self.trees = trees;
+            self.has_failed = false;
         }
         Ok(is_open)
     }
@@ -257,7 +278,7 @@ impl Builder {
 
     /// Whether a commit is due because of what waits for it.
     pub(super) fn is_pressed(&self) -> bool {
-        self.trees.index.pages() >= LATE_MAX
+        self.trees.index.pages() * self.trees.numbers.page_bytes >= INDEX_BYTES_MAX
     }
 
     /// The database's length in bytes at the last commit.
@@ -285,8 +306,11 @@ impl Builder {
         for (number, page) in changed.range(numbers.committed + 1..) {
             out.pages.put(out.q, numbers.offset(*number), page)?;
         }
-        // Readers are kept out only while old pages change.
-        out.pages.try_settle(out.q)?;
+        // Readers are kept out only while old pages change, and the sync of these.
+        match self.survives_power_cut {
+            true => out.pages.try_sync(out.q)?,
+            false => out.pages.try_settle(out.q)?,
+        }
         self.write_journal(out, &changed)?;
         self.surroundings.exclude_readers();
         let numbers = &mut self.trees.numbers;
@@ -297,16 +321,22 @@ impl Builder {
         if self.survives_power_cut {
             out.pages.try_sync(out.q)?;
         }
-        self.surroundings.end_journal(out)?;
+        // From here on the commit holds.
+        self.surroundings.remove_journal(out)?;
+        if self.survives_power_cut {
+            // A journal that a power cut brings back would undo the commit.
+            self.surroundings.sync_directory()?;
+        }
         self.surroundings.admit_readers();
         numbers.committed = numbers.last;
         self.has_failed = false;
         self.is_changed = false;
         self.trees.first.clone_from(&changed[&1]);
-        if self.images.len() + changed.len() > IMAGES_MAX {
+        let images_max = IMAGES_BYTES_MAX / self.trees.numbers.page_bytes;
+        if self.images.len() + changed.len() > images_max {
             self.images.clear();
         }
-        self.images.extend(changed);
+        self.images.extend(changed.into_iter().take(images_max));
         Ok(())
     }
 
@@ -317,11 +347,12 @@ impl Builder {
         }
         let was_failed = std::mem::replace(&mut self.has_failed, true);
         let Trees { numbers, index, .. } = &mut self.trees;
-        for key in std::mem::take(&mut self.keys) {
-            if !index.insert(numbers, out, key)? {
+        for key in &self.keys {
+            if !index.insert(numbers, out, *key)? {
                 return Err(self.failed("the index is not what was written"));
             }
         }
+        self.keys.clear();
         self.late = 0;
         self.has_failed = was_failed;
         Ok(())
@@ -365,8 +396,18 @@ impl Builder {
                 None => journal.add(*number, &out.read_committed(numbers, *number)?),
             }
         }
-        let records = (RECORDS_AT, journal.records());
-        self.surroundings.begin_journal(out, journal.bytes(), records)
+        let surroundings = &mut self.surroundings;
+        surroundings.create_journal(out, journal.bytes())?;
+        if self.survives_power_cut {
+            // It must not state records that a power cut takes.
+            surroundings.sync_journal(out)?;
+        }
+        surroundings.write_journal(out, RECORDS_AT, journal.records())?;
+        if self.survives_power_cut {
+            surroundings.sync_journal(out)?;
+            surroundings.sync_directory()?;
+        }
+        Ok(())
     }
 }
 

@@ -123,53 +123,57 @@ impl Disk for Watched {
 /// A journal on the simulated disk.
 struct Simulated {
     world: Shared,
-    survives_power_cut: bool,
+    file: Option<FileId>,
+    bytes: Vec<u8>,
 }
 
 impl Simulated {
-    fn put(&self, q: &mut DiskQueue, file: FileId, bytes: &[u8]) -> StorageResult<()> {
-        for (number, part) in bytes.chunks(POOL.block_bytes).enumerate() {
+    fn put(&self, q: &mut DiskQueue, blocks_max: usize) -> StorageResult<()> {
+        let file = self.file.unwrap();
+        for (number, part) in self.bytes.chunks(POOL.block_bytes).take(blocks_max).enumerate() {
             let mut block = q.take_block()?;
             block.as_mut_slice()[..part.len()].copy_from_slice(part);
             q.write(file, (number * POOL.block_bytes) as u64, block, part.len())?;
         }
-        q.wait_written(file)?;
-        if self.survives_power_cut {
-            let token = q.sync(file)?;
-            q.wait_durable(token)?;
-        }
-        Ok(())
+        Ok(q.wait_written(file)?)
     }
 }
 
 impl Surroundings for Simulated {
-    fn begin_journal(
-        &mut self,
-        out: &mut Output<'_>,
-        bytes: &[u8],
-        (at, records): (u64, [u8; 4]),
-    ) -> StorageResult<()> {
-        let file = out.q.create_file(Path::new(JOURNAL), 0)?;
-        self.put(out.q, file, bytes)?;
-        let mut bytes = bytes.to_vec();
+    fn create_journal(&mut self, out: &mut Output<'_>, bytes: &[u8]) -> StorageResult<()> {
+        self.file = Some(out.q.create_file(Path::new(JOURNAL), 0)?);
+        self.bytes = bytes.to_vec();
+        self.put(out.q, usize::MAX)
+    }
+
+    fn write_journal(&mut self, out: &mut Output<'_>, at: u64, bytes: [u8; 4]) -> StorageResult<()> {
         let at = usize::try_from(at).unwrap();
-        bytes[at..at + 4].copy_from_slice(&records);
-        self.put(out.q, file, &bytes)?;
-        out.q.close_file(file, bytes.len() as u64)?;
-        out.q.wait_closed(file)?;
+        self.bytes[at..at + 4].copy_from_slice(&bytes);
+        self.put(out.q, 1)?;
         self.world.lock().unwrap().has_journal = true;
         Ok(())
     }
 
-    fn end_journal(&mut self, _out: &mut Output<'_>) -> StorageResult<()> {
+    fn sync_journal(&mut self, out: &mut Output<'_>) -> StorageResult<()> {
+        let token = out.q.sync(self.file.unwrap())?;
+        Ok(out.q.wait_durable(token)?)
+    }
+
+    fn remove_journal(&mut self, out: &mut Output<'_>) -> StorageResult<()> {
+        let file = self.file.take().unwrap();
+        out.q.close_file(file, self.bytes.len() as u64)?;
+        out.q.wait_closed(file)?;
         let mut world = self.world.lock().unwrap();
         world.tick();
         world.disk.remove(Path::new(JOURNAL));
         world.has_journal = false;
         world.tick();
-        if self.survives_power_cut {
-            world.disk.sync_directory();
-        }
+        Ok(())
+    }
+
+    fn sync_directory(&mut self) -> StorageResult<()> {
+        let mut world = self.world.lock().unwrap();
+        world.disk.sync_directory();
         world.tick();
         Ok(())
     }
@@ -249,7 +253,8 @@ fn record(world: &Shared, disk: SimDisk, seed: u64, survives_power_cut: bool) ->
     };
     let surroundings = Box::new(Simulated {
         world: Arc::clone(world),
-        survives_power_cut,
+        file: None,
+        bytes: Vec::new(),
     });
     let opened = Builder::open(
         &mut out,
@@ -412,7 +417,7 @@ fn the_page_at_which_locks_are_taken_stays_unused() {
             read.map_err(|source| DiskError::new(&path, Operation::Read, source))
         },
     };
-    let beside = Beside::new(&path, Arc::new(WriterLocks::reserve(&path).unwrap()), false);
+    let beside = Beside::new(&path, Arc::new(WriterLocks::reserve(&path).unwrap()));
     let opened = Builder::open(&mut out, &path, &roots, Box::new(beside), false);
     let mut builder = opened.unwrap().unwrap();
     for number in 0..60_i64 {
