@@ -34,13 +34,14 @@ scripts/python-options.py writes this file from the program's own table.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from typing import Literal, Sequence, TypedDict, TypeVar, Union
 
 _T = TypeVar("_T")
 AnyPath = Union[str, "os.PathLike[str]"]
-#: A number, or a text with its unit (``"10MB"``, ``"500ms"``) or a time (``"12:30:05"``).
-Number = Union[int, float, str]
+#: A number, a text with its unit (``"10MB"``, ``"500ms"``) or a time (``"2026-11-25T12:03:11"``), a date, a span.
+Number = Union[int, float, str, dt.datetime, dt.timedelta]
 #: One, or several.
 Some = Union[_T, Sequence[_T]]
 '''
@@ -71,7 +72,9 @@ def kind(many, takes, value):
     elif what in PATHS:
         known = "AnyPath"
     else:
-        known = "int" if what in COUNTS else "Number" if what in NUMBERS else "str"
+        # Also behind a topic: [TOPIC=]HZ, or beside one: N|TOPIC=N.
+        last = re.split(r"[]=|]", what)[-1]
+        known = "int" if what in COUNTS else "Number" if {what, last} & {*NUMBERS, *COUNTS} else "str"
     if optional == "::":
         known = f"Union[bool, {known}]"
     return f"Some[{known}]" if many else known

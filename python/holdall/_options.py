@@ -5,13 +5,14 @@ scripts/python-options.py writes this file from the program's own table.
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from typing import Literal, Sequence, TypedDict, TypeVar, Union
 
 _T = TypeVar("_T")
 AnyPath = Union[str, "os.PathLike[str]"]
-#: A number, or a text with its unit (``"10MB"``, ``"500ms"``) or a time (``"12:30:05"``).
-Number = Union[int, float, str]
+#: A number, a text with its unit (``"10MB"``, ``"500ms"``) or a time (``"2026-11-25T12:03:11"``), a date, a span.
+Number = Union[int, float, str, dt.datetime, dt.timedelta]
 #: One, or several.
 Some = Union[_T, Sequence[_T]]
 
@@ -43,7 +44,7 @@ ConvertOptions = TypedDict("ConvertOptions", {
     "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str], "end": Number, "exclude_regex": str,
     "exclude_services": Some[str], "exclude_topic_types": Some[str], "exclude_topics": Some[str], "frame": Some[str], "identity": Some[AnyPath],
     "input_options": AnyPath, "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_bag_duration": Number,
-    "max_bag_messages": int, "max_bag_size": Number, "max_rate": Some[str], "no_latched_state": bool, "publisher": Some[str], "regex": str,
+    "max_bag_messages": int, "max_bag_size": Number, "max_rate": Some[Number], "no_latched_state": bool, "publisher": Some[str], "regex": str,
     "rename": Some[str], "services": Some[str], "set": Some[str], "shift_time": Number, "start": Number, "storage": str,
     "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
     "topic_types": Some[str], "topics": Some[str], "where": Some[str],
@@ -71,7 +72,7 @@ FilterOptions = TypedDict("FilterOptions", {
     "compression": Literal["none", "lz4", "zstd"], "compression_mode": Literal["none", "file", "message"], "custom_data": Some[str],
     "definitions": Some[AnyPath], "encrypt_to": Some[str], "end": Number, "exclude_regex": str, "exclude_services": Some[str],
     "exclude_topic_types": Some[str], "exclude_topics": Some[str], "frame": Some[str], "identity": Some[AnyPath],
-    "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_rate": Some[str], "no_latched_state": bool, "publisher": Some[str],
+    "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_rate": Some[Number], "no_latched_state": bool, "publisher": Some[str],
     "regex": str, "rename": Some[str], "services": Some[str], "set": Some[str], "shift_time": Number, "start": Number, "storage": str,
     "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
     "topic_types": Some[str], "topics": Some[str], "where": Some[str],
@@ -107,7 +108,7 @@ PlayOptions = TypedDict("PlayOptions", {
     "remap": Some[str], "send_actions_as_client": bool, "service_requests_source": Literal["service_introspection", "client_introspection"],
     "services": Some[str], "skip_empty": Union[bool, Number], "start": Number, "start_at": Number, "start_offset": Number, "start_paused": bool,
     "storage": str, "storage_config_file": AnyPath, "timeout": Number, "token_file": AnyPath, "topics": Some[str],
-    "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "wait_for_all_acked": Number, "wait_for_subscribers": Some[str],
+    "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "wait_for_all_acked": Number, "wait_for_subscribers": Some[Number],
     "web": Union[bool, str],
 }, total=False)  # fmt: skip
 
@@ -132,7 +133,7 @@ PreflightOptions = TypedDict("PreflightOptions", {
     "rescue_directory": AnyPath, "rt_priority": int, "serialization_format": str, "services": Some[str], "snapshot_mode": bool,
     "static_topics_path": AnyPath, "stats_max_publishing_rate": Number, "storage": str, "storage_config_file": AnyPath,
     "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"], "token_file": AnyPath,
-    "topic_compression": Some[str], "topic_priority": Some[str], "topic_throttle_frequency": Some[str], "topic_types": Some[str],
+    "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number], "topic_types": Some[str],
     "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "upload": str, "use_sim_time": bool,
 }, total=False)  # fmt: skip
 
@@ -154,7 +155,7 @@ RecordOptions = TypedDict("RecordOptions", {
     "repeat_transient_local": Some[str], "rescue_directory": AnyPath, "restart_on_stall": bool, "rt_priority": int, "serialization_format": str,
     "services": Some[str], "snapshot_mode": bool, "start_paused": bool, "static_topics_path": AnyPath, "stats_max_publishing_rate": Number,
     "storage": str, "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
-    "token_file": AnyPath, "topic_compression": Some[str], "topic_priority": Some[str], "topic_throttle_frequency": Some[str],
+    "token_file": AnyPath, "topic_compression": Some[str], "topic_priority": Some[Number], "topic_throttle_frequency": Some[Number],
     "topic_types": Some[str], "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "trigger": Some[str], "upload": str,
     "use_sim_time": bool, "web": Union[bool, str],
 }, total=False)  # fmt: skip

@@ -14,6 +14,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def _word(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, dt.timedelta):
         return f"{span_ns(value)}ns"
-    return f"{value:.9f}" if isinstance(value, float) and "e" in repr(value) else str(value)
+    return format(Decimal(repr(value)), "f") if isinstance(value, float) else str(value)
 
 
 def _bags(bags: AnyPath | Sequence[AnyPath]) -> list[str]:

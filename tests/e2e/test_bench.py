@@ -73,7 +73,11 @@ benchmarks:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or not Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device").exists(), reason="no root, or no blkio control groups")
+THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
+needs_throttle = pytest.mark.skipif(os.geteuid() != 0 or not THROTTLE.exists(), reason="no root, or no blkio control groups")
+
+
+@needs_throttle
 def test_a_disk_is_held_to_its_limit_and_given_back(tmp_path):
     """What is written without direct I/O is held, too; the clock of this test says how long it took."""
     experiment = EXPERIMENT.replace("small loads over DDS", "a slow disk").replace("msg_size_bytes: 1000, msg_count_each: 20", "msg_size_bytes: 500000, msg_count_each: 20")
@@ -97,9 +101,39 @@ def test_a_disk_is_held_to_its_limit_and_given_back(tmp_path):
         assert run["durable_bytes_per_s"] < 30e6
     assert took > 2 * 100e6 / 30e6
     assert not [path for path in out.rglob("*") if "limited-disk" in path.name or path.name == "bag"]
-    loops = subprocess.run(["losetup", "--noheadings", "--output", "BACK-FILE"], capture_output=True, text=True, check=True).stdout
-    assert str(tmp_path) not in loops
-    assert str(tmp_path) not in Path("/proc/mounts").read_text()
+    nothing_is_left(tmp_path, {})
+
+
+def loops():
+    """Loop devices with their files."""
+    listed = subprocess.run(["losetup", "--list", "--noheadings", "--output", "MAJ:MIN,BACK-FILE"], capture_output=True, text=True, check=True).stdout
+    return dict(line.split(None, 1) for line in listed.splitlines())
+
+
+def nothing_is_left(folder, limited):
+    """No device of this folder, no mount, and no throttle of a device that it had."""
+    end = time.monotonic() + 30
+    while (left := [file for file in loops().values() if str(folder) in file]) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not left and str(folder) not in Path("/proc/mounts").read_text()
+    throttled = {line.split()[0] for line in THROTTLE.read_text().splitlines()}
+    assert not throttled & set(limited), (throttled, limited)
+
+
+@needs_throttle
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_limited_disk_is_given_back_when_a_signal_ends_the_run(tmp_path, number):
+    out = tmp_path / "out"
+    words = [HOLDALL, "bench", "run", "storage", "--sizes", "1MiB", "--total", "2GB", "--disk-limit", "20MB/s", "--out", out]
+    running = subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    end = time.monotonic() + 60
+    while not (mine := {number: file for number, file in loops().items() if str(tmp_path) in file}) or set(mine) - {line.split()[0] for line in THROTTLE.read_text().splitlines()}:
+        assert time.monotonic() < end and running.poll() is None
+        time.sleep(0.05)
+    running.send_signal(number)
+    assert running.wait(60) != 0
+    nothing_is_left(tmp_path, mine)
+    assert not [path for path in out.rglob("*") if "limited-disk" in path.name]
 
 
 def test_ros2_is_found_by_its_prefix_and_called_as_rosbag2s_own(world, tmp_path):

@@ -154,6 +154,42 @@ def test_a_page_gets_pictures_of_video_by_ffmpeg(world, ffmpeg):
     assert code == 0, said
 
 
+def without_parameters(codec, data):
+    """A message without the parameters of its sequence and pictures."""
+    places = [found.start() for found in re.finditer(b"\0?\0\0\1", data)]
+    units = [data[begin:end] for begin, end in zip(places, [*places[1:], len(data)], strict=True)]
+    kinds = {"h264": lambda byte: byte & 31 in (7, 8), "hevc": lambda byte: byte >> 1 & 63 in (32, 33, 34)}
+    return b"".join(unit for unit in units if not kinds[codec](unit[unit.index(b"\1") + 1]))
+
+
+def once(codec, **how):
+    """Parameters in the first message only, as some encoders send them."""
+    return [(n, d if n == 0 else without_parameters(codec, d)) for n, d in enumerate(encode(codec, 60, **how))]
+
+
+def test_parameters_that_come_once_and_messages_that_do_not_fit_are_understood(world, ffmpeg):
+    whole = encode("h264", 60)
+    web, address = served_video(world, {
+        "/once": ("foxglove_msgs/msg/CompressedVideo", "h264", once("h264")),
+        "/once265": ("foxglove_msgs/msg/CompressedVideo", "h265", once("hevc")),
+        "/reordered265": ("foxglove_msgs/msg/CompressedVideo", "h265", once("hevc", bframes=2)),
+        "/two": ("foxglove_msgs/msg/CompressedVideo", "h264", [(n, whole[2 * n] + whole[2 * n + 1]) for n in range(30)]),
+        # Damage in front of a key frame costs the pictures until then, no more.
+        "/healed": ("foxglove_msgs/msg/CompressedVideo", "h264", [(n, b"damage" if n == 30 else d) for n, d in enumerate(whole)]),
+    })  # fmt: skip
+    for topic in ("/once", "/once265"):
+        for number in (5, 25, 47):
+            level, of = seen(address, topic, number)
+            assert of == number and abs(level - grey(number)) < 2.5, (topic, number, level)
+    assert "B-frames" in seen(address, "/reordered265", 47)
+    assert "2 pictures" in seen(address, "/two", 12)
+    level, of = seen(address, "/healed", 45)
+    assert of == 45 and abs(level - grey(45)) < 2.5
+    assert "start code" in seen(address, "/healed", 33)
+    code, said = web.stop()
+    assert code == 0, said
+
+
 def test_without_ffmpeg_a_page_says_what_is_missing(world):
     (world.folder / "nothing").mkdir()
     world.env["PATH"] = str(world.folder / "nothing")
@@ -182,7 +218,7 @@ def test_a_browser_shows_video(world, ffmpeg, browser):
         (of,) = [other for other in range(number - 4, number + 5) if abs(browser.script(pixel) - grey(other)) < 3]
         shown.add(of)
     assert len(shown) == 6, shown
-    assert browser.script("[...notHere].join()") == "topic=%2Fpacket265"
+    assert browser.script("[...notHere].join()") == "bag=video.mcap,topic=%2Fpacket265"
     until(lambda: browser.script("drawn.lanes.filter(lane => lane.thumbs).length") == 2, "pictures along the lanes")
     code, said = web.stop()
     assert code == 0, said

@@ -109,7 +109,7 @@ def test_a_recording_is_started_and_stopped(tmp_path):
     ({"topics": {"/a": 1}.keys(), "transport": ("dds", "iceoryx2")}, "--topics=/a --transport=dds --transport=iceoryx2"),
     ({"all_services": True}, "--all-services"),
     ({"regex": "-x"}, "--regex=-x"),
-    ({"all": True, "start_paused": False, "max_loss_window": 1e-5}, "--all --max-loss-window=0.000010000"),
+    ({"all": True, "start_paused": False, "max_loss_window": 1e-5}, "--all --max-loss-window=0.00001"),
     ({"all": True, "max_bag_duration": dt.timedelta(seconds=2)}, "--all --max-bag-duration=2000000000ns"),
     ({"static_topics_path": "x"}, "--static-topics-path=x"),
     ({"profile": "robot.yaml"}, "--profile=robot.yaml"),

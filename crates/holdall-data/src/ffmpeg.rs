@@ -9,6 +9,8 @@ use std::{
 
 /// The program.
 pub(crate) const PROGRAM: &str = "ffmpeg";
+/// Pixels of a picture that is decoded: a stream from outside says how large its pictures are.
+const PIXELS_MAX: &str = "67108864";
 /// Bytes of a report of errors that are shown.
 const REPORT_BYTES_MAX: u64 = 2048;
 
@@ -34,7 +36,7 @@ impl From<io::Error> for FfmpegError {
 pub(crate) fn picture_decoder(stream: &str, filter: &str, [of_input, of_output]: [&[&str]; 2]) -> Command {
     let mut command = Command::new(PROGRAM);
     command
-        .args(["-hide_banner", "-loglevel", "error"])
+        .args(["-hide_banner", "-loglevel", "error", "-max_pixels", PIXELS_MAX])
         .args(of_input)
         .args(["-f", stream, "-i", "-", "-vf", filter, "-r", "25"])
         .args(of_output)

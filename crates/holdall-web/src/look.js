@@ -4,22 +4,24 @@ const UNITS = { "sensor_msgs/msg/Imu": { linear_acceleration: "m/s²", angular_v
 // A picture of the server. Video is decoded here where the browser can, else by the server.
 const notHere = new Set();
 async function pictureOf(path, options) {
-  for (;;) {
-    const topic = path.match(/topic=[^&]*/)[0], isOurs = "VideoDecoder" in globalThis && !notHere.has(topic), answer = await fetch(path + (isOurs ? "&video=1" : ""));
+  for (let byServer = false;; byServer = true) {
+    const topic = path.match(/(?:bag|topic)=[^&]*/g).join(), isOurs = "VideoDecoder" in globalThis && !byServer && !notHere.has(topic), answer = await fetch(path + (isOurs ? "&video=1" : ""));
     if (!answer.ok) return { said: String((await answer.json()).error) };
     const about = JSON.parse(decodeURIComponent(answer.headers.get("X-Holdall-About")));
     if (about.kind !== "video") return { about, image: await createImageBitmap(await answer.blob(), options) };
-    try { const frame = await lastFrame(about.codec, new DataView(await answer.arrayBuffer())); try { return { about, image: await createImageBitmap(frame, options) }; } finally { frame.close(); } } catch { notHere.add(topic); }
+    try { const frame = await lastFrame(about.codec, new DataView(await answer.arrayBuffer())); try { return { about, image: await createImageBitmap(frame, options) }; } finally { frame.close(); } } catch (e) { if (e.isUnsupported) notHere.add(topic); }
   }
 }
 async function lastFrame(codec, data) {
-  const settings = { codec, optimizeForLatency: true }; if (!(await VideoDecoder.isConfigSupported(settings)).supported) throw new Error(codec);
+  const settings = { codec, optimizeForLatency: true }; if (!(await VideoDecoder.isConfigSupported(settings)).supported) throw Object.assign(new Error(codec), { isUnsupported: true });
   let frame = null, failure = null, number = 0, at = 0;
   const decoder = new VideoDecoder({ output: one => { if (!frame || one.timestamp > frame.timestamp) { if (frame) frame.close(); frame = one; } else one.close(); }, error: e => { failure = e; } });
   decoder.configure(settings);
-  while (at < data.byteLength) { const long = data.getUint32(at); decoder.decode(new EncodedVideoChunk({ type: number ? "delta" : "key", timestamp: number++, data: new Uint8Array(data.buffer, at + 4, long) })); at += 4 + long; }
-  await decoder.flush(); decoder.close(); if (failure || !frame || frame.timestamp !== number - 1) throw failure || new Error("no picture");
-  return frame;
+  try {
+    while (at < data.byteLength) { const long = data.getUint32(at); decoder.decode(new EncodedVideoChunk({ type: number ? "delta" : "key", timestamp: number++, data: new Uint8Array(data.buffer, at + 4, long) })); at += 4 + long; }
+    await decoder.flush(); if (failure || !frame || frame.timestamp !== number - 1) throw failure || new Error("no picture");
+    return frame;
+  } catch (e) { if (frame) frame.close(); throw e; } finally { if (decoder.state !== "closed") decoder.close(); }
 }
 function makeViewer(box, source, on) {
   const parts = {}, part = (key, tag, name) => { parts[key] = make(tag, name); return parts[key]; };

@@ -3,20 +3,24 @@
 
 use crate::error::{BenchError, BenchResult};
 use holdall_io::{
+    clock::{Clock, SystemClock},
     disk::Disk,
     link::is_root,
     os::{DiskMode, OsDisk},
-    unfinished::{StartedProgram, Unfinished},
+    unfinished::Unfinished,
 };
 use holdall_model::{
     quantity::{QuantityError, parse_bytes},
     units::format_byte_rate,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     env, fs,
     os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     process::{self, Command, ExitStatus},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 /// Names the limited disk's folder to the program that runs on it.
@@ -30,6 +34,9 @@ const SPARE_BYTES: u64 = 2 << 30;
 
 /// A smaller image holds no bag.
 const IMAGE_BYTES_MIN: u64 = 256 << 20;
+
+/// Time between two looks whether the program has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How much faster than asked for a limited disk may be measured: the kernel throttles by the tenth of a second, and lets more through after a pause.
 const EXCESS_MAX: f64 = 1.3;
@@ -88,11 +95,11 @@ impl DiskLimit {
     }
 }
 
-/// Runs this program's command line again, on a disk of `bytes_per_s` for all that is measured; results go to `out` itself.
+/// Runs this program's command line again, on a disk of `bytes_per_s` for all that is measured; results go to `out` itself. `stop` ends it early.
 ///
 /// # Errors
 /// No root, no loop device, no file system, no throttle.
-pub fn run_on(bytes_per_s: u64, out: &Path) -> BenchResult<ExitStatus> {
+pub fn run_on(bytes_per_s: u64, out: &Path, stop: &AtomicBool) -> BenchResult<ExitStatus> {
     if !is_root() {
         return Err(refused(
             "needs root: it makes a loop device and a file system on it".to_owned(),
@@ -106,13 +113,18 @@ pub fn run_on(bytes_per_s: u64, out: &Path) -> BenchResult<ExitStatus> {
     let mounted = out.join("limited-disk.mounted");
     let _image = Unfinished::new(&image);
     let _mounted = Unfinished::new(&mounted);
-    let outcome = with_image(&image, &mounted, bytes_per_s, out);
+    let outcome = with_image(&image, &mounted, bytes_per_s, (out, stop));
     let _ = fs::remove_file(&image);
     let _ = fs::remove_dir(&mounted);
     outcome
 }
 
-fn with_image(image: &Path, mounted: &Path, bytes_per_s: u64, out: &Path) -> BenchResult<ExitStatus> {
+fn with_image(
+    image: &Path,
+    mounted: &Path,
+    bytes_per_s: u64,
+    (out, stop): (&Path, &AtomicBool),
+) -> BenchResult<ExitStatus> {
     let available = OsDisk::open(out, DiskMode::Buffered)?.available_bytes(out)?;
     let bytes = available.saturating_sub(SPARE_BYTES);
     if bytes < IMAGE_BYTES_MIN {
@@ -139,13 +151,13 @@ fn with_image(image: &Path, mounted: &Path, bytes_per_s: u64, out: &Path) -> Ben
         ],
     )?;
     let device = run("losetup", &["--find", "--show", "--direct-io=on", &image])?;
-    let outcome = with_device(device.trim(), mounted, bytes_per_s);
+    let outcome = with_device(device.trim(), mounted, bytes_per_s, stop);
     // Where it was mounted, it went with that.
     let _ = run("losetup", &["--detach", device.trim()]);
     outcome
 }
 
-fn with_device(device: &str, mounted: &Path, bytes_per_s: u64) -> BenchResult<ExitStatus> {
+fn with_device(device: &str, mounted: &Path, bytes_per_s: u64, stop: &AtomicBool) -> BenchResult<ExitStatus> {
     let throttle = Throttle::of(device)?;
     let outcome = throttle.set(Some(bytes_per_s)).and_then(|()| {
         let program = env::current_exe().map_err(BenchError::io("find", Path::new("holdall-bench")))?;
@@ -159,8 +171,19 @@ fn with_device(device: &str, mounted: &Path, bytes_per_s: u64) -> BenchResult<Ex
             .env(RATE, bytes_per_s.to_string())
             .spawn()
             .map_err(BenchError::io("start", Path::new("unshare")))?;
-        let _started = StartedProgram::new(child.id());
-        child.wait().map_err(BenchError::io("wait for", &program))
+        // What a signal ends is ended by the program itself, with all that it has started; the disk is given back after that.
+        let wait = |error| BenchError::io("wait for", &program)(error);
+        loop {
+            if let Some(status) = child.try_wait().map_err(wait)? {
+                return Ok(status);
+            }
+            if stop.swap(false, Ordering::SeqCst)
+                && let Some(child) = i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+            {
+                let _ = kill_process(child, Signal::TERM);
+            }
+            SystemClock.sleep_until(SystemClock.monotonic() + LOOK_INTERVAL);
+        }
     });
     let _ = throttle.set(None);
     outcome
@@ -225,7 +248,8 @@ impl Throttle {
 
 /// Writes into a file of the kernel.
 fn write(path: &Path, text: &str) -> BenchResult<()> {
-    let script = "printf %s \"$2\" > \"$1\"";
+    // Never a new file: where control groups are elsewhere, that would be an ordinary one.
+    let script = "[ -e \"$1\" ] || { echo \"$1 does not exist\" >&2; exit 1; }; printf %s \"$2\" > \"$1\"";
     run("sh", &["-c", script, "sh", &path.to_string_lossy(), text]).map(drop)
 }
 

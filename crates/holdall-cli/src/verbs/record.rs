@@ -345,7 +345,11 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
             Some(Event::Key(Key::Space)) => {
                 control.toggle_pause();
             }
-            Some(Event::Key(Key::S) | Event::Snapshot) => snapshot(&control),
+            Some(Event::Key(Key::S) | Event::Snapshot) => {
+                if snapshot(&control) {
+                    live.supervision.past().note_event("snapshot", "on request");
+                }
+            }
             Some(Event::Key(Key::M)) => {
                 markers += 1;
                 match control.add_marker(&format!("marker {markers}")) {
@@ -363,13 +367,16 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
     false
 }
 
-fn snapshot(control: &RecordControl) {
+/// Whether there is one.
+fn snapshot(control: &RecordControl) -> bool {
     let is_event = control.waits_for_events();
-    if !control.snapshot() {
+    let is_taken = control.snapshot();
+    if !is_taken {
         warn!("a snapshot needs --snapshot-mode or --trigger");
     } else if !is_event {
         info!("writing a snapshot");
     }
+    is_taken
 }
 
 /// Ends the recording and waits for its bag to be closed, unless a second signal comes.

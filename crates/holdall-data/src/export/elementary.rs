@@ -69,6 +69,8 @@ pub(crate) struct Unit {
     pub is_reordered: bool,
     /// The parameters of the sequence, if the message has them.
     pub parameters: Option<Vec<u8>>,
+    /// Where the first picture begins.
+    pub head_bytes: usize,
 }
 
 impl Unit {
@@ -96,6 +98,9 @@ impl Unit {
             match codec {
                 Codec::H264 => unit.add_h264(bytes),
                 Codec::H265 => unit.add_h265(bytes),
+            }
+            if unit.pictures == 0 {
+                unit.head_bytes = rest.map_or(data.len(), |rest| data.len() - rest.len() - 3);
             }
         }
         Ok(unit)

@@ -98,12 +98,13 @@ impl RecordingPast {
             "events": status.triggered.as_ref().map_or(0, |events| events.events()),
             "clock_jumps": status.clock_jumps.named,
         });
-        kept.past.note(state, SystemClock.now());
+        kept.past.note(state, now);
     }
 
     /// Notes what no state shows: a marker, a snapshot.
     pub fn note_event(&self, kind: &'static str, text: &str) {
-        lock(&self.0).past.event(SystemClock.now(), kind, text.to_owned());
+        let now = SystemClock.monotonic();
+        lock(&self.0).past.event(now, kind, text.to_owned());
     }
 
     /// Topics that have fallen below their usual rate.
@@ -125,28 +126,29 @@ impl RecordingPast {
 /// Figures and events.
 #[derive(Default)]
 struct Past {
-    start: Option<Timestamp>,
-    noted: Option<Timestamp>,
+    /// By the clock, and monotonic: whatever jumps the clock makes, the axis is that of its first time.
+    start: Option<(Timestamp, Duration)>,
+    noted: Option<Duration>,
     /// Samples that a row covers, and those in the last one.
     each: u32,
     in_last: u32,
     /// Samples so far.
     samples: u64,
     rows: Vec<Row>,
-    events: VecDeque<(Timestamp, &'static str, String)>,
+    events: VecDeque<(Duration, &'static str, String)>,
     last: Value,
 }
 
 impl Past {
-    /// Notes a state, which was sampled now.
-    fn note(&mut self, status: Value, now: Timestamp) {
+    /// Notes a state, which was sampled now (monotonic).
+    fn note(&mut self, status: Value, now: Duration) {
         let row = FIGURES.map(|name| status[name].as_f64());
-        let start = *self.start.get_or_insert(now);
+        let (_, start) = *self.start.get_or_insert_with(|| (SystemClock.now(), now));
         // Where it was long not sampled, as while the process was stopped, nothing is known.
         let before = self.noted.replace(now).unwrap_or(now);
-        let is_gap = now.saturating_since(before) > 3 * INTERVAL;
+        let is_gap = now.saturating_sub(before) > 3 * INTERVAL;
         let filler = if is_gap { [None; FIGURES.len()] } else { row };
-        let due = now.saturating_since(start).as_nanos() / INTERVAL.as_nanos();
+        let due = now.saturating_sub(start).as_nanos() / INTERVAL.as_nanos();
         let missing = u64::try_from(due)
             .unwrap_or(u64::MAX)
             .saturating_sub(self.samples);
@@ -183,7 +185,7 @@ impl Past {
     }
 
     /// Events by what differs from the state before.
-    fn note_changes(&mut self, status: &Value, now: Timestamp) {
+    fn note_changes(&mut self, status: &Value, now: Duration) {
         let before = std::mem::take(&mut self.last);
         let text = |of: &Value, key: &str| of[key].as_str().unwrap_or_default().to_owned();
         if before.is_null() {
@@ -231,7 +233,7 @@ impl Past {
         }
     }
 
-    fn note_alarms(&mut self, status: &Value, before: &Value, now: Timestamp) {
+    fn note_alarms(&mut self, status: &Value, before: &Value, now: Duration) {
         let texts = |of: &Value| -> Vec<String> {
             let list = of["alarms"].as_array().into_iter().flatten();
             list.filter_map(Value::as_str).map(str::to_owned).collect()
@@ -251,7 +253,7 @@ impl Past {
         }
     }
 
-    fn event(&mut self, at: Timestamp, kind: &'static str, text: String) {
+    fn event(&mut self, at: Duration, kind: &'static str, text: String) {
         if self.events.len() >= EVENTS_MAX {
             self.events.pop_front();
         }
@@ -264,7 +266,10 @@ impl Past {
 
     /// For the page: `start_ms`, `step_ms`, a list for each figure, and `events` as `[ms since 1970, kind, text]`.
     fn json(&self) -> Value {
-        let ms = |time: Timestamp| time.as_nanos() as f64 / 1e6;
+        let ms = |at: Duration| {
+            let (time, start) = self.start.unwrap_or_default();
+            time.as_nanos() as f64 / 1e6 + (at.as_secs_f64() - start.as_secs_f64()) * 1e3
+        };
         let figure = |place: usize| self.rows.iter().map(|row| row[place]).collect::<Vec<_>>();
         let figures: serde_json::Map<String, Value> = (FIGURES.iter().enumerate())
             .map(|(place, name)| ((*name).to_owned(), json!(figure(place))))
@@ -274,7 +279,7 @@ impl Past {
             .iter()
             .map(|(at, kind, text)| json!([ms(*at), kind, text]));
         json!({
-            "start_ms": self.start.map(ms),
+            "start_ms": self.start.map(|(_, start)| ms(start)),
             "step_ms": INTERVAL.as_millis() as u64 * u64::from(self.each.max(1)),
             "figures": figures,
             "events": events.collect::<Vec<_>>(),
@@ -319,18 +324,18 @@ impl Machine {
 mod tests {
     use super::*;
 
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_nanos(seconds * 1_000_000_000)
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     #[test]
     fn figures_of_any_time_are_bounded_and_keep_their_peaks() {
         let mut past = Past::default();
-        for second in 0..100_000_i64 {
+        for second in 0..100_000 {
             let rate = if second == 70_000 { 99.0 } else { 1.0 };
             let free = if second == 30_000 { 5 } else { 100 };
             let status = json!({"bytes_per_s": rate, "disk_available_bytes": free, "lost": 0});
-            past.note(status, Timestamp::from_nanos(second * 500_000_000));
+            past.note(status, second * INTERVAL);
         }
         let shown = past.json();
         let rates = shown["figures"]["bytes_per_s"].as_array().unwrap();

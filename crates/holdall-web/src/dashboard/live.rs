@@ -13,7 +13,7 @@ use holdall_io::{
     clock::{Clock, SystemClock},
     mutex::lock,
 };
-use holdall_model::dynamic::TypePlan;
+use holdall_model::{dynamic::TypePlan, time::Timestamp};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
@@ -50,6 +50,8 @@ struct Newest {
     message: Option<(HeardMessage, Option<Arc<TypePlan>>)>,
     /// Of video: from the last key frame on.
     video: Video,
+    /// Of its last picture.
+    video_time: Timestamp,
     publishers: usize,
     failure: Option<String>,
 }
@@ -99,7 +101,7 @@ impl Lookers {
         let Some((message, Some(plan))) = newest.message.clone() else {
             return Err(Refusal::new(404, "no message has come yet"));
         };
-        let video = Video::is_in(&plan, &message.payload).then(|| newest.video.clone());
+        let video = Video::is_in(&plan, &message.payload).then(|| (newest.video.clone(), newest.video_time));
         drop(newest);
         let number = |name: &str| request.parameter(name).and_then(|text| text.parse::<f64>().ok());
         let options = PictureOptions {
@@ -107,13 +109,17 @@ impl Lookers {
             range: number("low").zip(number("high")),
             by: None,
         };
-        let mut shown = match video {
-            Some(video) => video_picture(&video, request, &options)?,
+        let (mut shown, time) = match video {
+            Some((video, time)) => (video_picture(&video, request, &options)?, time),
             None => {
-                picture(&plan, &message.payload, &options).map_err(|reason| Refusal::new(409, &reason))?
+                let shown = picture(&plan, &message.payload, &options);
+                (
+                    shown.map_err(|reason| Refusal::new(409, &reason))?,
+                    message.log_time,
+                )
             }
         };
-        shown.about["time_ns"] = json!(message.log_time.as_nanos().to_string());
+        shown.about["time_ns"] = json!(time.as_nanos().to_string());
         Ok(picture_response(shown))
     }
 
@@ -187,8 +193,9 @@ impl Topic {
             let (plan, mut newest) = (listener.plan(name), lock(&self.newest));
             if let (Some((_, messages)), Some(plan)) = (&last, &plan) {
                 for message in messages.iter().filter(|_| is_picture(plan.type_name())) {
-                    // A stream that cannot be followed is refused where a picture is asked for.
-                    let _ = newest.video.add(plan, &message.payload, false);
+                    if newest.video.add(plan, &message.payload, false) {
+                        newest.video_time = message.log_time;
+                    }
                 }
             }
             let last = last.and_then(|(_, mut messages)| Some((messages.len() as u64, messages.pop()?)));

@@ -346,7 +346,16 @@ impl Server {
         let found = found.map_err(|reason| Refusal::new(400, &reason))?;
         let whole = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
         let below = |bag: &PathBuf| Some(bag.strip_prefix(&whole).ok()?.to_str()?.to_owned());
-        Ok(found.iter().filter_map(below).collect())
+        let names: Vec<String> = found.iter().filter_map(below).collect();
+        if names.is_empty() && !found.is_empty() {
+            let reason = format!(
+                "the catalog finds {} bags, none below {}: it is of another folder, make it anew with holdall catalog",
+                found.len(),
+                whole.display()
+            );
+            return Err(Refusal::new(409, &reason));
+        }
+        Ok(names)
     }
 
     /// For Prometheus; each recording and playback has its own.

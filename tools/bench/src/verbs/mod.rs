@@ -11,7 +11,7 @@ use crate::{VerbResult, output};
 use clap::CommandFactory;
 use holdall_bench::{
     BenchError,
-    args::{BenchVerb, Cli},
+    args::{BenchVerb, Cli, RunArguments},
     disk_limit::DiskLimit,
     engine::Progress,
 };
@@ -28,7 +28,15 @@ use tracing::{info, level_filters::LevelFilter, warn};
 
 /// Runs the command.
 pub fn run(verb: &BenchVerb) -> VerbResult {
-    if !matches!(verb, BenchVerb::Link(_)) {
+    let has_limited_disk =
+        |args: &RunArguments| args.disk_limit.is_some() && DiskLimit::of_process().is_none();
+    // These two clean up after what they have started.
+    let cleans_up = match verb {
+        BenchVerb::Link(_) => true,
+        BenchVerb::Run(args) => has_limited_disk(args),
+        _ => false,
+    };
+    if !cleans_up {
         signals::remove_unfinished_at_end();
     }
     match verb {

@@ -27,10 +27,14 @@ use holdall_program::{
     terminal::log,
     units::format_bytes,
 };
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+};
 use std::{
     fmt::Display,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
 };
 use tracing::{info, level_filters::LevelFilter};
 
@@ -108,7 +112,11 @@ pub fn on_limited_disk(args: &RunArguments, rate: u64) -> VerbResult {
             .clone()
             .ok_or_else(|| Failure::refused("--disk-limit: expected --out DIR"))?,
     };
-    let status = disk_limit::run_on(rate, &out).map_err(failure)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
+    }
+    let status = disk_limit::run_on(rate, &out, &stop).map_err(failure)?;
     Ok(if status.success() {
         Outcome::Done
     } else {
