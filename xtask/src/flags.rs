@@ -45,7 +45,9 @@ fn flag_in(text: &str) -> Option<&str> {
         let end = text[at..].find(|c| !name(c)).map_or(text.len(), |end| at + end);
         let flag = &text[at..end];
         let is_long = flag.starts_with("--") && flag.contains(|c: char| c.is_ascii_lowercase());
-        let is_short = flag.len() == 2 && flag != "--" && !others_command(&text[..at]);
+        // A literal that is nothing but a letter, also one with a part (`-c:v`), is an argument of another program, not a text.
+        let is_argument = at == 0 && !text.contains(char::is_whitespace);
+        let is_short = flag.len() == 2 && flag != "--" && !is_argument && !others_command(&text[..at]);
         (is_long || is_short).then_some(flag)
     })
 }
@@ -138,6 +140,7 @@ mod tests {
             ("tools/bench/src/error.rs", line),
             ("crates/holdall-bag/src/writer/tests.rs", line),
             ("crates/holdall-record/src/tests/bags.rs", line),
+            ("crates/holdall-data/src/ffmpeg.rs", "[\"-c:v\", \"-f\"]\n"),
             ("crates/holdall-data/src/export/mod.rs", in_tests.as_str()),
             (
                 "crates/holdall-data/src/export/mod.rs",

@@ -34,11 +34,11 @@ const ENCODING_AT: usize = 56;
 const CHANGES_AGAIN_AT: usize = 92;
 const UTF_8: u32 = 1;
 const PAGE_BYTES_MIN: usize = 512;
-/// So many keys wait that come before others in the index.
+/// Keys that may wait because they come before others in the index.
 const LATE_MAX: usize = 2048;
-/// A commit is due when pages of the index take so much memory: each such key may change another one.
+/// Memory of the index's changed pages, in bytes, at which a commit is due: each late key may change another page.
 const INDEX_BYTES_MAX: usize = 8 << 20;
-/// SQLite reads no longer row: 10^9 bytes, and some of them are not its last column.
+/// The longest row that SQLite reads, 10^9 bytes, less what is not its last column.
 const ROW_BYTES_MAX: usize = 1_000_000_000 - 64;
 /// Pages of the last commit that are kept in memory for the journal of the next.
 const IMAGES_BYTES_MAX: usize = 1 << 20;
