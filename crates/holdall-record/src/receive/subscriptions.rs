@@ -71,6 +71,9 @@ struct Served {
     is_settled: bool,
 }
 
+/// How long the name of a publisher's node may come after it; the publisher is reported by its number then.
+const NAME_LATE_MAX: Duration = Duration::from_secs(2);
+
 /// How long a match may take; publishers without one by then are reported.
 const MATCH_LATE_MAX: Duration = Duration::from_secs(10);
 
@@ -384,10 +387,11 @@ impl RecordedTopic {
             let of_transport = || matched.iter().filter(|(number, _)| *number == served.transport);
             let is_matched =
                 of_transport().any(|(_, gids)| gids.as_ref().is_none_or(|gids| gids.contains(gid)));
+            let is_named = served.node.is_some() || now >= since + NAME_LATE_MAX;
             let (kind, reason) = if is_matched {
                 served.is_settled = true;
                 continue;
-            } else if let Some(reason) = self.refused.get(gid) {
+            } else if let Some(reason) = self.refused.get(gid).filter(|_| is_named) {
                 (NotHeardKind::IncompatibleQos, reason.as_str())
             } else if now >= since + MATCH_LATE_MAX {
                 let reason = "it was discovered, but no subscription is matched with it (its QoS or its type does not fit)";
