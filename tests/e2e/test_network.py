@@ -261,6 +261,29 @@ def test_no_configuration_of_dds_crashes_the_recorder(world, tmp_path, uri):
         assert "holdall:" in said and not (tmp_path / "bag").exists(), said
 
 
+def receive_buffers(pid):
+    """Bytes that the kernel allows to wait in each UDP socket of a program, by the kernel's own list; it counts twice what was asked for."""
+    lines = subprocess.run(["ss", "-uanpmO"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [int(line.split(",rb")[1].split(",")[0]) // 2 for line in lines if f"pid={pid}," in line]
+
+
+@pytest.mark.parametrize("uri", ["<Internal><SocketReceiveBufferSize max='150000B'/></Internal>", None])
+def test_the_users_receive_buffer_is_kept(world, tmp_path, uri):
+    if uri is not None:
+        world.env["CYCLONEDDS_URI"] = uri
+    recorder = world.holdall("record", "-a", "-o", tmp_path / "bag", "--disable-keyboard-controls")
+    recorder.wait_until_says("Listening")
+    buffers = receive_buffers(recorder.process.pid)
+    code, said = recorder.stop()
+    assert code == 0 and buffers, said
+    limit = int(open("/proc/sys/net/core/rmem_max").read())
+    if uri is not None:
+        assert max(buffers) <= 150_000 and "DDS sockets can hold" not in said, (buffers, said)
+    else:
+        # Root gets what it asks for, and others as much as the system allows, which is said.
+        assert max(buffers) > limit or "DDS sockets can hold" in said or limit >= 64 << 20, (buffers, said)
+
+
 @pytest.mark.parametrize("descriptors", [8, 10, 11, 12, 13, 14, 16, 17, 20, 24, 30, 40])
 def test_too_few_descriptors_are_a_sentence_and_no_empty_folder(world, tmp_path, descriptors):
     limited = ("prlimit", f"--nofile={descriptors}", HOLDALL)

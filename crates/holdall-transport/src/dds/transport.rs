@@ -156,7 +156,11 @@ impl DdsTransport {
         let domain = Arc::new(domain);
         let participant = join(&domain, &options.security).map_err(start)?;
         let sockets: BTreeSet<_> = udp_sockets().difference(&sockets_before).copied().collect();
-        let mut warnings = raise_socket_buffers(&sockets, options.socket_receive_buffer_bytes);
+        let mut warnings = if options.environment.rules_receive_buffers() {
+            Vec::new()
+        } else {
+            raise_socket_buffers(&sockets, options.socket_receive_buffer_bytes)
+        };
         warnings.extend(options.environment.server_warning());
         warnings.extend(options.environment.profiles_warning());
         let named_peers = start_named_peers(ros_domain, options, &domain, &mut warnings).map_err(start)?;

@@ -118,6 +118,11 @@ impl DdsEnvironment {
         self.has_element("AllowMulticast")
     }
 
+    /// True when `CYCLONEDDS_URI`, or a file that it points to, decides about the sockets' receive buffers.
+    pub(in crate::dds) fn rules_receive_buffers(&self) -> bool {
+        self.has_element("SocketReceiveBufferSize")
+    }
+
     /// True when `CYCLONEDDS_URI`, or a file that it points to, has an element. Cyclone reports files that cannot be read.
     fn has_element(&self, element: &str) -> bool {
         let Some(uri) = self.cyclonedds_uri.as_deref() else {
