@@ -8,7 +8,7 @@ python="$1"
 shift
 failed="$(mktemp)"
 trap 'rm -f "$failed"' EXIT
-"$python" -m pytest -q -n 3 --dist loadfile "$@" tests/e2e
+"$python" -m pytest -q --cache-clear -n 3 --dist loadfile "$@" tests/e2e
 code=$?
 # 1: tests have failed. All else cannot become better.
 [ "$code" = 1 ] || exit "$code"

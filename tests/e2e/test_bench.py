@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,6 +58,97 @@ def test_each_recorder_gets_the_load_and_what_is_absent_is_named(world, tmp_path
         assert "ROS 1" in skipped["rosbag (ROS 1), mcap"]
     for setting, reason in skipped.items():
         assert "not installed" in reason or "not complete" in reason, (setting, reason)
+
+
+# The text that rosbag2's authors printed, with its list of configuration files and no storage.
+PRINTED = """
+rosbag2_performance_benchmarking:
+  benchmark_node:
+    ros__parameters:
+      benchmark:
+        summary_result_file: "results.csv"
+        db_root_folder: "rosbag2_performance_test_results"
+        repeat_each: 2 # How many times to run each configurations
+        no_transport: True # Whether to run storage-only or end-to-end (including transport) benchmark
+        preserve_bags: False
+        parameters: # Each combination of parameters in this section will be benchmarked
+          max_cache_size: [100000000, 10000000]
+          max_bag_size: [0]
+          compression: ["", "zstd"]
+          compression_queue_size: [1]
+          compression_threads: [0]
+          storage_config_file: ["", "storage_resilient.yaml"]
+"""
+
+PRODUCERS = """
+rosbag2_performance_benchmarking_node:
+    ros__parameters:
+      publishers:
+        publisher_groups: ["small"]
+        wait_for_subscriptions: True
+        small: {publishers_count: 2, topic_root: "small", msg_size_bytes: 1000, msg_count_each: 10, rate_hz: 100}
+"""
+
+
+def run_files(tmp_path, benchmark, *flags):
+    (tmp_path / "bench.yaml").write_text(benchmark)
+    (tmp_path / "producers.yaml").write_text(PRODUCERS)
+    (tmp_path / "storage_resilient.yaml").write_text('write:\n  pragmas: ["journal_mode=WAL", "synchronous=NORMAL"]\n')
+    words = [HOLDALL, "bench", "run", "--producers", tmp_path / "producers.yaml", "--benchmark", tmp_path / "bench.yaml", "--limit-total", "16MB"]
+    return subprocess.run([*words, "--json", "--out", tmp_path / "out", *flags], capture_output=True, text=True, timeout=280)
+
+
+def test_the_authors_files_run_whole_and_a_setting_that_does_not_fit_is_named(tmp_path):
+    done = run_files(tmp_path, PRINTED)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert len(result["runs"]) == 16 and not result["skipped"]
+    assert {(run["setting"]["storage_id"], run["recorded"]) for run in result["runs"]} == {("sqlite3", 20)}
+    # Pragmas are nothing for MCAP: named once for each setting, and the others run.
+    both = PRINTED.replace("parameters: #", "recorder_cpu_affinity: [900]\n        parameters: #").replace("max_bag_size", 'storage_id: ["mcap", "sqlite3"]\n          max_bag_size')
+    other = tmp_path / "other"
+    other.mkdir()
+    done = run_files(other, both)
+    assert done.returncode == 2 and "900" in done.stderr and "--no-affinity" in done.stderr, done.stderr
+    shutil.rmtree(other / "out")
+    done = run_files(other, both, "--no-affinity")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert len(result["runs"]) == 24 and "--no-affinity" in result["command"]
+    assert {skipped["setting"] for skipped in result["skipped"]} == {"holdall, mcap"}
+    assert "write" in result["skipped"][0]["reason"]
+
+
+def test_a_scale_at_which_outages_never_come_is_refused(tmp_path):
+    done = subprocess.run([HOLDALL, "bench", "run", "D4b", "--scale", "0.02", "--out", tmp_path / "out"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "0.79 or more for D4b" in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
+    # 60 runs of 70 s and what is around them.
+    listed = {one["id"]: one for one in json.loads(subprocess.run([HOLDALL, "bench", "list", "--json"], capture_output=True, text=True, check=True).stdout)}
+    assert 60 * 70 < listed["D4b"]["seconds"] < 60 * 80 and listed["A1"]["seconds"] > 144 * 40, listed
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+@pytest.mark.parametrize("flags", [[], ["--root-buffers"]])
+def test_root_measures_as_an_ordinary_user_until_it_says_otherwise(world, tmp_path, flags):
+    experiment = EXPERIMENT[: EXPERIMENT.index("benchmarks:")] + """benchmarks:
+  - {repeat_each: 1, no_transport: false, parameters: {recorder: [holdall], max_cache_size: [10000000]}}
+"""
+    (tmp_path / "live.yaml").write_text(experiment)
+    words = [HOLDALL, "bench", "run", tmp_path / "live.yaml", "--limit-total", "16MB", "--json", "--out", tmp_path / "out", *flags]
+    running = subprocess.Popen(words, env=world.env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    most, limit = 0, int(Path("/proc/sys/net/core/rmem_max").read_text())
+    while running.poll() is None:
+        # By the kernel: it counts twice what was asked for.
+        lines = subprocess.run(["ss", "-uanpmO"], capture_output=True, text=True, check=True).stdout.splitlines()
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.pid)], capture_output=True, text=True).stdout.split()
+        ours = [line for line in lines if any(f"pid={child}," in line for child in children) and '"holdall"' in line]
+        most = max([most, *(int(line.split(",rb")[1].split(",")[0]) // 2 for line in ours)])
+        time.sleep(0.02)
+    result = json.loads(running.communicate(timeout=60)[0])
+    assert result["runs"][0]["recorded"] == 200
+    assert (most > limit) == bool(flags), (most, limit)
+    assert ("root" in result["machine"]["socket_buffers"]) == bool(flags)
 
 
 ROS2 = """

@@ -1,6 +1,11 @@
 //! The machine that a result was measured on: without it no figure means anything.
 
-use holdall_model::units::GIB;
+use holdall_io::machine::receive_buffer_bytes_max;
+use holdall_model::units::{GIB, format_bytes};
+use rustix::{
+    process::geteuid,
+    thread::{CapabilitySet, capability_is_in_bounding_set, remove_capability_from_bounding_set},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt::{self, Display},
@@ -23,6 +28,9 @@ pub struct Machine {
     pub memory_bytes: u64,
     /// Version of this program.
     pub holdall: String,
+    /// What a socket may hold, and so how many messages wait for a reader: root gets what it asks for. Empty in results of older versions.
+    #[serde(default)]
+    pub socket_buffers: String,
     /// Whether it was compiled with optimization; absent in results of older versions.
     #[serde(default)]
     pub is_optimized: Option<bool>,
@@ -42,6 +50,7 @@ impl Machine {
                 .and_then(|kib| kibibytes(&kib))
                 .unwrap_or(0),
             holdall: env!("CARGO_PKG_VERSION").to_owned(),
+            socket_buffers: socket_buffers(),
             is_optimized: Some(!cfg!(debug_assertions)),
         }
     }
@@ -59,10 +68,31 @@ impl Display for Machine {
             self.file_system,
             self.holdall
         )?;
+        if !self.socket_buffers.is_empty() {
+            write!(out, ", socket buffers {}", self.socket_buffers)?;
+        }
         if self.is_optimized == Some(false) {
             out.write_str(", an unoptimized build: its processor time is several times that of a release")?;
         }
         Ok(())
+    }
+}
+
+/// Takes from the programs that this one starts what root may: receive buffers beyond the system's limit, which no robot's ordinary user gets.
+/// Does nothing for an ordinary user.
+pub fn as_ordinary_user() {
+    // Refused to those who do not have it.
+    let _ = remove_capability_from_bounding_set(CapabilitySet::NET_ADMIN);
+}
+
+/// The buffers of programs that this one starts.
+pub fn socket_buffers() -> String {
+    let is_root = geteuid().is_root();
+    let may_exceed = is_root && capability_is_in_bounding_set(CapabilitySet::NET_ADMIN).unwrap_or(false);
+    match receive_buffer_bytes_max(&|path| fs::read_to_string(path)) {
+        _ if may_exceed => "of any size (root)".to_owned(),
+        Some(bytes) => format!("of {} at most (net.core.rmem_max)", format_bytes(bytes)),
+        None => "of a size that the system does not show".to_owned(),
     }
 }
 

@@ -10,7 +10,7 @@ use holdall_bench::{
         RawMessage, RawWriter,
         mcap_crate::{McapCrateOptions, McapCrateWriter},
         naive::NaiveWriter,
-        ours::{DiskChoice, OurWriter, channel_infos},
+        ours::{DiskChoice, OurWriter, Transactions, channel_infos},
         pipeline::{Pipeline, PipelineOptions, Recorded},
         producers::OfferOptions,
         sqlite_bare::{SqliteBareWriter, SqlitePreset},
@@ -82,6 +82,7 @@ fn each_candidate(plan: &Plan, dir: &Path) {
     for (name, preset) in [
         ("a.db3", SqlitePreset::Default),
         ("b.db3", SqlitePreset::Resilient),
+        ("c.db3", SqlitePreset::Durable),
     ] {
         let path = dir.join(name);
         let bare = SqliteBareWriter::create(&path, &channels, preset);
@@ -98,9 +99,19 @@ fn each_candidate(plan: &Plan, dir: &Path) {
             &path,
             0,
             &channels,
-            "mcap",
-            &options,
+            ("mcap", &options),
+            Transactions::Own,
         );
+        round_trip(plan, path, ours.map(|writer| Box::new(writer) as _));
+    }
+    for (name, transactions) in [
+        ("batch.db3", Transactions::EachBatch),
+        ("own.db3", Transactions::Own),
+    ] {
+        let path = dir.join(name);
+        let options = StorageOptions::default();
+        let queue = ANY_DISK.queue(dir).unwrap();
+        let ours = OurWriter::create(queue, &path, 0, &channels, ("sqlite3", &options), transactions);
         round_trip(plan, path, ours.map(|writer| Box::new(writer) as _));
     }
 }

@@ -283,6 +283,14 @@ pub struct RunArguments {
     #[arg(long, value_name = "RATE", global = true, value_parser = disk_limit::parse_rate)]
     pub disk_limit: Option<u64>,
 
+    /// Let programs have receive buffers beyond the system's limit, which only root gets; without it root measures as an ordinary user
+    #[arg(long)]
+    pub root_buffers: bool,
+
+    /// Leave out the processors that an experiment asks for
+    #[arg(long)]
+    pub no_affinity: bool,
+
     /// Print one JSON object for each experiment instead of a table
     #[arg(long)]
     pub json: bool,
@@ -340,6 +348,14 @@ impl RunArguments {
         for (flag, value) in flags.into_iter().chain(cases).chain(more) {
             if let Some(value) = value {
                 command += &format!(" --{flag} {value}");
+            }
+        }
+        for (flag, is_given) in [
+            ("root-buffers", self.root_buffers),
+            ("no-affinity", self.no_affinity),
+        ] {
+            if is_given {
+                command += &format!(" --{flag}");
             }
         }
         command + " --out DIR"

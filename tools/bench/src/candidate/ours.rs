@@ -112,6 +112,16 @@ pub struct OurWriter {
     file: FileId,
     writer: Box<dyn StorageWriter>,
     channels: Vec<ChannelIndex>,
+    transactions: Transactions,
+}
+
+/// When one of holdall's storages ends a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transactions {
+    /// When the storage decides, as in a recording; MCAP's chunks always end so.
+    Own,
+    /// After each batch, as the loops of the rivals do.
+    EachBatch,
 }
 
 impl OurWriter {
@@ -124,8 +134,8 @@ impl OurWriter {
         path: &Path,
         reserve_bytes: u64,
         channels: &[ChannelInfo],
-        storage_id: &str,
-        options: &StorageOptions,
+        (storage_id, options): (&str, &StorageOptions),
+        transactions: Transactions,
     ) -> BenchResult<Self> {
         let storage = storage_by_id(storage_id)?;
         storage.check_options(options)?;
@@ -145,6 +155,7 @@ impl OurWriter {
             file,
             writer,
             channels,
+            transactions,
         })
     }
 }
@@ -163,8 +174,11 @@ impl RawWriter for OurWriter {
             self.writer
                 .write(&mut self.q, self.channels[message.topic as usize], stored)?;
         }
-        // As after each batch of a recording: the storage decides when a chunk or a transaction ends.
-        Ok(self.writer.step(&mut self.q)?)
+        match self.transactions {
+            Transactions::Own => self.writer.step(&mut self.q)?,
+            Transactions::EachBatch => self.writer.close_chunks(&mut self.q)?,
+        }
+        Ok(())
     }
 
     fn close(mut self: Box<Self>) -> BenchResult<()> {

@@ -29,11 +29,12 @@ pub enum Rival {
 
 impl Rival {
     /// All, by the names that the storage plugin comparison has.
-    pub(crate) const NAMES: [(&'static str, Self); 6] = [
+    pub(crate) const NAMES: [(&'static str, Self); 7] = [
         ("mcap_crate", Self::McapCrate),
         ("naive", Self::Naive),
         ("sqlite_bare_default", Self::SqliteBare(SqlitePreset::Default)),
         ("sqlite_bare_resilient", Self::SqliteBare(SqlitePreset::Resilient)),
+        ("sqlite_bare_durable", Self::SqliteBare(SqlitePreset::Durable)),
         ("leveldb_bare", Self::LeveldbBare),
         ("generator", Self::Discarding),
     ];

@@ -10,13 +10,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// rosbag2's two ways to write.
+/// rosbag2's two ways to write, and one that no power cut takes a transaction from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SqlitePreset {
     /// No journal on disk, no sync before the end.
     Default,
-    /// Write-ahead log, synced at checkpoints.
+    /// Write-ahead log, synced at checkpoints: a power cut damages nothing, and may take the last transactions.
     Resilient,
+    /// Rollback journal, synced at each transaction, as holdall's `resilient`: a power cut takes no transaction.
+    Durable,
 }
 
 impl SqlitePreset {
@@ -24,6 +26,7 @@ impl SqlitePreset {
         match self {
             Self::Default => "PRAGMA journal_mode=MEMORY; PRAGMA synchronous=OFF;",
             Self::Resilient => "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            Self::Durable => "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL;",
         }
     }
 }

@@ -12,6 +12,12 @@ use std::{ops::RangeInclusive, time::Duration};
 /// Shortest measured time at any scale.
 const DURATION_MIN: Duration = Duration::from_secs(1);
 
+/// Time after an outage that belongs to what is measured.
+const AFTER_OUTAGE: Duration = Duration::from_secs(5);
+
+/// What a run takes beside its messages: the link, two programs, their discovery and their end.
+const AROUND_A_RUN: Duration = Duration::from_secs(3);
+
 /// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaseKind {
@@ -162,9 +168,26 @@ impl Evaluation {
         Ok(evaluation)
     }
 
+    /// The smallest scale at which every outage begins and ends while it is measured; `None` when no link has one.
+    pub(crate) fn scale_min(&self) -> Option<f64> {
+        let specs = self.links.iter().filter_map(|link| link.spec.as_ref());
+        let ends = specs
+            .flat_map(|spec| &spec.outages)
+            .map(|outage| outage.at + outage.lasts);
+        let last = ends.max()?;
+        // What an outage costs shows after it: a middleware that has given its peer up finds it again late.
+        Some((last + AFTER_OUTAGE).as_secs_f64() / self.duration.as_secs_f64())
+    }
+
+    /// How long all runs take together, about: what is measured, the warm-up and [`AROUND_A_RUN`].
+    pub fn time(&self) -> Duration {
+        let run = self.duration + self.warm_up + AROUND_A_RUN;
+        run * u32::try_from(self.run_count()).unwrap_or(u32::MAX)
+    }
+
     /// The same with shorter runs: a second at least.
     #[must_use]
-    pub(crate) fn scaled(mut self, scale: f64) -> Self {
+    pub fn scaled(mut self, scale: f64) -> Self {
         self.duration = self
             .duration
             .mul_f64(scale)

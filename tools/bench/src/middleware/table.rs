@@ -22,6 +22,11 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
+    /// Whether it may be drawn, which it may not when all its runs are invalid.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.runs.iter().any(|run| run.invalid.is_none())
+    }
+
     /// Median and interval of a figure over the repetitions; `None` if no run has it.
     pub(crate) fn estimate(&self, figure: impl Fn(&MiddlewareRun) -> Option<f64>) -> Option<Estimate> {
         let each: Vec<f64> = self.runs.iter().filter_map(|run| figure(run)).collect();

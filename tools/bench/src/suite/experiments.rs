@@ -26,7 +26,7 @@ const TEXTS: [(&str, &str); 17] = [
 ];
 
 /// The evaluations of middlewares, likewise.
-const EVALUATIONS: [(&str, &str); 9] = [
+const EVALUATIONS: [(&str, &str); 10] = [
     ("D1", include_str!("../../experiments/d1.yaml")),
     ("D1b", include_str!("../../experiments/d1b.yaml")),
     ("D2", include_str!("../../experiments/d2.yaml")),
@@ -34,6 +34,7 @@ const EVALUATIONS: [(&str, &str); 9] = [
     ("D4", include_str!("../../experiments/d4.yaml")),
     ("D4b", include_str!("../../experiments/d4b.yaml")),
     ("D4c", include_str!("../../experiments/d4c.yaml")),
+    ("D5", include_str!("../../experiments/d5.yaml")),
     ("D6", include_str!("../../experiments/d6.yaml")),
     ("D7", include_str!("../../experiments/d7.yaml")),
 ];

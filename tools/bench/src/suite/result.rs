@@ -497,8 +497,8 @@ pub(crate) fn by_setting(runs: &[RunResult]) -> Vec<Vec<&RunResult>> {
 pub(crate) fn recorder_label(transport: Transport, setting: &Setting) -> String {
     let mut text = match setting.recorder {
         RecorderKind::Holdall => "holdall".to_owned(),
-        RecorderKind::Synchronous => "synchronous".to_owned(),
-        RecorderKind::DoubleBuffered => "double-buffered".to_owned(),
+        RecorderKind::Synchronous => "synchronous (ours)".to_owned(),
+        RecorderKind::DoubleBuffered => "double-buffered (ours)".to_owned(),
         RecorderKind::Ros2Bag => "ros2 bag".to_owned(),
         RecorderKind::Rosbag => "rosbag (ROS 1)".to_owned(),
         RecorderKind::Discard if transport == Transport::None => "none (the generator alone)".to_owned(),

@@ -7,7 +7,7 @@ use holdall_bench::suite::{
     experiments,
     live::{Named, Programs},
     report as suite_report,
-    run::run as run_experiment,
+    run::{extent, run as run_experiment},
     table::table,
 };
 use holdall_bench::{
@@ -17,6 +17,8 @@ use holdall_bench::{
         peer::PeerArguments,
     },
     disk_limit,
+    kinds::storage::default_configurations,
+    machine::as_ordinary_user,
     middleware::PublishedEvaluation,
     people,
     sheet::{DASH, Sheet},
@@ -25,7 +27,7 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_program::{
     exit::{Failure, Outcome},
     terminal::log,
-    units::format_bytes,
+    units::{format_bytes, format_elapsed, plural},
 };
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -51,6 +53,9 @@ B1 measures storages alone, so it has no experiment file. `holdall bench run B1 
 comparison as it is.
 ";
 
+/// Four sizes, two batches, five rounds, of each configuration.
+const STORAGE_COMPARISON_RUNS: usize = 4 * 2 * 5;
+
 /// At any scale there are some messages of each size.
 const STORAGE_COMPARISON_BYTES_MIN: f64 = 4.0 * 1024.0 * 1024.0;
 
@@ -65,6 +70,9 @@ pub fn run(args: &RunArguments) -> VerbResult {
     }
     if args.repeat == Some(0) {
         return Err(Failure::refused("--repeat 0: expected 1 or more"));
+    }
+    if !args.root_buffers {
+        as_ordinary_user();
     }
     if let Some(at) = &args.peer.listen {
         return middleware::listen(args, at);
@@ -87,6 +95,13 @@ pub fn run(args: &RunArguments) -> VerbResult {
     let programs = programs_of(args, &experiments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     for experiment in &experiments {
+        let (runs, time) = extent(experiment, args);
+        info!(
+            "{}: {}, about {}",
+            experiment.id,
+            plural(runs, "run"),
+            format_elapsed(time)
+        );
         let place = (out.as_path(), &programs);
         let result = run_experiment(experiment, args, place, &clock, &mut show_progress).map_err(failure)?;
         show(args.json, &result, || table(&result, Some(experiment)))?;
@@ -286,43 +301,69 @@ pub fn list(id: Option<&str>, json: bool) -> VerbResult {
         return Ok(Outcome::Done);
     }
     let all = experiments::shipped();
+    let as_shipped = RunArguments::of("--out DIR A1").map_err(Failure::failed)?;
     if json {
         let evaluations = experiments::evaluations();
         let rows: Vec<_> = all
             .iter()
-            .map(as_json)
+            .map(|one| as_json(one, &as_shipped))
             .chain(evaluations.iter().map(middleware::as_json))
             .collect();
         show(true, &rows, String::new)?;
         return Ok(Outcome::Done);
     }
-    let row = |cells: [&dyn Display; 5]| cells.map(|cell| cell.to_string()).to_vec();
+    let header = row([
+        &"id",
+        &"what it shows",
+        &"cases",
+        &"runs",
+        &"about",
+        &"largest bag",
+    ]);
+    let table = Sheet {
+        title: String::new(),
+        header,
+        words: 2,
+        rows: list_rows(&all, &as_shipped),
+    };
+    output::result(&format!("{}\n{LIST_END}", table.undivided()))?;
+    Ok(Outcome::Done)
+}
+
+fn row(cells: [&dyn Display; 6]) -> Vec<String> {
+    cells.map(|cell| cell.to_string()).to_vec()
+}
+
+/// A row of each experiment, in the order of the published documents.
+fn list_rows(all: &[Experiment], as_shipped: &RunArguments) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
-    for one in &all {
+    for one in all {
         if one.id == "L1" {
             for one in &experiments::evaluations() {
-                let cases = one.cases.len() * one.links.len();
-                rows.push(row([&one.id, &one.title, &cases, &one.run_count(), &DASH]));
+                let (cases, time) = (one.cases.len() * one.links.len(), format_elapsed(one.time()));
+                rows.push(row([&one.id, &one.title, &cases, &one.run_count(), &time, &DASH]));
             }
+            let title =
+                "what users answered, how issues, commits and quality stand (reads files: --data DIR)";
+            rows.push(row([&people::ID, &title, &DASH, &DASH, &DASH, &DASH]));
         }
         if one.id == "B2" {
             let title = "raw write throughput of storages (as holdall bench run storage)";
-            rows.push(row([&STORAGE_COMPARISON, &title, &8, &520, &"250.0 MiB"]));
+            let runs = STORAGE_COMPARISON_RUNS * default_configurations().len();
+            rows.push(row([&STORAGE_COMPARISON, &title, &8, &runs, &DASH, &"250.0 MiB"]));
         }
-        let largest = format_bytes(largest_bytes(one));
-        rows.push(row([&one.id, &one.title, &one.cases.len(), &runs(one), &largest]));
+        let (runs, time) = extent(one, as_shipped);
+        let (time, largest) = (format_elapsed(time), format_bytes(largest_bytes(one)));
+        rows.push(row([
+            &one.id,
+            &one.title,
+            &one.cases.len(),
+            &runs,
+            &time,
+            &largest,
+        ]));
     }
-    let header = row([&"id", &"what it shows", &"cases", &"runs", &"largest bag"]);
-    let title = String::new();
-    let table = Sheet {
-        title,
-        header,
-        words: 2,
-        rows,
-    }
-    .undivided();
-    output::result(&format!("{table}\n{LIST_END}"))?;
-    Ok(Outcome::Done)
+    rows
 }
 
 /// The actions for a name.
@@ -332,20 +373,17 @@ holdall bench list A6                        prints its file, a start for one of
 holdall bench run write, storage, tools      kinds with flags instead of a file: the recorder, storages alone, work on bags
 ";
 
-fn as_json(experiment: &Experiment) -> serde_json::Value {
+fn as_json(experiment: &Experiment, as_shipped: &RunArguments) -> serde_json::Value {
+    let (runs, time) = extent(experiment, as_shipped);
     serde_json::json!({
         "id": experiment.id,
         "title": experiment.title,
         "source": experiment.source,
         "cases": experiment.cases.iter().map(|case| case.label.as_str()).collect::<Vec<_>>(),
-        "runs": runs(experiment),
+        "runs": runs,
+        "seconds": time.as_secs(),
         "largest_bag_bytes": largest_bytes(experiment),
     })
-}
-
-fn runs(experiment: &Experiment) -> u64 {
-    let of = |benchmark: &BenchmarkConfig| u64::from(benchmark.repeat_each) * benchmark.settings.len() as u64;
-    experiment.cases.len() as u64 * experiment.benchmarks.iter().map(of).sum::<u64>()
 }
 
 fn largest_bytes(experiment: &Experiment) -> u64 {
@@ -378,7 +416,10 @@ fn experiments_of(args: &RunArguments) -> Result<Vec<Experiment>, Failure> {
         };
         let id = format!("{}_{}", stem(benchmark), stem(producers));
         let producers = ConfigError::of_file(producers, ProducerConfig::parse).map_err(Failure::refused)?;
-        let benchmark = ConfigError::of_file(benchmark, BenchmarkConfig::parse).map_err(Failure::refused)?;
+        let folder = benchmark.parent().unwrap_or(Path::new(""));
+        let mut benchmark =
+            ConfigError::of_file(benchmark, BenchmarkConfig::parse).map_err(Failure::refused)?;
+        benchmark.find_beside(folder);
         return Ok(vec![Experiment::of_files(&id, producers, benchmark)]);
     }
     let names = args.experiments.iter();

@@ -4,7 +4,7 @@ use super::ComparisonConfig;
 use crate::{
     candidate::{
         RawWriter,
-        ours::{DiskChoice, OurWriter},
+        ours::{DiskChoice, OurWriter, Transactions},
         rival::Rival,
     },
     error::{BenchError, BenchResult},
@@ -15,8 +15,8 @@ use std::{path::Path, str::FromStr};
 /// The writer of a configuration.
 #[derive(Clone, Debug)]
 enum Writer {
-    /// Our storage: id and options.
-    Ours(String, StorageOptions),
+    /// Our storage: id, options, and when a transaction ends.
+    Ours(String, StorageOptions, Transactions),
     Rival(Rival),
 }
 
@@ -31,8 +31,10 @@ pub struct StorageConfiguration {
 }
 
 /// Our configurations: name, rival, storage, preset, text of the configuration file. `mcap_default` has the
-/// index and all checksums; rosbag2's own default has no checksums and is `mcap_nocrc` here.
-const OURS: [(&str, &str, &str, &str, &str); 11] = [
+/// index and all checksums; rosbag2's own default has no checksums and is `mcap_nocrc` here. A batch is a transaction of SQLite and a
+/// write to LevelDB's log, as in the rivals' loops, but for names that end in `_own`: there the storage decides, as in a recording.
+/// Each rival gives the same durability.
+const OURS: [(&str, &str, &str, &str, &str); 15] = [
     ("mcap_default", "mcap_crate", "mcap", "", ""),
     ("mcap_nochunking", "mcap_crate", "mcap", "", "noChunking: true"),
     (
@@ -60,15 +62,43 @@ const OURS: [(&str, &str, &str, &str, &str); 11] = [
     ("mcap_zstd_fast", "mcap_crate", "mcap", "zstd_fast", ""),
     ("mcap_zstd_small", "mcap_crate", "mcap", "zstd_small", ""),
     ("sqlite_default", "sqlite_bare_default", "sqlite3", "", ""),
+    ("sqlite_default_own", "sqlite_bare_default", "sqlite3", "", ""),
+    (
+        "sqlite_wal",
+        "sqlite_bare_resilient",
+        "sqlite3",
+        "",
+        "write:\n  pragmas: [\"journal_mode = WAL\", \"synchronous = NORMAL\"]",
+    ),
     (
         "sqlite_resilient",
-        "sqlite_bare_resilient",
+        "sqlite_bare_durable",
+        "sqlite3",
+        "resilient",
+        "",
+    ),
+    (
+        "sqlite_resilient_own",
+        "sqlite_bare_durable",
         "sqlite3",
         "resilient",
         "",
     ),
     ("leveldb_default", LEVELDB_BARE, "leveldb", "", ""),
+    ("leveldb_default_own", LEVELDB_BARE, "leveldb", "", ""),
 ];
+
+/// Ends the names of configurations whose storage ends transactions by itself.
+const OWN: &str = "_own";
+
+/// When a configuration ends transactions. MCAP has none.
+fn transactions_of(name: &str, storage_id: &str) -> Transactions {
+    if storage_id == "mcap" || name.ends_with(OWN) {
+        Transactions::Own
+    } else {
+        Transactions::EachBatch
+    }
+}
 
 const LEVELDB_BARE: &str = "leveldb_bare";
 const GENERATOR: &str = "generator";
@@ -87,7 +117,7 @@ fn all() -> impl Iterator<Item = StorageConfiguration> {
         StorageConfiguration {
             name: name.to_owned(),
             rival: Some(rival),
-            writer: Writer::Ours(id.to_owned(), options),
+            writer: Writer::Ours(id.to_owned(), options, transactions_of(name, id)),
         }
     });
     ours.chain(
@@ -139,7 +169,11 @@ impl StorageConfiguration {
         Self {
             name: config.storage_id.clone(),
             rival: None,
-            writer: Writer::Ours(config.storage_id.clone(), config.options()),
+            writer: Writer::Ours(
+                config.storage_id.clone(),
+                config.options(),
+                transactions_of("", &config.storage_id),
+            ),
         }
     }
 
@@ -192,9 +226,10 @@ impl StorageConfiguration {
     ) -> BenchResult<Box<dyn RawWriter>> {
         match &self.writer {
             Writer::Rival(rival) => rival.create(path, channels, reserve_bytes, disk),
-            Writer::Ours(id, options) => {
+            Writer::Ours(id, options, transactions) => {
                 let queue = disk.queue(path.parent().unwrap_or(Path::new(".")))?;
-                let ours = OurWriter::create(queue, path, reserve_bytes, channels, id, options)?;
+                let ours =
+                    OurWriter::create(queue, path, reserve_bytes, channels, (id, options), *transactions)?;
                 Ok(Box::new(ours))
             }
         }

@@ -10,7 +10,7 @@ use crate::{
     args::kinds::ToolsArguments,
     candidate::{
         RawWriter,
-        ours::{DiskChoice, OurWriter, channel_infos},
+        ours::{DiskChoice, OurWriter, Transactions, channel_infos},
         raw::in_batches,
     },
     engine::{
@@ -171,7 +171,14 @@ fn write_input(directory: &Path, number: u64, args: &ToolsArguments) -> BenchRes
     let channels = channel_infos(plan.topics());
     let file = file(directory);
     let storage = StorageOptions::default();
-    let ours = OurWriter::create(queue, &file, plan.byte_count(), &channels, "mcap", &storage)?;
+    let ours = OurWriter::create(
+        queue,
+        &file,
+        plan.byte_count(),
+        &channels,
+        ("mcap", &storage),
+        Transactions::Own,
+    )?;
     let mut writer: Box<dyn RawWriter> = Box::new(ours);
     let begin = FIRST_STAMP_NANOS + number * plan.message_count() * PERIOD_NANOS;
     let messages = plan.raw_messages(begin, PERIOD_NANOS);

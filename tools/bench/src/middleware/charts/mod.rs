@@ -66,7 +66,7 @@ impl<'a> Context<'a> {
 
 /// All plots for which there is data.
 pub(crate) fn charts(result: &EvaluationResult, context: &Context<'_>) -> Vec<Chart> {
-    let cells = cells(result);
+    let cells: Vec<Cell<'_>> = cells(result).into_iter().filter(Cell::is_valid).collect();
     // A node without topics has only a cost.
     let is_idle = |run: &MiddlewareRun| run.account.planned == 0 && run.discovery.is_none();
     if result.runs.iter().all(is_idle) {

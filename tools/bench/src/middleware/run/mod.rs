@@ -56,6 +56,13 @@ pub fn run(
     clock: &Arc<dyn Clock>,
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<(EvaluationResult, bool)> {
+    if let Some(least) = evaluation.scale_min().filter(|least| args.scale < *least) {
+        let expected = format!(
+            "{least:.2} or more for {}, so that its outages are measured",
+            evaluation.id
+        );
+        return Err(BenchError::option("--scale", expected, args.scale.to_string()));
+    }
     let mut evaluation = evaluation.clone().scaled(args.scale);
     let address = args.peer.peer.as_deref();
     let publishes_here = args.peer.side.as_deref() == Some("publisher");

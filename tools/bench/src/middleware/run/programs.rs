@@ -2,6 +2,7 @@
 
 use crate::{
     error::{BenchError, BenchResult},
+    machine::socket_buffers,
     middleware::{
         name::{MiddlewareKind, MiddlewareSide, Settings},
         rmw::RosPrefix,
@@ -158,7 +159,8 @@ impl Site {
                 )
             }
             MiddlewareKind::Transport("dds") => format!(
-                "Cyclone DDS of this program, whose readers ask for socket buffers of 32 MiB{}",
+                "Cyclone DDS of this program, whose readers ask for socket buffers of 32 MiB and get buffers {}{}",
+                socket_buffers(),
                 tuned("datagrams of 1400 bytes")
             ),
             MiddlewareKind::Transport(id) => match side.settings {

@@ -7,7 +7,10 @@ use super::{
 use holdall_model::yaml::YamlError;
 use holdall_storage::storage_by_id;
 use serde::Deserialize;
-use std::{path::PathBuf, str::FromStr};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 /// The keys above the content of a benchmark file.
 const ABOVE: [&str; 4] = [
@@ -35,6 +38,8 @@ pub struct BenchmarkConfig {
     pub producers_cpu_affinity: Vec<u32>,
     /// Processors that the recorder may use; all when empty.
     pub recorder_cpu_affinity: Vec<u32>,
+    /// It names its storages.
+    names_storage: bool,
     /// Every combination of its lists, in the order in which rosbag2's launch file nests its loops: caches turn slowest,
     /// storages fastest; then come keys that its files do not have.
     pub settings: Vec<Setting>,
@@ -90,7 +95,24 @@ impl BenchmarkConfig {
     /// # Errors
     /// An unknown key or value.
     pub fn parse(text: &str) -> Result<Self, YamlError> {
-        read_below(text, &ABOVE)
+        let mut config: Self = read_below(text, &ABOVE)?;
+        if !config.names_storage {
+            // Files without the key are older than MCAP.
+            for setting in &mut config.settings {
+                "sqlite3".clone_into(&mut setting.storage_id);
+            }
+        }
+        Ok(config)
+    }
+
+    /// Takes the storages' configuration files from this folder, that of the benchmark file, where it has them.
+    pub fn find_beside(&mut self, folder: &Path) {
+        for setting in &mut self.settings {
+            let beside = setting.storage_config_file.as_ref().map(|name| folder.join(name));
+            if let Some(beside) = beside.filter(|path| path.is_file()) {
+                setting.storage_config_file = Some(beside.display().to_string());
+            }
+        }
     }
 
     /// Whether recordings are played back.
@@ -147,6 +169,7 @@ impl TryFrom<Keys> for BenchmarkConfig {
             preserve_bags: keys.preserve_bags,
             producers_cpu_affinity: processors(keys.producers_cpu_affinity),
             recorder_cpu_affinity: processors(keys.recorder_cpu_affinity),
+            names_storage: keys.parameters.storage_id.0.is_some(),
             settings: keys.parameters.settings()?,
         }
         .check()
@@ -247,7 +270,6 @@ impl FromStr for Processors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     const THROUGHPUT: &str = r#"
 rosbag2_performance_benchmarking:
@@ -279,6 +301,14 @@ rosbag2_performance_benchmarking:
         assert!(config.preserve_bags);
         assert_eq!(config.producers_cpu_affinity, [0, 2, 3]);
         assert_eq!(config.recorder_cpu_affinity, [4, 5]);
+    }
+
+    #[test]
+    fn files_from_before_mcap_mean_sqlite() {
+        let text = THROUGHPUT.replace("storage_id:             [\"mcap\", \"sqlite3\"]", "");
+        let settings = BenchmarkConfig::parse(&text).unwrap().settings;
+        assert_eq!(settings.len(), 16);
+        assert!(settings.iter().all(|setting| setting.storage_id == "sqlite3"));
     }
 
     #[test]

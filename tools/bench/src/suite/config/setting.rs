@@ -1,9 +1,11 @@
 //! One way to record: the recorder, its publishers, the storage.
 
 use super::values::by_name;
+use crate::error::{BenchError, BenchResult};
 use clap::ValueEnum;
+use holdall_storage::{StorageOptions, storage_by_id};
 use serde::{Deserialize, Serialize};
-use std::{fmt, str::FromStr};
+use std::{fmt, fs, str::FromStr};
 
 by_name!(RecorderKind, PublisherKind, SelectionKind);
 
@@ -212,6 +214,36 @@ impl Default for Setting {
 }
 
 impl Setting {
+    /// The storage's options.
+    ///
+    /// # Errors
+    /// A configuration file that cannot be read.
+    pub(crate) fn storage_options(&self) -> BenchResult<StorageOptions> {
+        let config = match &self.storage_config_file {
+            None => None,
+            Some(name) => Some(fs::read_to_string(name).map_err(BenchError::io("read", name))?),
+        };
+        Ok(StorageOptions {
+            preset: self.storage_preset_profile.clone(),
+            config,
+            ..StorageOptions::default()
+        })
+    }
+
+    /// Why its storage cannot have its options, such as the pragmas of SQLite for MCAP in a file that combines every storage with every
+    /// configuration; `None` when it can.
+    ///
+    /// # Errors
+    /// A configuration file that cannot be read.
+    pub(crate) fn misfit(&self) -> BenchResult<Option<String>> {
+        let options = self.storage_options()?;
+        if self.recorder != RecorderKind::Holdall {
+            return Ok(None);
+        }
+        let checked = storage_by_id(&self.storage_id).and_then(|storage| storage.check_options(&options));
+        Ok(checked.err().map(|error| error.to_string()))
+    }
+
     /// The folder of a run, named as in rosbag2's launch file; settings that it does not have follow.
     pub(crate) fn run_folder(&self, repetition: u32) -> String {
         let or = |value: &Option<String>, absent: &str| value.clone().unwrap_or_else(|| absent.to_owned());

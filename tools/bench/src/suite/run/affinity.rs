@@ -26,7 +26,8 @@ impl Pinned {
             .map(|&processor| processor as usize)
             .filter(|&processor| processor < CpuSet::MAX_CPU)
             .for_each(|processor| wanted.set(processor));
-        sched_setaffinity(None, &wanted).map_err(|error| refused(format!("{processors:?} ({error})")))?;
+        sched_setaffinity(None, &wanted)
+            .map_err(|error| refused(format!("{processors:?} ({error}; --no-affinity leaves them out)")))?;
         Ok(Some(Self { before }))
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     candidate::{
         RawWriter,
         buffered::{Buffered, Waits},
-        ours::{DiskChoice, OurWriter},
+        ours::{DiskChoice, OurWriter, Transactions},
         rival::Rival,
         sqlite_bare::SqlitePreset,
     },
@@ -61,7 +61,14 @@ fn bare_writer(
                 preset: setting.storage_preset_profile.clone(),
                 ..StorageOptions::default()
             };
-            let ours = OurWriter::create(disk.queue(folder)?, &path, 0, channels, other, &options)?;
+            let ours = OurWriter::create(
+                disk.queue(folder)?,
+                &path,
+                0,
+                channels,
+                (other, &options),
+                Transactions::Own,
+            )?;
             return Ok(Box::new(ours));
         }
     };

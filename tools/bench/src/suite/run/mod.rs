@@ -9,7 +9,7 @@ mod space;
 pub(super) use recorder::Run;
 
 use super::{
-    config::{BenchmarkConfig, Case, Experiment, ProducerConfig, Setting, Transport},
+    config::{BenchmarkConfig, Case, Experiment, ProducerConfig, PublisherGroup, Setting, Transport},
     live::{LiveRun, Programs},
     load::Frame,
     result::{Around, ExperimentResult, RunId, RunLimits, RunResult, Skipped, recorder_label, summary_csv},
@@ -30,6 +30,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// A shorter measurement means nothing.
@@ -40,6 +41,9 @@ const MESSAGES_PER_THREAD_AND_S: f64 = 200_000.0;
 
 /// More publishing threads than this do not help: they never wait.
 const PRODUCER_THREADS_MAX: u32 = 8;
+
+/// What a run takes beside its load: the disk's limit before and after it, matching, closing.
+const AROUND_A_RUN: Duration = Duration::from_secs(4);
 
 /// The experiment itself, next to its results, for the report.
 pub(super) const EXPERIMENT_FILE: &str = "experiment.yaml";
@@ -76,9 +80,13 @@ pub fn run(
     clock: &Arc<dyn Clock>,
     on_progress: &mut OnProgress<'_>,
 ) -> BenchResult<ExperimentResult> {
-    let experiment = experiment.clone().scaled(args.scale);
+    let experiment = as_run(experiment, args);
     let folder = out.join(&experiment.id);
     let planned = plan(&experiment, args);
+    // A file that cannot be read ends nothing that has begun.
+    planned
+        .iter()
+        .try_for_each(|one| one.setting.storage_options().map(drop))?;
     if folder.exists() && !args.resume {
         return Err(BenchError::NotEmpty { path: folder });
     }
@@ -118,6 +126,31 @@ pub fn run(
     run_all(&mut suite, on_progress)?;
     suite.keep_summary()?;
     Ok(suite.whole())
+}
+
+/// The experiment as the command line changes it.
+fn as_run(experiment: &Experiment, args: &RunArguments) -> Experiment {
+    let mut experiment = experiment.clone().scaled(args.scale);
+    if args.no_affinity {
+        for benchmark in &mut experiment.benchmarks {
+            benchmark.producers_cpu_affinity.clear();
+            benchmark.recorder_cpu_affinity.clear();
+        }
+    }
+    experiment
+}
+
+/// How many runs an experiment has, and about how long they take together: the load and [`AROUND_A_RUN`].
+pub fn extent(experiment: &Experiment, args: &RunArguments) -> (u64, Duration) {
+    let experiment = as_run(experiment, args);
+    plan(&experiment, args)
+        .iter()
+        .fold((0, Duration::ZERO), |(runs, time), one| {
+            let groups = one.case.producers.groups.iter();
+            let sending_s = groups.map(PublisherGroup::duration_s).fold(0.0, f64::max);
+            let run = AROUND_A_RUN + Duration::from_secs_f64(sending_s.min(86_400.0));
+            (runs + u64::from(one.repeat), time + run * one.repeat)
+        })
 }
 
 /// Every setting of every case once; with another transport than the files ask for, settings that differed by it alone
@@ -225,8 +258,8 @@ impl Kind for Suite<'_> {
             Transport::None => None,
             _ => self.programs.absence(transport, &planned.setting),
         };
-        if let Some(absent) = absent {
-            self.skip(task, absent.0, on_progress);
+        if let Some(reason) = planned.setting.misfit()?.or(absent.map(|absent| absent.0)) {
+            self.skip(task, reason, on_progress);
             return Ok(Earlier::Skipped);
         }
         let kept = self.folder.join(planned.folder(round)).join(RESULT);

@@ -24,7 +24,6 @@ use holdall::{
 };
 use holdall_io::{clock::Clock, os::DiskMode};
 use holdall_model::loss::LossStage;
-use holdall_storage::StorageOptions;
 use holdall_transport::Sink;
 use std::{collections::BTreeMap, fs, num::NonZeroU32, path::Path, sync::Arc};
 
@@ -106,7 +105,7 @@ impl Run<'_> {
         let counts = SharedDiskCounts::default();
         let options = PipelineOptions {
             storage_id: self.setting.storage_id.clone(),
-            storage: self.storage_options()?,
+            storage: self.setting.storage_options()?,
             cache: CacheOptions {
                 bytes_max: usize::try_from(self.setting.max_cache_size_bytes).unwrap_or(usize::MAX),
                 ..CacheOptions::default()
@@ -174,18 +173,6 @@ impl Run<'_> {
     fn send(&self, publishers: &Publishers, sinks: &[Arc<dyn Sink>]) -> BenchResult<Sent> {
         let _pinned = Pinned::to("producers_cpu_affinity", &self.benchmark.producers_cpu_affinity)?;
         generate(publishers, sinks, self.threads, true, self.clock.as_ref())
-    }
-
-    fn storage_options(&self) -> BenchResult<StorageOptions> {
-        let config = match &self.setting.storage_config_file {
-            None => None,
-            Some(name) => Some(fs::read_to_string(name).map_err(BenchError::io("read", name))?),
-        };
-        Ok(StorageOptions {
-            preset: self.setting.storage_preset_profile.clone(),
-            config,
-            ..StorageOptions::default()
-        })
     }
 
     fn figures(&self, publishers: &Publishers, sent: &Sent, stored: &Stored) -> RunResult {
