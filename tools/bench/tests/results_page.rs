@@ -27,9 +27,17 @@ fn the_committed_page_is_written_from_the_committed_results() {
     let plots = loaded.experiments.len().min(report::PLOTS_MAX);
     assert_eq!(text.matches("\n![").count(), plots, "one plot of each experiment");
     assert_eq!(text.matches("\n|---").count(), 1, "one table");
+    for id in "A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 B1 B2 C1 C2 C3 C4 D1 D1b D2 D3 D4 D4b D4c D5 D6 D7 D8 L1 G1"
+        .split(' ')
+    {
+        assert_eq!(text.matches(&format!("\n| {id} | ")).count(), 1, "{id}");
+    }
     for one in &loaded.experiments {
-        let question = format!("\n- **{}, {}**", one.result.experiment, one.result.title);
-        assert_eq!(text.matches(&question).count(), 1, "{question}");
+        assert!(
+            text.contains(&format!("- `{}`", one.result.command)),
+            "{}",
+            one.result.command
+        );
     }
 }
 
@@ -49,7 +57,7 @@ fn a_page_of_many_experiments_keeps_to_its_length() {
         "{}",
         report::words(&text)
     );
-    assert!(report::words(&text) > report::WORDS_MAX / 2 && text.contains(" more: see the report."));
+    assert!(report::words(&text) > report::WORDS_MAX * 2 / 5 && text.contains(" more: see the report."));
 }
 
 #[test]

@@ -20,4 +20,4 @@ pub use published::PublishedEvaluation;
 pub use result::{ClockOffset, Discovery, EvaluationResult, MiddlewareRun, RESULT_FILE, WorkerCost};
 pub use run::{CONTROL_PORT, run, serve};
 pub use table::evaluation_table;
-pub(crate) use table::{WORDS, sheets};
+pub(crate) use table::{Cell, WORDS, cells, sheets};

@@ -19,7 +19,7 @@ use super::{
     run::EXPERIMENT_FILE,
 };
 use crate::{
-    engine::{self, grouped},
+    engine::{self, distinct, grouped},
     error::{BenchError, BenchResult},
     machine::Machine,
     middleware::{Evaluation, EvaluationResult, PublishedEvaluation, RESULT_FILE},
@@ -28,6 +28,7 @@ use crate::{
 use holdall::plot::Painter;
 use holdall_io::fs::write_atomically_unsynced;
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -61,6 +62,8 @@ pub struct Results {
     pub evaluations: Vec<LoadedEvaluation>,
     /// Answers of users, items of repositories.
     pub people: Vec<PeopleResult>,
+    /// What each experiment says of the published claim, one sentence by its name: `verdict.txt` in its folder, written by people.
+    pub verdicts: BTreeMap<String, String>,
     /// Published figures of middlewares.
     pub published: Option<PublishedEvaluation>,
 }
@@ -72,6 +75,16 @@ impl Results {
         self.storages.append(&mut other.storages);
         self.evaluations.append(&mut other.evaluations);
         self.people.append(&mut other.people);
+        self.verdicts.append(&mut other.verdicts);
+    }
+
+    /// The commands of the results, without their folders.
+    fn commands(&self) -> Vec<&str> {
+        let experiments = self.experiments.iter().map(|one| &one.result.command);
+        let evaluations = self.evaluations.iter().map(|one| &one.result.command);
+        let storages = self.storages.iter().map(|one| &one.result.command);
+        let all = experiments.chain(evaluations).chain(storages);
+        distinct(all.map(String::as_str))
     }
 
     /// Each machine, and the experiments that it ran.
@@ -134,6 +147,14 @@ pub fn load(folder: &Path) -> BenchResult<Results> {
     let mut loaded = Results::default();
     for folder in folders {
         let text = fs::read_to_string(folder.join(EXPERIMENT_FILE)).unwrap_or_default();
+        if let (Ok(verdict), Some(name)) =
+            (fs::read_to_string(folder.join("verdict.txt")), folder.file_name())
+        {
+            let name = name.to_string_lossy().into_owned();
+            loaded
+                .verdicts
+                .insert(name, verdict.trim().replace(['|', '\n'], " "));
+        }
         loaded.storages.extend(storages::load(&folder)?);
         loaded.people.extend(PeopleResult::load(&folder)?);
         // The experiment as it was run; results from before that was stored are looked up by their name.

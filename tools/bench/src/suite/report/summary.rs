@@ -1,24 +1,29 @@
-//! The short page: every experiment in one table, with at most three plots and one sentence for each question, in at most 800 words.
+//! The short page: a row for every experiment, measured or not, with plots of the first ones, in at most [`WORDS_MAX`] words.
 
-use super::{Loaded, Results, by_machine, plots};
+use super::{Loaded, LoadedEvaluation, Results, Storages, plots};
 use crate::{
     engine::grouped,
     error::BenchResult,
-    statistics::median,
+    kinds::storage::Cell as StorageCell,
+    middleware::{Cell, cells},
+    sheet::DASH,
+    statistics::{Estimate, median},
     suite::{
+        config::RecorderKind,
+        experiments,
         noise::Noise,
         table::{Row, rows},
     },
 };
 use holdall_io::fs::write_atomically_unsynced;
-use holdall_model::units::{GIB, format_mebibyte_rate};
+use holdall_model::units::format_mebibyte_rate;
 use std::path::Path;
 
 /// The page's length.
-pub const WORDS_MAX: usize = 800;
+pub const WORDS_MAX: usize = 1200;
 
 /// The page's plots: one of each of its first experiments.
-pub const PLOTS_MAX: usize = 3;
+pub const PLOTS_MAX: usize = 6;
 
 /// A plot that the page shows.
 struct Shown {
@@ -28,8 +33,7 @@ struct Shown {
     file: String,
 }
 
-/// Writes the page to `path`, and next to it the first plot of each of the first experiments: `NAME.svg`, `NAME.2.svg`,
-/// `NAME.3.svg`.
+/// Writes the page to `path`, and next to it the first plot of each of the first experiments: `NAME.svg`, `NAME.2.svg`, and so on.
 ///
 /// # Errors
 /// A plot that cannot be drawn, a file that cannot be written.
@@ -56,13 +60,12 @@ pub fn write_summary(loaded: &Results, path: &Path) -> BenchResult<()> {
     Ok(write_atomically_unsynced(path, page.as_bytes())?)
 }
 
-/// The page. Experiments that do not fit any more are in the report only.
+/// The page. Rows that do not fit any more are in the report only.
 fn markdown(loaded: &Results, plots: &[Shown]) -> String {
-    let all = &loaded.experiments;
-    let mut fits = page(&[], all.len(), plots);
-    // From the first on: of many only a few are looked at.
-    for count in 1..=all.len() {
-        let longer = page(&all[..count], all.len(), plots);
+    let lines = lines(loaded);
+    let mut fits = page(loaded, &[], lines.len(), plots);
+    for count in 1..=lines.len() {
+        let longer = page(loaded, &lines[..count], lines.len(), plots);
         if words(&longer) > WORDS_MAX {
             break;
         }
@@ -71,56 +74,192 @@ fn markdown(loaded: &Results, plots: &[Shown]) -> String {
     fits
 }
 
-/// Words as a reader counts them: table lines and other signs do not count.
+/// Words as a reader counts them: figures and signs do not count.
 pub fn words(text: &str) -> usize {
-    let is_word = |word: &&str| word.chars().any(char::is_alphanumeric);
+    let is_word = |word: &&str| word.chars().any(char::is_alphabetic);
     text.split_whitespace().filter(is_word).count()
 }
 
-fn page(experiments: &[Loaded], all: usize, plots: &[Shown]) -> String {
+fn page(loaded: &Results, lines: &[String], all: usize, plots: &[Shown]) -> String {
     let mut out = String::from("# Results\n\n");
     let mut put = |text: &str| {
         out.push_str(text);
         out.push('\n');
     };
     put("Written by `holdall bench report --summary`; the report without that flag has all figures.\n");
-    put(&machines(experiments));
-    put(
-        "\n| experiment | recorder | cases recorded whole | recorded of each case | durable | processor time |",
-    );
-    put("|---|---|---|---|---|---|");
-    for one in experiments {
-        for (recorder, rows) in &by_recorder(&rows(&one.result, one.experiment.as_ref())) {
-            put(&line(&one.result.experiment, recorder, rows));
-        }
+    put(&machines(loaded));
+    put("\n| id | question | they | holdall | rivals | runs, disk | verdict |");
+    put("|---|---|---|---|---|---|---|");
+    for line in lines {
+        put(line);
     }
-    put(
-        "\nRecorded: percent of the messages sent, lowest and highest case. Durable: the fastest case, close and sync included. Processor time: of the \
-         recorder for each GiB recorded, median of the cases. Noise: the disk's own rate changed by that factor between the runs, or other programs \
-         made that load; rows that differ by less mean nothing.",
-    );
+    put(HOW_TO_READ);
     for plot in plots {
         put(&format!("\n![{}]({})", plot.title, plot.file));
     }
-    put("");
-    for one in experiments {
-        put(&sentence(one));
-    }
-    if experiments.len() < all {
-        put(&format!("- {} more: see the report.", all - experiments.len()));
+    let commands: Vec<String> = loaded
+        .commands()
+        .iter()
+        .map(|command| format!("- `{command}`"))
+        .collect();
+    put("\n## Commands\n");
+    put(&commands.join("\n"));
+    if lines.len() < all {
+        put(&format!("\n{} more: see the report.", all - lines.len()));
     }
     out
 }
 
+const HOW_TO_READ: &str = "
+Percent are messages recorded of those sent, the worst case with its 95 % interval, and the best one. *(ours)*: made here after the published design. Disk: its direct rate \
+around the runs, or the rate that it was held to. × after a storage: its rate divided by its rival's, lowest and highest of all sizes and batches. Middlewares: messages received \
+a second. Rows that say noise differ by less than the disk did between runs.";
+
 /// The machine of the experiments, or each machine with those that it ran.
-fn machines(experiments: &[Loaded]) -> String {
-    let ran = experiments.iter().map(|one| &one.result);
-    let by_machine = by_machine(ran.map(|ran| (&ran.machine, ran.experiment.as_str())));
+fn machines(loaded: &Results) -> String {
+    let by_machine = loaded.machines();
     if let [(machine, _)] = by_machine.as_slice() {
         return format!("Machine: {machine}.");
     }
     let line = |(machine, names): &(String, String)| format!("- Machine of {names}: {machine}.");
     by_machine.iter().map(line).collect::<Vec<String>>().join("\n")
+}
+
+/// What was found in one experiment.
+#[derive(Default)]
+struct Found {
+    they: String,
+    holdall: String,
+    rivals: String,
+    runs: String,
+}
+
+/// A row of every experiment that is shipped, in the order of the documents, then of others.
+fn lines(loaded: &Results) -> Vec<String> {
+    let mut names: Vec<(String, String)> = Vec::new();
+    for one in experiments::shipped() {
+        if one.id == "B2" {
+            names.push(("B1".to_owned(), "raw write throughput of storages".to_owned()));
+        }
+        if one.id == "L1" {
+            names.extend(
+                experiments::evaluations()
+                    .into_iter()
+                    .map(|one| (one.id, one.title)),
+            );
+            names.push((
+                "D8".to_owned(),
+                "what users, issues, commits and packages say".to_owned(),
+            ));
+        }
+        names.push((one.id, one.title));
+    }
+    for one in &loaded.experiments {
+        if names.iter().all(|(id, _)| *id != one.result.experiment) {
+            names.push((one.result.experiment.clone(), one.result.title.clone()));
+        }
+    }
+    let mut out = Vec::new();
+    for (id, title) in names {
+        let mut each: Vec<Found> = Vec::new();
+        let recorded = loaded
+            .experiments
+            .iter()
+            .filter(|one| one.result.experiment == id);
+        each.extend(recorded.map(recorders));
+        each.extend(loaded.storages.iter().filter(|one| one.id == id).map(storages));
+        each.extend(
+            loaded
+                .evaluations
+                .iter()
+                .filter(|one| one.result.experiment == id)
+                .map(middlewares),
+        );
+        let verdict = loaded.verdicts.get(&id).map_or(DASH, String::as_str);
+        if each.is_empty() {
+            let how = if id == "D8" && !loaded.people.is_empty() {
+                "see the report"
+            } else {
+                "not measured"
+            };
+            out.push(format!(
+                "| {id} | {title} | {DASH} | {how} | {DASH} | {DASH} | {verdict} |"
+            ));
+        }
+        for Found {
+            they,
+            holdall,
+            rivals,
+            runs,
+        } in each
+        {
+            out.push(format!(
+                "| {id} | {title} | {they} | {holdall} | {rivals} | {runs} | {verdict} |"
+            ));
+        }
+    }
+    out
+}
+
+fn listed(all: Vec<String>) -> String {
+    if all.is_empty() {
+        DASH.to_owned()
+    } else {
+        all.join("; ")
+    }
+}
+
+/// The recorders of an experiment: the worst and the best case of each.
+fn recorders(one: &Loaded) -> Found {
+    let rows = rows(&one.result, one.experiment.as_ref());
+    let mut found = Found::default();
+    let (mut they, mut ours, mut rivals) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, rows) in by_recorder(&rows) {
+        let published = span(rows.iter().filter_map(|row| row.published_percent), 2, " %");
+        if published != DASH {
+            they.push(format!("{name} {published}"));
+        }
+        // The column says whose they are.
+        let name = name.strip_prefix("holdall, ").unwrap_or(&name).to_owned();
+        let (Some(worst), Some(best)) = (
+            lowest(&rows),
+            rows.iter()
+                .map(|row| row.recorded_percent.median)
+                .reduce(f64::max),
+        ) else {
+            continue;
+        };
+        let worst = &worst.recorded_percent;
+        let text = if format!("{:.2}", worst.median) == format!("{best:.2}") {
+            format!("{name} {best:.2} %")
+        } else {
+            format!("{name} {} to {best:.2} %", worst.text(2, ""))
+        };
+        let is_ours = rows[0].setting.recorder == RecorderKind::Holdall;
+        if is_ours {
+            ours.push(text)
+        } else {
+            rivals.push(text)
+        }
+    }
+    let of_run = |run: &crate::suite::result::RunResult| {
+        let limits = &run.around.limits;
+        limits
+            .disk_limit_bytes_per_s
+            .or_else(|| limits.direct_around_bytes_per_s())
+    };
+    let limits: Vec<f64> = one.result.runs.iter().filter_map(of_run).collect();
+    let disk = median(&limits).map_or(DASH.to_owned(), format_mebibyte_rate);
+    let scale = if one.result.scale == 1.0 {
+        String::new()
+    } else {
+        format!(", scale {}", one.result.scale)
+    };
+    let noise = Noise::of(&one.result.runs).too_noisy_in_short(one.result.machine.cores);
+    let noise = if noise.is_some() { ", noise" } else { "" };
+    found.runs = format!("{}, {disk}{scale}{noise}", one.result.runs.len());
+    (found.they, found.holdall, found.rivals) = (listed(they), listed(ours), listed(rivals));
+    found
 }
 
 type Rows<'r, 'a> = Vec<&'r Row<'a>>;
@@ -130,71 +269,97 @@ fn by_recorder<'r, 'a>(rows: &'r [Row<'a>]) -> Vec<(String, Rows<'r, 'a>)> {
     grouped(rows, |row| format!("{}, {}", row.recorder, row.storage()))
 }
 
-/// Recorded percent of a row, so that 100 means every message.
-fn percent(row: &Row<'_>) -> f64 {
-    row.recorded_percent.median
-}
-
-fn is_whole(row: &Row<'_>) -> bool {
-    row.runs.iter().all(|run| run.counts.recorded == run.counts.sent)
-}
-
 fn lowest<'r, 'a>(rows: &[&'r Row<'a>]) -> Option<&'r Row<'a>> {
-    let lower = |a: &&&Row<'_>, b: &&&Row<'_>| percent(a).total_cmp(&percent(b));
+    let lower =
+        |a: &&&Row<'_>, b: &&&Row<'_>| a.recorded_percent.median.total_cmp(&b.recorded_percent.median);
     rows.iter().min_by(lower).copied()
 }
 
-fn line(experiment: &str, recorder: &str, rows: &[&Row<'_>]) -> String {
-    let whole = rows.iter().filter(|row| is_whole(row)).count();
-    let low = lowest(rows).map_or(0.0, percent);
-    let high = rows.iter().map(|row| percent(row)).fold(0.0, f64::max);
-    let durable = rows
-        .iter()
-        .map(|row| row.median(|run| run.times.durable_bytes_per_s));
-    let cpu: Vec<f64> = rows
-        .iter()
-        .map(|row| {
-            row.median(|run| run.cost.recorder_cpu_s / (run.counts.recorded_bytes.max(1) as f64 / GIB))
-        })
-        .collect();
-    format!(
-        "| {experiment} | {recorder} | {whole} of {} | {low:.2}–{high:.2} % | {} | {:.1} s/GiB |",
-        rows.len(),
-        format_mebibyte_rate(durable.fold(0.0, f64::max)),
-        median(&cpu).unwrap_or(0.0),
-    )
+/// The storages: each of holdall's beside its rival.
+fn storages(one: &Storages) -> Found {
+    let cells = &one.result.body.cells;
+    let rounds = cells.iter().map(|cell| cell.runs.len()).max().unwrap_or(0);
+    let ratio = |cell: &StorageCell| cell.ratio_to_rival.as_ref().map(|ratio| ratio.median);
+    let of_each = |wants: fn(&StorageCell) -> bool| {
+        let each = grouped(cells.iter().filter(|cell| wants(cell)), |cell| {
+            cell.plugin_config.clone()
+        });
+        each.into_iter().collect::<Vec<_>>()
+    };
+    let ours = of_each(|cell| cell.rival.is_some())
+        .into_iter()
+        .map(|(name, cells)| {
+            let ratios = span(cells.iter().filter_map(|cell| ratio(cell)), 2, " ×");
+            format!("{name} {ratios}")
+        });
+    let rivals = of_each(|cell| cell.rival.is_none())
+        .into_iter()
+        .map(|(name, _)| name);
+    let disk = one
+        .result
+        .limit
+        .direct_write_bytes_per_s
+        .map_or(DASH.to_owned(), format_mebibyte_rate);
+    Found {
+        they: DASH.to_owned(),
+        holdall: listed(ours.collect()),
+        rivals: listed(rivals.collect()),
+        runs: format!("{rounds} rounds, {disk}"),
+    }
 }
 
-/// The question, and the answer in a few words: the recorders that lost messages, and where.
-fn sentence(one: &Loaded) -> String {
-    let result = &one.result;
-    let rows = rows(result, one.experiment.as_ref());
-    let recorders = by_recorder(&rows);
-    let mut answers: Vec<String> = Vec::new();
-    for (recorder, rows) in &recorders {
-        let lossy: Vec<&Row<'_>> = rows.iter().filter(|row| !is_whole(row)).copied().collect();
-        if let Some(worst) = lowest(&lossy) {
-            answers.push(format!(
-                "{recorder} lost messages in {} of {} cases, most in {} ({:.2} % recorded)",
-                lossy.len(),
-                rows.len(),
-                worst.case,
-                percent(worst),
-            ));
+/// The middlewares: what each received, over all cases and links.
+fn middlewares(one: &LoadedEvaluation) -> Found {
+    let mut each = Vec::new();
+    let mut they = Vec::new();
+    for (name, cells) in grouped(cells(&one.result), |cell| cell.middleware.clone()) {
+        let received = |cell: &Cell<'_>| {
+            let figure = cell.estimate(|run| (run.account.planned > 0).then_some(run.account.received_per_s));
+            figure.filter(|_| cell.is_valid()).map(|one: Estimate| one.median)
+        };
+        let measured = span(cells.iter().filter_map(received), 1, "");
+        each.push(format!("{name} {measured}"));
+        let published = span(cells.iter().filter_map(|cell| one.published(cell)), 1, "");
+        if published != DASH {
+            they.push(format!("{name} {published}"));
         }
     }
-    match recorders.len() - answers.len() {
-        0 => {}
-        _ if answers.is_empty() => answers.push("everything was recorded".to_owned()),
-        _ => answers.push("the others recorded everything".to_owned()),
+    let invalid = one.result.runs.iter().filter(|run| run.invalid.is_some()).count();
+    let invalid = if invalid > 0 {
+        format!(", {invalid} invalid")
+    } else {
+        String::new()
+    };
+    Found {
+        they: listed(they),
+        holdall: DASH.to_owned(),
+        rivals: listed(each),
+        runs: format!("{}{invalid}", one.result.runs.len()),
     }
-    let noise = Noise::of(&result.runs).too_noisy_in_short(result.machine.cores);
-    format!(
-        "- **{}, {}** (`{}`): {}.{}",
-        result.experiment,
-        result.title,
-        result.command,
-        answers.join("; "),
-        noise.map_or(String::new(), |noise| format!(" {noise}")),
-    )
+}
+
+impl LoadedEvaluation {
+    /// The published figure of a cell: messages received a second.
+    fn published(&self, cell: &Cell<'_>) -> Option<f64> {
+        let mut cited = self
+            .evaluation
+            .iter()
+            .flat_map(|evaluation| &evaluation.published);
+        cited
+            .find(|figure| figure.link == cell.link && figure.middleware == cell.middleware)
+            .map(|figure| figure.received_per_s)
+    }
+}
+
+/// The lowest and the highest figure, one of them where they are equal, a dash without any.
+fn span(figures: impl Iterator<Item = f64>, digits: usize, unit: &str) -> String {
+    let ends = (f64::INFINITY, f64::NEG_INFINITY);
+    let (low, high) = figures.fold(ends, |(low, high), one| (low.min(one), high.max(one)));
+    if low > high {
+        return DASH.to_owned();
+    }
+    match (format!("{low:.digits$}"), format!("{high:.digits$}")) {
+        (low, high) if low == high => low + unit,
+        (low, high) => format!("{low}–{high}{unit}"),
+    }
 }
