@@ -13,6 +13,7 @@ pub use session::Report;
 pub(crate) use session::Session;
 
 use crate::error::BenchResult;
+use std::time::Duration;
 
 /// Seed of all bootstraps: the same runs give the same intervals.
 pub(crate) const BOOTSTRAP_SEED: u64 = 0x686f_6c64_616c_6c00;
@@ -26,6 +27,15 @@ pub(crate) const UNSUPPORTED: &str = "≈";
 /// Progress of an experiment.
 #[derive(Clone, Debug)]
 pub enum Progress {
+    /// Everything was checked, and the runs begin.
+    Planned {
+        /// The experiment.
+        id: String,
+        /// Number of all runs.
+        runs: u64,
+        /// How long they take together, about.
+        time: Duration,
+    },
     /// Limits are being measured.
     Limits,
     /// A run is about to begin.

@@ -181,13 +181,17 @@ impl Evaluation {
 
     /// How long all runs take together, about: what is measured, the warm-up and [`AROUND_A_RUN`].
     pub fn time(&self) -> Duration {
-        let run = self.duration + self.warm_up + AROUND_A_RUN;
-        run * u32::try_from(self.run_count()).unwrap_or(u32::MAX)
+        self.time_of(self.run_count())
+    }
+
+    /// How long this number of runs takes together.
+    pub(crate) fn time_of(&self, runs: usize) -> Duration {
+        (self.duration + self.warm_up + AROUND_A_RUN) * u32::try_from(runs).unwrap_or(u32::MAX)
     }
 
     /// The same with shorter runs: a second at least.
     #[must_use]
-    pub fn scaled(mut self, scale: f64) -> Self {
+    pub(crate) fn scaled(mut self, scale: f64) -> Self {
         self.duration = self
             .duration
             .mul_f64(scale)

@@ -12,7 +12,6 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_program::{
     exit::{Failure, Outcome},
     settings::read_small_file,
-    units::format_elapsed,
 };
 use std::{
     net::{IpAddr, SocketAddr},
@@ -107,8 +106,6 @@ pub(super) fn run(args: &RunArguments, evaluations: &[Evaluation]) -> VerbResult
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let mut is_whole = true;
     for evaluation in &evaluations {
-        let time = format_elapsed(evaluation.clone().scaled(args.scale).time());
-        info!("{}: {} runs, about {time}", evaluation.id, evaluation.run_count());
         let place = (out.as_path(), bench.as_path());
         let done = run_evaluation(evaluation, args, place, &clock, &mut show_progress).map_err(failure)?;
         is_whole &= done.1;

@@ -19,6 +19,7 @@ use holdall_program::{
     exit::{Failure, Outcome},
     man,
     terminal::{log, signals},
+    units::{format_elapsed, plural},
 };
 use std::{
     env,
@@ -106,6 +107,9 @@ pub(super) fn show(
 /// Writes the progress of an experiment to the log.
 pub(super) fn show_progress(progress: Progress) {
     match progress {
+        Progress::Planned { id, runs, time } => {
+            info!("{id}: {}, about {}", plural(runs, "run"), format_elapsed(time));
+        }
         Progress::Limits => info!("measuring the limits of this machine"),
         Progress::Running { number, of, name, .. } => info!("run {number} of {of}: {name}"),
         Progress::Verifying => info!("reading back what was written"),

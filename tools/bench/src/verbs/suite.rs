@@ -27,7 +27,7 @@ use holdall_io::clock::{Clock, SystemClock};
 use holdall_program::{
     exit::{Failure, Outcome},
     terminal::log,
-    units::{format_bytes, format_elapsed, plural},
+    units::{format_bytes, format_elapsed},
 };
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -95,13 +95,6 @@ pub fn run(args: &RunArguments) -> VerbResult {
     let programs = programs_of(args, &experiments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     for experiment in &experiments {
-        let (runs, time) = extent(experiment, args);
-        info!(
-            "{}: {}, about {}",
-            experiment.id,
-            plural(runs, "run"),
-            format_elapsed(time)
-        );
         let place = (out.as_path(), &programs);
         let result = run_experiment(experiment, args, place, &clock, &mut show_progress).map_err(failure)?;
         show(args.json, &result, || table(&result, Some(experiment)))?;

@@ -92,6 +92,11 @@ pub fn run(
     let planned = plan(&evaluation, &present, args, &folder);
     let mut result = bench.result(&present)?;
     result.runs = earlier(&folder, &planned, args)?;
+    on_progress(Progress::Planned {
+        id: evaluation.id.clone(),
+        runs: planned.len() as u64,
+        time: evaluation.time_of(planned.len()),
+    });
     let mut is_whole = true;
     for (index, one) in planned.iter().enumerate() {
         let kept = one.files();

@@ -123,6 +123,12 @@ pub fn run(
         planned,
         runs,
     };
+    let (runs, time) = total(&suite.planned);
+    on_progress(Progress::Planned {
+        id: suite.experiment.id.clone(),
+        runs,
+        time,
+    });
     run_all(&mut suite, on_progress)?;
     suite.keep_summary()?;
     Ok(suite.whole())
@@ -142,15 +148,16 @@ fn as_run(experiment: &Experiment, args: &RunArguments) -> Experiment {
 
 /// How many runs an experiment has, and about how long they take together: the load and [`AROUND_A_RUN`].
 pub fn extent(experiment: &Experiment, args: &RunArguments) -> (u64, Duration) {
-    let experiment = as_run(experiment, args);
-    plan(&experiment, args)
-        .iter()
-        .fold((0, Duration::ZERO), |(runs, time), one| {
-            let groups = one.case.producers.groups.iter();
-            let sending_s = groups.map(PublisherGroup::duration_s).fold(0.0, f64::max);
-            let run = AROUND_A_RUN + Duration::from_secs_f64(sending_s.min(86_400.0));
-            (runs + u64::from(one.repeat), time + run * one.repeat)
-        })
+    total(&plan(&as_run(experiment, args), args))
+}
+
+fn total(planned: &[Planned<'_>]) -> (u64, Duration) {
+    planned.iter().fold((0, Duration::ZERO), |(runs, time), one| {
+        let groups = one.case.producers.groups.iter();
+        let sending_s = groups.map(PublisherGroup::duration_s).fold(0.0, f64::max);
+        let run = AROUND_A_RUN + Duration::from_secs_f64(sending_s.min(86_400.0));
+        (runs + u64::from(one.repeat), time + run * one.repeat)
+    })
 }
 
 /// Every setting of every case once; with another transport than the files ask for, settings that differed by it alone
