@@ -260,6 +260,59 @@ fn storages_alone_run_after_other_experiments_and_stand_on_the_same_page() {
 }
 
 #[test]
+fn a_result_that_recorded_less_than_the_committed_one_ends_with_an_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path();
+    let load = "publishers: {publisher_groups: [g], g: {publishers_count: 1, topic_root: t, msg_size_bytes: 100, msg_count_each: 10, rate_hz: 1000}}";
+    let own = format!(
+        "experiment: own\ntitle: mine\ncases:\n  - {{label: a, {load}}}\nbenchmarks:\n  - {{no_transport: true, parameters: {{recorder: [holdall, synchronous], max_cache_size: [1000000]}}}}\n"
+    );
+    fs::write(folder.join("own.yaml"), own).unwrap();
+    let run = |out: &str, repeat: &str| {
+        let words = [
+            "run",
+            "own.yaml",
+            "--repeat",
+            repeat,
+            "--limit-total",
+            "1MiB",
+            "--out",
+            out,
+        ];
+        assert_eq!(bench(folder, &words).0, 0);
+    };
+    run("before", "3");
+    run("once", "1");
+    let compare = |now: &str| bench(folder, &["report", now, "--compare", "before", "--fail-if-worse"]);
+    let (code, _, stderr) = compare("before");
+    assert_eq!(code, 0, "{stderr}");
+    let (code, _, stderr) = compare("once");
+    assert!(
+        code == 2 && stderr.contains("three repetitions or more"),
+        "{stderr}"
+    );
+    // Half of what was recorded is gone, of each recorder: only holdall's row counts.
+    let path = folder.join("before/own/results.json");
+    let less = fs::read_to_string(&path)
+        .unwrap()
+        .replace("\"recorded\": 10", "\"recorded\": 5");
+    fs::create_dir_all(folder.join("worse/own")).unwrap();
+    fs::write(folder.join("worse/own/results.json"), less).unwrap();
+    let (code, _, stderr) = compare("worse");
+    assert_eq!(code, 1, "{stderr}");
+    let sentences: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.contains("recorded, before"))
+        .collect();
+    assert_eq!(sentences.len(), 1, "{stderr}");
+    assert!(
+        sentences[0].contains("own: a, holdall · ")
+            && sentences[0].contains("50.00 % [50.00, 50.00] recorded, before 100.00 %"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn the_verbs_are_those_that_the_help_lists() {
     let (_, help, _) = bench(Path::new("."), &["--help"]);
     let verbs: Vec<&str> = help

@@ -115,6 +115,10 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DIR")]
     pub compare: Option<PathBuf>,
 
+    /// End with exit code 1 when holdall recorded less than in that other folder, by intervals that do not meet
+    #[arg(long, requires = "compare")]
+    pub fail_if_worse: bool,
+
     /// Folder for the page [default: the first folder with results]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -123,7 +127,7 @@ pub struct ReportArguments {
     #[arg(long, value_name = "DIR")]
     pub published: Option<PathBuf>,
 
-    /// Write only a short page in Markdown: at most 800 words and three plots
+    /// Write only a short page in Markdown: at most 1200 words and six plots
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "out"])]
     pub summary: Option<PathBuf>,
 }

@@ -38,7 +38,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
-use tracing::{info, level_filters::LevelFilter};
+use tracing::{error, info, level_filters::LevelFilter};
 
 /// The experiment that measures storages alone.
 const STORAGE_COMPARISON: &str = "B1";
@@ -279,6 +279,15 @@ pub fn report(args: &ReportArguments) -> VerbResult {
     let out = args.out.as_deref().unwrap_or(&args.folders[0]);
     let page = suite_report::write(&loaded, &other, out).map_err(failure)?;
     output::result(&page.display().to_string())?;
+    if args.fail_if_worse {
+        let worse = suite_report::worse(&loaded, &other).map_err(failure)?;
+        for sentence in &worse {
+            error!("{sentence}");
+        }
+        if !worse.is_empty() {
+            return Ok(Outcome::Failed);
+        }
+    }
     Ok(Outcome::Done)
 }
 

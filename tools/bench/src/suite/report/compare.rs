@@ -26,10 +26,14 @@ pub(super) struct Change {
 
 /// The rows of `here` that `there` also has.
 pub(super) fn changes(here: &Loaded, there: &Loaded) -> Vec<Change> {
+    changes_of(here, there, |row| row.setting.recorder != RecorderKind::Discard)
+}
+
+fn changes_of(here: &Loaded, there: &Loaded, wants: impl Fn(&Row<'_>) -> bool) -> Vec<Change> {
     let others = rows(&there.result, there.experiment.as_ref());
     rows(&here.result, here.experiment.as_ref())
         .into_iter()
-        .filter(|row| row.setting.recorder != RecorderKind::Discard)
+        .filter(|row| wants(row))
         .filter_map(|row| {
             let is_same = |other: &&Row<'_>| {
                 other.case == row.case && other.setting == row.setting && other.recorder == row.recorder
@@ -54,6 +58,27 @@ fn change(here: &Row<'_>, there: &Row<'_>) -> Option<Change> {
         recorded: [there.recorded_percent.clone(), here.recorded_percent.clone()],
         cpu_s_per_gib: [cpu(there)?, cpu(here)?],
     })
+}
+
+/// What holdall records less of here, by intervals that do not meet: a sentence each; and how many rows were compared.
+pub(super) fn losses(here: &Loaded, there: &Loaded) -> (Vec<String>, usize) {
+    let ours = |row: &Row<'_>| row.setting.recorder == RecorderKind::Holdall;
+    let changes = changes_of(here, there, ours);
+    let compared = changes
+        .iter()
+        .filter(|change| change.recorded.iter().all(|one| one.interval.is_some()));
+    let worse = changes
+        .iter()
+        .filter(|change| verdict(&change.recorded, true) == "worse")
+        .map(|change| {
+            let [there, here] = &change.recorded;
+            let (here, there) = (here.text(2, " %"), there.text(2, " %"));
+            format!(
+                "{}, {}: {here} recorded, before {there}",
+                change.case, change.setting
+            )
+        });
+    (worse.collect(), compared.count())
 }
 
 /// The recorded share here and, thin and grey, in the other folder; then processor time for each GiB in the
