@@ -32,6 +32,12 @@ pub fn asked<'a>(
         Some((request, arguments)) => (Some(socket), request.as_str(), arguments),
         None => (None, args.first.as_str(), args.words.as_slice()),
     };
+    // A word that names no file was meant as the request: `marker door`.
+    let request =
+        match socket.filter(|path| !is_request(request) && !args.first.contains('/') && !exists(path)) {
+            Some(_) => args.first.as_str(),
+            None => request,
+        };
     let late = arguments
         .iter()
         .find(|word| word.contains('/') && exists(Path::new(word)));
@@ -43,6 +49,7 @@ pub fn asked<'a>(
     }
     if !is_request(request) {
         return Err(UsageError::UnknownRequest {
+            near: near(request, &known).map_or_else(String::new, |near| format!("; did you mean {near}?")),
             request: request.to_owned(),
             known: known.join(", "),
         });
@@ -52,6 +59,22 @@ pub fn asked<'a>(
         request,
         arguments,
     })
+}
+
+/// The request that has this word in its name, `add_marker` for `marker`, or that differs from it by little.
+fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let word = word.to_ascii_lowercase().replace('-', "_");
+    let distance = |known: &&&str| strsim::osa_distance(known, &word);
+    let whole = known
+        .iter()
+        .find(|known| known.split('_').any(|part| part == word));
+    let near = whole.or_else(|| {
+        known
+            .iter()
+            .min_by_key(distance)
+            .filter(|known| distance(known) * 3 <= word.len())
+    });
+    near.copied()
 }
 
 /// The request as an object.
@@ -128,6 +151,18 @@ mod tests {
             "{unknown}"
         );
         assert!(socket(&["rec.sock"], true).is_err());
+        let meant = |words: &[&str], exists: bool| socket(words, exists).unwrap_err();
+        let marker = meant(&["marker", "door opens"], false);
+        assert!(
+            marker.starts_with("marker is not a request; did you mean add_marker?"),
+            "{marker}"
+        );
+        assert!(meant(&["puase"], false).contains("did you mean pause?"));
+        assert!(
+            meant(&["rec.sock", "Stopp"], true).starts_with("Stopp is not a request; did you mean stop?")
+        );
+        assert!(meant(&["split"], false).contains("did you mean split_bagfile?"));
+        assert!(meant(&["dance"], false).starts_with("dance is not a request; expected"));
     }
 
     #[test]

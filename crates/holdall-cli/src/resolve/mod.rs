@@ -48,11 +48,13 @@ pub enum UsageError {
     Encryption(String),
     /// A request of `holdall control` that does not exist.
     #[error(
-        "{request} is not a request; expected one of {known}, after the path of a control socket if several run"
+        "{request} is not a request{near}; expected one of {known}, after the path of a control socket if several run"
     )]
     UnknownRequest {
         /// The word as written.
         request: String,
+        /// `; did you mean NAME?`, or nothing.
+        near: String,
         /// All that are.
         known: String,
     },
