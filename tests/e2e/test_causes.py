@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -57,6 +59,12 @@ def test_what_a_stopped_recorder_misses_is_no_fault_of_the_disk_or_the_buffers(w
     assert "rmem_max)" not in said and "the disk" not in said, said
     (late,) = re.findall(r"loss window.*", said)
     assert "this program did not run for" in late, said
+    # The bag says so, too, at the moment when it went on.
+    (marked,) = [marker for marker in world.info(world.folder / "bag")["markers"] if "did not run" in marker["name"]]
+    assert marked["name"].startswith("this program did not run for ") and abs(float(re.findall(r"[\d.]+", marked["name"])[0]) - float(span)) < 0.6, marked
+    words = shlex.join([HOLDALL, "info", str(world.folder / "bag")])
+    shown = subprocess.run(["script", "-qec", words, "/dev/null"], env=world.env, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    assert "the recorder did not run" in " ".join(shown.split("Next", 1)[1].split()), shown
 
 
 @pytest.mark.parametrize("reliability", ["reliable", "best_effort"])

@@ -1,6 +1,7 @@
 //! Named marks in a bag: moments that somebody wants to find again.
 
 use crate::{
+    loss::durability::NOT_RUNNING,
     time::Timestamp,
     time_line::{ClockJump, StampClock},
 };
@@ -73,6 +74,11 @@ impl Marker {
             name: jump.to_string(),
             jump: Some(jump),
         }
+    }
+
+    /// Whether it says that the recorder did not run for a while.
+    pub fn is_absence(&self) -> bool {
+        self.name.starts_with(NOT_RUNNING)
     }
 
     /// The entries of a [`MARKER_RECORD`]: the name, and the time in nanoseconds since 1970.

@@ -10,6 +10,7 @@ use super::{
 use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
     alarm::Alarm,
+    loss::durability::not_running,
     marker::{MARKERS_MAX, Marker, MarkerNameError},
 };
 use std::{
@@ -17,6 +18,9 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+
+/// The shortest span without this process that a bag names: below it a busy machine may be the reason.
+const ABSENCE_MARKED_MIN: Duration = Duration::from_secs(2);
 
 /// Name of an event that was requested as a snapshot.
 const SNAPSHOT_EVENT: &str = "snapshot";
@@ -256,6 +260,18 @@ impl RecordControl {
         self.parts.wait.stop_reason()
     }
 
+    /// A long span without this process is a warning and a marker: what was sent meanwhile came late, in a burst, or was lost.
+    fn mark_absence(&self, span: Duration) {
+        if span < ABSENCE_MARKED_MIN {
+            return;
+        }
+        let name = not_running(span);
+        tracing::warn!("{name}");
+        if let Ok(marker) = self.marker_now(&name) {
+            self.parts.drain.mark(marker);
+        }
+    }
+
     /// Waits for the next step: `at_most` this long, less if there is news, but not before `earliest` (monotonic time).
     /// True if the recording should end.
     pub(super) fn wait_step(&self, at_most: Duration, earliest: Duration) -> bool {
@@ -265,6 +281,7 @@ impl RecordControl {
         let now = self.clock.monotonic();
         if let Some(absence) = Absence::of_wait(began, at_most, now) {
             wait.note_absence(absence);
+            self.mark_absence(absence.span);
         }
         let early = if has_news {
             earliest.saturating_sub(now)

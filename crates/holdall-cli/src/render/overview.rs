@@ -120,6 +120,9 @@ fn advice(step: NextStep, bag: &str) -> String {
         }
         NextStep::SeeSilent => format!("holdall audit {bag} names the publishers that went silent"),
         NextStep::LostOnTheWay => "messages were lost on the way, in a network or a socket: holdall help loss".to_owned(),
+        NextStep::LostWhileStopped => {
+            "messages were lost on the way while the recorder did not run (stopped, or the machine slept): see its marker".to_owned()
+        }
         NextStep::LostInCache => {
             "the disk or the processor was too slow: holdall preflight measures it, --max-cache-size of record gives room".to_owned()
         }

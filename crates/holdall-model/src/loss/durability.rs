@@ -20,12 +20,13 @@ const STEP_MAX: Duration = Duration::from_millis(100);
 /// However slow the disk is, syncs do not begin more often than this part of the window: chunks would become too small to compress.
 const PARTS_MAX: u32 = 8;
 
+/// How the clause about a span without this process begins.
+pub(crate) const NOT_RUNNING: &str = "this program did not run for";
+
 /// One clause about a span in which this process did not run.
 pub fn not_running(span: Duration) -> String {
     let seconds = span.as_secs_f64();
-    format!(
-        "this program did not run for {seconds:.1} s: it was stopped (Ctrl-Z, SIGSTOP), or the machine slept"
-    )
+    format!("{NOT_RUNNING} {seconds:.1} s: it was stopped (Ctrl-Z, SIGSTOP), or the machine slept")
 }
 
 /// Actions required after an event.

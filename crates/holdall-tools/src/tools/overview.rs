@@ -4,6 +4,7 @@ use holdall_bag::reader::{Bag, BagContents, BagSummary, Condition, REPAIRED_KEY,
 use holdall_io::remote;
 use holdall_model::{
     loss::{LossStage, LossSums},
+    marker::Marker,
     names::{service_of_event_topic, service_of_event_type},
 };
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub enum NextStep {
     SeeSilent,
     /// Messages were lost on the way.
     LostOnTheWay,
+    /// Messages were lost on the way, and the recorder did not run for a while.
+    LostWhileStopped,
     /// Messages were lost because the disk or the processor was too slow.
     LostInCache,
     /// Messages were lost otherwise.
@@ -137,6 +140,7 @@ pub fn next_steps(summary: &BagSummary) -> Vec<NextStep> {
     let by_stage = summary.state.sums().map(|sums| sums.by_stage).unwrap_or_default();
     let worst = by_stage.iter().max_by_key(|(_, count)| **count);
     steps.extend(worst.map(|(stage, _)| match stage {
+        LossStage::Transport if summary.markers.iter().any(Marker::is_absence) => NextStep::LostWhileStopped,
         LossStage::Transport => NextStep::LostOnTheWay,
         LossStage::Cache | LossStage::Compression => NextStep::LostInCache,
         _ => NextStep::LostElsewhere,
