@@ -53,6 +53,8 @@ pub struct BagAudit {
     pub account: AccountKind,
     /// The bag's state, as every report has it.
     pub state: BagState,
+    /// The log time of the first message, by the metadata.
+    pub start: Option<Timestamp>,
     /// The topics in name order.
     pub topics: Vec<TopicAudit>,
     /// Discrepancies, one sentence each.
@@ -85,6 +87,7 @@ impl BagAudit {
         let mut audit = Self {
             account,
             state: bag.state()?,
+            start: bag.metadata().starting_time,
             topics: Vec::new(),
             faults: Vec::new(),
             notices: bag.notices().to_vec(),

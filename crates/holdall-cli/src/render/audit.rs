@@ -7,9 +7,10 @@ use holdall::reader::{AccountKind, BagAudit, Condition, TopicAudit};
 use holdall_model::{
     loss::{
         LossStage, LossSums,
-        ledger::{PublisherAccount, TopicAccount},
+        ledger::{Interval, PublisherAccount, TopicAccount},
     },
     text::{Outside, OutsidePath},
+    time::Timestamp,
 };
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
@@ -30,7 +31,7 @@ pub fn text(bag: &Path, audit: &BagAudit, paint: Paint) -> String {
         .filter(|topic| !topic.missing.is_empty() || topic.removed > 0)
         .collect();
     if !with_loss.is_empty() {
-        lines.push(table(&with_loss, &missing));
+        lines.push(table(&with_loss, &missing, audit.start));
     }
     let before = audit.sums().before_match;
     if before > 0 {
@@ -94,7 +95,7 @@ fn verdict(audit: &BagAudit, paint: Paint) -> String {
     }
 }
 
-fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
+fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>, start: Option<Timestamp>) -> String {
     let stages: Vec<LossStage> = missing.keys().copied().collect();
     let with_removed = topics.iter().any(|topic| topic.removed > 0);
     let mut table = Table::new();
@@ -107,8 +108,11 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
         stage => stage.as_str().to_owned(),
     }));
     let columns = header.len();
+    let spans: Vec<String> = topics.iter().map(|topic| span_of(topic, start)).collect();
+    let with_spans = spans.iter().any(|span| !span.is_empty());
+    header.extend(with_spans.then(|| "Lost between".to_owned()));
     table.set_header(header);
-    for topic in topics {
+    for (topic, span) in topics.iter().zip(spans) {
         let mut row = vec![Outside(&topic.name).to_string(), format_count(topic.recorded)];
         row.extend(with_removed.then(|| format_count(topic.removed)));
         row.extend(
@@ -116,6 +120,7 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
                 .iter()
                 .map(|stage| format_count(topic.missing.get(stage).copied().unwrap_or(0))),
         );
+        row.extend(with_spans.then_some(span));
         table.add_row(row);
     }
     for column in 1..columns {
@@ -124,6 +129,24 @@ fn table(topics: &[&TopicAudit], missing: &BTreeMap<LossStage, u64>) -> String {
         }
     }
     table.to_string()
+}
+
+/// From when to when a topic's lost messages were sent or, where publishers do not say that, missed, in seconds after the beginning of the bag.
+fn span_of(topic: &TopicAudit, start: Option<Timestamp>) -> String {
+    let publishers = topic.account.iter().flat_map(|account| &account.publishers);
+    let lost = publishers
+        .flat_map(|publisher| &publisher.intervals)
+        .filter(|interval| !matches!(interval.stage, LossStage::Policy | LossStage::Head));
+    let (mut from, mut until) = (None, None);
+    for [first, last] in lost.map(Interval::span) {
+        from = from.min(first.or(last)).or(first.or(last));
+        until = until.max(last.or(first));
+    }
+    let (Some(start), Some(from), Some(until)) = (start, from, until) else {
+        return String::new();
+    };
+    let seconds = |time: Timestamp| time.as_nanos().saturating_sub(start.as_nanos()) as f64 / 1e9;
+    format!("{:+.3} and {:+.3} s", seconds(from), seconds(until))
 }
 
 /// The object for programs.

@@ -18,6 +18,7 @@ use holdall_model::{
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
     metadata::MEMORY_KEY,
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
+    time::Timestamp,
     topic::TopicId,
     unheard::{
         NOT_HEARD_CUSTOM_KEY, UNHEARD_SERVICES_CUSTOM_KEY, names_to_custom_data, not_heard_in,
@@ -77,6 +78,8 @@ pub(super) struct Taken<'a> {
     pub publishers: Option<&'a PublisherChoice>,
     /// True if messages of selected topics and publishers may be left out: by time, rate or expression.
     pub is_partial: bool,
+    /// The first and last selected log time in the output; `None` for the beginning and the end.
+    pub span: [Option<Timestamp>; 2],
 }
 
 impl Accounts {
@@ -124,6 +127,13 @@ impl Accounts {
     pub fn taken_by_topic(&self) -> impl Iterator<Item = (&str, u64)> {
         let counts = self.counts.iter();
         counts.map(|(name, count)| (name.as_str(), count.taken))
+    }
+
+    fn list_markers(&mut self, markers: Vec<Marker>) {
+        if !markers.is_empty() {
+            let list = Marker::list_to_json(&markers);
+            self.custom_data.insert(MARKERS_CUSTOM_KEY.to_owned(), list);
+        }
     }
 
     /// Gives counts and records the names and times of the output.
@@ -197,6 +207,7 @@ pub(super) fn gather(
     more_custom_data: &BTreeMap<String, String>,
 ) -> Result<Accounts, ToolError> {
     let mut accounts = Accounts::default();
+    let [from, until] = taken.span;
     let (mut ledger, mut without): (Option<Ledger>, Vec<BTreeMap<String, TopicCount>>) = (None, Vec::new());
     let (mut seen, mut markers, mut unheard) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let mut not_heard = BTreeSet::new();
@@ -233,21 +244,21 @@ pub(super) fn gather(
             add_unaccounted(ledger, counts, takes);
         }
         relabel.relabel_ledger(ledger);
+        ledger.narrow_to(from, until);
         accounts.custom_data.extend(ledger.custom_data());
     }
     accounts.ledger = ledger;
     accounts.relabel(relabel);
+    let is_inside = |marker: &Marker| {
+        from.is_none_or(|from| from <= marker.time) && until.is_none_or(|until| marker.time <= until)
+    };
+    accounts.records.retain(|(name, entries)| {
+        name != MARKER_RECORD || Marker::from_entries(entries).is_none_or(|marker| is_inside(&marker))
+    });
     accounts.custom_data.extend(names_to_custom_data(&unheard));
     accounts.custom_data.extend(not_heard_to_custom_data(&not_heard));
-    if !markers.is_empty() {
-        let list: Vec<Marker> = markers
-            .into_iter()
-            .map(|marker| relabel.relabel_marker(marker))
-            .collect();
-        accounts
-            .custom_data
-            .insert(MARKERS_CUSTOM_KEY.to_owned(), Marker::list_to_json(&list));
-    }
+    let markers = markers.into_iter().map(|marker| relabel.relabel_marker(marker));
+    accounts.list_markers(markers.filter(is_inside).collect());
     accounts.custom_data.extend(
         more_custom_data
             .iter()

@@ -143,6 +143,8 @@ impl Relabel {
             for interval in topic.publishers.iter_mut().flat_map(|it| &mut it.intervals) {
                 shift(&mut interval.first_time);
                 shift(&mut interval.last_time);
+                shift(&mut interval.sent_after);
+                shift(&mut interval.sent_before);
             }
         }
         shift(&mut ledger.checkpoint);

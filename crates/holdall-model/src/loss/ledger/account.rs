@@ -6,7 +6,10 @@ use super::{
     places::FoldedPlaces,
     publisher::{PublisherAccount, is_zero},
 };
-use crate::loss::{LossStage, UnknownEnds, total};
+use crate::{
+    loss::{LossStage, UnknownEnds, total},
+    time::Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -183,6 +186,26 @@ impl TopicAccount {
             folded.recorded -= left.min(folded.recorded);
             *folded.missing.entry(LossStage::Storage).or_insert(0) += left;
         }
+    }
+
+    pub(super) fn narrow_to(&mut self, from: Option<Timestamp>, until: Option<Timestamp>) {
+        let mut moved = 0;
+        for interval in self
+            .publishers
+            .iter_mut()
+            .flat_map(|publisher| &mut publisher.intervals)
+        {
+            if interval.stage != LossStage::Policy && interval.is_outside(from, until) {
+                let missing = self.missing.entry(interval.stage).or_insert(0);
+                *missing = missing.saturating_sub(interval.count);
+                moved += interval.count;
+                interval.stage = LossStage::Policy;
+            }
+        }
+        if moved > 0 {
+            *self.missing.entry(LossStage::Policy).or_insert(0) += moved;
+        }
+        self.missing.retain(|_, count| *count > 0);
     }
 
     /// Takes back that one message was lost at the storage: the first one.

@@ -16,6 +16,13 @@ pub struct Interval {
     pub first_time: Option<Timestamp>,
     /// Log time of the last one, or of the message after it.
     pub last_time: Option<Timestamp>,
+    /// When the message before the first one was published, by its publisher's clock, if known: messages that arrive in a burst have log times
+    /// that say little of when the others were sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_after: Option<Timestamp>,
+    /// When the message after the last one was published, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_before: Option<Timestamp>,
     /// How many; less than the sequence numbers span when `merged`.
     pub count: u64,
     /// True when intervals were merged to bound memory: messages within the span were recorded, too.
@@ -32,6 +39,8 @@ impl Interval {
             last_sequence: Some(last),
             first_time: times[0],
             last_time: times[1],
+            sent_after: None,
+            sent_before: None,
             count: last.saturating_sub(first).saturating_add(1),
             merged: false,
         }
@@ -45,9 +54,40 @@ impl Interval {
             last_sequence: sequence,
             first_time: Some(time),
             last_time: Some(time),
+            sent_after: None,
+            sent_before: None,
             count: 1,
             merged: false,
         }
+    }
+
+    /// The same messages, sent between these times of publication.
+    #[must_use]
+    pub fn sent_between(self, [sent_after, sent_before]: [Option<Timestamp>; 2]) -> Self {
+        Self {
+            sent_after,
+            sent_before,
+            ..self
+        }
+    }
+
+    /// From when to when they were sent or, where that is not known, missed; `None` at an end of which nothing is known.
+    pub fn span(&self) -> [Option<Timestamp>; 2] {
+        [
+            self.sent_after.or(self.first_time),
+            self.sent_before.or(self.last_time),
+        ]
+    }
+
+    /// Whether the messages beside it show that all of it was before or after this span of log times.
+    pub(super) fn is_outside(&self, from: Option<Timestamp>, until: Option<Timestamp>) -> bool {
+        let is_before = || self.last_time.zip(from).is_some_and(|(last, from)| last < from);
+        let is_after = || {
+            self.first_time
+                .zip(until)
+                .is_some_and(|(first, until)| first > until)
+        };
+        !self.merged && (is_before() || is_after())
     }
 
     /// Missing messages with unknown sequence numbers.
@@ -58,6 +98,8 @@ impl Interval {
             last_sequence: None,
             first_time: None,
             last_time: None,
+            sent_after: None,
+            sent_before: None,
             count,
             merged: false,
         }
@@ -80,6 +122,8 @@ impl Interval {
             (own, other) => own.or(other),
         };
         self.last_time = next.last_time.or(self.last_time);
+        self.sent_before = next.sent_before.or(self.sent_before);
+        self.sent_after = self.sent_after.or(next.sent_after);
         self.first_time = self.first_time.or(next.first_time);
         self.count = self.count.saturating_add(next.count);
     }

@@ -344,6 +344,14 @@ impl Ledger {
         }
     }
 
+    /// The account of a part of the bag by log time: what was lost before or after it counts as left out on request.
+    /// Losses whose times are not known stay.
+    pub fn narrow_to(&mut self, from: Option<Timestamp>, until: Option<Timestamp>) {
+        for topic in &mut self.topics {
+            topic.narrow_to(from, until);
+        }
+    }
+
     /// Takes back `count` recorded messages of a topic: others deleted their file. Which messages they were is not known.
     pub fn lose_recorded(&mut self, topic: TopicId, count: u64) {
         if let Some(account) = self.topics.get_mut(topic.0 as usize) {

@@ -66,6 +66,34 @@ fn json_text_reads_back_the_same() {
 }
 
 #[test]
+fn a_part_has_the_losses_that_may_lie_in_it() {
+    let at = |seconds: i64| Some(Timestamp::from_nanos(seconds * 1_000_000_000));
+    let mut ledger = ledger();
+    for (first, last, times) in [
+        // Before the part, across its beginning, in it, across its end, after it, at a time that is not known.
+        (1, 1, [at(1), at(2)]),
+        (3, 4, [at(9), at(11)]),
+        (6, 8, [at(12), at(13)]),
+        (10, 13, [at(19), at(21)]),
+        (15, 19, [at(22), None]),
+        (21, 26, [None, None]),
+        (28, 34, [None, at(3)]),
+    ] {
+        ledger.miss(
+            TOPIC,
+            PUBLISHER,
+            Interval::of_sequences(LossStage::Transport, first, last, times),
+        );
+    }
+    let faults = ledger.audit();
+    ledger.narrow_to(at(10), at(20));
+    let missing = &ledger.topics[0].missing;
+    assert_eq!(missing[&LossStage::Transport], 2 + 3 + 4 + 6);
+    assert_eq!(missing[&LossStage::Policy], 1 + 5 + 7);
+    assert_eq!(ledger.audit(), faults, "it adds up as before");
+}
+
+#[test]
 fn custom_data_is_empty_without_a_loss() {
     let mut ledger = ledger();
     ledger.miss(

@@ -8,6 +8,7 @@ use holdall_model::{
         LossStage,
         ledger::{Interval, Ledger, PublisherIndex},
     },
+    message::MessageHeader,
     time::Timestamp,
     topic::TopicId,
 };
@@ -40,6 +41,21 @@ impl Accounts {
         times: [Option<Timestamp>; 2],
     ) {
         self.add(track.index, Interval::of_sequences(stage, first, last, times));
+    }
+
+    /// Counts the messages from number `first` to `last` as missing between the last message of a publisher and this one.
+    pub fn miss_before(
+        &self,
+        track: &PublisherTrack,
+        stage: LossStage,
+        [first, last]: [u64; 2],
+        next: &MessageHeader,
+    ) {
+        let interval = Interval::of_sequences(stage, first, last, [track.last_time, Some(next.log_time)]);
+        self.add(
+            track.index,
+            interval.sent_between([track.last_published, next.publish_time]),
+        );
     }
 
     fn unless_paused(&self, stage: LossStage) -> LossStage {

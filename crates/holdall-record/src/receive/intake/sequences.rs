@@ -92,7 +92,7 @@ impl Publishers {
                 }
             }
             Observation::Gap { first, last } => {
-                accounts.miss(track, stage, first, last, [track.last_time, Some(time)]);
+                accounts.miss_before(track, stage, [first, last], header);
             }
             Observation::Late | Observation::Early => drop(accounts.arrived_late(track, sequence)),
             // Rather stored twice than not at all.

@@ -98,6 +98,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         topic: &|name, type_name| asked.takes_topic(name, type_name),
         publishers: asked.publishers(),
         is_partial,
+        span: [start, end].map(|time| time.map(|time| relabel.shift.apply(time))),
     };
     let accounts = gather(&set, &taken, &relabel, &job.output.custom_data)?;
     accounts
