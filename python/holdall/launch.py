@@ -108,7 +108,8 @@ class Lost(_Happened):
 
 
 class Alarm(_Happened):
-    """An alarm began or ended: ``state`` is ``begin`` or ``end``, ``kind`` is ``silent``, ``rate``, ``loss``, ``disk`` or ``end_unknown``, ``topic`` is
+    """An alarm began or ended: ``state`` is ``begin`` or ``end``, ``kind`` is ``silent``, ``rate``, ``loss``, ``disk``, ``end_unknown`` or
+    ``contract``, ``topic`` is
     ``None`` for one about the whole recording, ``text`` is one clause, ``since_ns`` is when it began. One that is active at the end of a bag has no end."""
 
     name = "holdall.launch.Alarm"

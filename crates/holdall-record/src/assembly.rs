@@ -5,6 +5,7 @@ use super::{
     alarm::Alarms,
     cache::{SharedCache, Stored},
     clock_watch::ClockWatch,
+    contract::{Judging, Tap},
     control::ControlledMode,
     options::RecordOptions,
     receive::{
@@ -125,6 +126,7 @@ impl Assembly {
         let bag_options = bag_options(&options, output.storage, survival)?;
         let compression = options.files.compression.clone();
         let triggers = options.triggers.clone();
+        let tap = tap(&options, &parts);
         let uploaded = options.files.uploaded.clone();
         let drain_options = DrainOptions::from(&options);
         let splits_by_span = options.files.split.duration_max.is_some();
@@ -148,11 +150,7 @@ impl Assembly {
         if let Some(uploaded) = uploaded {
             bag.keep_until_uploaded(uploaded);
         }
-        if let Some(identity) = bag.directory_identity() {
-            let view = view_of_files().ok();
-            survival.log.add(|| Event::Place { identity, view });
-        }
-        survival.write_pointer(&directory);
+        note_place(&bag, survival, &directory);
         let drain = Drain::new(
             bag,
             Arc::clone(&parts.cache),
@@ -163,7 +161,8 @@ impl Assembly {
         .with_clock(Arc::clone(&parts.time), splits_by_span)
         .with_triggers(triggers.as_ref(), message_time(&parts))
         .with_compression(&compression)?
-        .with_latched(parts.latched.clone());
+        .with_latched(parts.latched.clone())
+        .with_contract(tap);
         let view = View {
             parts,
             clock,
@@ -177,6 +176,23 @@ impl Assembly {
             survival: survival.clone(),
         })
     }
+}
+
+/// Where the bag is, for a rescue.
+fn note_place(bag: &BagWriter, survival: &Survival, directory: &Path) {
+    if let Some(identity) = bag.directory_identity() {
+        let view = view_of_files().ok();
+        survival.log.add(|| Event::Place { identity, view });
+    }
+    survival.write_pointer(directory);
+}
+
+/// What has the recording judged, if there is a contract.
+fn tap(options: &RecordOptions, parts: &Parts) -> Option<Tap> {
+    // In both, messages come into the bag long after they were received.
+    let is_late = options.triggers.is_some() || options.cache.snapshot;
+    let (judging, contract) = (parts.judging.as_ref()?, options.contract.as_ref()?);
+    Some(Tap::new(judging, contract, message_time(parts), is_late))
 }
 
 /// Combines a closed bag and the final counters.
@@ -246,6 +262,7 @@ fn parts(options: &RecordOptions, survival: &Survival, clock: &Arc<dyn Clock>) -
         )),
         wait,
         alarms: Arc::new(Alarms::new(&options.alarms)),
+        judging: options.contract.clone().map(Judging::new).map(Arc::new),
         topics: Arc::default(),
         latched,
     }

@@ -1,7 +1,8 @@
 //! A recording's counters for programs: [`RecordStatus`] while it runs, [`RecordReport`] at its end, both with the same sums.
 
 use super::status::{
-    AlarmStatus, DurabilityStatus, RecordReport, RecordStatus, TopicStatus, TriggerStatus, UndefinedTopic,
+    AlarmStatus, ContractStatus, DurabilityStatus, RecordReport, RecordStatus, TopicStatus, TriggerStatus,
+    UndefinedTopic,
 };
 use holdall_model::{
     loss::{LossStage, LossSums, UnknownEnds},
@@ -36,6 +37,7 @@ struct Sums<'a> {
     networks: &'a [Network],
     events: Option<&'a TriggerStatus>,
     alarms: &'a AlarmStatus,
+    contract: Option<&'a ContractStatus>,
 }
 
 impl<'a> Sums<'a> {
@@ -58,6 +60,7 @@ impl<'a> Sums<'a> {
             networks: &status.networks,
             events: status.triggered.as_ref(),
             alarms: &status.alarms,
+            contract: status.contract.as_ref(),
         }
     }
 }

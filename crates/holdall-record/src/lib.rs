@@ -5,6 +5,7 @@ mod alarm;
 mod assembly;
 pub(crate) mod cache;
 mod clock_watch;
+mod contract;
 mod control;
 mod diagnostics;
 mod document;

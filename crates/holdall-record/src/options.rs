@@ -8,8 +8,9 @@ pub use super::{
     write::{OnDiskFull, RING_FREE_SPACE_BYTES, latched::RepeatOptions},
 };
 use holdall_bag::writer::{CompressionOptions, SplitOptions, UploadedFiles};
+pub use holdall_model::contract::Contract;
 use holdall_model::qos::QosProfile;
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 /// Everything about one recording.
 ///
@@ -46,6 +47,8 @@ pub struct RecordOptions {
     pub triggers: Option<TriggerOptions>,
     /// Topics that should not fall silent or below a rate (`--alarm`). A condition on fields is an event, and watches nothing here.
     pub alarms: Vec<Trigger>,
+    /// Rules that the recording is judged by while it runs (`--contract`).
+    pub contract: Option<Arc<Contract>>,
     /// Begin paused (`--start-paused`).
     pub start_paused: bool,
     /// Stamp with `/clock` instead of system time (`--use-sim-time`).
@@ -142,6 +145,7 @@ impl Default for RecordOptions {
             limits: RecordingLimits::default(),
             triggers: None,
             alarms: Vec::new(),
+            contract: None,
             start_paused: false,
             use_sim_time: false,
             events: None,

@@ -168,6 +168,9 @@ impl Recorder {
             view,
             survival,
         } = assembly;
+        if let Some(judging) = &view.parts.judging {
+            judging.spawn(Arc::clone(&clock)).map_err(RecordError::Thread)?;
+        }
         let drain = DrainThread::spawn(drain, clock).map_err(RecordError::Thread)?;
         let recording = Recording {
             session,

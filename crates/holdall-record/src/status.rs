@@ -9,6 +9,7 @@ pub use holdall_bag::writer::UndefinedTopic;
 pub use holdall_io::disk::WritePath;
 pub use holdall_model::{
     alarm::{AlarmStatus, AlarmWatchStatus},
+    contract::ContractStatus,
     loss::DurabilityStatus,
 };
 use holdall_model::{
@@ -118,6 +119,8 @@ pub struct RecordStatus {
     pub triggered: Option<TriggerStatus>,
     /// States that a machine should hear of.
     pub alarms: AlarmStatus,
+    /// What the contract says until now, or at the end; `None` without one.
+    pub contract: Option<ContractStatus>,
     /// Where the clock that stamps messages jumped.
     pub clock_jumps: ClockJumps,
     /// Simulated time stamps messages, but no message came on `/clock`: everything is left out.

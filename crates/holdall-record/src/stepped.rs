@@ -82,6 +82,9 @@ impl SteppedRecorder {
         let has_messages = segment.is_some();
         let now = self.0.view.clock.monotonic();
         self.0.drain.step(segment, now);
+        if let Some(judging) = &self.0.view.parts.judging {
+            judging.step(now);
+        }
         has_messages
     }
 

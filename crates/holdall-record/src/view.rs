@@ -115,6 +115,7 @@ impl View {
             networks: parts.drain.networks(),
             triggered: drain.triggered.clone(),
             alarms,
+            contract: parts.judging.as_ref().map(|judging| judging.status()),
             clock_jumps: parts.time.jumps(),
             waits_for_clock: parts.gate.waits_for_clock(),
             topics: topics.collect(),

@@ -6,6 +6,7 @@ mod audit;
 mod bag;
 mod bag_file;
 mod contents;
+mod contract;
 mod error;
 mod file;
 mod folder;

@@ -497,9 +497,15 @@ pub struct RunningArguments {
     #[arg(long, value_name = "EXPRESSION", action = clap::ArgAction::Append)]
     pub alarm: Vec<String>,
 
+    /// Judge the recording by the rules in this file while it runs; exit code 4 when one fails and nothing is lost
+    ///
+    /// A broken rule is an alarm. The verdict is in the report and the bag, and that of `holdall check BAG --contract FILE`
+    #[arg(long, value_name = "FILE")]
+    pub contract: Option<PathBuf>,
+
     /// Run this command for each alarm, when it begins and when it ends; {} is its text
     ///
-    /// The command is a line for sh. HOLDALL_ALARM_KIND (silent, rate, loss, disk, end_unknown), HOLDALL_ALARM_STATE (begin, end),
+    /// The command is a line for sh. HOLDALL_ALARM_KIND (silent, rate, loss, disk, end_unknown, contract), HOLDALL_ALARM_STATE (begin, end),
     /// HOLDALL_ALARM_TOPIC, HOLDALL_ALARM_TEXT, HOLDALL_ALARM_SINCE (ns) and HOLDALL_BAG hold the rest. Commands run as those of --on-file-closed
     #[arg(long, value_name = "CMD")]
     pub on_alarm: Option<String>,

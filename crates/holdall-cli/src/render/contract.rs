@@ -2,7 +2,7 @@
 
 use super::{labels::time_point, paint::Paint};
 use holdall_model::{
-    contract::{Contract, Outcome, Verdict, Violation, sentence},
+    contract::{Contract, ContractStatus, Outcome, Verdict, Violation, sentence},
     text::Outside,
 };
 use jiff::tz::TimeZone;
@@ -12,6 +12,14 @@ use std::{fmt::Write, path::PathBuf};
 /// Rules and violations that are shown to people; JSON has more.
 const SHOWN_MAX: usize = 20;
 const VIOLATIONS_MAX: usize = 3;
+
+/// The verdict at the end of a recording.
+pub fn of_recording(contract: &Contract, status: &ContractStatus, paint: Paint) -> String {
+    match &status.verdict {
+        Some(verdict) => text(contract, verdict, paint).trim_end().to_owned(),
+        None => format!("contract {}", paint.bad("unknown (it was not judged to the end)")),
+    }
+}
 
 /// The verdict: one line, then each rule that has not passed, with its first violations.
 pub fn text(contract: &Contract, verdict: &Verdict, paint: Paint) -> String {

@@ -17,8 +17,8 @@ use holdall::{
     record::{
         events::EventOptions,
         options::{
-            CacheOptions, DiscoveryOptions, FileOptions, OnDiskFull, RecordOptions, RecordingLimits,
-            SafetyOptions,
+            CacheOptions, Contract, DiscoveryOptions, FileOptions, OnDiskFull, RecordOptions,
+            RecordingLimits, SafetyOptions,
         },
     },
     writer::{self, CompressionMode, CompressionOptions, SplitOptions, UploadedFiles},
@@ -31,6 +31,7 @@ use std::{
     ffi::OsStr,
     num::NonZeroU32,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -99,6 +100,7 @@ pub fn resolve(
         limits: limits(&args.end),
         triggers,
         alarms: alarms(&args.running.alarm)?,
+        contract: contract(args.running.contract.as_deref(), surroundings)?,
         start_paused: args.running.start_paused,
         use_sim_time: args.running.use_sim_time,
         events: Some(events(&args.running, &node)?),
@@ -111,6 +113,22 @@ pub fn resolve(
         warnings: warnings(&args.selection),
         default_output: args.bag.output.is_none().then(|| default_output(surroundings)),
     })
+}
+
+/// The rules that the recording is judged by.
+fn contract(
+    path: Option<&Path>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<Arc<Contract>>, UsageError> {
+    const FLAG: &str = "--contract";
+    let Some(path) = path else { return Ok(None) };
+    let parsed = Contract::parse(&read_file(surroundings, FLAG, path)?);
+    let contract = parsed.map_err(|error| UsageError::BrokenFile {
+        flag: FLAG,
+        path: path.to_owned(),
+        reason: error.to_string(),
+    })?;
+    Ok(Some(Arc::new(contract)))
 }
 
 /// Encryption of the bag.

@@ -29,7 +29,8 @@ use holdall::{
     reader::{Bag, BagState, Condition},
     record::{
         Platform, RecordControl, RecordError, Recorder, RescueMemory,
-        status::{RecordReport, RecordStatus, Surviving, TopicStatus},
+        options::Contract,
+        status::{ContractStatus, RecordReport, RecordStatus, Surviving, TopicStatus},
     },
     supervise::{
         AlarmCommand, FileCommand, ServiceManager, Supervision,
@@ -129,6 +130,7 @@ struct Running {
     supervision: Supervision,
     snapshot: bool,
     events: bool,
+    contract: Option<Arc<Contract>>,
 }
 
 impl Running {
@@ -203,6 +205,7 @@ impl Running {
             supervision,
             snapshot,
             events,
+            contract: resolved.options.contract.clone(),
         })
     }
 
@@ -234,7 +237,7 @@ impl Running {
         live.supervision.await_commands(&control, &SystemClock, is_signal);
         let uploaded = live.supervision.finish_upload(is_signal);
         drop((live, self.control_socket, self.found, self.dashboard, self.bridge));
-        show(&report, &self.request, args)?;
+        show(&report, &self.request, self.contract.as_deref(), args)?;
         if let Some(uploaded) = uploaded {
             upload::ended(uploaded, args.console.json)?;
         }
@@ -445,7 +448,12 @@ fn dropped(topic: &TopicStatus) -> u64 {
     holdall_model::loss::total(lost.map(|(_, count)| count))
 }
 
-fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Result<(), Failure> {
+fn show(
+    report: &RecordReport,
+    request: &Request,
+    contract: Option<&Contract>,
+    args: &RecordArguments,
+) -> Result<(), Failure> {
     // A bag that was moved away or that only another key opens has no state here.
     let state = Bag::open(&report.bag).and_then(|bag| bag.state()).ok();
     if args.console.json {
@@ -468,6 +476,9 @@ fn show(report: &RecordReport, request: &Request, args: &RecordArguments) -> Res
         lines.push(Paint::stdout().bad(&format!("state: {}", state.condition.as_str())));
     }
     lines.extend(request.summary(&report.status, Paint::stdout()));
+    if let (Some(contract), Some(status)) = (contract, &report.status.contract) {
+        lines.push(render::contract::of_recording(contract, status, Paint::stdout()));
+    }
     output::result(&lines.join("\n"))
 }
 
@@ -494,6 +505,15 @@ fn outcome(report: &RecordReport) -> Outcome {
     match report {
         RecordReport { failure: Some(_), .. } => Outcome::Failed,
         report if report.has_loss() || !report.audit_faults.is_empty() => Outcome::Lost,
+        report
+            if report
+                .status
+                .contract
+                .as_ref()
+                .is_some_and(ContractStatus::has_failed) =>
+        {
+            Outcome::Broken
+        }
         _ => Outcome::Done,
     }
 }
@@ -555,6 +575,14 @@ mod tests {
         assert_eq!(outcome(&report), Outcome::Done, "sent while not matched");
         report.status.topics = vec![topic(5, 4, &[(LossStage::Cache, 1)])];
         assert_eq!(outcome(&report), Outcome::Lost);
+        let broken = ContractStatus {
+            outcome: holdall_model::contract::Outcome::Failed,
+            ..ContractStatus::default()
+        };
+        report.status.contract = Some(broken.clone());
+        assert_eq!(outcome(&report), Outcome::Lost, "what is lost matters more");
+        report.status.topics.clear();
+        assert_eq!(outcome(&report), Outcome::Broken);
         report.failure = Some("disk full".to_owned());
         assert_eq!(outcome(&report), Outcome::Failed);
     }

@@ -96,6 +96,15 @@ impl<'a> AlarmSubject<'a> {
         }
     }
 
+    /// A rule of a contract, whose alarm has this text.
+    pub fn of_rule(topic: Option<&'a str>, text: &'a str) -> Self {
+        Self {
+            topic,
+            expression: Some(text),
+            ..Self::of_recording(AlarmKind::Contract)
+        }
+    }
+
     /// The same, which has another line in the log.
     pub fn logged(self) -> Self {
         Self {

@@ -24,11 +24,20 @@ pub enum AlarmKind {
     Disk,
     /// Publishers went silent without a farewell: what they sent last is not known.
     EndUnknown,
+    /// A rule of the contract is broken.
+    Contract,
 }
 
 impl AlarmKind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Silent, Self::Rate, Self::Loss, Self::Disk, Self::EndUnknown];
+    pub const ALL: [Self; 6] = [
+        Self::Silent,
+        Self::Rate,
+        Self::Loss,
+        Self::Disk,
+        Self::EndUnknown,
+        Self::Contract,
+    ];
 
     /// The name, as reports, metrics and commands have it.
     pub const fn as_str(self) -> &'static str {
@@ -38,6 +47,7 @@ impl AlarmKind {
             Self::Loss => "loss",
             Self::Disk => "disk",
             Self::EndUnknown => "end_unknown",
+            Self::Contract => "contract",
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{
     cloud::CloudCheck,
     image::ImageCheck,
     parse::Rule,
-    sample::{Sample, Want},
+    sample::Sample,
     tree::{self, Edge, TF_TOPICS, TF_TYPE},
 };
 use crate::{
@@ -114,7 +114,6 @@ pub(super) struct Reader {
     needs_stamp: bool,
     has_edges: bool,
     singles: Vec<(usize, Single)>,
-    want: Want,
 }
 
 /// The content of a field of the struct at `place`.
@@ -181,14 +180,8 @@ impl Reader {
             reader.has_edges = needs_tree && TF_TOPICS.contains(&topic) && plan.type_name() == TF_TYPE;
             reader.plan = Some(Arc::clone(plan));
         }
-        if reader.has_edges {
-            reader.want = Want::Whole;
-        }
         for (machine, rule) in rules {
             reader.add(machine, rule, plan);
-        }
-        if reader.needs_stamp {
-            reader.want = reader.want.max(Want::Sparse);
         }
         reader
     }
@@ -202,57 +195,34 @@ impl Reader {
         let compiled = |plan: &Arc<TypePlan>| {
             Predicate::compile(Arc::clone(plan), expression).map_err(|error| error.to_string())
         };
-        let (single, want) = match rule.kind() {
+        let single = match rule.kind() {
             "frozen" => {
                 self.needs_digest = true;
-                self.want = self.want.max(Want::Sparse);
                 return;
             }
             "latency" | "drift" | "stamps" | "jump" => {
                 self.needs_stamp = true;
                 return;
             }
-            "must" => (
-                with_plan(&|plan| Ok(Single::Must(compiled(plan)?, expression.to_owned()))),
-                Want::Whole,
-            ),
-            "never" => (
-                with_plan(&|plan| Ok(Single::Never(compiled(plan)?, expression.to_owned()))),
-                Want::Whole,
-            ),
+            "must" => with_plan(&|plan| Ok(Single::Must(compiled(plan)?, expression.to_owned()))),
+            "never" => with_plan(&|plan| Ok(Single::Never(compiled(plan)?, expression.to_owned()))),
             "non_finite" => {
                 let share = rule.number("share").unwrap_or_default();
-                (with_plan(&|_| Ok(Single::Finite(share))), Want::Whole)
+                with_plan(&|_| Ok(Single::Finite(share)))
             }
-            "size" => (Single::Size(rule.count("min"), rule.count("max")), Want::Size),
-            "image" => (
-                with_plan(&|plan| ImageCheck::new(rule, plan).map(Single::Image)),
-                Want::Sparse,
-            ),
-            "cloud" => (
-                with_plan(&|plan| CloudCheck::new(rule, plan).map(Single::Cloud)),
-                Want::Sparse,
-            ),
+            "size" => Single::Size(rule.count("min"), rule.count("max")),
+            "image" => with_plan(&|plan| ImageCheck::new(rule, plan).map(Single::Image)),
+            "cloud" => with_plan(&|plan| CloudCheck::new(rule, plan).map(Single::Cloud)),
             "frame" => {
                 let has_frame = self.frame.is_some();
-                let make = |plan: &Arc<TypePlan>| match has_frame {
+                with_plan(&|plan| match has_frame {
                     true => Ok(Single::Frame(rule.names("ids").to_vec())),
                     false => Err(format!("{} has no header.frame_id", plan.type_name())),
-                };
-                (with_plan(&make), Want::Sparse)
+                })
             }
             _ => return,
         };
-        self.want = self.want.max(if matches!(single, Single::Undecided(_)) {
-            Want::Size
-        } else {
-            want
-        });
         self.singles.push((machine, single));
-    }
-
-    pub fn want(&self) -> Want {
-        self.want
     }
 
     /// Whether messages have a `header.stamp`.

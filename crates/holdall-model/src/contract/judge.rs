@@ -6,9 +6,9 @@ use super::{
     parse::{Contract, Rule, Severity},
     sample::{Sample, Want},
     skew::Skew,
-    topic::{Topic, outside, too_many},
+    topic::{Topic, note_lost, outside},
     tree::{Connected, TF_TOPICS},
-    verdict::{Ending, LISTED_MAX, Outcome, RuleVerdict, Verdict, Violation},
+    verdict::{Ending, LISTED_MAX, Lost, Outcome, RuleVerdict, Verdict, Violation},
 };
 use crate::{dynamic::TypePlan, time::Timestamp, topic::TopicInfo, units::format_bytes};
 use std::{
@@ -23,6 +23,8 @@ const LATE_MAX: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// Facts that wait for earlier ones, in bytes: beyond, the earliest are judged at once.
 const WAITING_BYTES_MAX: usize = 64 << 20;
+/// Why a rule is not decided whose messages had no room.
+const NO_ROOM: &str = "messages came faster than they could be judged";
 /// Rules on topics, all together, and topics; further topics are counted.
 const WATCHED_MAX: usize = 50_000;
 const TOPICS_MAX: usize = 100_000;
@@ -64,6 +66,7 @@ pub struct Judge {
     judged: Timestamp,
     last: Option<Timestamp>,
     not_judged: u64,
+    is_interrupted: bool,
 }
 
 impl Judge {
@@ -85,6 +88,7 @@ impl Judge {
             judged: Timestamp::from_nanos(i64::MIN),
             last: None,
             not_judged: 0,
+            is_interrupted: false,
         };
         for (number, rule) in contract.rules.iter().enumerate() {
             let meter = Meter::new(number, rule.tolerance);
@@ -122,13 +126,11 @@ impl Judge {
             self.not_judged += 1;
             return None;
         }
-        let is_stamped = self.skews.iter().any(|skew| skew.topics.contains(&info.name));
         let place = match self.expected.remove(&info.name) {
             Some(place) => place,
             None => self.add_topic(&info.name),
         };
-        let topic = &mut self.topics[place as usize];
-        topic.define(info, plan, &self.contract, (self.needs_tree, is_stamped));
+        self.define(TopicSlot(place), info, plan);
         if plan.is_err() && self.needs_tree && TF_TOPICS.contains(&info.name.as_str()) {
             let reason = format!(
                 "{}: {}",
@@ -143,11 +145,19 @@ impl Judge {
         Some(TopicSlot(place))
     }
 
+    /// The plan of a topic's type is known later than the topic.
+    pub fn define(&mut self, slot: TopicSlot, info: &TopicInfo, plan: &Result<Arc<TypePlan>, String>) {
+        let is_stamped = self.skews.iter().any(|skew| skew.topics.contains(&info.name));
+        if let Some(topic) = self.topics.get_mut(slot.0 as usize) {
+            topic.define(info, plan, &self.contract, (self.needs_tree, is_stamped));
+        }
+    }
+
     /// How much of a topic's payloads is needed.
     pub fn want(&self, slot: TopicSlot) -> Want {
         self.topics
             .get(slot.0 as usize)
-            .map_or(Want::Size, |topic| topic.reader.want())
+            .map_or(Want::Size, |topic| topic.want)
     }
 
     /// Takes a message. Messages may come in any order within five seconds.
@@ -182,6 +192,28 @@ impl Judge {
             self.judge_first();
         }
         self.time(until);
+    }
+
+    /// So many messages had no room and are not judged: what came before says nothing of what comes after.
+    pub fn interrupt(&mut self, missed: u64) {
+        while !self.waiting.is_empty() {
+            self.judge_first();
+        }
+        self.is_interrupted = true;
+        self.not_judged = self.not_judged.saturating_add(missed);
+        let (now, contract) = (self.judged.max(self.start), &self.contract);
+        self.topics
+            .iter_mut()
+            .for_each(|topic| topic.interrupt(now, NO_ROOM, contract));
+        self.trees
+            .iter_mut()
+            .for_each(|tree| tree.interrupt(now, NO_ROOM));
+        self.skews.iter_mut().for_each(|skew| skew.interrupt(NO_ROOM));
+    }
+
+    /// Messages and topics that were not judged until now.
+    pub fn not_judged(&self) -> u64 {
+        self.not_judged
     }
 
     fn judge_first(&mut self) {
@@ -308,7 +340,8 @@ impl Judge {
             .map(|topic| &*topic.name)
             .collect();
         for AtEnd(meter) in &mut self.at_end {
-            at_end(&contract.rules[meter.rule], meter, ending, heard.len() as u64);
+            let heard = (heard.len() as u64, self.is_interrupted);
+            at_end(&contract.rules[meter.rule], meter, ending, heard);
         }
         self.verdict(ending)
     }
@@ -416,7 +449,7 @@ const fn of_severity(severity: Severity) -> Outcome {
 }
 
 /// Judges a rule about the whole bag at its end.
-fn at_end(rule: &Rule, meter: &mut Meter, ending: &Ending, heard: u64) {
+fn at_end(rule: &Rule, meter: &mut Meter, ending: &Ending, (heard, is_interrupted): (u64, bool)) {
     let wrong = match rule.kind() {
         "duration" => {
             let span = ending.end.saturating_since(ending.start);
@@ -434,15 +467,11 @@ fn at_end(rule: &Rule, meter: &mut Meter, ending: &Ending, heard: u64) {
                 _ => None,
             }
         }
+        "topics" if is_interrupted => return meter.set_unknown(NO_ROOM),
         "topics" => outside(rule, heard, "topics with messages"),
         "losses" => match &ending.losses {
             None => return meter.set_unknown("the bag has no account of losses"),
-            Some(losses) => too_many(
-                rule,
-                losses
-                    .values()
-                    .fold(0, |sum: u64, lost| sum.saturating_add(*lost)),
-            ),
+            Some(losses) => return note_lost(rule, meter, ending.end, &Lost::of_all(losses.values())),
         },
         "disk_left" => match (ending.disk_left, rule.count("min")) {
             (None, _) => return meter.set_unknown("the free space at the end is not known"),

@@ -165,6 +165,16 @@ impl Machine {
         }
     }
 
+    /// Forgets what came until `now`, of which some messages are unknown; true if that leaves something of the rule undecided.
+    pub fn interrupt(&mut self, rule: &Rule, now: Timestamp) -> bool {
+        match self {
+            Self::None => return false,
+            Self::First(_, has_come) => return !std::mem::replace(has_come, true),
+            _ => *self = Self::new(rule, now),
+        }
+        true
+    }
+
     /// Takes note that all messages before `now` were taken.
     pub fn time(&mut self, now: Timestamp, meter: &mut Meter) {
         match self {

@@ -127,7 +127,7 @@ impl Meter {
         self.kept.iter()
     }
 
-    /// What began or ended since the last call, once more is wrong than is tolerated.
+    /// What began or ended since the last call, once more is wrong than is tolerated. The last violation that is kept does not end: others follow.
     pub fn take_news(&mut self, topic: Option<&str>, news: &mut Vec<Violation>) {
         if !self.is_broken() {
             return;
@@ -145,7 +145,7 @@ impl Meter {
                 });
                 self.begun = place + 1;
             }
-            if violation.until.is_none() {
+            if violation.until.is_none() || place + 1 == KEPT_MAX {
                 break;
             }
             news.push(of_topic(violation));

@@ -198,6 +198,8 @@ impl Rule {
 pub struct Contract {
     /// Its name; empty if it has none.
     pub name: String,
+    /// As it was written.
+    pub text: String,
     /// Its rules, in the order of the text.
     pub rules: Vec<Rule>,
 }
@@ -222,6 +224,7 @@ impl Contract {
         let root = yaml::parse(text).map_err(at_top)?;
         let mut contract = Self {
             name: String::new(),
+            text: text.to_owned(),
             rules: Vec::new(),
         };
         let mut is_versioned = false;

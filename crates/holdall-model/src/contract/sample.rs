@@ -83,6 +83,11 @@ impl Sample {
         });
     }
 
+    /// Whether a payload is here as a whole that is larger than what every rule sees.
+    pub(super) fn is_large(&self) -> bool {
+        self.head.len() > WHOLE_BYTES
+    }
+
     /// Whether all of the payload is here.
     pub(super) fn is_whole(&self) -> bool {
         self.head.len() == self.len

@@ -69,6 +69,13 @@ impl Skew {
         }
     }
 
+    /// Forgets the stamps until now, of which some are unknown.
+    pub fn interrupt(&mut self, reason: &str) {
+        self.waiting.clear();
+        self.others.clear();
+        self.meter.leave_out(reason);
+    }
+
     /// Judges what waits at the end.
     pub fn end(&mut self, now: Timestamp) {
         // The last ones may have lost their partner by the end itself.

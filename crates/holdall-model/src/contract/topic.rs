@@ -5,7 +5,9 @@ use super::{
     machine::Machine,
     meter::Meter,
     parse::{Contract, Rule},
-    verdict::{Ending, LIVE_MAX},
+    sample::Want,
+    tree::TF_TOPICS,
+    verdict::{Ending, LIVE_MAX, Lost},
 };
 use crate::{
     dynamic::TypePlan,
@@ -31,8 +33,27 @@ pub(super) struct Topic {
     pub type_name: Option<String>,
     pub reader: Reader,
     watched: Vec<Watched>,
+    /// How much of its payloads the rules need.
+    pub want: Want,
     info: Option<TopicInfo>,
     messages: u64,
+    /// Some messages were not judged, and may have been of this topic.
+    is_interrupted: bool,
+}
+
+/// How much of a topic's payloads the rules of a contract need.
+pub fn want_of(contract: &Contract, topic: &str) -> Want {
+    let of_rule = |rule: &Rule| match (&rule.topic, rule.kind()) {
+        (Some(of), _) if !of.matches(topic) => Want::Size,
+        (Some(_), "must" | "never" | "non_finite") => Want::Whole,
+        (Some(_), "frozen" | "latency" | "drift" | "stamps" | "jump" | "image" | "cloud" | "frame") => {
+            Want::Sparse
+        }
+        (None, "tf") if TF_TOPICS.contains(&topic) => Want::Whole,
+        (None, "skew") if rule.names("topics").iter().any(|name| name == topic) => Want::Sparse,
+        _ => Want::Size,
+    };
+    contract.rules.iter().map(of_rule).max().unwrap_or_default()
 }
 
 /// The plan of a topic's type from its stored definition, or from the embedded one where it has the same hash or none is known.
@@ -78,8 +99,10 @@ impl Topic {
             type_name: None,
             reader: Reader::default(),
             watched: watched.collect(),
+            want: want_of(contract, name),
             info: None,
             messages: 0,
+            is_interrupted: false,
         }
     }
 
@@ -154,6 +177,16 @@ impl Topic {
         }
     }
 
+    /// Takes note that messages were not judged that came until `now`, for this reason: what came before says nothing of what comes after.
+    pub fn interrupt(&mut self, now: Timestamp, reason: &str, contract: &Contract) {
+        self.is_interrupted = true;
+        for Watched { machine, meter } in &mut self.watched {
+            if machine.interrupt(&contract.rules[meter.rule], now) {
+                meter.leave_out(reason);
+            }
+        }
+    }
+
     /// Takes note that all messages before `now` were taken.
     pub fn time(&mut self, now: Timestamp) {
         for watched in &mut self.watched {
@@ -167,15 +200,19 @@ impl Topic {
         for Watched { meter, .. } in &mut self.watched {
             let rule = &contract.rules[meter.rule];
             match rule.kind() {
+                "required" if messages == 0 && self.is_interrupted => {
+                    meter.set_unknown("none of the messages that were judged is of it");
+                }
                 "required" if messages == 0 && rule.flag("is") => {
                     meter.note(ending.end, Some("no message came".to_owned()))
                 }
                 "losses" => match &ending.losses {
                     None => meter.set_unknown("the bag has no account of losses"),
-                    Some(losses) => meter.note(
-                        ending.end,
-                        too_many(rule, losses.get(&*self.name).copied().unwrap_or(0)),
-                    ),
+                    Some(losses) => match losses.get(&*self.name) {
+                        Some(lost) => note_lost(rule, meter, ending.end, lost),
+                        None if messages == 0 => note_lost(rule, meter, ending.end, &Lost::default()),
+                        None => meter.set_unknown("the account of losses does not have the topic"),
+                    },
                 },
                 "publishers" => match ending.publishers.as_ref().and_then(|all| all.get(&*self.name)) {
                     None => meter.set_unknown("its publishers are not known"),
@@ -228,10 +265,16 @@ impl Topic {
     }
 }
 
-/// What is wrong with a number of lost messages.
-pub(super) fn too_many(rule: &Rule, lost: u64) -> Option<String> {
+/// Judges a number of lost messages at the end: too many known ones are too many, few known ones are few only if none is unknown.
+pub(super) fn note_lost(rule: &Rule, meter: &mut Meter, end: Timestamp, lost: &Lost) {
     let max = rule.count("max").unwrap_or(0);
-    (lost > max).then(|| format!("{lost} messages lost, at most {max}"))
+    match &lost.unknown {
+        _ if lost.known > max => {
+            meter.note(end, Some(format!("{} messages lost, at most {max}", lost.known)));
+        }
+        Some(reason) => meter.set_unknown(reason.clone()),
+        None => meter.note(end, None),
+    }
 }
 
 fn wrong_publishers(rule: &Rule, publishers: &[Option<String>]) -> Result<Option<String>, String> {

@@ -74,7 +74,8 @@ struct Attached {
 pub(super) struct Connected {
     frames: Vec<String>,
     timeout: Duration,
-    /// It is judged from then on.
+    /// Time from the start on that it may take to be connected, and when it is judged from.
+    within: Duration,
     from: Timestamp,
     parents: HashMap<String, Attached>,
     /// Until when the frames are connected, as far as is known; `None` while they are not.
@@ -93,6 +94,7 @@ impl Connected {
                 .map(|name| name.trim_start_matches('/').to_owned())
                 .collect(),
             timeout: rule.span("timeout").unwrap_or(Duration::from_secs(1)),
+            within,
             from: start.saturating_add(within),
             parents: HashMap::new(),
             until: None,
@@ -115,6 +117,14 @@ impl Connected {
         }
         self.until = self.connected_until(time).ok();
         self.judge(time);
+    }
+
+    /// Forgets the dynamic transforms: some that came until `now` are unknown.
+    pub fn interrupt(&mut self, now: Timestamp, reason: &str) {
+        self.parents.retain(|_, attached| attached.until.is_none());
+        self.until = None;
+        self.from = self.from.max(now.saturating_add(self.within));
+        self.meter.leave_out(reason);
     }
 
     /// Takes note that all messages until `now` were taken.

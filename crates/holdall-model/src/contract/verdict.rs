@@ -2,8 +2,12 @@
 
 use super::parse::Severity;
 use crate::{
-    loss::{LossSums, ledger::Ledger},
+    loss::{
+        LossSums,
+        ledger::{Ledger, TopicAccount},
+    },
     time::Timestamp,
+    units::counted,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -118,6 +122,43 @@ impl Verdict {
     }
 }
 
+/// Lost messages of a topic.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Those that are known.
+    pub known: u64,
+    /// Why there may be more, one clause; `None` if these are all.
+    pub unknown: Option<String>,
+}
+
+impl Lost {
+    fn of(topic: &TopicAccount, ledger: &Ledger) -> Self {
+        let ends = topic.unknown_ends().publishers;
+        Self {
+            known: LossSums::of(&topic.missing).lost,
+            unknown: match () {
+                () if ledger.checkpoint.is_some() => {
+                    Some("the account was cut off before the end of the recording".to_owned())
+                }
+                () if topic.loss_unknown => Some("losses in transit of the topic are not known".to_owned()),
+                () if ends > 0 => Some(format!(
+                    "what {} sent last is not known",
+                    counted(ends, "publisher")
+                )),
+                () => None,
+            },
+        }
+    }
+
+    /// All topics together.
+    pub(super) fn of_all<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        all.fold(Self::default(), |sum, lost| Self {
+            known: sum.known.saturating_add(lost.known),
+            unknown: sum.unknown.or_else(|| lost.unknown.clone()),
+        })
+    }
+}
+
 /// What only the recorder knows when a recording ends, or what a bag has of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
@@ -126,7 +167,7 @@ pub struct Ending {
     /// When it ended.
     pub end: Timestamp,
     /// Lost messages by topic; `None` without an account.
-    pub losses: Option<BTreeMap<String, u64>>,
+    pub losses: Option<BTreeMap<String, Lost>>,
     /// The nodes of the publishers of each topic where they are known; `None` without an account.
     pub publishers: Option<BTreeMap<String, Vec<Option<String>>>>,
     /// Free space of the disk, in bytes.
@@ -137,11 +178,13 @@ impl Ending {
     /// With the losses and publishers of an account.
     #[must_use]
     pub fn with_account(mut self, ledger: &Ledger) -> Self {
-        let lost = ledger
-            .topics
-            .iter()
-            .map(|topic| (topic.name.clone(), LossSums::of(&topic.missing).lost));
+        let lost = ledger.topics.iter();
+        let lost = lost.map(|topic| (topic.name.clone(), Lost::of(topic, ledger)));
         self.losses = Some(lost.collect());
+        if ledger.checkpoint.is_some() {
+            // Publishers that came later are not in it.
+            return self;
+        }
         let publishers = ledger.topics.iter().map(|topic| {
             let listed = topic.publishers.iter().filter(|publisher| publisher.recorded > 0);
             let nodes: Vec<Option<String>> = listed.map(|publisher| publisher.node.clone()).collect();

@@ -7,10 +7,14 @@
 //! ```
 
 mod intervals;
+mod options;
+mod status;
 mod wanted;
 mod watch;
 
 pub use intervals::Intervals;
+pub use options::TriggerOptions;
+pub use status::{TriggerCount, TriggerStatus};
 pub use wanted::{Fate, Wanted};
 pub use watch::{Edge, RateWatch, SilenceWatch};
 

@@ -7,7 +7,7 @@ use crate::{options::Trigger, receive::session::Parts};
 use accounts::WatchedAccounts;
 use holdall_io::mutex::lock;
 use holdall_model::{
-    alarm::{Alarm, AlarmList, AlarmStatus},
+    alarm::{Alarm, AlarmList, AlarmStatus, AlarmSubject},
     marker::{MARKER_NAME_BYTES_MAX, MARKERS_MAX, Marker},
     text::Outside,
     time::Timestamp,
@@ -78,6 +78,11 @@ impl Alarms {
         if now >= *next_accounts {
             *next_accounts = now + ACCOUNTS_INTERVAL;
             accounts.step(parts, list, now, time);
+        }
+        let of_rules = parts.judging.as_ref().map(|judging| judging.take_alarms());
+        for alarm in of_rules.unwrap_or_default() {
+            let subject = AlarmSubject::of_rule(alarm.topic.as_deref(), &alarm.text);
+            list.note(alarm.edge, &subject, alarm.text.clone(), alarm.time);
         }
         let names = watched.pass_on();
         drop(watched);

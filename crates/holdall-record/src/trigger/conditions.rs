@@ -1,6 +1,6 @@
 //! The triggers of a recording as its messages pass: which of them fire, and when.
 
-use super::{options::Trigger, status::TriggerStatus};
+use super::{Trigger, TriggerStatus};
 use crate::clock_watch::ClockWatch;
 use holdall_model::{
     dynamic::{TypePlan, expression::Predicate},

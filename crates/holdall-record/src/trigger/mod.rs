@@ -1,11 +1,8 @@
 //! A recording that waits for events: the last messages stay in memory until an event shows whether they are wanted.
 
 mod conditions;
-mod options;
 mod ring;
-mod status;
 
 pub(super) use conditions::{Conditions, MessageTime};
-pub use options::{Trigger, TriggerOptions};
+pub use holdall_model::trigger::{Trigger, TriggerCount, TriggerOptions, TriggerStatus};
 pub(super) use ring::{Ring, RingPayload};
-pub use status::{TriggerCount, TriggerStatus};

@@ -11,6 +11,7 @@ use holdall_bag::{
 };
 use holdall_io::fs;
 use holdall_model::{
+    contract::{CONTRACT_CUSTOM_KEY, CONTRACT_RECORD},
     loss::ledger::{
         CHECKPOINT_RECORD, LEDGER_CUSTOM_KEY, LEDGER_KEY, LEDGER_RECORD, Ledger, MissingFile,
         PublisherAccount, TopicAccount,
@@ -32,7 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const ROSBAG2_RECORD: &str = "rosbag2";
 
 /// Entries of `custom_data` that each output makes itself.
-const OWN_KEYS: [&str; 9] = [
+const OWN_KEYS: [&str; 10] = [
     DAMAGED_KEY,
     STATE_KEY,
     SEALED_KEY,
@@ -42,6 +43,7 @@ const OWN_KEYS: [&str; 9] = [
     UNHEARD_SERVICES_CUSTOM_KEY,
     NOT_HEARD_CUSTOM_KEY,
     REPEATED_CUSTOM_KEY,
+    CONTRACT_CUSTOM_KEY,
 ];
 
 /// Data that the output inherits from the inputs in addition to messages.
@@ -185,8 +187,15 @@ impl Accounts {
                 }
             }
             for (name, entries) in &summary.metadata {
-                let is_ours = [LEDGER_RECORD, CHECKPOINT_RECORD, ROSBAG2_RECORD, REPEATED_RECORD]
-                    .contains(&name.as_str());
+                // A contract's verdict is about the whole recording.
+                let is_ours = [
+                    LEDGER_RECORD,
+                    CHECKPOINT_RECORD,
+                    ROSBAG2_RECORD,
+                    REPEATED_RECORD,
+                    CONTRACT_RECORD,
+                ]
+                .contains(&name.as_str());
                 if !is_ours && seen.insert((name.clone(), entries.clone())) {
                     self.records.push((name.clone(), entries.clone()));
                 }

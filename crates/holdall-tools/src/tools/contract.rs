@@ -77,10 +77,15 @@ fn for_each<T: Copy>(
 /// A file that cannot be read.
 pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
     let bags = BagSet::from(vec![bag.clone()]);
-    let (start, end) = bags.log_times().unwrap_or_default();
+    let times = bags.log_times();
+    let record = bag.contract_record()?;
+    let (start, end) = record
+        .as_ref()
+        .map_or_else(|| times.unwrap_or_default(), |record| record.span(times));
     let mut ending = Ending {
         start,
         end,
+        disk_left: record.and_then(|record| record.disk_left),
         ..Ending::default()
     };
     if let Some(ledger) = bag.any_ledger()? {

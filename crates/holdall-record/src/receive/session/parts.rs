@@ -4,6 +4,7 @@ use crate::{
     alarm::Alarms,
     cache::SharedCache,
     clock_watch::ClockWatch,
+    contract::Judging,
     receive::{gate::Gate, intake::Intake},
     requests::SessionRequests,
     step_wait::StepWait,
@@ -45,6 +46,8 @@ pub(crate) struct Parts {
     pub time: Arc<ClockWatch>,
     pub wait: Arc<StepWait>,
     pub alarms: Arc<Alarms>,
+    /// `None` without a contract.
+    pub judging: Option<Arc<Judging>>,
     /// In the order of subscription, as in the ledger.
     pub topics: Arc<Mutex<Vec<LiveTopic>>>,
     /// `None` unless files repeat latched messages.

@@ -16,6 +16,7 @@ use holdall_io::wait::Wait;
 use holdall_model::{
     loss::LossStage,
     message::PayloadRef,
+    time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
 };
 use std::{sync::Arc, time::Duration};
@@ -166,6 +167,7 @@ impl Delivery {
         while let Some(oldest) = self.packing.make_room() {
             self.write_packed(oldest);
         }
+        self.writer.judge_unpacked(&entry, payload.as_payload());
         self.packing.submit(entry, payload);
     }
 
@@ -197,6 +199,13 @@ impl Delivery {
     #[inline]
     pub fn write(&mut self, entry: CacheEntry, payload: PayloadRef<'_>) {
         self.writer.write(entry, payload, payload.len());
+    }
+
+    /// Passes on what was written until `now` (monotonic) to the judge; `last` is the log time of the last message that was taken.
+    pub fn pass_to_judge(&mut self, last: Option<Timestamp>, now: Duration) {
+        let held = self.waiting.oldest();
+        let held = held.map_or(Duration::ZERO, |oldest| now.saturating_sub(oldest));
+        self.writer.pass_to_judge(last, held, now);
     }
 
     /// Continues in a new file, after everything in flight.

@@ -26,6 +26,7 @@ use super::{checkpoint::Checkpoints, latched::LatchedKeeper, waiting::HeldPayloa
 use crate::{
     cache::{Place, Segment, SharedCache, Stored, Waited},
     clock_watch::ClockWatch,
+    contract::Tap,
     options::TriggerOptions,
     trigger::MessageTime,
 };
@@ -34,6 +35,7 @@ use durable::Durable;
 use holdall_bag::writer::{BagWriter, ClosedBag, CompressionMode, CompressionOptions, WriteError};
 use holdall_io::{clock::Clock, disk::WritePath, mutex::lock, wait::Wait};
 use holdall_model::{
+    contract::ContractRecord,
     loss::ledger::{Ledger, Restart},
     message::PayloadRef,
     topic::{MessageDefinition, TopicId},
@@ -133,6 +135,14 @@ impl Drain {
         self
     }
 
+    /// Has what is written judged by a contract. Called before the first topic.
+    pub(crate) fn with_contract(mut self, tap: Option<Tap>) -> Self {
+        if let Some(tap) = tap {
+            self.delivery.writer().set_tap(tap);
+        }
+        self
+    }
+
     /// Repeats the messages that `keeper` has at the beginning of each file. Called before the first message.
     pub(crate) fn with_latched(mut self, keeper: Option<Arc<LatchedKeeper>>) -> Self {
         if let Some(keeper) = keeper {
@@ -185,6 +195,7 @@ impl Drain {
     pub fn step(&mut self, segment: Option<Segment>, now: Duration) {
         self.delivery.writer().check_clock();
         self.run_commands();
+        let last = segment.as_ref().and_then(Segment::last_log_time);
         if self.triggered.is_some() {
             self.step_triggered(segment, now);
         } else if let Some(segment) = segment {
@@ -202,6 +213,7 @@ impl Drain {
             self.define(topic.id, topic.without_definition());
         }
         self.follow_given_up();
+        self.delivery.pass_to_judge(last, now);
         if let Err(error) = self.maintain(now) {
             self.delivery.writer().fail(error);
         }
@@ -372,6 +384,7 @@ impl Drain {
         writer.free_places();
         writer.count_removed();
         self.markers.write(writer.bag())?;
+        writer.write_contract()?;
         writer.write_checkpoint(&mut self.checkpoints, now)?;
         self.space.maintain(now, writer, &self.shared)
     }
@@ -415,6 +428,7 @@ impl Drain {
     pub fn close(mut self, clock: &dyn Clock) -> ClosedBag {
         self.delivery.writer().settle();
         self.write_markers();
+        let judged = self.delivery.writer().end_contract(clock.monotonic());
         let Self {
             ledger,
             shared,
@@ -423,12 +437,15 @@ impl Drain {
             markers,
             ..
         } = self;
-        let closed = delivery.into_writer().close(durable.record(), |has_failed| {
+        let of_contract = judged.as_ref().map(ContractRecord::named);
+        let records = durable.record().into_iter().chain(of_contract);
+        let closed = delivery.into_writer().close(records, |has_failed| {
             if !has_failed {
                 durable.closed(clock.monotonic(), &lock(&ledger));
             }
             let mut custom_data = durable.end();
             custom_data.extend(markers.end());
+            custom_data.extend(judged.and_then(|record| record.custom_data()));
             custom_data.extend(names_to_custom_data(&shared.unheard_services()));
             custom_data.extend(not_heard_to_custom_data(&shared.not_heard()));
             custom_data

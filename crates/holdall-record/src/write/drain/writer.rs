@@ -4,6 +4,7 @@ use super::{channels::Channels, runs::Runs, shared::DrainShared, watch::Watch};
 use crate::{
     cache::CacheEntry,
     clock_watch::ClockWatch,
+    contract::Tap,
     events::FinishedFile,
     write::{
         checkpoint::{Checkpoints, account_for, by_topic_of_recording, count_repeated, ledger_record},
@@ -16,6 +17,7 @@ use crate::{
 use holdall_bag::writer::{BagTopic, BagWriter, ClosedBag, PublisherSlot, WriteError};
 use holdall_io::mutex::lock;
 use holdall_model::{
+    contract::{CONTRACT_RECORD, ContractRecord},
     loss::{
         LossStage,
         ledger::{Interval, Ledger},
@@ -50,6 +52,8 @@ pub(super) struct Writer {
     merge_publishers: bool,
     /// Payloads come packed.
     is_packed: bool,
+    /// `None` without a contract.
+    tap: Option<Box<Tap>>,
 }
 
 impl Writer {
@@ -72,6 +76,7 @@ impl Writer {
             failure: None,
             merge_publishers: options.merge_publishers,
             is_packed: false,
+            tap: None,
         }
     }
 
@@ -102,6 +107,48 @@ impl Writer {
         self.watch.set_clock(clock);
     }
 
+    /// Has what is written judged by a contract.
+    pub fn set_tap(&mut self, tap: Tap) {
+        self.tap = Some(Box::new(tap));
+    }
+
+    /// Passes on what was written to the judge; see [`Tap::pass`].
+    pub fn pass_to_judge(&mut self, last: Option<Timestamp>, held: Duration, now: Duration) {
+        if let Some(tap) = &mut self.tap {
+            tap.pass(last, held, now);
+        }
+    }
+
+    /// Lets the judge see a message before it is packed.
+    pub fn judge_unpacked(&mut self, entry: &CacheEntry, payload: PayloadRef<'_>) {
+        if let Some(tap) = &mut self.tap
+            && let Some(topic) = self.channels.find(entry, &self.ledger)
+        {
+            tap.message(topic, entry, payload);
+        }
+    }
+
+    /// Puts the record of the contract into the bag once the recording has begun.
+    ///
+    /// # Errors
+    /// A failed disk or storage file.
+    pub fn write_contract(&mut self) -> Result<(), WriteError> {
+        if let Some(tap) = &mut self.tap
+            && let Some(record) = tap.beginning()
+            && self.bag.write_record(CONTRACT_RECORD, &record.entries())?
+        {
+            tap.begun();
+        }
+        Ok(())
+    }
+
+    /// The record of the contract at the end, when all messages are in the bag; `None` without a contract.
+    pub fn end_contract(&mut self, now: Duration) -> Option<ContractRecord> {
+        let tap = self.tap.as_mut()?;
+        let ledger = lock(&self.ledger).clone();
+        tap.end(&ledger, self.bag.available_bytes(), now)
+    }
+
     /// Checks the clock after messages were taken and before they are written.
     pub fn check_clock(&mut self) {
         self.watch.check_clock();
@@ -125,6 +172,7 @@ impl Writer {
     }
 
     pub fn add_topic(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
+        let judged = self.tap.as_ref().map(|_| (info.clone(), definition.clone()));
         match self.bag.add_topic(ChannelInfo {
             topic: info,
             definition,
@@ -132,28 +180,43 @@ impl Writer {
             Ok(added) => {
                 self.channels.add_own(topic, added);
                 self.watch.place(topic, added);
+                self.judge_topic(judged);
             }
             Err(error) => self.fail(error),
+        }
+    }
+
+    fn judge_topic(&mut self, judged: Option<(TopicInfo, MessageDefinition)>) {
+        if let (Some(tap), Some((info, definition))) = (&mut self.tap, judged) {
+            tap.topic(info, definition);
         }
     }
 
     /// Adds a further type of a topic: a separate topic of the bag with the same name.
     pub fn add_type(&mut self, topic: TopicId, info: TopicInfo, definition: MessageDefinition) {
         let type_name = info.type_name.clone();
+        let judged = self.tap.as_ref().map(|_| (info.clone(), definition.clone()));
         match self.bag.add_topic(ChannelInfo {
             topic: info,
             definition,
         }) {
-            Ok(added) => self.channels.add_other(topic, type_name, added),
+            Ok(added) => {
+                self.channels.add_other(topic, type_name, added);
+                self.judge_topic(judged);
+            }
             Err(error) => self.fail(error),
         }
     }
 
     /// Gives a topic that is in the bag its definition.
     pub fn define(&mut self, topic: TopicId, definition: MessageDefinition) {
-        if let Some(own) = self.channels.own(topic)
-            && let Some(name) = self.bag.set_definition(own, definition)
-        {
+        let Some(own) = self.channels.own(topic) else {
+            return;
+        };
+        if let Some(tap) = &mut self.tap {
+            tap.define(own, &definition);
+        }
+        if let Some(name) = self.bag.set_definition(own, definition) {
             tracing::info!("{name}: a node sent the message definition; it is in the bag now");
         }
     }
@@ -163,6 +226,9 @@ impl Writer {
         let Some(other) = self.channels.other(topic, &definition.type_name) else {
             return false;
         };
+        if let Some(tap) = &mut self.tap {
+            tap.define(other, definition);
+        }
         if let Some(name) = self.bag.set_definition(other, definition.clone()) {
             tracing::info!(
                 "{name}: a node sent the message definition of {}; it is in the bag now",
@@ -211,6 +277,9 @@ impl Writer {
                 }
                 self.journal.written(self.bag.file_number(), &entry);
                 self.written += 1;
+                if let (Some(tap), false) = (&mut self.tap, self.is_packed) {
+                    tap.message(topic, &entry, payload);
+                }
                 if self.watch.is_needed() {
                     self.watch_written(&entry, topic, payload);
                 }

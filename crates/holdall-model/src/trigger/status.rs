@@ -1,6 +1,6 @@
 //! The report of a recording that waits for events.
 
-use super::options::Trigger;
+use super::Trigger;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub struct TriggerStatus {
 }
 
 impl TriggerStatus {
-    pub(crate) fn new(triggers: &[Trigger]) -> Self {
+    /// Nothing has happened.
+    pub fn new(triggers: &[Trigger]) -> Self {
         let count = |trigger: &Trigger| TriggerCount {
             text: trigger.text.clone(),
             ..TriggerCount::default()

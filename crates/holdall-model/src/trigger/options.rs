@@ -1,6 +1,6 @@
 //! Events that a recording waits for, and how much it keeps around them.
 
-pub use holdall_model::trigger::Trigger;
+use super::Trigger;
 use std::time::Duration;
 
 /// Events that a recording waits for, and how much it keeps around each.

@@ -1,0 +1,138 @@
+"""Contracts that judge a recording of real nodes while it runs: the verdict is the one that the bag has afterwards, also where the recorder was killed."""
+
+import json
+import signal
+import time
+
+from served import ask, served, until
+from test_alarms import command_into, markers, metrics, report_of, reported
+
+CONTRACT = """
+version: 1
+name: robot
+topics:
+  /scan:
+    required: true
+    type: sensor_msgs/msg/LaserScan
+    rate: {min: 15, window: 2s}
+    gap: {max: 1s, reason: the lidar stands still}
+    must: "angle_min < 0"
+  /imu:
+    rate: {min: 50, window: 2s}
+    stamps: strict
+    never: {expression: "angular_velocity.z > 0.99", severity: warn}
+    frozen: 3
+    frame: [imu, base]
+    publishers: {min: 1, names: [/talker]}
+  /words: {size: {max: 200}, never: 'data == "hello 30"', latency: 1s}
+  /never: {required: {is: true, severity: warn}}
+  /absent*: {gap: 1s}
+bag: {losses: 0, topics: 3, duration: {min: 2s}, disk_left: 1MB}
+"""
+
+SCAN = {"topic": "/scan", "type": "sensor_msgs/msg/LaserScan", "rate_hz": 20}
+IMU = {"topic": "/imu", "type": "sensor_msgs/msg/Imu", "rate_hz": 100, "count": None}
+WORDS = {"topic": "/words", "type": "std_msgs/msg/String", "rate_hz": 10, "count": None}
+
+
+def contract_in(world, text=CONTRACT):
+    file = world.folder / "robot.yaml"
+    file.write_text(text)
+    return file
+
+
+def afterwards(world, bag, contract, code):
+    done = world.run("check", bag, "--json", "--contract", contract)
+    assert done.returncode == code, done.stdout + done.stderr
+    return json.loads(done.stdout)["contract"]
+
+
+def wrong(verdict):
+    return sorted({(rule["kind"], rule["topic"]) for rule in verdict["rules"] if rule["outcome"] in ("failed", "warned")})
+
+
+def test_a_recording_is_judged_while_it_runs_as_its_bag_is_afterwards(world):
+    log, bag, contract = world.folder / "reported", world.folder / "bag", contract_in(world)
+    talker = world.talker({**SCAN, "count": 80}, IMU, WORDS, later=[{**SCAN, "count": None}])
+    talker.wait_for("ready")
+    recorder = world.holdall(
+        "record", "-a", "-o", bag, "--json", "--contract", contract, "--on-alarm", command_into(log), "--web", "127.0.0.1:0", "--control-socket", world.folder / "socket"
+    )
+    address = served(recorder)
+    lines = until(lambda: [line for line in reported(log) if "gap" in line[3]], "an alarm of the gap")
+    state, kind, topic, text, *_ = lines[0]
+    assert (state, kind, topic) == ("begin", "contract", "/scan"), lines
+    assert text == "/scan: contract: gap: no message for 1 s (the lidar stands still)"
+    assert metrics(address)["holdall_alarms_active"][(("kind", "contract"),)] >= 1
+    status = world.run("control", world.folder / "socket", "status")
+    assert json.loads(status.stdout)["status"]["contract"]["outcome"] == "failed", status
+    talker.process.send_signal(signal.SIGUSR1)
+    until(lambda: [line for line in reported(log) if line[0] == "end" and "gap" in line[3]], "its end")
+    code, said = recorder.stop()
+    assert code == 4, said
+    assert f"alarm: {text}" in said and f"alarm: {text}" in markers(bag), said
+    live = report_of(said)["contract"]
+    assert live["name"] == "robot" and live["outcome"] == "failed" and live["not_judged"] == 0
+    verdict = live["verdict"]
+    expected = [("gap", "/scan"), ("latency", "/words"), ("never", "/imu"), ("never", "/words"), ("rate", "/scan"), ("required", "/never")]
+    assert [one for one in wrong(verdict) if one != ("latency", "/words")] == [one for one in expected if one[0] != "latency"], verdict
+    assert verdict == afterwards(world, bag, contract, 4)
+    unknown = {(rule["kind"], rule["topic"]): rule["reason"] for rule in verdict["rules"] if rule["outcome"] == "unknown"}
+    assert unknown[("latency", "/words")] == "std_msgs/msg/String has no header.stamp"
+    assert ("gap", "/absent*") in unknown, unknown
+
+
+KILLED = """
+version: 1
+topics:
+  /scan: {gap: 1s, first: 30s, rate: {min: 15, window: 2s}}
+  /words: {never: 'data == "hello 30"'}
+bag: {losses: 0}
+"""
+
+
+def test_a_killed_recorders_bag_has_the_violations_that_were_seen_live_and_unknown_losses(world):
+    log, bag, contract = world.folder / "reported", world.folder / "bag", contract_in(world, KILLED)
+    talker = world.talker({**SCAN, "count": 80}, WORDS)
+    talker.wait_for("ready")
+    # What survives the process would have the account, too.
+    recorder = world.holdall("record", "-a", "-o", bag, "--contract", contract, "--on-alarm", command_into(log), "--rescue-directory", "")
+    until(lambda: len({line[3] for line in reported(log) if line[0] == "begin"}) == 3, "all three alarms")
+    until(lambda: world.run("info", "--json", bag).returncode == 0, "a bag that can be read")
+    recorder.wait_until_says("alarm")
+    time.sleep(2)
+    recorder.stop(signal.SIGKILL)
+    world.repair(bag)
+    verdict = afterwards(world, bag, contract, 4)
+    seen = {int(line[4]): line[3] for line in reported(log) if line[0] == "begin"}
+    found = {one["since_ns"]: one["text"] for one in verdict["violations"]}
+    assert set(seen) == set(found), (seen, found)
+    assert all(seen[since].endswith(text) for since, text in found.items()), (seen, found)
+    losses = [rule for rule in verdict["rules"] if rule["kind"] == "losses"]
+    assert [rule["outcome"] for rule in losses] == ["unknown"], losses
+    assert losses[0]["reason"] == "the account was cut off before the end of the recording"
+
+
+def test_contracts_that_are_damaged_are_refused_before_anything_is_recorded(world):
+    for text, said in (
+        ("version: 1\ntopics: {/scan: {rat: 5}}", "robot.yaml: line 2: topics./scan.rat: "),
+        ("version: 1\ntopics: {/scan: {rate: .nan}}", "robot.yaml: line 2: topics./scan.rate"),
+        ("\x00", "robot.yaml: "),
+    ):
+        refused = world.run("record", "-a", "-o", world.folder / "bag", "--contract", contract_in(world, text))
+        assert refused.returncode == 2 and f"--contract {world.folder}/{said}" in refused.stderr, refused.stderr
+        assert not (world.folder / "bag").exists()
+
+
+def test_a_profile_has_a_contract_and_a_bag_without_faults_passes(world):
+    contract = contract_in(world, "version: 1\ntopics: {/words: {required: true, gap: 5s}}")
+    profile = world.folder / "profile.yaml"
+    profile.write_text(f"all: true\ncontract: {contract}\n")
+    talker = world.talker({**WORDS, "count": 20})
+    talker.wait_for("ready")
+    bag = world.folder / "bag"
+    recorder = world.holdall("record", "--profile", profile, "-o", bag)
+    talker.wait_for("done")
+    code, said = recorder.stop()
+    assert code == 0 and "contract passed (2 rules)" in said, said
+    assert afterwards(world, bag, contract, 0)["outcome"] == "passed"
