@@ -1,5 +1,6 @@
 //! Contracts against a planter of faults, whose own log says what is wrong, when, and on which topic.
 
+mod live;
 mod planter;
 
 use super::*;
