@@ -142,7 +142,8 @@ def test_a_profile_has_alarms(world):
 class Diagnostics:
     """What a real rclpy node hears on /diagnostics, as another CDR library reads it."""
 
-    def __init__(self, world):
+    def __init__(self, world, further=()):
+        self.names = ["recording", "losses", "silent topics", "disk", *further]
         self.node = world.events_listener({"topic": "/diagnostics", "type": "diagnostic_msgs/msg/DiagnosticArray"})
         self.node.wait_for("ready")
 
@@ -157,7 +158,7 @@ class Diagnostics:
             assert node == "rosbag2_recorder"
             level = status.level if isinstance(status.level, int) else ord(status.level)
             by_name[name] = (level, status.message, {pair.key: pair.value for pair in status.values})
-        assert list(by_name) == ["recording", "losses", "silent topics", "disk"]
+        assert list(by_name) == self.names
         return stamp, by_name
 
     def until(self, holds):

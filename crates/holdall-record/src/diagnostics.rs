@@ -1,7 +1,7 @@
 //! The state of a recording as ROS monitors read it: a `diagnostic_msgs/msg/DiagnosticArray` with a status each for recording, losses, silent
-//! topics and disk, at the levels of the recording's alarms.
+//! topics, disk and contract, at the levels of the recording's alarms.
 
-use super::status::{AlarmWatchStatus, RecordStatus};
+use super::status::{AlarmWatchStatus, ContractStatus, RecordStatus};
 use holdall_model::{
     alarm::AlarmKind,
     diagnostic::{DiagnosticStatus, Level, diagnostic_array},
@@ -23,12 +23,13 @@ const TOPICS_NAMED_MAX: usize = 50;
 
 /// The serialized message.
 pub(crate) fn diagnostics(node_name: &str, status: &RecordStatus, time: Timestamp) -> Vec<u8> {
-    let all = [
+    let mut all = vec![
         recording(status),
         losses(status),
         silent_topics(status),
         disk(status),
     ];
+    all.extend(status.contract.as_ref().map(|of| contract(status, of)));
     diagnostic_array(node_name, &all, time)
 }
 
@@ -151,6 +152,24 @@ fn silent_topics(status: &RecordStatus) -> DiagnosticStatus {
     }
 }
 
+fn contract(status: &RecordStatus, of: &ContractStatus) -> DiagnosticStatus {
+    let (level, message) = match active(status, &[AlarmKind::Contract]) {
+        Some(text) if of.has_failed() => (Level::Error, text),
+        Some(text) => (Level::Warn, text),
+        None if of.broken > 0 => (Level::Warn, of.line()),
+        None => (Level::Ok, of.line()),
+    };
+    DiagnosticStatus {
+        name: "contract",
+        level,
+        message,
+        values: vec![
+            value("broken_rules", of.broken),
+            value("not_judged", of.not_judged),
+        ],
+    }
+}
+
 fn disk(status: &RecordStatus) -> DiagnosticStatus {
     let free = status.disk_available_bytes;
     let (level, message) = match (&status.must_end, active(status, &[AlarmKind::Disk]), free) {
@@ -178,7 +197,7 @@ fn disk(status: &RecordStatus) -> DiagnosticStatus {
 mod tests {
     use super::*;
     use crate::status::TopicStatus;
-    use holdall_model::{alarm::Alarm, loss::LossStage};
+    use holdall_model::{alarm::Alarm, contract::Outcome, loss::LossStage};
     use std::collections::BTreeMap;
 
     fn alarm(kind: AlarmKind, text: &str) -> Alarm {
@@ -208,6 +227,22 @@ mod tests {
             disk(status),
         ]
         .map(|one| one.level)
+    }
+
+    #[test]
+    fn a_contract_has_the_level_of_its_rules() {
+        let mut of = ContractStatus::default();
+        let mut status = RecordStatus::default();
+        let level = |status: &RecordStatus, of: &ContractStatus| contract(status, of).level;
+        assert_eq!(level(&status, &of), Level::Ok);
+        of.broken = 1;
+        of.outcome = Outcome::Warned;
+        assert_eq!(level(&status, &of), Level::Warn, "it was broken");
+        status.alarms.active = vec![alarm(AlarmKind::Contract, "/scan: contract: gap")];
+        assert_eq!(level(&status, &of), Level::Warn);
+        of.outcome = Outcome::Failed;
+        assert_eq!(level(&status, &of), Level::Error);
+        assert_eq!(contract(&status, &of).message, "/scan: contract: gap");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     receive::session::{STEP_INTERVAL, Session},
     status::{RecordReport, RecordStatus},
     view::{RecordObserver, View},
-    write::{backlog::Backlog, drain::DrainThread, survival::Survival},
+    write::{drain::DrainThread, survival::Survival},
 };
 use holdall_bag::writer::{BagFolder, OpenDisk, OsFolder, os_disk, sealed_os_disk};
 use holdall_io::{
@@ -20,7 +20,10 @@ use holdall_io::{
     sealed::Seal,
     survivor::{buffers, ordinary},
 };
-use holdall_model::{cache::CacheRoom, units::format_bytes};
+use holdall_model::{
+    cache::{Backlog, CacheRoom},
+    units::format_bytes,
+};
 use holdall_transport::Transport;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

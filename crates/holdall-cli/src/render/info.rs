@@ -10,6 +10,7 @@ use crate::{
 };
 use holdall::reader::{AccountSummary, BagSummary, TopicPublisher, UndefinedTopic};
 use holdall_model::{
+    contract::CONTRACT_CUSTOM_KEY,
     loss::LossSums,
     marker::Marker,
     metadata::TopicWithMessageCount,
@@ -106,6 +107,9 @@ impl BagView<'_> {
         push_list(&mut text, SERVICE_LABEL, SERVICE_LABEL.len(), &lines);
         self.push_further(&mut text, zone);
         push(&mut text, "State:", summary.state.condition.as_str());
+        if let Some(outcome) = metadata.custom_data.get(CONTRACT_CUSTOM_KEY) {
+            push(&mut text, "Contract:", &one_line(outcome));
+        }
         push_list(&mut text, "Lost messages:", LABEL_CELLS, &self.lost_lines(zone));
         if let Some(account) = &summary.state.account {
             push_account(&mut text, account, zone);

@@ -15,6 +15,7 @@ use holdall::{
     tools::overview::{NextStep, TopicRow, next_steps, rows},
 };
 use holdall_model::{
+    contract::{CONTRACT_CUSTOM_KEY, Outcome as Judged},
     text::{Outside, OutsidePath, one_line, shell_word},
     time::Timestamp,
 };
@@ -78,6 +79,13 @@ pub fn text(view: &Overview<'_>) -> String {
     );
     view.push(&mut lines, "Size", &size);
     view.push_state(&mut lines);
+    if let Some(outcome) = metadata.custom_data.get(CONTRACT_CUSTOM_KEY) {
+        let paint = match outcome == Judged::Failed.as_str() {
+            true => Paint::bad,
+            false => Paint::faint,
+        };
+        view.push_painted(&mut lines, "Contract", &one_line(outcome), paint);
+    }
     if !rows.is_empty() {
         lines.push(String::new());
         lines.extend(view.table(rows, &word));

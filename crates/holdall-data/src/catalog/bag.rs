@@ -7,6 +7,7 @@ use super::{
 use holdall_bag::reader::{Bag, BagFile, BagState, Condition, ReadError, TopicPublisher};
 use holdall_io::fs;
 use holdall_model::{
+    contract::CONTRACT_CUSTOM_KEY,
     loss::{LossStage, LossSums, ledger::Ledger},
     qos::QosProfile,
     time::Timestamp,
@@ -168,6 +169,7 @@ impl<'a> Described<'a> {
 
     fn bag_row(&self) -> Vec<Cell> {
         let metadata = self.bag.metadata();
+        let custom_data = |key| metadata.custom_data.get(key).map(String::as_str).into();
         let condition = self
             .state
             .as_ref()
@@ -200,6 +202,7 @@ impl<'a> Described<'a> {
             time_cell(metadata.ending_time()),
             duration.and_then(|nanos| i64::try_from(nanos).ok()).into(),
             self.lost(None),
+            custom_data(CONTRACT_CUSTOM_KEY),
             self.notices.first().map(String::as_str).into(),
             (&*self.candidate.fingerprint).into(),
         ]

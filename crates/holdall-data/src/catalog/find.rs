@@ -15,7 +15,7 @@ use std::{collections::HashMap, ops::Range};
 /// A column that an expression can name: its name there, its table, its name in the table.
 struct FindColumn(&'static str, usize, &'static str);
 
-const COLUMNS: [FindColumn; 36] = [
+const COLUMNS: [FindColumn; 37] = [
     FindColumn("bag", table::BAGS, "bag"),
     FindColumn("root", table::BAGS, "root"),
     FindColumn("name", table::BAGS, "name"),
@@ -32,6 +32,7 @@ const COLUMNS: [FindColumn; 36] = [
     FindColumn("start", table::BAGS, "start"),
     FindColumn("end", table::BAGS, "end"),
     FindColumn("duration", table::BAGS, "duration_ns"),
+    FindColumn("contract", table::BAGS, "contract"),
     FindColumn("notice", table::BAGS, "notice"),
     FindColumn("topic", table::TOPICS, "topic"),
     FindColumn("type", table::TOPICS, "type"),
@@ -62,7 +63,7 @@ pub fn find_columns() -> impl Iterator<Item = &'static str> {
 /// Names that an expression can use, for help texts.
 pub const FIND_COLUMNS: &str = "\
   of the bag         bag name root state storage compression ros_distro encrypted files size topics
-                     messages lost start end duration (seconds) notice
+                     messages lost start end duration (seconds) contract notice
   of a topic         topic type type_hash reliability durability payload_bytes rate (per second); where
                      one of these is named, messages and lost are the topic's
   of a publisher     gid node host transport

@@ -87,6 +87,7 @@ pub(super) const TABLES: [TableSpec; 8] = [
             time("end"),
             number("duration_ns"),
             number("lost"),
+            text("contract"),
             text("notice"),
             text("fingerprint"),
         ],

@@ -1,7 +1,9 @@
 //! How messages wait between the transport and the disk: every choice about the cache.
 
+mod backlog;
 mod room;
 
+pub use backlog::Backlog;
 pub use room::CacheRoom;
 
 use std::time::Duration;

@@ -1,6 +1,5 @@
 //! Writing: takes segments from the cache into the bag, keeps the loss window, and knows what is durable.
 
-pub(super) mod backlog;
 mod checkpoint;
 pub mod drain;
 mod journal;

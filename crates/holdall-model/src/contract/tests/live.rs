@@ -102,7 +102,7 @@ proptest! {
             if random.below(4) == 0 {
                 live.pass(at);
             }
-            // The judge is some messages behind.
+            // The judge is some messages late.
             if random.below(20) == 0 {
                 live.step(at);
             }
@@ -185,7 +185,7 @@ fn few_losses_are_few_only_where_all_are_known() {
     assert_eq!(lost(4, None), Outcome::Failed);
     assert_eq!(lost(0, Some("nothing shows it")), Outcome::Unknown);
     assert_eq!(lost(4, Some("there may be more")), Outcome::Failed);
-    // The account of a recorder that was killed: silence is no good news.
+    // The account of a recorder that was killed: silence shows nothing.
     let mut ledger = Ledger::new();
     let topic = ledger.add_topic("/points");
     assert_eq!(outcomes(ending().with_account(&ledger)), Outcome::Passed);

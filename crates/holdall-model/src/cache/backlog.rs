@@ -11,7 +11,7 @@ const OVER_SPAN: Duration = Duration::from_secs(2);
 
 /// The largest backlog since memory was last released, and how long it has been over.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     largest_bytes: usize,
     over_since: Option<Duration>,
 }
