@@ -4,6 +4,7 @@ import json
 import signal
 import time
 
+import pytest
 from mcap.reader import make_reader
 from served import ask, served, until
 from test_alarms import ERROR, Diagnostics, command_into, markers, metrics, report_of, reported
@@ -151,3 +152,15 @@ def test_a_profile_has_a_contract_and_a_bag_without_faults_passes(world):
     code, said = recorder.stop()
     assert code == 0 and "contract passed (2 rules)" in said, said
     assert afterwards(world, bag, contract, 0)["outcome"] == "passed"
+
+
+@pytest.mark.parametrize("flags", (["-s", "sqlite3"], ["--compression-mode", "message", "--compression-format", "zstd"], ["-d", "2"]), ids=" ".join)
+def test_the_verdict_is_that_of_the_bag_in_every_form(world, flags):
+    bag, contract = world.folder / "bag", contract_in(world)
+    talker = world.talker({**SCAN, "count": 40}, {**IMU, "count": 500}, {**WORDS, "count": 50})
+    talker.wait_for("ready")
+    recorder = world.holdall("record", "-a", "-o", bag, "--json", "--contract", contract, *flags)
+    talker.wait_for("done")
+    code, said = recorder.stop()
+    assert code == 4, said
+    assert report_of(said)["contract"]["verdict"] == afterwards(world, bag, contract, 4)
