@@ -62,6 +62,11 @@ DiffOptions = TypedDict("DiffOptions", {
     "count": int, "definitions": Some[AnyPath], "fields": bool, "identity": Some[AnyPath], "summary": bool,
 }, total=False)  # fmt: skip
 
+EventsOptions = TypedDict("EventsOptions", {
+    "after": Number, "before": Number, "definitions": Some[AnyPath], "identity": Some[AnyPath], "label_markers": str, "labels": AnyPath,
+    "write_markers": bool,
+}, total=False)  # fmt: skip
+
 ExportOptions = TypedDict("ExportOptions", {
     "count": int, "definitions": Some[AnyPath], "duration": Number, "end": Number, "exclude_regex": str, "exclude_topics": Some[str], "flat": bool,
     "identity": Some[AnyPath], "mapping": AnyPath, "overwrite": bool, "quality": int, "regex": str, "start": Number, "start_offset": Number,

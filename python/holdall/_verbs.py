@@ -18,6 +18,7 @@ from ._options import (
     DecompressOptions,
     DecryptOptions,
     DiffOptions,
+    EventsOptions,
     ExportOptions,
     FilterOptions,
     GetOptions,
@@ -77,6 +78,11 @@ def audit(bag: AnyPath, *, progress: Progress = None, **options: Unpack[AuditOpt
 def diff(first: AnyPath, second: AnyPath, *, progress: Progress = None, **options: Unpack[DiffOptions]) -> Report:
     """The differences between two bags (``fields=True``: of each field)."""
     return _one(run("diff", [first, second], allowed=(DONE, DIFFERENT), progress=progress, **options))
+
+
+def events(bags: Bags, trigger: str | Sequence[str], *, progress: Progress = None, **options: Unpack[EventsOptions]) -> list[Report]:
+    """What triggers would have caught in bags (``events("lab", "/battery: voltage < 11.5", label_markers="crash.*")``). A report for each bag."""
+    return run("events", bags, progress=progress, trigger=trigger, **options)
 
 
 def plot(bags: Bags, output: AnyPath, *, progress: Progress = None, **options: Unpack[PlotOptions]) -> Path:

@@ -67,6 +67,18 @@ impl Marker {
         }
     }
 
+    /// A marker with as much of a name as a name may have.
+    ///
+    /// # Errors
+    /// A name that is empty.
+    pub fn shortened(time: Timestamp, name: &str) -> Result<Self, MarkerNameError> {
+        let mut end = name.len().min(MARKER_NAME_BYTES_MAX);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        Self::new(time, &name[..end])
+    }
+
     /// Marks a jump of the clock that stamps messages.
     pub fn of_jump(jump: ClockJump) -> Self {
         Self {

@@ -13,7 +13,7 @@ const GROUPS: [(&str, &str, &str); 6] = [
     (
         "Look",
         "info cat plot web audit check",
-        "diff list get find catalog contract",
+        "diff list get find catalog contract events",
     ),
     (
         "Change",
@@ -35,6 +35,10 @@ const NEEDED: &[(&str, &str)] = &[
     ("play", "topics rate loop start end clock remap start-paused web"),
     ("burst", "topics num-messages start-offset remap"),
     ("cat", "topics regex where start end count json no-arr"),
+    (
+        "events",
+        "trigger before after labels label-markers write-markers json",
+    ),
     ("export", "format topics where start end output"),
     ("plot", "topics output start end"),
     ("diff", "fields summary count json"),
@@ -77,7 +81,7 @@ pub const PAGES: [(&str, &str, &str); 6] = [
         include_str!("pages/loss.txt"),
         "record info audit check repair",
     ),
-    ("triggers", include_str!("pages/triggers.txt"), "record"),
+    ("triggers", include_str!("pages/triggers.txt"), "record events"),
     (
         "storage",
         include_str!("pages/storage.txt"),

@@ -15,6 +15,7 @@ pub mod contract;
 pub mod control;
 pub mod decrypt;
 pub mod diff;
+pub mod events;
 pub mod export;
 pub mod files;
 #[cfg(test)]
@@ -119,6 +120,9 @@ pub enum Verb {
         #[command(subcommand)]
         what: contract::ContractWhat,
     },
+    /// Find what triggers would have caught in bags; precision, recall
+    #[command(after_help = events::EXAMPLES, after_long_help = format!("{}\n\n{}", events::EXAMPLES, events::NOTES))]
+    Events(events::EventsArguments),
     /// Complete a bag whose recorder was killed, or save what is readable
     #[command(after_help = repair::EXAMPLES, after_long_help = format!("{}\n\n{}", repair::EXAMPLES, repair::NOTES))]
     Repair(repair::RepairArguments),

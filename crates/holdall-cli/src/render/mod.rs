@@ -13,6 +13,7 @@ pub mod labels;
 pub mod listen;
 pub mod overview;
 pub mod paint;
+pub mod past_events;
 pub mod play;
 pub mod preflight;
 pub mod ps;

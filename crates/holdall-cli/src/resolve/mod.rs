@@ -10,7 +10,7 @@ pub mod play;
 pub mod record;
 mod record_storage;
 mod record_topics;
-mod record_triggers;
+pub mod record_triggers;
 pub mod static_topics;
 pub mod surroundings;
 pub mod tools;

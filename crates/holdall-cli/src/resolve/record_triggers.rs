@@ -46,7 +46,11 @@ pub(super) fn triggers(
     }))
 }
 
-fn parse(flag: &'static str, texts: &[String]) -> Result<Vec<Trigger>, UsageError> {
+/// The triggers of a flag.
+///
+/// # Errors
+/// An expression that cannot be parsed.
+pub fn parse(flag: &'static str, texts: &[String]) -> Result<Vec<Trigger>, UsageError> {
     let parse = |text: &String| {
         Trigger::parse(text).map_err(|error| UsageError::BadValue {
             flag,

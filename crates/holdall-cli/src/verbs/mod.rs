@@ -14,6 +14,7 @@ mod convert;
 mod decrypt;
 mod diff;
 mod echo_form;
+mod events;
 mod export;
 mod folder;
 mod help;
@@ -87,6 +88,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Repair(arguments) => repair::run(&arguments),
         Verb::Check(arguments) => check::run(&arguments),
         Verb::Contract { what } => contract::run(&what),
+        Verb::Events(arguments) => events::run(&arguments),
         Verb::Audit(arguments) => audit::run(&arguments),
         Verb::Convert(arguments) => convert::convert(&arguments),
         Verb::Merge(arguments) => convert::merge(&arguments),

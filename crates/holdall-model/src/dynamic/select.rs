@@ -8,6 +8,7 @@ use super::{
     walk::Walker,
 };
 use crate::interface::Arity;
+use serde_json::Value;
 
 /// One step of the path to a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,9 @@ pub(super) enum Taken {
     /// `sec` and `nanosec` of a struct, as seconds.
     Seconds,
 }
+
+/// Values of one path that are shown.
+const SHOWN_MAX: usize = 8;
 
 /// The result for one path.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +61,20 @@ impl<'a> Found<'a> {
             }
             _ => Found::One(value),
         };
+    }
+
+    /// As a JSON value; of many, the first ones.
+    pub fn to_json(&self) -> Value {
+        let list = |values: &mut dyn Iterator<Item = Scalar<'_>>| {
+            Value::Array(values.take(SHOWN_MAX).map(Scalar::to_json).collect())
+        };
+        match self {
+            Found::Nothing => Value::Null,
+            Found::One(value) => value.to_json(),
+            Found::Many(values) => list(&mut values.iter().copied()),
+            Found::All(values) => list(&mut values.iter()),
+            Found::Length(count) => Value::from(*count),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Single values as views of a payload.
 
 use crate::interface::Primitive;
+use serde_json::Value;
 use std::borrow::Cow;
 
 /// One value that is neither a struct nor a list.
@@ -32,6 +33,28 @@ pub enum Scalar<'a> {
     Text(Text<'a>),
     /// `wstring`.
     Wide(WideText<'a>),
+}
+
+impl Scalar<'_> {
+    /// As a JSON value; `null` for a number that JSON lacks.
+    pub(super) fn to_json(self) -> Value {
+        match self {
+            Self::Bool(value) => value.into(),
+            Self::I8(value) => value.into(),
+            Self::U8(value) => value.into(),
+            Self::I16(value) => value.into(),
+            Self::U16(value) => value.into(),
+            Self::I32(value) => value.into(),
+            Self::U32(value) => value.into(),
+            Self::I64(value) => value.into(),
+            Self::U64(value) => value.into(),
+            // 11.1, not 11.100000381.
+            Self::F32(value) => value.to_string().parse::<f64>().map_or(Value::Null, Value::from),
+            Self::F64(value) => value.into(),
+            Self::Text(text) => text.to_str().into(),
+            Self::Wide(text) => text.to_text().into(),
+        }
+    }
 }
 
 /// The bytes of a `string`, without the zero at its end. ROS 2 expects UTF-8 and does not check.

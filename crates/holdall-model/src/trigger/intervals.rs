@@ -33,6 +33,12 @@ impl Intervals {
         self.0.get(at).is_some_and(|(start, _)| *start <= time)
     }
 
+    /// The length of all of them.
+    pub fn total(&self) -> Duration {
+        let lengths = self.0.iter().map(|(start, end)| end.saturating_since(*start));
+        lengths.fold(Duration::ZERO, Duration::saturating_add)
+    }
+
     /// The end of the last one.
     pub fn end(&self) -> Option<Timestamp> {
         self.0.back().map(|(_, end)| *end)

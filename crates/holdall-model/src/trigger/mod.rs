@@ -1,4 +1,4 @@
-//! What a recorder waits for: conditions on the fields of a topic, a topic that falls silent, a rate below a bound.
+//! What a recorder waits for, and what it would have caught in a bag: conditions on the fields of a topic, a topic that falls silent, a rate below a bound.
 //!
 //! ```text
 //! /battery: voltage < 11.5 && status.code == 3      becomes true; the language is that of `dynamic::expression`
@@ -6,14 +6,18 @@
 //! /scan rate < 5                                    fewer messages a second, after there were as many
 //! ```
 
+mod conditions;
 mod intervals;
 mod options;
+mod past;
 mod status;
 mod wanted;
 mod watch;
 
+pub use conditions::{Conditions, Fired, TriggerState};
 pub use intervals::Intervals;
 pub use options::TriggerOptions;
+pub use past::{EventLabel, EventScore, Found, PAST_EVENTS_MAX, PastEvent, PastEvents};
 pub use status::{TriggerCount, TriggerStatus};
 pub use wanted::{Fate, Wanted};
 pub use watch::{Edge, RateWatch, SilenceWatch};

@@ -11,6 +11,12 @@ use holdall_bag::{
     writer::{CompressionMode, OsFolder},
 };
 use holdall_io::sim::{SimClock, SimRng};
+use holdall_model::{
+    dynamic::TypePlan,
+    interface::bundle::Bundle,
+    topic::{TopicId, TopicInfo},
+    trigger::PastEvents,
+};
 use std::num::NonZeroU32;
 
 const FLOAT: &str = "std_msgs/msg/Float64";
@@ -142,6 +148,40 @@ impl Stepped {
         }
     }
 
+    /// The events that the same triggers find in all messages that were sent.
+    fn found_afterwards(
+        &self,
+        texts: &[&str],
+        before: Duration,
+        after: Duration,
+        end: Timestamp,
+    ) -> Vec<Timestamp> {
+        let options = triggers(texts, before, after);
+        let mut past = PastEvents::new(&options.triggers, before, after, Vec::new());
+        let names = ["/value", "/scan"];
+        for (topic, (name, type_name)) in (0..).map(TopicId).zip(names.into_iter().zip([FLOAT, STRING])) {
+            let info = TopicInfo {
+                name: name.to_owned(),
+                type_name: type_name.to_owned(),
+                serialization_format: "cdr".to_owned(),
+                ..TopicInfo::default()
+            };
+            let definition = Bundle::embedded().define(type_name).unwrap();
+            past.add_topic(
+                topic,
+                &info,
+                &Ok(Arc::new(TypePlan::compile(&definition).unwrap())),
+            );
+        }
+        for (time, topic, payload) in &self.sent {
+            let number = names.iter().position(|name| name == topic).unwrap();
+            past.message(TopicId(number as u32), *time, payload);
+        }
+        let found = past.end(Some(end));
+        assert_eq!(found.faults, Vec::<String>::new());
+        found.events.into_iter().map(|event| event.time).collect()
+    }
+
     fn status(&self) -> TriggerStatus {
         self.recorder.status().triggered.unwrap()
     }
@@ -231,6 +271,7 @@ fn random_events_leave_the_union_of_their_surroundings() {
         let value = world.publisher("/value", FLOAT);
         let scan = world.publisher("/scan", STRING);
         let (mut events, mut is_below, mut heard) = (Vec::new(), false, None::<Timestamp>);
+        let mut requested = Vec::new();
         let silence = ms(700);
         for number in 0..300 {
             let longest = if rng.chance(50_000) { 4000 } else { 60 };
@@ -252,7 +293,7 @@ fn random_events_leave_the_union_of_their_surroundings() {
                     events.extend(fell.filter(|fell| *fell <= time));
                     heard = Some(time);
                 }
-                80..82 => events.push(world.recorder.control().trigger("request").unwrap().time),
+                80..82 => requested.push(world.recorder.control().trigger("request").unwrap().time),
                 82..90 => world.settle(),
                 90..95 => world.recorder.step_session(),
                 _ => drop(world.recorder.step_drain()),
@@ -262,6 +303,12 @@ fn random_events_leave_the_union_of_their_surroundings() {
         let now = world.clock.now();
         let fell = heard.map(|last| last.saturating_add(silence));
         events.extend(fell.filter(|fell| *fell <= now));
+        // What is found in the messages afterwards is what fired.
+        let mut found: Vec<Timestamp> = world.found_afterwards(&texts, before, after, now);
+        found.sort();
+        events.sort();
+        assert_eq!(found, events, "seed {seed}");
+        events.append(&mut requested);
         assert_eq!(world.status().events(), events.len() as u64, "seed {seed}");
         events_seen += events.len();
         let events: Vec<_> = events.into_iter().map(|event| (event, before, after)).collect();

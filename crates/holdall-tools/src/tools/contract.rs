@@ -28,9 +28,10 @@ impl Plans {
     }
 }
 
-/// Calls `each` with each message of a bag, and what `add` returned for its topic.
-fn for_each<T: Copy>(
+/// Calls `each` with each message of a bag that a filter takes, and what `add` returned for its topic.
+pub(super) fn for_each<T: Copy>(
     bags: &BagSet,
+    filter: &MessageFilter,
     mut add: impl FnMut(&TopicInfo, &Result<Arc<TypePlan>, String>) -> T,
     mut each: impl FnMut(T, Arrival, PayloadRef<'_>),
 ) -> Result<(), ReadError> {
@@ -42,7 +43,7 @@ fn for_each<T: Copy>(
     }
     // By the address of the topic, which the entry keeps alive.
     let mut known: HashMap<usize, (Arc<TopicInfo>, T)> = HashMap::new();
-    for message in bags.messages(&MessageFilter::default()) {
+    for message in bags.messages(filter) {
         let message = message?;
         let address = Arc::as_ptr(&message.topic) as usize;
         let topic = match known.get(&address) {
@@ -94,6 +95,7 @@ pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
     let judge = std::cell::RefCell::new(Judge::new(contract, ending.start));
     for_each(
         &bags,
+        &MessageFilter::default(),
         |info, plan| judge.borrow_mut().topic(info, plan),
         |slot, arrival, payload| {
             let mut judge = judge.borrow_mut();
@@ -118,6 +120,7 @@ pub fn learn(bags: &[Bag]) -> Result<String, ReadError> {
         learner.borrow_mut().begin_bag(first, last);
         for_each(
             &bag,
+            &MessageFilter::default(),
             |info, plan| learner.borrow_mut().topic(info, plan),
             |topic, arrival, payload| {
                 let mut learner = learner.borrow_mut();

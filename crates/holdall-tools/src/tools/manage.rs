@@ -3,10 +3,13 @@
 use super::ToolError;
 use holdall_bag::{Bag, live::lock_bag, reader::io_error};
 use holdall_io::{fs, lock::WriteLock};
-use holdall_model::metadata::{BagMetadata, METADATA_BYTES_MAX};
+use holdall_model::{
+    marker::{MARKERS_CUSTOM_KEY, MARKERS_MAX, Marker},
+    metadata::{BagMetadata, METADATA_BYTES_MAX},
+};
 use holdall_storage::{compression::unpacked_name, storage_of_directory};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
     path::{Path, PathBuf},
 };
@@ -37,11 +40,39 @@ pub fn labels(bag: &Bag) -> BTreeMap<String, String> {
 /// # Errors
 /// A bag that is being recorded, or has no `metadata.yaml` that can be read; a name or a value that is too long.
 pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), ToolError> {
+    change_metadata(path, "labels", |metadata| put_labels(path, metadata, labels))
+}
+
+/// Adds markers to a bag directory, in its `metadata.yaml`: its storage files do not change. Returns how many it did not have; beyond
+/// [`MARKERS_MAX`] none is added.
+///
+/// # Errors
+/// As [`set_labels`]; a storage file that cannot be read.
+pub fn add_markers(path: &Path, markers: &[Marker]) -> Result<usize, ToolError> {
+    change_metadata(path, "markers that are added", |metadata| {
+        let mut all = Bag::open_locked(path)?.markers()?;
+        let room = MARKERS_MAX.saturating_sub(all.len());
+        let new: BTreeSet<&Marker> = markers.iter().filter(|marker| !all.contains(marker)).collect();
+        let added: Vec<Marker> = new.into_iter().take(room).cloned().collect();
+        all.extend_from_slice(&added);
+        all.sort();
+        let list = Marker::list_to_json(&all);
+        metadata.custom_data.insert(MARKERS_CUSTOM_KEY.to_owned(), list);
+        Ok(added.len())
+    })
+}
+
+/// Replaces the `metadata.yaml` of a bag directory that nothing writes to.
+fn change_metadata<T>(
+    path: &Path,
+    what: &str,
+    change: impl FnOnce(&mut BagMetadata) -> Result<T, ToolError>,
+) -> Result<T, ToolError> {
     let file = path.join("metadata.yaml");
-    if !fs::exists(&file)? {
+    if !fs::is_dir(path) || !fs::exists(&file)? {
         return Err(unsupported(
             path,
-            "only a bag with metadata.yaml has labels; holdall reindex writes one",
+            format!("only a bag with metadata.yaml has {what}; holdall reindex writes one"),
         ));
     }
     let _lock = lock_bag(path)?;
@@ -49,6 +80,21 @@ pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), 
         .map_err(|error| io_error("read", &file, error.into_io()))?;
     let mut metadata =
         BagMetadata::from_yaml(&text).map_err(|error| unsupported(&file, error.to_string()))?;
+    let changed = change(&mut metadata)?;
+    let listed: Vec<PathBuf> = metadata
+        .relative_file_paths
+        .iter()
+        .map(|name| path.join(name))
+        .collect();
+    super::description::replace_metadata(&file, &listed, &metadata.to_yaml())?;
+    Ok(changed)
+}
+
+fn put_labels(
+    path: &Path,
+    metadata: &mut BagMetadata,
+    labels: &BTreeMap<String, String>,
+) -> Result<(), ToolError> {
     // A recorder may have written names that are refused here: they stay.
     let is_new = |(key, value): &(&String, &String)| metadata.custom_data.get(*key) != Some(*value);
     for (key, value) in labels.iter().filter(is_new) {
@@ -76,12 +122,6 @@ pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), 
     }
     metadata.custom_data.retain(|key, _| key.starts_with(OWN_KEYS));
     metadata.custom_data.extend(labels.clone());
-    let listed: Vec<PathBuf> = metadata
-        .relative_file_paths
-        .iter()
-        .map(|name| path.join(name))
-        .collect();
-    super::description::replace_metadata(&file, &listed, &metadata.to_yaml())?;
     Ok(())
 }
 

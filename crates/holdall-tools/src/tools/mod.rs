@@ -16,6 +16,7 @@ pub mod decrypt;
 mod description;
 mod ending;
 mod error;
+pub mod events;
 mod in_place;
 mod latched;
 mod left_out;

@@ -17,7 +17,8 @@ use regex::Regex;
 /// An expression that fits a type.
 pub(super) struct Checked {
     pub selection: Selection,
-    pub slots: usize,
+    /// What is in each slot, as it was written.
+    pub names: Vec<String>,
     pub node: Node,
 }
 
@@ -52,11 +53,12 @@ pub(super) fn check(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, Express
         plan,
         selection: Selection::default(),
         known: Vec::new(),
+        names: Vec::new(),
     };
     let node = checker.boolean(parsed)?;
     Ok(Checked {
         selection: checker.selection,
-        slots: checker.known.len(),
+        names: checker.names,
         node,
     })
 }
@@ -67,6 +69,7 @@ pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, 
         plan,
         selection: Selection::default(),
         known: Vec::new(),
+        names: Vec::new(),
     };
     let part = checker.part(parsed)?;
     if part.is_any {
@@ -78,7 +81,7 @@ pub(super) fn check_number(plan: &TypePlan, parsed: &Parsed) -> Result<Checked, 
     }
     Ok(Checked {
         selection: checker.selection,
-        slots: checker.known.len(),
+        names: checker.names,
         node: part.node,
     })
 }
@@ -92,6 +95,7 @@ pub(super) fn typed_path<'p>(
         plan,
         selection: Selection::default(),
         known: Vec::new(),
+        names: Vec::new(),
     };
     checker.follow(path)
 }
@@ -101,6 +105,7 @@ struct Checker<'p> {
     selection: Selection,
     /// The path of each slot.
     known: Vec<(Vec<Step>, Taken)>,
+    names: Vec<String>,
 }
 
 impl<'p> Checker<'p> {
@@ -273,7 +278,7 @@ impl<'p> Checker<'p> {
             let path = self.follow(steps)?;
             if path.is_list {
                 return Ok(Part {
-                    node: self.slot(path.steps, Taken::Length),
+                    node: self.slot(path.steps, Taken::Length, format!("len({})", written(steps))),
                     value_type: ValueType::Number,
                     is_any: path.is_any,
                 });
@@ -323,20 +328,21 @@ impl<'p> Checker<'p> {
         };
         let is_any = path.is_any;
         Ok(Part {
-            node: self.slot(path.steps, taken),
+            node: self.slot(path.steps, taken, written),
             value_type,
             is_any,
         })
     }
 
     /// The slot for a value; each is read once, however often the expression names it.
-    fn slot(&mut self, steps: Vec<Step>, taken: Taken) -> Node {
+    fn slot(&mut self, steps: Vec<Step>, taken: Taken, name: String) -> Node {
         let wanted = (steps, taken);
         let slot = match self.known.iter().position(|known| *known == wanted) {
             Some(slot) => slot,
             None => {
                 self.selection.add(&wanted.0, taken, self.known.len());
                 self.known.push(wanted);
+                self.names.push(name);
                 self.known.len() - 1
             }
         };

@@ -25,6 +25,7 @@ use super::{
     DecodeError, FieldPlan, TypePlan,
     select::{Found, Selection, Step},
 };
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Longest expression, in bytes.
@@ -56,7 +57,8 @@ impl ExpressionError {
 pub struct Predicate {
     plan: Arc<TypePlan>,
     selection: Selection,
-    slots: usize,
+    /// What is in each slot, as it was written.
+    names: Vec<String>,
     question: evaluate::Node,
 }
 
@@ -72,7 +74,7 @@ impl Predicate {
         Ok(Self {
             plan,
             selection: checked.selection,
-            slots: checked.slots,
+            names: checked.names,
             question: checked.node,
         })
     }
@@ -84,9 +86,20 @@ impl Predicate {
     pub fn matches(&self, payload: &[u8]) -> Result<bool, DecodeError> {
         let mut few: [Found<'_>; 4] = Default::default();
         let mut many = Vec::new();
-        let slots = slots(&mut few, &mut many, self.slots);
+        let slots = slots(&mut few, &mut many, self.names.len());
         self.selection.find(&self.plan, payload, slots)?;
         Ok(evaluate::boolean(&self.question, slots))
+    }
+
+    /// The values of a message that the condition looks at, by their names in it; of many, the first ones.
+    ///
+    /// # Errors
+    /// As [`Predicate::matches`].
+    pub fn values(&self, payload: &[u8]) -> Result<Vec<(String, Value)>, DecodeError> {
+        let mut slots = vec![Found::default(); self.names.len()];
+        self.selection.find(&self.plan, payload, &mut slots)?;
+        let names = self.names.iter().cloned();
+        Ok(names.zip(slots.iter().map(Found::to_json)).collect())
     }
 
     /// The type of the messages.
@@ -136,7 +149,7 @@ impl Formula {
         Ok(Self {
             plan,
             selection: checked.selection,
-            slots: checked.slots,
+            slots: checked.names.len(),
             node: checked.node,
         })
     }

@@ -12,7 +12,7 @@ use crate::{
     write::{checkpoint::Checkpoints, waiting::HeldPayload},
 };
 use holdall_model::{
-    marker::{MARKER_NAME_BYTES_MAX, Marker},
+    marker::Marker,
     message::PayloadRef,
     time::Timestamp,
     topic::{MessageDefinition, TopicId, TopicInfo},
@@ -202,12 +202,7 @@ impl Triggered {
     }
 
     fn mark_event(&mut self, time: Timestamp, reason: &str) {
-        let mut end = reason.len().min(MARKER_NAME_BYTES_MAX);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        let marker = Marker::new(time, &reason[..end]);
-        if let Ok(marker) = marker
+        if let Ok(marker) = Marker::shortened(time, reason)
             && self.shared.reserve_marker()
         {
             self.markers.push(marker);
