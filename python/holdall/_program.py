@@ -298,6 +298,15 @@ class Recording(Running):
         """Stores a marker at this moment."""
         self.request("add_marker", name=text)
 
+    def start_episode(self, **fields: str) -> None:
+        """Starts an episode: ``start_episode(task="pick cup", operator="ana")``. One runs at a time."""
+        self.request("episode", **{**fields, "change": "start"})
+
+    def stop_episode(self, outcome: str | None = None, *, discard: bool = False, **fields: str) -> None:
+        """Ends the episode, with an outcome such as ``"success"``; one to discard is marked so, its messages stay in the bag."""
+        known = {"outcome": outcome, **fields} if outcome is not None else fields
+        self.request("episode", **{**known, "change": "discard" if discard else "stop"})
+
 
 class Playback(Running):
     """A playback. See :func:`play`."""

@@ -8,6 +8,7 @@ pub mod cdr;
 pub mod contract;
 pub mod diagnostic;
 pub mod dynamic;
+pub mod episode;
 pub mod interface;
 pub mod loss;
 pub mod marker;

@@ -1,6 +1,7 @@
 //! Named marks in a bag: moments that somebody wants to find again.
 
 use crate::{
+    episode::{Episode, EpisodeEvent},
     loss::durability::NOT_RUNNING,
     time::Timestamp,
     time_line::{ClockJump, StampClock},
@@ -36,6 +37,9 @@ pub struct Marker {
     /// The jump of the clock that it marks; it is at the time after the jump.
     #[serde(skip)]
     pub jump: Option<ClockJump>,
+    /// The moment of an episode that it marks.
+    #[serde(skip)]
+    pub episode: Option<EpisodeEvent>,
 }
 
 /// Why a text names no marker.
@@ -63,6 +67,7 @@ impl Marker {
                 time,
                 name: name.to_owned(),
                 jump: None,
+                episode: None,
             }),
         }
     }
@@ -85,12 +90,31 @@ impl Marker {
             time: jump.to,
             name: jump.to_string(),
             jump: Some(jump),
+            episode: None,
         }
     }
 
     /// Whether it says that the recorder did not run for a while.
     pub fn is_absence(&self) -> bool {
         self.name.starts_with(NOT_RUNNING)
+    }
+
+    /// Marks a moment of an episode.
+    pub fn of_episode(time: Timestamp, event: EpisodeEvent) -> Self {
+        let text = event.text();
+        let name = Self::shortened(time, &text).map(|marker| marker.name);
+        Self {
+            time,
+            name: name.unwrap_or(text),
+            jump: None,
+            episode: Some(event),
+        }
+    }
+
+    /// The episodes that markers of a bag are moments of.
+    pub fn episodes(markers: &[Self]) -> Vec<Episode> {
+        let events = markers.iter();
+        Episode::list(events.filter_map(|marker| Some((marker.time, marker.episode.as_ref()?))))
     }
 
     /// The entries of a [`MARKER_RECORD`]: the name, and the time in nanoseconds since 1970.
@@ -106,6 +130,9 @@ impl Marker {
             };
             entries.insert(JUMP_FROM.to_owned(), jump.from.as_nanos().to_string());
             entries.insert(CLOCK.to_owned(), clock.to_owned());
+        }
+        if let Some(episode) = &self.episode {
+            episode.add_to(&mut entries);
         }
         entries
     }
@@ -125,6 +152,7 @@ impl Marker {
                 from: Timestamp::from_nanos(from),
                 to: time,
             }),
+            episode: EpisodeEvent::from_entries(entries),
             ..marker
         })
     }

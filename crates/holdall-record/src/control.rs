@@ -10,12 +10,13 @@ use super::{
 use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::{
     alarm::Alarm,
+    episode::{EpisodeChange, EpisodeError, EpisodeFields, EpisodeState},
     loss::durability::not_running,
     marker::{MARKERS_MAX, Marker, MarkerNameError},
 };
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -32,6 +33,7 @@ pub struct RecordControl {
     clock: Arc<dyn Clock>,
     mode: ControlledMode,
     directory: PathBuf,
+    episodes: Arc<Mutex<EpisodeState>>,
 }
 
 /// When arriving messages are stored.
@@ -53,7 +55,7 @@ impl ControlledMode {
 }
 
 /// Why a marker was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MarkError {
     /// The name cannot be used.
     #[error(transparent)]
@@ -70,6 +72,14 @@ pub enum MarkError {
     /// Everything is stored at once.
     #[error("the recording does not wait for events: it stores everything")]
     NoTriggers,
+    /// The episode cannot change so.
+    #[error(transparent)]
+    Episode(#[from] EpisodeError),
+    /// What is between the moments of an episode would be left out.
+    #[error(
+        "the recording waits for events, and leaves out what is between a start and a stop: episodes are for recordings of everything"
+    )]
+    OnlyEvents,
 }
 
 impl RecordControl {
@@ -79,6 +89,7 @@ impl RecordControl {
             clock,
             mode,
             directory,
+            episodes: Arc::default(),
         }
     }
 
@@ -227,6 +238,46 @@ impl RecordControl {
         self.parts.cache.wake();
         tracing::info!("marker {:?}", marker.name);
         Ok(marker)
+    }
+
+    /// Starts, stops or discards an episode at the present time; `fields` are added to what is known of it.
+    ///
+    /// # Errors
+    /// As [`Self::add_marker`]; a start while one runs, an end while none does, a recording that waits for events.
+    pub fn change_episode(&self, change: EpisodeChange, fields: EpisodeFields) -> Result<Marker, MarkError> {
+        if self.mode == ControlledMode::AroundEvents {
+            return Err(MarkError::OnlyEvents);
+        }
+        if !self.is_recording() {
+            return Err(MarkError::Ended);
+        }
+        let now = self.parts.gate.time(self.clock.now()).ok_or(MarkError::NoTime)?;
+        let mut episodes = lock(&self.episodes);
+        let mut changed = episodes.clone();
+        let marker = Marker::of_episode(now, changed.change(change, now, fields)?);
+        if !self.parts.drain.mark(marker.clone()) {
+            return Err(MarkError::TooMany);
+        }
+        *episodes = changed;
+        self.parts.cache.wake();
+        tracing::info!("{}", marker.name);
+        Ok(marker)
+    }
+
+    /// Whether an episode runs.
+    pub fn has_episode(&self) -> bool {
+        lock(&self.episodes).open_since().is_some()
+    }
+
+    /// Stops the episode that runs when the recording ends.
+    pub(super) fn end_episode(&self) {
+        let Some(now) = self.parts.gate.time(self.clock.now()) else {
+            return;
+        };
+        let mut episodes = lock(&self.episodes);
+        if let Ok(event) = episodes.change(EpisodeChange::Stop, now, EpisodeFields::new()) {
+            self.parts.drain.mark(Marker::of_episode(now, event));
+        }
     }
 
     /// Files that are whole, durable and under their last name since the last call, in order; the last ones when the recording has ended.

@@ -272,6 +272,7 @@ impl Recording {
         let _finished = ReportFinished(self.control.clone());
         let survived = survives(|| {
             self.record_until_stopped();
+            self.control.end_episode();
             self.await_definitions();
             self.catch_up();
         });

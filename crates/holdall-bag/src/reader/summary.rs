@@ -5,6 +5,7 @@ use super::{
     StateSummary, TopicPublisher, UndefinedTopic,
 };
 use holdall_model::{
+    episode::Episode,
     loss::{LossStage, LossSums},
     marker::Marker,
     metadata::BagMetadata,
@@ -42,6 +43,9 @@ pub struct BagSummary {
     /// Named marks, by time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub markers: Vec<Marker>,
+    /// Its episodes, by their start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub episodes: Vec<Episode>,
     /// Where the clock that stamped messages jumped.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clock_jumps: Vec<ClockJump>,
@@ -103,6 +107,7 @@ impl BagSummary {
             publishers: Vec::new(),
             undefined: bag.undefined_topics()?,
             clock_jumps: markers.iter().filter_map(|marker| marker.jump).collect(),
+            episodes: Marker::episodes(&markers),
             markers,
             duration_without_jumps: bag.duration_without_jumps(),
             attachments: attached.attachments,

@@ -14,6 +14,8 @@ Examples:
 Of a recording:
   holdall control metrics                       OpenMetrics text
   holdall control trigger near miss
+  holdall control episode start task='pick cup' operator=ana
+  holdall control episode stop outcome=success    or: episode discard reason=slipped
 
 Of a playback:
   holdall control set_rate 2

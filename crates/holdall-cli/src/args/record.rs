@@ -42,6 +42,7 @@ const KEYS: &str = "\
 Keys and signals:
   SPACE            pause, resume (on a terminal)
   m                put a marker into the bag (named: holdall control)
+  e                start or stop an episode (with task and outcome: holdall control)
   Ctrl-C           end the recording and close the bag (also SIGTERM and SIGHUP)
   Ctrl-C again     after half a second: end now, and report what is abandoned
   SIGUSR1, s       write a snapshot (with --snapshot-mode), record around now (with --trigger)

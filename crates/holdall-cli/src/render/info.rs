@@ -11,6 +11,7 @@ use crate::{
 use holdall::reader::{AccountSummary, BagSummary, TopicPublisher, UndefinedTopic};
 use holdall_model::{
     contract::CONTRACT_CUSTOM_KEY,
+    episode::Episode,
     loss::LossSums,
     marker::Marker,
     metadata::TopicWithMessageCount,
@@ -127,6 +128,11 @@ impl BagView<'_> {
         let undefined: Vec<String> = summary.undefined.iter().map(undefined_line).collect();
         let marker = |marker| marker_line(marker, zone);
         let markers: Vec<String> = summary.markers.iter().map(marker).collect();
+        let episode = |episode: &Episode| {
+            let said = episode.to_string();
+            format!("{}: {}", time_point(episode.start, zone), Outside(&said))
+        };
+        let episodes: Vec<String> = summary.episodes.iter().map(episode).collect();
         let jumps = jump_lines(&summary.clock_jumps, zone);
         let damage = summary.attachments_damage.iter();
         let damage = damage.map(|reason| format!("cannot be read: {}", Outside(reason)));
@@ -150,6 +156,7 @@ impl BagView<'_> {
             ("Publishers:", LABEL_CELLS, publishers),
             ("Without definition:", LABEL_CELLS + 1, undefined),
             ("Markers:", LABEL_CELLS, markers),
+            ("Episodes:", LABEL_CELLS, episodes),
             ("Clock jumps:", LABEL_CELLS, jumps),
             ("Attachments:", LABEL_CELLS, attachments),
             ("No introspection:", LABEL_CELLS, unheard),

@@ -91,6 +91,7 @@ pub fn text(view: &Overview<'_>) -> String {
         lines.extend(view.table(rows, &word));
         lines.push(String::new());
     }
+    view.push_episodes(&mut lines);
     view.push_markers(&mut lines);
     for (label, further) in view.further() {
         view.push_some(&mut lines, label, &further);
@@ -316,9 +317,27 @@ impl Overview<'_> {
         lines
     }
 
+    fn push_episodes(&self, lines: &mut Vec<String>) {
+        let start = self.summary.metadata.starting_time.unwrap_or_default();
+        let episodes = &self.summary.episodes;
+        let most = if self.all { usize::MAX } else { LINES_MAX };
+        for (number, episode) in episodes.iter().take(most).enumerate() {
+            let label = if number == 0 { "Episodes" } else { "" };
+            let after = episode.start.saturating_since(start).as_secs_f64();
+            let said = episode.to_string();
+            let line = format!("{}  +{after:.3} s  {}", episode.number, Outside(&said));
+            self.push(lines, label, &line);
+        }
+        if episodes.len() > most {
+            self.push(lines, "", &format!("and {} more", episodes.len() - most));
+        }
+    }
+
     fn push_markers(&self, lines: &mut Vec<String>) {
         let start = self.summary.metadata.starting_time.unwrap_or_default();
-        let markers = &self.summary.markers;
+        // Those of episodes are shown with these.
+        let markers = self.summary.markers.iter();
+        let markers: Vec<_> = markers.filter(|marker| marker.episode.is_none()).collect();
         let most = if self.all { usize::MAX } else { LINES_MAX };
         for (number, marker) in markers.iter().take(most).enumerate() {
             let label = if number == 0 { "Markers" } else { "" };

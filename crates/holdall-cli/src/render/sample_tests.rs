@@ -64,6 +64,7 @@ pub fn summary(lost: LostByTopic) -> BagSummary {
         publishers: Vec::new(),
         undefined: Vec::new(),
         markers: Vec::new(),
+        episodes: Vec::new(),
         clock_jumps: Vec::new(),
         duration_without_jumps: None,
         attachments: Vec::new(),

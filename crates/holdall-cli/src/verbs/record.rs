@@ -44,6 +44,7 @@ use holdall_io::{
     clock::{Clock, SystemClock},
     disk::Operation,
 };
+use holdall_model::episode::{EpisodeChange, EpisodeFields};
 use holdall_storage::StorageError;
 use holdall_web::{dashboard::Dashboard, foxglove::Bridge};
 use std::{
@@ -356,6 +357,16 @@ fn watch(recorder: &Recorder, events: &Events, live: &mut Live) -> bool {
             Some(Event::Key(Key::M)) => {
                 markers += 1;
                 match control.add_marker(&format!("marker {markers}")) {
+                    Ok(marker) => live.supervision.past().note_event("marker", &marker.name),
+                    Err(error) => warn!("{error}"),
+                }
+            }
+            Some(Event::Key(Key::E)) => {
+                let change = match control.has_episode() {
+                    true => EpisodeChange::Stop,
+                    false => EpisodeChange::Start,
+                };
+                match control.change_episode(change, EpisodeFields::new()) {
                     Ok(marker) => live.supervision.past().note_event("marker", &marker.name),
                     Err(error) => warn!("{error}"),
                 }

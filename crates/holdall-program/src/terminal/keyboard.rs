@@ -43,6 +43,8 @@ pub enum Key {
     S,
     /// The letter m.
     M,
+    /// The letter e.
+    E,
 }
 
 /// Keeps the terminal in key mode; dropping it restores the terminal.
@@ -165,6 +167,7 @@ impl Decoder {
                     b'[' => Some(Key::Before),
                     b']' => Some(Key::After),
                     b'm' | b'M' => Some(Key::M),
+                    b'e' | b'E' => Some(Key::E),
                     _ => None,
                 }
             }
@@ -189,8 +192,8 @@ mod tests {
     #[test]
     fn space_and_cursor_keys_are_found_between_others() {
         assert_eq!(
-            keys(b"x \x1b[A\x1b[B\x1b[Csm"),
-            [Key::Space, Key::Up, Key::Down, Key::Right, Key::S, Key::M]
+            keys(b"x \x1b[A\x1b[B\x1b[Csme"),
+            [Key::Space, Key::Up, Key::Down, Key::Right, Key::S, Key::M, Key::E]
         );
         assert_eq!(keys(b"\x1bOA\x1bOC"), [Key::Up, Key::Right]);
     }

@@ -2,7 +2,9 @@
 
 use super::{ToolError, choice::Chooser};
 use holdall_bag::reader::BagSet;
-use holdall_model::{loss::ledger::Ledger, marker::Marker, time::Timestamp, time_line::ClockJump};
+use holdall_model::{
+    episode::EpisodeEvent, loss::ledger::Ledger, marker::Marker, time::Timestamp, time_line::ClockJump,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -163,6 +165,10 @@ impl Relabel {
         Marker {
             time: self.shift.apply(marker.time),
             jump: marker.jump.map(shift),
+            episode: marker.episode.map(|episode| EpisodeEvent {
+                start: self.shift.apply(episode.start),
+                ..episode
+            }),
             ..marker
         }
     }

@@ -2,6 +2,10 @@
 
 use super::{Requests, refusal};
 use crate::supervise::{RecordingPast, StallFlag, metrics::open_metrics};
+use holdall_model::{
+    episode::{EpisodeChange, EpisodeFields},
+    marker::Marker,
+};
 use holdall_record::{MarkError, RecordControl, RecordObserver, Setting};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,6 +24,7 @@ pub const RECORD_REQUESTS: &[&str] = &[
     "metrics",
     "add_marker",
     "trigger",
+    "episode",
     "is_recording",
     "get_uri",
     "history",
@@ -101,19 +106,12 @@ impl Requests for RecordRequests {
                 reply["setting"] = json!(Setting::Snapshot.name());
                 reply
             }
-            "add_marker" => {
-                let Some(marker) = request.get("name").and_then(Value::as_str) else {
-                    return refusal("add_marker needs a text \"name\"");
-                };
-                match control.add_marker(marker) {
-                    Ok(marker) => {
-                        self.past.note_event("marker", &marker.name);
-                        json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()})
-                    }
-                    Err(error) => refusal(&error.to_string()),
-                }
-            }
+            "add_marker" => match request.get("name").and_then(Value::as_str) {
+                Some(name) => self.marked(control.add_marker(name)),
+                None => refusal("add_marker needs a text \"name\""),
+            },
             "trigger" => trigger(control, request),
+            "episode" => self.episode(request),
             "is_recording" => json!({"ok": true, "recording": control.is_recording()}),
             "history" => json!({"ok": true, "past": self.past.json()}),
             "get_uri" => json!({"ok": true, "uri": control.directory().display().to_string()}),
@@ -149,6 +147,32 @@ impl RecordRequests {
         status["snapshot_mode"] = json!(self.snapshot_mode);
         status["snapshots"] = json!(self.snapshot_mode || self.control.waits_for_events());
         status
+    }
+
+    /// `{"request": "episode", "change": "start", "task": "pick"}`: all else are fields of the episode.
+    fn episode(&self, request: &Value) -> Value {
+        let change = request.get("change").and_then(Value::as_str);
+        let Some(change) = change.and_then(EpisodeChange::from_word) else {
+            return refusal("episode needs start, stop or discard, under \"change\"");
+        };
+        let mut fields = EpisodeFields::new();
+        for (name, value) in request.as_object().into_iter().flatten() {
+            if !["request", "change"].contains(&name.as_str()) {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                fields.insert(name.clone(), text);
+            }
+        }
+        self.marked(self.control.change_episode(change, fields))
+    }
+
+    fn marked(&self, marked: Result<Marker, MarkError>) -> Value {
+        match marked {
+            Ok(marker) => {
+                self.past.note_event("marker", &marker.name);
+                json!({"ok": true, "name": marker.name, "time": marker.time.as_nanos()})
+            }
+            Err(error) => refusal(&error.to_string()),
+        }
     }
 
     fn paused(&self) -> Value {

@@ -1,0 +1,96 @@
+"""Episodes: started, stopped and discarded by requests, in the bag as records that pip mcap reads, and whole when the recorder was killed."""
+
+import json
+import signal
+import time
+
+import pytest
+from mcap.reader import make_reader
+
+STRING = "std_msgs/msg/String"
+
+
+@pytest.fixture
+def recording(world):
+    talker = world.talker({"topic": "/chatter", "type": STRING, "count": 3000, "rate_hz": 200, "qos": {"depth": 10}})
+    talker.wait_for("ready")
+    socket = world.folder / "s"
+
+    def start(name, *arguments):
+        program = world.holdall("record", "--topics", "/chatter", "-o", world.folder / name, "--control-socket", socket, *arguments)
+        program.wait_until_says("Listening for topics...")
+        return program
+
+    return start
+
+
+def ask(world, *words, code=0):
+    done = world.run("control", world.folder / "s", "episode", *words)
+    assert done.returncode == code, done
+    return json.loads(done.stdout) if code == 0 else done.stderr
+
+
+def three(world):
+    """Three episodes, of which the second one is discarded and the third one runs; returns the times of their requests."""
+    assert "no episode runs" in ask(world, "stop", code=2)
+    times = [ask(world, "start", "task=pick cup", "operator=ana", "shift=3")["time"]]
+    assert "an episode runs since" in ask(world, "start", code=2)
+    time.sleep(0.5)
+    times.append(ask(world, "stop", "outcome=success")["time"])
+    times.append(ask(world, "start", "task=place")["time"])
+    time.sleep(0.3)
+    times.append(ask(world, "discard", "reason=slipped")["time"])
+    assert "is not a field" in ask(world, "start", "a-b=1", code=2)
+    times.append(ask(world, "start", "task=pour")["time"])
+    time.sleep(0.5)
+    return times
+
+
+def ends(world, bag):
+    return [(episode["number"], episode["end"]) for episode in world.info(bag)["episodes"]]
+
+
+@pytest.mark.parametrize("storage", ["mcap", "sqlite3"])
+def test_episodes_are_in_the_bag(world, recording, storage):
+    program = recording("lab", "-s", storage)
+    times = three(world)
+    code, said = program.stop()
+    assert code == 0, said
+    bag = world.folder / "lab"
+    first, second, third = world.info(bag)["episodes"]
+    assert (first["start_ns"], first["end_ns"], first["end"]) == (times[0], times[1], "stopped")
+    assert first["fields"] == {"task": "pick cup", "operator": "ana", "shift": "3", "outcome": "success"}
+    assert (second["start_ns"], second["end_ns"], second["end"]) == (times[2], times[3], "discarded")
+    assert second["fields"] == {"task": "place", "reason": "slipped"}
+    # It ends with the recording.
+    assert (third["start_ns"], third["end"]) == (times[4], "stopped") and third["end_ns"] > times[4]
+    shown = world.run("info", bag).stdout
+    assert "Episodes" in shown and "task: pick cup, outcome: success" in shown
+    assert world.run("check", bag).returncode == 0
+    copied = world.folder / "copy"
+    assert world.run("convert", bag, "-s", "sqlite3" if storage == "mcap" else "mcap", "-o", copied).returncode == 0
+    assert world.info(copied)["episodes"] == world.info(bag)["episodes"]
+    if storage == "mcap":
+        with open(next(bag.glob("*.mcap")), "rb") as stream:
+            records = [record.metadata for record in make_reader(stream).iter_metadata() if record.name == "holdall:marker"]
+        assert [record["episode"] for record in records] == ["start", "stop", "start", "discard", "start", "stop"]
+        assert records[1]["episode_start"] == str(times[0]) and records[1]["episode.outcome"] == "success"
+
+
+def test_a_killed_recorder_leaves_an_episode_whose_end_is_unknown(world, recording):
+    program = recording("lab")
+    three(world)
+    time.sleep(1.5)
+    program.stop(signal.SIGKILL)
+    bag = world.folder / "lab"
+    wanted = [(1, "stopped"), (2, "discarded"), (3, "unknown")]
+    assert ends(world, bag) == wanted
+    assert "end unknown: not in the bag" in world.run("info", bag).stdout
+    world.repair(bag)
+    assert ends(world, bag) == wanted
+
+
+def test_a_recorder_that_waits_for_events_has_no_episodes(world, recording):
+    program = recording("lab", "--before", "1")
+    assert "waits for events" in ask(world, "start", code=2)
+    program.stop()
