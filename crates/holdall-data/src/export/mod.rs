@@ -3,6 +3,8 @@
 //! Files are written under random temporary names and renamed when they are complete and synced, so that a
 //! file with its final name is whole. Existing files are overwritten only on request.
 
+#[cfg(feature = "parquet")]
+mod beside;
 mod cloud;
 mod compressed;
 mod csv;
@@ -123,6 +125,11 @@ trait Sink {
     /// Writes a message. An error about this message only is counted and reported; any other ends the export.
     fn write(&mut self, message: &BagMessage) -> Result<(), ExportError>;
 
+    /// Begins what [`Sink::finish`] waits for; no message comes after it.
+    fn end(&mut self) -> Result<(), ExportError> {
+        Ok(())
+    }
+
     /// Completes the output and gives it its final name.
     fn finish(self: Box<Self>) -> Result<Finished, ExportError>;
 }
@@ -171,6 +178,9 @@ pub struct Exporter {
     notices: Vec<String>,
     /// Whether the output folder is ready; an export without output creates none.
     has_folder: bool,
+    /// What is encoded beside this thread.
+    #[cfg(feature = "parquet")]
+    spare: beside::Spare,
 }
 
 impl Exporter {
@@ -190,6 +200,8 @@ impl Exporter {
             json_topics: Vec::new(),
             notices: Vec::new(),
             has_folder: false,
+            #[cfg(feature = "parquet")]
+            spare: beside::Spare::new(),
         })
     }
 
@@ -235,14 +247,14 @@ impl Exporter {
             json_topics: self.json_topics,
             ..ExportReport::default()
         };
-        let outlets = self
-            .outlets
-            .into_iter()
-            .flat_map(|(topic, types)| types.into_values().map(move |outlet| (topic.clone(), outlet)));
-        for (topic, outlet) in outlets {
-            let Some(outlet) = outlet else {
-                continue;
-            };
+        let outlets = self.outlets.into_iter().flat_map(|(topic, types)| {
+            let outlets = types.into_values().flatten();
+            outlets.map(move |outlet| (topic.clone(), outlet))
+        });
+        let ended = outlets.map(|(topic, mut outlet)| (topic, outlet.sink.end(), outlet));
+        let ended: Vec<(String, Result<(), ExportError>, Outlet)> = ended.collect();
+        for (topic, ended, outlet) in ended {
+            ended?;
             let Finished { path, lost } = outlet.sink.finish()?;
             let failed = outlet.failed + lost.failed;
             if let Some((nanos, reason)) = outlet.first_failure.or(lost.failure) {
@@ -310,6 +322,7 @@ impl Exporter {
                 existing,
                 time,
                 flat,
+                &self.spare,
             )?),
             #[cfg(not(feature = "parquet"))]
             ExportKind::Parquet { .. } => return Err(ExportError::NotBuilt { what: "Parquet" }),

@@ -5,10 +5,15 @@
 //! texts are UTF-8, times are timestamps in nanoseconds, UTC. No value is null. Structs without fields are left out; elements of lists that
 //! are such structs hold one number that is 0, because Parquet has no empty groups. Compressed with zstd.
 //!
-//! Messages are collected as columns (`holdall_model::dynamic::columns`); a row group is made of them one column after another.
+//! Messages are collected as columns (`holdall_model::dynamic::columns`); a row group is made of them one column after another, beside the
+//! thread that collects the next one (`beside`).
 
 use super::ExistingFiles;
-use super::{ExportError, Finished, Sink, file::PartialFile};
+use super::{
+    ExportError, Finished, Sink,
+    beside::{Beside, Spare},
+    file::PartialFile,
+};
 use crate::parquet_file::{Levels, Values, group, leaf, list, properties, root, timestamp, write_column};
 use holdall_bag::{decode::TimeBase, reader::BagMessage, table::stamp_names};
 use holdall_model::{
@@ -45,7 +50,7 @@ const SUMMED_ROWS: usize = 256;
 /// Writes one topic.
 pub(super) struct ParquetSink {
     path: PathBuf,
-    writer: SerializedFileWriter<PartialFile>,
+    writer: Beside<SerializedFileWriter<PartialFile>>,
     builder: ColumnBuilder,
     /// `None` if that is not the clock.
     header_stamps: Option<Vec<i64>>,
@@ -63,6 +68,7 @@ impl ParquetSink {
         existing: ExistingFiles,
         time: TimeBase,
         flat: bool,
+        spare: &Spare,
     ) -> Result<Self, ExportError> {
         let root_leaves = leaf_counts(&plan)[plan.root_index()];
         let too_many = || ExportError::TooManyColumns {
@@ -87,7 +93,7 @@ impl ParquetSink {
             .map_err(|error| failed(path, error))?;
         Ok(Self {
             path: path.to_owned(),
-            writer,
+            writer: Beside::new(writer, spare),
             builder,
             header_stamps: (time == TimeBase::HeaderStamp).then(Vec::new),
             log_times: Vec::new(),
@@ -102,23 +108,13 @@ impl ParquetSink {
         if self.log_times.is_empty() {
             return Ok(());
         }
-        let Batch { rows, columns } = self.builder.take();
-        let mut group = GroupWriter {
-            group: self.writer.next_row_group()?,
-            of_arrays: None,
-        };
-        let of_rows = Levels::of_rows(rows);
-        if let Some(stamps) = &mut self.header_stamps {
-            group.write(&Values::I64(std::mem::take(stamps)), &of_rows)?;
-        }
-        group.write(&Values::I64(std::mem::take(&mut self.log_times)), &of_rows)?;
-        group.write(&Values::I64(std::mem::take(&mut self.publish_times)), &of_rows)?;
-        group.write(&Values::I32(std::mem::take(&mut self.sequences)), &of_rows)?;
-        for column in columns {
-            group.column(column.array, &of_rows)?;
-        }
-        group.group.close()?;
-        Ok(())
+        let headers = self.header_stamps.as_mut().map(std::mem::take);
+        let mut stamps: Vec<Values> = headers.into_iter().map(Values::I64).collect();
+        stamps.push(Values::I64(std::mem::take(&mut self.log_times)));
+        stamps.push(Values::I64(std::mem::take(&mut self.publish_times)));
+        stamps.push(Values::I32(std::mem::take(&mut self.sequences)));
+        let batch = self.builder.take();
+        self.writer.then(|writer| encode_group(writer, stamps, batch))
     }
 
     /// Whether the row group has its size.
@@ -151,14 +147,39 @@ impl Sink for ParquetSink {
         Ok(())
     }
 
+    fn end(&mut self) -> Result<(), ExportError> {
+        self.write_group().map_err(|error| failed(&self.path, error))
+    }
+
     fn finish(mut self: Box<Self>) -> Result<Finished, ExportError> {
-        self.write_group().map_err(|error| failed(&self.path, error))?;
-        let file = self
-            .writer
-            .into_inner()
+        self.end()?;
+        let writer = self.writer.back();
+        let file = writer
+            .and_then(SerializedFileWriter::into_inner)
             .map_err(|error| failed(&self.path, error))?;
         Ok(file.finish()?.into())
     }
+}
+
+/// Writes a row group: the columns of the stamps, then those of the fields.
+fn encode_group(
+    writer: &mut SerializedFileWriter<PartialFile>,
+    stamps: Vec<Values>,
+    Batch { rows, columns }: Batch,
+) -> Result<(), ParquetError> {
+    let mut group = GroupWriter {
+        group: writer.next_row_group()?,
+        of_arrays: None,
+    };
+    let of_rows = Levels::of_rows(rows);
+    for values in stamps {
+        group.write(&values, &of_rows)?;
+    }
+    for column in columns {
+        group.column(column.array, &of_rows)?;
+    }
+    group.group.close()?;
+    Ok(())
 }
 
 fn failed(path: &Path, error: ParquetError) -> ExportError {
@@ -370,6 +391,39 @@ mod tests {
         rows.map(|row| row.unwrap().to_string()).collect()
     }
 
+    fn sink(plan: Arc<TypePlan>, path: &Path, spare: &Spare) -> ParquetSink {
+        ParquetSink::create(plan, path, ExistingFiles::Refuse, TimeBase::LogTime, false, spare).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_the_same_whether_threads_encode_it_or_not() {
+        let plan = plan(&[("a/msg/A", "uint32 x\nstring s\nuint8[] raw")]);
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = [0, 1, 2].map(|threads| {
+            let path = folder.path().join(format!("{threads}.parquet"));
+            (sink(Arc::clone(&plan), &path, &Spare::of(threads)), path)
+        });
+        for number in 0..3_000_u32 {
+            let payload = Bytes::head().u32(number).text("s").u32(1).u8(7);
+            for (sink, _) in &mut files {
+                sink.write(&message(i64::from(number), &payload.0)).unwrap();
+                if number % 500 == 499 {
+                    sink.write_group().unwrap();
+                }
+            }
+        }
+        let bytes = files.map(|(sink, path)| {
+            Box::new(sink).finish().unwrap();
+            let found = rows(&path);
+            assert_eq!(found.len(), 3_000);
+            for (number, row) in found.iter().enumerate() {
+                assert!(row.contains(&format!("x: {number}, s: \"s\"")), "{row}");
+            }
+            std::fs::read(&path).unwrap()
+        });
+        assert!(bytes[0] == bytes[1] && bytes[0] == bytes[2]);
+    }
+
     #[test]
     fn lists_in_lists_keep_their_shape_and_a_broken_row_leaves_nothing() {
         let plan = plan(&[
@@ -382,8 +436,7 @@ mod tests {
         ]);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.parquet");
-        let mut sink =
-            ParquetSink::create(plan, &path, ExistingFiles::Refuse, TimeBase::LogTime, false).unwrap();
+        let mut sink = sink(plan, &path, &Spare::of(1));
         let full = Bytes::head()
             .u32(3)
             .u32(2)

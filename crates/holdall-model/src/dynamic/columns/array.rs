@@ -217,9 +217,17 @@ fn end_of(offsets: &[i64], rows: usize) -> usize {
         .map_or(0, |end| usize::try_from(*end).unwrap_or_default())
 }
 
-/// The first `rows` lists' offsets; those of no list are begun again.
-fn taken(offsets: &mut Vec<i64>) -> Vec<i64> {
-    std::mem::replace(offsets, vec![0])
+/// All lists' offsets; those of no list are begun again, with room for as many.
+fn taken_offsets(offsets: &mut Vec<i64>) -> Vec<i64> {
+    let mut empty = Vec::with_capacity(offsets.len());
+    empty.push(0);
+    std::mem::replace(offsets, empty)
+}
+
+/// All bytes. The next rows get room for as many: growing from nothing copied each column several times.
+fn taken(bytes: &mut Vec<u8>) -> Vec<u8> {
+    let empty = Vec::with_capacity(bytes.len());
+    std::mem::replace(bytes, empty)
 }
 
 impl Shape {
@@ -254,18 +262,18 @@ impl Shape {
             Self::Plain { kind, per_row, bytes } => Array::Plain {
                 kind: *kind,
                 per_row: *per_row,
-                bytes: std::mem::take(&mut buffers.bytes[*bytes]),
+                bytes: taken(&mut buffers.bytes[*bytes]),
             },
             Self::Text { offsets, bytes } => Array::Text {
-                offsets: taken(&mut buffers.offsets[*offsets]),
-                bytes: std::mem::take(&mut buffers.bytes[*bytes]),
+                offsets: taken_offsets(&mut buffers.offsets[*offsets]),
+                bytes: taken(&mut buffers.bytes[*bytes]),
             },
             Self::Octets { offsets, bytes } => Array::Octets {
-                offsets: taken(&mut buffers.offsets[*offsets]),
-                bytes: std::mem::take(&mut buffers.bytes[*bytes]),
+                offsets: taken_offsets(&mut buffers.offsets[*offsets]),
+                bytes: taken(&mut buffers.bytes[*bytes]),
             },
             Self::List { offsets, items } => {
-                let offsets = taken(&mut buffers.offsets[*offsets]);
+                let offsets = taken_offsets(&mut buffers.offsets[*offsets]);
                 let count = end_of(&offsets, rows);
                 Array::List {
                     offsets,
