@@ -40,13 +40,13 @@ CompressOptions = TypedDict("CompressOptions", {
 }, total=False)  # fmt: skip
 
 ConvertOptions = TypedDict("ConvertOptions", {
-    "at": Some[Number], "compression": Literal["none", "lz4", "zstd"], "compression_mode": Literal["none", "file", "message"],
-    "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str], "end": Number, "exclude_regex": str,
-    "exclude_services": Some[str], "exclude_topic_types": Some[str], "exclude_topics": Some[str], "frame": Some[str], "identity": Some[AnyPath],
-    "input_options": AnyPath, "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_bag_duration": Number,
-    "max_bag_messages": int, "max_bag_size": Number, "max_rate": Some[Number], "no_latched_state": bool, "publisher": Some[str], "regex": str,
-    "rename": Some[str], "services": Some[str], "set": Some[str], "shift_time": Number, "start": Number, "storage": str,
-    "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
+    "at": Some[Number], "by": Literal["episode"], "compression": Literal["none", "lz4", "zstd"],
+    "compression_mode": Literal["none", "file", "message"], "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str],
+    "end": Number, "exclude_regex": str, "exclude_services": Some[str], "exclude_topic_types": Some[str], "exclude_topics": Some[str],
+    "frame": Some[str], "identity": Some[AnyPath], "input_options": AnyPath, "level": Literal["fastest", "fast", "default", "slow", "slowest"],
+    "max_bag_duration": Number, "max_bag_messages": int, "max_bag_size": Number, "max_rate": Some[Number], "no_latched_state": bool,
+    "publisher": Some[str], "regex": str, "rename": Some[str], "services": Some[str], "set": Some[str], "shift_time": Number, "start": Number,
+    "storage": str, "storage_config_file": AnyPath, "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
     "topic_types": Some[str], "topics": Some[str], "where": Some[str],
 }, total=False)  # fmt: skip
 
@@ -92,17 +92,17 @@ InfoOptions = TypedDict("InfoOptions", {
 }, total=False)  # fmt: skip
 
 MergeOptions = TypedDict("MergeOptions", {
-    "at": Some[Number], "compression": Literal["none", "lz4", "zstd"], "compression_mode": Literal["none", "file", "message"],
-    "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str], "identity": Some[AnyPath],
-    "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_bag_duration": Number, "max_bag_messages": int, "max_bag_size": Number,
-    "no_latched_state": bool, "storage": str, "storage_config_file": AnyPath,
+    "at": Some[Number], "by": Literal["episode"], "compression": Literal["none", "lz4", "zstd"],
+    "compression_mode": Literal["none", "file", "message"], "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str],
+    "identity": Some[AnyPath], "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_bag_duration": Number,
+    "max_bag_messages": int, "max_bag_size": Number, "no_latched_state": bool, "storage": str, "storage_config_file": AnyPath,
     "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
 }, total=False)  # fmt: skip
 
 PlayOptions = TypedDict("PlayOptions", {
     "actions": Some[str], "clock": Union[bool, Number], "clock_topics": Some[str], "clock_topics_all": bool, "definitions": Some[AnyPath],
-    "delay": Number, "disable_loan_message": bool, "enclave": str, "end": Number, "exclude_actions": Some[str], "exclude_regex": str,
-    "exclude_services": Some[str], "exclude_topics": Some[str], "fail_if_unanswered": bool, "foxglove": Union[bool, str],
+    "delay": Number, "disable_loan_message": bool, "enclave": str, "end": Number, "episode": int, "exclude_actions": Some[str],
+    "exclude_regex": str, "exclude_services": Some[str], "exclude_topics": Some[str], "fail_if_unanswered": bool, "foxglove": Union[bool, str],
     "foxglove_origin": Some[str], "identity": Some[AnyPath], "keep_publishers": bool,
     "log_level": Literal["debug", "info", "warn", "error", "fatal"], "loop": bool, "max_lateness": Number,
     "message_order": Literal["received", "sent"], "no_latched_state": bool, "no_services": bool, "node_name": str,
@@ -174,10 +174,10 @@ RepairOptions = TypedDict("RepairOptions", {
 }, total=False)  # fmt: skip
 
 SplitOptions = TypedDict("SplitOptions", {
-    "at": Some[Number], "compression": Literal["none", "lz4", "zstd"], "compression_mode": Literal["none", "file", "message"],
-    "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str], "identity": Some[AnyPath],
-    "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_bag_duration": Number, "max_bag_messages": int, "max_bag_size": Number,
-    "no_latched_state": bool, "storage": str, "storage_config_file": AnyPath,
+    "at": Some[Number], "by": Literal["episode"], "compression": Literal["none", "lz4", "zstd"],
+    "compression_mode": Literal["none", "file", "message"], "custom_data": Some[str], "definitions": Some[AnyPath], "encrypt_to": Some[str],
+    "identity": Some[AnyPath], "level": Literal["fastest", "fast", "default", "slow", "slowest"], "max_bag_duration": Number,
+    "max_bag_messages": int, "max_bag_size": Number, "no_latched_state": bool, "storage": str, "storage_config_file": AnyPath,
     "storage_preset_profile": Literal["fastwrite", "none", "resilient", "zstd_fast", "zstd_small"],
 }, total=False)  # fmt: skip
 

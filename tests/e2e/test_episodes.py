@@ -94,3 +94,40 @@ def test_a_recorder_that_waits_for_events_has_no_episodes(world, recording):
     program = recording("lab", "--before", "1")
     assert "waits for events" in ask(world, "start", code=2)
     program.stop()
+
+
+def messages(file):
+    with open(file, "rb") as stream:
+        return [message.log_time for _, _, message in make_reader(stream).iter_messages()]
+
+
+def test_an_episode_is_a_file_and_a_playback_and_a_part_of_a_dataset(world, recording):
+    program = recording("lab")
+    three(world)
+    code, said = program.stop()
+    assert code == 0, said
+    bag = world.folder / "lab"
+    episodes = world.info(bag)["episodes"]
+    # Files: before, an episode, between, an episode, between, an episode.
+    done = world.run("split", bag, "--by", "episode", "--no-latched-state", "-o", world.folder / "parts")
+    assert done.returncode == 0, done.stderr
+    files = [messages(file) for file in sorted((world.folder / "parts").glob("*.mcap"), key=lambda file: int(file.stem.rsplit("_", 1)[1]))]
+    assert sum(map(len, files)) == world.info(bag)["message_count"]
+    for episode in episodes:
+        inside = [times for times in files if times and all(episode["start_ns"] <= time <= episode["end_ns"] for time in times)]
+        assert len(inside) == 1 and len(inside[0]) > 20, (episode, list(map(len, files)))
+    assert world.info(world.folder / "parts")["episodes"] == episodes
+    # Playback.
+    played = world.run("play", bag, "--episode", "2", "--rate", "10", "--json")
+    assert played.returncode == 0, played.stderr
+    second = [time for times in files for time in times if episodes[1]["start_ns"] <= time <= episodes[1]["end_ns"]]
+    assert json.loads(played.stdout)["published"] == len(second), played.stdout
+    assert "episode 4 is none of its 3 episodes" in world.run("play", bag, "--episode", "4").stderr
+    # Training takes those that were stopped, or those with an outcome.
+    for more, tasks in (("", ["pick cup", "pour"]), (", outcome: success", ["pick cup"])):
+        mapping = world.folder / "map.yaml"
+        mapping.write_text(f"fps: 10\nepisodes: {{by: episode, is_task: true{more}}}\nfeatures:\n  said: {{topic: /chatter, fields: [data], dtype: string}}\n")
+        output = world.folder / f"dataset{len(tasks)}"
+        done = world.run("export", bag, "-f", "lerobot", "--mapping", mapping, "-o", output)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((output / "meta/info.json").read_text())["total_episodes"] == len(tasks)

@@ -144,6 +144,9 @@ const NOTHING: &[&[&str]] = &[
         "/chatter",
     ],
     &["filter", "GOOD", "-o", "out", "--publisher", "/nobody"],
+    &["split", "GOOD", "-o", "out", "--by", "episode"],
+    #[cfg(feature = "dds")]
+    &["play", "GOOD", "--episode", "1"],
     &["get", "GOOD", "nothing"],
     &["attach", "GOOD", "--remove", "nothing"],
     &["convert", "GOOD", "-o", "out", "--topics", "/nowhere"],

@@ -89,6 +89,8 @@ pub struct PlayOptions {
     pub start: Option<Moment>,
     /// End at this time of the bag (`--end`).
     pub end: Option<Moment>,
+    /// Only the episode with this number, from 1 (`--episode`), instead of `start` and `end`.
+    pub episode: Option<u64>,
     /// Only these topics (`--topics`); empty for all.
     pub topics: Vec<String>,
     /// Only topics that match wholly (`-e`).
@@ -165,6 +167,7 @@ impl Default for PlayOptions {
             playback_until: None,
             start: None,
             end: None,
+            episode: None,
             topics: Vec::new(),
             regex: None,
             exclude_regex: None,

@@ -5,7 +5,7 @@ use super::{
     options::{PlayOptions, PlayWindow},
 };
 use holdall_bag::reader::{BagSet, MessageFilter, MessageOrder, Moment};
-use holdall_model::time::Timestamp;
+use holdall_model::{marker::Marker, time::Timestamp};
 
 /// The part of bag time that is played, in the stamps that order and pace messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,15 @@ impl PlayRange {
         }
         if let Some(end) = options.end {
             window.until = Some(within(end, "end")?);
+        }
+        if let Some(number) = options.episode {
+            let episodes = Marker::episodes(&bags.markers()?);
+            let count = episodes.len();
+            let wanted = episodes.into_iter().find(|episode| episode.number == number);
+            let wanted =
+                wanted.ok_or_else(|| nothing(format!("episode {number} is none of its {count} episodes")))?;
+            window.start_offset = wanted.start.saturating_since(first);
+            window.until = wanted.until;
         }
         Self::of((first, last), &window).map_err(nothing)
     }

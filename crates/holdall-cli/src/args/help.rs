@@ -49,7 +49,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("merge", "output storage compression max-bag-size"),
     (
         "split",
-        "output max-bag-size max-bag-duration max-bag-messages at",
+        "output max-bag-size max-bag-duration max-bag-messages at by",
     ),
     ("filter", "output topics start end where max-rate"),
     ("compress", "output level mode json"),

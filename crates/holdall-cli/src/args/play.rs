@@ -203,6 +203,11 @@ pub struct PlayArguments {
           help_heading = "When")]
     pub end: Option<Moment>,
 
+    /// Play this episode of the bag only, by its number in holdall info
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "When",
+          conflicts_with_all = ["start", "end", "start_offset", "playback_duration", "playback_until_sec", "playback_until_nsec"])]
+    pub episode: Option<u64>,
+
     /// Skip the beginning of the bag, in seconds
     #[arg(long, value_name = "S", default_value = "0", allow_negative_numbers = true, value_parser = units::parse_seconds, help_heading = "When")]
     pub start_offset: Duration,

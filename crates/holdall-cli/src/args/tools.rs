@@ -246,6 +246,10 @@ pub struct DivisionArguments {
     /// Split at these times: seconds after the first message (10), or times (@1700000000.25, 2026-11-25T12:03:11)
     #[arg(long, value_name = "TIME", num_args = 1.., value_parser = units::parse_moment, help_heading = "Files")]
     pub at: Vec<Moment>,
+
+    /// Split where episodes start and end: each is a file, and so is what is between them
+    #[arg(long, value_name = "WHAT", value_parser = ["episode"], help_heading = "Files")]
+    pub by: Option<String>,
 }
 
 /// All flags of `holdall convert`.

@@ -50,6 +50,7 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         playback_until: playback_until(args)?,
         start: args.start,
         end: args.end,
+        episode: args.episode,
         topics: chosen_topics(
             ("--topics", &args.topics),
             ("--services", &args.services),

@@ -163,6 +163,7 @@ pub fn output(
         storage_options,
         split: self::division(division),
         split_moments: division.at.clone(),
+        splits_episodes: division.by.is_some(),
         compression,
         changes: Vec::new(),
         frames: BTreeMap::new(),

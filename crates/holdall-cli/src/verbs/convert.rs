@@ -175,10 +175,10 @@ pub fn merge(args: &MergeArguments) -> VerbResult {
 /// `holdall split`.
 pub fn split(args: &SplitArguments) -> VerbResult {
     let division = resolve::tools::division(&args.division);
-    if division.is_none() && args.division.at.is_empty() {
+    if division.is_none() && args.division.at.is_empty() && args.division.by.is_none() {
         return Err(Failure::refused(UsageError::Needs {
             flag: "split",
-            needs: "to know where: -b/--max-bag-size, -d/--max-bag-duration, --max-bag-messages or --at",
+            needs: "to know where: -b/--max-bag-size, -d/--max-bag-duration, --max-bag-messages, --at or --by episode",
         }));
     }
     one(
@@ -340,7 +340,7 @@ fn check_standard_output(output: &OutputOptions) -> Result<(), Failure> {
             "-o - writes a storage file to standard output, which is a terminal: send it to a file or a program",
         ));
     }
-    if !output.split.is_none() || !output.split_moments.is_empty() {
+    if !output.split.is_none() || !output.split_moments.is_empty() || output.splits_episodes {
         return Err(Failure::refused(
             "-o - takes one storage file, which cannot be split",
         ));

@@ -1,4 +1,4 @@
-//! Division of a bag into episodes: by its markers, a field of a topic, pauses, or not at all.
+//! Division of a bag into episodes: by those that were recorded as such, its markers, a field of a topic, pauses, or not at all.
 
 use super::{
     TrainingError,
@@ -9,6 +9,10 @@ use super::{
 use holdall_bag::{
     decode::{Decoders, Fields},
     reader::{Bag, BagSet, WholePattern},
+};
+use holdall_model::{
+    episode::{Episode, EpisodeEnd, OUTCOME, TASK},
+    marker::Marker,
 };
 
 /// The field that divides a bag: as text, or as a number.
@@ -59,23 +63,44 @@ pub(super) fn cutter(episodes: &Episodes, bag: &Bag) -> Result<Cutter, TrainingE
         Divider::Topic => Cutter::by_value(),
         Divider::Gap => Cutter::by_gap(episodes.gap_s.unwrap_or_default()),
         Divider::Marker => {
-            let pattern = |text: &Option<String>| match text {
-                Some(text) => WholePattern::new(text)
-                    .map(Some)
-                    .map_err(|error| TrainingError::Episodes {
-                        reason: error.to_string(),
-                    }),
-                None => Ok(None),
-            };
             let (start, end) = (pattern(&episodes.start)?, pattern(&episodes.end)?);
-            let marks = bag.markers()?.into_iter();
+            // Those of episodes are for `by: episode`.
+            let marks = bag
+                .markers()?
+                .into_iter()
+                .filter(|marker| marker.episode.is_none());
             Cutter::by_marks(
                 marks.map(|marker| (marker.time.as_nanos(), marker.name)),
                 |name| start.as_ref().is_none_or(|start| start.matches(name)),
                 |name| end.as_ref().is_some_and(|end| end.matches(name)),
             )
         }
+        Divider::Episode => {
+            let outcome = pattern(&episodes.outcome)?;
+            let fits = |episode: &Episode| match &outcome {
+                Some(wanted) => episode
+                    .fields
+                    .get(OUTCOME)
+                    .is_some_and(|found| wanted.matches(found)),
+                None => true,
+            };
+            let stopped = Marker::episodes(&bag.markers()?).into_iter();
+            let taken = stopped.filter(|episode| episode.end == EpisodeEnd::Stopped && fits(episode));
+            Cutter::by_spans(taken.filter_map(|mut episode| {
+                let until = episode.until?.as_nanos();
+                Some((episode.start.as_nanos(), until, episode.fields.remove(TASK)))
+            }))
+        }
     })
+}
+
+fn pattern(text: &Option<String>) -> Result<Option<WholePattern>, TrainingError> {
+    let compile = |text: &String| {
+        WholePattern::new(text).map_err(|error| TrainingError::Episodes {
+            reason: error.to_string(),
+        })
+    };
+    text.as_ref().map(compile).transpose()
 }
 
 /// The field that divides a bag, if one does.

@@ -95,6 +95,26 @@ impl Cutter {
         cutter
     }
 
+    /// Episodes from a time until another one, with their names; one that begins before the end of another ends it.
+    pub fn by_spans(spans: impl IntoIterator<Item = (i64, i64, Option<String>)>) -> Self {
+        let mut cutter = Self::default();
+        let mut open: Option<i64> = None;
+        for (begin, end, name) in spans {
+            if end <= begin {
+                continue;
+            }
+            if let Some(at) = open.replace(end) {
+                let at = at.min(begin);
+                cutter.known.push_back(Cut::End { at });
+            }
+            cutter.known.push_back(Cut::Begin { at: begin, name });
+        }
+        if let Some(at) = open {
+            cutter.known.push_back(Cut::End { at });
+        }
+        cutter
+    }
+
     /// The dividing field has this value; `None` outside of episodes.
     pub fn value(&mut self, at: i64, value: Option<String>) {
         if value == self.value {
@@ -170,6 +190,16 @@ mod tests {
             cutter.message(at);
         }
         assert_eq!(spans(&mut cutter, 99), [('b', 0), ('e', 19), ('b', 40)]);
+        let named = |name: &str| Some(name.to_owned());
+        let spans_of = [
+            (1, 5, named("a")),
+            (3, 9, named("b")),
+            (12, 12, None),
+            (20, 30, None),
+        ];
+        let mut cutter = Cutter::by_spans(spans_of);
+        let wanted = [('b', 1), ('e', 3), ('b', 3), ('e', 9), ('b', 20), ('e', 30)];
+        assert_eq!(spans(&mut cutter, 99), wanted);
         let mut cutter = Cutter::by_value();
         for (at, value) in [
             (1, None),

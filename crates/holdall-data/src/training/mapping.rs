@@ -103,7 +103,10 @@ pub struct Episodes {
     /// Shorter episodes, in seconds, are left out.
     #[serde(default)]
     pub min_s: f64,
-    /// The marker's name, or the field's value, is the episode's task.
+    /// With `episode`: a pattern for the whole outcome of those that are taken; all that were stopped for `None`.
+    #[serde(default)]
+    pub outcome: Option<String>,
+    /// The marker's name, the field's value, or the episode's own task is the episode's task.
     #[serde(default)]
     pub is_task: bool,
 }
@@ -117,6 +120,8 @@ pub enum Divider {
     Bag,
     /// Markers.
     Marker,
+    /// Episodes that were recorded as such and stopped.
+    Episode,
     /// The values of a field.
     Topic,
     /// Pauses.
@@ -324,6 +329,7 @@ impl Episodes {
                 "topic, field and stamp",
             ),
             (self.gap_s.is_some(), Divider::Gap, "gap_s"),
+            (self.outcome.is_some(), Divider::Episode, "outcome"),
         ];
         for (is_given, by, names) in given {
             if is_given && self.by != by {
@@ -379,6 +385,7 @@ mod tests {
             ("episodes: {by: topic}", "topic and field"),
             ("episodes: {by: gap}", "gap_s"),
             ("episodes: {by: gap, gap_s: 1, start: x}", "start and end"),
+            ("episodes: {by: marker, outcome: success}", "outcome"),
             ("tolerance_s: -1", "tolerance_s"),
             ("sample: best", "sample"),
             ("stamp: header", "stamp"),

@@ -242,8 +242,8 @@ impl<'a> Run<'a> {
         bag: &Bag,
     ) -> Result<(), TrainingError> {
         let episodes = &self.options.mapping.episodes;
-        let by_log_time =
-            episodes.by == Divider::Marker && self.options.mapping.stamp == TimeBase::HeaderStamp;
+        let by_log_time = matches!(episodes.by, Divider::Marker | Divider::Episode)
+            && self.options.mapping.stamp == TimeBase::HeaderStamp;
         let now = if by_log_time { log_time } else { stamp };
         while let Some(mut cut) = cutter.next(now) {
             if by_log_time {

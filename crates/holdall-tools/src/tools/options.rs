@@ -60,6 +60,8 @@ pub struct OutputOptions {
     pub split: SplitAt,
     /// Further times at which the output is split.
     pub split_moments: Vec<super::Moment>,
+    /// The output is split where episodes start and end, too.
+    pub splits_episodes: bool,
     /// rosbag2's own compression, of files or of messages.
     pub compression: CompressionOptions,
     /// New values for fields of messages.

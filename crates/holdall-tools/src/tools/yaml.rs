@@ -219,6 +219,7 @@ fn output_bag(
         renames: BTreeMap::new(),
         shift: Shift::default(),
         split_moments: Vec::new(),
+        splits_episodes: false,
         custom_data: entry.custom_data.unwrap_or_default(),
         leaves_out_files: false,
         seal: None,

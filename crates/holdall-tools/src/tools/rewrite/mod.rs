@@ -20,12 +20,13 @@ use holdall_bag::{
     writer::{BagOptions, CompressionMode, why_not_encrypted},
 };
 use holdall_io::fs;
-use holdall_model::time::Timestamp;
+use holdall_model::{marker::Marker, time::Timestamp};
 use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id};
 use messages::Rewrite;
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
+    time::Duration,
 };
 
 /// An output and its inputs.
@@ -59,6 +60,27 @@ pub struct Written {
     pub left_out: LeftOutMessages,
 }
 
+/// Where episodes start, and where what is after them does.
+fn episode_cuts(set: &BagSet) -> Result<Vec<Timestamp>, ToolError> {
+    let mut cuts = Vec::new();
+    for episode in Marker::episodes(&set.markers()?) {
+        cuts.push(episode.start);
+        cuts.extend(
+            episode
+                .until
+                .map(|until| until.saturating_add(Duration::from_nanos(1))),
+        );
+    }
+    if cuts.is_empty() {
+        let path = set.bags().first().map(|bag| bag.path().to_owned());
+        return Err(ToolError::Unsupported {
+            path: path.unwrap_or_default(),
+            reason: "it has no episodes to split by".to_owned(),
+        });
+    }
+    Ok(cuts)
+}
+
 /// Makes a bag, which appears complete or not at all. `progress` receives the bytes done and the bytes in
 /// total. Nothing damaged is copied: unreadable parts of the inputs are left out, and listed in [`Written::left_out`].
 ///
@@ -90,6 +112,9 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         .map(|moment| settled(moment, "split"))
         .collect::<Result<_, _>>()?;
     job.output.split.times.extend(times);
+    if job.output.splits_episodes {
+        job.output.split.times.extend(episode_cuts(&set)?);
+    }
     let staged = Staged::begin(&job.output.directory)?;
     let is_bounded = set.bags().iter().any(|bag| bag.bounds() != (None, None));
     let is_partial = start.is_some() || end.is_some() || is_bounded || !job.choice.is_by_index();
