@@ -7,7 +7,7 @@
 use crate::time::Timestamp;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt::{self, Write},
     time::Duration,
 };
@@ -137,7 +137,8 @@ pub enum EpisodeError {
 #[derive(Clone, Debug, Default)]
 pub struct EpisodeState {
     open: Option<(Timestamp, EpisodeFields)>,
-    last: Option<Timestamp>,
+    /// When episodes started: as many as a recording may have markers.
+    starts: BTreeSet<Timestamp>,
 }
 
 impl EpisodeState {
@@ -160,10 +161,10 @@ impl EpisodeState {
             }
             (EpisodeChange::Start, None) => {
                 // Two episodes of a recorder have different names, also on a clock that is set back.
-                let after = |last: Timestamp| last.saturating_add(Duration::from_nanos(1));
-                let is_same = self.last == Some(now);
-                let start = self.last.filter(|_| is_same).map_or(now, after);
-                self.last = Some(start);
+                let mut start = now;
+                while !self.starts.insert(start) && start < Timestamp::from_nanos(i64::MAX) {
+                    start = start.saturating_add(Duration::from_nanos(1));
+                }
                 self.open = Some((start, fields.clone()));
                 EpisodeEvent {
                     change,
