@@ -127,7 +127,6 @@ impl<T> Drop for Beside<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
 
     fn append(number: usize) -> impl FnOnce(&mut Vec<usize>) -> Result<(), ParquetError> + Send {
         move |numbers| {
@@ -157,8 +156,8 @@ mod tests {
     fn no_more_threads_work_than_are_spare() {
         let spare = Spare::of(1);
         let (mut busy, mut other) = (Beside::new((), &spare), Beside::new(Vec::new(), &spare));
-        let (go, wait) = channel::<()>();
-        busy.then(move |_| Ok(wait.recv().unwrap())).unwrap();
+        let (go, wait) = sync_channel(1);
+        busy.then(move |_| wait.recv().map_err(|_| lost())).unwrap();
         other.then(append(1)).unwrap();
         assert!(matches!(&other.place, Some(Place::Here(numbers)) if *numbers == [1]));
         go.send(()).unwrap();
