@@ -131,7 +131,7 @@ MISTAKES = """
 2 | convert lab | holdall convert lab -o NEW
 2 | convert lab -o x -s floppy | expected one of mcap
 2 | convert nope -o x | cannot open nope
-2 | split lab -o x | -b/--max-bag-size, -d/--max-bag-duration, --max-bag-messages or --at
+2 | split lab -o x | -b/--max-bag-size, -d/--max-bag-duration, --max-bag-messages, --at or --by episode
 2 | split lab -o x --count 5 | is --max-bag-messages
 2 | split lab -o x --at 100 | is after the last message
 2 | merge lab -o lab | already exists

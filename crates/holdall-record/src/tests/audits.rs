@@ -316,22 +316,33 @@ fn what_a_tool_makes_of_a_whole_recording_adds_up_with_the_same_losses() {
 fn what_a_tool_leaves_out_on_request_is_counted_as_policy_and_is_no_loss() {
     let mut world = World::new();
     let recorded = recorded(&mut world);
-    let by_time: fn(&mut Job) = |job| {
+    let middle = |job: &Job| {
         let bag = job.inputs[0].metadata();
-        let middle = bag.starting_time.unwrap().saturating_add(bag.duration / 2);
-        job.choice.start = Some(Moment::At(middle));
+        Some(Moment::At(
+            bag.starting_time.unwrap().saturating_add(bag.duration / 2),
+        ))
     };
-    let by_rate: fn(&mut Job) = |job| {
+    let from_middle = |job: &mut Job| job.choice.start = middle(job);
+    let to_middle = |job: &mut Job| job.choice.end = middle(job);
+    let by_rate = |job: &mut Job| {
         job.choice.rates.insert("/t".to_owned(), 0.001);
     };
-    for (what, change) in [("time", by_time), ("rate", by_rate)] {
+    // The second half has none of the losses of the first.
+    type Change<'a> = &'a dyn Fn(&mut Job);
+    let cases: [(&str, Change<'_>, u64); 3] = [
+        ("end", &from_middle, 0),
+        ("beginning", &to_middle, 4),
+        ("rate", &by_rate, 4),
+    ];
+    for (what, change, lost) in cases {
         let audit = audit_of_made(&[&recorded.output], change);
         assert_eq!(audit.faults, Vec::<String>::new(), "{what}");
         assert!(audit.is_balanced() && audit.recorded() < 150, "{what}");
         let missing = audit.missing();
-        assert_eq!(missing[&LossStage::Policy], 150 - audit.recorded(), "{what}");
-        assert_eq!(missing[&LossStage::Transport], 4, "{what}");
-        assert_eq!(audit.shortfall(), 4, "{what}");
+        let of = |stage| missing.get(&stage).copied().unwrap_or(0);
+        assert_eq!(of(LossStage::Policy), 154 - lost - audit.recorded(), "{what}");
+        assert_eq!(of(LossStage::Transport), lost, "{what}");
+        assert_eq!(audit.shortfall(), lost, "{what}");
     }
     let topic = audit_of_made(&[&recorded.output], |job| {
         job.choice.selection.topics = vec!["/other".to_owned()];
