@@ -154,7 +154,7 @@ def test_a_catalog_of_another_version_is_refused_with_one_sentence(fleet):
     content = path.read_bytes()
     for words in (("catalog", "runs"), ("find", "messages > 0")):
         _, errors = run(fleet, *words, code=2)
-        assert len(errors.splitlines()) == 1 and "version 99, expected version 1" in errors
+        assert len(errors.splitlines()) == 1 and "version 99, expected version 2" in errors
     assert path.read_bytes() == content
     _, errors = run(fleet, "find", "messages > 0", "runs", code=2)
     assert "is not a catalog" in errors

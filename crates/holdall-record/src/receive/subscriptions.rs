@@ -371,8 +371,8 @@ impl RecordedTopic {
         self.served.get(&gid).map(|served| served.transport)
     }
 
-    /// Live publishers that are not received, each returned once; `now` is monotonic time.
-    pub(super) fn newly_unmatched(&mut self, now: Duration) -> Vec<(Gid, NotHeard)> {
+    /// Live publishers that are not received, each returned once; `now` is monotonic time. At the end of the recording no name is waited for.
+    pub(super) fn newly_unmatched(&mut self, now: Duration, is_end: bool) -> Vec<(Gid, NotHeard)> {
         if self.served.values().all(|served| served.is_settled) {
             return Vec::new();
         }
@@ -387,7 +387,7 @@ impl RecordedTopic {
             let of_transport = || matched.iter().filter(|(number, _)| *number == served.transport);
             let is_matched =
                 of_transport().any(|(_, gids)| gids.as_ref().is_none_or(|gids| gids.contains(gid)));
-            let is_named = served.node.is_some() || now >= since + NAME_LATE_MAX;
+            let is_named = is_end || served.node.is_some() || now >= since + NAME_LATE_MAX;
             let (kind, reason) = if is_matched {
                 served.is_settled = true;
                 continue;

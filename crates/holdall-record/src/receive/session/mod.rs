@@ -350,7 +350,7 @@ impl Session {
         let (unreached, networks) = self.sources.unreached();
         self.parts.drain.set_networks(networks);
         let mut found = self.not_heard.find(unreached, &self.sources, now, is_end);
-        for (gid, about) in self.topics.newly_unmatched(now) {
+        for (gid, about) in self.topics.newly_unmatched(now, is_end) {
             if !self.sources.completes_unmatched(gid) {
                 found.push(about);
             }

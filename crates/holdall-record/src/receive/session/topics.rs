@@ -293,9 +293,11 @@ impl Topics {
     }
 
     /// Publishers that no subscription is matched with and that were not returned before.
-    pub fn newly_unmatched(&mut self, now: Duration) -> Vec<(Gid, NotHeard)> {
+    pub fn newly_unmatched(&mut self, now: Duration, is_end: bool) -> Vec<(Gid, NotHeard)> {
         let topics = self.by_name.values_mut();
-        topics.flat_map(|topic| topic.newly_unmatched(now)).collect()
+        topics
+            .flat_map(|topic| topic.newly_unmatched(now, is_end))
+            .collect()
     }
 
     /// Notes that a publisher is gone; `now` is the time of day. Returns since when it is silent, if it has said no farewell.
