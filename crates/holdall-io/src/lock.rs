@@ -16,6 +16,9 @@ use std::{
 /// File in which the kernel lists all locks that this process may see.
 const LOCKS_FILE: &str = "/proc/locks";
 
+/// The list of locks is read this often for a holder that it must have.
+const LIST_READS_MAX: u32 = 4;
+
 /// A query holds its lock for a few microseconds. A writer that meets one retries this many times, a millisecond apart.
 const TRIES_MAX: u32 = 1000;
 
@@ -128,10 +131,12 @@ fn open(path: &Path) -> Result<File, DiskError> {
 /// The process that holds an exclusive lock on an open file, by the kernel's list.
 fn holder_of(file: &File) -> Option<u32> {
     let about = file.metadata().ok()?;
-    // Read whole: a list that is read piece by piece may change between.
-    let list = std::fs::read_to_string(LOCKS_FILE).ok()?;
     let device = (libc::major(about.dev()), libc::minor(about.dev()));
-    holder_in(&list, device, about.ino())
+    // The kernel gives a long list piece by piece: a line is passed over when others end their locks between.
+    (0..LIST_READS_MAX).find_map(|_| {
+        let list = std::fs::read_to_string(LOCKS_FILE).ok()?;
+        holder_in(&list, device, about.ino())
+    })
 }
 
 /// The process that holds an exclusive lock on an inode. Btrfs and overlayfs give files another device number than the list has, so a
