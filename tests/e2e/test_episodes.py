@@ -130,4 +130,6 @@ def test_an_episode_is_a_file_and_a_playback_and_a_part_of_a_dataset(world, reco
         output = world.folder / f"dataset{len(tasks)}"
         done = world.run("export", bag, "-f", "lerobot", "--mapping", mapping, "-o", output)
         assert done.returncode == 0, done.stderr
+        rest = 3 - len(tasks)
+        assert f"left out: {rest} episode{'s' if rest > 1 else ''} discarded" in done.stdout, done.stdout
         assert json.loads((output / "meta/info.json").read_text())["total_episodes"] == len(tasks)

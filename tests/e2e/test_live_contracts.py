@@ -17,7 +17,7 @@ topics:
     required: true
     type: sensor_msgs/msg/LaserScan
     rate: {min: 15, window: 2s}
-    gap: {max: 1s, reason: the lidar stands still}
+    gap: {max: 1s, reason: the lidar stopped}
     must: "angle_min < 0"
   /imu:
     rate: {min: 50, window: 2s}
@@ -64,7 +64,7 @@ def test_a_recording_is_judged_while_it_runs_as_its_bag_is_afterwards(world):
     lines = until(lambda: [line for line in reported(log) if "gap" in line[3]], "an alarm of the gap")
     state, kind, topic, text, *_ = lines[0]
     assert (state, kind, topic) == ("begin", "contract", "/scan"), lines
-    assert text == "/scan: contract: gap: no message for 1 s (the lidar stands still)"
+    assert text == "/scan: contract: gap: no message for 1 s (the lidar stopped)"
     assert metrics(address)["holdall_alarms_active"][(("kind", "contract"),)] >= 1
     status = world.run("control", world.folder / "socket", "status")
     assert json.loads(status.stdout)["status"]["contract"]["outcome"] == "failed", status
@@ -118,7 +118,9 @@ def test_a_killed_recorders_bag_has_the_violations_that_were_seen_live_and_unkno
     recorder.wait_until_says("alarm")
     time.sleep(2)
     recorder.stop(signal.SIGKILL)
+    assert world.info(bag)["custom_data"]["holdall.contract"] == "unknown"
     world.repair(bag)
+    assert world.info(bag)["custom_data"]["holdall.contract"] == "unknown"
     verdict = afterwards(world, bag, contract, 4)
     seen = {int(line[4]): line[3] for line in reported(log) if line[0] == "begin"}
     found = {one["since_ns"]: one["text"] for one in verdict["violations"]}

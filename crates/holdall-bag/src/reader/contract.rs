@@ -11,7 +11,8 @@ impl Bag {
     /// A storage file cannot be read.
     pub fn contract_record(&self) -> Result<Option<ContractRecord>, ReadError> {
         let (files, mut found) = (self.files(), None);
-        for file in files.last().into_iter().chain(files.first()) {
+        let first = files.first().filter(|_| files.len() > 1);
+        for file in files.last().into_iter().chain(first) {
             let reader = file.open()?;
             let entries = reader.summary().last_metadata(CONTRACT_RECORD);
             found = entries.and_then(ContractRecord::from_entries);

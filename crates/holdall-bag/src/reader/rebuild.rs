@@ -9,6 +9,7 @@ use super::{
 use crate::rescue::InMemory;
 use holdall_io::fs;
 use holdall_model::{
+    contract::{CONTRACT_RECORD, ContractRecord},
     metadata::{BagMetadata, FileInformation, TopicWithMessageCount},
     repeated::BagRepeats,
     time::Timestamp,
@@ -183,6 +184,11 @@ impl Rebuild {
                 metadata.ros_distro = described.ros_distro;
             }
         }
+        let contract = summary.last_metadata(CONTRACT_RECORD);
+        let contract = contract.and_then(ContractRecord::from_entries);
+        metadata
+            .custom_data
+            .extend(contract.map(|record| record.custom_data()));
         metadata.message_count += summary.message_count;
         let starts = metadata.starting_time.into_iter().chain(summary.starting_time);
         metadata.starting_time = starts.min();

@@ -10,7 +10,7 @@ use holdall_model::text::shell_word;
 use holdall_web::parse_address;
 use std::ffi::OsString;
 
-/// Letters of a mistyped verb for each one that differs.
+/// Letters of a mistyped word for each one that differs.
 const LETTERS_PER_FAULT: usize = 3;
 
 /// Flags that people try for the ROS domain.
@@ -106,6 +106,13 @@ pub fn add(error: &mut Error, argv: &[OsString]) {
         let tips = tips.into_iter().map(StyledStr::from).collect();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
     }
+}
+
+/// The one of these names that differs least from a mistyped word, by little.
+pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let distances = names.map(|name| (strsim::osa_distance(name, word), name));
+    let (distance, name) = distances.min_by_key(|(distance, _)| *distance)?;
+    (distance * LETTERS_PER_FAULT <= word.len()).then_some(name)
 }
 
 /// The verbs that differ least from the first word, or, where it has verbs of its own, those of it from the second; by little.

@@ -137,11 +137,10 @@ fn span_of(topic: &TopicAudit, start: Option<Timestamp>) -> String {
     let lost = publishers
         .flat_map(|publisher| &publisher.intervals)
         .filter(|interval| !matches!(interval.stage, LossStage::Policy | LossStage::Head));
-    let (mut from, mut until) = (None, None);
-    for [first, last] in lost.map(Interval::span) {
-        from = from.min(first.or(last)).or(first.or(last));
-        until = until.max(last.or(first));
-    }
+    let spans = lost.map(Interval::span);
+    // An interval of which no time is known says nothing of the others.
+    let from = spans.clone().filter_map(|[first, last]| first.or(last)).min();
+    let until = spans.filter_map(|[first, last]| last.or(first)).max();
     let (Some(start), Some(from), Some(until)) = (start, from, until) else {
         return String::new();
     };
@@ -220,4 +219,31 @@ fn stages(sums: &LossSums) -> Value {
         .map(|(stage, count)| (stage.as_str().to_owned(), json!(count)))
         .collect::<Map<_, _>>()
         .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_without_times_does_not_hide_the_others() {
+        let at = |seconds: i64| Some(Timestamp::from_nanos(seconds * 1_000_000_000));
+        let sent = Interval::of_sequences(LossStage::Transport, 5, 6, [at(19), at(19)]);
+        let mut account = TopicAccount::default();
+        account.publishers = vec![PublisherAccount {
+            intervals: vec![
+                sent.sent_between([at(14), at(17)]),
+                Interval::of_unknown(LossStage::Cache, 3),
+                Interval::of_sequences(LossStage::Tail, 9, 9, [at(20), None]),
+                Interval::of_sequences(LossStage::Policy, 1, 2, [at(11), at(12)]),
+            ],
+            ..PublisherAccount::default()
+        }];
+        let topic = TopicAudit {
+            account: Some(account),
+            ..TopicAudit::default()
+        };
+        assert_eq!(span_of(&topic, at(10)), "+4.000 and +10.000 s");
+        assert_eq!(span_of(&TopicAudit::default(), at(10)), "");
+    }
 }

@@ -2,8 +2,9 @@
 
 use super::tools::table;
 use crate::units::plural;
+use holdall::tools::manage::AddedMarkers;
 use holdall_model::{
-    text::OutsidePath,
+    text::{Outside, OutsidePath},
     time::Timestamp,
     trigger::{EventScore, Found, PastEvent},
 };
@@ -21,7 +22,7 @@ pub struct OfBag {
     /// How they fit the labels.
     pub score: Option<EventScore>,
     /// Markers that the bag was given.
-    pub written: Option<usize>,
+    pub written: Option<AddedMarkers>,
 }
 
 /// A JSON object for each bag.
@@ -48,7 +49,8 @@ pub fn json(found: &[OfBag]) -> String {
             });
         }
         if let Some(written) = of.written {
-            object["written_markers"] = json!(written);
+            object["written_markers"] = json!(written.added);
+            object["markers_without_room"] = json!(written.without_room);
         }
         object.to_string()
     };
@@ -67,7 +69,10 @@ pub fn text(found: &[OfBag]) -> String {
             of.found.kept.as_secs_f64()
         );
         if let Some(written) = of.written {
-            line.push_str(&format!("; {} written", plural(written as u64, "marker")));
+            line.push_str(&format!("; {} written", plural(written.added, "marker")));
+            if written.without_room > 0 {
+                line.push_str(&format!(", no room for {} more", written.without_room));
+            }
         }
         lines.push(line);
         if !of.found.events.is_empty() {
@@ -80,9 +85,10 @@ pub fn text(found: &[OfBag]) -> String {
         if let Some(of_bag) = &of.score {
             score.get_or_insert_default().add(of_bag.clone());
             let missed = of_bag.missed.iter();
-            lines.extend(
-                missed.map(|label| format!("missed: {} {}", after(label.start, of.start), label.name)),
-            );
+            lines.extend(missed.map(|label| {
+                let time = after(label.start, of.start);
+                format!("missed: {time} {}", Outside(&label.name))
+            }));
         }
     }
     if let Some(score) = score {
@@ -117,4 +123,36 @@ fn row(event: &PastEvent, start: Option<Timestamp>) -> Value {
         "trigger": event.trigger,
         "values": values.collect::<Vec<_>>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdall_model::trigger::EventLabel;
+
+    #[test]
+    fn a_label_from_a_bag_cannot_command_the_terminal_and_markers_without_room_are_counted() {
+        let time = Timestamp::from_nanos(5);
+        let score = EventScore {
+            missed: vec![EventLabel {
+                start: time,
+                end: time,
+                name: "\u{1b}[31mcrash".to_owned(),
+            }],
+            ..EventScore::default()
+        };
+        let of = OfBag {
+            path: "lab".into(),
+            start: Some(time),
+            found: Found::default(),
+            score: Some(score),
+            written: Some(AddedMarkers {
+                added: 2,
+                without_room: 7,
+            }),
+        };
+        let shown = text(&[of]);
+        assert!(!shown.contains('\u{1b}') && shown.contains("crash"), "{shown}");
+        assert!(shown.contains("2 markers written, no room for 7 more"), "{shown}");
+    }
 }

@@ -20,6 +20,12 @@ pub fn text(report: &TrainingReport) -> String {
             plural(report.short, "episode")
         ));
     }
+    if report.left_out > 0 {
+        lines.push(format!(
+            "left out: {} discarded, without a known end, or with another outcome",
+            plural(report.left_out, "episode")
+        ));
+    }
     lines.extend(
         report
             .features

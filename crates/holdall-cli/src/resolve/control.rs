@@ -1,7 +1,7 @@
 //! Resolves the arguments of `holdall control` into the request that is sent.
 
 use super::UsageError;
-use crate::args::control::ControlArguments;
+use crate::args::{control::ControlArguments, hints::nearest};
 use holdall::supervise::control_socket::{RequestArgument, all_requests, argument_of};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -64,17 +64,9 @@ pub fn asked<'a>(
 /// The request that has this word in its name, `add_marker` for `marker`, or that differs from it by little.
 fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let word = word.to_ascii_lowercase().replace('-', "_");
-    let distance = |known: &&&str| strsim::osa_distance(known, &word);
-    let whole = known
-        .iter()
-        .find(|known| known.split('_').any(|part| part == word));
-    let near = whole.or_else(|| {
-        known
-            .iter()
-            .min_by_key(distance)
-            .filter(|known| distance(known) * 3 <= word.len())
-    });
-    near.copied()
+    let names = || known.iter().copied();
+    let mut with_word = names().filter(|known| known.split('_').any(|part| part == word));
+    with_word.next().or_else(|| nearest(&word, names()))
 }
 
 /// The request as an object.

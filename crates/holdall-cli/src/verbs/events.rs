@@ -13,7 +13,7 @@ use crate::{
 use holdall::{
     reader::{Bag, BagSet},
     record::options::TriggerOptions,
-    tools,
+    tools::{self, manage::AddedMarkers},
 };
 use holdall_io::fs;
 use holdall_model::{
@@ -86,7 +86,7 @@ fn refuse_useless<'a>(triggers: &[Trigger], found: impl Iterator<Item = &'a Foun
     }
 }
 
-fn write_markers(path: &Path, found: &Found) -> Result<usize, Failure> {
+fn write_markers(path: &Path, found: &Found) -> Result<AddedMarkers, Failure> {
     let marked = found.events.iter().filter(|event| event.is_marked);
     let markers: Vec<_> = marked.filter_map(|event| event.marker().ok()).collect();
     tools::manage::add_markers(path, &markers).map_err(Failure::failed)

@@ -2,7 +2,10 @@
 
 use crate::{
     VerbResult,
-    args::help::{self, HelpArguments, PAGES},
+    args::{
+        help::{self, HelpArguments, PAGES},
+        hints::nearest,
+    },
     exit::{Failure, Outcome},
     output,
 };
@@ -37,11 +40,8 @@ pub fn run(args: &HelpArguments) -> VerbResult {
 fn unknown(word: &str, command: &Command) -> String {
     let pages = PAGES.map(|(name, ..)| name);
     let verbs = command.get_subcommands().map(Command::get_name);
-    let near = verbs
-        .chain(pages)
-        .min_by_key(|known| strsim::osa_distance(known, word));
-    let near = near.filter(|known| strsim::osa_distance(known, word) * 3 <= word.len());
-    let meant = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let meant =
+        nearest(word, verbs.chain(pages)).map_or_else(String::new, |near| format!("; did you mean {near}?"));
     format!(
         "{word:?} is neither a verb (holdall --help lists them) nor a topic ({}){meant}",
         pages.join(", ")

@@ -84,12 +84,18 @@ pub(super) fn cutter(episodes: &Episodes, bag: &Bag) -> Result<Cutter, TrainingE
                     .is_some_and(|found| wanted.matches(found)),
                 None => true,
             };
-            let stopped = Marker::episodes(&bag.markers()?).into_iter();
-            let taken = stopped.filter(|episode| episode.end == EpisodeEnd::Stopped && fits(episode));
-            Cutter::by_spans(taken.filter_map(|mut episode| {
+            let mut all = Marker::episodes(&bag.markers()?);
+            let recorded = all.len();
+            // One on a clock that was set back has no span.
+            let has_span = |episode: &Episode| episode.duration().is_some_and(|span| !span.is_zero());
+            all.retain(|episode| episode.end == EpisodeEnd::Stopped && has_span(episode) && fits(episode));
+            let left_out = (recorded - all.len()) as u64;
+            let mut cutter = Cutter::by_spans(all.into_iter().filter_map(|mut episode| {
                 let until = episode.until?.as_nanos();
                 Some((episode.start.as_nanos(), until, episode.fields.remove(TASK)))
-            }))
+            }));
+            cutter.left_out = left_out;
+            cutter
         }
     })
 }

@@ -45,6 +45,8 @@ pub(super) struct Cutter {
     last: Option<i64>,
     /// The value of the dividing field.
     value: Option<String>,
+    /// Recorded episodes that are not taken.
+    pub left_out: u64,
 }
 
 impl Cutter {

@@ -106,6 +106,8 @@ pub struct TrainingReport {
     pub episodes: Vec<Episode>,
     /// Episodes that were left out because they are too short.
     pub short: u64,
+    /// Recorded episodes that were left out: discarded, without a known end, or with another outcome.
+    pub left_out: u64,
     /// The features.
     pub features: Vec<FeatureReport>,
     /// Damaged parts of the bags, one sentence each.

@@ -96,6 +96,7 @@ impl<'a> Run<'a> {
         let messages = self.choice().messages(&bags, &mut decoders)?;
         self.read_types(&bags, &mut decoders)?;
         let mut cutter = divide::cutter(&self.options.mapping.episodes, bag)?;
+        self.report.left_out += cutter.left_out;
         let mut dividing = divide::dividing_field(&self.options.mapping.episodes, &bags, &mut decoders)?;
         let divider_topic = self.options.mapping.episodes.topic.as_deref();
         self.sampler.forget(i64::MIN);

@@ -1,6 +1,6 @@
 //! The record of a bag that has the contract of its recording, and what that said at the end.
 
-use super::verdict::{Ending, Verdict};
+use super::verdict::{Ending, Outcome, Verdict};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 
@@ -38,18 +38,20 @@ pub struct ContractRecord {
 }
 
 impl ContractRecord {
-    /// The record at the end of a recording.
-    pub fn of(contract: &str, ending: &Ending, verdict: &Verdict) -> Self {
-        let mut shown = verdict.clone();
-        shown.more_violations += shown.violations.len().saturating_sub(LISTED_MAX) as u64;
-        shown.violations.truncate(LISTED_MAX);
+    /// The record at the end of a recording; it has no verdict if it was not judged to the end.
+    pub fn of(contract: &str, ending: &Ending, outcome: Outcome, verdict: Option<&Verdict>) -> Self {
+        let shown = verdict.cloned().map(|mut shown| {
+            shown.more_violations += shown.violations.len().saturating_sub(LISTED_MAX) as u64;
+            shown.violations.truncate(LISTED_MAX);
+            shown
+        });
         Self {
             contract: contract.to_owned(),
             start: ending.start,
             end: Some(ending.end),
             disk_left: ending.disk_left,
-            outcome: Some(verdict.outcome.as_str().to_owned()),
-            verdict: serde_json::to_string(&shown).ok(),
+            outcome: Some(outcome.as_str().to_owned()),
+            verdict: shown.and_then(|shown| serde_json::to_string(&shown).ok()),
         }
     }
 
@@ -74,9 +76,10 @@ impl ContractRecord {
         (CONTRACT_RECORD.to_owned(), self.entries())
     }
 
-    /// The entry for `metadata.yaml`: the outcome, so that it is found without opening a file.
-    pub fn custom_data(&self) -> Option<(String, String)> {
-        Some((CONTRACT_CUSTOM_KEY.to_owned(), self.outcome.clone()?))
+    /// The entry for `metadata.yaml`: the outcome, so that it is found without opening a file. That of a recording that was cut off is unknown.
+    pub fn custom_data(&self) -> (String, String) {
+        let outcome = self.outcome.as_deref().unwrap_or(Outcome::Unknown.as_str());
+        (CONTRACT_CUSTOM_KEY.to_owned(), outcome.to_owned())
     }
 
     /// Reads the entries; `None` if they are not those of a contract.
@@ -113,7 +116,7 @@ mod tests {
             disk_left: Some(7),
             ..Ending::default()
         };
-        let record = ContractRecord::of("version: 1", &ending, &verdict);
+        let record = ContractRecord::of("version: 1", &ending, Outcome::Passed, Some(&verdict));
         assert_eq!(
             ContractRecord::from_entries(&record.entries()),
             Some(record.clone())
@@ -122,7 +125,13 @@ mod tests {
             contract: "version: 1".to_owned(),
             ..ContractRecord::default()
         };
+        assert_eq!(begun.custom_data().1, "unknown");
         assert_eq!(ContractRecord::from_entries(&begun.entries()), Some(begun));
+        let failed = ContractRecord::of("version: 1", &ending, Outcome::Unknown, None);
+        assert_eq!(
+            (failed.custom_data().1.as_str(), failed.verdict),
+            ("unknown", None)
+        );
         assert_eq!(ContractRecord::from_entries(&BTreeMap::new()), None);
         let [first, last] = [6, 12].map(Timestamp::from_nanos);
         assert_eq!(record.span(Some((first, last))), (record.start, last));

@@ -228,10 +228,9 @@ pub struct EventLabel {
 }
 
 impl EventLabel {
-    /// The markers whose whole name fits a pattern, as labels.
+    /// The markers whose name a pattern matches, as labels.
     pub fn of_markers(markers: &[Marker], name: &Regex) -> Vec<Self> {
-        let fits = |text: &str| name.find(text).is_some_and(|found| found.len() == text.len());
-        let markers = markers.iter().filter(|marker| fits(&marker.name));
+        let markers = markers.iter().filter(|marker| name.is_match(&marker.name));
         let labels = markers.map(|marker| Self {
             start: marker.time,
             end: marker.time,

@@ -2,7 +2,7 @@
 
 use holdall_io::{clock::Clock, mutex::lock};
 use holdall_model::contract::{
-    Contract, ContractStatus, Ending, LiveJudge, News, NewsQueue, RuleAlarm, Verdict,
+    Contract, ContractStatus, Ending, LiveJudge, News, NewsQueue, Outcome, RuleAlarm, Verdict,
 };
 use std::{
     io,
@@ -10,9 +10,6 @@ use std::{
     sync::{Arc, Condvar, Mutex, PoisonError},
     time::Duration,
 };
-
-/// Alarms that wait for the recorder's thread.
-const ALARMS_MAX: usize = 4096;
 
 #[derive(Default)]
 struct Incoming {
@@ -84,12 +81,12 @@ impl Judging {
         self.arrived.notify_one();
     }
 
-    /// Judges what has come until `now`, which is monotonic.
-    pub fn step(&self, now: Duration) {
+    /// Judges what has come until `now`, which is monotonic; `None` if the judge has failed.
+    pub fn step(&self, now: Duration) -> Option<()> {
         self.survive(now, |judge| {
             let news = lock(&self.incoming).queue.take();
             news.into_iter().for_each(|news| judge.take(news));
-        });
+        })
     }
 
     /// Does something with the judge, and passes on what that shows. A bug in it ends the judging, not the recording.
@@ -105,12 +102,13 @@ impl Judging {
                 "the contract is judged no further: an internal failure, see above; the recording continues"
             );
             lock(&self.incoming).is_closed = true;
+            // What was not seen may have been anything; what was seen to fail has failed.
+            let mut status = lock(&self.status);
+            status.outcome = status.outcome.max(Outcome::Unknown);
             return None;
         };
         *lock(&self.status) = status;
-        let mut waiting = lock(&self.alarms);
-        let room = ALARMS_MAX.saturating_sub(waiting.len());
-        waiting.extend(alarms.into_iter().take(room));
+        lock(&self.alarms).extend(alarms);
         Some(done)
     }
 
@@ -126,7 +124,7 @@ impl Judging {
             return None;
         }
         self.close();
-        self.step(now);
+        self.step(now)?;
         self.survive(now, |judge| judge.end(ending))
     }
 

@@ -83,8 +83,8 @@ impl Tap {
         self.has_begun = true;
     }
 
-    /// Judges the end at `now` (monotonic); `None` if the judge has failed.
-    pub fn end(&mut self, ledger: &Ledger, disk_left: Option<u64>, now: Duration) -> Option<ContractRecord> {
+    /// Judges the end at `now` (monotonic). A judge that has failed leaves the outcome unknown.
+    pub fn end(&mut self, ledger: &Ledger, disk_left: Option<u64>, now: Duration) -> ContractRecord {
         let batch = self.feed.take(None, now);
         self.judging.offer(batch);
         let (start, end) = self.feed.span().unwrap_or_default();
@@ -94,8 +94,9 @@ impl Tap {
             disk_left,
             ..Ending::default()
         };
-        let verdict = self.judging.end(&ending.clone().with_account(ledger), now)?;
-        Some(ContractRecord::of(&self.contract.text, &ending, &verdict))
+        let verdict = self.judging.end(&ending.clone().with_account(ledger), now);
+        let outcome = self.judging.status().outcome;
+        ContractRecord::of(&self.contract.text, &ending, outcome, verdict.as_ref())
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn for_each<T: Copy>(
     bags: &BagSet,
     filter: &MessageFilter,
     mut add: impl FnMut(&TopicInfo, &Result<Arc<TypePlan>, String>) -> T,
-    mut each: impl FnMut(T, Arrival, PayloadRef<'_>),
+    mut each: impl FnMut(T, Arrival, &[u8]),
 ) -> Result<(), ReadError> {
     let mut plans = Plans(Decoders::new(bags.clone()));
     let mut added = HashMap::new();
@@ -67,7 +67,7 @@ pub(super) fn for_each<T: Copy>(
             log_time: message.log_time,
             publish_time: message.publish_time,
         };
-        each(topic, arrival, PayloadRef::Bytes(&message.payload));
+        each(topic, arrival, &message.payload);
     }
     Ok(())
 }
@@ -100,6 +100,7 @@ pub fn judge(bag: &Bag, contract: Arc<Contract>) -> Result<Verdict, ReadError> {
         |slot, arrival, payload| {
             let mut judge = judge.borrow_mut();
             if let Some(slot) = slot {
+                let payload = PayloadRef::Bytes(payload);
                 let sample = Sample::take(payload, judge.want(slot), usize::MAX);
                 judge.message(slot, arrival, &sample);
             }
@@ -124,7 +125,7 @@ pub fn learn(bags: &[Bag]) -> Result<String, ReadError> {
             |info, plan| learner.borrow_mut().topic(info, plan),
             |topic, arrival, payload| {
                 let mut learner = learner.borrow_mut();
-                let sample = Sample::take(payload, learner.want(), 0);
+                let sample = Sample::take(PayloadRef::Bytes(payload), learner.want(), 0);
                 learner.message(topic, arrival, &sample);
             },
         )?;

@@ -3,7 +3,6 @@
 use super::contract::for_each;
 use holdall_bag::reader::{Bag, BagSet, MessageFilter, ReadError};
 use holdall_model::{
-    message::PayloadRef,
     topic::TopicId,
     trigger::{Found, PastEvents, Trigger},
 };
@@ -40,11 +39,7 @@ pub fn find(bag: &Bag, triggers: &[Trigger], before: Duration, after: Duration) 
             }
             topic
         },
-        |topic, arrival, payload| {
-            if let PayloadRef::Bytes(payload) = payload {
-                past.borrow_mut().message(topic, arrival.log_time, payload);
-            }
-        },
+        |topic, arrival, payload| past.borrow_mut().message(topic, arrival.log_time, payload),
     )?;
     Ok(past.into_inner().end(bags.log_times().map(|(_, last)| last)))
 }

@@ -43,22 +43,34 @@ pub fn set_labels(path: &Path, labels: &BTreeMap<String, String>) -> Result<(), 
     change_metadata(path, "labels", |metadata| put_labels(path, metadata, labels))
 }
 
-/// Adds markers to a bag directory, in its `metadata.yaml`: its storage files do not change. Returns how many it did not have; beyond
-/// [`MARKERS_MAX`] none is added.
+/// What became of markers that were to be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddedMarkers {
+    /// Those that the bag did not have.
+    pub added: u64,
+    /// Those beyond [`MARKERS_MAX`], which were not added.
+    pub without_room: u64,
+}
+
+/// Adds markers to a bag directory, in its `metadata.yaml`: its storage files do not change.
 ///
 /// # Errors
 /// As [`set_labels`]; a storage file that cannot be read.
-pub fn add_markers(path: &Path, markers: &[Marker]) -> Result<usize, ToolError> {
+pub fn add_markers(path: &Path, markers: &[Marker]) -> Result<AddedMarkers, ToolError> {
     change_metadata(path, "markers that are added", |metadata| {
-        let mut all = Bag::open_locked(path)?.markers()?;
-        let room = MARKERS_MAX.saturating_sub(all.len());
-        let new: BTreeSet<&Marker> = markers.iter().filter(|marker| !all.contains(marker)).collect();
-        let added: Vec<Marker> = new.into_iter().take(room).cloned().collect();
-        all.extend_from_slice(&added);
+        let had: BTreeSet<Marker> = Bag::open_locked(path)?.markers()?.into_iter().collect();
+        let new: BTreeSet<&Marker> = markers.iter().filter(|marker| !had.contains(marker)).collect();
+        let room = MARKERS_MAX.saturating_sub(had.len()).min(new.len());
+        let without_room = (new.len() - room) as u64;
+        let mut all: Vec<Marker> = new.into_iter().take(room).cloned().collect();
+        all.extend(had);
         all.sort();
         let list = Marker::list_to_json(&all);
         metadata.custom_data.insert(MARKERS_CUSTOM_KEY.to_owned(), list);
-        Ok(added.len())
+        Ok(AddedMarkers {
+            added: room as u64,
+            without_room,
+        })
     })
 }
 

@@ -445,7 +445,7 @@ impl Drain {
             }
             let mut custom_data = durable.end();
             custom_data.extend(markers.end());
-            custom_data.extend(judged.and_then(|record| record.custom_data()));
+            custom_data.extend(judged.map(|record| record.custom_data()));
             custom_data.extend(names_to_custom_data(&shared.unheard_services()));
             custom_data.extend(not_heard_to_custom_data(&shared.not_heard()));
             custom_data

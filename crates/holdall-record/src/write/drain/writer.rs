@@ -146,7 +146,7 @@ impl Writer {
     pub fn end_contract(&mut self, now: Duration) -> Option<ContractRecord> {
         let tap = self.tap.as_mut()?;
         let ledger = lock(&self.ledger).clone();
-        tap.end(&ledger, self.bag.available_bytes(), now)
+        Some(tap.end(&ledger, self.bag.available_bytes(), now))
     }
 
     /// Checks the clock after messages were taken and before they are written.

@@ -216,11 +216,11 @@ fn recorders(one: &Loaded) -> Found {
     let (mut they, mut ours, mut rivals) = (Vec::new(), Vec::new(), Vec::new());
     for (name, rows) in by_recorder(&rows) {
         let published = span(rows.iter().filter_map(|row| row.published_percent), 2, " %");
-        if published != DASH {
-            they.push(format!("{name} {published}"));
-        }
         // The column says whose they are.
         let name = name.strip_prefix("holdall, ").unwrap_or(&name).to_owned();
+        if published != DASH {
+            they.push(format!("{} {published}", name.replace(" (ours)", "")));
+        }
         let (Some(worst), Some(best)) = (
             lowest(&rows),
             rows.iter()
