@@ -59,6 +59,8 @@ pub struct Conditions {
     /// The bytes of a payload that is in several pieces.
     gathered: Vec<u8>,
     fired: Vec<Fired>,
+    /// Triggers whose first message that cannot be decoded has just come.
+    broken: Vec<usize>,
 }
 
 impl Conditions {
@@ -79,6 +81,7 @@ impl Conditions {
             by_topic: HashMap::new(),
             gathered: Vec::new(),
             fired: Vec::new(),
+            broken: Vec::new(),
         }
     }
 
@@ -135,6 +138,7 @@ impl Conditions {
             by_topic,
             gathered,
             fired,
+            broken,
         } = self;
         for &index in by_topic.get(&topic).map_or(&[][..], Vec::as_slice) {
             let Some(Watched {
@@ -147,7 +151,10 @@ impl Conditions {
                 Watch::Fields(None, _) => None,
                 Watch::Fields(Some(predicate), edge) => {
                     let holds = matches(predicate, payload, gathered).unwrap_or_else(|error| {
-                        state.broken.get_or_insert_with(|| error.to_string());
+                        if state.broken.is_none() {
+                            state.broken = Some(error.to_string());
+                            broken.push(index);
+                        }
                         false
                     });
                     edge.rises(holds).then_some(time)
@@ -195,6 +202,17 @@ impl Conditions {
     /// The events since the last call.
     pub fn take_fired(&mut self) -> Vec<Fired> {
         std::mem::take(&mut self.fired)
+    }
+
+    /// Triggers, each once, with why its first message that cannot be decoded cannot: those since the last call.
+    pub fn take_broken(&mut self) -> Vec<(usize, String)> {
+        let reason = |index: usize| {
+            self.watched
+                .get(index)
+                .and_then(|watched| watched.state.broken.clone())
+        };
+        let broken = std::mem::take(&mut self.broken).into_iter();
+        broken.filter_map(|index| Some((index, reason(index)?))).collect()
     }
 
     /// A trigger's text.

@@ -21,36 +21,29 @@ pub(crate) struct MessageTime {
 }
 
 /// All triggers of a recording.
-pub(crate) struct Conditions {
-    watched: trigger::Conditions,
-    /// A message of this trigger that cannot be decoded was logged.
-    is_broken_known: Vec<bool>,
-}
+pub(crate) struct Conditions(trigger::Conditions);
 
 impl Conditions {
     pub fn new(triggers: &[Trigger]) -> Self {
-        Self {
-            watched: trigger::Conditions::new(triggers),
-            is_broken_known: vec![false; triggers.len()],
-        }
+        Self(trigger::Conditions::new(triggers))
     }
 
     /// A topic is recorded from now on.
     pub fn add_topic(&mut self, topic: TopicId, info: &TopicInfo, status: &mut TriggerStatus) {
-        self.watched.add_topic(topic, info);
+        self.0.add_topic(topic, info);
         self.note_states(status);
     }
 
     /// The definition of a topic's type, or that there is none.
     pub fn define(&mut self, topic: TopicId, definition: &MessageDefinition, status: &mut TriggerStatus) {
         if self.watches(topic) {
-            self.watched.define(topic, &compile(definition));
+            self.0.define(topic, &compile(definition));
             self.note_states(status);
         }
     }
 
     fn note_states(&self, status: &mut TriggerStatus) {
-        for (count, state) in status.triggers.iter_mut().zip(self.watched.states()) {
+        for (count, state) in status.triggers.iter_mut().zip(self.0.states()) {
             count.is_topic_known = state.is_topic_known;
             if let Some(reason) = state.fault.as_ref().filter(|_| state.fault != count.fault) {
                 tracing::error!("trigger {}: {reason}; it cannot fire", count.text);
@@ -61,44 +54,36 @@ impl Conditions {
 
     /// Whether triggers watch a topic.
     pub fn watches(&self, topic: TopicId) -> bool {
-        self.watched.watches(topic)
+        self.0.watches(topic)
     }
 
     /// Takes note of a message of a topic that is watched.
     pub fn message(&mut self, topic: TopicId, time: Timestamp, payload: PayloadRef<'_>) {
-        self.watched.message(topic, time, payload);
-        for (number, (is_known, state)) in self
-            .is_broken_known
-            .iter_mut()
-            .zip(self.watched.states())
-            .enumerate()
-        {
-            if let Some(error) = state.broken.as_ref().filter(|_| !*is_known) {
-                *is_known = true;
-                let text = self.watched.text(number);
-                tracing::warn!("trigger {text}: a message cannot be decoded: {error}");
-            }
+        self.0.message(topic, time, payload);
+        for (number, error) in self.0.take_broken() {
+            let text = self.0.text(number);
+            tracing::warn!("trigger {text}: a message cannot be decoded: {error}");
         }
     }
 
     /// Takes note of the time, when all messages until then were noted.
     pub fn check(&mut self, now: Timestamp) {
-        self.watched.check(now);
+        self.0.check(now);
     }
 
     /// Forgets when messages came: in a pause none do.
     pub fn reset(&mut self) {
-        self.watched.reset();
+        self.0.reset();
     }
 
     /// The events since the last call.
     pub fn take_fired(&mut self) -> Vec<Fired> {
-        self.watched.take_fired()
+        self.0.take_fired()
     }
 
     /// A trigger's text.
     pub fn text(&self, trigger: usize) -> &str {
-        self.watched.text(trigger)
+        self.0.text(trigger)
     }
 }
 
