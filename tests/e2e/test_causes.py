@@ -65,10 +65,10 @@ def test_what_a_stopped_recorder_misses_is_no_fault_of_the_disk_or_the_buffers(w
     words = shlex.join([HOLDALL, "info", str(world.folder / "bag")])
     shown = subprocess.run(["script", "-qec", words, "/dev/null"], env=world.env, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
     assert "the recorder did not run" in " ".join(shown.split("Next", 1)[1].split()), shown
-    losses_have_the_times_of_sending_and_a_part_has_its_own(world)
+    lost_messages_have_send_times_and_a_cut_has_its_own_losses(world)
 
 
-def losses_have_the_times_of_sending_and_a_part_has_its_own(world):
+def lost_messages_have_send_times_and_a_cut_has_its_own_losses(world):
     """The account says when the lost messages were sent, by the publisher's clock; a part of the bag has the losses of that part."""
     audit = json.loads(world.run("audit", "--json", world.folder / "bag").stdout)
     lost = [one for publisher in audit["topics"]["/tick"]["publishers"] for one in publisher["intervals"] if one["stage"] == "transport"]

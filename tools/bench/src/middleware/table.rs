@@ -22,7 +22,7 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// Whether it may be drawn, which it may not when all its runs are invalid.
+    /// False if all its runs are invalid: then it is not drawn.
     pub(crate) fn is_valid(&self) -> bool {
         self.runs.iter().any(|run| run.invalid.is_none())
     }

@@ -111,9 +111,9 @@ fn page(loaded: &Results, lines: &[String], all: usize, plots: &[Shown]) -> Stri
 }
 
 const HOW_TO_READ: &str = "
-Percent are messages recorded of those sent, the worst case with its 95 % interval, and the best one. *(ours)*: made here after the published design. Disk: its direct rate \
+Percent: messages recorded of those sent, the worst case with its 95 % interval, and the best case. *(ours)*: written here after the published design. Disk: its direct rate \
 around the runs, or the rate that it was held to. × after a storage: its rate divided by its rival's, lowest and highest of all sizes and batches. Middlewares: messages received \
-a second. Rows that say noise differ by less than the disk did between runs.";
+a second. Noise: the disk's own rate varied between runs by more than the rows differ.";
 
 /// The machine of the experiments, or each machine with those that it ran.
 fn machines(loaded: &Results) -> String {
