@@ -2,10 +2,10 @@
 
 import json
 import signal
-import time
 
 import pytest
 from mcap.reader import make_reader
+from served import until
 
 STRING = "std_msgs/msg/String"
 
@@ -30,19 +30,29 @@ def ask(world, *words, code=0):
     return json.loads(done.stdout) if code == 0 else done.stderr
 
 
+def more_messages(world, count):
+    """Returns when so many more messages were recorded."""
+
+    def recorded():
+        return json.loads(world.run("control", world.folder / "s", "status").stdout)["status"]["recorded"]
+
+    before = recorded()
+    until(lambda: recorded() >= before + count, f"{count} more messages")
+
+
 def three(world):
     """Three episodes, of which the second one is discarded and the third one runs; returns the times of their requests."""
     assert "no episode runs" in ask(world, "stop", code=2)
     times = [ask(world, "start", "task=pick cup", "operator=ana", "shift=3")["time"]]
     assert "an episode runs since" in ask(world, "start", code=2)
-    time.sleep(0.5)
+    more_messages(world, 60)
     times.append(ask(world, "stop", "outcome=success")["time"])
     times.append(ask(world, "start", "task=place")["time"])
-    time.sleep(0.3)
+    more_messages(world, 60)
     times.append(ask(world, "discard", "reason=slipped")["time"])
     assert "is not a field" in ask(world, "start", "a-b=1", code=2)
     times.append(ask(world, "start", "task=pour")["time"])
-    time.sleep(0.5)
+    more_messages(world, 60)
     return times
 
 
@@ -80,7 +90,8 @@ def test_episodes_are_in_the_bag(world, recording, storage):
 def test_a_killed_recorder_leaves_an_episode_whose_end_is_unknown(world, recording):
     program = recording("lab")
     three(world)
-    time.sleep(1.5)
+    # A file that is read has the moment when the last episode started.
+    until(lambda: len(world.info(world.folder / "lab").get("episodes", [])) == 3, "the third episode in the bag")
     program.stop(signal.SIGKILL)
     bag = world.folder / "lab"
     wanted = [(1, "stopped"), (2, "discarded"), (3, "unknown")]
