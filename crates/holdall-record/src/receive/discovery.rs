@@ -88,8 +88,9 @@ enum State {
 /// The graph as far as one topic is concerned.
 #[derive(Default)]
 struct TopicGraph {
-    publishers: BTreeMap<Gid, EndpointInfo>,
-    subscriptions: BTreeMap<Gid, EndpointInfo>,
+    // Boxed: a map has room for eleven, and keeps it when they are gone.
+    publishers: BTreeMap<Gid, Box<EndpointInfo>>,
+    subscriptions: BTreeMap<Gid, Box<EndpointInfo>>,
     state: State,
     /// The type under which it is recorded.
     type_name: String,
@@ -120,7 +121,7 @@ impl TopicGraph {
         let publishers = self.publishers.values();
         let of_type: Vec<_> = publishers
             .filter(|it| it.type_name == type_name)
-            .cloned()
+            .map(|it| (**it).clone())
             .collect();
         decisions.push(GraphDecision::Record(TopicPlan {
             name: name.to_owned(),
@@ -129,7 +130,7 @@ impl TopicGraph {
             publishers: of_type,
         }));
         let publishers = self.publishers.values().filter(|it| self.takes(filter, it));
-        decisions.extend(publishers.cloned().map(Box::new).map(GraphDecision::Publisher));
+        decisions.extend(publishers.cloned().map(GraphDecision::Publisher));
     }
 
     /// Whether a publisher's messages are requested: those of the type that the topic is recorded as always are.
@@ -191,7 +192,13 @@ impl Discovery {
     /// All current publishers and subscriptions.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = &EndpointInfo> {
         let topics = self.topics.values();
-        topics.flat_map(|topic| topic.publishers.values().chain(topic.subscriptions.values()))
+        topics.flat_map(|topic| {
+            topic
+                .publishers
+                .values()
+                .chain(topic.subscriptions.values())
+                .map(|it| &**it)
+        })
     }
 
     /// Whether the selection takes a topic that has publishers and subscriptions.
@@ -248,7 +255,7 @@ impl Discovery {
                     changed.insert(endpoint.topic.clone());
                     self.topic_of.insert(endpoint.gid, endpoint.topic.clone());
                     let topic = self.topics.entry(endpoint.topic.clone()).or_default();
-                    topic.subscriptions.insert(endpoint.gid, endpoint);
+                    topic.subscriptions.insert(endpoint.gid, Box::new(endpoint));
                 }
                 GraphEvent::PublisherGone(gid) | GraphEvent::SubscriptionGone(gid) => {
                     changed.extend(self.remove(gid, Departure::Farewell, &mut decisions));
@@ -271,10 +278,11 @@ impl Discovery {
     }
 
     fn add_publisher(&mut self, endpoint: EndpointInfo, decisions: &mut Vec<GraphDecision>) {
+        let endpoint = Box::new(endpoint);
         self.topic_of.insert(endpoint.gid, endpoint.topic.clone());
         let topic = self.topics.entry(endpoint.topic.clone()).or_default();
         if topic.state == State::Recorded && topic.takes(&self.filter, &endpoint) {
-            decisions.push(GraphDecision::Publisher(Box::new(endpoint.clone())));
+            decisions.push(GraphDecision::Publisher(endpoint.clone()));
         }
         topic.publishers.insert(endpoint.gid, endpoint);
     }

@@ -58,7 +58,8 @@ pub(crate) struct RecordedTopic {
     /// Publishers that were reported as incompatible.
     refused: BTreeMap<Gid, String>,
     /// Publishers to receive.
-    served: BTreeMap<Gid, Served>,
+    // Boxed: a map has room for eleven, and keeps it when they are gone.
+    served: BTreeMap<Gid, Box<Served>>,
 }
 
 /// A publisher to receive.
@@ -197,12 +198,12 @@ impl RecordedTopic {
             && publisher.qos.reliability == Reliability::Reliable;
         self.intake
             .serves(publisher.gid, transport.end_proof(), is_reliable);
-        let served = self.served.entry(publisher.gid).or_insert(Served {
+        let served = self.served.entry(publisher.gid).or_insert(Box::new(Served {
             transport: number,
             node: None,
             since: None,
             is_settled: false,
-        });
+        }));
         served.node.clone_from(&publisher.node);
         let policies = incompatible_policies(&publisher.qos, &request);
         if !policies.is_empty() {

@@ -92,6 +92,10 @@ impl TopicAccount {
             self.publishers[place] = publisher;
             return place;
         }
+        if self.publishers.is_empty() {
+            // Most topics have one.
+            self.publishers.reserve_exact(1);
+        }
         self.publishers.push(publisher);
         self.publishers.len() - 1
     }
