@@ -196,6 +196,18 @@ def test_a_disk_is_held_to_its_limit_and_given_back(tmp_path):
     nothing_is_left(tmp_path, {})
 
 
+@needs_throttle
+@pytest.mark.parametrize("kind", ["write --size 1MB --total 20MB --storage mcap", "storage --sizes 1MiB --batches 10MiB --configs mcap_default --total 10MB"])
+def test_kinds_with_flags_run_on_a_limited_disk_too(tmp_path, kind):
+    words = [HOLDALL, "bench", "run", *kind.split(), "--disk-limit", "20MB/s", "--out", tmp_path / "out"]
+    begin = time.monotonic()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - begin > 10e6 / 30e6
+    assert [path.suffix for path in (tmp_path / "out").iterdir() if "limited-disk" in path.name] == []
+    nothing_is_left(tmp_path, {})
+
+
 def loops():
     """Loop devices with their files."""
     listed = subprocess.run(["losetup", "--list", "--noheadings", "--output", "MAJ:MIN,BACK-FILE"], capture_output=True, text=True, check=True).stdout

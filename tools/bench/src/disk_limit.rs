@@ -23,6 +23,12 @@ use std::{
     time::Duration,
 };
 
+/// The image of the disk, beside the results.
+const IMAGE: &str = "limited-disk";
+
+/// Where it is mounted.
+const MOUNTED: &str = "limited-disk.mounted";
+
 /// Names the limited disk's folder to the program that runs on it.
 const FOLDER: &str = "HOLDALL_BENCH_DISK";
 
@@ -77,6 +83,11 @@ impl DiskLimit {
         })
     }
 
+    /// Whether this is the name of the disk's file or folder beside the results.
+    pub(crate) fn has(name: &str) -> bool {
+        name == IMAGE || name == MOUNTED
+    }
+
     /// Bytes of one measurement.
     pub(crate) fn measured_bytes(&self) -> u64 {
         (self.bytes_per_s * MEASUREMENT_S) as u64
@@ -109,8 +120,8 @@ pub fn run_on(bytes_per_s: u64, out: &Path, stop: &AtomicBool) -> BenchResult<Ex
         return Err(refused("expected a rate above 0".to_owned()));
     }
     fs::create_dir_all(out).map_err(BenchError::io("create", out))?;
-    let image = out.join("limited-disk");
-    let mounted = out.join("limited-disk.mounted");
+    let image = out.join(IMAGE);
+    let mounted = out.join(MOUNTED);
     let _image = Unfinished::new(&image);
     let _mounted = Unfinished::new(&mounted);
     let outcome = with_image(&image, &mounted, bytes_per_s, (out, stop));

@@ -36,17 +36,17 @@ impl BenchFolder {
     /// A folder with other content, or that cannot be made.
     pub fn take(path: &Path, keep: bool) -> BenchResult<Self> {
         fs::create_dir_all(path).map_err(BenchError::io("create", path))?;
+        let limit = DiskLimit::of_process();
         for entry in fs::read_dir(path).map_err(BenchError::io("list", path))? {
             let name = entry.map_err(BenchError::io("list", path))?.file_name();
-            if !is_result(&name.to_string_lossy()) {
+            let name = name.to_string_lossy();
+            if !is_result(&name) && !(limit.is_some() && DiskLimit::has(&name)) {
                 return Err(BenchError::NotEmpty {
                     path: path.to_owned(),
                 });
             }
         }
-        let scratch = DiskLimit::of_process()
-            .map_or(path.to_owned(), |limit| limit.folder)
-            .join("files");
+        let scratch = limit.map_or(path.to_owned(), |limit| limit.folder).join("files");
         let (unfinished, ()) = Unfinished::make(&scratch, || fs::create_dir(&scratch))
             .map_err(BenchError::io("create", &scratch))?;
         Ok(Self {
