@@ -42,6 +42,29 @@ def bench(world, folder, middlewares, *flags, text=EXPERIMENT, **options):
     )
 
 
+@pytest.mark.parametrize("middleware", ["fastdds-sync", "cyclone"])
+def test_middlewares_get_the_socket_buffers_that_they_are_given(world, tmp_path, middleware):
+    text = EXPERIMENT[: EXPERIMENT.index("links:")] + 'links:\n  - {label: "one host"}\nmiddlewares: [' + middleware + "-208k]\n"
+    (tmp_path / "x1.yaml").write_text(text)
+    words = [HOLDALL, "bench", "run", tmp_path / "x1.yaml", "--out", tmp_path / "out", "--python", sys.executable]
+    running = subprocess.Popen(list(map(str, words)), env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    most = 0
+    while running.poll() is None:
+        # By the kernel, which counts twice what was asked for.
+        lines = subprocess.run(["ss", "-uanpmO"], capture_output=True, text=True, check=True).stdout.splitlines()
+        pairs = [line.split() for line in subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True).stdout.splitlines()]
+        workers, found = set(), {str(running.pid)}
+        while found:
+            found = {pid for pid, parent in pairs if parent in found}
+            workers |= found
+        of_workers = [line for line in lines if any(f"pid={worker}," in line for worker in workers)]
+        most = max([most, *(int(line.split(",rb")[1].split(",")[0]) for line in of_workers)])
+        time.sleep(0.02)
+    assert running.returncode == 0, running.stderr.read()
+    assert most == 2 * 208 * 1024
+    assert runs_of(tmp_path)[1][f"{middleware}-208k", "one host"]["account"]["received"] > 25
+
+
 def runs_of(folder):
     result = json.loads((folder / "out/X1/evaluation.json").read_text())
     return result, {(run["middleware"], run["link"]): run for run in result["runs"]}

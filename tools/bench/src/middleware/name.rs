@@ -24,6 +24,27 @@ pub(crate) enum MiddlewareKind {
     Memory,
 }
 
+impl MiddlewareKind {
+    /// Fast DDS in one of its modes.
+    fn is_fastdds(&self) -> bool {
+        matches!(
+            self,
+            Self::Rmw {
+                publication_mode: Some(_),
+                ..
+            }
+        )
+    }
+
+    /// Cyclone DDS, of this program or below rmw.
+    fn is_cyclone(&self) -> bool {
+        match self {
+            Self::Rmw { library, .. } => library == "rmw_cyclonedds_cpp",
+            kind => *kind == Self::Transport("dds"),
+        }
+    }
+}
+
 /// The special settings of a side; the suffix of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settings {
@@ -31,6 +52,8 @@ pub(crate) enum Settings {
     Default,
     /// One to three documented settings changed.
     Tuned,
+    /// Socket buffers of this many bytes asked for, for sending and receiving.
+    Buffers(u32),
     /// A full network drops messages instead of making the publisher wait.
     Drop,
     /// Messages are structures that the type support serializes, instead of serialized bytes.
@@ -39,8 +62,10 @@ pub(crate) enum Settings {
 
 impl Settings {
     /// Every setting with its suffix, but for the default without one.
-    const SUFFIXES: [(&'static str, Self); 3] = [
+    const SUFFIXES: [(&'static str, Self); 5] = [
         ("-tuned", Self::Tuned),
+        ("-208k", Self::Buffers(208 << 10)),
+        ("-4m", Self::Buffers(4 << 20)),
         ("-drop", Self::Drop),
         ("-typed", Self::Typed),
     ];
@@ -57,14 +82,10 @@ impl Settings {
     fn are_valid_for(self, kind: &MiddlewareKind) -> bool {
         match self {
             Self::Default => true,
-            Self::Tuned => matches!(
-                kind,
-                MiddlewareKind::Rmw {
-                    publication_mode: Some(_),
-                    ..
-                } | MiddlewareKind::Transport("dds")
-                    | MiddlewareKind::Tcpros
-            ),
+            Self::Tuned => {
+                kind.is_fastdds() || matches!(kind, MiddlewareKind::Transport("dds") | MiddlewareKind::Tcpros)
+            }
+            Self::Buffers(_) => kind.is_fastdds() || kind.is_cyclone(),
             Self::Drop => *kind == MiddlewareKind::Transport("zenoh"),
             Self::Typed => matches!(kind, MiddlewareKind::Rmw { .. }),
         }
@@ -74,6 +95,7 @@ impl Settings {
     fn noun(self) -> &'static str {
         match self {
             Self::Default | Self::Tuned => "tuned settings",
+            Self::Buffers(_) => "setting for socket buffers",
             Self::Drop => "choice between waiting and dropping",
             Self::Typed => "type support that serializes",
         }
@@ -100,7 +122,7 @@ pub struct Middleware {
 
 /// Separator of the publisher's name and the subscriber's.
 const TO: char = '>';
-const NAMES: &str = "fastdds-sync, fastdds-async, cyclone, tcpros (each also with -tuned), zenoh (also with -drop), iceoryx2, udp, tcp, memory, \
+const NAMES: &str = "fastdds-sync, fastdds-async, cyclone, tcpros (each also with -tuned, those of DDS with -208k or -4m, socket buffers), zenoh (also with -drop), iceoryx2, udp, tcp, memory, \
      the name of an rmw implementation such as rmw_cyclonedds_cpp (as fastdds-*, also with -typed), or two of them as in cyclone>fastdds-sync";
 
 impl Middleware {

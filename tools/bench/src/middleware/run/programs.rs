@@ -11,6 +11,7 @@ use crate::{
     suite::live::installed::Ros1,
 };
 use holdall_io::{fs::write_atomically_unsynced, link::ADDRESSES};
+use holdall_model::units::format_bytes;
 use holdall_transport::registry::transports;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -39,6 +40,33 @@ const FASTDDS_TUNED_FILE: &str = "fastdds-tuned.xml";
 /// Cyclone DDS with datagrams that fit an Ethernet packet.
 const CYCLONE_TUNED: &str = "<CycloneDDS><Domain><General><MaxMessageSize>1400B</MaxMessageSize>\
      <FragmentSize>1300B</FragmentSize></General></Domain></CycloneDDS>";
+/// Fast DDS with its own transports, shared memory and UDP, and socket buffers of one size. It ignores the participant's sizes for transports of its
+/// own choice.
+fn fastdds_with_buffers(bytes: u32) -> String {
+    format!(
+        "<?xml version=\"1.0\"?>
+<dds xmlns=\"http://www.eprosima.com\"><profiles>
+  <transport_descriptors>
+    <transport_descriptor><transport_id>shm</transport_id><type>SHM</type></transport_descriptor>
+    <transport_descriptor><transport_id>udp</transport_id><type>UDPv4</type>
+      <sendBufferSize>{bytes}</sendBufferSize><receiveBufferSize>{bytes}</receiveBufferSize></transport_descriptor>
+  </transport_descriptors>
+  <participant profile_name=\"buffers\" is_default_profile=\"true\"><rtps>
+    <userTransports><transport_id>shm</transport_id><transport_id>udp</transport_id></userTransports>
+    <useBuiltinTransports>false</useBuiltinTransports>
+  </rtps></participant>
+</profiles></dds>
+"
+    )
+}
+
+/// The same of Cyclone DDS.
+fn cyclone_with_buffers(bytes: u32) -> String {
+    let size = format!("min=\"{bytes}B\" max=\"{bytes}B\"");
+    format!(
+        "<CycloneDDS><Domain><Internal><SocketReceiveBufferSize {size}/><SocketSendBufferSize {size}/></Internal></Domain></CycloneDDS>"
+    )
+}
 const TCPROS_WORKER: &str = include_str!("../../../helpers/tcpros_worker.py");
 const TCPROS_WORKER_FILE: &str = "tcpros_worker.py";
 
@@ -138,6 +166,9 @@ impl Site {
     fn settings(&self, side: &MiddlewareSide) -> String {
         let tuned = |text: &str| match side.settings {
             Settings::Tuned => format!("; {text}"),
+            Settings::Buffers(bytes) => {
+                format!("; socket buffers of {} asked for", format_bytes(u64::from(bytes)))
+            }
             Settings::Typed => "; its defaults; structures that its type support serializes".to_owned(),
             Settings::Default | Settings::Drop => "; its defaults".to_owned(),
         };
@@ -157,6 +188,9 @@ impl Site {
                     "{library} of {prefix}{mode}{}",
                     tuned("datagrams of 1400 bytes, socket buffers of 4 MiB")
                 )
+            }
+            MiddlewareKind::Transport("dds") if matches!(side.settings, Settings::Buffers(_)) => {
+                format!("Cyclone DDS of this program{}", tuned(""))
             }
             MiddlewareKind::Transport("dds") => format!(
                 "Cyclone DDS of this program, whose readers ask for socket buffers of 32 MiB and get buffers {}{}",
@@ -261,6 +295,14 @@ impl Site {
                         let profiles = self.folder.join(FASTDDS_TUNED_FILE);
                         command.env("FASTRTPS_DEFAULT_PROFILES_FILE", profiles);
                     }
+                    Settings::Buffers(bytes) if publication_mode.is_some() => {
+                        let profiles = self.folder.join(format!("fastdds-{bytes}.xml"));
+                        write_atomically_unsynced(&profiles, fastdds_with_buffers(bytes).as_bytes())?;
+                        command.env("FASTRTPS_DEFAULT_PROFILES_FILE", profiles);
+                    }
+                    Settings::Buffers(bytes) => {
+                        command.env("CYCLONEDDS_URI", cyclone_with_buffers(bytes));
+                    }
                     Settings::Typed => {
                         command.env("HOLDALL_RMW_STRUCTURES", "1");
                     }
@@ -296,8 +338,14 @@ impl Site {
         match &spec.side.kind {
             MiddlewareKind::Transport(id) => {
                 command.args(["--transport", id]);
-                if spec.side.settings == Settings::Tuned {
-                    command.env("CYCLONEDDS_URI", CYCLONE_TUNED);
+                match spec.side.settings {
+                    Settings::Tuned => {
+                        command.env("CYCLONEDDS_URI", CYCLONE_TUNED);
+                    }
+                    Settings::Buffers(bytes) => {
+                        command.env("CYCLONEDDS_URI", cyclone_with_buffers(bytes));
+                    }
+                    Settings::Default | Settings::Drop | Settings::Typed => {}
                 }
             }
             MiddlewareKind::Udp => {
