@@ -83,6 +83,12 @@ def test_labels_give_precision_and_recall_and_markers_are_written(world, bag):
     assert before == {file.name: file.read_bytes() for file in bag.glob("*.mcap")}
     assert [marker["name"] for marker in world.info(bag)["markers"]] == ["/value: data < 11.5"] * 2
     assert world.run("check", bag).returncode == 0
+    # A name that two markers have is refused with their times; cut at one of them it is a time.
+    refused = world.run("cat", bag, "--start", "marker:/value")
+    assert refused.returncode == 2 and f"names 2 markers; give the time of one: @{(START + 5 * 10**9) / 10**9:.0f}" in refused.stderr
+    assert world.run("filter", bag, "-o", world.folder / "late", "--start", "10").returncode == 0
+    first = world.run("cat", world.folder / "late", "--start", "marker:/value", "-n", "1", "--format", "json")
+    assert json.loads(first.stdout)["log_time"] == START + 12 * 10**9, first
     # Its own markers are labels that it finds.
     assert events(world, bag, *trigger, "--label-markers", "/value.*")["score"]["recall"] == 1.0
     world.run("convert", bag, "-s", "sqlite3", "-o", world.folder / "copy")

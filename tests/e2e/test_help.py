@@ -56,7 +56,7 @@ def test_examples_of_the_help_run(world, bags):
 
 
 def test_a_page_of_help_and_a_wrong_one(world, bags):
-    for page in ("times", "values", "qos", "loss", "triggers", "storage"):
+    for page in ("times", "values", "qos", "loss", "markers", "triggers", "storage"):
         told = run(bags, world.env, "help", page)
         assert told.returncode == 0 and len(told.stdout.splitlines()) <= 40, page
         told = run(bags, world.env, "help", page + "s")

@@ -72,7 +72,7 @@ MISTAKES = """
 2 | play lab -r fast | for example 0.5
 2 | play lab --start-offset 100 | beyond its duration
 2 | play lab --start 100 | the messages are from @1700000000
-2 | play lab --start soon | expected seconds after the first message (10), or a time
+2 | play lab --start soon | expected seconds after the first message (10), a time
 2 | play lab --start 1700000001 | seconds since 1970 are written @1700000001
 2 | play lab -m nonsense | expected old:=new
 2 | play lab --clock-topics /a --clock-topics-all | cannot be used with
@@ -112,6 +112,11 @@ MISTAKES = """
 2 | cat lab -w '/imu/data: linear_acceleration.q > 12' | its fields are x, y, z
 2 | cat lab -w '/imu/data: linear_acceleration.z >' | expected a value, found the end
 2 | cat lab --start 100 | is after the last message
+2 | cat lab --start marker:door | the start marker:door names none of the bags' markers (they have none)
+2 | split lab -o x --at marker: | expected a marker's name
+2 | record /imu/data --duration 5 | is --max-recording-duration
+2 | pause | holdall control pause
+2 | export lab -o q.png | holdall export lab -o q.png -f png
 2 | cat lab --start + | expected seconds after the first message
 2 | cat lab --start 2023-13-01 | 2026-11-25T12:03:11
 2 | cat lab -n many | expected a whole number

@@ -29,15 +29,15 @@ impl PlayRange {
         let (first, last) =
             stamps(bags, options.message_order)?.ok_or_else(|| nothing("it holds no messages".to_owned()))?;
         let mut window = options.window();
-        let within = |moment: Moment, what| {
+        let within = |moment: &Moment, what| {
             moment
-                .within(Some((first, last)), what)
+                .within(Some((first, last)), || bags.markers(), what)
                 .map_err(|error| nothing(error.to_string()))
         };
-        if let Some(start) = options.start {
+        if let Some(start) = &options.start {
             window.start_offset = within(start, "start")?.saturating_since(first);
         }
-        if let Some(end) = options.end {
+        if let Some(end) = &options.end {
             window.until = Some(within(end, "end")?);
         }
         if let Some(number) = options.episode {

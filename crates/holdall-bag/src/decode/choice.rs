@@ -5,7 +5,7 @@ use super::{
     stamped::{ByHeader, HeaderStamps, Merged, Selected, Stream, TimeBase},
 };
 use crate::reader::{
-    BagMessage, BagSet, MessageFilter, Messages, Moment, OutsideError, ReadError, WholePattern,
+    BagMessage, BagSet, MessageFilter, Messages, Moment, PlacementError, ReadError, WholePattern,
 };
 use holdall_model::{
     dynamic::{
@@ -94,7 +94,7 @@ pub enum ChoiceError {
     },
     /// A time at which the bags have no messages.
     #[error(transparent)]
-    Outside(#[from] OutsideError),
+    Outside(#[from] PlacementError),
     /// No message is selected.
     #[error("nothing is selected: {reason}")]
     Nothing {
@@ -221,18 +221,21 @@ impl MessageChoice {
     /// Bounds the choice by times as a user enters them. The stamps in headers may be any: only other clocks have a span.
     ///
     /// # Errors
-    /// A time at which the bags have no messages.
+    /// A time at which the bags have no messages, a name of no marker.
     pub fn bound(
         &mut self,
         bags: &BagSet,
         start: Option<Moment>,
         end: Option<Moment>,
-    ) -> Result<(), OutsideError> {
+    ) -> Result<(), PlacementError> {
         let span = bags.log_times();
         let by_header = self.time == TimeBase::HeaderStamp;
         let settle = |moment: Option<Moment>, what| match moment {
-            Some(moment) if by_header => Ok(Some(moment.resolve(span.map(|(first, _)| first)))),
-            Some(moment) => moment.within(span, what).map(Some),
+            Some(moment) if by_header => {
+                let first = span.map(|(first, _)| first);
+                moment.resolve(first, || bags.markers(), what).map(Some)
+            }
+            Some(moment) => moment.within(span, || bags.markers(), what).map(Some),
             None => Ok(None),
         };
         self.from = self.from.max(settle(start, "start")?);

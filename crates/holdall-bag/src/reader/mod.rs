@@ -45,7 +45,7 @@ pub use error::io_error;
 pub use file::{damage, expect_bag};
 pub use folder::{FoundBag, bags_below};
 pub use gone::Gone;
-pub use holdall_model::moment::{Moment, MomentError, OutsideError};
+pub use holdall_model::moment::{Moment, MomentError, PlacementError};
 pub use holdall_storage::compression::{is_packed_name, limit_unpacking};
 pub use latest::LatestWanted;
 pub use message::{BagMessage, MessageFilter, Messages, PublisherChoice};

@@ -80,7 +80,7 @@ pub struct ChoiceArguments {
     #[arg(long, value_name = "CLOCK", value_parser = one_of(CLOCKS), help_heading = "Which messages")]
     pub time: Option<TimeBase>,
 
-    /// Skip messages before this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    /// Skip messages before this time: seconds after the first message (10), a time (@1700000000.25, 2026-11-25T12:03:11) or marker:NAME
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 

@@ -64,7 +64,7 @@ const NEEDED: &[(&str, &str)] = &[
 ];
 
 /// Pages of `holdall help`: word, text, the verbs whose `-h` names it.
-pub const PAGES: [(&str, &str, &str); 6] = [
+pub const PAGES: [(&str, &str, &str); 7] = [
     (
         "times",
         include_str!("pages/times.txt"),
@@ -80,6 +80,11 @@ pub const PAGES: [(&str, &str, &str); 6] = [
         "loss",
         include_str!("pages/loss.txt"),
         "record info audit check repair",
+    ),
+    (
+        "markers",
+        include_str!("pages/markers.txt"),
+        "control events info export filter split",
     ),
     ("triggers", include_str!("pages/triggers.txt"), "record events"),
     (
@@ -100,7 +105,7 @@ const EXAMPLES_MAX: usize = 4;
 /// All flags of `holdall help`.
 #[derive(Args, Clone, Debug)]
 pub struct HelpArguments {
-    /// A verb, or a topic: times, values, qos, loss, triggers, storage
+    /// A verb, or a topic: times, values, qos, loss, markers, triggers, storage
     #[arg(value_name = "VERB|TOPIC")]
     pub words: Vec<String>,
 }

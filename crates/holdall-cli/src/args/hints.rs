@@ -1,14 +1,15 @@
 //! Tips for mistakes of habit: a mistyped verb, `ros2 bag` before it, flags and orders of other programs.
 
-use super::Cli;
+use super::{Cli, export::ExportFormat};
 use clap::{
-    CommandFactory, Error,
+    CommandFactory, Error, ValueEnum,
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+use holdall::supervise::control_socket::all_requests;
 use holdall_model::text::shell_word;
 use holdall_web::parse_address;
-use std::ffi::OsString;
+use std::{ffi::OsString, path::Path};
 
 /// Letters of a mistyped word for each one that differs.
 const LETTERS_PER_FAULT: usize = 3;
@@ -26,6 +27,8 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("echo", "-d", "--duration"),
     ("diff", "-s", "--summary"),
     ("cat", "-l", "--truncate-length"),
+    ("record", "--duration", "--max-recording-duration"),
+    ("record", "--for", "--max-recording-duration"),
     ("filter", "--rate", "--max-rate"),
     ("convert", "--rate", "--max-rate"),
     ("split", "--count", "--max-bag-messages"),
@@ -148,6 +151,12 @@ fn of_other_tools(words: &[String]) -> Vec<String> {
     if let Some((_, command)) = ELSEWHERE.iter().find(|(names, _)| names.contains(&verb)) {
         return vec![format!("here it is: holdall {command}")];
     }
+    if all_requests().contains(&verb) {
+        return vec![format!(
+            "to ask a running recording or playback: holdall control {}",
+            words.join(" ")
+        )];
+    }
     let left = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ros2", "bag", ..] => 2,
         ["ros2" | "bag", ..] => 1,
@@ -190,7 +199,7 @@ fn missing(verb: &str, words: &[String], error: &Error) -> Vec<String> {
     };
     let added = lacks.iter().map(|argument| match argument.as_str() {
         "--output <PATH>" => "-o NEW".to_owned(),
-        "--format <FORMAT>" => "-f csv".to_owned(),
+        "--format <FORMAT>" => format!("-f {}", format_of(words)),
         argument => argument
             .trim_end_matches("...")
             .trim_matches(['<', '>'])
@@ -201,6 +210,25 @@ fn missing(verb: &str, words: &[String], error: &Error) -> Vec<String> {
         .chain(added)
         .collect();
     vec![format!("holdall {}", line.join(" "))]
+}
+
+/// The format that the name of the output asks for.
+fn format_of(words: &[String]) -> &'static str {
+    let mut outputs = words
+        .windows(2)
+        .filter(|pair| ["-o", "--output"].contains(&pair[0].as_str()));
+    let extension = outputs
+        .next()
+        .and_then(|pair| Path::new(&pair[1]).extension()?.to_str());
+    let names = |format: &&ExportFormat| extension == Some(format.as_str());
+    match extension {
+        Some("jpg") => ExportFormat::Jpeg,
+        _ => *ExportFormat::value_variants()
+            .iter()
+            .find(names)
+            .unwrap_or(&ExportFormat::Csv),
+    }
+    .as_str()
 }
 
 /// Whether a flag takes all words after it.
@@ -275,6 +303,18 @@ mod tests {
                 &["filter", "lab", "-o", "x", "--rate", "5"],
                 "--rate of filter is --max-rate",
             ),
+            (
+                &["record", "/imu", "--duration", "10"],
+                "--duration of record is --max-recording-duration",
+            ),
+            (&["pause"], "holdall control pause"),
+            (&["add_marker", "door"], "holdall control add_marker door"),
+            (
+                &["export", "lab", "-n", "1", "-o", "q.png"],
+                "tip: holdall export lab -n 1 -o q.png -f png",
+            ),
+            (&["export", "lab", "-o", "t/q.jpg"], "-f jpeg"),
+            (&["export", "lab"], "-f csv"),
             (&["bridge", "8765"], "holdall bridge --foxglove 8765"),
         ] {
             let said = said(words);

@@ -237,7 +237,7 @@ pub enum Verb {
         #[arg(long, hide = true, value_name = "WORD", num_args = 0.., allow_hyphen_values = true)]
         words: Option<Vec<String>>,
     },
-    /// Explain a verb, or times, values, QoS, loss, triggers, storages
+    /// Explain a verb, or times, values, QoS, loss, markers, triggers, storages
     #[command(after_help = "Examples:\n  holdall help times\n  holdall help record")]
     Help(help::HelpArguments),
 }

@@ -194,7 +194,7 @@ pub struct PlayArguments {
           help_heading = "When")]
     pub delay: Duration,
 
-    /// Begin at this time of the bag: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    /// Begin at this time of the bag: seconds after the first message (10), a time (@1700000000.25, 2026-11-25T12:03:11) or marker:NAME
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with = "start_offset", help_heading = "When")]
     pub start: Option<Moment>,
 
@@ -372,7 +372,7 @@ fn parse_endless(text: &str) -> Result<Span, units::QuantityError> {
 fn parse_time(text: &str) -> Result<Timestamp, String> {
     match units::parse_moment(text) {
         Ok(Moment::At(time)) => Ok(time),
-        Ok(Moment::AfterStart(_)) => {
+        Ok(Moment::AfterStart(_) | Moment::Marker(_)) => {
             Err("expected a time, for example @1700000000.25 or 2026-11-25T12:03:11".to_owned())
         }
         Err(error) => Err(error.to_string()),

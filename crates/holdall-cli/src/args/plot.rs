@@ -37,7 +37,7 @@ pub struct PlotArguments {
     #[arg(long, value_name = "CLOCK", value_parser = one_of(CLOCKS))]
     pub time: Option<TimeBase>,
 
-    /// Begin at this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    /// Begin at this time: seconds after the first message (10), a time (@1700000000.25, 2026-11-25T12:03:11) or marker:NAME
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, conflicts_with = "start_offset")]
     pub start: Option<Moment>,
 

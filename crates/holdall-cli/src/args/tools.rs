@@ -101,7 +101,7 @@ pub struct SelectionArguments {
     #[arg(long, value_name = "PUBLISHER", num_args = 1.., help_heading = "Which messages")]
     pub publisher: Vec<String>,
 
-    /// Skip messages before this time: seconds after the first message (10), or a time (@1700000000.25, 2026-11-25T12:03:11)
+    /// Skip messages before this time: seconds after the first message (10), a time (@1700000000.25, 2026-11-25T12:03:11) or marker:NAME
     #[arg(long, value_name = "TIME", value_parser = units::parse_moment, help_heading = "Which messages")]
     pub start: Option<Moment>,
 
@@ -243,7 +243,7 @@ pub struct DivisionArguments {
     #[arg(long = "max-bag-messages", value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Files")]
     pub count: Option<u64>,
 
-    /// Split at these times: seconds after the first message (10), or times (@1700000000.25, 2026-11-25T12:03:11)
+    /// Split at these times: seconds after the first message (10), times (@1700000000.25, 2026-11-25T12:03:11) or marker:NAME
     #[arg(long, value_name = "TIME", num_args = 1.., value_parser = units::parse_moment, help_heading = "Files")]
     pub at: Vec<Moment>,
 

@@ -48,8 +48,8 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
         start_offset: args.start_offset,
         playback_duration: args.playback_duration.and_then(|span| span.0),
         playback_until: playback_until(args)?,
-        start: args.start,
-        end: args.end,
+        start: args.start.clone(),
+        end: args.end.clone(),
         episode: args.episode,
         topics: chosen_topics(
             ("--topics", &args.topics),

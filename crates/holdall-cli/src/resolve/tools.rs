@@ -34,8 +34,8 @@ pub fn choice(args: &SelectionArguments) -> Result<Choice, UsageError> {
             ..Selection::default()
         },
         publishers: args.publisher.clone(),
-        start: args.start,
-        end: args.end,
+        start: args.start.clone(),
+        end: args.end.clone(),
         rates: args
             .rates
             .iter()

@@ -68,7 +68,7 @@ pub fn resolve(paths: &[PathBuf]) -> Result<Named, Failure> {
 /// A time at which the bags have no messages.
 pub fn bound(choice: &mut MessageChoice, bags: &BagSet, args: &ChoiceArguments) -> Result<(), Failure> {
     choice
-        .bound(bags, args.start, args.end)
+        .bound(bags, args.start.clone(), args.end.clone())
         .map_err(|error| Failure::choosing(error.into()))
 }
 

@@ -48,8 +48,8 @@ pub fn run(args: &PlotArguments) -> VerbResult {
     let input = input::open(&args.bags, &args.definitions)?;
     let options = PlotOptions {
         wanted,
-        start: args.start,
-        end: args.end,
+        start: args.start.clone(),
+        end: args.end.clone(),
         start_offset: args.start_offset,
         duration: args.duration,
         time: args.time.unwrap_or_default(),

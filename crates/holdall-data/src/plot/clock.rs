@@ -3,7 +3,7 @@
 use super::{PlotError, PlotOptions};
 use holdall_bag::{
     decode::{ChoiceError, Decoders, MessageChoice, TimeBase},
-    reader::{BagMessage, BagSet, Moment, OutsideError},
+    reader::{BagMessage, BagSet, Moment, PlacementError},
 };
 use holdall_model::{time::Timestamp, topic::TopicInfo};
 
@@ -68,11 +68,17 @@ pub(super) fn recorded(bags: &BagSet) -> Option<(Timestamp, Timestamp)> {
 pub(super) fn bounds(
     ends: Option<(Timestamp, Timestamp)>,
     options: &PlotOptions,
-) -> Result<Option<(i64, i64)>, OutsideError> {
+    bags: &BagSet,
+) -> Result<Option<(i64, i64)>, PlacementError> {
     let Some((start, end)) = ends else { return Ok(None) };
-    let within = |moment: Option<Moment>, what| moment.map(|moment| moment.within(ends, what)).transpose();
-    let from = within(options.start, "start")?.unwrap_or(start.saturating_add(options.start_offset));
-    let until = within(options.end, "end")?.unwrap_or_else(|| {
+    let within = |moment: &Option<Moment>, what| {
+        let moment = moment.as_ref();
+        moment
+            .map(|moment| moment.within(ends, || bags.markers(), what))
+            .transpose()
+    };
+    let from = within(&options.start, "start")?.unwrap_or(start.saturating_add(options.start_offset));
+    let until = within(&options.end, "end")?.unwrap_or_else(|| {
         let by_span = options.duration.map(|span| from.saturating_add(span));
         by_span.map_or(end, |by_span| by_span.min(end))
     });

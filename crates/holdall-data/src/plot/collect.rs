@@ -151,7 +151,7 @@ pub fn collect(
         Some(clocked) => clocked.ends(bags)?,
         None => recorded(bags),
     };
-    let (start, span) = bounds(ends, options)
+    let (start, span) = bounds(ends, options, bags)
         .map_err(ChoiceError::from)?
         .ok_or(PlotError::Empty)?;
     let (shown, left_out) = with_lanes(bags, &topics);

@@ -253,7 +253,10 @@ impl EventLabel {
             let (first, last) = times.split_once("..").unwrap_or((times, times));
             let time = |text: &str| {
                 let moment: Moment = text.parse().map_err(|error| (number + 1, error))?;
-                Ok(moment.resolve(Some(start)))
+                // Lines about markers have no use: --label-markers takes these.
+                let no_markers = || Ok::<_, &str>(Vec::new());
+                let time = moment.resolve(Some(start), no_markers, "start");
+                time.map_err(|_| (number + 1, MomentError::Form))
             };
             labels.push(Self {
                 start: time(first)?,

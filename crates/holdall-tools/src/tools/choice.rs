@@ -154,14 +154,19 @@ pub(super) fn check_topics(set: &BagSet, choice: &Choice, chooser: &Chooser) -> 
 pub(super) fn settle(
     set: &BagSet,
     choice: &Choice,
-    moment: Moment,
+    moment: &Moment,
     what: &'static str,
 ) -> Result<Timestamp, ToolError> {
     let span = set.log_times();
     if choice.is_lenient {
-        return Ok(moment.resolve(span.map(|(first, _)| first)));
+        let first = span.map(|(first, _)| first);
+        return Ok(moment
+            .resolve(first, || set.markers(), what)
+            .map_err(ChoiceError::from)?);
     }
-    Ok(moment.within(span, what).map_err(ChoiceError::from)?)
+    Ok(moment
+        .within(span, || set.markers(), what)
+        .map_err(ChoiceError::from)?)
 }
 
 /// Refuses an output without messages when the inputs have some: a choice that leaves nothing is a mistake more

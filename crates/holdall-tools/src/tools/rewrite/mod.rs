@@ -94,7 +94,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
     check_topics(&set, &job.choice, &chooser)?;
     let changer = Changer::compile(&set, &job.output.changes, &job.output.frames, &chooser)?;
     let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
-    let settled = |moment: &Moment, what| settle(&set, &job.choice, *moment, what);
+    let settled = |moment: &Moment, what| settle(&set, &job.choice, moment, what);
     let start = job
         .choice
         .start
