@@ -5,7 +5,7 @@ use holdall_io::{
     fs,
     survivor::{NAME_PREFIX, Survivor, own_user, view_of_files},
 };
-use holdall_model::text::shell_word;
+use holdall_model::{text::shell_word, units::format_bytes};
 use std::path::{Path, PathBuf};
 
 /// The most files in the directory that are checked.
@@ -37,26 +37,23 @@ pub fn leftovers(directory: &Path) -> Option<String> {
     let (awaited, others): (Vec<_>, Vec<_>) = found(directory).into_iter().partition(|left| left.is_awaited);
     let of_our_view = |left: &Leftover| left.is_of_our_view;
     let orphaned: Vec<Leftover> = others.into_iter().filter(of_our_view).collect();
-    let mebibytes = |left: &[Leftover]| {
-        let bytes = left.iter().map(|left| left.bytes).sum::<usize>();
-        bytes as f64 / f64::from(1 << 20)
-    };
+    let size = |left: &[Leftover]| format_bytes(left.iter().map(|left| left.bytes as u64).sum());
     let more = |left: &[Leftover]| match left.len() {
         1 => String::new(),
         many => format!(" ({} more)", many - 1),
     };
     if let Some(first) = awaited.first() {
         return Some(format!(
-            "{:.1} MiB of a killed recording are in memory: `holdall repair {}` stores them{}",
-            mebibytes(&awaited),
+            "{} of a killed recording are in memory: `holdall repair {}` stores them{}",
+            size(&awaited),
             shell_word(&first.bag.to_string_lossy()),
             more(&awaited),
         ));
     }
     let first = orphaned.first()?;
     Some(format!(
-        "{:.1} MiB of a killed recording are in memory, and {} is gone: repair it where it is now, or rm {}{}",
-        mebibytes(&orphaned),
+        "{} of a killed recording are in memory, and {} is gone: repair it where it is now, or rm {}{}",
+        size(&orphaned),
         first.bag.display(),
         shell_word(&first.file.to_string_lossy()),
         more(&orphaned),

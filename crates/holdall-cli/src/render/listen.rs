@@ -42,6 +42,9 @@ pub fn bandwidth(topic: &TopicReading) -> Option<String> {
     })
 }
 
+/// Longest delay of stamps that count as taken from the clock of the day.
+const DELAY_MAX_S: f64 = 1e8;
+
 /// The delay of a topic in the lines of `ros2 topic delay`, in milliseconds: on one computer it has no whole ones in seconds. `None` before the first
 /// message with a stamp.
 pub fn delay(topic: &TopicReading) -> Option<String> {
@@ -53,6 +56,9 @@ pub fn delay(topic: &TopicReading) -> Option<String> {
         deviation,
         count,
     } = delays;
+    if mean.abs() > DELAY_MAX_S {
+        return Some("the stamps are from another clock (simulated time, or time since a start)".to_owned());
+    }
     Some(format!(
         "average delay: {:.3} ms\n\tmin: {:.3} ms max: {:.3} ms std dev: {:.3} ms window: {count}",
         mean * 1e3,
@@ -96,6 +102,8 @@ pub fn top(mut rows: Vec<TopRow>, sort: SortName, columns: Option<usize>) -> Str
     let cells = |of: fn(&TopRow) -> String| rows.iter().map(of).collect::<Vec<_>>();
     let delay = |row: &TopRow| match row.delay {
         None => "-".to_owned(),
+        // Stamps of another clock.
+        Some(delay) if delay.abs() > DELAY_MAX_S => "clock?".to_owned(),
         Some(delay) if delay.abs() < 10.0 => format!("{:.1} ms", delay * 1e3),
         Some(delay) => format!("{delay:.0} s"),
     };
@@ -209,6 +217,20 @@ mod tests {
             bandwidth(&topic)
         );
         assert!(delay(&topic).unwrap().starts_with("average delay: 100.000 ms\n"));
+        let of_start = Spread {
+            mean: 1.7e9,
+            ..spread
+        };
+        let simulated = TopicReading {
+            delays: Some(of_start),
+            ..TopicReading::default()
+        };
+        assert!(
+            delay(&simulated)
+                .unwrap()
+                .starts_with("the stamps are from another clock")
+        );
+        assert!(top(vec![row("/a", 1.0, Some(1.7e9))], SortName::Name, None).contains("clock?"));
         assert_eq!(rate(&TopicReading::default()), None);
     }
 }

@@ -77,6 +77,19 @@ impl Request {
         topics.filter(|topic| !seen.contains(topic)).collect()
     }
 
+    /// One line about topics that were named and have not been discovered since the recording began.
+    pub fn awaited(&self, status: &RecordStatus) -> Option<String> {
+        let missing = self.never_seen(status);
+        (!missing.is_empty()).then(|| {
+            format!(
+                "not seen so far: {} that {} asked for: {}",
+                plural(missing.len() as u64, "topic"),
+                if missing.len() == 1 { "was" } else { "were" },
+                listed(&missing)
+            )
+        })
+    }
+
     /// Causes to check, the likely ones first; empty if everything that was named was seen and a message
     /// was received.
     fn causes(&self, status: &RecordStatus) -> Vec<String> {
@@ -131,20 +144,11 @@ impl Request {
         let mut lines = Vec::new();
         let missing = self.never_seen(status);
         if !missing.is_empty() {
-            let list: Vec<String> = missing
-                .iter()
-                .take(LISTED_MAX)
-                .map(|name| Outside(name).to_string())
-                .collect();
-            let more = match missing.len().saturating_sub(LISTED_MAX) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
             let text = format!(
-                "never seen: {} that {} asked for: {}{more}",
+                "never seen: {} that {} asked for: {}",
                 plural(missing.len() as u64, "topic"),
                 if missing.len() == 1 { "was" } else { "were" },
-                list.join(", ")
+                listed(&missing)
             );
             lines.push(paint.attention(&text));
         }
@@ -176,6 +180,17 @@ impl Request {
         .into_iter()
         .collect()
     }
+}
+
+/// The first of these names, and how many there are besides.
+fn listed(names: &[&str]) -> String {
+    let shown = names.iter().take(LISTED_MAX);
+    let shown: Vec<String> = shown.map(|name| Outside(name).to_string()).collect();
+    let more = match names.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 fn received_nothing(status: &RecordStatus) -> bool {

@@ -83,6 +83,8 @@ struct Live {
     events: Events,
     keyboard: Option<Keyboard>,
     deadline: Option<Duration>,
+    /// When it is said why nothing was heard.
+    wonder_at: Option<Duration>,
 }
 
 impl Live {
@@ -118,7 +120,27 @@ impl Live {
             events,
             keyboard: Keyboard::start(sender),
             deadline: args.duration.map(|span| SystemClock.monotonic() + span),
+            wonder_at: Some(SystemClock.monotonic() + ONCE_AFTER),
         })
+    }
+
+    /// Names the topics that have not been heard soon, once.
+    fn wonder(&mut self, named: &[String]) {
+        if self.wonder_at.is_none_or(|at| SystemClock.monotonic() < at) {
+            return;
+        }
+        self.wonder_at = None;
+        let topics = self.listener.topics();
+        let names = named.join(", ");
+        if topics.is_empty() {
+            warn!("no publisher of {names} was found yet; {}", where_to_look());
+        } else if topics.iter().all(|topic| topic.messages == 0) {
+            let publishers = topics.iter().map(|topic| topic.publishers as u64).sum();
+            warn!(
+                "{} of {names} found, but no message yet",
+                plural(publishers, "publisher")
+            );
+        }
     }
 
     /// Listens until `at`, which is monotonic; false if it is to end before.
@@ -156,6 +178,7 @@ fn measure(args: &MeasureArguments, filter: Option<&str>, sentence: Measure) -> 
     loop {
         let goes = live.until(next, |_| {})?;
         next += REPORT_INTERVAL;
+        live.wonder(&args.topics);
         let topics = live.listener.topics();
         let mut text = Vec::new();
         for topic in &topics {
@@ -225,7 +248,6 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
         args.count.unwrap_or(u64::MAX)
     };
     let silent_until = args.timeout.map(|span| SystemClock.monotonic() + span);
-    let mut wonder_at = Some(SystemClock.monotonic() + ONCE_AFTER);
     let mut shown = 0;
     loop {
         let now = SystemClock.monotonic();
@@ -233,16 +255,7 @@ pub fn echo(args: &EchoArguments) -> VerbResult {
         if !show(&mut live, &form, most, &mut shown)? {
             return Ok(Outcome::Done);
         }
-        if wonder_at.is_some_and(|at| now >= at) {
-            wonder_at = None;
-            if live.listener.topics().is_empty() {
-                warn!(
-                    "no publisher of {} was found yet; {}",
-                    args.topics.join(", "),
-                    where_to_look()
-                );
-            }
-        }
+        live.wonder(&args.topics);
         if shown == most || !goes || (shown == 0 && silent_until.is_some_and(|end| now >= end)) {
             break;
         }

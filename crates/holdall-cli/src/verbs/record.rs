@@ -223,7 +223,7 @@ impl Running {
             (true, false) => "SPACE pause · m marker · Ctrl-C stop",
             (false, _) => "Ctrl-C stop",
         };
-        let mut live = Live::new(hint, self.supervision);
+        let mut live = Live::new(hint, self.supervision, self.request.clone());
         // A bug in the display must not keep the bag from being closed.
         let control = self.recorder.control();
         let watched = catch_unwind(AssertUnwindSafe(|| watch(&self.recorder, events, &mut live)));
