@@ -56,6 +56,37 @@ impl Ticks {
     }
 }
 
+/// Each `period` of bag time, so that nothing but the messages decides what is published.
+struct ClockSteps {
+    period: Duration,
+    next: Option<Timestamp>,
+}
+
+/// The most times that are published for a span without a message; more are left out at its beginning.
+const STEPS_MAX: u64 = 1000;
+
+impl ClockSteps {
+    /// The times that are due up to `stamp`.
+    fn until(&mut self, stamp: Timestamp) -> Vec<Timestamp> {
+        let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
+        let next = self.next.unwrap_or(stamp);
+        let back = next.saturating_since(stamp);
+        // The playback was moved back.
+        let mut next = if back > self.period { stamp } else { next };
+        let due = u64::try_from(stamp.saturating_since(next).as_nanos()).unwrap_or(u64::MAX) / period;
+        if let Some(left_out) = due.checked_sub(STEPS_MAX) {
+            next = next.saturating_add(Duration::from_nanos(left_out * period));
+        }
+        let mut times = Vec::new();
+        while next <= stamp {
+            times.push(next);
+            next = next.saturating_add(self.period);
+        }
+        self.next = Some(next);
+        times
+    }
+}
+
 /// Before which messages bag time is published.
 enum Before {
     /// Those of these publications.
@@ -77,6 +108,8 @@ pub(super) struct ClockTopic {
     /// One per transport.
     publishers: Vec<Box<dyn Publisher>>,
     ticks: Option<Ticks>,
+    /// In lock-step, once messages are played, instead of ticks.
+    steps: Option<ClockSteps>,
     before: Before,
     published: u64,
     refusal: Option<String>,
@@ -113,6 +146,7 @@ impl ClockTopic {
         Ok(Some(Self {
             publishers,
             ticks: source.rate().map(|hertz| Ticks::at(hertz, now)),
+            steps: None,
             before,
             published: 0,
             refusal: None,
@@ -135,15 +169,28 @@ impl ClockTopic {
         Some(next)
     }
 
-    /// Publishes the stamp of a message that is about to be published, if messages drive the clock.
-    pub(crate) fn before_message(&mut self, publication: usize, stamp: Timestamp) {
+    /// From now on bag time is published at its rate in the times of messages, whatever time passes.
+    pub fn follow_messages(&mut self) {
+        if let Some(Ticks { period, .. }) = self.ticks.take() {
+            self.steps = Some(ClockSteps { period, next: None });
+        }
+    }
+
+    /// Publishes the times before a message that is about to be published, and its stamp if messages drive the clock; returns them.
+    pub(crate) fn before_message(&mut self, publication: usize, stamp: Timestamp) -> Vec<Timestamp> {
         let drives = match &self.before {
             Before::Some(publications) => publications.contains(&publication),
             Before::All => true,
         };
-        if drives {
-            self.publish(stamp);
+        let mut times = self
+            .steps
+            .as_mut()
+            .map_or_else(Vec::new, |steps| steps.until(stamp));
+        if drives && times.last() != Some(&stamp) {
+            times.push(stamp);
         }
+        times.iter().for_each(|time| self.publish(*time));
+        times
     }
 
     /// `/clock` messages published.
@@ -183,6 +230,25 @@ mod tests {
         let bytes = clock_message(Timestamp::from_nanos(-1));
         assert_eq!(bytes[4..8], (-1_i32).to_le_bytes());
         assert_eq!(bytes[8..], 999_999_999_u32.to_le_bytes());
+    }
+
+    #[test]
+    fn in_lock_step_only_messages_move_time() {
+        let at = |millis: i64| Timestamp::from_nanos(millis * 1_000_000);
+        let mut steps = ClockSteps {
+            period: Duration::from_millis(10),
+            next: None,
+        };
+        let millis = |steps: &mut ClockSteps, to| -> Vec<i64> {
+            let times = steps.until(at(to));
+            times.iter().map(|time| time.as_nanos() / 1_000_000).collect()
+        };
+        assert_eq!(millis(&mut steps, 100), [100]);
+        assert!(millis(&mut steps, 109).is_empty());
+        assert_eq!(millis(&mut steps, 131), [110, 120, 130]);
+        assert_eq!(millis(&mut steps, 5), [5], "it was moved back");
+        let many = millis(&mut steps, 1_000_000_000);
+        assert_eq!((many.len(), many.last()), (1001, Some(&999_999_995)));
     }
 
     #[test]

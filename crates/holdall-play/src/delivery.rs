@@ -89,6 +89,11 @@ impl Unacknowledged {
         }
     }
 
+    /// Messages that were published.
+    pub fn published_count(&self) -> u64 {
+        self.published
+    }
+
     /// Messages that not all matched reliable subscriptions have acknowledged: those dropped, and those
     /// unacknowledged at the end.
     pub fn count(&mut self, publisher: &dyn Publisher) -> u64 {

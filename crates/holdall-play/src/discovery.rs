@@ -1,6 +1,6 @@
 //! Waits before the first message until subscriptions have been found: for a while, or for the number that the user wants.
 
-use super::{options::ListenerCount, publications::Publications, requests::SERVER_WAIT_MAX};
+use super::{options::ListenerCount, publications::Publications, requests::SERVER_WAIT_MAX, steps::Steps};
 use std::time::Duration;
 
 /// Time between polls of matched subscriptions, before the first message.
@@ -44,11 +44,16 @@ impl Discovery {
     }
 
     /// When discovery counts as settled if nothing more happens; or one clause about subscriptions that did not come in time.
-    pub fn settled_at(&mut self, publications: &Publications, now: Duration) -> Result<Duration, String> {
+    pub fn settled_at(
+        &mut self,
+        publications: &Publications,
+        steps: &Steps,
+        now: Duration,
+    ) -> Result<Duration, String> {
         if self.required.is_empty() && self.wait_max.is_zero() {
             return Ok(now);
         }
-        let matched = publications.matched_subscriptions();
+        let matched = publications.matched_subscriptions() + steps.matched();
         let settle = self.settle.get_or_insert(Settle {
             since: now,
             quiet_since: now,
@@ -72,7 +77,8 @@ impl Discovery {
         let missing = self
             .required
             .iter()
-            .find_map(|required| required.missing(publications));
+            .find_map(|required| required.missing(publications))
+            .or_else(|| steps.absent());
         match (missing, self.timeout) {
             (None, _) => Ok(quiet),
             (Some(missing), Some(timeout)) if now.saturating_sub(settle.since) >= timeout => {

@@ -53,6 +53,14 @@ pub enum PlayError {
         /// One clause.
         reason: String,
     },
+    /// Lock-step replay by something that is not there.
+    #[error("cannot step by {rule}: {reason}")]
+    Step {
+        /// The rule.
+        rule: String,
+        /// One clause.
+        reason: String,
+    },
     /// The transport refused.
     #[error(transparent)]
     Transport(#[from] TransportError),

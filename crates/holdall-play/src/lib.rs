@@ -1,6 +1,7 @@
 //! Playing: reader -> read-ahead -> schedule -> publications. Its users see it through `holdall`.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod burst;
 mod clock_topic;
 pub mod control;
@@ -21,6 +22,9 @@ mod read_ahead;
 pub mod requests;
 pub mod schedule;
 pub mod status;
+mod step_ledger;
+mod step_rule;
+mod steps;
 mod stream;
 mod topic_choice;
 mod wake;

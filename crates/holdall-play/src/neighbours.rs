@@ -1,5 +1,6 @@
 //! Names other nodes that publish the played topics, because a subscription gets the messages of both.
 
+use super::steps::Steps;
 use holdall_io::clock::Clock;
 use holdall_transport::{GraphEvent, Transport};
 use std::{
@@ -37,18 +38,25 @@ impl Neighbours {
     }
 
     /// Looks when it is time, and logs one line about new publishers; returns when to look next (monotonic time).
-    pub fn look(&mut self, clock: &dyn Clock, transports: &mut [Box<dyn Transport>]) -> Duration {
+    pub fn look(
+        &mut self,
+        clock: &dyn Clock,
+        transports: &mut [Box<dyn Transport>],
+        steps: &mut Steps,
+    ) -> Duration {
         let now = clock.monotonic();
         if now < self.next {
             return self.next;
         }
-        self.next = now + LOOK_INTERVAL;
         let mut events = Vec::new();
         for transport in transports {
+            let seen = events.len();
             if let Err(error) = transport.poll_graph(&mut events) {
                 tracing::debug!("the player sees no more of other publishers: {error}");
             }
+            steps.note_graph(&events[seen..], transport.as_mut());
         }
+        self.next = now + steps.look_interval().unwrap_or(LOOK_INTERVAL);
         if let Some(sentence) = self.note(events) {
             tracing::warn!("{sentence}");
         }

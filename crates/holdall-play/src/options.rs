@@ -1,6 +1,9 @@
 //! The options of a playback: every choice a user can make, checked and with its default.
 
-pub use super::requests::{RequestReplay, RequestSource};
+pub use super::{
+    requests::{RequestReplay, RequestSource},
+    step_rule::{Lockstep, StepAnswer, StepRule},
+};
 use holdall_bag::reader::{MessageOrder, Moment};
 use holdall_model::{qos::QosProfile, time::Timestamp};
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
@@ -51,7 +54,8 @@ pub enum Pace {
     /// Bag time, at the rate.
     #[default]
     Time,
-    /// Reliable subscriptions: each message as soon as those before it are acknowledged so far that none is lost; `/clock` follows.
+    /// Reliable subscriptions: each message as soon as those before it are acknowledged so far that none is lost; `/clock` follows. In
+    /// lock-step, as soon as those before it are answered.
     Listeners,
 }
 
@@ -141,6 +145,8 @@ pub struct PlayOptions {
     pub keep_publishers: bool,
     /// The pace of playback.
     pub pace: Pace,
+    /// What answers each message before the next one is published.
+    pub lockstep: Lockstep,
 }
 
 impl PlayOptions {
@@ -192,6 +198,7 @@ impl Default for PlayOptions {
             subscribers_timeout: None,
             keep_publishers: false,
             pace: Pace::Time,
+            lockstep: Lockstep::default(),
         }
     }
 }

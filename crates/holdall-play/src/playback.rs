@@ -7,7 +7,7 @@ pub(super) use gaps::Gaps;
 
 use super::{
     burst::Bursts,
-    clock_topic::ClockTopic,
+    clock_topic::{CLOCK_TOPIC, ClockTopic},
     control::Progress,
     delivery::Admission,
     discovery::{Discovery, SETTLE_POLL},
@@ -18,6 +18,7 @@ use super::{
     read_ahead::{PlayMessage, Poll, Source},
     schedule::Schedule,
     status::PlayPhase,
+    steps::Steps,
 };
 use holdall_io::mutex::lock;
 use holdall_model::time::Timestamp;
@@ -68,6 +69,8 @@ pub(super) struct PlaybackParts<S> {
     pub pace: Pace,
     /// Spans without a message that are left out, and those that take no time because a clock jumped.
     pub gaps: Gaps,
+    /// What messages wait for.
+    pub steps: Steps,
 }
 
 /// A playback between two steps.
@@ -84,6 +87,8 @@ pub(super) struct Playback<S> {
     catch_up: Option<(Duration, Duration)>,
     /// The stamp of the last message that was published.
     taken: Timestamp,
+    /// The message to play next had to wait for answers.
+    is_held: bool,
     /// From where the next message follows: the stamp of the last one that was taken, or the beginning, or where a seek went.
     reached: Timestamp,
     /// The first message of this round: its stamp, and when it was published.
@@ -117,10 +122,16 @@ impl<S: Source> Playback<S> {
             sought: None,
             starving: false,
             catch_up: None,
+            is_held: false,
             stopped: false,
             began: None,
             failure: None,
         }
+    }
+
+    /// What messages wait for.
+    pub fn steps(&mut self) -> &mut Steps {
+        &mut self.parts.steps
     }
 
     /// Progress that others may read while this runs.
@@ -187,15 +198,19 @@ impl<S: Source> Playback<S> {
         }
     }
 
+    /// Ends for good, because of this.
+    fn fail(&mut self, now: Duration, why: String) -> Next {
+        self.failure = Some(why);
+        self.parts.persistent = false;
+        self.finish(now)
+    }
+
     /// Begins once enough was read ahead and discovery has settled.
     fn prepare(&mut self, now: Duration) -> Next {
-        let settled_at = match self.parts.discovery.settled_at(&self.parts.publications, now) {
+        let parts = &mut self.parts;
+        let settled_at = match parts.discovery.settled_at(&parts.publications, &parts.steps, now) {
             Ok(settled_at) => settled_at,
-            Err(missing) => {
-                self.failure = Some(missing);
-                self.parts.persistent = false;
-                return self.finish(now);
-            }
+            Err(missing) => return self.fail(now, missing),
         };
         let filled = self.parts.source.is_filled();
         if settled_at > now {
@@ -221,6 +236,11 @@ impl<S: Source> Playback<S> {
                 requests.service()
             );
         }
+        if self.parts.steps.is_used()
+            && let Some(topic) = &mut self.parts.clock_topic
+        {
+            topic.follow_messages();
+        }
         self.phase = PlayPhase::Playing;
         self.began = self.began.or(Some(now));
         if !self.parts.start_paused {
@@ -234,6 +254,10 @@ impl<S: Source> Playback<S> {
             Ok(head) => head,
             Err(next) => return next,
         };
+        if let Some(next) = self.held_by_steps(now, self.parts.steps.allowed()) {
+            return next;
+        }
+        self.leave_step(now, stamp);
         let due = match self.parts.schedule.due(stamp) {
             _ if is_latched => None,
             Some(_) if self.parts.pace == Pace::Listeners => None,
@@ -258,11 +282,33 @@ impl<S: Source> Playback<S> {
                 }
                 self.taken = stamp;
                 self.round_began.get_or_insert((stamp, now));
-                self.publish_head(due.map(|due| Planned { due, sent: now }));
+                self.publish_head(due.map(|due| Planned { due, sent: now }), now);
                 self.bursts.played();
             }
         }
         Next::At(now)
+    }
+
+    /// What to wait for while more than `allowed` messages are not answered; `None` if nothing.
+    fn held_by_steps(&mut self, now: Duration, allowed: usize) -> Option<Next> {
+        let parts = &mut self.parts;
+        match parts.steps.holds(allowed, now, &parts.publications) {
+            Ok(None) => None,
+            Ok(Some(at)) => {
+                self.is_held = true;
+                Some(Next::At(at))
+            }
+            Err(why) => Some(self.fail(now, why)),
+        }
+    }
+
+    /// After a wait for answers bag time continues from where it should have been: the wait is not late.
+    fn leave_step(&mut self, now: Duration, stamp: Timestamp) {
+        let is_late = self.parts.schedule.position(now) > stamp;
+        if std::mem::take(&mut self.is_held) && is_late && self.parts.pace == Pace::Time {
+            self.parts.schedule.jump(now, stamp);
+            self.forget_spacing();
+        }
     }
 
     /// When a late message may be sent. A backlog is sent faster than planned, but not all at once: a best-effort
@@ -315,6 +361,10 @@ impl<S: Source> Playback<S> {
                     return Err(Next::Signal);
                 }
                 Poll::End(failure) => {
+                    // The last messages are answered, too.
+                    if let Some(next) = self.held_by_steps(now, 0) {
+                        return Err(next);
+                    }
                     self.sought = None;
                     self.bursts.end();
                     self.failure = failure;
@@ -349,14 +399,20 @@ impl<S: Source> Playback<S> {
             let publications = &mut self.parts.publications;
             let published =
                 publications.publish_latched(message.publication, &message.payload, message.stamp);
+            let name = publications.published_name(message.publication);
+            self.parts
+                .steps
+                .published_aside(name, message.stamp, &message.payload);
             self.lock_progress().latched += u64::from(published);
         }
     }
 
-    fn publish_head(&mut self, planned: Option<Planned>) {
+    fn publish_head(&mut self, planned: Option<Planned>, now: Duration) {
         let Some(message) = self.head.take() else { return };
         if let Some(topic) = &mut self.parts.clock_topic {
-            topic.before_message(message.publication, message.stamp);
+            for time in topic.before_message(message.publication, message.stamp) {
+                self.parts.steps.published_aside(CLOCK_TOPIC, time, &[]);
+            }
         }
         let publications = &mut self.parts.publications;
         let sending = publications.publish(message.publication, &message.payload, message.stamp);
@@ -364,6 +420,12 @@ impl<S: Source> Playback<S> {
             return;
         }
         let published = sending == Sending::Sent;
+        if published {
+            let what = (message.publication, message.stamp);
+            self.parts
+                .steps
+                .published(what, &message.payload, now, publications);
+        }
         let spacing = planned.and_then(|planned| publications.measure(message.publication, planned));
         let mut progress = self.lock_progress();
         progress.published += u64::from(published);

@@ -11,6 +11,7 @@ use super::{
     read_ahead::{PlayMessage, Poll, Source},
     schedule::Schedule,
     status::PlayPhase,
+    steps::Steps,
     topic_choice::TopicChoice,
 };
 use bytes::Bytes;
@@ -211,6 +212,8 @@ impl Stage {
         let topics = [topic("/a"), topic("/b")];
         let publications =
             Publications::create(&topics, &options, &choice, &mut transports, None).expect("publishers");
+        let wake = Arc::default();
+        let steps = Steps::new(&options.lockstep, &publications, &topics, None, &wake).expect("rules");
         let now = ms(1000);
         let names = publications.recorded_names();
         let clock_topic = ClockTopic::create(&options.clock, &names, now, &mut transports).expect("clock");
@@ -255,6 +258,7 @@ impl Stage {
                 skipped_from: options.skip_empty,
                 jumps: Vec::new(),
             },
+            steps,
         });
         Self {
             playback,

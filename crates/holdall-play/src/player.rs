@@ -15,6 +15,7 @@ use super::{
     requests::{Replay, wait_for_answers},
     schedule::{Schedule, is_rate_valid},
     status::{PlayReport, PlayStatus},
+    steps::{Steps, listeners},
     stream::{StreamSource, all_topics, open_stream},
     topic_choice::TopicChoice,
 };
@@ -80,6 +81,8 @@ impl Player {
             };
             return Err(PlayError::nothing(&options, &reason));
         }
+        let decoders = (!options.lockstep.rules.is_empty()).then(|| Decoders::new(bags.clone()));
+        let steps = Steps::new(&options.lockstep, &publications, &topics, decoders, &wake)?;
         let clock_topic = ClockTopic::create(
             &options.clock,
             &publications.recorded_names(),
@@ -139,7 +142,7 @@ impl Player {
             begin: options.start_at.map(|at| monotonic_of(at, &*clock)),
             discovery: Discovery::new(
                 options.discovery_wait,
-                options.wait_for_subscribers.clone(),
+                listeners(&options.lockstep, &options.wait_for_subscribers),
                 options.subscribers_timeout,
             ),
             pace: options.pace,
@@ -147,6 +150,7 @@ impl Player {
                 skipped_from: options.skip_empty,
                 jumps: markers.iter().filter_map(|marker| marker.jump).collect(),
             },
+            steps,
         });
         let shared = Arc::new(Shared::new(playback.progress(), files, wake, clock));
         let control = PlayControl {
@@ -259,13 +263,12 @@ fn play(
             playback.execute(shared.clock.monotonic(), request);
         }
         let next = playback.step(shared.clock.monotonic());
-        let look = neighbours.look(&*shared.clock, &mut transports);
+        let look = neighbours.look(&*shared.clock, &mut transports, playback.steps());
         match next {
             Next::At(at) if at <= look => shared.wake.wait_until(&*shared.clock, at),
             Next::At(_) | Next::Signal => {
-                shared
-                    .wake
-                    .wait_for(look.saturating_sub(shared.clock.monotonic()));
+                let left = look.saturating_sub(shared.clock.monotonic());
+                shared.wake.wait_for(left);
             }
             Next::Ended => break,
         }
@@ -307,6 +310,7 @@ fn play(
         clock_published: parts.clock_topic.as_ref().map_or(0, ClockTopic::published),
         services: parts.publications.service_calls(),
         topics: parts.publications.into_reports(),
+        steps: parts.steps.report(),
         unacked: if acked.is_some() { unacked } else { Vec::new() },
         stopped,
         failure,
@@ -333,6 +337,9 @@ fn check(options: &PlayOptions) -> Result<(), PlayError> {
     }
     if options.read_ahead_messages == 0 {
         return refuse("the read-ahead queue size", "at least 1", "0".to_owned());
+    }
+    if options.lockstep.in_flight == 0 {
+        return refuse("the number of messages in flight", "at least 1", "0".to_owned());
     }
     match options.clock.rate() {
         Some(hertz) if !(hertz.is_finite() && hertz > 0.0) => {

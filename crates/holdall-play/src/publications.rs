@@ -245,6 +245,37 @@ impl Publications {
         self.requests().all(|requests| requests.is_ready())
     }
 
+    /// The name that a topic is published under.
+    pub(crate) fn published_name(&self, index: usize) -> &str {
+        &self.0[index].report.published_as
+    }
+
+    /// How many of a publication's messages all reliable subscriptions have acknowledged; `None` if that is not known.
+    pub(crate) fn acknowledged(&self, index: usize) -> Option<u64> {
+        self.0[index]
+            .publisher
+            .delivery()
+            .map(|delivery| delivery.acknowledged)
+    }
+
+    /// How many messages a publication has published.
+    pub(crate) fn handed_over(&self, index: usize) -> u64 {
+        self.0[index].unacknowledged.published_count()
+    }
+
+    /// Whether a publication sends the requests of this service.
+    pub(crate) fn calls(&self, index: usize, service: &str) -> bool {
+        let requests = self.0[index].requests.as_ref();
+        requests.is_some_and(|requests| requests.service() == service)
+    }
+
+    /// How the requests of a service were answered so far.
+    pub(crate) fn calls_of(&self, service: &str) -> ServiceCalls {
+        let mut requests = self.requests();
+        let found = requests.find(|requests| requests.service() == service);
+        found.map(|requests| requests.calls()).unwrap_or_default()
+    }
+
     /// Counts answers that have arrived.
     pub fn poll_requests(&self) {
         self.requests().for_each(|requests| {

@@ -1,6 +1,7 @@
 //! Reports of a playback while it runs and when it has ended.
 
 use super::requests::ServiceCalls;
+pub use super::{answers::AnswerReport, steps::StepReport};
 use hdrhistogram::Histogram;
 use holdall_model::time::Timestamp;
 use std::{collections::BTreeMap, time::Duration};
@@ -141,6 +142,8 @@ pub struct PlayReport {
     pub clock_published: u64,
     /// How the requests of each replayed service were answered, by its name.
     pub services: BTreeMap<String, ServiceCalls>,
+    /// What was answered in lock-step, if it was used.
+    pub steps: Option<StepReport>,
     /// Topics (as published) with messages that matched reliable subscriptions have not acknowledged in time;
     /// checked only when the options ask to wait for it.
     pub unacked: Vec<String>,

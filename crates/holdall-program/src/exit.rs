@@ -170,6 +170,7 @@ impl Failure {
             PlayError::Option { .. }
             | PlayError::Regex { .. }
             | PlayError::Nothing { .. }
+            | PlayError::Step { .. }
             | PlayError::SerializationFormat { .. } => true,
             PlayError::Bag(error) => refuses(error, named),
             _ => false,

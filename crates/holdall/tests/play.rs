@@ -7,7 +7,7 @@ use holdall::{
     play::{
         control::PlayControl,
         error::PlayError,
-        options::{ClockSource, PlayOptions},
+        options::{ClockSource, Lockstep, Pace, PlayOptions},
         player::Player,
         status::{PlayPhase, PlayReport},
     },
@@ -21,7 +21,7 @@ use holdall_model::{
     topic::NodeName,
 };
 use holdall_transport::{
-    GraphEvent, Sink, SubscribeRequest, Subscription, Transport,
+    GraphEvent, PublishRequest, Sink, SubscribeRequest, Subscription, Transport,
     memory::{MemoryNetwork, MemoryTransport},
 };
 use std::{
@@ -181,6 +181,77 @@ fn small_bag(directory: &Path) -> PathBuf {
 fn small_texts(arrived: &Arrived) -> Vec<String> {
     let text = |payload: &[u8]| String::from_utf8_lossy(&payload[8..payload.len() - 1]).into_owned();
     arrived.iter().map(|(_, payload)| text(payload)).collect()
+}
+
+/// A node that answers each message of `/a` with one on `/out`, but the second; it lives as long as the subscription.
+fn answer(network: &MemoryNetwork) -> Box<dyn Subscription> {
+    struct Hear(std::sync::mpsc::SyncSender<()>);
+    impl Sink for Hear {
+        fn offer(&self, _header: MessageHeader, _payload: Payload<'_>) {
+            // Fails when the node has ended.
+            let _ = self.0.try_send(());
+        }
+    }
+    let mut transport = join(network, "node");
+    let request = PublishRequest {
+        topic: "/out".to_owned(),
+        type_name: STRING.to_owned(),
+        qos: QosProfile::ROS_DEFAULT,
+        ..PublishRequest::default()
+    };
+    let mut publisher = transport.publish(&request).expect("publish");
+    let (sender, heard) = std::sync::mpsc::sync_channel(100);
+    let request = SubscribeRequest {
+        topic: "/a".to_owned(),
+        type_name: STRING.to_owned(),
+        qos: QosProfile::ROS_DEFAULT,
+    };
+    let subscription = transport.subscribe(&request, Arc::new(Hear(sender)));
+    std::thread::spawn(move || {
+        for count in 0.. {
+            if heard.recv().is_err() {
+                break;
+            }
+            if count != 1 {
+                publisher
+                    .publish(&[0, 1, 0, 0, 1, 0, 0, 0, 0])
+                    .expect("published");
+            }
+        }
+        drop(transport);
+    });
+    subscription.expect("subscribe")
+}
+
+#[test]
+fn in_lock_step_messages_wait_for_answers_and_a_missing_one_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let listener = Listener::new(&[]);
+    let node = answer(&listener.network);
+    let lockstep = Lockstep {
+        rules: vec!["/a=/out:1".parse().unwrap()],
+        timeout: Duration::from_millis(300),
+        ..Lockstep::default()
+    };
+    let options = PlayOptions {
+        pace: Pace::Listeners,
+        clock: ClockSource::Rate(100.0),
+        lockstep,
+        ..options(&[small_bag(directory.path())])
+    };
+    let report = listener.play(options);
+    let steps = report.steps.expect("lock-step");
+    assert_eq!((steps.steps, steps.answered, steps.missing), (3, 2, 1));
+    let first = steps.first_missing.expect("a sentence");
+    assert!(
+        first.starts_with("message 2 that waits for an answer, of /a at"),
+        "{first}"
+    );
+    assert_eq!(steps.answers["/out"].messages, 2);
+    assert_eq!((report.failure, report.status.published), (None, 5));
+    assert!(report.clock_published >= 5 && steps.span == Duration::from_millis(40));
+    assert_eq!(steps.published_sha256.len(), 64);
+    drop(node);
 }
 
 #[test]

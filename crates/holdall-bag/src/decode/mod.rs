@@ -9,7 +9,7 @@ pub use choice::{ChoiceError, MessageChoice, Question};
 pub use choice::{known_topics, listed, why_no_topic};
 pub use fields::{Fields, JSON_WITHOUT_SCHEMA};
 pub use print::{PrintForm, Printer};
-pub use stamped::TimeBase;
+pub use stamped::{HeaderStamp, TimeBase};
 
 use crate::reader::{Bag, BagSet, ReadError};
 use holdall_model::{

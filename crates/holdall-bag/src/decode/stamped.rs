@@ -80,7 +80,7 @@ impl FromStr for TimeBase {
 
 /// Reads the `header.stamp` of the messages of a type.
 #[derive(Clone, Debug)]
-pub(crate) struct HeaderStamp {
+pub struct HeaderStamp {
     fields: Fields,
     header: usize,
     stamp: usize,

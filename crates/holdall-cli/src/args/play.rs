@@ -6,7 +6,7 @@ use super::{
 use crate::units;
 use clap::Args;
 use holdall::{
-    play::options::{ListenerCount, Pace, RequestSource},
+    play::options::{ListenerCount, Pace, RequestSource, StepRule},
     reader::{MessageOrder, Moment},
 };
 use holdall_model::time::Timestamp;
@@ -23,7 +23,8 @@ Examples:
   holdall play lab --start 10 --end 20        ten seconds
   holdall play lab --publisher /front/camera  only what this node had published
   holdall play lab -m /scan:=/old/scan        under another name
-  holdall play -i front -i rear               two bags, merged by time";
+  holdall play -i front -i rear               two bags, merged by time
+  holdall play lab --step-by /scan=/tracks    lock-step: each scan when the last one is tracked";
 
 const KEYS: &str = "\
 Keys and signals:
@@ -238,11 +239,23 @@ pub struct PlayArguments {
     #[arg(long, value_name = "N|TOPIC=N", num_args = 1.., value_parser = parse_listeners, help_heading = "When")]
     pub wait_for_subscribers: Vec<ListenerCount>,
 
-    /// Longest wait for them, in seconds, after which nothing is played and the exit code is 1
-    #[arg(long, value_name = "S", requires = "wait_for_subscribers", value_parser = units::parse_seconds, help_heading = "When")]
+    /// Longest wait for them, and for what --step-by needs, in seconds, after which nothing is played and the exit code is 1
+    #[arg(long, value_name = "S", value_parser = units::parse_seconds, help_heading = "When")]
     pub timeout: Option<Duration>,
 
-    /// What sets the pace: time, or listeners (as fast as reliable keep-all subscriptions acknowledge)
+    /// Lock-step: publish the next message when the last one is answered: by a message of a topic with its header.stamp or a later one, by COUNT messages, by acknowledgements (ack), or by a service whose requests are sent again ('service /name'); may be given several times: all count
+    #[arg(long, value_name = "[INPUT=]ANSWER[:COUNT]", action = clap::ArgAction::Append, help_heading = "When")]
+    pub step_by: Vec<StepRule>,
+
+    /// Messages that may wait for answers at the same time
+    #[arg(long, value_name = "N", default_value = "1", requires = "step_by", value_parser = clap::value_parser!(u32).range(1..), help_heading = "When")]
+    pub in_flight: u32,
+
+    /// Wait at most this long for an answer, in seconds; a missing one is counted and named, and the exit code is 3
+    #[arg(long, value_name = "S", default_value = "10", requires = "step_by", value_parser = units::parse_seconds, help_heading = "When")]
+    pub step_timeout: Duration,
+
+    /// What sets the pace: time, or listeners (as fast as reliable keep-all subscriptions acknowledge; with --step-by, as fast as answers come)
     #[arg(long, value_name = "PACE", default_value = "time", value_parser = one_of(PACES), help_heading = "When")]
     pub pace: Pace,
 

@@ -8,7 +8,7 @@ use super::{
 use crate::units::{format_bytes, format_elapsed, format_span, plural};
 use holdall::play::{
     requests::ServiceCalls,
-    status::{Lateness, PlayPhase, PlayReport, PlayStatus, TopicReport},
+    status::{AnswerReport, Lateness, PlayPhase, PlayReport, PlayStatus, StepReport, TopicReport},
 };
 use holdall_model::text::Outside;
 use serde_json::{Value, json};
@@ -131,6 +131,12 @@ pub fn summary(report: &PlayReport, paint: Paint) -> Vec<String> {
             .iter()
             .map(|(name, calls)| calls_line(name, calls, paint)),
     );
+    lines.extend(
+        report
+            .steps
+            .iter()
+            .flat_map(|steps| steps_lines(report, steps, paint)),
+    );
     lines.extend(not_delivered(report, paint));
     if let Some(failure) = &report.failure {
         lines.push(paint.bad(&format!("ended early: {}", Outside(failure))));
@@ -202,11 +208,76 @@ pub fn json(report: &PlayReport) -> Value {
         "lateness": json_lateness(&status.lateness),
         "spacing_error": json_lateness(&status.spacing),
         "services": services,
+        "steps": report.steps.as_ref().map(|steps| json_steps(report, steps)),
         "unacked": report.unacked,
         "unacknowledged": report.unacknowledged(),
         "topics": topics,
         "stopped": report.stopped,
         "failure": report.failure,
+    })
+}
+
+/// How many times faster than real time it was.
+fn times_real_time(report: &PlayReport, steps: &StepReport) -> f64 {
+    steps.span.as_secs_f64() / report.elapsed.as_secs_f64().max(1e-9)
+}
+
+/// What was answered in lock-step.
+fn steps_lines(report: &PlayReport, steps: &StepReport, paint: Paint) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} answered after a median of {}, 99 % below {}, worst {}; {:.2} times real time",
+        plural(steps.answered, "message"),
+        format_lateness(steps.answer_time.p50),
+        format_lateness(steps.answer_time.p99),
+        format_lateness(steps.answer_time.max),
+        times_real_time(report, steps)
+    )];
+    if steps.missing > 0 {
+        let first = steps.first_missing.as_deref().unwrap_or_default();
+        lines.push(paint.bad(&format!(
+            "{} had no answer in time, the first: {first}",
+            plural(steps.missing, "message")
+        )));
+    }
+    for (topic, answers) in &steps.answers {
+        let more = match answers.unasked {
+            0 => String::new(),
+            unasked => format!(", {unasked} of them not asked for"),
+        };
+        lines.push(format!(
+            "answers on {}: {}{more}, SHA-256 {}",
+            Outside(topic),
+            plural(answers.messages, "message"),
+            answers.sha256
+        ));
+    }
+    lines.push(format!(
+        "published in this order: SHA-256 {}",
+        steps.published_sha256
+    ));
+    lines
+}
+
+fn json_steps(report: &PlayReport, steps: &StepReport) -> Value {
+    let answer = |(topic, answers): (&String, &AnswerReport)| {
+        let AnswerReport {
+            messages,
+            unasked,
+            sha256,
+        } = answers;
+        let value = json!({"messages": messages, "unasked": unasked, "sha256": sha256});
+        (topic.clone(), value)
+    };
+    json!({
+        "steps": steps.steps,
+        "answered": steps.answered,
+        "missing": steps.missing,
+        "first_missing": steps.first_missing,
+        "answer_time": json_lateness(&steps.answer_time),
+        "span_s": steps.span.as_secs_f64(),
+        "times_real_time": times_real_time(report, steps),
+        "published_sha256": steps.published_sha256,
+        "answers": steps.answers.iter().map(answer).collect::<serde_json::Map<_, _>>(),
     })
 }
 
@@ -351,6 +422,24 @@ mod tests {
                 ..TopicReport::default()
             }],
             clock_published: 0,
+            steps: Some(StepReport {
+                steps: 8,
+                answered: 7,
+                missing: 1,
+                first_missing: Some("message 3 that waits for an answer has none".to_owned()),
+                span: Duration::from_secs(122),
+                published_sha256: "00ff".to_owned(),
+                answers: [(
+                    "/tracks".to_owned(),
+                    AnswerReport {
+                        messages: 9,
+                        unasked: 2,
+                        sha256: "ff00".to_owned(),
+                    },
+                )]
+                .into(),
+                ..StepReport::default()
+            }),
             unacked: vec!["/old/scan".to_owned()],
             stopped: false,
             failure: None,

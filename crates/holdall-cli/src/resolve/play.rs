@@ -3,7 +3,7 @@
 use super::{UsageError, names, pattern, surroundings::Surroundings};
 use crate::args::play::PlayArguments;
 use holdall::{
-    play::options::{ClockSource, ListenerCount, PlayOptions, RequestReplay},
+    play::options::{ClockSource, ListenerCount, Lockstep, PlayOptions, RequestReplay},
     tools::yaml::ACTION_TOPICS,
 };
 use holdall_model::{
@@ -86,6 +86,11 @@ pub fn resolve(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result<
             source: args.service_requests_source,
         },
         pace: args.pace,
+        lockstep: Lockstep {
+            rules: args.step_by.clone(),
+            in_flight: usize::try_from(args.in_flight.max(1)).unwrap_or(usize::MAX),
+            timeout: args.step_timeout,
+        },
         read_ahead_messages: usize::try_from(args.read_ahead_queue_size).unwrap_or(usize::MAX),
         wait_for_all_acked: args.wait_for_all_acked,
         message_order: args.message_order,
@@ -111,6 +116,12 @@ fn check_unused(args: &PlayArguments, surroundings: &Surroundings<'_>) -> Result
         return Err(UsageError::Needs {
             flag: "--fail-if-unanswered",
             needs: "--publish-service-requests or --send-actions-as-client",
+        });
+    }
+    if args.timeout.is_some() && args.wait_for_subscribers.is_empty() && args.step_by.is_empty() {
+        return Err(UsageError::Needs {
+            flag: "--timeout",
+            needs: "--wait-for-subscribers or --step-by",
         });
     }
     match &args.storage_config_file {
@@ -352,6 +363,19 @@ mod tests {
     }
 
     #[test]
+    fn lock_step_is_understood() {
+        let options = options(
+            "bag --step-by scan=/tracks:2 --step-by ack --in-flight 3 --step-timeout 500ms --timeout 5",
+        );
+        let rules: Vec<String> = options.lockstep.rules.iter().map(ToString::to_string).collect();
+        assert_eq!(rules, ["/scan=/tracks:2", "ack"]);
+        assert_eq!(
+            (options.lockstep.in_flight, options.lockstep.timeout),
+            (3, Duration::from_millis(500))
+        );
+    }
+
+    #[test]
     fn negative_limits_are_no_limits() {
         let options = options("bag --playback-duration -1 --playback-until-nsec -1");
         assert_eq!((options.playback_duration, options.playback_until), (None, None));
@@ -444,6 +468,9 @@ mod tests {
             ("bag --read-ahead-queue-size 0", "--read-ahead-queue-size"),
             ("bag --wait-for-subscribers /a=0", "above 0"),
             ("bag --timeout 5", "--wait-for-subscribers"),
+            ("bag --step-by /out:0", "a number above 0"),
+            ("bag --step-by /out --in-flight 0", "--in-flight"),
+            ("bag --in-flight 2", "--step-by"),
             ("bag -s floppy", "mcap"),
             ("bag --storage-config-file nowhere.yaml", "no such file"),
         ] {

@@ -129,7 +129,7 @@ fn play(args: &PlayArguments, begin: impl FnOnce(&Player)) -> VerbResult {
     drop((keyboard, servers, found, node));
     show(&report, args)?;
     let unanswered = report.services.values().any(|calls| !calls.all_answered());
-    if args.fail_if_unanswered && unanswered {
+    if (args.fail_if_unanswered || report.steps.is_some()) && unanswered {
         return Ok(outcome(&report, args.max_lateness).or_worse(Outcome::Lost));
     }
     Ok(outcome(&report, args.max_lateness))
@@ -295,6 +295,7 @@ fn outcome(report: &PlayReport, max_lateness: Option<Duration>) -> Outcome {
         _ if report.status.refused > 0 || !report.unacked.is_empty() || report.unacknowledged() > 0 => {
             Outcome::Lost
         }
+        _ if report.steps.as_ref().is_some_and(|steps| steps.missing > 0) => Outcome::Lost,
         _ if max_lateness.is_some_and(|max| worst > max) => {
             warn!(
                 "a message was sent {} late, which is more than was allowed",

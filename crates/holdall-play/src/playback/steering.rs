@@ -103,6 +103,7 @@ impl<S: Source> Playback<S> {
         }
         let to = to.max(range.start);
         self.parts.source.seek(to);
+        self.parts.steps.forget();
         self.parts.schedule.jump(now, to);
         self.head = None;
         self.bursts.end();
@@ -139,6 +140,7 @@ impl<S: Source> Playback<S> {
         self.parts.begin = begin;
         self.parts.discovery = Discovery::default();
         self.parts.source.play(range.start, range.until);
+        self.parts.steps.forget();
         self.parts.schedule = Schedule::paused(range.start, self.parts.schedule.rate(), Duration::ZERO);
         (self.phase, self.starving, self.sought) = (PlayPhase::Preparing, false, None);
         let mut progress = self.lock_progress();
