@@ -103,7 +103,7 @@ PlayOptions = TypedDict("PlayOptions", {
     "actions": Some[str], "clock": Union[bool, Number], "clock_topics": Some[str], "clock_topics_all": bool, "definitions": Some[AnyPath],
     "delay": Number, "disable_loan_message": bool, "enclave": str, "end": Number, "episode": int, "exclude_actions": Some[str],
     "exclude_regex": str, "exclude_services": Some[str], "exclude_topics": Some[str], "fail_if_unanswered": bool, "foxglove": Union[bool, str],
-    "foxglove_origin": Some[str], "identity": Some[AnyPath], "keep_publishers": bool,
+    "foxglove_origin": Some[str], "identity": Some[AnyPath], "in_flight": int, "keep_publishers": bool,
     "log_level": Literal["debug", "info", "warn", "error", "fatal"], "loop": bool, "max_lateness": Number,
     "message_order": Literal["received", "sent"], "no_latched_state": bool, "no_services": bool, "node_name": str,
     "pace": Literal["time", "listeners"], "params_file": Some[AnyPath], "persistent": bool, "playback_duration": Number,
@@ -112,9 +112,9 @@ PlayOptions = TypedDict("PlayOptions", {
     "qos_override": Some[str], "qos_profile_overrides_path": AnyPath, "rate": Number, "read_ahead_queue_size": int, "regex": str,
     "remap": Some[str], "send_actions_as_client": bool, "service_requests_source": Literal["service_introspection", "client_introspection"],
     "services": Some[str], "skip_empty": Union[bool, Number], "start": Number, "start_at": Number, "start_offset": Number, "start_paused": bool,
-    "storage": str, "storage_config_file": AnyPath, "timeout": Number, "token_file": AnyPath, "topics": Some[str],
-    "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "wait_for_all_acked": Number, "wait_for_subscribers": Some[Number],
-    "web": Union[bool, str],
+    "step_by": Some[str], "step_timeout": Number, "storage": str, "storage_config_file": AnyPath, "timeout": Number, "token_file": AnyPath,
+    "topics": Some[str], "transport": Some[Literal["dds", "iceoryx2", "rmw", "zenoh", "auto"]], "wait_for_all_acked": Number,
+    "wait_for_subscribers": Some[Number], "web": Union[bool, str],
 }, total=False)  # fmt: skip
 
 PlotOptions = TypedDict("PlotOptions", {

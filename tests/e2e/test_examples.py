@@ -222,6 +222,19 @@ def commands(text):
         yield match[1], *parts
 
 
+def test_the_suite_and_the_steps_that_run_it_are_understood(world):
+    folder = world.folder / "regress"
+    shutil.copytree(EXAMPLES / "regress", folder)
+    ran = world.run("regress", folder / "suite.yaml", "-o", world.folder / "results")
+    # All but the bags is there.
+    assert ran.returncode == 2 and f"yard: there is no bag {folder / 'bags/yard'}" in ran.stderr, ran.stderr
+    (job,) = yaml.safe_load((folder / "github.yml").read_text())["jobs"].values()
+    lines = [step["run"] for step in job["steps"] if "run" in step] + yaml.safe_load((folder / "gitlab.yml").read_text())["regress"]["script"]
+    for line in lines:
+        assert set(re.findall(r"--[a-z][a-z-]+", line)) <= flags_of(world, "regress")
+    assert sum(line.startswith("holdall regress suite.yaml -o results") for line in lines) == 2, lines
+
+
 def test_the_action_finds_damage_and_losses(world):
     whole, lossy, cut = (world.folder / name for name in ("whole", "lossy", "cut"))
     _, flood = [world.talker(plan, wait_for_subscriptions=1) for plan in ({**CHATTER, "count": 50}, {**FLOOD, "count": 500})]

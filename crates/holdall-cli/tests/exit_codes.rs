@@ -84,6 +84,7 @@ const OTHERS: &[&[&str]] = &[
     &["find", "lost > 0", "missing"],
     &["info", "GOOD", "--identity", "missing"],
     &["control", "missing", "status"],
+    &["regress", "missing", "-o", "out"],
 ];
 
 /// Verbs without an input; all that they can refuse is a wrong flag.

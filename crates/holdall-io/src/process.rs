@@ -2,7 +2,10 @@
 
 use rustix::{
     param::page_size,
-    process::{Resource, Rlimit, getrlimit, setpriority_process, setrlimit},
+    process::{
+        Pid, Resource, Rlimit, Signal, getrlimit, kill_process_group, setpriority_process, setrlimit,
+        test_kill_process_group,
+    },
 };
 use std::{collections::BTreeSet, io, os::fd::RawFd, path::Path, time::Duration};
 
@@ -64,6 +67,36 @@ pub fn set_thread_nice(nice: i32) -> io::Result<()> {
 /// Number of the user that this process acts as.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// How a group of processes is asked to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndSignal {
+    /// As by Ctrl-C.
+    Interrupt,
+    /// As by a service manager.
+    Terminate,
+    /// It cannot refuse.
+    Kill,
+}
+
+/// Asks all processes of a group to end; false if it has none.
+pub fn end_group(leader: u32, signal: EndSignal) -> bool {
+    let signal = match signal {
+        EndSignal::Interrupt => Signal::INT,
+        EndSignal::Terminate => Signal::TERM,
+        EndSignal::Kill => Signal::KILL,
+    };
+    group(leader).is_some_and(|group| kill_process_group(group, signal).is_ok())
+}
+
+/// Whether a group has processes.
+pub fn group_exists(leader: u32) -> bool {
+    group(leader).is_some_and(|group| test_kill_process_group(group).is_ok())
+}
+
+fn group(leader: u32) -> Option<Pid> {
+    i32::try_from(leader).ok().and_then(Pid::from_raw)
 }
 
 /// Whether there is a process of this number.

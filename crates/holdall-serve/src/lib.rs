@@ -4,4 +4,5 @@
 pub mod listen;
 pub mod node;
 pub mod preflight;
+pub mod regress;
 pub mod supervise;

@@ -51,6 +51,7 @@
 //! | [`plot`] | pictures of bags: SVG, pages, PNG |
 //! | [`look`] | one message of a bag: found by time, as a tree, as a picture |
 //! | [`mod@preflight`] | whether a recording will fit: a trial, and a forecast from it |
+//! | [`regress`] | one case of a regression run: software, outputs, comparison |
 //! | [`node`] | ROS services of a recording or a playback |
 //! | [`upload`] | sends bags into buckets |
 //! | `training` | datasets for machine learning (feature `parquet`) |
@@ -69,7 +70,7 @@ pub use holdall_data::{catalog, training};
 pub use holdall_data::{export, look, plot};
 pub use holdall_play as play;
 pub use holdall_record as record;
-pub use holdall_serve::{listen, node, preflight, supervise};
+pub use holdall_serve::{listen, node, preflight, regress, supervise};
 pub use holdall_tools::{diff, tools, upload};
 
 /// Machinery that the simulator, the benchmarks and the gate drive from outside. It changes without notice.

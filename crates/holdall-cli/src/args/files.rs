@@ -2,11 +2,12 @@
 //! come after those of files and take precedence.
 
 use super::{
-    Cli,
+    Cli, Verb,
+    play::PlayArguments,
     ros_arguments::{RosArguments, Source, given},
 };
 use crate::resolve::UsageError;
-use clap::{ArgMatches, Command, CommandFactory, parser::ValueSource};
+use clap::{ArgMatches, Command, CommandFactory, Parser, parser::ValueSource};
 use holdall_io::disk::reason;
 use holdall_model::{
     YamlError,
@@ -249,6 +250,27 @@ fn profile_flags(verb: &str, node: &Node) -> Result<Vec<Flag>, YamlError> {
         }
     }
     Ok(flags)
+}
+
+/// The arguments of `holdall play` for a bag with these flags, as a profile has them.
+///
+/// # Errors
+/// What is wrong, one sentence.
+pub fn play_arguments(flags: &Node, bag: &Path) -> Result<Box<PlayArguments>, String> {
+    let flags = profile_flags("play", flags).map_err(|error| error.to_string())?;
+    let words = [OsString::from("holdall"), "play".into(), bag.into()];
+    let words = words
+        .into_iter()
+        .chain(flags.into_iter().flat_map(Flag::into_arguments));
+    let cli = Cli::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").to_owned()
+    })?;
+    match cli.verb {
+        Verb::Play(arguments) => Ok(arguments),
+        _ => Err("another verb was named".to_owned()),
+    }
 }
 
 /// The settings of single topics: `/camera: {throttle: 2, priority: low, qos: {reliability: best_effort}}`.

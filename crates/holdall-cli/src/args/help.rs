@@ -13,7 +13,7 @@ const GROUPS: [(&str, &str, &str); 6] = [
     (
         "Look",
         "info cat plot web audit check",
-        "diff list get find catalog contract events",
+        "diff list get find catalog contract events regress",
     ),
     (
         "Change",

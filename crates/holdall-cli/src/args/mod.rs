@@ -31,6 +31,7 @@ pub mod plot;
 pub mod preflight;
 pub mod ps;
 pub mod record;
+pub mod regress;
 pub mod repair;
 mod ros_arguments;
 #[cfg(test)]
@@ -132,6 +133,9 @@ pub enum Verb {
     /// Draw losses, rates and values over time, as a page, SVG or PNG
     #[command(after_help = plot::EXAMPLES)]
     Plot(plot::PlotArguments),
+    /// Run software against bags, and compare what it publishes
+    #[command(after_help = regress::EXAMPLES, after_long_help = format!("{}\n\n{}", regress::EXAMPLES, regress::NOTES))]
+    Regress(regress::RegressArguments),
     /// Show the differences between two bags
     #[command(after_help = diff::EXAMPLES, after_long_help = format!("{}\n\n{}", diff::EXAMPLES, diff::NOTES))]
     Diff(diff::DiffArguments),

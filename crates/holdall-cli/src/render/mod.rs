@@ -18,6 +18,7 @@ pub mod play;
 pub mod preflight;
 pub mod ps;
 pub mod record;
+pub mod regress;
 pub mod repair;
 #[cfg(test)]
 mod sample_tests;

@@ -32,6 +32,7 @@ mod record;
 mod record_live;
 mod record_threads;
 mod recorder_node;
+mod regress;
 mod reindex;
 mod repair;
 #[cfg(feature = "parquet")]
@@ -49,6 +50,7 @@ fn handles_signals(verb: &Verb) -> bool {
         Verb::Record(_)
         | Verb::Preflight(_)
         | Verb::Play(_)
+        | Verb::Regress(_)
         | Verb::Burst(_)
         | Verb::Bridge(_)
         | Verb::Serve(_)
@@ -82,6 +84,7 @@ pub fn run(verb: Verb, identities: &[PathBuf]) -> VerbResult {
         Verb::Burst(arguments) => play::burst(&arguments),
         Verb::Cat(arguments) => cat::run(&arguments),
         Verb::Diff(arguments) => diff::run(&arguments),
+        Verb::Regress(arguments) => regress::run(&arguments),
         Verb::Export(arguments) => export::run(&arguments),
         Verb::Plot(arguments) => plot::run(&arguments),
         Verb::Info(arguments) => info::run(&arguments),

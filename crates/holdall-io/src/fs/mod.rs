@@ -28,10 +28,10 @@ pub(crate) use removal::HeldFolder;
 pub use removal::{remove_regular_file, remove_that_file};
 pub use watch::{FolderNews, FolderWatch};
 pub use whole::{
-    append, begins_with_zeros, convert_file, copy_new, copy_to, download, forget_cached, is_stored_sealed,
-    is_unwritten, make_durable, read, read_any_to_string, read_private_to_string, read_to_string,
-    trim_unwritten, truncate, write_atomically, write_atomically_unsynced, write_atomically_with_room,
-    write_new, write_over, write_private_new,
+    append, begins_with_zeros, convert_file, copy_new, copy_to, create_for_others, download, forget_cached,
+    is_stored_sealed, is_unwritten, make_durable, read, read_any_to_string, read_private_to_string,
+    read_to_string, trim_unwritten, truncate, write_atomically, write_atomically_unsynced,
+    write_atomically_with_room, write_new, write_over, write_private_new,
 };
 
 use crate::{

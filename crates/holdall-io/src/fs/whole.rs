@@ -242,6 +242,14 @@ pub fn write_new(path: &Path, content: &mut dyn Read) -> Result<(), DiskError> {
         .map_err(|source| DiskError::new(path, Operation::Write, source))
 }
 
+/// Creates a file where none exists, for what another program writes.
+///
+/// # Errors
+/// When the path exists, also as a link, or it cannot be created.
+pub fn create_for_others(path: &Path) -> io::Result<fs::File> {
+    create_new(path)
+}
+
 /// Creates a file that only this user can read, where none exists; it has its name when it is complete and durable.
 ///
 /// # Errors

@@ -4,9 +4,11 @@
 //! numbers are not compared, because not every storage keeps them.
 
 mod fields;
+mod golden;
 mod messages;
 
 pub use fields::{FieldChange, changed_fields};
+pub use golden::compare_outputs;
 pub use messages::{Lone, Side};
 
 use holdall_bag::reader::{BagSet, ReadError};

@@ -1,0 +1,188 @@
+//! What a regression run has found.
+
+use crate::{time::Timestamp, units::counted};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// How a case ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaseOutcome {
+    /// The outputs are as they should be.
+    Passed,
+    /// They are not.
+    Failed,
+    /// It could not be run to its end: nothing can be said of the outputs.
+    #[default]
+    Error,
+}
+
+/// One case that was run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CaseResult {
+    /// Its name.
+    pub case: String,
+    /// How it ended.
+    pub outcome: CaseOutcome,
+    /// Why it could not be run, or what is wrong with the outputs: one sentence each.
+    pub problems: Vec<String>,
+    /// How long it took.
+    pub seconds: f64,
+    /// The report of the playback, as `holdall play --json` has it.
+    pub play: Value,
+    /// The outputs beside those of the golden bag, by topic.
+    pub topics: BTreeMap<String, TopicComparison>,
+}
+
+/// A topic of the outputs beside that of the golden bag.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TopicComparison {
+    /// Messages of the golden bag.
+    pub golden: u64,
+    /// Messages of the outputs.
+    pub found: u64,
+    /// Messages of the golden bag that have none beside them.
+    pub missing: u64,
+    /// The same of the outputs.
+    pub extra: u64,
+    /// Pairs that differ by more than the tolerances.
+    pub different: u64,
+    /// The first of them.
+    pub first: Vec<MessageDifference>,
+    /// How far numbers are from each other, by field without indexes, whether that is within the tolerance or not.
+    pub distances: BTreeMap<String, FieldDistance>,
+}
+
+/// How far the numbers of a field are from those of the golden bag.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FieldDistance {
+    /// The largest distance.
+    pub largest: f64,
+    /// Pairs of messages in each of `values`.
+    pub each: u64,
+    /// The largest distance in each group of pairs, in their order.
+    pub values: Vec<f64>,
+}
+
+/// Values of a [`FieldDistance`].
+const VALUES_MAX: usize = 512;
+
+impl Default for FieldDistance {
+    fn default() -> Self {
+        Self {
+            largest: 0.0,
+            each: 1,
+            values: Vec::new(),
+        }
+    }
+}
+
+impl FieldDistance {
+    /// Takes the distance in a pair of messages, by its number from 1.
+    pub fn note(&mut self, number: u64, distance: f64) {
+        self.largest = self.largest.max(distance);
+        let place = |each| usize::try_from(number.saturating_sub(1) / each).unwrap_or(usize::MAX);
+        while place(self.each) >= VALUES_MAX {
+            let merge = |pair: &[f64]| pair.iter().copied().fold(0.0, f64::max);
+            self.values = self.values.chunks(2).map(merge).collect();
+            self.each *= 2;
+        }
+        let place = place(self.each);
+        if self.values.len() <= place {
+            self.values.resize(place + 1, 0.0);
+        }
+        self.values[place] = self.values[place].max(distance);
+    }
+}
+
+/// Two messages that differ.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MessageDifference {
+    /// Which pair it is, from 1.
+    pub number: u64,
+    /// When that of the golden bag was received.
+    pub time: Timestamp,
+    /// The fields that differ: golden, found.
+    pub fields: BTreeMap<String, (Value, Value)>,
+}
+
+impl TopicComparison {
+    /// What is wrong, one clause; `None` if nothing is.
+    pub fn problem(&self) -> Option<String> {
+        let mut parts = Vec::new();
+        let pairs = self.golden.saturating_sub(self.missing);
+        if self.missing > 0 {
+            parts.push(format!(
+                "{} of {} missing",
+                self.missing,
+                counted(self.golden, "message")
+            ));
+        }
+        if self.extra > 0 {
+            parts.push(format!("{} more", counted(self.extra, "message")));
+        }
+        if self.different > 0 {
+            let of = format!("{} of {pairs} differ", self.different);
+            let first = self.first.first().and_then(|first| first.fields.iter().next());
+            parts.push(match first {
+                Some((field, (golden, found))) => {
+                    format!("{of}, the first in {field}: {golden} became {found}")
+                }
+                None => of,
+            });
+        }
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+impl CaseResult {
+    /// A case that could not be run.
+    pub fn error(case: &str, reason: impl Into<String>) -> Self {
+        Self {
+            case: case.to_owned(),
+            problems: vec![reason.into()],
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_kept_with_a_bound_and_none_is_hidden() {
+        let mut distance = FieldDistance::default();
+        for number in 1..=5000 {
+            distance.note(number, if number == 3001 { 7.0 } else { 0.5 });
+        }
+        assert_eq!((distance.largest, distance.each), (7.0, 16));
+        assert_eq!(distance.values.len(), 5000_usize.div_ceil(16));
+        assert_eq!(distance.values[3000 / 16], 7.0);
+        assert_eq!(distance.values.iter().filter(|value| **value > 0.5).count(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_topic_is_one_clause() {
+        let comparison = TopicComparison {
+            golden: 10,
+            found: 9,
+            missing: 2,
+            extra: 1,
+            different: 1,
+            first: vec![MessageDifference {
+                number: 3,
+                fields: [("x".to_owned(), (1.into(), 2.into()))].into(),
+                ..MessageDifference::default()
+            }],
+            ..TopicComparison::default()
+        };
+        let problem = comparison.problem().unwrap();
+        assert_eq!(
+            problem,
+            "2 of 10 messages missing, 1 message more, 1 of 8 differ, the first in x: 1 became 2"
+        );
+        assert_eq!(TopicComparison::default().problem(), None);
+    }
+}

@@ -1,0 +1,345 @@
+//! One case of a regression run: starts the software, waits for it, records its outputs while a bag is played, ends it, and compares.
+
+mod ready;
+mod software;
+
+use holdall_bag::reader::{Bag, BagSet};
+use holdall_io::{clock::Clock, fs};
+use holdall_model::{
+    contract::{CONTRACT_BYTES_MAX, Contract, Outcome, RuleVerdict, Verdict, Violation},
+    regress::{Case, CaseOutcome, CaseResult},
+    selection::Selection,
+    text::{Outside, OutsidePath},
+};
+use holdall_play::{Player, status::PlayReport};
+use holdall_record::{Recorder, options::RecordOptions, status::RecordReport};
+use holdall_tools::{diff::compare_outputs, tools::contract::judge};
+use holdall_transport::Transport;
+use ready::{Awaited, Seen};
+use software::Software;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Time between two looks at what happens.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Rules of a contract that are named.
+const NAMED_MAX: usize = 10;
+
+/// Names in the folder of a case.
+pub const OUTPUTS: &str = "outputs";
+/// What the software has written.
+const SOFTWARE_LOG: &str = "software.log";
+
+/// Where a case is run.
+pub struct Place<'a> {
+    /// The folder of the suite, in which the software is started, and below which files are.
+    pub suite: &'a Path,
+    /// An empty folder for what the case leaves.
+    pub results: &'a Path,
+    /// Measures time.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What the caller does for a case, because it knows transports and flags.
+pub trait Stage {
+    /// Joins the live topics once more.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn join(&mut self) -> Result<Vec<Box<dyn Transport>>, String>;
+
+    /// Starts to play the bag of the case.
+    ///
+    /// # Errors
+    /// One sentence.
+    fn play(&mut self) -> Result<Player, String>;
+
+    /// Whether the run should end.
+    fn is_stopped(&mut self) -> bool;
+}
+
+/// What a case has left, beside the files in its folder.
+#[derive(Default)]
+pub struct Run {
+    /// Why it could not be run to its end, one sentence each.
+    pub errors: Vec<String>,
+    /// How the bag was played.
+    pub play: Option<PlayReport>,
+}
+
+/// Runs a case. Its outputs are in [`OUTPUTS`] below the folder of results.
+pub fn run(case: &Case, place: &Place<'_>, stage: &mut dyn Stage) -> Run {
+    let mut run = Run::default();
+    if let Err(reason) = run.all(case, place, stage) {
+        run.errors.push(reason);
+    }
+    run
+}
+
+/// Waits while `go_on` returns nothing, until a time.
+fn wait<T>(clock: &dyn Clock, deadline: Duration, mut go_on: impl FnMut() -> Option<T>) -> Option<T> {
+    loop {
+        if let Some(end) = go_on() {
+            return Some(end);
+        }
+        if clock.monotonic() >= deadline {
+            return None;
+        }
+        clock.sleep_until(clock.monotonic() + POLL);
+    }
+}
+
+impl Run {
+    fn all(&mut self, case: &Case, place: &Place<'_>, stage: &mut dyn Stage) -> Result<(), String> {
+        let clock = &*place.clock;
+        let deadline = clock.monotonic() + case.limit;
+        let options = RecordOptions::new(place.results.join(OUTPUTS), Selection::of_topics(&case.outputs));
+        let recorder = Recorder::start(options, stage.join()?).map_err(|error| error.to_string())?;
+        let log = place.results.join(SOFTWARE_LOG);
+        let software = Software::start(&case.command, &case.env, place.suite, &log);
+        let mut software = software.map_err(|error| format!("the software cannot be started: {error}"))?;
+        let ready = await_ready(case, &recorder, &mut software, clock, stage);
+        let played = ready.and_then(|()| self.play(&mut software, deadline, clock, stage));
+        if played.is_ok() {
+            clock.sleep_until(clock.monotonic() + case.settle);
+        }
+        // First the recorder: what a node sends while it ends answers nothing.
+        let report = recorder.stop();
+        software.end(clock);
+        played?;
+        self.errors.extend(problems_of(&report));
+        Ok(())
+    }
+
+    fn play(
+        &mut self,
+        software: &mut Software,
+        deadline: Duration,
+        clock: &dyn Clock,
+        stage: &mut dyn Stage,
+    ) -> Result<(), String> {
+        let player = stage.play()?;
+        let ended = wait(clock, deadline, || {
+            let died = software
+                .ended()
+                .map(|how| format!("the software has ended {how} while the bag was played"));
+            let stopped = || stage.is_stopped().then(|| "it was ended by a signal".to_owned());
+            died.or_else(stopped)
+                .map_or_else(|| player.is_finished().then_some(Ok(())), |why| Some(Err(why)))
+        });
+        let in_time = ended.unwrap_or_else(|| Err("the time limit of the case was reached".to_owned()));
+        let report = if in_time.is_ok() {
+            player.wait()
+        } else {
+            player.stop()
+        };
+        let failure = report.failure.clone();
+        let missing = report.steps.as_ref().filter(|steps| steps.missing > 0);
+        let missing = missing.map(|steps| {
+            format!(
+                "{} messages had no answer in time, the first: {}",
+                steps.missing,
+                steps.first_missing.clone().unwrap_or_default()
+            )
+        });
+        self.play = Some(report);
+        in_time?;
+        failure.or(missing).map_or(Ok(()), Err)
+    }
+}
+
+/// Waits until the software is ready, and its outputs are received.
+fn await_ready(
+    case: &Case,
+    recorder: &Recorder,
+    software: &mut Software,
+    clock: &dyn Clock,
+    stage: &mut dyn Stage,
+) -> Result<(), String> {
+    let awaited = Awaited {
+        nodes: &case.ready.nodes,
+        topics: case.awaited_topics(),
+        services: &case.ready.services,
+    };
+    let (mut seen, mut transports) = (Seen::default(), stage.join()?);
+    let mut missing = None;
+    let ready = wait(clock, clock.monotonic() + case.ready.within, || {
+        if let Some(how) = software.ended() {
+            return Some(Err(format!("the software has ended {how} before it was ready")));
+        }
+        if stage.is_stopped() {
+            return Some(Err("it was ended by a signal".to_owned()));
+        }
+        if let Err(error) = seen.look(&mut transports) {
+            return Some(Err(error.to_string()));
+        }
+        missing = seen.missing(awaited);
+        let subscribed = recorder.control().subscribed_topics();
+        let is_recorded = |topic: &String| subscribed.contains(topic) || !case.outputs.contains(topic);
+        (missing.is_none() && awaited.topics.iter().all(is_recorded)).then_some(Ok(()))
+    });
+    ready.unwrap_or_else(|| {
+        Err(format!(
+            "the software was not ready within {} s: {}",
+            case.ready.within.as_secs_f64(),
+            missing.unwrap_or_else(|| "its outputs are not received".to_owned())
+        ))
+    })
+}
+
+/// What keeps outputs from being compared.
+fn problems_of(report: &RecordReport) -> Vec<String> {
+    let mut problems: Vec<String> = report
+        .failure
+        .iter()
+        .chain(&report.audit_faults)
+        .cloned()
+        .collect();
+    let lost = report.status.shortfall();
+    if lost > 0 {
+        problems.push(format!(
+            "{lost} messages of the outputs were lost while they were recorded"
+        ));
+    }
+    problems
+}
+
+/// Judges the outputs of a case that was run.
+///
+/// # Errors
+/// A file that cannot be read, one sentence.
+pub fn compare(case: &Case, place: &Place<'_>) -> Result<CaseResult, String> {
+    let mut result = CaseResult {
+        case: case.name.clone(),
+        ..CaseResult::default()
+    };
+    let path = place.results.join(OUTPUTS);
+    let found = Bag::open(&path).map_err(|error| error.to_string())?;
+    if let Some(golden) = &case.golden {
+        let golden = in_suite(place.suite, golden);
+        if !holdall_io::remote::is_remote(&golden)
+            && !fs::exists(&golden).map_err(|error| error.to_string())?
+        {
+            result.problems.push(format!(
+                "{}: the golden bag does not exist yet",
+                OutsidePath(&golden)
+            ));
+        } else {
+            let golden = BagSet::open(&[golden]).map_err(|error| error.to_string())?;
+            let found = BagSet::from(vec![found.clone()]);
+            let compared = compare_outputs(&golden, &found, &case.outputs, &case.tolerances);
+            let (topics, problems) = compared.map_err(|error| error.to_string())?;
+            result.problems.extend(problems);
+            for (topic, comparison) in &topics {
+                let problem = comparison.problem();
+                result
+                    .problems
+                    .extend(problem.map(|problem| format!("{}: {problem}", Outside(topic))));
+            }
+            result.topics = topics;
+        }
+    }
+    for contract in contracts(case, place.suite)? {
+        let verdict = judge(&found, Arc::new(contract)).map_err(|error| error.to_string())?;
+        result.problems.extend(broken(&verdict));
+    }
+    result.outcome = match result.problems.is_empty() {
+        true => CaseOutcome::Passed,
+        false => CaseOutcome::Failed,
+    };
+    Ok(result)
+}
+
+/// A path of a suite, from its folder.
+pub fn in_suite(suite: &Path, path: &str) -> PathBuf {
+    match holdall_io::remote::is_remote(Path::new(path)) {
+        true => PathBuf::from(path),
+        false => suite.join(path),
+    }
+}
+
+/// The rules for the outputs: those of the contract, and the conditions of the suite.
+///
+/// # Errors
+/// What cannot be read, one sentence.
+pub fn contracts(case: &Case, suite: &Path) -> Result<Vec<Contract>, String> {
+    let mut contracts = Vec::new();
+    if let Some(path) = &case.contract {
+        let path = suite.join(path);
+        let named = |reason: String| format!("{}: {reason}", OutsidePath(&path));
+        let bytes = fs::read(&path, CONTRACT_BYTES_MAX as u64 + 1).map_err(|error| error.to_string())?;
+        let text = String::from_utf8(bytes).map_err(|_| named("not UTF-8 text".to_owned()))?;
+        contracts.push(Contract::parse(&text).map_err(|error| named(error.to_string()))?);
+    }
+    for must in &case.must {
+        // Checked when the suite was read.
+        let (topic, condition) = must.split_once(": ").unwrap_or((must, ""));
+        let rule =
+            serde_json::json!({"version": 1, "topics": {topic: {"must": condition, "required": true}}});
+        let rule = Contract::parse(&rule.to_string());
+        contracts.push(rule.map_err(|error| format!("must {must:?}: {error}"))?);
+    }
+    Ok(contracts)
+}
+
+/// What of a contract is not fulfilled.
+fn broken(verdict: &Verdict) -> Vec<String> {
+    // In continuous integration a rule that could not be decided is not fulfilled.
+    let is_broken = |outcome| matches!(outcome, Outcome::Failed | Outcome::Unknown);
+    let rules = verdict.rules.iter().filter(|rule| is_broken(rule.outcome));
+    let problem = |rule: &RuleVerdict| {
+        let is_its = |violation: &&Violation| violation.rule == rule.rule && violation.topic == rule.topic;
+        let first = verdict
+            .violations
+            .iter()
+            .find(is_its)
+            .map(|violation| &violation.text);
+        let topic = rule.topic.as_deref().unwrap_or("the outputs");
+        let times = match rule.violations {
+            0 | 1 => String::new(),
+            count => format!(", {count} times"),
+        };
+        let why = first.or(rule.reason.as_ref()).cloned().unwrap_or_default();
+        format!("{}: {}: {why}{times}", Outside(topic), rule.kind)
+    };
+    rules.map(problem).take(NAMED_MAX).collect()
+}
+
+/// Makes the outputs of a case its golden bag, in the place of the one before.
+///
+/// # Errors
+/// A case without a golden bag, one that was not run to its end, or files that cannot be copied: one sentence.
+pub fn update_golden(case: &Case, place: &Place<'_>) -> Result<PathBuf, String> {
+    let golden = case.golden.as_ref().ok_or("it has no golden bag")?;
+    let golden = in_suite(place.suite, golden);
+    if holdall_io::remote::is_remote(&golden) {
+        return Err(format!(
+            "{}: golden bags in buckets are not replaced",
+            OutsidePath(&golden)
+        ));
+    }
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let outputs = place.results.join(OUTPUTS);
+    Bag::open(&outputs).map_err(|error| text(&error))?;
+    let is_there = fs::exists(&golden).map_err(|error| text(&error))?;
+    if is_there {
+        // Nothing else is removed.
+        Bag::open(&golden).map_err(|error| text(&error))?;
+    }
+    let new = golden.with_extension("new");
+    fs::create_dirs(golden.parent().unwrap_or(place.suite)).map_err(|error| text(&error))?;
+    fs::create_dir_new(&new).map_err(|error| text(&error))?;
+    for entry in fs::list_dir(&outputs).map_err(|error| text(&error))? {
+        let name = entry.path.file_name().unwrap_or_default();
+        fs::copy_new(&entry.path, &new.join(name)).map_err(|error| text(&error))?;
+    }
+    if is_there {
+        fs::remove_dir_all(&golden).map_err(|error| text(&error))?;
+    }
+    fs::rename_new(&new, &golden).map_err(|error| text(&error))?;
+    Ok(golden)
+}

@@ -1,0 +1,164 @@
+"""Suites run against real rclpy nodes: what passes, what differs, what cannot be run; JUnit, the page, golden bags."""
+
+import json
+import re
+import shutil
+import signal
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+from conftest import DEADLINE_S, NODES, messages_of
+from test_lockstep import COUNT, drive  # noqa: F401
+
+NODE = NODES / "under_test.py"
+
+
+def command(folder, name, **plan):
+    """A line that starts the node under test."""
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({"input": "/imu", "output": "/filtered", **plan}))
+    return f"exec {sys.executable} {NODE} {path}"
+
+
+def write_suite(world, bag, cases):
+    """A suite of cases: for each the plan of the node, and what else its case has."""
+    folder = world.folder / "suite"
+    folder.mkdir(exist_ok=True)
+    entries = {name: {"command": command(folder, name, **plan), **more} for name, (plan, more) in cases.items()}
+    play = {"step-by": ["/imu=/filtered"], "pace": "listeners", "clock": 100, "topics": ["/imu"]}
+    defaults = {"bag": str(bag), "outputs": ["/filtered"], "play": play, "limit": 60}
+    (folder / "suite.yaml").write_text(json.dumps({"version": 1, "defaults": defaults, "cases": entries}))
+    return folder / "suite.yaml"
+
+
+def regress(world, suite, *arguments, code=0):
+    ran = world.run("regress", suite, "-o", world.folder / "results", "--first-domain", world.env["ROS_DOMAIN_ID"], "-j", "1", *arguments, timeout=5 * DEADLINE_S)
+    assert ran.returncode == code, (ran.returncode, ran.stdout, ran.stderr, logs(world))
+    return ran
+
+
+def logs(world):
+    return {str(path.relative_to(world.folder)): path.read_text()[-2000:] for path in (world.folder / "results").rglob("*.log")}
+
+
+def result(world, case):
+    return json.loads((world.folder / "results" / case / "result.json").read_text())
+
+
+def test_outputs_become_golden_and_changed_software_is_found(world, drive):  # noqa: F811
+    golden = {"golden": "golden/filter"}
+    suite = write_suite(world, drive, {"filter": ({}, golden)})
+    ran = regress(world, suite, code=4)
+    assert "the golden bag does not exist yet" in ran.stdout
+    assert "is its golden bag" in regress(world, suite, "--update-golden").stdout
+    assert len(messages_of(suite.parent / "golden" / "filter")["/filtered"]) == COUNT
+    ran = regress(world, suite)
+    assert re.search(r"passed  filter .* times real time", ran.stdout), ran.stdout
+    topics = result(world, "filter")["topics"]["/filtered"]
+    assert (topics["golden"], topics["found"], topics["different"]) == (COUNT, COUNT, 0)
+    # New software: another gain, and one message that is not answered.
+    tolerances = {"tolerances": {"/filtered": {"angular_velocity": 0.5}}}
+    wide = {"play": {"step-by": ["ack"], "pace": "listeners", "topics": ["/imu"]}}
+    suite = write_suite(
+        world,
+        drive,
+        {
+            "filter": ({"gain": 1.1}, golden),
+            "near": ({"gain": 1.1}, {**golden, **tolerances}),
+            "short": ({"skip": 9}, {**golden, **wide, "tolerances": {"/filtered": {"orientation": "any"}}}),
+        },
+    )
+    ran = regress(world, suite, code=4)
+    assert re.search(rf"FAILED  filter .*\n +/filtered: \d+ of {COUNT} differ, the first in angular_velocity.z: ", ran.stdout), ran.stdout
+    assert "passed  near" in ran.stdout and re.search(rf"FAILED  short .*\n +/filtered: 1 of {COUNT} messages missing\n", ran.stdout), ran.stdout
+    assert "1 passed, 2 failed, 0 could not be run" in ran.stdout
+    distances = result(world, "near")["topics"]["/filtered"]["distances"]
+    assert 0 < distances["angular_velocity.z"]["largest"] < 0.5 and len(distances["angular_velocity.z"]["values"]) == COUNT
+    tree = ElementTree.parse(world.folder / "results" / "junit.xml").getroot()
+    assert (tree.get("tests"), tree.get("failures"), tree.get("errors")) == ("3", "2", "0")
+    assert [case.get("name") for case in tree.iter("testcase") if case.find("failure") is not None] == ["filter", "short"]
+    page = (world.folder / "results" / "index.html").read_text()
+    assert "<polyline" in page and 'id="near"' in page
+
+
+def test_conditions_and_contracts_judge_outputs(world, drive):  # noqa: F811
+    suite = write_suite(
+        world,
+        drive,
+        {
+            "true": ({}, {"must": ["/filtered: header.frame_id == 'imu'"], "contract": "rules.yaml"}),
+            "false": ({}, {"must": ["/filtered: orientation.x < 10"]}),
+            "silent": ({}, {"must": ["/other: data == ''"], "outputs": ["/filtered", "/other"], "ready": {"topics": ["/filtered"], "nodes": ["/under_test"]}}),
+        },
+    )
+    (suite.parent / "rules.yaml").write_text("version: 1\ntopics:\n  /filtered:\n    type: sensor_msgs/msg/Imu\n")
+    ran = regress(world, suite, "--json", code=4)
+    found = {case["case"]: case for case in json.loads(ran.stdout)}
+    assert found["true"]["outcome"] == "passed", found["true"]["problems"]
+    assert "orientation.x < 10" in found["false"]["problems"][0], found["false"]["problems"]
+    assert found["silent"]["outcome"] == "failed" and "/other" in found["silent"]["problems"][0], found["silent"]
+    assert found["true"]["play"]["steps"]["answered"] == COUNT
+
+
+@pytest.mark.parametrize(
+    "plan, more, said",
+    [
+        ({"crash_after": 5}, {}, "the software has ended with exit code 11 while the bag was played"),
+        ({"mute_after": 5}, {"play": {"step-timeout": "0.5"}}, "too many answers in a row did not come"),
+        ({"output": "/elsewhere"}, {"ready": {"topics": ["/filtered"], "nodes": ["/missing"], "within": 3}}, "not ready within 3 s: no node /missing, no publisher of /filtered"),
+        ({"output": 5}, {}, "before it was ready"),
+        ({"delay_s": [1, 1]}, {"limit": 10}, "the time limit of the case was reached"),
+    ],
+    ids=["crash", "mute", "absent", "broken", "slow"],
+)
+def test_what_cannot_be_run_is_an_error_with_a_sentence(world, drive, plan, more, said):  # noqa: F811
+    suite = write_suite(world, drive, {"one": (plan, {"golden": "golden/one", **more})})
+    ran = regress(world, suite, code=1)
+    assert said in ran.stdout, (ran.stdout, logs(world))
+    refused = regress(world, suite, "--update-golden", code=1)
+    assert "the golden bag stays" in refused.stderr
+    tree = ElementTree.parse(world.folder / "results" / "junit.xml").getroot()
+    assert tree.get("errors") == "1"
+
+
+def test_cases_run_side_by_side_in_domains_of_their_own(world, drive):  # noqa: F811
+    must = {"must": ["/filtered: orientation.x > 0"]}
+    suite = write_suite(world, drive, {f"case{number}": ({"delay_s": [0, 0.01]}, must) for number in range(4)})
+    regress(world, suite, "-j", "2")
+    answers = [result(world, f"case{number}")["play"]["steps"]["answers"]["/filtered"] for number in range(4)]
+    assert len({answer["sha256"] for answer in answers}) == 1 and answers[0]["messages"] == COUNT
+
+
+def test_ctrl_c_ends_what_runs(world, drive):  # noqa: F811
+    suite = write_suite(world, drive, {"one": ({"delay_s": [0.5, 0.5]}, {"golden": "golden/one"}), "two": ({}, {"golden": "golden/two"})})
+    running = world.holdall("regress", suite, "-o", world.folder / "results", "--first-domain", world.env["ROS_DOMAIN_ID"], "-j", "1")
+    log = world.folder / "results" / "one" / "software.log"
+    end = time.monotonic() + DEADLINE_S
+    while not (log.exists() and "ready" in log.read_text()):
+        assert time.monotonic() < end and running.process.poll() is None, running.lines
+        time.sleep(0.05)
+    code, said = running.stop(signal.SIGINT)
+    assert code == 1 and "ended by a signal" in said, said
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"outputs": []}, "outputs has no topic"),
+        ({"bag": "nowhere"}, "there is no bag"),
+        ({"golden": None}, "nothing is compared"),
+        ({"play": {"paec": "time"}}, "play has no flag --paec"),
+        ({"play": {"step-by": "/a b"}}, "not a valid topic name"),
+        ({"must": ["/filtered: ("]}, "must"),
+        ({"contract": "none.yaml"}, "none.yaml"),
+        ({"tolerances": {"/filtered": {"x": "much"}}}, "not a tolerance"),
+    ],
+)
+def test_a_suite_that_makes_no_sense_is_refused_before_anything_runs(world, drive, change, reason):  # noqa: F811
+    suite = write_suite(world, drive, {"one": ({}, {"golden": "golden/one", **change})})
+    ran = regress(world, suite, code=2)
+    assert reason in ran.stderr and not (world.folder / "results" / "one").exists(), ran.stderr
+    assert "has no case other" in regress(world, suite, "--case", "other", code=2).stderr or "one" in ran.stderr
+    shutil.rmtree(world.folder / "results", ignore_errors=True)
