@@ -37,7 +37,7 @@ pub struct RegressArguments {
     pub case: Vec<String>,
 
     /// Folder for the results; those of an earlier run are replaced
-    #[arg(short = 'o', long, value_name = "DIR", default_value = "regress-results")]
+    #[arg(short = 'o', long, value_name = "PATH", default_value = "regress-results")]
     pub output: PathBuf,
 
     /// Make the outputs of the last run the golden bags of their cases; runs nothing

@@ -58,12 +58,7 @@ pub(super) fn value(decoder: &Decoder, payload: &[u8]) -> Option<Value> {
 type Differs<'a> = dyn FnMut(&str, Option<&Value>, Option<&Value>) + 'a;
 
 /// Calls `differs` with each field that is not the same. Recursion is as deep as the definition, which is bounded.
-pub(super) fn compare(
-    path: &str,
-    first: Option<&Value>,
-    second: Option<&Value>,
-    differs: &mut Differs<'_>,
-) {
+pub(super) fn compare(path: &str, first: Option<&Value>, second: Option<&Value>, differs: &mut Differs<'_>) {
     if first == second {
         return;
     }
