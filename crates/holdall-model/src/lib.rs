@@ -20,6 +20,7 @@ pub mod network;
 pub mod qos;
 pub mod quantity;
 pub mod rates;
+pub mod recoding;
 pub mod regress;
 pub mod repeated;
 pub mod ros1;

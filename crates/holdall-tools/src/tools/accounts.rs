@@ -18,6 +18,7 @@ use holdall_model::{
     },
     marker::{MARKER_RECORD, MARKERS_CUSTOM_KEY, Marker},
     metadata::MEMORY_KEY,
+    recoding::{RECODED_CUSTOM_KEY, Recoding},
     repeated::{REPEATED_CUSTOM_KEY, REPEATED_RECORD},
     time::Timestamp,
     topic::TopicId,
@@ -33,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const ROSBAG2_RECORD: &str = "rosbag2";
 
 /// Entries of `custom_data` that each output makes itself.
-const OWN_KEYS: [&str; 10] = [
+const OWN_KEYS: [&str; 11] = [
     DAMAGED_KEY,
     STATE_KEY,
     SEALED_KEY,
@@ -44,6 +45,7 @@ const OWN_KEYS: [&str; 10] = [
     NOT_HEARD_CUSTOM_KEY,
     REPEATED_CUSTOM_KEY,
     CONTRACT_CUSTOM_KEY,
+    RECODED_CUSTOM_KEY,
 ];
 
 /// Data that the output inherits from the inputs in addition to messages.
@@ -264,6 +266,7 @@ pub(super) fn gather(
     accounts.records.retain(|(name, entries)| {
         name != MARKER_RECORD || Marker::from_entries(entries).is_none_or(|marker| is_inside(&marker))
     });
+    accounts.custom_data.extend(recoded(bags, relabel, takes));
     accounts.custom_data.extend(names_to_custom_data(&unheard));
     accounts.custom_data.extend(not_heard_to_custom_data(&not_heard));
     let markers = markers.into_iter().map(|marker| relabel.relabel_marker(marker));
@@ -274,6 +277,21 @@ pub(super) fn gather(
             .map(|(key, value)| (key.clone(), value.clone())),
     );
     Ok(accounts)
+}
+
+/// What was done to the messages of topics that stay in, of all inputs together.
+fn recoded(bags: &[Bag], relabel: &Relabel, takes: &dyn Fn(&str) -> bool) -> Option<(String, String)> {
+    let mut all: Vec<Recoding> = Vec::new();
+    let found = bags
+        .iter()
+        .flat_map(|bag| Recoding::list_in(&bag.metadata().custom_data));
+    for mut recoding in found.filter(|recoding| takes(&recoding.topic)) {
+        recoding.topic = relabel.name(&recoding.topic);
+        if !all.contains(&recoding) {
+            all.push(recoding);
+        }
+    }
+    Recoding::list_to_custom_data(&all)
 }
 
 /// Messages that the indexes of files have and that cannot be read.

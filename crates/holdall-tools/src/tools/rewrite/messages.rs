@@ -7,6 +7,7 @@ use crate::tools::{
     choice::Chooser,
     latched::{InputState, OutputState},
     left_out::Damage,
+    recode::Recode,
     relabel::Relabel,
     unreadable::unreadable_by_topic,
 };
@@ -22,6 +23,7 @@ use holdall_io::wait::Wait;
 use holdall_io::{block::BlockPoolOptions, mutex::lock, os::DiskMode, sealed::Seal};
 use holdall_model::{
     message::PayloadRef,
+    recoding::Recoding,
     repeated::RepeatedMessage,
     time::Timestamp,
     time_line::JUMP_NANOS_MIN,
@@ -52,6 +54,11 @@ pub(super) struct Rewrite<'a> {
     chooser: Chooser,
     changer: Changer,
     relabel: Relabel,
+    recoder: Option<&'a mut dyn Recode>,
+    /// The descriptions of topics in their new form, by those that messages share.
+    forms: HashMap<usize, (Arc<TopicInfo>, Option<Arc<TopicInfo>>)>,
+    /// What was done to the messages of the inputs before.
+    recoded_before: Vec<Recoding>,
     /// The last payload that was changed.
     changed: Vec<u8>,
     bag: BagWriter,
@@ -90,6 +97,7 @@ impl<'a> Rewrite<'a> {
         (options, seal): (BagOptions, Option<Seal>),
         (chooser, changer, relabel): (Chooser, Changer, Relabel),
         (split, latched): (SplitAt, Option<InputState<'a>>),
+        recoder: Option<&'a mut dyn Recode>,
     ) -> Result<Self, ToolError> {
         let mut definitions = HashMap::new();
         for bag in set.bags() {
@@ -105,6 +113,7 @@ impl<'a> Rewrite<'a> {
             }
             CompressionMode::None | CompressionMode::File => None,
         };
+        let recoded_before = Recoding::list_in(&options.custom_data);
         let (disk, folder) = bag_places(DiskMode::Auto, BlockPoolOptions::default(), seal);
         let mut bag = BagWriter::create(options, disk, folder)?;
         // The directory is made under another name.
@@ -115,6 +124,9 @@ impl<'a> Rewrite<'a> {
             chooser,
             changer,
             relabel,
+            recoder,
+            forms: HashMap::new(),
+            recoded_before,
             changed: Vec::new(),
             bag,
             topics: HashMap::new(),
@@ -129,9 +141,47 @@ impl<'a> Rewrite<'a> {
             latched,
         };
         for topic in set.topics() {
-            rewrite.topic(&topic)?;
+            match rewrite.form_of(&topic) {
+                Some(form) => rewrite.topic(&form)?,
+                None => rewrite.topic(&topic)?,
+            };
         }
         Ok(rewrite)
+    }
+
+    /// The description of a topic in its new form, if it has one.
+    fn form_of(&mut self, topic: &TopicInfo) -> Option<TopicInfo> {
+        let form = self.recoder.as_ref()?.form(topic)?;
+        let recoded = TopicInfo {
+            type_name: form.type_name.clone(),
+            type_description_hash: form.type_description_hash.clone(),
+            ..topic.clone()
+        };
+        self.definitions.entry(form.type_name.clone()).or_insert(form);
+        Some(recoded)
+    }
+
+    /// The message in its new form, if it gets one.
+    fn recoded(&mut self, message: BagMessage) -> BagMessage {
+        if self.recoder.is_none() {
+            return message;
+        }
+        let key = Arc::as_ptr(&message.topic) as usize;
+        if !self.forms.contains_key(&key) {
+            let form = self.form_of(&message.topic).map(Arc::new);
+            self.forms.insert(key, (Arc::clone(&message.topic), form));
+        }
+        let form = self.forms.get(&key).and_then(|(_, form)| form.clone());
+        let recoded = self.recoder.as_mut().zip(form);
+        let recoded = recoded.and_then(|(recoder, topic)| Some((topic, recoder.recode(&message)?)));
+        match recoded {
+            Some((topic, payload)) => BagMessage {
+                topic,
+                payload,
+                ..message
+            },
+            None => message,
+        }
     }
 
     /// The output's topic; `None` for one that is not selected.
@@ -215,6 +265,7 @@ impl<'a> Rewrite<'a> {
             };
             done += message.payload.len() as u64;
             seen += 1;
+            let message = self.recoded(message);
             self.message(&message)?;
             if seen.is_multiple_of(MESSAGES_PER_STEP) {
                 self.bag.step()?;
@@ -236,7 +287,10 @@ impl<'a> Rewrite<'a> {
                 .collect()
         });
         let records = records(&by_topic, &repeated, damaged.as_ref());
-        let closed = self.bag.close(records, None, |_| damage.custom_data());
+        let recoded = self.end_recoding();
+        let closed = self.bag.close(records, None, |_| {
+            damage.custom_data().into_iter().chain(recoded.clone()).collect()
+        });
         if let Some(failure) = closed.failure {
             return Err(failure.into());
         }
@@ -249,6 +303,16 @@ impl<'a> Rewrite<'a> {
         self.written.changed_messages = self.changer.count;
         self.changer.warn();
         Ok(self.written)
+    }
+
+    /// What was done to messages, here and before.
+    fn end_recoding(&mut self) -> Option<(String, String)> {
+        if let Some(recoder) = &mut self.recoder {
+            self.written.recoded = recoder.finish();
+        }
+        let mut done = std::mem::take(&mut self.recoded_before);
+        done.extend_from_slice(&self.written.recoded);
+        Recoding::list_to_custom_data(&done)
     }
 
     /// Messages that files repeat, by the output's names of topics.

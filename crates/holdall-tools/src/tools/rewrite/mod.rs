@@ -11,6 +11,7 @@ use super::{
     copy::{self, Plan},
     latched::InputState,
     left_out::{Damage, LeftOutMessages},
+    recode::Recode,
     relabel::Relabel,
     staged::Staged,
 };
@@ -20,7 +21,7 @@ use holdall_bag::{
     writer::{BagOptions, CompressionMode, why_not_encrypted},
 };
 use holdall_io::fs;
-use holdall_model::{marker::Marker, time::Timestamp};
+use holdall_model::{marker::Marker, recoding::Recoding, time::Timestamp};
 use holdall_storage::{DEFAULT_STORAGE_ID, Storage, StorageOptions, storage_by_id};
 use messages::Rewrite;
 use std::{
@@ -40,7 +41,7 @@ pub struct Job {
 }
 
 /// The result.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     /// The bag directory.
     pub directory: PathBuf,
@@ -56,6 +57,8 @@ pub struct Written {
     pub copied_chunks: u64,
     /// Their bytes.
     pub copied_bytes: u64,
+    /// Topics whose messages got another form.
+    pub recoded: Vec<Recoding>,
     /// Parts that could not be read.
     pub left_out: LeftOutMessages,
 }
@@ -86,12 +89,27 @@ fn episode_cuts(set: &BagSet) -> Result<Vec<Timestamp>, ToolError> {
 ///
 /// # Errors
 /// Inputs that cannot be read at all, an output that exists or cannot be written.
-pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, ToolError> {
+pub fn run(job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, ToolError> {
+    run_recoded(job, None, progress)
+}
+
+/// As [`run`]; messages get another form where `recoder` has one.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_recoded(
+    mut job: Job,
+    mut recoder: Option<&mut dyn Recode>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Written, ToolError> {
     let mut damage = Damage::of_inputs(&mut job.inputs, job.output.leaves_out_files)?;
     let chooser = job.choice.compile()?;
     let set = BagSet::from(std::mem::take(&mut job.inputs));
     let chooser = chooser.among(&set, &job.choice)?;
     check_topics(&set, &job.choice, &chooser)?;
+    if let Some(recoder) = &mut recoder {
+        recoder.begin(&set)?;
+    }
     let changer = Changer::compile(&set, &job.output.changes, &job.output.frames, &chooser)?;
     let relabel = Relabel::new(&set, &job.output.renames, job.output.shift, &chooser)?;
     let settled = |moment: &Moment, what| settle(&set, &job.choice, moment, what);
@@ -148,6 +166,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
         Ok(false)
     };
     let by_index = !is_live
+        && recoder.is_none()
         && !has_hidden
         && !set.has_runs()
         && !has_other()?
@@ -204,6 +223,7 @@ pub fn run(mut job: Job, progress: &mut dyn FnMut(u64, u64)) -> Result<Written, 
                 (options, job.output.seal.clone()),
                 (chooser, changer, relabel),
                 (job.output.split.clone(), latched),
+                recoder.map(|recoder| recoder as &mut dyn Recode),
             )?;
             let records = |written: &_, repeated: &_, damaged: Option<&_>| {
                 accounts.records(&taken, written, repeated, damaged)

@@ -1,0 +1,276 @@
+//! What was done to the messages of a topic that got a smaller form, or their first one again: the bag keeps it, so that it says what was
+//! changed in it.
+
+use crate::{
+    text::{Outside, one_line},
+    units::counted,
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt};
+
+/// Key of `custom_data` in `metadata.yaml` that holds the list of all changes of form, in their order.
+pub const RECODED_CUSTOM_KEY: &str = "holdall.recoded";
+
+/// Most bytes of a list: a longer one is damaged.
+const LIST_BYTES_MAX: usize = 16 << 20;
+
+/// How exact the new form is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exactness {
+    /// The messages can be made again, byte for byte.
+    #[default]
+    Lossless,
+    /// Something of them is lost for good.
+    Lossy,
+}
+
+/// The form of the images before they were encoded: what their messages have that video has not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageForm {
+    /// Pixels in a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// As `sensor_msgs/msg/Image` has it.
+    pub encoding: String,
+    /// The same of its flag.
+    pub is_bigendian: u8,
+}
+
+/// How similar sampled images were before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Likeness {
+    /// Number of images that were compared.
+    pub samples: u64,
+    /// The sum of their peak signal-to-noise ratios in dB; one of equal images counts as 100.
+    pub psnr_sum: f64,
+    /// The lowest.
+    pub psnr_min: f64,
+    /// The sum of their structural similarities of brightness.
+    pub ssim_sum: f64,
+    /// The lowest.
+    pub ssim_min: f64,
+}
+
+impl Likeness {
+    /// Adds an image.
+    pub fn add(&mut self, psnr: f64, ssim: f64) {
+        let is_first = self.samples == 0;
+        self.psnr_min = if is_first { psnr } else { self.psnr_min.min(psnr) };
+        self.ssim_min = if is_first { ssim } else { self.ssim_min.min(ssim) };
+        self.samples += 1;
+        self.psnr_sum += psnr;
+        self.ssim_sum += ssim;
+    }
+}
+
+/// A change of form of a topic's messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recoding {
+    /// The topic.
+    pub topic: String,
+    /// The type before.
+    pub from: String,
+    /// The type after.
+    pub into: String,
+    /// `h264`, `h265`, `rvl`, `png`; `none` where messages got their first form again.
+    pub codec: String,
+    /// The settings of the encoder.
+    pub settings: String,
+    /// The program that encoded, with its version.
+    pub encoder: String,
+    /// How exact it is.
+    pub exactness: Exactness,
+    /// What the images were; `None` for other messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageForm>,
+    /// Number of messages that have the new form.
+    pub messages: u64,
+    /// Their bytes before.
+    pub bytes_before: u64,
+    /// Their bytes after.
+    pub bytes_after: u64,
+    /// Number of messages that kept the form that they had.
+    pub kept: u64,
+    /// Why: one clause for each reason, with the number of messages.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reasons: BTreeMap<String, u64>,
+    /// How similar sampled images were; nothing for what is lossless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub likeness: Option<Likeness>,
+    /// The largest error of a value that was allowed, in the unit of the values; nothing for what is lossless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_bound: Option<f64>,
+    /// The largest that was found: every message was decoded again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_max: Option<f64>,
+}
+
+/// Reasons that are listed apart; others count as one.
+const REASONS_MAX: usize = 20;
+
+impl Recoding {
+    /// Counts a message that keeps its form.
+    pub fn keep(&mut self, reason: &str) {
+        self.kept += 1;
+        let is_listed = self.reasons.len() < REASONS_MAX || self.reasons.contains_key(reason);
+        let reason = if is_listed { reason } else { "other reasons" };
+        *self.reasons.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    /// How many times smaller the messages are; `None` without any.
+    pub fn ratio(&self) -> Option<f64> {
+        (self.bytes_after > 0).then(|| self.bytes_before as f64 / self.bytes_after as f64)
+    }
+
+    /// The list in `custom_data`; empty if it has none, or one that cannot be understood.
+    pub fn list_in(custom_data: &BTreeMap<String, String>) -> Vec<Self> {
+        let text = custom_data.get(RECODED_CUSTOM_KEY);
+        let text = text.filter(|text| text.len() <= LIST_BYTES_MAX);
+        text.and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+
+    /// The entry of `custom_data` with this list.
+    pub fn list_to_custom_data(list: &[Self]) -> Option<(String, String)> {
+        let text = serde_json::to_string(list).ok()?;
+        (!list.is_empty()).then(|| (RECODED_CUSTOM_KEY.to_owned(), text))
+    }
+}
+
+impl Recoding {
+    /// What was done: one sentence.
+    pub fn done_clause(&self) -> String {
+        let mut text = String::new();
+        // Writing to a text does not fail.
+        let _ = self.write_done(&mut text);
+        text
+    }
+
+    /// What was not done, and why: one sentence.
+    pub fn kept_clause(&self) -> String {
+        let reasons = self.reasons.iter();
+        let reasons: Vec<String> = reasons
+            .map(|(reason, count)| format!("{count}: {}", one_line(reason)))
+            .collect();
+        format!(
+            "{}: {} kept as before ({})",
+            Outside(&self.topic),
+            counted(self.kept, "message"),
+            reasons.join(", ")
+        )
+    }
+
+    fn write_done(&self, f: &mut dyn fmt::Write) -> fmt::Result {
+        let exact = match self.exactness {
+            Exactness::Lossless => "lossless",
+            Exactness::Lossy => "lossy",
+        };
+        write!(
+            f,
+            "{}: {} of {}",
+            Outside(&self.topic),
+            counted(self.messages, "message"),
+            one_line(&self.from)
+        )?;
+        match self.codec.as_str() {
+            "none" => write!(f, " restored as {}", one_line(&self.into))?,
+            codec => {
+                write!(
+                    f,
+                    " became {} ({}, {exact}",
+                    one_line(&self.into),
+                    one_line(codec)
+                )?;
+                for part in [&self.settings, &self.encoder]
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                {
+                    write!(f, ", {}", one_line(part))?;
+                }
+                write!(f, ")")?;
+            }
+        }
+        write!(
+            f,
+            ", {} bytes before, {} after",
+            self.bytes_before, self.bytes_after
+        )?;
+        if let Some(ratio) = self.ratio().filter(|_| self.codec != "none") {
+            write!(f, ", {ratio:.1} times smaller")?;
+        }
+        if let Some(likeness) = self.likeness.filter(|likeness| likeness.samples > 0) {
+            let count = likeness.samples as f64;
+            write!(
+                f,
+                ", PSNR {:.1} dB (at worst {:.1}) and SSIM {:.4} (at worst {:.4}) of {}",
+                likeness.psnr_sum / count,
+                likeness.psnr_min,
+                likeness.ssim_sum / count,
+                likeness.ssim_min,
+                counted(likeness.samples, "sampled image"),
+            )?;
+        }
+        if let (Some(bound), Some(found)) = (self.error_bound, self.error_max) {
+            write!(f, ", error at most {bound}, found {found:.6}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Recoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_done(f)?;
+        if self.kept > 0 {
+            write!(f, "; {}", self.kept_clause())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_as_it_was_written_and_said_in_a_sentence() {
+        let mut recoding = Recoding {
+            topic: "/camera".to_owned(),
+            from: "sensor_msgs/msg/Image".to_owned(),
+            into: "foxglove_msgs/msg/CompressedVideo".to_owned(),
+            codec: "h264".to_owned(),
+            settings: "crf 23".to_owned(),
+            exactness: Exactness::Lossy,
+            messages: 9,
+            bytes_before: 1000,
+            bytes_after: 50,
+            likeness: Some(Likeness::default()),
+            ..Recoding::default()
+        };
+        recoding.likeness.as_mut().unwrap().add(40.0, 0.98);
+        recoding.likeness.as_mut().unwrap().add(30.0, 0.96);
+        recoding.keep("its width is odd");
+        recoding.keep("its width is odd");
+        let custom_data: BTreeMap<_, _> = Recoding::list_to_custom_data(std::slice::from_ref(&recoding))
+            .into_iter()
+            .collect();
+        assert_eq!(Recoding::list_in(&custom_data), [recoding.clone()]);
+        assert_eq!(
+            recoding.to_string(),
+            "/camera: 9 messages of sensor_msgs/msg/Image became foxglove_msgs/msg/CompressedVideo (h264, lossy, crf 23), 1000 bytes before, \
+             50 after, 20.0 times smaller, PSNR 35.0 dB (at worst 30.0) and SSIM 0.9700 (at worst 0.9600) of 2 sampled images; \
+             /camera: 2 messages kept as before (2: its width is odd)"
+        );
+        assert_eq!(Recoding::list_to_custom_data(&[]), None);
+        let damaged = BTreeMap::from([(RECODED_CUSTOM_KEY.to_owned(), "[".to_owned())]);
+        assert_eq!(Recoding::list_in(&damaged), []);
+    }
+
+    #[test]
+    fn reasons_are_bounded() {
+        let mut recoding = Recoding::default();
+        (0..100).for_each(|number| recoding.keep(&format!("reason {number}")));
+        assert_eq!((recoding.kept, recoding.reasons.len()), (100, REASONS_MAX + 1));
+    }
+}
